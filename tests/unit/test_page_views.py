@@ -6,7 +6,14 @@ import re
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from rm.api.alerts import Alert, Silence
+from rm.api.hosts import Host
+from rm.api.jobs import Iterations, Job
+from rm.api.monitoring import Cell, Change, Mesh
+from rm.api.network import Demand, History, Link, Pair, Sample
+from rm.api.reasons import Why
 from rm.core.monitoring.cells import Status
 from rm.web.pages import (
     alert_view,
@@ -21,6 +28,7 @@ from rm.web.pages import (
     why_view,
 )
 from rm.web.pages.text import Looks, duration, look
+from tests.answers import answer
 from tests.fake_page import PERIOD_US
 
 US = 1_000_000
@@ -43,20 +51,13 @@ def test_jobs_that_run_together_have_colours_of_their_own_and_keep_them() -> Non
     assert len({looks(job)[0] for job in (8, 14, 20, 26, 32)}) == 5
 
 
-def job(id: int, state: str = "RUNNING", **more: Any) -> dict[str, Any]:
-    spec = {
-        "name": f"j{id}",
-        "user": "ann",
-        "ntasks": 1,
-        "priority": 0,
-        "expected_us": None,
-        "time_limit_us": None,
-    }
+def job(id: int, state: str = "RUNNING", **more: Any) -> Job:
+    spec = {"name": f"j{id}", "user": "ann", "ntasks": 1}
     made = {
-        "id": id, "state": state, "short_state": "R", "held": False, "reason": None, "hosts": ["h1"],
-        "started_us": None if state == "PENDING" else 100 * US, "ended_us": None, "history": (),
+        "id": id, "state": state, "short_state": "R", "hosts": ["h1"],
+        "started_us": None if state == "PENDING" else 100 * US,
     }  # fmt: skip
-    return {**made, **more, "spec": {**spec, **more.get("spec", {})}}
+    return answer(Job, **{**made, **more, "spec": {**spec, **more.get("spec", {})}})
 
 
 def test_the_queue_says_how_many_there_are_beyond_those_shown() -> None:
@@ -87,21 +88,21 @@ def test_bars_are_where_their_times_are() -> None:
     assert (old.bars[0].x, old.bars[0].width) == (0, 1000)
 
 
-def link(name: str, *jobs: int, rotated: bool = True, **more: Any) -> dict[str, Any]:
+def link(name: str, *jobs: int, rotated: bool = True, **more: Any) -> Link:
     phase = {"offset_us": 0, "duration_us": 80_000, "rate_bps": 90}
     turns = [{"link": name, "job": j, "slots": 36 * n, "circle_slots": 72} for n, j in enumerate(jobs)]
-    return {
+    made = {
         "name": name, "capacity_bps": 100, "jobs": jobs, "score": 100.0, "gap_us": 20_000,
         "perimeter_us": PERIOD_US, "rotations": turns if rotated else (),
-        "demands": [{"job": j, "period_us": PERIOD_US, "phases": [phase]} for j in jobs], **more,
+        "demands": [{"job": j, "period_us": PERIOD_US, "phases": [phase]} for j in jobs],
     }  # fmt: skip
+    return answer(Link, **{**made, **more})
 
 
 def test_circles_show_what_rotation_is_good_for() -> None:
     slot = {"epoch_us": 1_000, "shift_us": 150_000, "period_us": PERIOD_US}
-    reports: dict[int, dict[str, Any]] = {
-        2: {"slot": slot, "items": [(1_000 + 150_000 + 7 * PERIOD_US - 3_000, PERIOD_US, 0, None)]}
-    }
+    items = [(1_000 + 150_000 + 7 * PERIOD_US - 3_000, PERIOD_US, 0, None)]
+    reports = {2: answer(Iterations, slot=slot, items=items)}
     (group,) = circle_view.alike([link("h1", 1, 2), link("h2", 1, 2), link("h3", 1)])
     view = circle_view.link(group, {2: "low"}, reports)
     assert (view.name, view.count) == ("h[1-2]", 2)
@@ -122,14 +123,15 @@ def test_circles_show_what_rotation_is_good_for() -> None:
 
 
 def test_circles_of_several_iterations_and_phases_over_the_end() -> None:
-    row = link("h1", 1, 2)
     phase = {"offset_us": 90_000, "duration_us": 20_000, "rate_bps": 60}
-    row["demands"][1] = {"job": 2, "period_us": 100_000, "phases": [phase]}
+    short = answer(Demand, job=2, period_us=100_000, phases=[phase])
+    row = link("h1", 1, 2)
+    row = replace(row, demands=[row.demands[0], short])
     view = circle_view.link([row], {}, {})
     assert view.after is not None
     assert [len(ring.arcs) for ring in view.after.rings] == [1, 2]
     assert view.anchor_us is None
-    spans = circle_view.spans_of(row["demands"][1], circle_view.Fraction(0), PERIOD_US)
+    spans = circle_view.spans_of(short, circle_view.Fraction(0), PERIOD_US)
     assert [(int(a), int(b)) for a, b, _ in spans] == [(90_000, 110_000), (190_000, 210_000)]
 
 
@@ -143,31 +145,24 @@ def test_links_without_a_rotation_say_why() -> None:
 
 
 def test_iterations_are_drawn_against_the_baseline() -> None:
-    told = {
-        "baseline_us": 200, "mean_us": 230, "p90_us": 300, "p99_us": None, "count": 99, "pauses": 1,
-        "items": [(n, 200 + 100 * (n % 2), 50 * (n % 2), None) for n in range(80)],
-    }  # fmt: skip
-    (chart,) = iteration_view.charts([job(1), job(2)], {1: told, 2: {"items": []}})
+    items = [(n, 200 + 100 * (n % 2), 50 * (n % 2), None) for n in range(80)]
+    told = answer(Iterations, baseline_us=200, mean_us=230, p90_us=300, count=99, pauses=1, items=items)
+    (chart,) = iteration_view.charts([job(1), job(2)], {1: told, 2: answer(Iterations)})
     assert (chart.bars.count("M"), chart.waits.count("M")) == (60, 30)
     assert (chart.slow, chart.ratio, chart.p99) == (True, "1.150", "–")
     assert chart.baseline_y == pytest.approx(100 / 3, abs=0.01)
     assert chart.bars.startswith("M0.0 33.33h8.0V100h-8.0zM10.0 0.0h")
     assert chart.waits.startswith("M10.0 0.0h8.0v16.67h-8.0z")
-    assert iteration_view.charts([job(1)], {1: {**told, "baseline_us": None}})[0].baseline_y is None
+    assert iteration_view.charts([job(1)], {1: replace(told, baseline_us=None)})[0].baseline_y is None
 
 
-def host(name: str, zone: str) -> dict[str, Any]:
-    return {
-        "name": name, "zone": zone, "state": "UP", "cpus": 8, "mem_bytes": 1 << 30, "gpus": [], "nic_bps": 0,
-        "reason": "", "drained_by": "", "free": None, "jobs": [],
-    }  # fmt: skip
+def host(name: str, zone: str, state: str = "UP", **more: Any) -> Host:
+    return answer(Host, name=name, zone=zone, state=state, cpus=8, mem_bytes=1 << 30, **more)
 
 
-def pair(a: str, b: str, loss: float | None = 0.0, **more: Any) -> dict[str, Any]:
-    return {
-        "source": a, "destination": b, "loss_pct": loss, "delay_us": 100, "bandwidth_bps": None,
-        "age_us": US, "failures": 0, **more,
-    }  # fmt: skip
+def pair(a: str, b: str, loss: float | None = 0.0, **more: Any) -> Pair:
+    made = {"source": a, "destination": b, "loss_pct": loss, "delay_us": 100, "age_us": US}
+    return answer(Pair, **{**made, **more})
 
 
 def test_the_grid_takes_the_meshes_word_and_else_the_usual_thresholds() -> None:
@@ -188,7 +183,7 @@ def test_the_grid_takes_the_meshes_word_and_else_the_usual_thresholds() -> None:
         "value": 9_000.0,
     }
     mesh = grid_view.worst_of(
-        {**told, "status": int(status), "result": int(Status.CRITICAL)}
+        grid_view.Tested("m", answer(Cell, **told, status=int(status), result=int(Status.CRITICAL)))
         for status in (Status.OK, Status.MAINTENANCE, Status.NOT_RUN)
     )
     views, across = network_view.zones(hosts, pairs, mesh)
@@ -227,45 +222,44 @@ def test_a_grid_of_ten_thousand_cells_is_drawn_when_asked_for() -> None:
 
 
 def test_the_tiles_say_how_things_stand() -> None:
-    hosts = [host("a", "z"), host("b", "z") | {"state": "DRAINED"}]
-    for one, free in zip(hosts, ({"gpus": [1]}, {"gpus": [0, 1]}), strict=True):
-        one |= {"gpus": [{}, {}], "free": free, "schedulable": one["state"] == "UP"}
-    meshes = [{"statuses": {"ok": 3, "warn": 1, "not run": 9}}, {"statuses": {"ok": 1, "critical": 2}}]
+    gpus = [{"index": 0}, {"index": 1}]
+    hosts = [
+        host("a", "z", gpus=gpus, free={"gpus": [1]}, schedulable=True),
+        host("b", "z", "DRAINED", gpus=gpus, free={"gpus": [0, 1]}),
+    ]
+    counts = ({"ok": 3, "warn": 1, "not run": 9}, {"ok": 1, "critical": 2})
+    meshes = [answer(Mesh, statuses=count) for count in counts]
     links = [link("a", 1, 2, score=61.0), link("b", 1)]
-    told = {"jobs": {"RUNNING": 2, "PENDING": 7, "FAILED": 1, "COMPLETING": 1}}
-    alerts = [{"state": state} for state in ("firing", "pending", "resolved")]
-    alerts.append({"state": "firing", "acked": "ann: on it"})
-    tiles = overview_view.tiles(told, hosts, links, alerts, meshes)
+    jobs = {"RUNNING": 2, "PENDING": 7, "FAILED": 1, "COMPLETING": 1}
+    alerts = [answer(Alert, state=state) for state in ("firing", "pending", "resolved")]
+    alerts.append(answer(Alert, state="firing", acked="ann: on it"))
+    tiles = overview_view.tiles(jobs, hosts, links, alerts, meshes)
     assert [(t.value, t.rest, t.mood) for t in tiles] == [
         ("2", "1 acknowledged, 1 may follow", "bad"),
         ("3", "7 waiting, 1 failed lately", ""), ("1", "of 2 in service", ""),
         ("1", "1 drained", "worry"), ("1", "lowest score 61", "worry"), ("2", "1 warn", "bad"),
     ]  # fmt: skip
-    quiet = overview_view.tiles({"jobs": {}}, [], [], None, [])
+    quiet = overview_view.tiles({}, [], [], None, [])
     assert [t.value for t in quiet] == ["–", "0", "–", "0", "0", "–"]
 
 
-def alert(condition: str, subject: str, state: str = "firing", at: int = 100, **more: Any) -> dict[str, Any]:
-    return {
+def alert(condition: str, subject: str, state: str = "firing", at: int = 100, **more: Any) -> Alert:
+    made = {
         "id": f"all/{condition}/{subject}", "state": state, "condition": condition, "subject": subject,
         "hosts": [subject], "message": f"{subject} is bad", "pending_us": at * US, "fired_us": at * US,
-        "ended_us": at * US, "fired_recently": 1, "silenced": None, "owed": [], "failed": None, **more,
+        "ended_us": at * US, "fired_recently": 1,
     }  # fmt: skip
+    return answer(Alert, **made, **more)
 
 
 def test_alerts_alike_are_one_row_and_the_newest_comes_first() -> None:
     rows = [alert("disk", f"h{n}", at=n) for n in range(1, 6)]
     rows += [alert("loss", "h9", at=90, acked="ann: on it", failed="pager: refused"), alert("loss", "h8")]
     rows += [alert("gpu", "h7", "pending", 95), alert("delay", "h6", "resolved", 60)]
-    silence = {
-        "id": 4,
-        "conditions": ["loss"],
-        "hosts": ["gpu*"],
-        "until_us": 200 * US,
-        "by": "ann",
-        "comment": "new switch",
-    }
-    found = alert_view.alerts(rows, 160 * US, [silence, silence | {"until_us": 150 * US}])
+    silence = answer(
+        Silence, id=4, conditions=["loss"], hosts=["gpu*"], until_us=200 * US, by="ann", comment="new switch"
+    )
+    found = alert_view.alerts(rows, 160 * US, [silence, replace(silence, until_us=150 * US)])
     ((number, said),) = found.silences
     assert number == 4
     assert re.fullmatch(r"loss of gpu\* until [-0-9: ]+, by ann: new switch", said)
@@ -293,8 +287,8 @@ def test_hosts_refused_alike_are_one_row_and_a_reservation_is_told() -> None:
         {"code": "Resources", "message": "no GPU is free", "numbers": {}},
         {"code": "Priority", "message": "waits behind job 7", "numbers": {"reserved_job": 7}},
     ]
-    answer = {"verdicts": verdicts, "reasons": reasons, "alignment": None}
-    found = why_view.why(job(9, "PENDING"), answer, 200 * US)
+    told = answer(Why, verdicts=verdicts, reasons=reasons, state="PENDING")
+    found = why_view.why(job(9, "PENDING"), told, 200 * US)
     assert found.reasons == (("Resources", "no room; no GPU is free"), ("Priority", "waits behind job 7"))
     assert found.refusals == (("n[1-399]", 399, "(Resources) no GPU is free"),)
     assert (found.verdicts, found.columns, found.left_out) == ((("k1", ("97.5",)),), ("latency",), 0)
@@ -305,10 +299,10 @@ def test_hosts_refused_alike_are_one_row_and_a_reservation_is_told() -> None:
 
 def test_a_position_in_the_queue_counts_all_and_names_those_that_may_be_known() -> None:
     place = {"position": 5, "jobs_ahead": 4, "ahead": [{"job": 3, "user": "<b>"}]}
-    answer = {"verdicts": [], "reasons": [], "alignment": None, "queue_position": place}
-    found = why_view.why(job(9, "PENDING"), answer, 200 * US)
+    told = answer(Why, state="PENDING", queue_position=place)
+    found = why_view.why(job(9, "PENDING"), told, 200 * US)
     assert (found.position, found.ahead, found.more_ahead) == (5, ((3, "<b>"),), 3)
-    none = why_view.why(job(9, "PENDING"), {**answer, "queue_position": None}, 200 * US)
+    none = why_view.why(job(9, "PENDING"), replace(told, queue_position=None), 200 * US)
     assert (none.position, none.ahead, none.more_ahead) == (0, (), 0)
 
 
@@ -318,45 +312,42 @@ def test_a_placed_job_shows_the_decision_as_it_was_recorded() -> None:
     rejected = {**taken, "taken": False, "rejected": {"code": "X", "message": "closes a loop"}}
     choice = {"at_us": 150 * US, "placement_policy": "zone", "chosen_hosts": 9, "refused_hosts": 3,
               "passed_over_hosts": 2, "compared": [taken, rejected], "compared_candidates": 2}  # fmt: skip
-    answer = {"state": "RUNNING", "verdicts": [], "reasons": [], "alignment": None, "choice": choice}
-    found = why_view.why(job(9, "RUNNING"), answer, 200 * US)
+    told = answer(Why, state="RUNNING", choice=choice)
+    found = why_view.why(job(9, "RUNNING"), told, 200 * US)
     assert "by the policy zone" in found.decided[0]
     assert "refused then: 3" in found.decided[1]
     assert found.compared == (
         ("a[1-2] and 7 more", "90", "–", "taken", "best"),
         ("a[1-2] and 7 more", "90", "–", "rejected", "closes a loop"),
     )
-    old = why_view.why(job(9, "RUNNING"), {**answer, "choice": None}, 200 * US)
+    old = why_view.why(job(9, "RUNNING"), replace(told, choice=None), 200 * US)
     assert old.decided == (why_view.UNRECORDED,)
 
 
 # -- the history of a pair
 
 
-def tried(at: int, failed: str = "", checks: tuple[str, ...] = ("loss",), **values: float) -> dict[str, Any]:
-    return {"at_us": at * US, "mesh": "m", "values": values, "failed": failed, "checks": checks}
+def tried(at: int, failed: str = "", checks: tuple[str, ...] = ("loss",), **values: float) -> Sample:
+    return answer(Sample, at_us=at * US, mesh="m", values=values, failed=failed, checks=checks)
 
 
-MESH = {
-    "name": "m",
-    "checks": ["loss", "delay"],
-    "thresholds": {"loss_warn_pct": 2.0, "loss_critical_pct": 50.0},
-}
+MESH = answer(
+    Mesh, name="m", checks=["loss", "delay"], thresholds={"loss_warn_pct": 2.0, "loss_critical_pct": 50.0}
+)
 NOW_US = 10_000 * US
 
 
 def history(
     samples: Any = (), summaries: Any = (), changes: Any = (), cells: Any = (), since: str = "1h"
 ) -> Any:
-    told = {
-        "source": "a", "destination": "b", "samples": samples, "summaries": summaries,
-        "now": {"age_us": 65 * US, "confidence": 0.5},
-    }  # fmt: skip
+    now = {"age_us": 65 * US, "confidence": 0.5}
+    told = answer(History, source="a", destination="b", samples=samples, summaries=summaries, now=now)
     return pair_view.pair(told, since, [MESH], cells, changes, NOW_US)
 
 
 def test_a_history_has_a_chart_for_each_metric_that_was_tried() -> None:
-    cell = {"check": "loss", "mesh": "m", "status": 1, "message": "loss 4 %", "since_us": 8_200 * US}
+    told = answer(Cell, check="loss", status=1, message="loss 4 %", since_us=8_200 * US)
+    cell = grid_view.Tested("m", told)
     samples = [tried(6_400, loss_pct=0.0), tried(8_200, "no answer"), tried(10_000, loss_pct=4.0)]
     view = history([*samples, tried(9_000, bandwidth_bps=1e8, checks=("bandwidth",))], cells=[cell])
     assert (view.age, view.confidence, view.tries) == (
@@ -378,7 +369,7 @@ def test_a_history_has_a_chart_for_each_metric_that_was_tried() -> None:
 
 def test_changes_of_status_are_bands_in_time() -> None:
     changes = [
-        {"at_us": at * US, "check": "loss", "was": was, "status": status, "message": "so"}
+        answer(Change, at_us=at * US, check="loss", was=was, status=status, message="so")
         for at, was, status in ((9_100, 2, 0), (8_200, 0, 2))
     ]
     view = history([tried(9_000, loss_pct=1.0)], changes=changes)
@@ -409,7 +400,7 @@ def test_many_tries_and_summaries_are_drawn_as_least_mean_and_most() -> None:
 
 def test_a_grid_tells_the_mtu_of_the_mesh() -> None:
     told = {"check": "mtu", "source": "a", "destination": "b", "message": "MTU 1500 bytes", "value": 1500.0}
-    cells = {("mtu", "a", "b"): {**told, "status": 0, "result": 0, "streak": 1}}
+    cells = {("mtu", "a", "b"): grid_view.Tested("m", answer(Cell, **told, streak=1))}
     made = grid_view.cell(pair("a", "b", confidence=0.75), cells)
     assert [(c.letter, c.value) for c in made.checks] == [
         ("o", "0 %"),
@@ -422,7 +413,7 @@ def test_a_grid_tells_the_mtu_of_the_mesh() -> None:
 
 def test_a_large_zone_shows_who_is_not_up() -> None:
     hosts = [host(f"n{i}", "big") for i in range(40)]
-    hosts[7] |= {"state": "DRAINED", "drained_by": "bad cable (ann)", "reason": "bad cable (ann)"}
+    hosts[7] = replace(hosts[7], state="DRAINED", drained_by="bad cable (ann)", reason="bad cable (ann)")
     ((brief,), _) = network_view.zones(hosts, [], {})
     assert [(h.name, h.state, h.reason) for h in brief.hosts] == [("n7", "DRAINED", "bad cable (ann)")]
     ((whole,), _) = network_view.zones(hosts, [], {}, "big")

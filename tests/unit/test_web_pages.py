@@ -12,6 +12,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from rm.api.jobs import Jobs, WholeJob
 from rm.config import LimitsConfig
 from rm.core.model.job_step import JobStep, StepName
 from rm.errors import ConfigError
@@ -64,7 +65,7 @@ def ask_api(socket: str, path: str) -> str:
     async def main() -> str:
         source = Source(socket)
         try:
-            return str(await source.at(as_own_user()).get(path))
+            return str(await source.at(as_own_user()).get(WholeJob, path))
         finally:
             await source.close()
 
@@ -231,7 +232,7 @@ def test_without_a_daemon_the_page_says_so_and_its_parts_keep_what_they_have(tmp
 def test_many_readers_cost_the_daemon_one_request(daemon: Daemon) -> None:
     async def main() -> None:
         source = Source(daemon.socket, fresh_s=60)
-        answers = await asyncio.gather(*(source.at(NOBODY).get("jobs?state=R") for _ in range(20)))
+        answers = await asyncio.gather(*(source.at(NOBODY).get(Jobs, "jobs?state=R") for _ in range(20)))
         assert all(a is answers[0] for a in answers)
         await source.close()
 

@@ -8,11 +8,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import quote
 
 from aiohttp import web
 
+from rm.api.alerts import Acknowledged, OneSilence
+from rm.api.answer import Answer
+from rm.api.hosts import OneHost
+from rm.api.jobs import OneJob
+from rm.api.monitoring import OneMesh
 from rm.errors import RmError, UsageError
 from rm.units import parse_duration_us
 from rm.web.pages.forms import form_of
@@ -70,14 +74,14 @@ def words(form: Form, field: str) -> list[str]:
 
 
 async def _cancel(view: View, form: Form) -> str:
-    job = (await view.change("DELETE", f"jobs/{job_id(form)}"))["job"]
-    return f"Job {job['id']} is {job['state']}."
+    job = (await view.change(OneJob, "DELETE", f"jobs/{job_id(form)}")).job
+    return f"Job {job.id} is {job.state}."
 
 
 def _change(verb: str) -> Callable[[View, Form], Awaitable[str]]:
     async def send(view: View, form: Form) -> str:
-        job = (await view.change("POST", f"jobs/{job_id(form)}/{verb}"))["job"]
-        return f"Job {job['id']} is {job['state']}{' and held' if job['held'] else ''}."
+        job = (await view.change(OneJob, "POST", f"jobs/{job_id(form)}/{verb}")).job
+        return f"Job {job.id} is {job.state}{' and held' if job.held else ''}."
 
     return send
 
@@ -85,20 +89,20 @@ def _change(verb: str) -> Callable[[View, Form], Awaitable[str]]:
 async def _drain(view: View, form: Form) -> str:
     name = named(form, "host")
     body = {"reason": form.get("reason", "").strip()}
-    host = (await view.change("POST", f"hosts/{quote(name, safe='')}/drain", body))["host"]
-    return f"Host {host['name']} is {host['state']}."
+    host = (await view.change(OneHost, "POST", f"hosts/{quote(name, safe='')}/drain", body)).host
+    return f"Host {host.name} is {host.state}."
 
 
 async def _resume(view: View, form: Form) -> str:
     name = named(form, "host")
-    host = (await view.change("POST", f"hosts/{quote(name, safe='')}/resume"))["host"]
-    return f"Host {host['name']} takes jobs again."
+    host = (await view.change(OneHost, "POST", f"hosts/{quote(name, safe='')}/resume")).host
+    return f"Host {host.name} takes jobs again."
 
 
 async def _acknowledge(view: View, form: Form) -> str:
     named(form, "alert")
-    body = {"alerts": form["alert"].splitlines(), "comment": form.get("comment", "").strip()}
-    keys = (await view.change("POST", "alerts/acknowledge", body))["acknowledged"]
+    body = {"alerts": form.get("alert", "").splitlines(), "comment": form.get("comment", "").strip()}
+    keys = (await view.change(Acknowledged, "POST", "alerts/acknowledge", body)).acknowledged
     return f"Acknowledged: {', '.join(keys)}."
 
 
@@ -109,34 +113,34 @@ async def _silence(view: View, form: Form) -> str:
         "for_s": parse_duration_us(form.get("for", "")) / 1e6,
         "comment": form.get("comment", "").strip(),
     }
-    silence = (await view.change("POST", "alerts/silences", body))["silence"]
-    return f"Silence {silence['id']} holds."
+    silence = (await view.change(OneSilence, "POST", "alerts/silences", body)).silence
+    return f"Silence {silence.id} holds."
 
 
 async def _end_silence(view: View, form: Form) -> str:
     number = form.get("silence", "")
     if not number.isascii() or not number.isdigit() or len(number) > 9:
         raise UsageError(f"'{shown(number)}' is not the number of a silence.")
-    await view.change("DELETE", f"alerts/silences/{number}")
+    await view.change(Answer, "DELETE", f"alerts/silences/{number}")
     return f"Silence {number} has ended."
 
 
-_runs: set[asyncio.Task[Any]] = set()  # the loop forgets tasks that nobody holds
+_runs: set[asyncio.Task[OneMesh]] = set()  # the loop forgets tasks that nobody holds
 
 
 async def _run_mesh(view: View, form: Form) -> str:
     """A run may take minutes: only what goes wrong at once is said."""
     name = named(form, "mesh")
     path = f"monitor/{quote(name, safe='')}/run"
-    run = asyncio.ensure_future(view.change("POST", path, {}, WHENEVER))
+    run = asyncio.ensure_future(view.change(OneMesh, "POST", path, {}, WHENEVER))
     _runs.add(run)
     run.add_done_callback(_runs.discard)
     run.add_done_callback(lambda done: done.cancelled() or done.exception())
     done, _ = await asyncio.wait({run}, timeout=AT_ONCE_S)
     if not done:
         return f"Mesh {name} runs."
-    told = run.result()["mesh"]
-    return f"Mesh {name} has run: {told['measured']} measured, {told['failed']} failed."
+    told = run.result().mesh
+    return f"Mesh {name} has run: {told.measured} measured, {told.failed} failed."
 
 
 JOB = Field("job", "Job", fixed=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rm.api.alerts import Alert, Silence
 from rm.units import fold_hosts
 from rm.web.pages.text import moment, shown, since
 
@@ -43,12 +44,10 @@ class Alerts:
     silences: tuple[tuple[int, str], ...]
 
 
-def alerts(
-    rows: Sequence[Mapping[str, Any]], now_us: int, silences: Sequence[Mapping[str, Any]] = ()
-) -> Alerts:
-    found: dict[str, list[Mapping[str, Any]]] = {state: [] for state in STATES}
+def alerts(rows: Sequence[Alert], now_us: int, silences: Sequence[Silence] = ()) -> Alerts:
+    found: dict[str, list[Alert]] = {state: [] for state in STATES}
     for row in rows:
-        found.setdefault(row["state"], []).append(row)
+        found.setdefault(row.state, []).append(row)
     for state, these in found.items():
         these.sort(key=lambda row: -_began_us(row, state))
     groups = [*alike(found["firing"]), *alike(found["pending"])]
@@ -56,22 +55,22 @@ def alerts(
         active=tuple(_row(group, now_us) for group in groups[:MOST]),
         left_out=sum(len(group) for group in groups[MOST:]),
         over=tuple(_row(group, now_us) for group in alike(found["resolved"])[:OVER_MOST]),
-        silences=tuple((one["id"], _silence(one)) for one in silences if one["until_us"] > now_us)[:MOST],
+        silences=tuple((one.id, _silence(one)) for one in silences if one.until_us > now_us)[:MOST],
     )
 
 
-def _silence(told: Mapping[str, Any]) -> str:
-    what = ", ".join(told["conditions"]) or "all conditions"
-    whom = ", ".join(told["hosts"]) or "all hosts"
-    why = f": {told['comment']}" if told.get("comment") else ""
-    return shown(f"{what} of {whom} until {moment(told['until_us'])}, by {told['by']}{why}", 300)
+def _silence(told: Silence) -> str:
+    what = ", ".join(told.conditions) or "all conditions"
+    whom = ", ".join(told.hosts) or "all hosts"
+    why = f": {told.comment}" if told.comment else ""
+    return shown(f"{what} of {whom} until {moment(told.until_us)}, by {told.by}{why}", 300)
 
 
-def alike(rows: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+def alike(rows: Sequence[Alert]) -> list[list[Alert]]:
     """Groups of alerts that are drawn as one, in the order of their first."""
-    found: dict[Any, list[Mapping[str, Any]]] = {}
+    found: dict[Any, list[Alert]] = {}
     for row in rows:
-        found.setdefault((row["condition"], tuple(_notes(row))), []).append(row)
+        found.setdefault((row.condition, tuple(_notes(row))), []).append(row)
     return [
         part
         for group in found.values()
@@ -79,21 +78,21 @@ def alike(rows: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
     ]
 
 
-def _began_us(row: Mapping[str, Any], state: str) -> int:
+def _began_us(row: Alert, state: str) -> int:
     """When it came to be what it is."""
-    key = {"pending": "pending_us", "resolved": "ended_us"}.get(state, "fired_us")
-    return row[key] or 0
+    began = {"pending": row.pending_us, "resolved": row.ended_us}
+    return began.get(state, row.fired_us) or 0
 
 
-def _row(group: Sequence[Mapping[str, Any]], now_us: int) -> AlertRow:
+def _row(group: Sequence[Alert], now_us: int) -> AlertRow:
     row, more = group[0], len(group) - 1
-    at_us = _began_us(row, row["state"])
-    said = shown(row["message"], 400)
+    at_us = _began_us(row, row.state)
+    said = shown(row.message, 400)
     return AlertRow(
-        id=shown(row["id"], 300),
-        state=row["state"],
-        condition=shown(row["condition"]),
-        subject=shown(fold_hosts(row["subject"] for row in group), 200),
+        id=shown(row.id, 300),
+        state=row.state,
+        condition=shown(row.condition),
+        subject=shown(fold_hosts(row.subject for row in group), 200),
         count=len(group),
         message=f"{said}; and {more} like it" if more else said,
         since=since(at_us, now_us),
@@ -103,21 +102,21 @@ def _row(group: Sequence[Mapping[str, Any]], now_us: int) -> AlertRow:
     )
 
 
-def _target(group: Sequence[Mapping[str, Any]]) -> str:
-    if group[0]["state"] != "firing" or group[0].get("acked") or len(group) > ACKNOWLEDGED_MOST:
+def _target(group: Sequence[Alert]) -> str:
+    if group[0].state != "firing" or group[0].acked or len(group) > ACKNOWLEDGED_MOST:
         return ""
-    return "\n".join(row["id"] for row in group)
+    return "\n".join(row.id for row in group)
 
 
-def _notes(row: Mapping[str, Any]) -> list[str]:
+def _notes(row: Alert) -> list[str]:
     notes = []
-    if row.get("acked"):
-        notes.append(f"acknowledged by {shown(row['acked'], 200)}")
-    if row.get("silenced"):
-        notes.append(f"silenced: {shown(row['silenced'], 100)}")
-    if row.get("fired_recently", 0) > 1:
-        notes.append(f"fired {row['fired_recently']} times of late")
-    notes += [f"{shown(owed['channel'])} is still to be notified" for owed in row.get("owed") or ()]
-    if row.get("failed"):
-        notes.append(shown(row["failed"], 200))
+    if row.acked:
+        notes.append(f"acknowledged by {shown(row.acked, 200)}")
+    if row.silenced:
+        notes.append(f"silenced: {shown(row.silenced, 100)}")
+    if row.fired_recently > 1:
+        notes.append(f"fired {row.fired_recently} times of late")
+    notes += [f"{shown(owed.channel)} is still to be notified" for owed in row.owed]
+    if row.failed:
+        notes.append(shown(row.failed, 200))
     return notes

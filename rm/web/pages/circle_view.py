@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
+from rm.api.jobs import Iterations
+from rm.api.network import Demand, Link
 from rm.policies.interleave.answer import Span
 from rm.policies.interleave.rings import Rings, at, levels_of, score_of
 from rm.units import fold_hosts
@@ -88,47 +89,47 @@ class LinkView:
     note: str
 
 
-def alike(rows: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+def alike(rows: Sequence[Link]) -> list[list[Link]]:
     """The links of at least two jobs, in groups that look the same, those of the lowest score first."""
-    found: dict[str, list[Mapping[str, Any]]] = {}
+    found: dict[str, list[Link]] = {}
     for row in rows:
-        if len(row["jobs"]) > 1:
-            turns = [(r["job"], r["slots"], r["circle_slots"]) for r in row["rotations"]]
-            same = [row[key] for key in ("jobs", "capacity_bps", "score", "perimeter_us", "gap_us")]
-            found.setdefault(repr([same, turns, row.get("demands")]), []).append(row)
-    return sorted(found.values(), key=lambda group: (group[0]["score"] is None, group[0]["score"] or 0.0))
+        if len(row.jobs) > 1:
+            turns = [(r.job, r.slots, r.circle_slots) for r in row.rotations]
+            same = [row.jobs, row.capacity_bps, row.score, row.perimeter_us, row.gap_us]
+            found.setdefault(repr([same, turns, row.demands]), []).append(row)
+    return sorted(found.values(), key=lambda group: (group[0].score is None, group[0].score or 0.0))
 
 
 def link(
-    group: Sequence[Mapping[str, Any]],
+    group: Sequence[Link],
     names: Mapping[int, str],
-    iterations: Mapping[int, Mapping[str, Any]],
+    iterations: Mapping[int, Iterations],
     look: Look = look,
 ) -> LinkView:
     """One of the groups of `alike`; `iterations` as the API has them, by job."""
     row = group[0]
-    perimeter, capacity = row["perimeter_us"] or 0, row["capacity_bps"]
-    rotated = {r["job"]: Fraction(r["slots"] * perimeter, r["circle_slots"]) for r in row["rotations"]}
-    demands = {d["job"]: d for d in row.get("demands", ()) if d["job"] in rotated and d["period_us"] > 0}
+    perimeter, capacity = row.perimeter_us or 0, row.capacity_bps
+    rotated = {r.job: Fraction(r.slots * perimeter, r.circle_slots) for r in row.rotations}
+    demands = {d.job: d for d in row.demands if d.job in rotated and d.period_us > 0}
     before = after = None
     if perimeter and capacity and demands:
         still = dict.fromkeys(rotated, Fraction(0))
         before = _disc("Before: all start together", None, demands, still, perimeter, capacity, look)
-        after = _disc("After: rotated", row["score"], demands, rotated, perimeter, capacity, look)
+        after = _disc("After: rotated", row.score, demands, rotated, perimeter, capacity, look)
     anchor_us = _anchor(rotated, iterations) if after else None
     lives = tuple(
-        _live(demand, rotated[job], anchor_us, names, iterations.get(job, {}), look)
+        _live(demand, rotated[job], anchor_us, names, iterations.get(job), look)
         for job, demand in demands.items()
     )
     return LinkView(
-        name=shown(fold_hosts(row["name"] for row in group), 200),
+        name=shown(fold_hosts(row.name for row in group), 200),
         count=len(group),
         capacity=rate(capacity) if capacity else "unknown capacity",
-        jobs=tuple(row["jobs"]),
-        score="–" if row["score"] is None else f"{row['score']:.4g}",
+        jobs=tuple(row.jobs),
+        score="–" if row.score is None else f"{row.score:.4g}",
         perimeter=duration(perimeter),
         perimeter_us=perimeter,
-        gap=duration(row["gap_us"]),
+        gap=duration(row.gap_us),
         before=before,
         after=after,
         anchor_us=anchor_us,
@@ -138,35 +139,34 @@ def link(
     )
 
 
-def _why_none(row: Mapping[str, Any]) -> str:
-    if row["score"] is None:
+def _why_none(row: Link) -> str:
+    if row.score is None:
         return "Its jobs together never need more than it carries, or their traffic is not known yet."
     return "No rotation is in force: the jobs' periods have no common circle."
 
 
-def _anchor(rotated: Mapping[int, Fraction], iterations: Mapping[int, Mapping[str, Any]]) -> int | None:
+def _anchor(rotated: Mapping[int, Fraction], iterations: Mapping[int, Iterations]) -> int | None:
     """When the circle's time was zero, by any job that has got its slot.
 
     The time-shifts of a link's jobs differ from their rotations on it by the same amount.
     """
     for job, rotation in rotated.items():
-        slot = iterations.get(job, {}).get("slot")
-        if slot:
-            begins_us: int = slot["epoch_us"] + slot["shift_us"]
-            return round(begins_us - rotation)
+        told = iterations.get(job)
+        if told is not None and told.slot is not None:
+            return round(told.slot.epoch_us + told.slot.shift_us - rotation)
     return None
 
 
 def _live(
-    demand: Mapping[str, Any],
+    demand: Demand,
     rotation: Fraction,
     anchor_us: int | None,
     names: Mapping[int, str],
-    told: Mapping[str, Any],
+    told: Iterations | None,
     look: Look,
 ) -> Live:
-    job, period = demand["job"], demand["period_us"]
-    items = told.get("items") or ()
+    job, period = demand.job, demand.period_us
+    items = told.items if told is not None else ()
     start_us = items[-1][0] if items else None
     late_us = 0
     if start_us is not None and anchor_us is not None:
@@ -177,7 +177,7 @@ def _live(
         late = "last iteration in its slot"
     if abs(late_us) >= IN_SLOT_US:
         late = f"last iteration {duration(abs(late_us))} {'after' if late_us >= 0 else 'before'} its slot"
-    ends = [[p["offset_us"], p["offset_us"] + p["duration_us"]] for p in demand["phases"]]
+    ends = [[p.offset_us, p.offset_us + p.duration_us] for p in demand.phases]
     return Live(
         job=job,
         name=shown(names.get(job, f"job {job}"), 40),
@@ -196,7 +196,7 @@ def _live(
 def _disc(
     title: str,
     score: float | None,
-    demands: Mapping[int, Mapping[str, Any]],
+    demands: Mapping[int, Demand],
     rotated: Mapping[int, Fraction],
     perimeter: int,
     capacity: int,
@@ -233,12 +233,12 @@ def _says(spans: Mapping[int, Sequence[Span]], perimeter: int) -> str:
     return "; ".join(parts) + "."
 
 
-def spans_of(demand: Mapping[str, Any], rotation: Fraction, perimeter: int) -> list[Span]:
+def spans_of(demand: Demand, rotation: Fraction, perimeter: int) -> list[Span]:
     """What a job sends during one circle; a phase may reach beyond its end."""
-    period = demand["period_us"]
+    period = demand.period_us
     times = max(1, round(perimeter / period))
     return [
-        (start + phase["offset_us"], start + phase["offset_us"] + phase["duration_us"], phase["rate_bps"])
+        (start + phase.offset_us, start + phase.offset_us + phase.duration_us, phase.rate_bps)
         for start in (rotation + Fraction(i * perimeter, times) for i in range(times))
-        for phase in demand["phases"]
+        for phase in demand.phases
     ]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
 from urllib.parse import quote
 
 from aiohttp import web
 
+from rm.api.hosts import Host, Hosts
+from rm.api.jobs import Job, Jobs, WholeJob
 from rm.errors import NotFound, RmError
 from rm.units import format_bytes
 from rm.web.pages.frame import Frame
@@ -35,18 +36,18 @@ class FindPage:
         """What fits `q`; the only host or job of that very name is gone to at once."""
         person, word = request[PERSON], request.query.get("q", "").strip()[:WORD_MOST]
         view = self._source.at(person.door)
-        jobs: dict[int, Mapping[str, Any]] = {}
-        hosts: list[Mapping[str, Any]] = []
+        jobs: dict[int, Job] = {}
+        hosts: Sequence[Host] = ()
         try:
             if word.isascii() and word.isdigit() and len(word) < 19 and await _is_job(view, word):
                 raise web.HTTPSeeOther(f"/job/{int(word)}")
             if word:
-                hosts = [host for host in await _hosts(view) if word.lower() in host["name"].lower()]
-                if [host["name"] for host in hosts] == [word]:
+                hosts = [host for host in await _hosts(view) if word.lower() in host.name.lower()]
+                if [host.name for host in hosts] == [word]:
                     raise web.HTTPSeeOther(f"/host/{quote(word, safe='')}")
                 for key in ("name", "user"):
                     path = f"jobs?all=1&limit={MOST}&{key}={quote(word, safe='')}"
-                    jobs |= {job["id"]: job for job in (await view.get(path))["jobs"]}
+                    jobs |= {job.id: job for job in (await view.get(Jobs, path)).jobs}
         except RmError as error:
             return self._frame.page("failed.html", person, {"error": error}, error.http_status)
         newest = [jobs[number] for number in sorted(jobs, reverse=True)]
@@ -63,7 +64,7 @@ class FindPage:
     async def host(self, request: web.Request) -> web.Response:
         person, name = request[PERSON], request.match_info["name"]
         try:
-            found = [host for host in await _hosts(self._source.at(person.door)) if host["name"] == name]
+            found = [host for host in await _hosts(self._source.at(person.door)) if host.name == name]
             if not found:
                 raise NotFound(f"There is no host '{shown(name)}'.", "The overview lists those there are.")
         except RmError as error:
@@ -72,10 +73,8 @@ class FindPage:
         fields = {
             "host": host_row(host),
             "facts": _facts(host),
-            "gpus": host["gpus"],
-            "nics": [
-                {**nic, "rate": rate(nic["speed_bps"]) if nic["speed_bps"] else "–"} for nic in host["nics"]
-            ],
+            "gpus": host.gpus,
+            "nics": [(nic, rate(nic.speed_bps) if nic.speed_bps else "–") for nic in host.nics],
             "size": format_bytes,
         }
         return self._frame.page("host_page.html", person, fields)
@@ -83,25 +82,24 @@ class FindPage:
 
 async def _is_job(view: View, number: str) -> bool:
     try:
-        await view.get(f"jobs/{int(number)}")
+        await view.get(WholeJob, f"jobs/{int(number)}")
     except NotFound:
         return False
     return True
 
 
-async def _hosts(view: View) -> list[Mapping[str, Any]]:
-    found: list[Mapping[str, Any]] = (await view.get("hosts"))["hosts"]
-    return found
+async def _hosts(view: View) -> Sequence[Host]:
+    return (await view.get(Hosts, "hosts")).hosts
 
 
-def _facts(host: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _facts(host: Host) -> list[tuple[str, str]]:
     """(what, value) of what the table has no column for."""
     told = [
-        ("Zone", host["zone"]),
-        ("Partitions", ", ".join(host["partitions"])),
-        ("Address", f"{host['address']}:{host['port']}"),
-        ("Interface", host["interface"]),
-        ("Agent", host["agent_version"]),
-        ("Not limited here", ", ".join(host.get("unenforced") or ())),
+        ("Zone", host.zone),
+        ("Partitions", ", ".join(host.partitions)),
+        ("Address", f"{host.address}:{host.port}"),
+        ("Interface", host.interface),
+        ("Agent", host.agent_version),
+        ("Not limited here", ", ".join(host.unenforced)),
     ]
     return [(what, shown(value, 300)) for what, value in told if value]

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from rm.api.monitoring import Cell
+from rm.api.network import Pair
 from rm.core.monitoring.cells import Status
 from rm.core.monitoring.judging import judge
 from rm.core.monitoring.mesh import USUAL
@@ -22,8 +23,7 @@ VALUES_MOST = 10  # hosts of a grid that shows the numbers, too
 LARGEST = 128  # hosts of a grid, at all
 WORST_FIRST = (Status.CRITICAL, Status.WARN, Status.UNKNOWN, Status.MAINTENANCE, Status.OK, Status.NOT_RUN)
 RANK = {status: rank for rank, status in enumerate(WORST_FIRST)}
-Pair = Mapping[str, Any]
-Cells = Mapping[tuple[str, str, str], Mapping[str, Any]]  # (check, source, destination) of the meshes
+Cells = Mapping[tuple[str, str, str], "Tested"]  # (check, source, destination) of the meshes
 Statuses = tuple[Status, ...]  # of the checks, in their order
 
 
@@ -56,28 +56,46 @@ class Grid:
     left_out: int
 
 
-def worst_of(told: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str, str], Mapping[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """A cell of a mesh."""
+
+    mesh: str
+    cell: Cell
+
+    @property
+    def status(self) -> Status:
+        return Status(self.cell.status)
+
+
+def value_of(pair: Pair, check: str) -> float | None:
+    """What placement knows of a check's metric; of a path MTU only the meshes' cells know."""
+    known = {"loss": pair.loss_pct, "delay": pair.delay_us, "bandwidth": pair.bandwidth_bps}
+    return known.get(check)
+
+
+def worst_of(told: Iterable[Tested]) -> dict[tuple[str, str, str], Tested]:
     """The meshes' cells by check and direction; of several that test the same, the worst."""
-    found: dict[tuple[str, str, str], Mapping[str, Any]] = {}
-    for cell in told:
-        key = cell["check"], cell["source"], cell["destination"]
+    found: dict[tuple[str, str, str], Tested] = {}
+    for one in told:
+        key = one.cell.check, one.cell.source, one.cell.destination
         known = found.get(key)
-        if known is None or RANK[cell["status"]] < RANK[known["status"]]:
-            found[key] = cell
+        if known is None or RANK[one.status] < RANK[known.status]:
+            found[key] = one
     return found
 
 
 def statuses(pair: Pair, cells: Cells) -> Statuses:
     """What counts of each check of one direction."""
-    way, failures = (pair["source"], pair["destination"]), pair.get("failures")
-    found = []
-    for check, field in METRIC_OF.items():
+    way, failures = (pair.source, pair.destination), pair.failures
+    found: list[Status] = []
+    for check in METRIC_OF:
         told = cells.get((check, *way))
-        if told is not None and told["status"] != Status.NOT_RUN:
-            found.append(Status(told["status"]))
-        elif (value := pair.get(field)) is None:
+        if told is not None and told.status is not Status.NOT_RUN:
+            found.append(told.status)
+        elif (value := value_of(pair, check)) is None:
             # a path MTU is in the meshes' cells only
-            tried = failures and field in pair
+            tried = failures and check != "mtu"
             found.append(Status.UNKNOWN if tried else Status.NOT_RUN)
         elif failures:
             found.append(Status.UNKNOWN)
@@ -117,36 +135,36 @@ def grid(
 
 def cell(pair: Pair, cells: Cells) -> GridCell:
     """The cell of one direction."""
-    source, destination = pair["source"], pair["destination"]
+    source, destination = pair.source, pair.destination
     checks, said = [], []
-    for (check, field), status in zip(METRIC_OF.items(), statuses(pair, cells), strict=True):
+    for check, status in zip(METRIC_OF, statuses(pair, cells), strict=True):
         told = cells.get((check, source, destination))
-        value = pair.get(field)
+        value = value_of(pair, check)
         word = status.word
-        if told is not None and told["status"] != Status.NOT_RUN:
-            value = told["value"]  # the figure that made the status
-            message = shown(told["message"], 200)
-            if told.get("result", told["status"]) != told["status"]:
-                tries = f"{told['streak']} tries" if told["streak"] > 1 else "try"
-                word += f", in the last {tries} {Status(told['result']).word}"
+        if told is not None and told.status is not Status.NOT_RUN:
+            value = told.cell.value  # the figure that made the status
+            message = shown(told.cell.message, 200)
+            if told.cell.result != told.cell.status:
+                tries = f"{told.cell.streak} tries" if told.cell.streak > 1 else "try"
+                word += f", in the last {tries} {Status(told.cell.result).word}"
         elif status is Status.NOT_RUN:
             message = f"{check} not measured"
         elif status is Status.UNKNOWN:
-            message = f"{check}: {pair['failures']} tries in a row failed"
+            message = f"{check}: {pair.failures} tries in a row failed"
         else:
-            message = judge(check, value, "", USUAL)[1]
+            message = judge(check, value or 0, "", USUAL)[1]
         checks.append(Check(check, status.word.replace(" ", "-"), status.letter, _value(check, value)))
         said.append(f"{message} ({word})")
-    age = pair.get("age_us")
+    age = pair.age_us
     said.append("never measured" if age is None else f"measured {since(1, 1 + age)} ago")
-    sure = pair.get("confidence")
+    sure = pair.confidence
     if sure is not None and age is not None:
         said.append(f"confidence {sure:.0%}")
     way = f"{shown(source, 40)} to {shown(destination, 40)}"
     return GridCell(tuple(checks), f"{way}: {'; '.join(said)}", (source, destination))
 
 
-def _value(check: str, value: Any) -> str:
+def _value(check: str, value: float | None) -> str:
     if value is None:
         return "–"
     if check == "loss":

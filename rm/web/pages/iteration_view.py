@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from rm.api.jobs import Iterations, Job
 from rm.web.pages.text import Look, duration, look, shown
 
 LAST = 60  # iterations drawn
@@ -35,20 +35,18 @@ class Chart:
     says: str
 
 
-def charts(
-    jobs: Sequence[Mapping[str, Any]], iterations: Mapping[int, Mapping[str, Any]], look: Look = look
-) -> list[Chart]:
+def charts(jobs: Sequence[Job], iterations: Mapping[int, Iterations], look: Look = look) -> list[Chart]:
     """One of each job whose iterations are known, in the order of `jobs`."""
     return [
-        _chart(job, iterations[job["id"]], look(job["id"]))
+        _chart(job, iterations[job.id], look(job.id))
         for job in jobs
-        if iterations.get(job["id"], {}).get("items")
+        if job.id in iterations and iterations[job.id].items
     ]
 
 
-def _chart(job: Mapping[str, Any], told: Mapping[str, Any], looks: str) -> Chart:
-    items = told["items"][-LAST:]
-    baseline, mean = told["baseline_us"], told["mean_us"]
+def _chart(job: Job, told: Iterations, looks: str) -> Chart:
+    items = told.items[-LAST:]
+    baseline, mean = told.baseline_us, told.mean_us
     longest = max(item[1] for item in items)
     top = max(1.0, min(longest, 3 * baseline) if baseline else longest, ABOVE * (baseline or 0))
     room = WIDTH / LAST
@@ -60,23 +58,23 @@ def _chart(job: Mapping[str, Any], told: Mapping[str, Any], looks: str) -> Chart
         if paused > 0:
             waits.append(f"M{x} {y}h{wide}v{paused}h{-wide}z")
     ratio = mean / baseline if mean and baseline else None
-    said = f"{told['count']} iterations, {duration(mean)} on average"
+    said = f"{told.count} iterations, {duration(mean)} on average"
     if ratio is not None:
         said += f", {ratio:.3f} times the baseline of {duration(baseline)}"
     return Chart(
-        job=job["id"],
-        name=shown(job["spec"]["name"]),
+        job=job.id,
+        name=shown(job.spec.name),
         look=looks,
         bars="".join(bars),
         waits="".join(waits),
         baseline_y=round(HEIGHT * (1 - baseline / top), 2) if baseline else None,
         baseline=duration(baseline),
         mean=duration(mean),
-        p90=duration(told["p90_us"]),
-        p99=duration(told["p99_us"]),
+        p90=duration(told.p90_us),
+        p99=duration(told.p99_us),
         ratio="–" if ratio is None else f"{ratio:.3f}",
-        count=told["count"],
-        pauses=told["pauses"],
+        count=told.count,
+        pauses=told.pauses,
         slow=ratio is not None and ratio > 1.1,
         says=said,
     )

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
+from rm.api.jobs import WholeJob
 from rm.errors import LimitReached, RmError
 from rm.web.pages import job_view
 from rm.web.pages.frame import Frame
@@ -33,18 +34,18 @@ class JobPage:
     async def page(self, request: web.Request) -> web.Response:
         number, person = request.match_info["id"], request[PERSON]
         try:
-            told = (await self._source.at(person.door).get(f"jobs/{number}"))["job"]
+            told = (await self._source.at(person.door).get(WholeJob, f"jobs/{number}")).job
         except RmError as error:
             return self._frame.page("failed.html", person, {"error": error}, error.http_status)
         chosen = _chosen(request, job_view.first_failure(told))
         query = {"job": number}
         fields = {
-            "id": told["id"],
-            "name": told["spec"]["name"],
-            "tasks": told["spec"]["ntasks"],
-            "attempts": told["attempt"],
+            "id": told.id,
+            "name": told.spec.name,
+            "tasks": told.spec.ntasks,
+            "attempts": told.attempt,
             "script": job_view.script(told),
-            "readable": person.may_read(told["spec"]["user"]),
+            "readable": person.may_read(told.spec.user),
             "chosen": chosen,
             "log": f"/job/{number}/log?{urlencode(chosen)}",
             "job": (await self._part_of("job", query, person))[1],

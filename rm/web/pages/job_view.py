@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from msgspec import UNSET
+
+from rm.api.job_steps import JobSteps
+from rm.api.jobs import FullJob, Job, Spec
 from rm.dependencies import Condition, with_standings
 from rm.units import format_bytes, format_elapsed
 from rm.web.pages.people import Person
@@ -27,13 +29,13 @@ class JobView:
     asked: tuple[tuple[str, str], ...]
 
 
-def job(told: Mapping[str, Any], person: Person, now_us: int, look: Look = look) -> JobView:
-    spec, group = told["spec"], group_of(told)
+def job(told: Job, person: Person, now_us: int, look: Look = look) -> JobView:
+    spec, group = told.spec, group_of(told.state)
     acts: list[tuple[str, str]] = []
     asked: list[tuple[str, str]] = []
-    if person.may_change(spec["user"]):
+    if person.may_change(spec.user):
         if group == "pending":
-            acts.append(("release", "Release") if told["held"] else ("hold", "Hold"))
+            acts.append(("release", "Release") if told.held else ("hold", "Hold"))
         if group != "pending":
             asked.append(("requeue", "Requeue"))
         if group != "ended":
@@ -63,36 +65,36 @@ class StepsView:
     more: bool
 
 
-def steps(job: Mapping[str, Any], told: Mapping[str, Any], now_us: int) -> StepsView:
+def steps(job: Job, told: JobSteps, now_us: int) -> StepsView:
     """What `srun` ran, of the first attempts first."""
     rows = []
-    for one in told["steps"]:
-        of_attempt = f" of attempt {one['attempt']}" if one["attempt"] != job["attempt"] else ""
-        end_us = now_us if one["ended_us"] is None else one["ended_us"]
-        ended = "" if one["exit_code"] is None else f"{one['exit_code']}:{one['exit_signal'] or 0}"
+    for one in told.steps:
+        of_attempt = f" of attempt {one.attempt}" if one.attempt != job.attempt else ""
+        end_us = now_us if one.ended_us is None else one.ended_us
+        ended = "" if one.exit_code is None else f"{one.exit_code}:{one.exit_signal or 0}"
         rows.append(
             StepRow(
-                ref=f"{job['id']}.{one['step']}{of_attempt}",
-                name=shown(one["name"], 60),
-                state=one["state"],
-                elapsed=format_elapsed(max(0, end_us - one["started_us"])),
-                hosts=shown(one["hosts"], 80),
-                tasks=one["tasks"],
+                ref=f"{job.id}.{one.step}{of_attempt}",
+                name=shown(one.name, 60),
+                state=one.state,
+                elapsed=format_elapsed(max(0, end_us - one.started_us)),
+                hosts=shown(one.hosts, 80),
+                tasks=one.tasks,
                 exit=ended,
             )
         )
-    return StepsView(tuple(rows), told["more"])
+    return StepsView(tuple(rows), told.more)
 
 
-def script(told: Mapping[str, Any]) -> str | None:
-    text = told["spec"].get("script")
-    return None if text is None else _tame(text)
+def script(told: FullJob) -> str | None:
+    text = told.spec.script
+    return None if text is UNSET else _tame(text)
 
 
-def first_failure(told: Mapping[str, Any]) -> int:
+def first_failure(told: Job) -> int:
     """The rank of the task that failed first, whose log explains most; 0 when none did."""
-    failed = [task for task in told["tasks"] if task["exit_code"] or task["exit_signal"]]
-    return int(min(failed, key=lambda task: task["ended_us"] or 0)["rank"]) if failed else 0
+    failed = [task for task in told.tasks if task.exit_code or task.exit_signal]
+    return int(min(failed, key=lambda task: task.ended_us or 0).rank) if failed else 0
 
 
 def _tame(text: str) -> str:
@@ -102,38 +104,41 @@ def _tame(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in kept) + more
 
 
-def _facts(told: Mapping[str, Any]) -> list[tuple[str, str]]:
-    spec = told["spec"]
-    limit = spec["time_limit_us"]
-    per_host = _resources(spec, "host")
-    if spec["mem_all"]:
+def _facts(told: Job) -> list[tuple[str, str]]:
+    spec = told.spec
+    limit = spec.time_limit_us
+    per_task = _resources(spec.mem_bytes_per_task, spec.gpus_per_task, spec)
+    per_host = _resources(spec.mem_bytes_per_host, spec.gpus_per_host, spec)
+    if spec.mem_all:
         per_host.append("all memory")
     dependencies = [
-        (Condition(one["kind"], one["job"], one["delay_us"], one["tasks"]), one["standing"])
-        for one in told["dependencies"]
+        (Condition(one.kind, one.job, one.delay_us, one.tasks), one.standing) for one in told.dependencies
     ]
     return [
-        ("Submitted", moment(told["submitted_us"])),
-        ("Started", moment(told["started_us"]) if told["started_us"] else ""),
-        ("Ended", moment(told["ended_us"]) if told["ended_us"] else ""),
-        ("Exit", told["exit"] or ""),
-        ("Each task", ", ".join([f"{spec['cpus_per_task']} CPU", *_resources(spec, "task")])),
+        ("Submitted", moment(told.submitted_us)),
+        ("Started", moment(told.started_us) if told.started_us else ""),
+        ("Ended", moment(told.ended_us) if told.ended_us else ""),
+        ("Exit", told.exit or ""),
+        (
+            "Each task",
+            ", ".join([f"{spec.cpus_per_task} CPU", *per_task]),
+        ),
         ("Each host", ", ".join(per_host)),
         ("Time limit", format_elapsed(limit) if limit else ""),
-        ("Priority", str(spec["priority"]) if spec["priority"] else ""),
-        ("Dependency", shown(with_standings(dependencies, spec["dependency"]), 300)),
-        ("Directory", shown(spec["chdir"], 200)),
-        ("Output", shown(spec["output"], 200)),
-        ("Comment", shown(spec["comment"], 300)),
-        ("Reason", shown(told["reason"]["message"], 300) if told["reason"] else ""),
+        ("Priority", str(spec.priority) if spec.priority else ""),
+        ("Dependency", shown(with_standings(dependencies, spec.dependency), 300)),
+        ("Directory", shown(spec.chdir, 200)),
+        ("Output", shown(spec.output, 200)),
+        ("Comment", shown(spec.comment, 300)),
+        ("Reason", shown(told.reason.message, 300) if told.reason else ""),
     ]
 
 
-def _resources(spec: Mapping[str, Any], each: str) -> list[str]:
+def _resources(mem_bytes: int, gpus: int, spec: Spec) -> list[str]:
     """Memory and GPUs that are counted for each task, or for each host."""
     found = []
-    if size := spec[f"mem_bytes_per_{each}"]:
-        found.append(format_bytes(size))
-    if gpus := spec[f"gpus_per_{each}"]:
-        found.append(f"{gpus} GPU {shown(spec['gpu_type'])}".strip())
+    if mem_bytes:
+        found.append(format_bytes(mem_bytes))
+    if gpus:
+        found.append(f"{gpus} GPU {shown(spec.gpu_type)}".strip())
     return found

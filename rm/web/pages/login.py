@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from rm.api.people import Me
 from rm.errors import Forbidden, RmError, Unreachable
 from rm.web.pages.forms import form_of, simple_form_of
 from rm.web.pages.frame import Frame
@@ -68,18 +69,18 @@ class Login:
             return Person(NOBODY)
         leaves = door.key.startswith("session ")
         try:
-            me = await self._source.at(door).get("me")
+            me = await self._source.at(door).get(Me, "me")
         except RmError as error:
             # a token that was revoked, or is over; nobody is sent away because the daemon is, or is busy
             if error.http_status not in REFUSED and door.key.startswith("token "):
                 raise  # anyone may say so: this one was never let in
-            me = {"user": "" if error.http_status in REFUSED else "?", "role": "nobody"}
-        if not me["user"]:
+            me = Me(user="" if error.http_status in REFUSED else "?", role="nobody")
+        if not me.user:
             if leaves:
                 self._sessions.close(self._cookie(request))
             return Person(NOBODY)
         door = door.seen_from(request.remote or "")
-        return Person(door, me["user"], me["role"], self._sessions.secret(door), leaves)
+        return Person(door, me.user, me.role, self._sessions.secret(door), leaves)
 
     def _door(self, request: web.Request) -> Door:
         if (proxy := self._proxy(request)) is not None:
@@ -116,14 +117,14 @@ class Login:
             return self._shown(request, "That is not a token.", 403)
         try:
             door = with_token(token).seen_from(request.remote or "")  # wrong tokens are recorded, too
-            me = await self._source.at(door).ask_anew("me")
+            me = await self._source.at(door).ask_anew(Me, "me")
         except Unreachable as error:
             return self._shown(request, str(error), 502)
         except RmError as error:
             return self._shown(request, str(error), 403)
-        if not me["user"]:
+        if not me.user:
             return self._shown(request, "The daemon does not know this token.", 403)
-        return self._let_in(request, with_token(token), me["user"], _next(asked))
+        return self._let_in(request, with_token(token), me.user, _next(asked))
 
     async def enter_with_key(self, request: web.Request) -> web.Response:
         own, given = self._settings.own_key, request.query.get("key", "")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from rm.api.monitoring import Mesh
 from rm.web.pages.text import moment, shown, since
 
 
@@ -21,15 +21,15 @@ class MeshRow:
     next: str
 
 
-def meshes(rows: Sequence[Mapping[str, Any]], now_us: int) -> tuple[MeshRow, ...]:
+def meshes(rows: Sequence[Mesh], now_us: int) -> tuple[MeshRow, ...]:
     return tuple(
         MeshRow(
-            row["name"],
-            shown(row["name"]),
-            row["state"] + (f" by {shown(row['paused_by'], 100)}" if row["paused_by"] else ""),
-            shown(row["schedule"]),
-            f"{since(row['ended_us'], now_us)} ago" if row["ended_us"] else "never",
-            moment(row["next_us"]),
+            row.name,
+            shown(row.name),
+            row.state + (f" by {shown(row.paused_by, 100)}" if row.paused_by else ""),
+            shown(row.schedule),
+            f"{since(row.ended_us, now_us)} ago" if row.ended_us else "never",
+            moment(row.next_us),
         )
         for row in rows
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from rm.api.hosts import Host
+from rm.api.network import Pair
 from rm.core.monitoring.cells import Status
 from rm.units import format_bytes, format_share
 from rm.web.pages.grid_view import (
@@ -14,7 +15,6 @@ from rm.web.pages.grid_view import (
     Cells,
     Grid,
     GridCell,
-    Pair,
     Statuses,
     cell,
     grid,
@@ -59,18 +59,18 @@ class ZoneView:
 
 
 def zones(
-    hosts: Sequence[Mapping[str, Any]], pairs: Iterable[Pair], cells: Cells, wanted: str = ""
+    hosts: Sequence[Host], pairs: Iterable[Pair], cells: Cells, wanted: str = ""
 ) -> tuple[list[ZoneView], Grid | None]:
     """Each zone with its grid, and the grid between zones. `wanted`: show this zone's, however large."""
-    zone_of = {host["name"]: host["zone"] for host in hosts}
-    members: dict[str, list[Mapping[str, Any]]] = {}
+    zone_of = {host.name: host.zone for host in hosts}
+    members: dict[str, list[Host]] = {}
     for host in hosts:
-        members.setdefault(host["zone"], []).append(host)
+        members.setdefault(host.zone, []).append(host)
     known: dict[tuple[str, str], Pair] = {}
     between: dict[tuple[str, str], list[tuple[Statuses, Pair]]] = {}
     counts: dict[str, dict[Status, int]] = {zone: {} for zone in members}
     for pair in pairs:
-        source, destination = pair["source"], pair["destination"]
+        source, destination = pair.source, pair.destination
         here, there = zone_of.get(source), zone_of.get(destination)
         if here is None or there is None:
             continue  # measured when that host was still known
@@ -95,7 +95,7 @@ def zones(
 
     views = []
     for number, (zone, these) in enumerate(members.items()):
-        names = [host["name"] for host in these]
+        names = [host.name for host in these]
         whole = zone == wanted or len(names) <= SHOWN_MOST
         title = f"Inside zone {shown(zone)}"
         views.append(
@@ -103,7 +103,7 @@ def zones(
                 name=shown(zone),
                 full=zone,
                 key=f"zone-{number}",
-                hosts=tuple(host_row(host) for host in these if whole or host["state"] != "UP"),
+                hosts=tuple(host_row(host) for host in these if whole or host.state != "UP"),
                 worst=tuple((s, counts[zone][s]) for s in WORST_FIRST if s in counts[zone]),
                 grid=grid(f"grid-{number}", title, names, inside) if whole and len(names) > 1 else None,
                 count=len(names),
@@ -114,22 +114,20 @@ def zones(
     return views, over if between else None
 
 
-def host_row(host: Mapping[str, Any]) -> HostRow:
-    free = host.get("free")
-    gpus = len(host["gpus"])
-    parts = dict.fromkeys(filter(None, (host["reason"], host["drained_by"])))
+def host_row(host: Host) -> HostRow:
+    free = host.free
+    gpus = len(host.gpus)
+    parts = dict.fromkeys(filter(None, (host.reason, host.drained_by)))
     return HostRow(
-        name=shown(host["name"]),
-        full=host["name"],
-        drained=bool(host["drained_by"]),
-        state=host["state"],
-        cpus=f"{free['cpus']}/{host['cpus']}" if free else str(host["cpus"]),
-        memory=format_share(free["mem_bytes"], host["mem_bytes"])
-        if free
-        else format_bytes(host["mem_bytes"]),
-        gpus="–" if not gpus else f"{len(free['gpus'])}/{gpus}" if free else str(gpus),
-        link=rate(host["nic_bps"]) if host["nic_bps"] else "–",
-        jobs=tuple(host.get("jobs") or ()),
+        name=shown(host.name),
+        full=host.name,
+        drained=bool(host.drained_by),
+        state=host.state,
+        cpus=f"{free.cpus}/{host.cpus}" if free else str(host.cpus),
+        memory=format_share(free.mem_bytes, host.mem_bytes) if free else format_bytes(host.mem_bytes),
+        gpus="–" if not gpus else f"{len(free.gpus)}/{gpus}" if free else str(gpus),
+        link=rate(host.nic_bps) if host.nic_bps else "–",
+        jobs=tuple(host.jobs or ()),
         reason=shown("; ".join(parts), 300),
-        since=moment(host.get("since_us") or None),
+        since=moment(host.since_us or None),
     )

@@ -11,10 +11,12 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from rm.api.monitoring import Change, Mesh
+from rm.api.network import History, Known, Sample, Summary
 from rm.core.monitoring.cells import Status
 from rm.core.monitoring.metrics import METRIC_OF, METRICS, Unit
+from rm.web.pages.grid_view import Tested
 from rm.web.pages.text import duration, moment, percent, rate, shown, since
 
 SPANS_S = {"1h": 3_600, "24h": 86_400, "14d": 14 * 86_400, "1y": 365 * 86_400}
@@ -35,7 +37,6 @@ SHOWN: Mapping[Unit, Callable[[float | None], str]] = {
     Unit.BITS_PER_SECOND: rate,
     Unit.BYTES: lambda value: "–" if value is None else f"{value:.0f} bytes",
 }
-Json = Mapping[str, Any]
 Point = tuple[int, float, float, float]  # instant, least, mean, most
 
 
@@ -89,45 +90,45 @@ class PairView:
 
 
 def pair(
-    told: Json,
+    told: History,
     since_word: str,
-    meshes: Sequence[Json],
-    cells: Sequence[Json],
-    changes: Sequence[Json],
+    meshes: Sequence[Mesh],
+    cells: Sequence[Tested],
+    changes: Sequence[Change],
     now_us: int,
 ) -> PairView:
     """`told` is the answer of the history, `cells` those of the meshes that test this direction, and
     `changes` those of their statuses."""
     span_us = SPANS_S[since_word] * 1_000_000
     begin_us = now_us - span_us
-    samples, summaries = told["samples"], told["summaries"]
-    changes = sorted(changes, key=lambda change: change["at_us"])
-    mine = {cell["check"]: cell for cell in cells}
+    samples, summaries = told.samples, told.summaries
+    changes = sorted(changes, key=lambda change: change.at_us)
+    mine = {one.cell.check: one for one in cells}
     charts = []
     for metric in METRICS:
         check, words = metric.check, SHOWN[metric.unit]
         title = metric.title[:1].upper() + metric.title[1:]
         points = _points(samples, summaries, metric.name)
-        failures = [s["at_us"] for s in samples if s["failed"] and check in _checks(s, meshes)]
+        failures = [s.at_us for s in samples if s.failed and check in _checks(s, meshes)]
         if check == "loss":  # summaries do not have the failures
-            failures += [s["start_us"] + s["span_us"] // 2 for s in summaries if s["failures"]]
+            failures += [s.start_us + s.span_us // 2 for s in summaries if s.failures]
         if not points and not (failures and check):
             continue
         cell = mine.get(check)
         limits = _limits(check, cell, meshes) if check else {}
-        these = [c for c in changes if check and c["check"] == check]
+        these = [c for c in changes if check and c.check == check]
         charts.append(
             _chart(title, words, points, failures, limits, these, cell, begin_us, now_us, bool(summaries))
         )
-    now = told.get("now") or {}
-    age_us = now.get("age_us")
+    now = told.now or Known()
+    age_us = now.age_us
     return PairView(
-        source=told["source"],
-        destination=told["destination"],
+        source=told.source,
+        destination=told.destination,
         since=since_word,
         checks=tuple(_status(mine[check]) for check in METRIC_OF if check in mine),
         age="never measured" if age_us is None else f"measured {since(1, 1 + age_us)} ago",
-        confidence="" if now.get("confidence") is None else f"confidence {now['confidence']:.0%}",
+        confidence="" if now.confidence is None else f"confidence {now.confidence:.0%}",
         charts=tuple(charts),
         ticks=tuple((round(WIDTH * i / 4, 1), _tick(begin_us + span_us * i // 4, span_us)) for i in range(5)),
         tries=_tries(samples, summaries),
@@ -135,10 +136,9 @@ def pair(
     )
 
 
-def _checks(sample: Json, meshes: Iterable[Json]) -> Sequence[str]:
+def _checks(sample: Sample, meshes: Iterable[Mesh]) -> Sequence[str]:
     """What a try looked for: by its record, or by its mesh as of now."""
-    told: Sequence[str] = sample.get("checks") or ()
-    return told or next((mesh["checks"] for mesh in meshes if mesh["name"] == sample["mesh"]), ())
+    return sample.checks or next((mesh.checks for mesh in meshes if mesh.name == sample.mesh), ())
 
 
 def _tick(at_us: int, span_us: int) -> str:
@@ -148,10 +148,10 @@ def _tick(at_us: int, span_us: int) -> str:
     return time.strftime(shape, time.localtime(at_us / 1e6))
 
 
-def _status(cell: Json) -> tuple[str, str, str, str]:
-    status = Status(cell["status"])
-    began = f", since {moment(cell['since_us'])}" if cell.get("since_us") else ""
-    check, message = cell["check"], shown(cell["message"], 200)
+def _status(one: Tested) -> tuple[str, str, str, str]:
+    status, cell = one.status, one.cell
+    began = f", since {moment(cell.since_us)}" if cell.since_us else ""
+    check, message = cell.check, shown(cell.message, 200)
     said = message if message.lower().startswith(check) else f"{check}: {message}"
     return check, _style(status), status.letter, said + began
 
@@ -160,44 +160,43 @@ def _style(status: Status) -> str:
     return status.word.replace(" ", "-")
 
 
-def _change(told: Json) -> tuple[str, str, str, str, str]:
+def _change(told: Change) -> tuple[str, str, str, str, str]:
     return (
-        moment(told["at_us"]),
-        shown(told["check"]),
-        Status(told["was"]).word,
-        Status(told["status"]).word,
-        shown(told.get("message"), 200),
+        moment(told.at_us),
+        shown(told.check),
+        Status(told.was).word,
+        Status(told.status).word,
+        shown(told.message, 200),
     )
 
 
-def _tries(samples: Sequence[Json], summaries: Sequence[Json]) -> str:
-    tries = len(samples) + sum(s["tries"] for s in summaries)
-    failures = sum(bool(s["failed"]) for s in samples) + sum(s["failures"] for s in summaries)
+def _tries(samples: Sequence[Sample], summaries: Sequence[Summary]) -> str:
+    tries = len(samples) + sum(s.tries for s in summaries)
+    failures = sum(bool(s.failed) for s in samples) + sum(s.failures for s in summaries)
     if not tries:
         return ""
-    each = "hour" if summaries and summaries[0]["span_us"] <= SPANS_S["1h"] * 1_000_000 else "day"
+    each = "hour" if summaries and summaries[0].span_us <= SPANS_S["1h"] * 1_000_000 else "day"
     how = f", least, mean and most of each {each}" if summaries else ""
     return f"{tries} tries, {failures} failed{how}"
 
 
-def _points(samples: Sequence[Json], summaries: Sequence[Json], key: str) -> list[Point]:
-    found = [(s["at_us"], v, v, v) for s in samples if (v := s["values"].get(key)) is not None]
+def _points(samples: Sequence[Sample], summaries: Sequence[Summary], key: str) -> list[Point]:
+    found = [(s.at_us, v, v, v) for s in samples if (v := s.values.get(key)) is not None]
     for one in summaries:
-        stat = one["stats"].get(key)
+        stat = one.stats.get(key)
         if stat is not None:
-            found.append((one["start_us"] + one["span_us"] // 2, stat["min"], stat["mean"], stat["max"]))
+            found.append((one.start_us + one.span_us // 2, stat.min, stat.mean, stat.max))
     return found
 
 
-def _limits(check: str, cell: Json | None, meshes: Iterable[Json]) -> dict[Status, float]:
+def _limits(check: str, cell: Tested | None, meshes: Iterable[Mesh]) -> dict[Status, float]:
     """The thresholds of the mesh that tests the direction, in the metric's unit."""
-    of = next((m for m in meshes if cell is not None and m["name"] == cell.get("mesh")), None)
+    of = next((m for m in meshes if cell is not None and m.name == cell.mesh), None)
     if of is None:
         return {}
     name, factor = LIMITS[check]
     found = {
-        status: of["thresholds"][name.format(status.word)] * factor
-        for status in (Status.WARN, Status.CRITICAL)
+        status: of.thresholds[name.format(status.word)] * factor for status in (Status.WARN, Status.CRITICAL)
     }
     return {status: value for status, value in found.items() if value}
 
@@ -208,8 +207,8 @@ def _chart(
     points: Sequence[Point],
     failures: Sequence[int],
     limits: Mapping[Status, float],
-    changes: Sequence[Json],
-    cell: Json | None,
+    changes: Sequence[Change],
+    cell: Tested | None,
     begin_us: int,
     now_us: int,
     summed: bool,
@@ -272,15 +271,15 @@ def pieces(points: Sequence[Point], begin_us: int, end_us: int) -> list[Point]:
 
 
 def bands(
-    changes: Sequence[Json], cell: Json | None, begin_us: int, now_us: int, at: Callable[[int], float]
+    changes: Sequence[Change], cell: Tested | None, begin_us: int, now_us: int, at: Callable[[int], float]
 ) -> tuple[Band, ...]:
     """The statuses of a check in time, by its changes; without any the present one."""
-    told = [(c["at_us"], Status(c["was"]), Status(c["status"])) for c in changes]
+    told = [(c.at_us, Status(c.was), Status(c.status)) for c in changes]
     edges: list[tuple[int, Status]] = []
     if told:
         edges = [(begin_us, told[0][1]), *((us, status) for us, _, status in told)]
-    elif cell is not None and cell["status"] != Status.NOT_RUN:
-        edges = [(max(begin_us, cell.get("since_us") or 0), Status(cell["status"]))]
+    elif cell is not None and cell.status != Status.NOT_RUN:
+        edges = [(max(begin_us, cell.cell.since_us or 0), cell.status)]
     found = []
     for (us, status), (until_us, _) in itertools.pairwise([*edges, (now_us, Status.NOT_RUN)]):
         x, end = at(us), at(until_us)

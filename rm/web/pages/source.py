@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any, Generic, TypeVar
 
 import aiohttp
@@ -13,7 +14,9 @@ import msgspec
 from yarl import URL
 
 from rm import errors
+from rm.api.answer import Refused
 from rm.errors import RmError, Unreachable
+from rm.typed import decoder_of
 from rm.web.pages.people import Door
 
 FRESH_S = 1.0  # an answer serves everybody who looks within this time
@@ -23,6 +26,7 @@ SOON = aiohttp.ClientTimeout(total=20.0)
 WHENEVER = aiohttp.ClientTimeout(total=None, sock_connect=20.0)
 NO_HEADERS: Mapping[str, str] = {}
 T = TypeVar("T")
+Kind = TypeVar("Kind", bound=msgspec.Struct)
 
 
 class Shared(Generic[T]):
@@ -67,7 +71,7 @@ class Source:
     def __init__(self, socket_path: str, fresh_s: float = FRESH_S) -> None:
         self._path = socket_path
         self._session: aiohttp.ClientSession | None = None
-        self.answers: Shared[dict[str, Any]] = Shared(fresh_s, KEPT)
+        self.answers: Shared[Any] = Shared(fresh_s, KEPT)
 
     async def close(self) -> None:
         self.answers.close()
@@ -116,26 +120,32 @@ class View:
         self._source = source
         self.door = door
 
-    async def get(self, path: str, fresh_s: float | None = None) -> dict[str, Any]:
-        """The answer to `GET /v1/PATH`, no older than `fresh_s`; a dictionary that nobody changes.
+    async def get(self, kind: type[Kind], path: str, fresh_s: float | None = None) -> Kind:
+        """The answer to `GET /v1/PATH`, no older than `fresh_s`.
 
         Raises:
             Unreachable: no daemon, or one that does not answer.
             RmError: what the daemon answered, NotFound for one.
         """
         key = f"{self.door.key}\n{path}"
-        return await self._source.answers.get(key, lambda: self._answer("GET", path), fresh_s)
+        answer: Kind = await self._source.answers.get(key, lambda: self._answer(kind, "GET", path), fresh_s)
+        return answer
 
-    async def ask_anew(self, path: str) -> dict[str, Any]:
+    async def ask_anew(self, kind: type[Kind], path: str) -> Kind:
         """As `get`, and nothing is kept."""
-        return await self._answer("GET", path)
+        return await self._answer(kind, "GET", path)
 
     async def change(
-        self, method: str, path: str, body: Any = None, timeout: aiohttp.ClientTimeout = SOON
-    ) -> dict[str, Any]:
+        self,
+        kind: type[Kind],
+        method: str,
+        path: str,
+        body: Any = None,
+        timeout: aiohttp.ClientTimeout = SOON,
+    ) -> Kind:
         """The answer to a request that changes something; what was kept for the person is forgotten."""
         try:
-            return await self._answer(method, path, body, timeout)
+            return await self._answer(kind, method, path, body, timeout)
         finally:
             self._source.answers.forget(f"{self.door.key}\n")
 
@@ -154,34 +164,43 @@ class View:
         """The body of `GET /v1/PATH` as it comes."""
         async with self._source.ask(self.door, "GET", f"/v1/{path}", timeout=WHENEVER) as response:
             if response.status >= 400:
-                raise _failure(_decoded(await response.read()))
+                raise _failure(await response.read())
             yield response.content.iter_any()
 
     async def _answer(
-        self, method: str, path: str, body: Any = None, timeout: aiohttp.ClientTimeout = SOON
-    ) -> dict[str, Any]:
+        self,
+        kind: type[Kind],
+        method: str,
+        path: str,
+        body: Any = None,
+        timeout: aiohttp.ClientTimeout = SOON,
+    ) -> Kind:
         async with self._source.ask(self.door, method, f"/v1/{path}", body, timeout=timeout) as response:
-            answer = _decoded(await response.read())
+            answer = await response.read()
             if response.status >= 400:
                 raise _failure(answer)
-            return answer
+            return _decoded(kind, answer)
 
 
-def _decoded(body: bytes) -> dict[str, Any]:
+@cache
+def _decoder(kind: type[Kind]) -> msgspec.json.Decoder[Kind]:
+    return decoder_of(kind)
+
+
+def _decoded(kind: type[Kind], body: bytes) -> Kind:
     try:
-        answer = msgspec.json.decode(body)
-    except msgspec.DecodeError:
-        answer = None
-    if not isinstance(answer, dict):
-        raise Unreachable("What listens on the daemon's socket does not speak rm's protocol.")
+        answer: Kind = _decoder(kind).decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        raise Unreachable(
+            "What listens on the daemon's socket does not speak the protocol of this rm.",
+            "Start the page with the rm that the daemon runs.",
+        ) from None
     return answer
 
 
-def _failure(answer: Mapping[str, Any]) -> RmError:
+def _failure(body: bytes) -> RmError:
     """The API's error as the class it had there."""
-    told = answer.get("error")
-    if not isinstance(told, dict):
-        raise Unreachable("What listens on the daemon's socket does not speak rm's protocol.")
-    kind = getattr(errors, str(told.get("kind")), RmError)
+    told = _decoded(Refused, body).error
+    kind = getattr(errors, told.kind, RmError)
     wanted = kind if isinstance(kind, type) and issubclass(kind, RmError) else RmError
-    return wanted(str(told.get("message", "The daemon refused.")), str(told.get("hint", "")))
+    return wanted(told.message, told.hint)

@@ -10,6 +10,8 @@ from typing import Any
 
 from aiohttp import web
 
+from rm.api.jobs import Submitted
+from rm.api.reasons import Plan
 from rm.errors import RmError, UsageError
 from rm.submission import directives, specification
 from rm.submission.remarks import Remarks
@@ -68,9 +70,9 @@ class SubmitPage:
         try:
             spec, warnings = spec_of(given, datetime.now())
             if "dry" in sent:
-                plan = await view.change("POST", "plan", {"spec": spec})
+                plan = await view.change(Plan, "POST", "plan", {"spec": spec})
                 return self._shown(request, given, warnings, tried=tried_of(plan))
-            job = (await view.change("POST", "jobs", {"spec": spec}))["job"]
+            job = (await view.change(Submitted, "POST", "jobs", {"spec": spec})).job
         except RmError as error:
             return self._shown(request, given, warnings, error=error)
         self._sessions.note(request[PERSON].door, " ".join([f"Job {job} is submitted.", *warnings]))
@@ -112,7 +114,7 @@ def spec_of(given: Mapping[str, str], now: datetime) -> tuple[dict[str, Any], Se
     return {"name": "script", **spec, "script": script, "script_args": []}, remarks.warnings
 
 
-def tried_of(plan: Mapping[str, Any]) -> Tried:
-    placement = plan["placement"]
-    hosts = dict.fromkeys(task["host"] for task in placement["tasks"]) if placement else ()
+def tried_of(plan: Plan) -> Tried:
+    placement = plan.placement
+    hosts = dict.fromkeys(task.host for task in placement.tasks) if placement else ()
     return Tried(fold_hosts(hosts) if hosts else "", why_view.thoughts(plan, time.time_ns() // 1_000))

@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rm.api.jobs import Job
+from rm.api.reasons import Alignment, Compared, Link, Plan, QueuePosition, Reason, Schedule, Verdict
+from rm.api.reasons import Why as Told
 from rm.core.model.job import JobState
 from rm.units import fold_hosts, format_elapsed
 from rm.web.pages.queue_view import Row, row
@@ -53,44 +56,46 @@ class Why(Thoughts):
     history: tuple[tuple[str, str], ...]
 
 
-def why(job: Mapping[str, Any], answer: Mapping[str, Any], now_us: int, look: Look = look) -> Why:
+def why(job: Job, answer: Told, now_us: int, look: Look = look) -> Why:
     return Why(
         job=row(job, now_us, look),
-        history=tuple((moment(at), shown(what, 300)) for at, what in job["history"][-HISTORY_MOST:]),
-        **_thoughts(answer, now_us),
+        history=tuple((moment(at), shown(what, 300)) for at, what in job.history[-HISTORY_MOST:]),
+        **_thoughts(answer.reasons, answer.verdicts, answer.alignment, now_us),
         **_decided(answer),
-        **_position(answer.get("queue_position")),
+        **_position(answer.queue_position),
         chain=tuple(
-            (one["job"], _condition(one), one["awaited"], one["state"] or "not known", one["standing"])
-            for one in answer.get("chain", ())
+            (one.job, _condition(one), one.awaited, one.state or "not known", one.standing)
+            for one in answer.chain
         ),
-        more_chain=answer.get("chain_left_out", 0),
+        more_chain=answer.chain_left_out,
     )
 
 
-def _condition(link: Mapping[str, Any]) -> str:
-    return f"{link['kind']}, elements {shown(link['tasks'], 40)}" if link["tasks"] else link["kind"]
+def _condition(link: Link) -> str:
+    return f"{link.kind}, elements {shown(link.tasks, 40)}" if link.tasks else link.kind
 
 
-def thoughts(answer: Mapping[str, Any], now_us: int) -> Thoughts:
+def thoughts(answer: Plan, now_us: int) -> Thoughts:
     """Of a dry run's answer."""
-    return Thoughts(**_thoughts(answer, now_us))
+    return Thoughts(**_thoughts(answer.reasons, answer.verdicts, answer.alignment, now_us))
 
 
-def _thoughts(answer: Mapping[str, Any], now_us: int) -> dict[str, Any]:
-    accepted = [verdict for verdict in answer["verdicts"] if not verdict["refused"]]
-    names = list(dict.fromkeys(name for verdict in accepted for name, _ in verdict["scores"]))
+def _thoughts(
+    reasons: Sequence[Reason], verdicts: Sequence[Verdict], alignment: Alignment | None, now_us: int
+) -> dict[str, Any]:
+    accepted = [verdict for verdict in verdicts if not verdict.refused]
+    names = list(dict.fromkeys(name for verdict in accepted for name, _ in verdict.scores))
     refused: dict[str, list[str]] = {}
-    for verdict in answer["verdicts"]:
-        if told := verdict["refused"]:
-            refused.setdefault(f"({told['code']}) {told['message']}", []).append(verdict["host"])
+    for verdict in verdicts:
+        if told := verdict.refused:
+            refused.setdefault(f"({told.code}) {told.message}", []).append(verdict.host)
     refusals = sorted(refused.items(), key=lambda one: len(one[1]))
-    alignment = answer.get("alignment") or {}
-    numbers = {name: value for r in answer["reasons"] for name, value in (r.get("numbers") or {}).items()}
+    numbers = {name: value for r in reasons for name, value in r.numbers.items()}
+    behind = _number(numbers, "reserved_job")
     return {
-        "start": _start(numbers.get("reserved_start_us"), numbers.get("reserved_job"), now_us),
-        "behind": numbers.get("reserved_job"),
-        "reasons": tuple(_reasons(answer["reasons"])),
+        "start": _start(_number(numbers, "reserved_start_us"), behind, now_us),
+        "behind": behind,
+        "reasons": tuple(_reasons(reasons)),
         "columns": tuple(shown(name).replace("_", " ") for name in names),
         "verdicts": tuple(_verdict(verdict, names) for verdict in accepted[:VERDICTS_MOST]),
         "refusals": tuple(
@@ -99,55 +104,58 @@ def _thoughts(answer: Mapping[str, Any], now_us: int) -> dict[str, Any]:
         ),
         "left_out": max(0, len(accepted) - VERDICTS_MOST)
         + sum(len(hosts) for _, hosts in refusals[VERDICTS_MOST:]),
-        "score": f"{alignment['score']:.6g}" if alignment else "",
-        "schedules": tuple(_schedule(s) for s in alignment.get("schedules", ())),
-        "unmatched": tuple(alignment.get("unmatched", ())),
+        "score": f"{alignment.score:.6g}" if alignment is not None else "",
+        "schedules": tuple(_schedule(s) for s in (alignment.schedules if alignment is not None else ())),
+        "unmatched": tuple(alignment.unmatched) if alignment is not None else (),
     }
 
 
-def _position(place: Mapping[str, Any] | None) -> dict[str, Any]:
+def _number(numbers: Mapping[str, float | str], name: str) -> int | None:
+    value = numbers.get(name)
+    return None if value is None else int(value)
+
+
+def _position(place: QueuePosition | None) -> dict[str, Any]:
     if place is None:
         return {}
     return {
-        "position": place["position"],
-        "ahead": tuple((one["job"], shown(one["user"])) for one in place["ahead"]),
-        "more_ahead": place["jobs_ahead"] - len(place["ahead"]),
+        "position": place.position,
+        "ahead": tuple((one.job, shown(one.user)) for one in place.ahead),
+        "more_ahead": place.jobs_ahead - len(place.ahead),
     }
 
 
-def _decided(answer: Mapping[str, Any]) -> dict[str, Any]:
+def _decided(answer: Told) -> dict[str, Any]:
     """Of a job that was placed: the decision as it was recorded then."""
-    choice = answer.get("choice")
-    if answer.get("state", JobState.PENDING) == JobState.PENDING:
+    choice = answer.choice
+    if answer.state == JobState.PENDING:
         return {}
     if choice is None:
         return {"decided": (UNRECORDED,)}
-    count = choice["chosen_hosts"]
+    count = choice.chosen_hosts
     where = "1 host" if count == 1 else f"{count} hosts"
-    told = [
-        f"Placed on {where} at {moment(choice['at_us'])} by the policy {shown(choice['placement_policy'])}."
-    ]
-    if choice["refused_hosts"] is not None:
+    told = [f"Placed on {where} at {moment(choice.at_us)} by the policy {shown(choice.placement_policy)}."]
+    if choice.refused_hosts is not None:
         told.append(
-            f"Hosts refused then: {choice['refused_hosts']}. "
-            f"Hosts that fitted but were not chosen: {choice['passed_over_hosts']}."
+            f"Hosts refused then: {choice.refused_hosts}. "
+            f"Hosts that fitted but were not chosen: {choice.passed_over_hosts}."
         )
-    if choice["compared"]:
-        told.append(f"Candidates compared: {choice['compared_candidates']}.")
+    if choice.compared:
+        told.append(f"Candidates compared: {choice.compared_candidates}.")
     return {
         "decided": tuple(told),
-        "decided_at": moment(choice["at_us"]),
-        "compared": tuple(_compared(one) for one in choice["compared"]),
+        "decided_at": moment(choice.at_us),
+        "compared": tuple(_compared(one) for one in choice.compared),
     }
 
 
-def _compared(one: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
-    more = one["host_count"] - len(one["hosts"])
-    where = shown(fold_hosts(list(one["hosts"])), 300) + (f" and {more} more" if more else "")
-    scores = ["–" if one[n] is None else f"{one[n]:.6g}" for n in ("score", "alignment_score")]
-    rejected = one["rejected"]
-    taken = "taken" if one["taken"] else "rejected" if rejected else "not taken"
-    return where, scores[0], scores[1], taken, shown(rejected["message"] if rejected else one["note"], 300)
+def _compared(one: Compared) -> tuple[str, str, str, str, str]:
+    more = one.host_count - len(one.hosts)
+    where = shown(fold_hosts(list(one.hosts)), 300) + (f" and {more} more" if more else "")
+    scores = ["–" if n is None else f"{n:.6g}" for n in (one.score, one.alignment_score)]
+    rejected = one.rejected
+    taken = "taken" if one.taken else "rejected" if rejected else "not taken"
+    return where, scores[0], scores[1], taken, shown(rejected.message if rejected else one.note, 300)
 
 
 def _start(at_us: int | None, behind: int | None, now_us: int) -> str:
@@ -159,22 +167,22 @@ def _start(at_us: int | None, behind: int | None, now_us: int) -> str:
     return f"It is expected to start at {moment(at_us)}, {left}."
 
 
-def _reasons(told: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+def _reasons(told: Sequence[Reason]) -> list[tuple[str, str]]:
     """Without those whose sentence is a part of an earlier one."""
     found: list[tuple[str, str]] = []
     for reason in told:
-        code, sentence = shown(reason["code"]), shown(reason["message"], 500)
+        code, sentence = shown(reason.code), shown(reason.message, 500)
         if not any(code == known and sentence in said for known, said in found):
             found.append((code, sentence))
     return found
 
 
-def _verdict(verdict: Mapping[str, Any], names: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    scores = dict(verdict["scores"])
-    return shown(verdict["host"]), tuple(f"{scores[n]:.6g}" if n in scores else "–" for n in names)
+def _verdict(verdict: Verdict, names: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    scores = dict(verdict.scores)
+    return shown(verdict.host), tuple(f"{scores[n]:.6g}" if n in scores else "–" for n in names)
 
 
-def _schedule(schedule: Mapping[str, Any]) -> str:
-    role = "is the reference" if schedule["reference"] else f"starts {duration(schedule['shift_us'])} later"
-    idle = f", with {duration(schedule['inject_us'])} of idle time" if schedule["inject_us"] else ""
-    return f"Job {schedule['job']} {role}, an iteration every {duration(schedule['period_us'])}{idle}."
+def _schedule(schedule: Schedule) -> str:
+    role = "is the reference" if schedule.reference else f"starts {duration(schedule.shift_us)} later"
+    idle = f", with {duration(schedule.inject_us)} of idle time" if schedule.inject_us else ""
+    return f"Job {schedule.job} {role}, an iteration every {duration(schedule.period_us)}{idle}."
