@@ -30,7 +30,7 @@ FIELDS = (
 @click.pass_obj
 def audit(session: Session, /, since: str | None, user: str, as_csv: bool, as_json: bool) -> None:
     """Show the audit log, the oldest entry first. For administrators."""
-    from rm.cli.jobs.show import moment
+    from rm.cli.shown import exact_moment
     from rm.units import parse_duration_us
 
     if as_csv and as_json:
@@ -45,7 +45,7 @@ def audit(session: Session, /, since: str | None, user: str, as_csv: bool, as_js
         writer.writerows([_cell(getattr(act, name)) for name in FIELDS] for act in found)
     else:
         rows = [
-            (moment(act.at_us), act.user or "-", act.role, act.via, act.origin,
+            (exact_moment(act.at_us), act.user or "-", act.role, act.via, act.origin,
              act.token or "-", act.verb, act.target or "-", act.outcome, act.detail)
             for act in found
         ]  # fmt: skip

@@ -45,3 +45,12 @@ def ends_by_us(job: Job | JobRow, limit_us: int | None) -> int | None:
 def moment(us: int | None, never: str = "N/A") -> str:
     """Microseconds since the epoch as local time to the second, as Slurm writes it; `never` for None."""
     return never if us is None else time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(us // 1_000_000))
+
+
+def exact_moment(us: int | None) -> str:
+    """Local time with its offset, to the millisecond; "-" for None."""
+    if us is None:
+        return "-"
+    from datetime import datetime
+
+    return datetime.fromtimestamp(us / 1_000_000).astimezone().isoformat(" ", "milliseconds")

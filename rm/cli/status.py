@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import click
 
-from rm.cli.jobs.show import moment
 from rm.cli.output import printable
 from rm.cli.session import Session, emit_answer, json_option
+from rm.cli.shown import exact_moment
 from rm.units import fold_hosts
 
 
@@ -23,7 +23,7 @@ def status(session: Session, /, as_json: bool) -> None:
         emit_answer(answer)
         return
     daemon = answer.daemon
-    click.echo(f"daemon    {daemon.version}, pid {daemon.pid}, since {moment(daemon.started_us)}")
+    click.echo(f"daemon    {daemon.version}, pid {daemon.pid}, since {exact_moment(daemon.started_us)}")
     click.echo(f"socket    {client.connection.address}")
     if answer.waiting:
         click.echo(f"waiting   {printable(answer.waiting)}")

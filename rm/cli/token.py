@@ -49,7 +49,7 @@ def create(session: Session, /, scope: TokenScope, expires: str, name: str, user
 @click.pass_obj
 def list_(session: Session, /, user: str, everybody: bool, as_json: bool) -> None:
     """List tokens, when they end, and when and from where each was used last."""
-    from rm.cli.jobs.show import moment
+    from rm.cli.shown import exact_moment
 
     found = session.client.accounts.tokens("*" if everybody else user)
     if as_json:
@@ -61,8 +61,8 @@ def list_(session: Session, /, user: str, everybody: bool, as_json: bool) -> Non
             one.user,
             one.scope,
             "live" if one.live else "revoked" if one.revoked_us else "over",
-            moment(one.expires_us),
-            moment(one.used_us) if one.used_us else "never",
+            exact_moment(one.expires_us),
+            exact_moment(one.used_us) if one.used_us else "never",
             one.used_from or "-",
             one.name,
         )

@@ -177,6 +177,11 @@ class Client:
 
         def page(limit: int, before: int) -> tuple[Sequence[JobRow], bool]:
             answer = self._ask.get(JobRows, "jobs", "rows", limit=limit, before=before, **asked)
+            if tuple(answer.columns) != JobRow._fields:  # values of another column would be shown
+                raise Unreachable(
+                    "The daemon lists jobs with the columns of another version of rm.",
+                    "Use one version on both sides: `rmx --version` says this one.",
+                )
             return answer.rows, answer.more
 
         return _paged(page, ROWS_PAGE, most)

@@ -14,7 +14,8 @@ import pytest
 
 import rm
 from rm.api.hosts import HostRequest
-from rm.api.jobs import JobRequest, JobUpdate
+from rm.api.job_rows import JobRow
+from rm.api.jobs import JobRequest, JobRows, JobUpdate
 from rm.api.routes import ROUTES, Route
 from rm.client import Client, batch_job, exit_code
 from rm.client.asking import Asking
@@ -127,6 +128,14 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Client], objec
 
     monkeypatch.setattr(Asking, "_read", read)
     return ask
+
+
+def test_rows_with_the_columns_of_another_version_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second, *others = JobRow._fields
+    answer = JobRows(columns=(second, first, *others), rows=())
+    monkeypatch.setattr(Asking, "_read", lambda *_: answer)
+    with pytest.raises(Unreachable, match="another version"):
+        Client(Recording("/nowhere")).rows()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import click
 from rm.cli.jobs.logs import shared_file
 from rm.cli.output import note, printable
 from rm.cli.session import Session, emit_answer, emit_json, job_operand, json_option, one_job, table
-from rm.cli.shown import elapsed_us, job_ref
+from rm.cli.shown import elapsed_us, exact_moment, job_ref
 from rm.dependencies import Condition, with_standings
 from rm.errors import Forbidden, RmError
 from rm.submission.signals import shown
@@ -29,15 +29,6 @@ if TYPE_CHECKING:
 FAILED = ("FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL")
 LAST_LINES = 10
 LAST_STEPS = 20
-
-
-def moment(us: int | None) -> str:
-    """Local time with its offset, to the millisecond."""
-    if us is None:
-        return "-"
-    from datetime import datetime
-
-    return datetime.fromtimestamp(us / 1_000_000).astimezone().isoformat(" ", "milliseconds")
 
 
 def profile_text(profile: Traffic | None) -> str:
@@ -98,7 +89,7 @@ def _lines(job: FullJob) -> Iterator[tuple[str, Any]]:
         yield "MemPerHost", "all"
     yield "TimeLimit", format_time_limit(spec.time_limit_us)
     if spec.deadline_us is not None:
-        yield "Deadline", moment(spec.deadline_us)
+        yield "Deadline", exact_moment(spec.deadline_us)
     if spec.time_min_us:
         yield "TimeMin", format_time_limit(spec.time_min_us)
     if spec.warn_signal:
@@ -111,17 +102,17 @@ def _lines(job: FullJob) -> Iterator[tuple[str, Any]]:
         yield "Iterations", spec.iterations
     if progress := job.progress:
         yield "Remaining", f"{format_elapsed(progress.remaining_us)}, by its iterations"
-    yield "Submitted", moment(job.submitted_us)
+    yield "Submitted", exact_moment(job.submitted_us)
     if spec.begin_us is not None:
-        yield "Begin", moment(spec.begin_us)
+        yield "Begin", exact_moment(spec.begin_us)
     if job.dependencies:
         dependencies = ((Condition(d.kind, d.job, d.delay_us, d.tasks), d.standing) for d in job.dependencies)
         yield "Dependency", with_standings(dependencies, spec.dependency)
     if job.started_us is not None:
-        yield "Started", moment(job.started_us)
+        yield "Started", exact_moment(job.started_us)
         yield "Elapsed", format_elapsed(elapsed_us(job))
     if job.ended_us is not None:
-        yield "Ended", moment(job.ended_us)
+        yield "Ended", exact_moment(job.ended_us)
     if job.attempt > 1:
         yield "Attempt", job.attempt
     yield "Hosts", fold_hosts(job.hosts)
@@ -158,7 +149,7 @@ def show(session: Session, /, job: str | None, job_word: str | None, as_json: bo
         for task in found.tasks:
             ended = "-" if task.exit_code is None else f"{task.exit_code}:{task.exit_signal or 0}"
             gpus = ",".join(map(str, task.gpus)) or "-"
-            rows.append((task.rank, task.host, gpus, moment(task.started_us), ended, task.note))
+            rows.append((task.rank, task.host, gpus, exact_moment(task.started_us), ended, task.note))
         table(("TASK", "HOST", "GPUS", "STARTED", "EXIT", "NOTE"), rows, right=("TASK",))
     if found.spec.launch == "batch" and found.attempt:
         _steps(session, found)
@@ -170,7 +161,7 @@ def show(session: Session, /, job: str | None, job_word: str | None, as_json: bo
     if found.history:
         click.echo()
         for at_us, what in found.history:
-            click.echo(f"{moment(at_us)}  {printable(what)}")
+            click.echo(f"{exact_moment(at_us)}  {printable(what)}")
 
 
 def _steps(session: Session, job: FullJob) -> None:
@@ -183,7 +174,7 @@ def _steps(session: Session, job: FullJob) -> None:
     for one in steps[-LAST_STEPS:]:
         ref = f"{job_ref(job)}.{one.step}" + (f" of {one.attempt}" if one.attempt != job.attempt else "")
         ended = "-" if one.exit_code is None else f"{one.exit_code}:{one.exit_signal or 0}"
-        times = (moment(one.started_us), moment(one.ended_us))
+        times = (exact_moment(one.started_us), exact_moment(one.ended_us))
         rows.append((ref, one.name, one.hosts, one.tasks, *times, ended, one.state))
     table(("STEP", "NAME", "HOSTS", "TASKS", "STARTED", "ENDED", "EXIT", "STATE"), rows, right=("TASKS",))
     if len(steps) > LAST_STEPS:
@@ -194,7 +185,7 @@ def _earlier(attempts: Sequence[EarlierAttempt]) -> None:
     rows = []
     for one in attempts:
         ended = "-" if one.exit_code is None else f"{one.exit_code}:{one.exit_signal or 0}"
-        times = (moment(one.started_us), moment(one.ended_us))
+        times = (exact_moment(one.started_us), exact_moment(one.ended_us))
         rows.append((one.attempt, fold_hosts(one.hosts), *times, ended, one.why))
     table(("ATTEMPT", "HOSTS", "STARTED", "ENDED", "EXIT", "WHY"), rows, right=("ATTEMPT",))
 

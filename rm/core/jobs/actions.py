@@ -108,7 +108,8 @@ class Mail:
     subject: str
 
 
-Action = Launch | Start | Stop | Collect | Discard | SetLimit | Freeze | Mail
+ToHost = Launch | Start | Stop | Collect | Discard | SetLimit | Freeze
+Action = ToHost | Mail
 ACTIONS: dict[str, type[Action]] = {
     a.kind: a for a in (Launch, Start, Stop, Collect, Discard, SetLimit, Freeze, Mail)
 }

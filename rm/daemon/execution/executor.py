@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from rm.core.jobs import events as ev
-from rm.core.jobs.actions import Collect, Discard, Freeze, Intent, Launch, Mail, SetLimit, Start, Stop
+from rm.core.jobs.actions import Collect, Discard, Freeze, Intent, Launch, Mail, SetLimit, Start, Stop, ToHost
 from rm.core.jobs.reconcile import before_its_end
 from rm.core.jobs.transitions import HOST_FAULTS, UNSTARTED
 from rm.core.model.job import Task
@@ -146,7 +146,7 @@ class Executor:
                 self._mailer.tell(intent, action, partial(self._mailed, intent, action))
                 continue
             try:
-                entry = self._entry(intent)
+                entry = self._entry(intent, action)
             except Exception as error:  # the job or a host is gone, or the job cannot be launched at all
                 log.log(
                     logging.WARNING if isinstance(error, RmError) else logging.ERROR,
@@ -164,15 +164,12 @@ class Executor:
                 ready.append(entry)
         self._send_all(ready)
 
-    def _entry(self, intent: Intent) -> Open:
-        action = intent.action
+    def _entry(self, intent: Intent, action: ToHost) -> Open:
         match action:
             case Launch():
                 return Open(intent, self._launch_of(action))
             case Collect():
                 return Open(intent, None, self._delivery_of(action), self._owner_of(action.job))
-            case Mail():
-                raise NotImplementedError("a mail goes to no host")
             case _:
                 return Open(intent, request_of(action, self._leadership.epoch))
 
