@@ -284,7 +284,10 @@ class Group:
             if fd >= 0:
                 os.close(fd)
         self._doors, self._home, self._events = [], -1, -1
-        return all(_removed(path) for path in {self.path, *self.homes.values()} - {""})
+        if not os.path.isdir(self.path):
+            return True  # it is made before those of other hierarchies, and goes after them
+        beside = {path for path in self.homes.values() if path != self.path}
+        return all(_removed(path) for path in [*beside, self.path])
 
 
 def _removed(path):

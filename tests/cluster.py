@@ -27,6 +27,7 @@ from rm.playbook.inventory.hosts import to_hosts
 from rm.playbook.inventory.inventory import parse
 
 WAIT_S = 60  # of patience before a test fails; nothing is timed by it
+SHORTEST_S, LONGEST_S = 0.02, 0.08  # between two looks whether something has happened
 RMX = Path(sys.executable).with_name("rmx")
 FINAL = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY")
 Job = dict[str, Any]
@@ -53,11 +54,12 @@ def ssh_settings(lab: Lab, **other: Any) -> SshSettings:
 
 def until(true: Callable[[], Any], what: str, wait_s: float = WAIT_S) -> Any:
     """The first true value of `true()`."""
-    deadline = time.monotonic() + wait_s
+    deadline, pause_s = time.monotonic() + wait_s, SHORTEST_S
     while time.monotonic() < deadline:
         if value := true():
             return value
-        time.sleep(0.02)
+        time.sleep(pause_s)
+        pause_s = min(LONGEST_S, pause_s * 1.2)  # a look costs the daemon as much as a job
     raise AssertionError(f"did not happen within {wait_s} s: {what}")
 
 
@@ -236,14 +238,16 @@ class Cluster:
     def wait(self, job: int, *states: str, wait_s: float = WAIT_S) -> Job:
         """The job as soon as it is in one of the states (or at its end); fails if it ends otherwise."""
         wanted = states or FINAL
-        deadline = time.monotonic() + wait_s
+        deadline, pause_s = time.monotonic() + wait_s, SHORTEST_S
         while True:
             found = self.job(job)
             if found["state"] in wanted:
                 return found
             assert found["state"] not in FINAL, f"not {wanted}: {told(found)}"
             assert time.monotonic() < deadline, f"never {wanted}: {told(found)}"
-            time.sleep(0.02)
+            time.sleep(pause_s)
+            if not states:  # other states pass
+                pause_s = min(LONGEST_S, pause_s * 1.2)
 
     def all_started(self, job: int) -> None:
         until(
