@@ -24,6 +24,7 @@ import traceback
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import rm_facts
+import rm_spawn
 from rm_become import PR_SET_PDEATHSIG, prctl
 from rm_cgroup import DEFAULT_STATE, Group, Hierarchy
 from rm_fence import Fences
@@ -200,6 +201,7 @@ class Agent:
             programs(self.attempts.spool.state)
         self.channel.send(self.hello())
         self.channel.listen()
+        rm_spawn.code()
         gc.collect()
         gc.freeze()  # forked supervisors then share these pages for good
         while self.channel.flush() and not self.over:

@@ -212,9 +212,10 @@ class InSlice(Supervisor):
             self.of.has_group = True
 
     def _remove_group(self):
-        """It stays for the next one, unless something of this one is left in it."""
+        """It stays for the next one, unless something of this one is left in it. What is in memory may be
+        files, which outlive the element."""
         limited = self.request["mem_bytes"] or self.request["mem_bytes_per_task"]
-        if not self.group.is_as_made() or (limited and self.group.oom()):
+        if limited or not self.group.is_as_made():
             super()._remove_group()
             self.of.has_group = False
 

@@ -55,14 +55,23 @@ DEFAULTED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signa
 SUID_DUMPABLE = "/proc/sys/fs/suid_dumpable"
 
 
-@functools.lru_cache(maxsize=1)
-def _begin():
-    """The code as a function; None where it may not or cannot be used."""
+def _may_share():
+    """Is memory that a child of the user's shares closed to the user?"""
     try:
-        with open(SUID_DUMPABLE) as file:
-            if file.read().strip() == "1" or os.uname().machine != "x86_64":
-                return None
-        page = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+        with open(SUID_DUMPABLE, "rb", 0) as file:
+            return file.read().strip() != b"1"
+    except OSError:
+        return False
+
+
+@functools.lru_cache(maxsize=1)
+def code():
+    """The code as a function; None where it cannot be used. The agent makes it for all its supervisors."""
+    if os.uname().machine != "x86_64":
+        return None
+    flags, prot = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ | mmap.PROT_WRITE
+    try:
+        page = mmap.mmap(-1, mmap.PAGESIZE, flags, prot)
         page.write(CODE)
         at = ctypes.addressof(ctypes.c_char.from_buffer(page))
         libc = ctypes.CDLL(None, use_errno=True)
@@ -124,8 +133,8 @@ class Spawned:
     def begin(self, home, doors):
         """Its process id, below 0 where it cannot be. It is born in the control group of the descriptor
         `home` (-1: none), and enters those of which `doors` are the lists of processes."""
-        function = _begin()
-        if function is None:
+        function = code()
+        if function is None or not _may_share():
             return -1
         zero = self._at(ctypes.c_char(b"0"))
         self.calls[self.first : self.first] = [[WRITE, door, zero, 1] for door in doors]
