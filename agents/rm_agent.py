@@ -29,12 +29,12 @@ from rm_become import PR_SET_PDEATHSIG, prctl
 from rm_cgroup import DEFAULT_STATE, Group, Hierarchy
 from rm_fence import Fences
 from rm_lease import alive_us
+from rm_news import now_us
 from rm_operations import Operations
 from rm_request import keep_to_jobs
 from rm_room import TROUBLES, Room
 from rm_spool import Spool, SpoolError, boot_id, sentence_of
 from rm_stream_hub import StreamHub, programs
-from rm_task import now_us
 
 PROTOCOL = 1
 LINE_BYTES = 8 << 20

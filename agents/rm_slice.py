@@ -16,8 +16,9 @@ import time
 import traceback
 
 from rm_lease import alive_us
+from rm_news import line_of, now_us, say
 from rm_slot import Ends, Slot
-from rm_task import Supervisor, detach, line_of, now_us, say, woken_by_children
+from rm_task import Supervisor, detach, woken_by_children
 
 PIPE_BYTES = 4096  # lines that are written together stay whole
 NEWS_S = 0.02  # news is told together: each telling wakes the agent, and the daemon behind it
