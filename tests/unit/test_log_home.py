@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import dataclasses
+import resource
 import tracemalloc
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -87,6 +88,20 @@ def test_a_log_comes_home_once_and_whole(tmp_path: Path) -> None:
     assert kept(keeper) == content
     assert len(host.asked) == 6
     assert [p.name for p in tmp_path.rglob("*") if p.is_file()] == ["0.out"]
+
+
+def test_what_a_full_disk_took_of_a_part_is_not_kept_twice(tmp_path: Path) -> None:
+    content = bytes(range(256)) * 3000
+    keeper = home(of(content), tmp_path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (CHUNK_BYTES + 1_000, hard))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            keeper.fetch(ACTION, 0, "out")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    keeper.fetch(ACTION, 0, "out")
+    assert kept(keeper) == content
 
 
 def test_of_a_log_that_was_cut_on_its_host_all_that_is_left_comes_home(tmp_path: Path) -> None:

@@ -165,6 +165,7 @@ class LogHome:
     def _take(self, part: Part, answer: LogPart, host: str, name: LogName) -> None:
         data = content(answer, host)[: min(part.left, part.end - part.offset)]
         with self.place.coming(name).open("ab") as file:
+            file.truncate(part.came)  # the disk may have taken a piece before it refused the rest
             file.write(data)
         part.left -= len(data)
         part.came += len(data)
