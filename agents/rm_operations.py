@@ -320,7 +320,7 @@ class Operations(Attempts):
         path = task.get(stream)
         # an agent older than this one named the spool's file by its path
         spooled = task.get("spooled", task.get("out") == attempt.folder.at(str(rank), "out"))
-        if stream == "out" and spooled:
+        if stream == "out" and (spooled or not task):  # a full disk took no note of how it began
             return answer(*rm_logs.read_spooled(attempt.folder, rank, offset, limit))
         if not path or (stream == "err" and path == task.get("out")):  # merged, or never opened
             return answer(b"", offset, 0, 0)

@@ -27,10 +27,12 @@ import fcntl
 import functools
 import json
 import os
+import re
 import time
 
 EXIT_BYTES = 2048  # reserved at launch, so that an exit can be recorded on a full disk
 GONE_S = 7 * 86400
+DISCARDED = re.compile(rb"([0-9]{1,16}\.[0-9]{1,16}) ([0-9]{10,16})")  # a full disk has torn all others
 
 
 class SpoolError(Exception):
@@ -268,10 +270,14 @@ class Spool:
 
     def mark_gone(self, *names):
         """Each is (job, attempt)."""
-        lines = "".join("%d.%d %d\n" % (*name, time.time()) for name in names)
-        fd = os.open(self._discarded_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lines = "".join("%d.%d %d\n" % (*name, time.time()) for name in names).encode()
+        fd = os.open(self._discarded_path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            os.write(fd, lines.encode())
+            size = os.fstat(fd).st_size
+            if size and os.pread(fd, 1, size - 1) != b"\n":
+                lines = b"\n" + lines  # a full disk took a piece of the last one
+            if os.write(fd, lines) < len(lines):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._discarded_path)
         finally:
             os.close(fd)
 
@@ -303,9 +309,11 @@ class Spool:
                         self._discarded_seen = (about.st_ino, 0)
                         self._discarded = {}
                     file.seek(self._discarded_seen[1])
-                    text = file.read().decode()
+                    text = file.read()
+                    text = text[: text.rfind(b"\n") + 1]
                     self._discarded_seen = (about.st_ino, self._discarded_seen[1] + len(text))
-                    self._discarded.update((name, int(at)) for name, at in map(str.split, text.splitlines()))
+                    lines = filter(None, map(DISCARDED.fullmatch, text.split(b"\n")))
+                    self._discarded.update((line.group(1).decode(), int(line.group(2))) for line in lines)
         except FileNotFoundError:
             self._discarded = {}
 

@@ -650,6 +650,50 @@ def test_a_log_without_room_for_a_line_of_ours_is_refused(
     assert (tmp_path / "logs/0").read_bytes() == said
 
 
+@root
+def test_a_task_that_begins_on_a_full_disk_has_its_log_also_for_the_next_agent(start: Start) -> None:
+    state = start().state
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m,mode=711", "none", state], check=True)
+    try:
+        agent = start()
+        agent.launch(f"{SH}echo {'x' * 100}", hold=True)
+        fill_up(state / "filler")
+        assert agent.call("start", job=1, attempt=1, not_after_us=1 << 62)
+        assert agent.event("exit", job=1)["code"] == 0
+        assert "101 bytes of output are not kept here" in agent.log()
+        (state / "filler").unlink()
+        assert "101 bytes of output are not kept here" in start().log()
+    finally:
+        subprocess.run(["umount", "-l", state], check=True)
+
+
+def test_a_torn_line_of_what_was_discarded_is_passed_over(agent: Agent, start: Start) -> None:
+    """A full disk takes a piece of a line, and other lines come behind it."""
+    agent.call("discard", job=1, attempt=1)
+    with (agent.state / "discarded").open("ab") as file:
+        file.write(b"2.1 179")
+    agent.call("discard", job=3, attempt=1)
+    with (agent.state / "discarded").open("ab") as file:
+        file.write(b"4.1 1795.1 1795411648\n\xff\n5")
+    for one in (agent, start()):
+        codes = [one.launch(f"{SH}true", job=job, hold=True).get("code") for job in (1, 3)]
+        assert codes == ["discarded", "discarded"]
+    assert start().hello["newest_job"] == 3
+
+
+def test_a_discard_that_a_full_disk_takes_a_piece_of_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = rm_spool.Spool(str(tmp_path))
+    write = os.write
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", lambda fd, data: write(fd, bytes(data)[:3]))
+        with pytest.raises(OSError, match="No space"):
+            spool.mark_gone((12, 1))
+    spool.mark_gone((13, 1))
+    assert [spool.gone(12, 1), spool.gone(13, 1)] == [False, True]
+
+
 def fill_up(path: Path) -> None:
     with open(path, "wb", 0) as file, pytest.raises(OSError, match="No space"):
         fill(file)

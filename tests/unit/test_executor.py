@@ -415,6 +415,15 @@ def text(data: str, size: int | None = None, offset: int | None = None) -> dict[
     }
 
 
+def test_a_host_that_cannot_take_note_of_the_end_is_asked_again(house: House) -> None:
+    house.connect()
+    house.submit(Collect(1, 2, "h1", (0,), errors=False))
+    house.hosts.take("logs").answer(**text("hello\n"))
+    house.hosts.take("discard").refuse("no-space")
+    house.hosts.take("discard").answer()
+    house.settled(1)
+
+
 def test_logs_come_home_before_the_host_forgets(house: House) -> None:
     house.connect()
     house.submit(Collect(1, 2, "h1", (0, 1)))
@@ -474,10 +483,11 @@ def test_a_collection_waits_for_the_exit_of_what_still_runs(house: House, exit_f
     house.settled(1)
 
 
-def test_a_discard_of_what_still_runs_is_repeated(house: House) -> None:
+@pytest.mark.parametrize("code", ["still-running", "no-space", "spool"])
+def test_a_discard_that_cannot_be_now_is_repeated(house: House, code: str) -> None:
     house.connect()
     house.submit(Discard(1, 1, "h1"))
-    house.hosts.take("discard").refuse("still-running")
+    house.hosts.take("discard").refuse(code)
     house.hosts.take("discard").answer()
     house.settled(1)
 

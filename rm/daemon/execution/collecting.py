@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Collect
+from rm.core.jobs.transitions import HOST_FAULTS
 from rm.core.model.logs import KeptLog
 from rm.daemon.agents import Hosts
 from rm.daemon.execution.deliver import Deliverer, Delivery
@@ -19,7 +20,8 @@ from rm.protocol import attempts as wire
 from rm.protocol.codes import AgentError, Code, code_of
 
 log = logging.getLogger(__name__)
-REFUSALS = (Code.STILL_RUNNING, Code.STALE_EPOCH, Code.FOREIGN_CLUSTER)  # that the executor deals with
+# that the executor deals with: it asks again, or somebody else
+REFUSALS = (Code.STILL_RUNNING, Code.STALE_EPOCH, Code.FOREIGN_CLUSTER, *HOST_FAULTS)
 
 
 class Collector:

@@ -408,8 +408,8 @@ class Executor:
         if code is Code.TOO_LATE:  # nothing was done, and it is wanted still
             self._again(entry)
             return
-        if code is Code.STILL_RUNNING and isinstance(action, Discard):
-            self._again(entry)
+        if isinstance(action, Discard) and (code is Code.STILL_RUNNING or code in HOST_FAULTS):
+            self._again(entry)  # in the latter case its spool takes no note of it now
             return
         if (
             code is Code.NO_SUCH_ATTEMPT
@@ -496,6 +496,8 @@ class Executor:
             if code is Code.STILL_RUNNING:
                 if not self._outbox.rest_until_exit(entry):
                     self._send(entry)
+            elif code in HOST_FAULTS:
+                self._again(entry)
             elif code is Code.STALE_EPOCH:
                 self._dispute(entry, str(error))
             elif code is Code.FOREIGN_CLUSTER:
