@@ -24,10 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from rm.cli.lab import default_directory
-from rm.client.connection import Connection
 from rm.demo import scenario
 from rm.demo.stage import Stage, remove, work_directory
-from rm.errors import RmError
+from rm.errors import RmError, TimedOut
 from rm.lab import LabSpec, up
 
 PROGRAM = Path(__file__).with_name("ddp.py")
@@ -162,20 +161,21 @@ class Runner:
             within = _between(summaries[0], begin, min(ends.values()))
             if len(within) < 10:
                 raise RmError("The jobs hardly trained at the same time: this machine is too busy.")
-            told = self.stage.api.get("jobs", ids[name], "iterations")["items"]
+            told = self.stage.client.iterations(ids[name]).items
             outcomes[name] = Outcome(summaries, within, sum(item[2] for item in told) / 1000)
         return outcomes
 
     def _summaries(self, job: int, name: str) -> list[dict[str, Any]]:
-        end = time.monotonic() + PATIENCE_S
-        while not (answer := self.stage.api.get("jobs", job, "wait", timeout_s=2))["final"]:
-            if time.monotonic() > end:
-                raise RmError(f"Job {job} ({name}) is {answer['job']['state']} after {PATIENCE_S:g} s.")
+        try:
+            ended = self.stage.client.wait(job, PATIENCE_S)
+        except TimedOut:
+            state = self.stage.client.job(job).state
+            raise RmError(f"Job {job} ({name}) is {state} after {PATIENCE_S:g} s.") from None
         logs = [self.stage.rmx("logs", str(job), f"--task={rank}").strip().splitlines() for rank in (0, 1)]
-        if answer["job"]["state"] != "COMPLETED":
+        if ended.state != "COMPLETED":
             errors = self.stage.rmx("logs", str(job), "--stderr").strip().splitlines()
             last = (errors or logs[0] or ["it printed nothing"])[-1]
-            raise RmError(f"Job {job} ({name}) ended as {answer['job']['state']}: {last}")
+            raise RmError(f"Job {job} ({name}) ended as {ended.state}: {last}")
         return [json.loads(lines[-1]) for lines in logs]
 
 
@@ -269,7 +269,7 @@ def main() -> int:
         )  # fmt: skip
         stack.callback(remove, work)
         lab = up(spec, work / "lab", progress=say)
-        stage = Stage(lab, work, Connection)
+        stage = Stage(lab, work)
         stack.callback(stage.stop_daemon)
         named = zip(NAMES, chosen.compute_ms, strict=True)
         jobs = [Training(name, compute_ms, chosen.megabytes) for name, compute_ms in named]

@@ -39,7 +39,6 @@ def demo(json_file: str | None, picture: str | None, quick: bool) -> int:
     If other work on this machine spoils a measurement, all is measured once more when the machine is quieter.
     """
     from rm.cli.lab import default_directory
-    from rm.client.connection import Connection
     from rm.demo import scenario
     from rm.demo.figures import report
     from rm.demo.picture import draw
@@ -52,7 +51,7 @@ def demo(json_file: str | None, picture: str | None, quick: bool) -> int:
         signal.signal(number, signal.default_int_handler)
     length = scenario.QUICK if quick else scenario.FULL
     with _screen() as screen:
-        measured, meter = play(Connection, default_directory().parent, length, screen)
+        measured, meter = play(default_directory().parent, length, screen)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         draw(measured, meter, drawn)
     text = json.dumps(report(measured), indent=1, ensure_ascii=False)
@@ -212,20 +211,20 @@ def _paragraph(*parts: str) -> None:
 
 
 def _why(measured: Measured) -> None:
-    names = list(dict.fromkeys(name for verdict in measured.verdicts for name, _ in verdict["scores"]))
+    names = list(dict.fromkeys(name for verdict in measured.verdicts for name, _ in verdict.scores))
     rows = []
     for verdict in measured.verdicts:
-        scores = dict(verdict["scores"])
-        refused = verdict["refused"]
-        told = f"refused: {refused['code']}" if refused else "accepted"
-        chosen = "chosen" if verdict["host"] in measured.hosts else told
-        rows.append([verdict["host"], *(f"{scores[n]:.6g}" if n in scores else "-" for n in names), chosen])
+        scores = dict(verdict.scores)
+        refused = verdict.refused
+        told = f"refused: {refused.code}" if refused else "accepted"
+        chosen = "chosen" if verdict.host in measured.hosts else told
+        rows.append([verdict.host, *(f"{scores[n]:.6g}" if n in scores else "-" for n in names), chosen])
     columns = ["HOST", *(name.upper() for name in names), "VERDICT"]
     table(columns, rows, right=columns[1:-1])
     click.echo()
     for verdict in measured.verdicts:
-        if verdict["refused"]:
-            click.echo(f"{verdict['host']} was not chosen: {verdict['refused']['message']}.")
+        if verdict.refused:
+            click.echo(f"{verdict.host} was not chosen: {verdict.refused.message}.")
 
 
 def _apart(apart: dict[str, Any]) -> None:

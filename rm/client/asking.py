@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from rm.client.connection import POST_TIMEOUT_S, Connection
-from rm.errors import Unreachable
+from rm.errors import Unreachable, UsageError
 from rm.typed import decoder_of
 
 Kind = TypeVar("Kind", bound=msgspec.Struct)
@@ -45,7 +45,13 @@ class Asking:
         answer_within_s: float | None = POST_TIMEOUT_S,
         **query: Any,
     ) -> Kind:
-        sent = b"{}" if body is None else _encode(body)
+        try:
+            sent = b"{}" if body is None else _encode(body)
+        except UnicodeEncodeError:
+            raise UsageError(
+                "The request has text that is not UTF-8, and was not sent.",
+                "Use UTF-8 in names and contents.",
+            ) from None
         return self._read(kind, self.connection.ask("POST", path, query, sent, answer_within_s))
 
     def delete(self, kind: type[Kind], *path: str | int, **query: Any) -> Kind:

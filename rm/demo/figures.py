@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from statistics import mean, median
 from typing import Any
 
+from rm.api.reasons import Verdict, Why
 from rm.core.model.traffic import Phase, TrafficProfile
 from rm.demo import scenario
 from rm.demo.scenario import Training
@@ -43,7 +44,7 @@ class Measured:
     left_out_s: float
     hosts: tuple[str, ...] = ()
     runs: list[Run] = field(default_factory=list)
-    verdicts: Sequence[Mapping[str, Any]] = ()  # why the pair runs where it runs
+    verdicts: Sequence[Verdict] = ()  # why the pair runs where it runs
     apart: dict[str, Any] = field(default_factory=dict)
     shaping: str = ""  # how traffic was classified, or why it was not
     load: tuple[float, float] = (0.0, 0.0)  # of this machine, before and after
@@ -156,11 +157,11 @@ def _job(measured: Measured, training: Training) -> dict[str, Any]:
     held = [i.paused_us for run in runs for i in run.iterations if i.paused_us]
     return {
         **found,
-        "shift_ms": round(schedule["shift_us"] / 1000, 1) if schedule else None,
+        "shift_ms": round(schedule.shift_us / 1000, 1) if schedule else None,
         "pauses": sum(run.pauses for run in runs),
         "waits": len(held),
         "waited_ms": round(sum(held) / 1000, 1),
-        "injected_ms": round(schedule["inject_us"] / 1000, 2) if schedule else None,
+        "injected_ms": round(schedule.inject_us / 1000, 2) if schedule else None,
         "iterations_measured": len(measured.iterations(managed, name)),
         "hosts": list(runs[-1].hosts) if runs else [],
     }
@@ -181,8 +182,8 @@ def score(measured: Measured, mode: str, host: str) -> float | None:
     """The compatibility score of the link in the last run of the mode."""
     for run in reversed(measured.of(mode)):
         for job in run.jobs:
-            if host in job.links:
-                return round(float(job.links[host]["score"]), 2)
+            if host in job.links and (found := job.links[host].score) is not None:
+                return round(float(found), 2)
     return None
 
 
@@ -202,14 +203,16 @@ def score_together(shape: TrafficProfile) -> float:
     return round(link.score, 1)
 
 
-def why_not_apart(taken: Sequence[str], why: Mapping[str, Any]) -> str:
+def why_not_apart(taken: Sequence[str], why: Why | None) -> str:
     """What kept the second job off the hosts that the first (on `taken`) had left free, as a sentence.
 
     `why`: the answer about the second job, with the decision as it was recorded.
     """
-    others = [verdict for verdict in why.get("verdicts", ()) if verdict["host"] not in taken]
-    refused = [f"{one['host']}: {one['refused']['message']}" for one in others if one["refused"]]
-    if not others and not (why.get("choice") or {}).get("passed_over_hosts"):
+    verdicts = why.verdicts if why is not None else ()
+    others = [verdict for verdict in verdicts if verdict.host not in taken]
+    refused = [f"{one.host}: {one.refused.message}" for one in others if one.refused]
+    choice = why.choice if why is not None else None
+    if not others and (choice is None or not choice.passed_over_hosts):
         return "Placement saw no other host."
     if not refused:
         return (
@@ -218,9 +221,9 @@ def why_not_apart(taken: Sequence[str], why: Mapping[str, Any]) -> str:
     return f"Of the others placement said: {'; '.join(refused)}."
 
 
-def avoided(verdicts: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+def avoided(verdicts: Sequence[Verdict]) -> list[dict[str, str]]:
     return [
-        {"name": v["host"], "reason": v["refused"]["message"]}
+        {"name": v.host, "reason": v.refused.message}
         for v in verdicts
-        if v["refused"] and v["refused"]["code"] == "BadNetwork"
+        if v.refused and v.refused.code == "BadNetwork"
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -13,7 +13,7 @@ from rm.demo.again import Spoiled, await_quiet, measured_again
 from rm.demo.figures import Measured, Run
 from rm.demo.meter import LinkMeter
 from rm.demo.scenario import Length, Mode, Training
-from rm.demo.stage import Api, Stage, stage
+from rm.demo.stage import Stage, stage
 from rm.demo.training import JobRun, Trainer, program_text
 from rm.errors import RmError
 from rm.units import fold_hosts
@@ -26,17 +26,14 @@ class Screen(Protocol):
     def now(self, text: str) -> None: ...
 
 
-def play(
-    connect: Callable[[str], Api], base: Path, length: Length, screen: Screen
-) -> tuple[Measured, LinkMeter]:
+def play(base: Path, length: Length, screen: Screen) -> tuple[Measured, LinkMeter]:
     """Run it all; when this returns or raises, nothing is left of it but the figures.
 
     Args:
-        connect: makes an HTTP client of a daemon's socket.
         base: a directory of the user's, below which the demo works in one of its own.
     """
     before = os.getloadavg()[0]
-    with stage(connect, base, screen.say) as cluster:
+    with stage(base, screen.say) as cluster:
         demo = Demo(cluster, length, screen)
         demo.bootstrap()
         measured_again(demo.measure, demo.begin_again, screen.say)
@@ -96,7 +93,7 @@ class Demo:
         cluster.await_hosts()
         self.screen.say("the daemon runs, and all hosts are up")
         self.screen.now("measuring loss, delay and bandwidth between the hosts")
-        pairs = cluster.api.post("network", "measure", body={"zone": None})["measured"]
+        pairs = cluster.client.network.measure().measured
         if not pairs:
             raise RmError(f"The network between the hosts could not be measured: {cluster.last_words()}")
         self.screen.say(f"the network is measured: {pairs} pairs of hosts")
@@ -146,7 +143,7 @@ class Demo:
 
     def _tell_hosts(self, first: JobRun) -> None:
         self.measured.hosts = tuple(sorted(first.hosts))
-        self.measured.verdicts = first.why.get("verdicts", ())
+        self.measured.verdicts = first.why.verdicts if first.why is not None else ()
         self.screen.say(f"placed on {fold_hosts(self.measured.hosts)}")
         for host in figures.avoided(self.measured.verdicts):
             self.screen.say(f"avoided {host['name']}: {host['reason']}")
@@ -218,7 +215,7 @@ class Demo:
         two = self._submit_heavy(second, shape, "--hold")
         one = self._submit_heavy(first, shape)
         self.trainer.await_running(one)
-        self.cluster.api.post("jobs", two.job, "release")
+        self.cluster.client.release(two.job)
         self.trainer.follow([one, two], lambda jobs: self.screen.now(f"apart: {progress(jobs)}"))
         begin, end = figures.span((one, two), self.length.left_out_s / 2)
         run = Run("apart", (one, two), begin, end)

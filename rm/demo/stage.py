@@ -16,11 +16,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
 
+from rm.client import Client
+from rm.client.connection import Connection
 from rm.demo import scenario
 from rm.demo.scenario import Mode
 from rm.errors import RmError, Unreachable
@@ -32,35 +33,26 @@ STOP_S = 15.0
 PR_SET_PDEATHSIG = 1
 
 
-class Api(Protocol):
-    """The HTTP API, as the command line's client offers it."""
-
-    def get(self, *path: str | int, **query: Any) -> dict[str, Any]: ...
-    def post(self, *path: str | int, body: Mapping[str, Any] | None = ...) -> dict[str, Any]: ...
-    def delete(self, *path: str | int) -> dict[str, Any]: ...
-    def close(self) -> None: ...
-
-
 Tell = Callable[[str], None]
 
 
 class Stage:
     """See the module; made by `stage()`, which also takes everything down."""
 
-    def __init__(self, lab: Lab, work: Path, connect: Callable[[str], Api]) -> None:
+    def __init__(self, lab: Lab, work: Path) -> None:
         self.lab = lab
         self.work = work
         self.config = work / "rm.toml"
         self.shapes = True
-        self._connect = connect
         self._daemon: subprocess.Popen[bytes] | None = None
-        self._api: Api | None = None
+        self._client: Client | None = None
         self._kept: list[subprocess.Popen[bytes]] = []
 
     @property
-    def api(self) -> Api:
-        assert self._api is not None
-        return self._api
+    def client(self) -> Client:
+        """Of the daemon that runs."""
+        assert self._client is not None
+        return self._client
 
     @property
     def full_root(self) -> bool:
@@ -145,15 +137,15 @@ class Stage:
                 start_new_session=True,  # Ctrl-C is the demo's to handle
                 preexec_fn=_die_with_parent,
             )
-        self._api = self._connect(str(self.work / "rm.sock"))
-        self._until(lambda: bool(self.api.get("status")), "The daemon did not answer")
+        self._client = Client(Connection(str(self.work / "rm.sock")))
+        self._until(lambda: bool(self.client.status()), "The daemon did not answer")
 
     def await_hosts(self) -> None:
         """Until every host of the lab is up."""
         wanted = len(self.lab.hosts)
 
         def up_now() -> bool:
-            states = [host["state"] for host in self.api.get("hosts")["hosts"]]
+            states = [host.state for host in self.client.hosts()]
             return states.count("UP") == wanted
 
         self._until(up_now, "Not all hosts came up")
@@ -174,9 +166,9 @@ class Stage:
         return lines[-1] if lines else "its log is empty."
 
     def stop_daemon(self) -> None:
-        if self._api is not None:
-            self._api.close()
-            self._api = None
+        if self._client is not None:
+            self._client.close()
+            self._client = None
         daemon, self._daemon = self._daemon, None
         if daemon is None:
             return
@@ -189,7 +181,7 @@ class Stage:
 
 
 @contextlib.contextmanager
-def stage(connect: Callable[[str], Api], base: Path, tell: Tell) -> Iterator[Stage]:
+def stage(base: Path, tell: Tell) -> Iterator[Stage]:
     """Bring the cluster up; in any case nothing of it stays."""
     with work_directory(base) as work, contextlib.ExitStack() as stack:
         spec = LabSpec(
@@ -207,7 +199,7 @@ def stage(connect: Callable[[str], Api], base: Path, tell: Tell) -> Iterator[Sta
         )
         stack.callback(discard, work / "lab", remove_directory=True)
         lab = up(spec, work / "lab", progress=tell)
-        made = Stage(lab, work, connect)
+        made = Stage(lab, work)
         stack.callback(made.stop_daemon)
         stack.callback(made.end_kept)
         stack.callback(_uninterrupted)

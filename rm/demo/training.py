@@ -7,14 +7,16 @@ import shlex
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from rm.adapters.playbook.shipped import shipped_directory
+from rm.api.jobs import Iterations, Job
+from rm.api.network import Link
+from rm.api.reasons import Schedule, Why
 from rm.core.model.traffic import TrafficProfile
 from rm.demo.again import Spoiled
 from rm.demo.scenario import Training
 from rm.demo.stage import Stage
-from rm.errors import RmError
+from rm.errors import RmError, TimedOut
 
 END = "END_OF_PROGRAM"
 POLL_S = 0.5
@@ -51,9 +53,9 @@ class JobRun:
     hosts: tuple[str, ...] = ()
     iterations: list[Iteration] = field(default_factory=list)
     pauses: int = 0
-    schedule: dict[str, Any] | None = None
-    links: dict[str, dict[str, Any]] = field(default_factory=dict)  # by host, those with a score
-    why: dict[str, Any] = field(default_factory=dict)
+    schedule: Schedule | None = None
+    links: dict[str, Link] = field(default_factory=dict)  # by host, those with a score
+    why: Why | None = None
     done: int = 0  # iterations so far, and the last one's duration
     last_ms: float = 0.0
 
@@ -131,7 +133,7 @@ class Trainer:
 
     def await_running(self, run: JobRun) -> None:
         end = time.monotonic() + PATIENCE_S
-        while not run.why:
+        while run.why is None:
             if time.monotonic() > end:
                 raise Spoiled(f"Job {run.job} ({run.training.name}) did not start within {PATIENCE_S:g} s.")
             self._look([run])
@@ -144,66 +146,68 @@ class Trainer:
         while waiting:
             self._look(runs)
             show(runs)
-            answer = self._stage.api.get("jobs", waiting[0].job, "wait", timeout_s=POLL_S)
-            if answer["final"]:
-                self._collect(waiting.pop(0), answer["job"])
-            elif time.monotonic() > end:
-                state = answer["job"]["state"]
-                raise Spoiled(
-                    f"Job {waiting[0].job} ({waiting[0].training.name}) is {state} after {PATIENCE_S:g} s."
-                )
+            first = waiting[0]
+            try:
+                ended = self._stage.client.wait(first.job, POLL_S)
+            except TimedOut:
+                if time.monotonic() > end:
+                    state = self._stage.client.job(first.job).state
+                    raise Spoiled(
+                        f"Job {first.job} ({first.training.name}) is {state} after {PATIENCE_S:g} s."
+                    ) from None
+            else:
+                self._collect(waiting.pop(0), ended)
 
     def end_all(self) -> None:
         """Cancel what still runs or waits, and see it end."""
-        api = self._stage.api
-        for job in api.get("jobs", state=UNFINISHED)["jobs"]:
-            api.delete("jobs", job["id"])
-            while not api.get("jobs", job["id"], "wait", timeout_s=POLL_S)["final"]:
-                pass
+        client = self._stage.client
+        for job in client.jobs(state=UNFINISHED):
+            client.cancel(job.id)
+            client.wait(job.id)
 
     def _look(self, runs: Sequence[JobRun]) -> None:
-        api = self._stage.api
-        scored = {link["name"]: link for link in api.get("links")["links"] if link["score"] is not None}
+        client = self._stage.client
+        scored = {link.name: link for link in client.network.links() if link.score is not None}
         for run in runs:
-            job = api.get("jobs", run.job)["job"]
-            if job["state"] != "RUNNING":
+            job = client.job(run.job)
+            if job.state != "RUNNING":
                 continue
-            run.hosts = tuple(job["hosts"])
-            run.schedule = job.get("schedule") or run.schedule
-            run.links |= {h: scored[h] for h in run.hosts if h in scored and run.job in scored[h]["jobs"]}
-            reported = api.get("jobs", run.job, "iterations")
-            if reported["items"]:
-                run.done, run.last_ms = reported["count"], reported["items"][-1][1] / 1000
-            if not run.why:
-                run.why = api.get("jobs", run.job, "why")
+            run.hosts = tuple(job.hosts)
+            run.schedule = job.schedule or run.schedule
+            run.links |= {h: scored[h] for h in run.hosts if h in scored and run.job in scored[h].jobs}
+            reported = client.iterations(run.job)
+            if reported.items:
+                run.done, run.last_ms = reported.count, reported.items[-1][1] / 1000
+            if run.why is None:
+                run.why = client.why(run.job)
 
-    def _collect(self, run: JobRun, job: dict[str, Any]) -> None:
+    def _collect(self, run: JobRun, job: Job) -> None:
         name = f"Job {run.job} ({run.training.name})"
-        if job["state"] != "COMPLETED":
+        if job.state != "COMPLETED":
             said = self._log(run).strip().splitlines()
-            raise RmError(f"{name} ended as {job['state']}: {said[-1] if said else 'it printed nothing'}.")
-        run.hosts = tuple(job["hosts"])
+            raise RmError(f"{name} ended as {job.state}: {said[-1] if said else 'it printed nothing'}.")
+        run.hosts = tuple(job.hosts)
         summary = json.loads(self._log(run).strip().splitlines()[-1])
         if not summary["correct"]:
             raise RmError(f"{name} reduced to a wrong result.")
         reported = self._reports(run, summary["iterations"])
-        run.pauses = reported["pauses"]
-        own = zip(summary["durations_ms"], summary["communications_ms"], reported["items"], strict=True)
+        run.pauses = reported.pauses
+        own = zip(summary["durations_ms"], summary["communications_ms"], reported.items, strict=True)
         run.iterations = [
             Iteration(item[0], round(1000 * duration), item[2], round(1000 * communication))
             for duration, communication, item in own
         ]
 
-    def _reports(self, run: JobRun, expected: int) -> dict[str, Any]:
+    def _reports(self, run: JobRun, expected: int) -> Iterations:
         """The job's iterations as rm knows them; its last reports may still be on their way."""
         end = time.monotonic() + REPORTS_S
         while True:
-            reported = self._stage.api.get("jobs", run.job, "iterations")
-            if reported["count"] >= expected:
+            reported = self._stage.client.iterations(run.job)
+            if reported.count >= expected:
                 return reported
             if time.monotonic() > end:
                 raise Spoiled(
-                    f"Of {expected} iterations of job {run.job} only {reported['count']} were reported."
+                    f"Of {expected} iterations of job {run.job} only {reported.count} were reported."
                 )
             time.sleep(0.05)
 

@@ -130,6 +130,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Client], objec
     return ask
 
 
+def test_a_request_with_text_that_is_none_is_refused_by_a_sentence() -> None:
+    with pytest.raises(UsageError, match="not UTF-8"):
+        Client(Recording("/nowhere")).alerts.silence(60, hosts=["\udcff"])
+
+
 def test_rows_with_the_columns_of_another_version_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second, *others = JobRow._fields
     answer = JobRows(columns=(second, first, *others), rows=())

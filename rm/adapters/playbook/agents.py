@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
+
+from msgspec import UNSET
 
 from rm.adapters.playbook.program import digest
+from rm.api.channels import Channel, Channels, StepsAnswer
+from rm.client.asking import Asking
+from rm.client.connection import Connection
 from rm.core.model.host import Host
 from rm.errors import RmError, Unreachable
 
@@ -22,35 +27,18 @@ REQUEST_BYTES = PART_BYTES = 256 << 10
 LINE_BYTES = 7 << 20  # what check mode remembers may be longer than an agent takes
 
 
-class DaemonClient(Protocol):
-    """One kept-open connection to the daemon, for one request at a time (rm/client/connection.py)."""
-
-    def open(self) -> None:
-        """Raises RmError when the daemon cannot be reached; after it, failures are of requests."""
-        ...
-
-    def get(self, *path: str | int) -> dict[str, Any]: ...
-    def post(
-        self, *path: str | int, body: Mapping[str, Any] | None = None, timeout_s: float | None = ...
-    ) -> dict[str, Any]: ...
-    def close(self) -> None: ...
-    def abort(self) -> None:
-        """End the request under way, and make no more; called from another thread."""
-        ...
-
-
 class DaemonAgents:
-    """`connect` makes a client; `note` gets the reason once when no step will go this way."""
+    """`connect` makes a connection of its own; `note` gets the reason once when no step will go this way."""
 
     request_bytes, part_bytes = REQUEST_BYTES, PART_BYTES
 
-    def __init__(self, connect: Callable[[], DaemonClient], note: Callable[[str], None]) -> None:
+    def __init__(self, connect: Callable[[], Connection], note: Callable[[str], None]) -> None:
         self._connect = connect
         self._note = note
         self._guard = threading.Lock()
-        self._channels: dict[str, Mapping[str, Any]] | None = None
-        self._idle: list[DaemonClient] = []
-        self._busy: set[DaemonClient] = set()
+        self._channels: dict[str, Channel] | None = None
+        self._idle: list[Connection] = []
+        self._busy: set[Connection] = set()
         self._closed = False
 
     def serves(self, host: Host, become: bool) -> bool:
@@ -62,8 +50,7 @@ class DaemonAgents:
         channel = self._known().get(host.name)
         if channel is None or not _same_door(channel, host):
             return None
-        uid: int = channel["uid"]
-        return None if become and uid != 0 else uid
+        return None if become and channel.uid != 0 else channel.uid
 
     def send(self, host: Host, become: bool, request: dict[str, Any]) -> dict[str, Any] | None:
         """The agent's result; None when nothing was sent.
@@ -81,7 +68,10 @@ class DaemonAgents:
         if client is None:
             return None
         try:
-            answer = client.post("channels", host.name, "steps", body={**door, **request}, timeout_s=None)
+            sent = {**door, **request}
+            answer = Asking(client).post(
+                StepsAnswer, "channels", host.name, "steps", body=sent, answer_within_s=None
+            )
         except Unreachable as error:
             self._leave(client, lost=True)
             raise Unreachable(
@@ -91,8 +81,7 @@ class DaemonAgents:
             self._leave(client, lost=True)
             raise
         self._leave(client, lost=False)
-        result: dict[str, Any] | None = answer.get("result")
-        return result
+        return None if answer.result is UNSET else dict(answer.result)
 
     def close(self) -> None:
         """End what is under way: a host finishes the step that it is at."""
@@ -107,24 +96,24 @@ class DaemonAgents:
 
     # -- connections to the daemon
 
-    def _known(self) -> dict[str, Mapping[str, Any]]:
+    def _known(self) -> dict[str, Channel]:
         with self._guard:
             if self._channels is None:
                 self._channels = self._look()
             return self._channels
 
-    def _look(self) -> dict[str, Mapping[str, Any]]:
+    def _look(self) -> dict[str, Channel]:
         try:
             client = self._connect()
             client.open()
-            found = client.get("channels")["channels"]
+            found = Asking(client).get(Channels, "channels").channels
         except RmError as error:
             self._note(f"No steps travel over the agents' channels: {error.what}")
             return {}
         self._idle.append(client)
-        return {one["host"]: one for one in found if one["executor"] == digest()}
+        return {one.host: one for one in found if one.executor == digest()}
 
-    def _take(self) -> DaemonClient | None:
+    def _take(self) -> Connection | None:
         """A connection to the daemon; None when it cannot be reached, or may not be asked, any more."""
         with self._guard:
             if self._closed:
@@ -138,7 +127,7 @@ class DaemonAgents:
             return None
         return client
 
-    def _leave(self, client: DaemonClient, lost: bool) -> None:
+    def _leave(self, client: Connection, lost: bool) -> None:
         with self._guard:
             self._busy.discard(client)
             kept = not (lost or self._closed)
@@ -149,8 +138,8 @@ class DaemonAgents:
                 client.close()
 
 
-def _same_door(channel: Mapping[str, Any], host: Host) -> bool:
-    there = (channel["address"], channel["port"], channel["login"])
+def _same_door(channel: Channel, host: Host) -> bool:
+    there = (channel.address, channel.port, channel.login)
     return there == (host.address, host.port, host.login)
 
 
