@@ -12,6 +12,7 @@ import time
 import traceback
 
 import rm_reports
+import rm_step_records
 from rm_become import MARK
 from rm_cgroup import marked, marks, send
 from rm_reports import size_of
@@ -359,6 +360,8 @@ class Attempts:
             "why",
             "epilog",
         )
+        if rm_step_records.are_there(attempt.folder):
+            self.tell_steps(attempt)  # first: the daemon then asks before it lets the attempt be forgotten
         log_bytes = attempt.log_bytes.get(rank)
         self.notify(dict({key: line[key] for key in keys}, log_bytes=log_bytes, event="exit"))
 

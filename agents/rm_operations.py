@@ -209,7 +209,7 @@ class Operations(Attempts):
                 lines.append(dict(line, cooperative=spoke, cpus=given.get("cpus", 0),
                                   mem_bytes=given.get("mem_bytes", 0),
                                   gpus=given.get("gpus", {}).get(str(rank))))  # fmt: skip
-            if attempt.live() and rm_step_records.are_there(attempt.folder):
+            if rm_step_records.are_there(attempt.folder):
                 self.tell_steps(attempt)  # whoever asks may not know of the last ones
         return {"tasks": lines}
 

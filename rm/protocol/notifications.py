@@ -158,8 +158,8 @@ class Streamed(Notification, frozen=True, kw_only=True, tag="stream"):
 
 
 class Stepped(Notification, frozen=True, kw_only=True, tag="stepped"):
-    """Steps of the attempt have begun or ended since the last such line, sent at most once a second, and with
-    each answer to `tasks`: `job-steps` tells of them."""
+    """Steps of the attempt have begun or ended since the last such line, sent at most once a second, before
+    each exit and with each answer to `tasks`: `job-steps` tells of them."""
 
     job: Job
     attempt: Attempt

@@ -116,6 +116,7 @@ def test_an_older_agent_or_one_that_has_forgotten_holds_no_collection_up(
     beside: ThreadPoolExecutor, code: str
 ) -> None:
     house = Book()
+    house.book.told("h3", 7, 1)  # not asked at once: it is not known to run there
     done = beside.submit(house.book.bring_home, "h1", 7, 1)
     house.hosts.take("job-steps").refuse(code)
     done.result(PATIENCE_S)
@@ -123,6 +124,7 @@ def test_an_older_agent_or_one_that_has_forgotten_holds_no_collection_up(
 
 def test_a_collection_fetches_all_that_is_left_and_says_what_keeps_it(beside: ThreadPoolExecutor) -> None:
     house = Book()
+    house.book.told("h3", 7, 1)  # not asked at once: it is not known to run there
     done = beside.submit(house.book.bring_home, "h1", 7, 1)
     house.hosts.take("job-steps").answer(**page(line(0), offset=10, more=True))
     rest = house.hosts.take("job-steps")
@@ -130,6 +132,7 @@ def test_a_collection_fetches_all_that_is_left_and_says_what_keeps_it(beside: Th
     rest.answer(**page(line(1), offset=20))
     done.result(PATIENCE_S)
     assert [name.step for name in house.kept] == [0, 1]
+    house.book.told("h3", 7, 1)
     house.trouble = StoreUnavailable("The database is away.")
     done = beside.submit(house.book.bring_home, "h1", 7, 1)
     house.hosts.take("job-steps").answer(**page(line(0), offset=10))
@@ -139,3 +142,22 @@ def test_a_collection_fetches_all_that_is_left_and_says_what_keeps_it(beside: Th
     house.hosts.take("job-steps").refuse("stale-epoch")
     with pytest.raises(AgentError):
         done.result(PATIENCE_S)
+
+
+def test_a_host_that_told_of_no_steps_is_not_asked_for_any() -> None:
+    house = Book()
+    house.book.bring_home("h1", 7, 1)
+    assert house.hosts.untaken("job-steps") == []
+
+
+def test_more_attempts_than_can_be_remembered_are_all_asked_for(
+    monkeypatch: pytest.MonkeyPatch, beside: ThreadPoolExecutor
+) -> None:
+    monkeypatch.setattr("rm.daemon.execution.step_book.KNOWN", 2)
+    house = Book()
+    for job in (1, 2, 3):
+        house.book.told("h3", job, 1)
+    done = beside.submit(house.book.bring_home, "h1", 1, 1)
+    house.hosts.take("job-steps").answer(**page(line(0), offset=10))
+    done.result(PATIENCE_S)
+    assert list(house.kept) == [StepName(1, 1, 0)]

@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 KEEP_S = 30.0  # for a commit, before the host is asked again
 RECORD_BYTES = 64 << 20  # no record of an attempt is larger
+KNOWN = 100_000  # attempts
 POSITIONS = 10_000  # of attempts that are remembered; of the others all is fetched again
 GONE = (Code.NO_SUCH_OP, Code.NO_SUCH_ATTEMPT, Code.DISCARDED)  # there is nothing more to be had
 Key = tuple[int, int]
@@ -44,15 +45,21 @@ class StepBook:
         keep: Callable[[tuple[JobStep, ...]], Future[Any]],
     ) -> None:
         self._hosts, self._clock, self._placed, self._keep = hosts, clock, placed, keep
+        self._known: dict[Key, None] = {}  # of which steps were told, since this daemon leads
+        self._asks_all = False  # there were too many to remember
         self._positions: dict[Key, int] = {}  # up to where the record of (job, attempt) is durable
         self._asking: dict[Key, bool] = {}  # those under way; True: there is more news
         self._lock = threading.Lock()
 
     def told(self, host: str, job: int, attempt: int) -> None:
-        """The host says that it has recorded more; only the attempt's first host is believed."""
+        """The host says that it has recorded more; while the attempt runs only its first host is believed."""
+        key = (job, attempt)
+        with self._lock:
+            self._known[key] = None
+            if len(self._known) > KNOWN:
+                self._known, self._asks_all = {}, True
         if self._placed(host, job, attempt, 0) is None:
             return
-        key = (job, attempt)
         with self._lock:
             under_way = key in self._asking
             self._asking[key] = under_way
@@ -60,7 +67,8 @@ class StepBook:
             self._ask(host, key)
 
     def bring_home(self, host: str, job: int, attempt: int) -> None:
-        """Fetch and keep what is left, before the host forgets the attempt.
+        """Fetch and keep what is left, before the host forgets the attempt. Most jobs have no steps, and
+        their hosts are not asked: one that has records says so before it tells of the end.
 
         Raises:
             Unreachable, TimeoutError: the host or the database is silent.
@@ -68,6 +76,8 @@ class StepBook:
             StoreError: the database refuses.
         """
         key = (job, attempt)
+        if key not in self._known and not self._asks_all:
+            return
         position, more = self._positions.get(key, 0), True
         try:
             while more:
@@ -81,6 +91,7 @@ class StepBook:
                 raise
         with self._lock:
             self._positions.pop(key, None)
+            self._known.pop(key, None)
 
     def _ask(self, host: str, key: Key) -> None:
         position = self._positions.get(key, 0)
