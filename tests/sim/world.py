@@ -4,7 +4,7 @@ twice or late, a daemon that dies between any two actions. One seed, one run, ex
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -31,6 +31,7 @@ from rm.core.model.job import Job, JobSpec, JobState
 from rm.core.model.job_update import JobUpdate
 from rm.core.model.network import LinkStats
 from rm.core.model.progress import Progress
+from rm.core.model.replacing import replace
 from rm.core.model.traffic import TrafficProfile
 from rm.core.registry import KINDS, load
 from rm.core.scheduling.cycle import Cycle

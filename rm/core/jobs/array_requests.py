@@ -7,7 +7,6 @@ take it do not keep the others from it; a request that none can take is refused.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from rm.arrays import JobId, each, text_of
@@ -19,6 +18,7 @@ from rm.core.jobs.updating import update_array
 from rm.core.model.array import Array
 from rm.core.model.job import Job
 from rm.core.model.reasons import Reason, ReasonCode
+from rm.core.model.replacing import replace
 from rm.errors import IllegalTransition
 
 Asked = (

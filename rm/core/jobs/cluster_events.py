@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from rm.core.jobs import events as ev
@@ -17,6 +16,7 @@ from rm.core.jobs.transitions import lose_tasks
 from rm.core.model.host import FINDABLE, Host, HostState, Nic, Zone
 from rm.core.model.job import Job, JobState
 from rm.core.model.reasons import Reason, ReasonCode
+from rm.core.model.replacing import replace
 
 
 def _submitted(ctx: Context, e: ev.JobSubmitted) -> None:

@@ -9,7 +9,6 @@ those whose turn comes when it has been requeued.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import replace
 
 from rm.arrays import JobId, mask
 from rm.core.jobs.changes import Context
@@ -27,6 +26,7 @@ from rm.core.jobs.state import ClusterState, touch
 from rm.core.model.dependency import Dependency, Standing, together
 from rm.core.model.job import Job, JobSpec, JobState
 from rm.core.model.reasons import Reason, ReasonCode
+from rm.core.model.replacing import replace
 from rm.dependencies import SINGLETON
 
 SHOWN = 5  # dependencies that a sentence names

@@ -7,7 +7,7 @@ It is derived from the jobs. `rm.core.jobs.dependency` keeps it in step with the
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from rm.arrays import each, mask, text_of
@@ -16,6 +16,7 @@ from rm.core.jobs.array_state import state_of
 from rm.core.model.array import Array
 from rm.core.model.dependency import Dependency, Standing
 from rm.core.model.job import Job, JobSpec, JobState
+from rm.core.model.replacing import replace
 from rm.dependencies import AFTER, AFTERANY, AFTERCORR, AFTEROK, SINGLETON, parse
 
 Group = tuple[str, str]  # a user, and a name of jobs

@@ -7,7 +7,6 @@ So whatever waits for a job (a dependency, a user) waits for an array the same w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Protocol
 
 from rm.arrays import SHOWN, each, mask, parse, text_of
@@ -16,6 +15,7 @@ from rm.core.jobs.state import ClusterState, touch
 from rm.core.model.array import Array
 from rm.core.model.job import Job, JobSpec, JobState
 from rm.core.model.reasons import Reason, ReasonCode
+from rm.core.model.replacing import replace
 from rm.errors import IllegalTransition
 
 S = JobState

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from rm.core.jobs.actions import Collect, Discard, Stop
@@ -10,6 +9,7 @@ from rm.core.jobs.changes import Context
 from rm.core.jobs.state import touch
 from rm.core.jobs.suspending import counted
 from rm.core.model.job import EarlierAttempt, Job, JobState, Task
+from rm.core.model.replacing import replace
 
 S = JobState
 EARLIER_MAX = 100  # attempts that a job remembers

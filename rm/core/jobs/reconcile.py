@@ -6,7 +6,7 @@ Used whenever a host's agent says hello: after a cut, a reboot, or a restart of 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 
 from rm.core.jobs import events as ev
@@ -14,6 +14,7 @@ from rm.core.jobs.actions import HOLD, Action, Launch, Start, Stop
 from rm.core.jobs.state import ClusterState
 from rm.core.jobs.strays import Held
 from rm.core.model.job import Task
+from rm.core.model.replacing import replace
 
 STRAYS_MAX = 200  # of one hello, those that run first: each becomes an action, and more come at the next
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from rm.core.jobs.dependents import Dependents, is_singleton
@@ -18,6 +18,7 @@ from rm.core.model.job import Job, JobSpec, JobState, Placement, TaskPlacement
 from rm.core.model.network import Link, LinkStats, NetworkView
 from rm.core.model.progress import Progress
 from rm.core.model.reasons import Reason
+from rm.core.model.replacing import replace
 from rm.core.model.snapshot import Free, PlacedJob, Snapshot, TrackedDict
 
 

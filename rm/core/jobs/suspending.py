@@ -5,13 +5,12 @@ Each order to a host has a number, so that a repetition of an older one undoes n
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Freeze
 from rm.core.jobs.changes import Context
 from rm.core.jobs.state import touch
 from rm.core.model.job import Job, JobState
+from rm.core.model.replacing import replace
 
 
 def suspend(ctx: Context, job: Job, e: ev.SuspendRequested) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from rm.core.jobs import events as ev
@@ -24,6 +23,7 @@ from rm.core.jobs.suspending import resume, suspend
 from rm.core.jobs.updating import update
 from rm.core.model.job import Job, JobState, Task
 from rm.core.model.reasons import Reason, ReasonCode
+from rm.core.model.replacing import replace
 from rm.protocol.codes import Code
 
 S = JobState

@@ -7,7 +7,6 @@ depends on the moment is checked here.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import SetLimit
@@ -18,6 +17,7 @@ from rm.core.jobs.state import ClusterState, touch
 from rm.core.model.acceptance import accept
 from rm.core.model.job import Job, JobSpec, JobState
 from rm.core.model.job_update import GIVEN, SAID_ONLY, WHILE_RUNNING
+from rm.core.model.replacing import replace
 from rm.errors import IllegalTransition, UsageError
 
 

@@ -6,12 +6,13 @@ is placed, and keeps it from then on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import or_
 from typing import Any
 
 from rm.arrays import mask, text_of
+from rm.core.model.replacing import replace
 
 BITS_KEPT = 512  # of a set for each character of its text
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 
 from rm.core.model.alignment import Alignment
 from rm.core.model.choice import CHOSEN_MAX, COMPARED_MAX, NAMED_MAX, Choice, Compared, Judged, Refused
 from rm.core.model.job import Job, Placement
 from rm.core.model.reasons import HostVerdict, Reason, ReasonCode
+from rm.core.model.replacing import replace
 from rm.core.ports import Candidate, Observed
 
 NOTE_MAX = 200  # characters of a candidate's note

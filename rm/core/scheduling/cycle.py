@@ -7,7 +7,7 @@ engine decide, and returns what must be committed and then carried out. It does 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Intent
@@ -19,6 +19,7 @@ from rm.core.model.host import HostState
 from rm.core.model.job import Job
 from rm.core.model.network import NetworkView
 from rm.core.model.reasons import Reason, ReasonCode
+from rm.core.model.replacing import replace
 from rm.core.model.snapshot import PlacedJob, Snapshot
 from rm.core.ports import CommPolicy, QueuePolicy
 from rm.core.scheduling.choosing import Taken

@@ -7,7 +7,7 @@ reserved, and the next job sees the cluster with it. Pure: the same snapshot giv
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 
 from rm.core.jobs.dependency import why_not
@@ -19,6 +19,7 @@ from rm.core.model.host import HostState
 from rm.core.model.job import Job, Placement
 from rm.core.model.placement_request import PlacementRequest, request_of
 from rm.core.model.reasons import HostVerdict, Reason, ReasonCode
+from rm.core.model.replacing import replace
 from rm.core.model.snapshot import NEWEST, Snapshot
 from rm.core.ports import Candidate, CommPolicy, PlacementPolicy, QueuePolicy, reserves
 from rm.core.scheduling.ahead import Ahead

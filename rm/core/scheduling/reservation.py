@@ -9,13 +9,14 @@ enough. Here "enough" is what the placement policy says of the cluster as it wil
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from rm.core.jobs.state import all_of, needs, one_of_each_slice, placed_view, take, usable_gpus
 from rm.core.model.host import Host
 from rm.core.model.job import Job, JobSpec, Placement, TaskPlacement
 from rm.core.model.reasons import Reason, ReasonCode
+from rm.core.model.replacing import replace
 from rm.core.model.snapshot import Free, Snapshot, TrackedDict
 from rm.core.scheduling.licensing import lacking
 
