@@ -295,7 +295,8 @@ class Spool:
         kept = {name: at for name, at in self._discarded.items() if time.time() - at < GONE_S}
         if len(kept) < len(self._discarded):
             text = "".join("%s %d\n" % item for item in kept.items())
-            write_bytes(self._discarded_path, text.encode(), 0o600)
+            with contextlib.suppress(OSError):  # on a full disk the next agent does it
+                write_bytes(self._discarded_path, text.encode(), 0o600)
 
     def _read_discarded(self):
         try:

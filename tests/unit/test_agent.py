@@ -681,6 +681,14 @@ def test_a_torn_line_of_what_was_discarded_is_passed_over(agent: Agent, start: S
     assert start().hello["newest_job"] == 3
 
 
+def test_an_agent_starts_on_a_disk_that_takes_nothing(start: Start) -> None:
+    """With discards to forget: it has to write their file anew."""
+    state = start().state
+    (state / "discarded").write_text("1.1 1000000000\n")
+    (state / "discarded.new").mkdir()  # stands for a full disk
+    assert start().hello["event"] == "hello"
+
+
 def test_a_discard_that_a_full_disk_takes_a_piece_of_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
