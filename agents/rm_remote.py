@@ -43,6 +43,12 @@ def parsed(words):
     return host.rpartition("@")[2], command, has_input
 
 
+def program_of(command):
+    """What the step is called: what the launcher starts after it has set variables, without its directory."""
+    found = [word.strip("\"'") for word in command.rpartition(";")[2].split() if "=" not in word]
+    return os.path.basename(found[0]) if found and os.path.basename(found[0]) else PROGRAM
+
+
 def main(words):
     environ = dict(os.environ)
     if words[:1] and words[0].startswith("--"):  # mpiexec -launcher slurm calls it in place of srun
@@ -53,6 +59,7 @@ def main(words):
         options += [] if has_input else ["--input=none"]
         given = {name: value for name, value in environ.items() if name not in rm_srun_options.VARIABLES}
         values, _ = rm_srun_options.parsed(options, given, rm_srun.say)
+        values["job-name"] = program_of(command)
         shell = environ.get("SHELL", "")
         if os.path.basename(shell) not in SHELLS:  # nologin, of an account that only runs jobs
             shell = "/bin/sh"

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.agent_process import agents
+from tests.steps_request import rm_steps  # noqa: F401  the agents' modules are found from here on
 from tests.unit.test_srun import run
+
+import rm_remote  # type: ignore[import-not-found]  # isort: skip
 
 
 def test_a_launcher_finds_hosts_slots_and_a_remote_program() -> None:
@@ -47,3 +52,16 @@ def test_what_is_no_command_line_of_ssh_is_refused_by_a_sentence() -> None:
     )
     unknown = "rm-remote: Unable to create step: h9 is not a host of this job; it has h1."
     assert (code, lines) == (0, [wrong, "255", wrong, wrong, unknown, "255"])
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("/opt/mpich/bin/hydra_pmi_proxy --control-port h1:1", "hydra_pmi_proxy"),
+        ("PATH=/opt/bin:$PATH ; export PATH ; prted --prtemca x 1", "prted"),
+        ('"/opt/ompi/bin/prted" -x', "prted"),
+        ("A=1", "rm-remote"),
+    ],
+)
+def test_the_step_is_called_as_the_program(command: str, name: str) -> None:
+    assert rm_remote.program_of(command) == name
