@@ -23,6 +23,7 @@ import traceback
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
+import rm_container
 import rm_facts
 import rm_spawn
 from rm_become import PR_SET_PDEATHSIG, prctl
@@ -150,7 +151,8 @@ class Agent:
         self.cluster, self.over = "", False  # of the daemon; is this channel to end?
         self.installed, self.version = installed(), version()
         self.children = {}  # pipe -> [process id, request id, text read so far]
-        self.features = {"nft": rm_facts.program("nft") != "", "htb": False, "missing": []}
+        self.features = {"nft": rm_facts.program("nft") != "", "htb": False, "missing": [],
+                         "containers": rm_container.found()[0]}  # fmt: skip
         self._load_siblings()
 
     def _facts(self, request):

@@ -11,6 +11,7 @@ import os
 import re
 import signal
 
+import rm_container
 import rm_mpi
 
 PR_SET_PDEATHSIG = 1
@@ -54,6 +55,8 @@ def become_task(folder, group, request, user, fence, task, environ, printed, sai
                        signal.SIGXFSZ):  # fmt: skip
             signal.signal(number, signal.SIG_DFL)
         script = folder.at("script")
+        if request["container"]:
+            _enter_container(folder, request, task, [script, *request["args"]], environ)
         try:
             os.execve(script, [script, *request["args"]], environ)
         except OSError as error:
@@ -65,6 +68,26 @@ def become_task(folder, group, request, user, fence, task, environ, printed, sai
         _tell(said, {"failure": "The task could not be started as %s on %s: %s" % (user.name, host, error)})
     finally:
         os._exit(1)
+
+
+def _enter_container(folder, request, task, argv, environ):
+    """Become the runtime of containers that this host has, which runs the task."""
+    container, host = request["container"], os.uname().nodename
+    runtime, program = rm_container.found()
+    if not runtime:
+        raise _Refused("%s has no runtime of containers: install podman, apptainer or enroot." % host)
+    environ.pop("RM_STEPS", None)
+    agents = os.path.dirname(os.path.abspath(__file__))
+    own = [(folder.path, folder.path, "rw"), (agents, agents, "ro")]
+    name = "rm-%d-%d-%d" % (folder.job, folder.attempt, task["rank"])
+    try:
+        words = rm_container.command(runtime, program, container, name, own, argv, environ, task["gpus"],
+                                     os.path.isdir(container["image"]))  # fmt: skip
+        os.execve(words[0], words, environ)
+    except rm_container.ContainerError as error:
+        raise _Refused("%s, on %s." % (str(error), host)) from None
+    except OSError as error:
+        raise _Refused("%s of %s cannot be run: %s." % (program, host, os.strerror(error.errno))) from None
 
 
 class _Refused(Exception):

@@ -5,6 +5,7 @@ import pwd
 import signal
 import time
 
+from rm_container import checked as checked_container
 from rm_fence import checked_settings
 from rm_lease import alive_us
 from rm_spool import SpoolError
@@ -77,6 +78,7 @@ def checked_launch(request):
         ("lease_us", int, 0), ("heard_us", int, 0), ("allocation", list, []), ("place", int, 0),
         ("warn_signal", int, 0), ("warn_before_us", int, 0), ("warn_batch", bool, False),
         ("prolog", str, ""), ("epilog", str, ""), ("program_us", int, 60_000_000),
+        ("container", dict, {}),
     ):  # fmt: skip
         value = request.get(key)
         value = default if value is None else value
@@ -93,6 +95,7 @@ def checked_launch(request):
     if result["warn_signal"] >= signal.NSIG:
         raise ValueError("warn_signal is no signal")
     result["heard_us"] = heard_of(result["heard_us"])
+    result["container"] = checked_container(result["container"])
     result["fence"] = checked_settings(result["fence"])
     if not result["tasks"]:
         raise ValueError("there is no task")

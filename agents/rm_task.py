@@ -16,6 +16,7 @@ import signal
 import time
 import traceback
 
+import rm_container
 import rm_job_program
 import rm_mpi
 import rm_stepd
@@ -91,6 +92,8 @@ class Supervisor(Beginning, Orders, Ending):
         self.fence, self.control, self.events_path = fence, control, events_path
         self.ranks = [Rank(task) for task in request["tasks"]]
         self.why = ""
+        # do the first processes pass signals on to the tasks, which would have them twice?
+        self.relays = bool(request["container"]) and rm_container.passes_signals(rm_container.found()[0])
         self.begun_at = self.limit_at = self.warn_at = self.kill_at = None  # monotonic seconds
         self.warned = False
         self.frozen_at = None  # monotonic seconds, while the tasks stand still

@@ -63,6 +63,8 @@ class Beginning:
         """Is it started with nothing that only `become_task` knows?"""
         task, fence = rank.task, self.fence
         plain = rank.capture is not None and not (task["input"] or task["error"])
+        if self.request["container"]:
+            return False
         return len(self.ranks) == 1 and plain and not (fence.has_view or fence.binds_tasks)
 
     def _start_task(self, rank, quickly):

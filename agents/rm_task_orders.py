@@ -80,7 +80,7 @@ class Orders:
         self._release()
         self.group.thaw()
         processes = self._processes()
-        send(processes, signal.SIGTERM)
+        send(self._first() if self.relays else processes, signal.SIGTERM)
         send(processes, signal.SIGCONT)
 
     def _release(self):
@@ -99,8 +99,12 @@ class Orders:
         self._signal(self.request["warn_signal"], SCRIPT if self.request["warn_batch"] else STEPS)
 
     def _signal(self, number, to):
-        first = [rank.pid for rank in self.ranks if rank.pid and rank.end is None]
-        send(receivers(self._processes(), first, bool(self.request["batch"]), number, to), number)
+        if self.relays and number != signal.SIGKILL:
+            to = SCRIPT
+        send(receivers(self._processes(), self._first(), bool(self.request["batch"]), number, to), number)
+
+    def _first(self):
+        return [rank.pid for rank in self.ranks if rank.pid and rank.end is None]
 
     def _processes(self):
         return self.group.pids() if self.group.path else descendants(os.getpid())

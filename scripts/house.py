@@ -40,6 +40,7 @@ FLOORS: list[dict[str, str]] = [
     {
         "protocol": "what daemon and agents say to each other: a frozen type for a message, with its ranges",
         "dependencies": "the text of a job's dependency list",
+        "containers": "the text of what a job sees of a host from its container",
         "licenses": "the text of the licences that a job holds",
         "mail_events": "the text of the events of a job of which somebody is mailed",
         "features": "the text of the features that a job wants of its hosts",
@@ -56,7 +57,7 @@ FLOORS: list[dict[str, str]] = [
 # Without clocks, chance, sockets, threads and processes.
 PURE = {
     "core", "api", "policies", "playbook", "protocol", "units", "hints", "arrays",
-    "dependencies", "features", "licenses", "mail_events", "errors",
+    "dependencies", "features", "containers", "licenses", "mail_events", "errors",
 }  # fmt: skip
 
 

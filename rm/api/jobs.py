@@ -63,6 +63,9 @@ class JobRequest(Request, frozen=True, kw_only=True):
     `constraint` and `prefer` name features of hosts, as --constraint has them; `licenses`
     are those of the cluster that it holds, as --licenses has them.
 
+    With `container_image` the tasks run in that image; `container_mounts` is a list as --container-mounts has
+    it, `container_workdir` where they begin there: "" is as the image says.
+
     What is left out has the defaults below; those of `launch`, `output`, `partition`, `time_limit_us` and
     `fence_us` stand in rm.toml. No `time_limit_us` is null, and no `output` file "". The user is the caller;
     an administrator may name another. `launch` is "tasks" (the script for each task), "batch" (once), or
@@ -127,6 +130,9 @@ class JobRequest(Request, frozen=True, kw_only=True):
     comment: str = ""
     mail_events: str = ""
     mail_user: str = ""
+    container_image: str = ""
+    container_mounts: str = ""
+    container_workdir: str = ""
 
 
 class Submit(Request, frozen=True, kw_only=True):
@@ -264,6 +270,9 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     comment: str
     mail_events: str = ""
     mail_user: str = ""
+    container_image: str = ""
+    container_mounts: str = ""
+    container_workdir: str = ""
 
 
 class FullSpec(Spec, frozen=True, kw_only=True):

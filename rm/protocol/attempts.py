@@ -70,6 +70,15 @@ class Fence(Struct, frozen=True, kw_only=True, omit_defaults=True):
     unenforced: Literal["tell", "refuse"] = "tell"
 
 
+class Container(Struct, frozen=True, kw_only=True):
+    """The tasks run in `image`: a name of a registry, or a path on the host. `mounts` are (path on the host,
+    path in the container, flags joined by +); `workdir` is where they begin, "" as the image says."""
+
+    image: Path
+    mounts: Annotated[list[tuple[Path, Path, Word]], Meta(max_length=64)] = []
+    workdir: Path = ""
+
+
 class TaskStart(Struct, frozen=True, kw_only=True):
     """How one rank was started; `started_us` by the host's clock, null for one that was not."""
 
@@ -153,6 +162,7 @@ class Launch(Ordered[Launched], frozen=True, kw_only=True, tag="launch"):
     program_us: DurationUs = 60_000_000
     lease_us: DurationUs = 0  # 0: none
     heard_us: AliveUs = 0
+    container: Container | UnsetType = UNSET
 
 
 class Follower(Struct, frozen=True, kw_only=True):

@@ -42,8 +42,8 @@ class Enforced(Struct, frozen=True, kw_only=True):
 
 
 class Features(Struct, frozen=True, kw_only=True):
-    """What the host's kernel and files can do. `steps` is the SHA-256 of the executor's files; `missing`
-    names what is missing."""
+    """What the host's kernel and files can do. `steps` is the SHA-256 of the executor's files;
+    `containers` the runtime of containers that the host has; `missing` names what is missing."""
 
     cgroup: Word = ""  # v2, hybrid, or none
     freezer: bool = False
@@ -51,6 +51,7 @@ class Features(Struct, frozen=True, kw_only=True):
     htb: bool = False
     enforced: Enforced = Enforced()
     steps: Word = ""
+    containers: Word = ""
     missing: Annotated[list[Word], Meta(max_length=256)] = []
 
 

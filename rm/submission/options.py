@@ -72,6 +72,10 @@ SUPPORTED = (
     Option("constraint", ("constraint",), "C", help="Hosts with these features: a&!b.", metavar="LIST"),
     Option("licenses", ("licenses",), "L", help="Licences of the cluster that it holds.", metavar="NAME:N,…"),
     Option("prefer", ("prefer",), help="Rather on hosts with these features.", metavar="LIST"),
+    Option("container_image", ("container-image",), help="Run the tasks in this image.", metavar="IMAGE"),
+    Option("container_mounts", ("container-mounts",), help="What they see of the host: SRC:DST,…",
+           metavar="LIST"),
+    Option("container_workdir", ("container-workdir",), help="Where they begin in it.", metavar="DIR"),
     Option("exclusive", ("exclusive",), takes=MAYBE, help="Share the hosts with no other job."),
     Option("signal", ("signal",), help="Send it before the time limit.", metavar="[B:]SIG[@S]"),
     Option("requeue", ("requeue",), takes=FLAG, help="Start again when a host fails.", off="no-requeue"),
@@ -114,7 +118,9 @@ UNSUPPORTED = _other(TOLD, "account/A=", "qos/q=") + _other(
     "reservation=",
     "uid=", "gid=", "clusters/M=", "cluster-constraint=", "bb=", "bbf=", "container=", "het-group=", "jobid=",
     "gpus-per-socket=", "core-spec/S=", "thread-spec=", "batch=", "network=", "nodefile/F=",
-    "mcs-label=",
+    "mcs-label=", "container-name=", "container-save=", "container-mount-home", "no-container-mount-home",
+    "container-remap-root", "no-container-remap-root", "container-entrypoint", "no-container-entrypoint",
+    "container-entrypoint-log", "container-writable", "container-readonly", "container-env=",
 )  # fmt: skip
 ALL = SUPPORTED + UNSUPPORTED
 

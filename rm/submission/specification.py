@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 PRIORITIES = {"high": 100, "low": 0}
 _PRIORITY_MAX = 1_000_000_000
 NICE = 100
+CONTAINER = ("container_image", "container_mounts", "container_workdir")
 LAUNCHES = ("tasks", "batch", "auto")
 OF_A_JOB = ("SLURM_", "SLURMD_")
 # option -> the variable in which the job finds it; what the placement decides is
@@ -65,6 +66,8 @@ def build(
         if key in values:
             spec[key] = bool(values[key])
     spec["chdir"] = _absolute(values.get("chdir") or cwd, cwd)
+    if (image := values.get("container_image") or "").startswith("."):
+        values = {**values, "container_image": _absolute(image, spec["chdir"])}
     if values.get("chdir"):
         spec["chdir_required"] = True
     for read in _READERS:
@@ -193,6 +196,29 @@ def _licenses(values: Mapping[str, Any]) -> dict[str, Any]:
     except UsageError as error:
         raise UsageError(f"--licenses: {error.what}", error.hint) from None
     return {"licenses": text}
+
+
+def _container(values: Mapping[str, Any]) -> dict[str, Any]:
+    """--container-image and what belongs to it, as Pyxis has them."""
+    given = {key: (values.get(key) or "").strip() for key in CONTAINER}
+    if not any(given.values()):
+        return {}
+    from rm import containers
+
+    if not given["container_image"]:
+        name = next(key for key in CONTAINER if given[key]).replace("_", "-")
+        raise UsageError(f"--{name} needs --container-image.", "Name the image as well.")
+    for key, reads in (("container_image", containers.image), ("container_mounts", containers.mounts)):
+        try:
+            reads(given[key])
+        except UsageError as error:
+            raise UsageError(f"--{key.replace('_', '-')}: {error.what}", error.hint) from None
+    if given["container_workdir"] and not given["container_workdir"].startswith("/"):
+        raise UsageError(
+            f"--container-workdir is '{given['container_workdir'][:80]}'.",
+            "Write an absolute path of the container.",
+        )
+    return {key: text for key, text in given.items() if text}
 
 
 def _launch(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -388,7 +414,7 @@ def _traffic(values: Mapping[str, Any]) -> dict[str, Any]:
 
 _READERS = (
     _exclusive, _partition, _time, _time_min, _launch, _open_mode, _expected, _iterations, _fence,
-    _priority, _nice, _hosts, _mail, _features, _licenses, _array, _dependency, _traffic,
+    _priority, _nice, _hosts, _mail, _features, _licenses, _container, _array, _dependency, _traffic,
 )  # fmt: skip
 # those of one option alone, for a change of a job that was submitted
 READERS = {

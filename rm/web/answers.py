@@ -246,6 +246,7 @@ def host_of(host: core_host.Host, variables: bool = False) -> Host:
         boot_id=host.boot_id,
         agent_version=host.agent_version,
         unenforced=host.unenforced,
+        containers=host.containers,
         since_us=host.since_us,
         schedulable=host.schedulable,
         variables=dict(host.variables) if variables else UNSET,

@@ -183,6 +183,7 @@ _OBSERVED = (
     "boot_id",
     "agent_version",
     "unenforced",
+    "containers",
     "since_us",
 )
 

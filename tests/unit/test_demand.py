@@ -27,6 +27,7 @@ DECIDES_NO_PLACEMENT = {
     "open_mode", "warn_signal", "warn_before_us", "warn_batch", "nice",
     "deliver", "submit_host", "comment", "time_limit_us", "expected_us", "iterations", "begin_us",
     "deadline_us", "time_min_us", "input", "mail_events", "mail_user", "hold",
+    "container_mounts", "container_workdir",
     "requeue", "fence_us", "dependency", "kill_on_invalid_dep", "array",
 }  # fmt: skip
 QUIET, LOUD = profile(200, (0, 40, 500)), profile(200, (0, 120, 900))
@@ -51,6 +52,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "zone": ("", "far"),
     "constraint": ("", "fast"),
     "prefer": ("", "fast"),
+    "container_image": ("", "pytorch"),
     "licenses": ("", "matlab"),
     "hosts_only": ((), ("h1",)),
     "hosts_excluded": ((), ("h0",)),
@@ -79,7 +81,16 @@ def test_every_field_of_a_specification_is_part_of_the_demand_or_decides_no_plac
     assert names >= DECIDES_NO_PLACEMENT
     assert VALUES.keys() == names - DECIDES_NO_PLACEMENT
     kept = (set(Shape._fields) | set(Demand._fields)) - {"shape", "avoid", "declared_bps"}
-    assert kept - {"partitions", "features"} | {"partition", "constraint", "prefer"} == VALUES.keys()
+    assert (
+        kept - {"partitions", "features", "container"}
+        | {
+            "partition",
+            "constraint",
+            "prefer",
+            "container_image",
+        }
+        == VALUES.keys()
+    )
 
 
 @pytest.mark.parametrize("name", sorted(VALUES))

@@ -22,6 +22,10 @@ SBATCH = (
     "output overcommit oversubscribe parsable partition power prefer priority profile propagate qos "
     "quiet reboot requeue reservation signal sockets-per-node spread-job switches test-only thread-spec "
     "threads-per-core time time-min tmp uid use-min-nodes verbose wait wait-all-nodes wckey wrap "
+    # of Pyxis
+    "container-image container-mounts container-workdir container-name container-save container-mount-home "
+    "no-container-mount-home container-remap-root no-container-remap-root container-entrypoint "
+    "no-container-entrypoint container-entrypoint-log container-writable container-readonly container-env "
 )
 OF_SRUN = {"cpu-bind", "container-id", "jobid", "het-group"}
 OWN = {

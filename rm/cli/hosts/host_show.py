@@ -78,6 +78,7 @@ def _lines(host: Host) -> Iterator[tuple[str, Any]]:
     yield "Link", said("nic_bps", host.nic_bps, link)
     yield "Interface", said("interface", host.interface, host.interface)
     yield "Jobs", ",".join(map(str, host.jobs or ()))
+    yield "Runtime", host.containers
     yield "Agent", host.agent_version
 
 

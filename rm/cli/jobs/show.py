@@ -70,6 +70,9 @@ def _lines(job: FullJob) -> Iterator[tuple[str, Any]]:
     yield "Constraint", spec.constraint
     yield "Prefer", spec.prefer
     yield "Licenses", spec.licenses
+    yield "ContainerImage", spec.container_image
+    yield "ContainerMounts", spec.container_mounts
+    yield "ContainerWorkdir", spec.container_workdir
     yield "Tasks", spec.ntasks
     yield "Launch", "once, on the first host" if spec.launch == "batch" else "the script for each task"
     if spec.distribution != "block":

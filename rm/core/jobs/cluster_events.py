@@ -61,6 +61,7 @@ def _host_added(ctx: Context, e: ev.HostAdded) -> None:
             boot_id=old.boot_id,
             agent_version=old.agent_version,
             unenforced=old.unenforced,
+            containers=old.containers,
             since_us=old.since_us,
         )
     else:
@@ -103,6 +104,7 @@ def _host_up(ctx: Context, e: ev.HostUp) -> None:
         boot_id=e.boot_id,
         agent_version=e.agent_version,
         unenforced=e.unenforced,
+        containers=e.containers,
         since_us=ctx.now_us,
     )
     if e.writable:

@@ -263,6 +263,7 @@ class HostUp:
     unenforced: tuple[str, ...] = ()
     writable: bool = True  # its spool
     newest_job: int = 0  # that it remembers: new jobs get larger ids
+    containers: str = ""  # the runtime of containers that it has
 
 
 @dataclass(frozen=True, slots=True)

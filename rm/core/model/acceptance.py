@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rm import arrays, features, licenses, mail_events
+from rm import arrays, containers, features, licenses, mail_events
 from rm.core.model.array import BITS_KEPT
 from rm.core.model.job import BLOCK, CYCLIC, NO_BIND, PER_TASK, JobSpec
 from rm.core.model.launching import LAUNCHES
@@ -42,7 +42,7 @@ LAUNCH_BYTES = 7 << 20
 JSON_FACTOR = 6
 
 _WORDS = ("name", "user", "gpu_type", "partition", "zone", "submit_host")
-_PATHS = ("chdir", "output", "error", "input", "deliver")
+_PATHS = ("chdir", "output", "error", "input", "deliver", "container_workdir")
 _LEAST = {
     "ntasks": 1, "cpus_per_task": 1, "hosts_min": 0, "hosts_max": 0, "tasks_per_host": 0, "gpus_per_task": 0,
     "gpus_per_host": 0, "ntasks_per_gpu": 0, "mem_bytes_per_task": 0, "mem_bytes_per_host": 0,
@@ -73,6 +73,7 @@ def size_bytes(spec: JobSpec) -> int:
     size += len(spec.input)
     size += sum(map(len, spec.script_args)) + sum(len(name) + len(value) for name, value in spec.env)
     size += sum(HOST_BYTES + len(name) for names in (spec.hosts_only, spec.hosts_excluded) for name in names)
+    size += len(spec.container_image) + len(spec.container_mounts) + len(spec.container_workdir)
     size += len(spec.constraint) + len(spec.prefer) + len(spec.licenses)
     size += CONDITION_BYTES * spec.dependency.count(":") + len(spec.dependency)
     size += 3 * len(spec.array) + min(BITS_KEPT // 8 * len(spec.array), SETS_BYTES)
@@ -105,6 +106,8 @@ def _texts(spec: JobSpec) -> Iterator[str]:
         ("constraint", features.parse),
         ("prefer", features.parse),
         ("licenses", licenses.parse),
+        ("container_image", containers.image),
+        ("container_mounts", containers.mounts),
     ):
         try:
             if text := getattr(spec, name):
@@ -119,6 +122,10 @@ def _texts(spec: JobSpec) -> Iterator[str]:
         yield f"mail_events is '{spec.mail_events[:80]}', and must be a list of events"
     if spec.mail_user and not mail_events.is_address(spec.mail_user):
         yield f"mail_user is '{spec.mail_user[:80]}', and must be one address"
+    if spec.container_workdir and not spec.container_workdir.startswith("/"):
+        yield f"container_workdir is '{spec.container_workdir[:80]}', and must be an absolute path"
+    if (spec.container_mounts or spec.container_workdir) and not spec.container_image:
+        yield "container_mounts and container_workdir need a container_image"
     if spec.open_mode not in ("", "truncate", "append"):
         yield f"open_mode is '{spec.open_mode[:80]}', and must be truncate or append"
     if spec.chdir and not spec.chdir.startswith("/"):

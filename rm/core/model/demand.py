@@ -40,6 +40,7 @@ class Shape(NamedTuple):
     hosts_excluded: tuple[str, ...]
     exclusive: bool
     features: tuple[str, ...]
+    container: bool = False  # its tasks need a runtime of containers on their host
 
     @property
     def least_gpus(self) -> int:

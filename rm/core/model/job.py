@@ -155,6 +155,9 @@ class JobSpec(_WithDemand):
     comment: str = ""
     mail_events: str = ""  # of which somebody is mailed, as rm.mail_events writes them
     mail_user: str = ""  # who; "" = its user
+    container_image: str = ""  # its tasks run in it; "" = on the host
+    container_mounts: str = ""  # what of the host they see there, as rm.containers reads it
+    container_workdir: str = ""  # where they begin there; "" = as the image says
 
     @property
     def partitions(self) -> tuple[str, ...]:
@@ -225,6 +228,7 @@ def _demand_of(spec: JobSpec) -> Demand:
         hosts_excluded=spec.hosts_excluded,
         exclusive=spec.exclusive,
         features=_features(spec),
+        container=bool(spec.container_image),
     )
     return Demand(
         shape=shape,

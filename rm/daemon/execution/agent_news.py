@@ -30,6 +30,7 @@ def up_event(host: str, facts: HostFacts, hello: Hello) -> ev.HostUp:
         nics,
         unenforced(hello.features.enforced, bool(facts.gpus)),
         hello.room,
+        containers=hello.features.containers,
     )
 
 

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
+from rm import containers
 from rm.core.jobs.actions import Launch
 from rm.core.jobs.state import ClusterState
-from rm.core.model.job import Job, TaskPlacement
+from rm.core.model.job import Job, JobSpec, TaskPlacement
 from rm.daemon.execution.environment import (
     batch_environment,
     cpus_on,
@@ -80,6 +81,16 @@ def _allocation(job: Job, state: ClusterState) -> list[wire.AllocatedHost]:
     ]
 
 
+def _container(spec: JobSpec) -> wire.Container | UnsetType:
+    if not spec.container_image:
+        return UNSET
+    return wire.Container(
+        image=spec.container_image,
+        mounts=list(containers.mounts(spec.container_mounts)),
+        workdir=spec.container_workdir,
+    )
+
+
 def request_of(job: Job, action: Launch, state: ClusterState, rules: LaunchRules, epoch: int) -> wire.Launch:
     spec, host = job.spec, state.hosts[action.host]
     user = spec.user
@@ -139,4 +150,5 @@ def request_of(job: Job, action: Launch, state: ClusterState, rules: LaunchRules
         epilog=rules.epilog,
         program_us=rules.program_us,
         lease_us=spec.fence_us or 0,
+        container=_container(spec),
     )

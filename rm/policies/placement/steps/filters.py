@@ -32,7 +32,8 @@ def of_type(host: Host, indices: tuple[int, ...], gpu_type: str) -> tuple[int, .
 
 
 def admits(host: Host, shape: Shape) -> bool:
-    """The filters that do not depend on what is free: state, partition, host lists, zone, features."""
+    """The filters that do not depend on what is free: state, partition, host lists, zone, features,
+    containers."""
     return (
         host.schedulable
         and (not shape.partitions or any(p in host.partitions for p in shape.partitions))
@@ -40,6 +41,7 @@ def admits(host: Host, shape: Shape) -> bool:
         and host.name not in shape.hosts_excluded
         and (not shape.zone or host.zone == shape.zone)
         and _has_features(host, shape)
+        and (not shape.container or bool(host.containers))
     )
 
 
@@ -110,6 +112,12 @@ def refusal(host: Host, free: Free | None, shape: Shape) -> Reason | None:
             ReasonCode.HOST_NOT_AVAILABLE,
             f"has not the features {asked} (its features: {has})",
             (("features", asked),),
+        )
+    if shape.container and not host.containers:
+        return Reason(
+            ReasonCode.HOST_NOT_AVAILABLE,
+            "has no runtime for the job's container (podman, apptainer or enroot)",
+            (("containers", "none"),),
         )
     if free is None:
         return Reason(ReasonCode.HOST_NOT_AVAILABLE, "has not yet reported its resources", (("known", 0),))

@@ -1,0 +1,156 @@
+"""A task inside a container image, by the runtime that the host has: podman, apptainer or enroot.
+
+The options have the names and meaning of Pyxis'. The runtime is started as the job's user, without rights of
+root, and everything that it starts stays in the job's control group. `command` is a pure function.
+"""
+
+import os
+import re
+
+import rm_facts
+
+RUNTIMES = ("podman", "apptainer", "enroot")  # the first that a host has is taken
+# of the job's environment, what is the image's own business: where its programs and libraries lie
+OF_THE_IMAGE = frozenset(
+    ("PATH", "HOME", "SHELL", "PWD", "OLDPWD", "TMPDIR", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH",
+     "RM_STEPS", "XDG_RUNTIME_DIR", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME")
+)  # fmt: skip
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+# enroot starts files: an image of a registry becomes one first, once for each user
+_ENROOT = """set -e
+image=$1 from=$2; shift 2
+if ! [ -e "$image" ]; then
+    mkdir -p "${image%/*}"
+    enroot import -o "$image.$$" -- "$from" >&2
+    mv "$image.$$" "$image"
+fi
+exec "$@"
+"""
+
+
+class ContainerError(Exception):
+    """A sentence about what the runtime of this host cannot do."""
+
+
+def found():
+    """(runtime, path of its program) of this host; two empty words when it has none."""
+    folders = [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if folder.startswith("/")]
+    for name in RUNTIMES:
+        for path in [os.path.join(folder, name) for folder in folders] + [rm_facts.program(name)]:
+            if path and os.access(path, os.X_OK):
+                return name, path
+    return "", ""
+
+
+def checked(container):
+    """A complete container of a launch request, {} for none; ValueError says what is wrong."""
+    if not container:
+        return {}
+    image, workdir, mounts = (container.get(key) or "" for key in ("image", "workdir", "mounts"))
+    mounts = [list(mount) for mount in mounts or []]
+    words = [image, workdir, *(word for mount in mounts for word in mount)]
+    if not all(isinstance(word, str) and "\0" not in word for word in words) or not image:
+        raise ValueError("a container has an image, and words without NUL bytes")
+    if image.startswith("-") or not all(len(mount) == 3 for mount in mounts):
+        raise ValueError("an image is no option, and a mount has a source, a target and flags")
+    if any(not path.startswith("/") or set(path) & set(":,") for m in mounts for path in m[:2]):
+        raise ValueError("a mount has absolute paths without colons and commas")
+    if workdir and not workdir.startswith("/"):
+        raise ValueError("the workdir of a container is an absolute path")
+    return {"image": image, "workdir": workdir, "mounts": mounts}
+
+
+def passes_signals(runtime):
+    """Does the runtime stay, and pass signals on to the task? Others become it."""
+    return runtime == "podman"
+
+
+def command(runtime, program, container, name, own, argv, environ, gpus, is_directory=False):
+    """The words that run `argv` in the container.
+
+    `name` is what the container is called, `own` the folders and files of rm that the task sees under their
+    own paths, as mounts; `environ` what the task is to have; `gpus` its GPUs, by UUID or index;
+    `is_directory`: the image is a folder of the host.
+
+    Raises:
+        ContainerError: this runtime cannot.
+    """
+    mounts = [(source, target, flags) for source, target, flags in container["mounts"]] + list(own)
+    names = sorted(key for key in environ if key not in OF_THE_IMAGE and _NAME.match(key))
+    build = {"podman": _podman, "apptainer": _apptainer, "enroot": _enroot}[runtime]
+    return build(program, container, name, mounts, names, gpus, is_directory, environ) + list(argv)
+
+
+def _flags(text, known):
+    return [flag for flag in text.split("+") if flag in known]
+
+
+def _podman(program, container, name, mounts, names, gpus, is_directory, environ):
+    image = container["image"]
+    words = [
+        program, "run", "--rm", "--replace", "--name", name, "--init", "--cgroups=disabled", "--network=host",
+        "--log-driver=none", "--security-opt=label=disable", "--entrypoint=", "--volume", "/dev/shm:/dev/shm",
+    ]  # fmt: skip
+    for source, target, flags in mounts:
+        options = _flags(flags, ("ro", "rw", "bind", "rbind", "private", "rprivate", "slave", "rslave"))
+        words += ["--volume", ":".join([source, target] + ([",".join(options)] if options else []))]
+    for key in names:
+        words += ["--env", key]
+    for gpu in gpus:
+        words += ["--device", "nvidia.com/gpu=" + gpu]
+    if container["workdir"]:
+        words += ["--workdir", container["workdir"]]
+    if is_directory:
+        return [*words, "--rootfs", image]
+    if image.startswith("/"):
+        if not image.endswith((".tar", ".tar.gz", ".tgz")):
+            raise ContainerError("podman runs images of registries, archives (.tar) and folders; %s is none"
+                                 % image)  # fmt: skip
+        return [*words, "docker-archive:" + image]
+    return [*words, _reference(image, "podman")]
+
+
+def _apptainer(program, container, name, mounts, names, gpus, is_directory, environ):
+    words = [program, "exec", "--no-home", "--no-mount", "cwd", "--writable-tmpfs"]
+    for source, target, flags in mounts:
+        words += ["--bind", ":".join([source, target, *_flags(flags, ("ro",))[:1]])]
+    if gpus:
+        words.append("--nv")
+    words += ["--pwd", container["workdir"] or "/"]
+    image = container["image"]
+    return [*words, image if image.startswith("/") else "docker://" + _reference(image, "apptainer")]
+
+
+def _enroot(program, container, name, mounts, names, gpus, is_directory, environ):
+    image, home = container["image"], environ.get("HOME") or "/"
+    if is_directory:
+        raise ContainerError("enroot runs images of registries and files (.sqsh); %s is a folder" % image)
+    words = [program, "start", "--root", "--rw"]
+    for source, target, flags in mounts:
+        known = _flags(flags, ("ro", "rw", "bind", "rbind", "private", "rprivate", "slave", "rslave"))
+        bind = [] if {"bind", "rbind"} & set(known) else ["rbind"]
+        words += ["--mount", "%s:%s:none:%s" % (source, target, ",".join(["x-create=auto", *bind, *known]))]
+    for key in names:
+        words += ["--env", key]
+    if gpus:
+        words += ["--env", "NVIDIA_VISIBLE_DEVICES=" + ",".join(gpus)]
+    if image.startswith("/"):
+        file, origin = image, ""
+    else:
+        plain = image[len("docker://") :] if image.startswith("docker://") else image
+        file = "%s/.cache/rm-images/%s.sqsh" % (home, re.sub(r"[^A-Za-z0-9._-]", "+", plain))
+        origin = "docker://" + plain
+    words += [file]
+    if container["workdir"]:
+        words += ["/bin/sh", "-c", 'cd "$0" && exec "$@"', container["workdir"]]
+    return ["/bin/sh", "-c", _ENROOT, "sh", file, origin, *words]
+
+
+def _reference(image, runtime):
+    """Pyxis' REGISTRY#IMAGE as others write it."""
+    plain = image[len("docker://") :] if image.startswith("docker://") else image
+    if "@" in plain.split("#")[0] and "#" in plain:
+        login = {"podman": "podman login", "apptainer": "apptainer registry login"}[runtime]
+        raise ContainerError("%s takes no user in the name of an image (%s): log in with `%s`"
+                             % (runtime, image, login))  # fmt: skip
+    return plain.replace("#", "/", 1)

@@ -1,0 +1,56 @@
+"""The text of --container-mounts and --container-image: what of a host a job sees in its container.
+
+Source: the options of Pyxis, NVIDIA's plugin for Slurm: SRC:DST[:FLAGS],… with FLAGS joined by +, and an
+image [REGISTRY#]IMAGE[:TAG] or a path.
+"""
+
+from __future__ import annotations
+
+import re
+
+from rm.errors import UsageError
+
+MOUNTS_MAX = 64
+IMAGE_BYTES = 4_095
+_FLAGS = ("ro", "rw", "bind", "rbind", "private", "rprivate", "slave", "rslave")
+_IMAGE = re.compile(r"(/[^\0\n]*|(docker://)?[A-Za-z0-9$][\w.\-/:@#$]*)\Z")
+
+
+def image(text: str) -> str:
+    """The image, when it is one.
+
+    Raises:
+        UsageError: it is neither a name nor an absolute path.
+    """
+    if not _IMAGE.match(text) or len(text.encode()) > IMAGE_BYTES:
+        raise UsageError(
+            f"'{text[:80]}' is no image.",
+            "Write [REGISTRY#]IMAGE[:TAG], or the path of an image that the hosts have.",
+        )
+    return text
+
+
+def mounts(text: str) -> tuple[tuple[str, str, str], ...]:
+    """(path on the host, path in the container, flags) of each.
+
+    Raises:
+        UsageError: what is wrong with the first bad one.
+    """
+    found = tuple(_mount(one) for one in text.split(",") if one) if text else ()
+    if len(found) > MOUNTS_MAX:
+        raise UsageError(f"{len(found)} mounts are too many.", f"At most {MOUNTS_MAX} can be made.")
+    return found
+
+
+def _mount(text: str) -> tuple[str, str, str]:
+    hint = "Write SRC:DST, or SRC:DST:ro; both are absolute paths."
+    source, *rest = text.split(":")
+    target, flags = (*rest, "", "")[:2]
+    target = target or source
+    if len(rest) > 2 or not (source.startswith("/") and target.startswith("/")):
+        raise UsageError(f"'{text[:160]}' is no mount.", hint)
+    for flag in flags.split("+") if flags else ():
+        if flag not in _FLAGS:
+            raise UsageError(f"The flag '{flag[:40]}' of the mount '{text[:160]}' is not supported.",
+                             f"Flags are {', '.join(_FLAGS)}, joined by +.")  # fmt: skip
+    return source, target, flags

@@ -1,0 +1,184 @@
+"""Jobs in containers: their options, the hosts that can run them, and how a host's runtime is started."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rm import containers
+from rm.core.model.acceptance import accept
+from rm.core.model.demand import Shape
+from rm.errors import UsageError
+from rm.policies.placement.steps.filters import capacity, refusal
+from rm.submission.specification import build
+from tests.agent_process import AGENTS, agents, until
+from tests.builders import host, job, snapshot, spec
+
+sys.path.insert(0, str(AGENTS))
+rm_container = importlib.import_module("rm_container")
+ENVIRON = {"A": "b", "PATH": "/usr/bin", "HOME": "/home/ann", "BASH_FUNC_x%%": "() { :; }"}
+OWN = [("/spool/1", "/spool/1", "rw")]
+
+
+def built(**values: str) -> dict[str, Any]:
+    return build(values, {}, "/home/ann", lambda: datetime(2026, 1, 1, tzinfo=UTC))
+
+
+def words(runtime: str, image: str = "nvcr.io#nvidia/pytorch:24.01", directory: bool = False,
+          gpus: tuple[str, ...] = (), **more: Any) -> list[str]:  # fmt: skip
+    container = {"image": image, "mounts": [("/data", "/mnt", "ro+rprivate")], "workdir": "/work", **more}
+    found = rm_container.command(
+        runtime, f"/opt/{runtime}", container, "rm-1-1-0", OWN, ["/spool/1/script", "x y"], ENVIRON, gpus,
+        directory,
+    )  # fmt: skip
+    assert found[-2:] == ["/spool/1/script", "x y"]
+    return list(found)
+
+
+def test_podman_runs_it_in_the_group_and_passes_what_the_image_does_not_decide() -> None:
+    found = words("podman", gpus=("GPU-1", "GPU-2"))
+    assert found[:2] == ["/opt/podman", "run"]
+    assert found[-3] == "nvcr.io/nvidia/pytorch:24.01"
+    assert "--cgroups=disabled" in found
+    assert [found[i + 1] for i, word in enumerate(found) if word == "--env"] == ["A"]
+    volumes = [found[i + 1] for i, word in enumerate(found) if word == "--volume"]
+    assert volumes == ["/dev/shm:/dev/shm", "/data:/mnt:ro,rprivate", "/spool/1:/spool/1:rw"]
+    devices = [found[i + 1] for i, word in enumerate(found) if word == "--device"]
+    assert devices == ["nvidia.com/gpu=GPU-1", "nvidia.com/gpu=GPU-2"]
+    assert found[found.index("--workdir") + 1] == "/work"
+    assert words("podman", "/images/root", True)[-4:-2] == ["--rootfs", "/images/root"]
+    assert words("podman", "/images/a.tar")[-3] == "docker-archive:/images/a.tar"
+    assert "--workdir" not in words("podman", workdir="")
+
+
+def test_apptainer_becomes_it() -> None:
+    found = words("apptainer")
+    assert found[:2] == ["/opt/apptainer", "exec"]
+    assert found[-3] == "docker://nvcr.io/nvidia/pytorch:24.01"
+    assert "/data:/mnt:ro" in found
+    assert "--nv" not in found
+    assert "--nv" in words("apptainer", gpus=("0",))
+    assert words("apptainer", "/images/a.sif")[-3] == "/images/a.sif"
+
+
+def test_enroot_makes_a_file_of_an_image_first() -> None:
+    found = words("enroot", gpus=("0", "1"), workdir="")
+    assert found[:2] == ["/bin/sh", "-c"]
+    file = "/home/ann/.cache/rm-images/nvcr.io+nvidia+pytorch+24.01.sqsh"
+    assert found[4:7] == [file, "docker://nvcr.io#nvidia/pytorch:24.01", "/opt/enroot"]
+    assert found[-3] == file
+    assert "NVIDIA_VISIBLE_DEVICES=0,1" in found
+    assert "/data:/mnt:none:x-create=auto,rbind,ro,rprivate" in found
+    assert words("enroot", "/images/a.sqsh")[4:6] == ["/images/a.sqsh", ""]
+
+
+@pytest.mark.parametrize(
+    ("runtime", "image", "directory"),
+    [
+        ("podman", "/images/a.sqsh", False),
+        ("podman", "ann@nvcr.io#nvidia/pytorch", False),
+        ("apptainer", "ann@nvcr.io#nvidia/pytorch", False),
+        ("enroot", "/images/root", True),
+    ],
+)
+def test_what_a_runtime_cannot_do_is_a_sentence(runtime: str, image: str, directory: bool) -> None:
+    with pytest.raises(rm_container.ContainerError, match=r"[a-z]+ (runs|takes) .*"):
+        words(runtime, image, directory)
+
+
+def test_mounts_are_written_as_pyxis_has_them() -> None:
+    assert containers.mounts("/a,/b:/c,/d:/e:ro+rslave") == (
+        ("/a", "/a", ""), ("/b", "/c", ""), ("/d", "/e", "ro+rslave"),
+    )  # fmt: skip
+    for bad in ("a:/b", "/a:b", "/a:/b:no", "/a:/b:ro:x", "/a:/b:ro+"):
+        with pytest.raises(UsageError):
+            containers.mounts(bad)
+
+
+def test_options_become_the_specification() -> None:
+    found = built(container_image="./a.sqsh", container_mounts="/data:/data:ro", container_workdir="/data")
+    assert found["container_image"] == "/home/ann/a.sqsh"
+    assert (found["container_mounts"], found["container_workdir"]) == ("/data:/data:ro", "/data")
+    for bad in (
+        {"container_mounts": "/a:/b"},
+        {"container_image": "-v"},
+        {"container_image": "a", "container_workdir": "b"},
+        {"container_image": "a", "container_mounts": "b"},
+    ):
+        with pytest.raises(UsageError, match="--container-"):
+            built(**bad)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"container_image": "a b"},
+        {"container_image": "a", "container_mounts": "x"},
+        {"container_image": "a", "container_workdir": "x"},
+        {"container_workdir": "/x"},
+    ],
+)
+def test_bad_containers_are_not_accepted(fields: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match="container"):
+        accept(spec(**fields))
+
+
+def test_only_hosts_with_a_runtime_are_candidates() -> None:
+    shape: Shape = job(container_image="pytorch").spec.demand.shape
+    with_one, without = host("h1", containers="podman"), host("h2")
+    free = snapshot(with_one, without).free
+    assert capacity(with_one, free["h1"], shape) > 0
+    assert refusal(with_one, free["h1"], shape) is None
+    assert capacity(without, free["h2"], shape) == 0
+    no = refusal(without, free["h2"], shape)
+    assert no is not None
+    assert "no runtime for the job's container" in no.message
+
+
+# stands in for podman: notes the words it was started with, and runs the command behind the image's name
+STAND_IN = """#!/bin/sh
+echo "$@" > {notes}
+while [ "$1" != pytorch ]; do shift; done
+shift
+trap 'kill -TERM $child; wait $child; exit $?' TERM
+"$@" &
+child=$!
+wait $child
+"""
+
+
+def test_the_agent_starts_the_runtime_that_it_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="rm-runtime-") as folder:
+        _start_the_runtime(Path(folder), monkeypatch)
+
+
+def _start_the_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    notes, programs = tmp_path / "notes", tmp_path / "bin"
+    programs.mkdir()
+    tmp_path.chmod(0o777)
+    (programs / "podman").write_text(STAND_IN.format(notes=notes))
+    (programs / "podman").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:/usr/sbin:/usr/bin:/sbin:/bin")
+    with agents() as start:
+        agent = start()
+        assert agent.hello["features"]["containers"] == "podman"
+        container = {"image": "pytorch", "mounts": [["/srv", "/data", "ro"]], "workdir": "/data"}
+        reply = agent.launch("#!/bin/sh\nexit 5\n", container=container)
+        assert reply["ok"], reply
+        end = agent.event("exit", job=1)
+        assert (end["code"], end["signal"]) == (5, 0)
+        assert "/srv:/data:ro" in notes.read_text()
+        script = f"#!/bin/sh\ntrap 'exit 7' TERM\ntouch {tmp_path}/ready\nwhile :; do sleep 0.1; done\n"
+        assert agent.launch(script, job=2, container=container)["ok"]
+        until((tmp_path / "ready").exists, "the task is at its script")
+        assert agent.call("stop", job=2, attempt=1, why="cancel", grace_us=60_000_000) == {}
+        end = agent.event("exit", job=2)
+        assert (end["code"], end["signal"], end["why"]) == (7, 0, "cancel")
+        bad = agent.launch("#!/bin/sh\n", job=3, container={"image": "x", "mounts": [["a", "/b", ""]]})
+        assert bad["code"] == "bad-request"
