@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -23,34 +22,32 @@ from rm.adapters.store import records, schema
 from rm.adapters.store.database import (
     Prepared,
     around_damage,
-    be_patient,
     jobs_of,
     lenient_text,
-    sentences,
 )
 from rm.adapters.store.database_files import DatabaseFiles
 from rm.adapters.store.history_sql import SqlHistory
 from rm.adapters.store.log_database import LogDatabase
 from rm.adapters.store.set_aside import put_aside, rows_aside, sound, sound_cluster
+from rm.adapters.store.sql_lease import SqlLease
 from rm.core.jobs.dependents import named_by
 from rm.core.model.choice import Choice
 from rm.core.model.job import Job, JobState
 from rm.core.model.job_step import JobStep, StepName
 from rm.core.model.logs import KeptLog
 from rm.core.people.audit import Act
-from rm.core.store import NO_DOORS, Batch, Damaged, Doors, Entry, Lease, Loaded
+from rm.core.store import Batch, Damaged, Entry, Loaded
 from rm.errors import StaleLeader, StoreError, StoreUnavailable
 
 STATES = frozenset(s.value for s in JobState)
 UNFINISHED = tuple(s.value for s in JobState if not s.final)
-TURN_S = 10  # of waiting for another writer of this process
 IN_CHUNK = 500  # values in one IN (...): builds of SQLite limit the number of parameters
 PRUNE_CHUNK = 5_000  # journal entries that are forgotten in one transaction
 PRUNE_PAUSE_S = 0.005
 Value = TypeVar("Value")
 
 
-class SqlStore:
+class SqlStore(SqlLease):
     """A `Store` in a database; made by `open_store`, which brings the schema up to date."""
 
     def __init__(self, engine: Engine, files: DatabaseFiles | None = None) -> None:
@@ -182,65 +179,6 @@ class SqlStore:
         often["job_steps"](c, [records.job_step_row(step) for step in batch.job_steps])
         often["choices"](c, [records.choice_row(*one) for one in batch.choices])
         often["journal"](c, [records.entry_row(e) for e in batch.events])
-
-    def lease(self) -> Lease:
-        with self._reading("read the lease") as c:
-            return _lease(sound_cluster(c.execute(sa.select(schema.cluster)).mappings().one()))
-
-    def acquire_lease(
-        self, holder: str, now_us: int, ttl_us: int, over: Lease | None = None, doors: Doors = NO_DOORS
-    ) -> int | None:
-        with self._turn("take the lease"):
-            if over is not None and self._engine.dialect.name == "postgresql":
-                self._end_former_leader()
-            return self._acquire_lease(holder, now_us, ttl_us, over, doors)
-
-    def _end_former_leader(self) -> None:
-        """It may hang inside its commit, and hold the cluster's row: while the server waits for more of a
-        pipeline, none of its timeouts counts."""
-        with self._transaction("end a former leader's commit") as c:
-            c.execute(schema.END_WRITERS)
-
-    def _acquire_lease(
-        self, holder: str, now_us: int, ttl_us: int, over: Lease | None, doors: Doors
-    ) -> int | None:
-        with self._transaction("take the lease") as c:
-            cluster = sound_cluster(c.execute(schema.CLUSTER_FOR_UPDATE).mappings().one())
-            if cluster["holder"] not in ("", holder) and _lease(cluster) != over:
-                return None
-            epoch: int = cluster["epoch"] + 1
-            c.execute(
-                sa.update(schema.cluster),
-                {
-                    "holder": holder,
-                    "lease_expires_us": now_us + ttl_us,
-                    "lease_us": ttl_us,
-                    "epoch": epoch,
-                    "leader_https_url": doors.https,
-                    "leader_page_url": doors.page,
-                    "leader_machine": doors.machine,
-                },
-            )
-        self._epoch = epoch
-        return epoch
-
-    def renew_lease(self, now_us: int, ttl_us: int) -> bool:
-        return self._change_lease("renew the lease", lease_expires_us=now_us + ttl_us)
-
-    def epoch(self) -> int:
-        with self._reading("read the epoch") as c:
-            return int(sound_cluster(c.execute(sa.select(schema.cluster.c.epoch)).mappings().one())["epoch"])
-
-    def release_lease(self) -> None:
-        self._change_lease("release the lease", holder="", lease_expires_us=0)
-        self._epoch = None
-
-    def _change_lease(self, purpose: str, **values: str | int) -> bool:
-        """False when the lease is not (any more) this store's."""
-        if self._epoch is None:
-            return False
-        with self._turn(purpose), self._transaction(purpose) as c:
-            return bool(c.execute(schema.UPDATE_LEASE, {"b_epoch": self._epoch, **values}).rowcount)
 
     # ── everybody's side ──
 
@@ -427,54 +365,6 @@ class SqlStore:
         if self._files is not None:
             self._files.close()
 
-    def _check_files(self) -> None:
-        """Raises StoreError when the database is not the one any more that its name leads to."""
-        if self._files is not None:
-            self._files.check(rescue=self._epoch is not None)
-
-    @contextmanager
-    def _turn(self, purpose: str) -> Iterator[None]:
-        """One writer of this process at a time; none waits for ever for another that hangs."""
-        if not self._writing.acquire(timeout=TURN_S):
-            raise StoreUnavailable(
-                f"The database {self.name} failed to {purpose}: it has not answered for {TURN_S} s."
-            )
-        try:
-            yield
-        finally:
-            self._writing.release()
-
-    @contextmanager
-    def _transaction(self, purpose: str) -> Iterator[Connection]:
-        try:
-            with sentences(self.name, purpose), self._engine.connect() as c:
-                c = c.execution_options(rm_writes=True)
-                with c.begin():
-                    yield c
-        except StoreError as error:
-            self._check_files()
-            if isinstance(error, StoreUnavailable):
-                self._engine.dispose()  # a server that was made a standby keeps its connections, for one
-            raise
-        self._check_files()
-
-    @contextmanager
-    def _changing(self, purpose: str) -> Iterator[Connection]:
-        """A writing transaction beside the leader's; one at a time, whichever thread asks."""
-        with self._turn(purpose), self._transaction(purpose) as c:
-            be_patient(c)
-            yield c
-
-    @contextmanager
-    def _reading(self, purpose: str) -> Iterator[Connection]:
-        """A connection that sees one consistent state, however many statements it runs."""
-        with sentences(self.name, purpose), self._engine.connect() as c:
-            if self._engine.dialect.name == "postgresql":
-                c = c.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-            with c.begin():
-                be_patient(c)
-                yield c
-
 
 @cache  # a process may open many stores
 def _often(driver: str) -> dict[str, Prepared]:
@@ -501,13 +391,6 @@ def _often(driver: str) -> dict[str, Prepared]:
     made["finished"] = Prepared(schema.DELETE_ACTION, dialect)
     made["cluster"] = Prepared(schema.UPDATE_CLUSTER, dialect, ["version", "next_job_id", "next_action_id"])
     return made
-
-
-def _lease(cluster: Mapping[Any, Any]) -> Lease:
-    columns = ("holder", "epoch", "lease_expires_us", "lease_us", "version")
-    holder, epoch, expires_us, ttl_us, version = (cluster[name] for name in columns)
-    doors = Doors(*(cluster[name] for name in ("leader_https_url", "leader_page_url", "leader_machine")))
-    return Lease(holder, epoch, expires_us, ttl_us, version, doors)
 
 
 def _refuse_used_ids(c: Connection, batch: Batch, next_job: int, next_action: int) -> None:
