@@ -1,6 +1,7 @@
 """The host agent: JSON request lines on standard input, replies and notifications on standard output.
 
     python3 -S -E rm_agent.py --serve [--jobs-only]
+    python3 -S -E rm_agent.py --attend [--jobs-only]    (one session of a job: rm_attend.py)
 
 One thread, one loop. Jobs are run by supervisors (rm_task.py) that outlive this process; their states are in
 the spool (rm_spool.py), so that the next agent finds them. The operations of the sibling programs are
@@ -23,6 +24,7 @@ import traceback
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
+import rm_attend
 import rm_container
 import rm_facts
 import rm_spawn
@@ -450,12 +452,14 @@ def _forget_inherited_signals():
 
 
 def main(arguments):
-    if arguments not in (["--serve"], ["--serve", "--jobs-only"]):
-        sys.stderr.write("usage: rm_agent.py --serve [--jobs-only]\n")
+    if arguments[:1] not in (["--serve"], ["--attend"]) or arguments[1:] not in ([], ["--jobs-only"]):
+        sys.stderr.write("usage: rm_agent.py --serve|--attend [--jobs-only]\n")
         return 2
     _forget_inherited_signals()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     state = os.environ.get("RM_AGENT_STATE") or DEFAULT_STATE
+    if arguments[0] == "--attend":
+        return rm_attend.main(os.path.abspath(state))
     try:
         agent = Agent(os.path.abspath(state), "--jobs-only" in arguments)
     except OSError as error:

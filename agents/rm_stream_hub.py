@@ -15,6 +15,12 @@ import rm_stepd
 
 PER_S, BURST = 2000, 200  # pieces that this host says; a daemon takes 5,000 notifications a second of a host
 REST_S = 0.01
+PROGRAMS = (
+    ("srun", "rm_srun"),
+    ("scontrol", "rm_scontrol"),
+    ("rm-remote", "rm_remote"),
+    ("rm-hold", "rm_hold"),
+)
 PARTS = ("place", "stream", "offset", "data", "ack", "end", "gone")
 
 
@@ -125,7 +131,7 @@ def programs(state):
     here, home = os.path.dirname(os.path.abspath(__file__)), os.path.join(state, "bin")
     os.makedirs(home, mode=0o755, exist_ok=True)
     os.chmod(home, 0o755)
-    for name, module in (("srun", "rm_srun"), ("scontrol", "rm_scontrol"), ("rm-remote", "rm_remote")):
+    for name, module in PROGRAMS:
         path, aside = os.path.join(home, name), os.path.join(home, ".%s.%d" % (name, os.getpid()))
         # the user may not be let to the interpreter of root
         text = '#!/bin/sh\np=\'%s\'\n[ -x "$p" ] || p=python3\nexec "$p" -S -E \'%s/%s.py\' "$@"\n'

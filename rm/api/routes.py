@@ -196,6 +196,9 @@ ROUTES: Sequence[Route] = (
               Parameter("follow", Flag, "until the task ends", ""),
               ONE,
           ), who=Who.READER, errors=(409, 502)),
+    Route("GET", "/v1/jobs/{id}/session", "session", "A WebSocket to a session: a program that runs in the "
+          "job, with somebody at its terminal or its input and output.", "application/octet-stream",
+          who=Who.READER, errors=(409, 502)),
     Route("GET", "/v1/jobs/{id}/why", "why", "Why the job waits, or runs where it runs.", reasons.Why,
           query=(ONE,)),
     Route("GET", "/v1/jobs/{id}/iterations", "iterations", "Iteration times against their baseline.",

@@ -16,6 +16,7 @@ from rm.daemon.alerts.alerting import Alerting
 from rm.daemon.leading.audit_log import AuditLog
 from rm.daemon.leading.prune import prune, prune_history, prune_journal
 from rm.daemon.services.service import Service
+from rm.daemon.services.sessions import Sessions
 from rm.daemon.services.steps_service import Steps
 from rm.daemon.services.token_keeper import TokenKeeper
 
@@ -58,6 +59,7 @@ def wire_service(
         monitoring=monitoring.service,
         alerting=alerting,
         steps=Steps(ground.fleet),
+        sessions=Sessions(ground.fleet, ground.fleet.cluster.id),
         tokens=tokens,
         audit=audit,
     )

@@ -13,7 +13,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlencode
 
 from rm import errors
@@ -21,9 +21,12 @@ from rm.client.address import Address, parse
 from rm.client.unix_door import Door, UnixDoor
 from rm.errors import ConfigError, RmError, Standby, StoreUnavailable, Unreachable
 
+if TYPE_CHECKING:
+    from rm.client.websocket import WebSocket
+
 TIMEOUT_S = 60.0
 POST_TIMEOUT_S = 600.0  # measuring the network takes long; a submission waits for its commit
-TOO_MANY, WAITS = 429, 503
+SWITCHING, TOO_MANY, WAITS = 101, 429, 503
 LEADER, LEADER_URL = "Rm-Leader", "Rm-Leader-Url"
 PATIENCE_S = 60.0  # with a daemon that restarts, waits for its database, or says it is asked too often
 PAUSE_S = 0.5
@@ -166,6 +169,18 @@ class Connection:
         finally:
             self.close()
 
+    def upgraded(self, *path: str | int) -> WebSocket:
+        """A WebSocket; this connection is then no more than that."""
+        from rm.client.websocket import WebSocket, greeting, must_be_accepted
+
+        key, headers = greeting()
+        response = self._request("GET", path, {}, None, self._timeout_s, headers=headers)
+        if response.status != SWITCHING:
+            raise _failure(response.status, response.read())
+        must_be_accepted(key, response.getheader("Sec-WebSocket-Accept", ""), self.stranger)
+        assert self._connection is not None
+        return WebSocket(self._connection.sock)
+
     def open(self) -> None:
         """Connect, unless connected: a failure after this is one of a request that may have been heard."""
         self._open(self._timeout_s)
@@ -214,6 +229,7 @@ class Connection:
         body: bytes | None,
         timeout_s: float | None,
         key: str = "",
+        headers: Mapping[str, str] = {},
     ) -> http.client.HTTPResponse:
         target = "/v1/" + "/".join(quote(str(part), safe="") for part in path)
         present = {
@@ -227,7 +243,7 @@ class Connection:
         followed = False
         while True:
             try:
-                response = self._ask(method, target, body, timeout_s, key)
+                response = self._ask(method, target, body, timeout_s, key, headers)
             except Unreachable as error:
                 if followed and self._leader is None:  # no connection: it was asked nothing
                     raise Standby(f"{error.what} The next leader is waited for.", error.hint) from None
@@ -281,26 +297,38 @@ class Connection:
         return self.address.at(leader)
 
     def _ask(
-        self, method: str, target: str, payload: bytes | None, timeout_s: float | None, key: str
+        self,
+        method: str,
+        target: str,
+        payload: bytes | None,
+        timeout_s: float | None,
+        key: str,
+        more: Mapping[str, str],
     ) -> http.client.HTTPResponse:
         again = method == "GET"  # harmless: a connection that was kept may have ended meanwhile
         while True:
             try:
-                return self._ask_once(method, target, payload, timeout_s, key)
+                return self._ask_once(method, target, payload, timeout_s, key, more)
             except ConnectionClosed:
                 if not again:
                     raise
                 again = False
 
     def _ask_once(
-        self, method: str, target: str, payload: bytes | None, timeout_s: float | None, key: str
+        self,
+        method: str,
+        target: str,
+        payload: bytes | None,
+        timeout_s: float | None,
+        key: str,
+        more: Mapping[str, str],
     ) -> http.client.HTTPResponse:
         connection = self._open(timeout_s)
         if self._aborted:
             self.close()
             raise Unreachable("The daemon was not asked: this connection was ended.")
         try:
-            headers = {"Content-Type": "application/json", **self._door.headers}
+            headers = {"Content-Type": "application/json", **self._door.headers, **more}
             if key:
                 headers["Idempotency-Key"] = key
             with suppress(BrokenPipeError):  # turned away before it was asked: the answer says why

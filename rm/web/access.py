@@ -35,7 +35,10 @@ FAILURES, WITHIN_S = 10, 60.0  # wrong tokens of one source that are recorded
 ANSWERED, REFUSE_S = 60, 1.0  # that are answered at once within the same time, and when others are
 REFUSALS = 60  # of one known user that are, within the same time
 SOURCES_MOST = 10_000
-BEGUN = frozenset({"run_steps", "measure", "run_mesh", "read_source"})  # they take long: recorded at once
+BEGUN = frozenset(
+    {"run_steps", "measure", "run_mesh", "read_source", "session"}
+)  # they take long: recorded at once
+DOES = frozenset({"session"})  # it runs a program, although a WebSocket begins with GET
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 LEAST = {
     Who.ANYBODY: Role.NOBODY, Who.USER: Role.USER, Who.OWNER: Role.USER, Who.READER: Role.USER,
@@ -55,7 +58,7 @@ class Need:
 
 
 def need_of(route: Route, privacy: PrivacyConfig) -> Need:
-    changes = route.method not in SAFE and route.name != "plan"
+    changes = (route.method not in SAFE and route.name != "plan") or route.name in DOES
     role = Role(privacy.metrics) if route.who is Who.PROGRAMS else LEAST[route.who]
     if any(getattr(privacy, switch) for switch in route.private):
         role = most(role, Role.OPERATOR)

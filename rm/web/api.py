@@ -36,6 +36,7 @@ from rm.web.metrics import metrics_routes
 from rm.web.monitor_routes import MonitorRoutes
 from rm.web.network_routes import NetworkRoutes
 from rm.web.ports import Service
+from rm.web.session_routes import SessionRoutes
 from rm.web.steps_routes import StepsRoutes
 from rm.web.submit_routes import SubmitRoutes
 from rm.web.visible_jobs import VisibleJobs
@@ -61,6 +62,7 @@ def make_app(service: Service, config: Config) -> web.Application:
         JobRoutes(service, gate, visible),
         JobStepRoutes(service, visible),
         LogRoutes(service, gate, visible),
+        SessionRoutes(service, visible),
         HostRoutes(service, gate, visible),
         NetworkRoutes(service, visible),
         Maddash(service),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 from rm.api.jobs import SignalTo
@@ -112,6 +113,25 @@ class Steps(Protocol):
 
     def channels(self) -> Sequence[Mapping[str, Any]]: ...
     async def run(self, door: Mapping[str, Any], request: Mapping[str, Any]) -> Mapping[str, Any]: ...
+
+
+class AttendedSession(Protocol):
+    """The way to a session of a job; it waits for whoever is slower."""
+
+    async def read(self) -> bytes:
+        """What comes next; empty at the end."""
+        ...
+
+    async def write(self, data: bytes) -> None: ...
+    async def away(self) -> None:
+        """Tell the session that who attended it has gone."""
+        ...
+
+
+class Sessions(Protocol):
+    def attend(
+        self, job: Job, host: str, session: str, begin: Mapping[str, Any] | None, user: str
+    ) -> AbstractAsyncContextManager[AttendedSession]: ...
 
 
 class Reasons(Protocol):
@@ -297,6 +317,11 @@ class Service(Protocol):
     @property
     def audit(self) -> Auditing | None:
         """None where none is kept."""
+        ...
+
+    @property
+    def sessions(self) -> Sessions | None:
+        """Programs in jobs that somebody attends; None where there are no agents."""
         ...
 
     @property

@@ -81,7 +81,7 @@ CALLS: dict[str, Callable[[Client], object]] = {
     "audit": lambda c: c.accounts.audit(),
 }
 # playbook runs ask for the former two over connections of their own; the others are for other programs
-NOT_THE_CLIENTS = {"channels", "run_steps", "openapi", "metrics"}
+NOT_THE_CLIENTS = {"channels", "run_steps", "openapi", "metrics", "session"}
 
 
 class Asked(Exception):

@@ -122,9 +122,9 @@ def test_the_programs_run_from_their_directory(daemon: Daemon, rmx: Rmx, tmp_pat
 
 
 def test_srun_is_the_jobs_own(slurm: Slurm, rmx: Rmx, tmp_path: Path) -> None:
-    outside = slurm("srun", "hostname")
+    outside = slurm("srun", "--pty", "hostname")
     assert (outside.code, outside.out) == (1, "")
-    assert outside.err.startswith("srun: error: There is no srun outside of a job.")
+    assert outside.err.startswith("srun: error: A terminal is wanted")
     ours, jobs = tmp_path / "ours", tmp_path / "jobs"
     rmx("slurm-shims", str(ours))
     jobs.mkdir()

@@ -164,6 +164,10 @@ class AgentChannel:
             self._write(line)
         return future
 
+    def beside(self, command: str, window_bytes: int) -> Any:
+        """Another conversation over the same connection, with a program of its own: a `paramiko.Channel`."""
+        return ssh.open_channel(self._connection, command, window_bytes)
+
     def cancel(self, future: Future[Any]) -> None:
         """Ask the agent to end a slow operation whose result nobody waits for any more."""
         with self._lock:

@@ -15,6 +15,7 @@ from rm.adapters.hosts.heartbeat import Heartbeat
 from rm.adapters.hosts.pace import Pace
 from rm.adapters.hosts.retries import Retries
 from rm.adapters.hosts.settings import SshSettings
+from rm.adapters.hosts.ssh import attend_command
 from rm.core.model.host import Host
 from rm.core.model.identity import NO_CLUSTER, ClusterIdentity
 from rm.errors import HostKeyError, RmError, Unreachable
@@ -27,6 +28,7 @@ from rm.protocol.request import Answer, Request
 log = logging.getLogger("rm.fleet")
 
 CLOSE_S = 5.0
+STREAM_BYTES = 1 << 20  # that a session's channel may be ahead of who reads it
 NEWS_BURST, NEWS_PER_S = 20_000, 5_000  # notifications of one host
 CLOCK_EVERY_S = 30.0
 CLOCK_PINGS = 8
@@ -111,6 +113,21 @@ class Fleet:
             future.set_exception(NotConnected(why or f"Host {name} is not connected yet."))
             return future
         return channel.call(request, timeout_s)
+
+    def attend(self, name: str) -> Any:
+        """A channel of its own to a host, over the connection that is there, whose program attends a session
+        of a job (`agents/rm_attend.py`): a `paramiko.Channel`.
+
+        Raises:
+            NotConnected: the host's agent is not connected.
+            Unreachable: the connection was lost.
+        """
+        member = self._hosts.get(name)
+        channel = member.channel if member is not None else None
+        if member is None or channel is None:
+            why = member.why if member is not None else f"Host {name} is not known to the daemon."
+            raise NotConnected(why or f"Host {name} is not connected yet.")
+        return channel.beside(attend_command(member.host, self._settings), STREAM_BYTES)
 
     def raise_epoch(self, name: str, epoch: int) -> None:
         """On the channel that is open now, orders carry at least this epoch (`Executor` says when)."""

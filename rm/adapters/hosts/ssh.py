@@ -441,16 +441,35 @@ def agent_command(host: Host, settings: SshSettings) -> str:
     return f"sudo -n {command}" if become else command
 
 
+def attend_command(host: Host, settings: SshSettings) -> str:
+    """The command line that attends a session of a job on `host`.
+
+    Raises:
+        ConfigError: the configured command of the agent cannot be asked for it.
+    """
+    command = agent_command(host, settings)
+    if "--serve" not in command:
+        raise ConfigError(
+            "ssh.agent_command does not end in --serve, so that sessions of jobs cannot be attended.",
+            "Let it start rm_agent.py with the arguments that rm gives.",
+        )
+    before, _, after = command.rpartition("--serve")
+    return f"{before}--attend{after}"
+
+
 AGENT_PATH = "/opt/rm/agents/rm_agent.py"
 
 
-def open_channel(connection: fabric.Connection, command: str) -> paramiko.Channel:
-    """A session running `command`, for a conversation over its standard input and output."""
+def open_channel(
+    connection: fabric.Connection, command: str, window_bytes: int = 1 << 24
+) -> paramiko.Channel:
+    """A session running `command`, for a conversation over its standard input and output; the host may be
+    ahead of its reader by `window_bytes`."""
     transport = connection.client.get_transport()
     if transport is None:
         raise Unreachable(f"The connection to {connection.host} is closed.", "Connect again.")
     try:
-        channel: paramiko.Channel = transport.open_session(window_size=1 << 24)
+        channel: paramiko.Channel = transport.open_session(window_size=window_bytes)
         channel.exec_command(command)
     except (paramiko.SSHException, OSError, EOFError) as error:
         raise Unreachable(f"The agent on {connection.host} cannot be started: {error}.") from None

@@ -26,7 +26,7 @@ OWN = {
 }
 
 
-def _flags(command: Callable[..., Any]) -> Callable[..., Any]:
+def job_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     """The table's options as click options; unsupported ones are hidden, so that they can be refused by
     name."""
     for option in reversed(table.ALL):
@@ -48,7 +48,7 @@ def _flags(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-class _Command(click.Command):
+class JobCommand(click.Command):
     """click would take the word after an option with an optional value for that value, and tell of the first
     mistake alone."""
 
@@ -64,9 +64,9 @@ class _Command(click.Command):
 
 
 @click.command(
-    cls=_Command, context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False}
+    cls=JobCommand, context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False}
 )
-@_flags
+@job_flags
 @click.option("--wrap", metavar="COMMAND", help="Submit this command instead of a script.")
 @click.option("--file", "file_option", metavar="SCRIPT", help="The same as SCRIPT.")
 @json_option

@@ -35,6 +35,7 @@ from rm.daemon.services.host_keys import Keys
 from rm.daemon.services.host_service import HostService, shown
 from rm.daemon.services.job_changes import JobChanges
 from rm.daemon.services.job_waiters import JobWaiters
+from rm.daemon.services.sessions import Sessions
 from rm.daemon.services.steps_service import Steps
 from rm.daemon.services.stored import StoredCounts
 from rm.daemon.services.token_keeper import TokenKeeper
@@ -63,7 +64,8 @@ class Service(JobChanges, HostService):
         policies: of its own, for the thread that thinks: the leader's remember what they saw last.
         backlog, waiters: how many jobs wait, and who waits for one; the leader tells both of changed jobs.
         policy_faults: sentences about policies that failed, by their names.
-        monitoring, alerting, steps, tokens, audit: the other topics of the API; None where there is none.
+        monitoring, alerting, steps, sessions, tokens, audit: the other topics of the API; None where there
+            is none.
     """
 
     def __init__(
@@ -87,12 +89,14 @@ class Service(JobChanges, HostService):
         monitoring: MonitorService | None = None,
         alerting: Alerting | None = None,
         steps: Steps | None = None,
+        sessions: Sessions | None = None,
         tokens: TokenKeeper | None = None,
         audit: AuditLog | None = None,
     ) -> None:
         super().__init__(leader=leader, hosts=hosts, keys=keys, measure=measure, monitoring=monitoring)
         self.alerting = alerting
         self.steps = steps
+        self.sessions = sessions
         self.tokens = tokens
         self.audit = audit
         self._policy_faults = policy_faults

@@ -1,0 +1,124 @@
+"""Attend a session of a job on this host: the daemon's end of a channel of its own, beside the agent's.
+
+    rm_agent.py --attend
+
+The first line on standard input names the session, and says how to begin it if it is to begin; the answer is
+a line, too. After that bytes go both ways as they are (rm_session.py has their meaning), no faster than the
+other end takes them.
+"""
+
+import contextlib
+import json
+import os
+import re
+import socket
+import sys
+import threading
+
+import rm_stepd
+from rm_spool import Spool, SpoolError
+
+LINE_BYTES = 60 << 10
+PIECE_BYTES = 64 << 10
+NAME = re.compile(r"[a-z0-9]{8,40}\Z")
+
+
+def main(state):
+    try:
+        sock = _connected(state, json.loads(_line()))
+    except SpoolError as error:
+        _say({"error": str(error), "code": error.code})
+        return 1
+    except (ValueError, KeyError, TypeError) as error:
+        _say({"error": "The request cannot be understood: %s." % error, "code": "bad-request"})
+        return 1
+    _say({"ok": True})
+    threading.Thread(target=_copy_in, args=(sock,), daemon=True).start()
+    with contextlib.suppress(OSError):
+        while True:
+            data = sock.recv(PIECE_BYTES)
+            if not data:
+                break
+            _write(data)
+    os._exit(0)  # the other thread may wait for input
+
+
+def _line():
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        data = os.read(0, 1)
+        if not data or len(line) > LINE_BYTES:
+            raise ValueError("it ends too early" if not data else "it is too long")
+        line += data
+    return bytes(line)
+
+
+def _connected(state, asked):
+    spool = Spool(state)
+    spool.check_cluster(asked.get("cluster"))
+    if not NAME.match(asked["session"]):
+        raise ValueError("a session has no such name")
+    folder = spool.folder(int(asked["job"]), int(asked["attempt"]))
+    host = os.uname().nodename
+    if not os.path.exists(folder.at(rm_stepd.SOCKET)):
+        why = (
+            "Job %d has no steps on %s: it has ended, or its script is started once for each task. "
+            "One that is submitted with --launch=batch has them."
+        )
+        raise SpoolError("not-found", why % (folder.job, host))
+    if asked.get("begin") is not None:
+        _begin(folder, asked)
+    path = folder.at("session." + asked["session"])
+    try:
+        return _connect(path)
+    except OSError:
+        raise SpoolError("not-found", "The session of job %d on %s has ended." % (folder.job, host)) from None
+
+
+def _begin(folder, asked):
+    try:
+        steps = _connect(folder.at(rm_stepd.SOCKET))
+        words = {"op": "session", "session": asked["session"], "begin": asked["begin"]}
+        steps.sendall(json.dumps(words).encode() + b"\n")
+        with steps.makefile("rb") as file:
+            answer = json.loads(file.readline() or b'{"error": "The job ends."}')
+    except OSError as error:
+        raise SpoolError(
+            "not-found", "Job %d cannot be entered: %s." % (folder.job, error.strerror)
+        ) from None
+    if "error" in answer:
+        raise SpoolError("conflict", answer["error"])
+
+
+def _connect(path):
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.connect(path)
+    return sock
+
+
+def _copy_in(sock):
+    try:
+        while True:
+            data = os.read(0, PIECE_BYTES)
+            if not data:
+                break
+            sock.sendall(data)
+    except OSError:
+        pass
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
+
+
+def _say(words):
+    with contextlib.suppress(OSError):
+        _write(json.dumps(words).encode() + b"\n")
+
+
+def _write(data):
+    view = memoryview(data)
+    while view:
+        view = view[os.write(1, view) :]
+
+
+if __name__ == "__main__":
+    sys.exit("rm_agent.py --attend begins this")

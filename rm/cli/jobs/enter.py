@@ -1,0 +1,57 @@
+"""`rmx shell` and `rmx attach`: into a job that runs."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from rm.cli.jobs.attended import Attendance, Signals, beginning, must_be_terminal
+from rm.cli.jobs.run import session_of
+from rm.cli.session import Session, completes, job_ids
+from rm.errors import UsageError
+
+
+def one_number(word: str) -> int:
+    """The id of a job that is no array.
+
+    Raises:
+        UsageError: it names several, or an element of an array.
+    """
+    found = job_ids((word,))
+    if len(found) != 1 or found[0].tasks:
+        raise UsageError(f"'{word}' is not one job.", "Name a job by its number; `rmx queue` lists them.")
+    return found[0].job
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.option("--host", metavar="HOST", default="", help="Of the job's hosts; its first one if not given.")
+@click.argument("job", shell_complete=completes("jobs"))
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[COMMAND [ARG]...]")
+@click.pass_obj
+def shell(session: Session, /, host: str, job: str, command: tuple[str, ...]) -> int:
+    """Open a shell in the running JOB, on one of its hosts; or run COMMAND there.
+
+    It is in the job's control group and has its user, its environment and what it sees of the host.
+    """
+    number = one_number(job)
+    terminal = not command or (os.isatty(0) and os.isatty(1))
+    if terminal:
+        must_be_terminal()
+    name = os.urandom(10).hex()
+    begin = beginning(list(command), terminal)
+    with Signals() as signals:
+        return Attendance(session, number, host, name, begin, terminal=terminal).run(signals)
+
+
+@click.command()
+@click.option("--keep", is_flag=True, help="Let the job go on when this terminal is closed.")
+@click.argument("job", shell_complete=completes("jobs"))
+@click.pass_obj
+def attach(session: Session, /, keep: bool, job: str) -> int:
+    """Attend the session of a JOB of `rmx run` again, in place of who attends it now."""
+    number = one_number(job)
+    terminal = os.isatty(0) and os.isatty(1)
+    with Signals() as signals:
+        attendance = Attendance(session, number, "", session_of(number), None, terminal=terminal, keep=keep)
+        return attendance.run(signals)

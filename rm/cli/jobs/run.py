@@ -1,0 +1,174 @@
+"""`rmx run`: a job for one command, whose input, output and exit code are this process's."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from rm.cli.jobs.attended import Attendance, Signals, beginning, must_be_terminal
+from rm.cli.jobs.submit import JobCommand, job_flags
+from rm.cli.output import note
+from rm.cli.session import Session
+from rm.client import submission
+from rm.errors import RmError, UsageError
+from rm.submission.batch import Submitter, batch_job
+from rm.submission.remarks import Remarks
+
+if TYPE_CHECKING:
+    from rm.api.jobs import FullJob
+
+SCRIPT = "#!/bin/sh\n# holds the job for a session: made by rm\nexec rm-hold\n"
+NOT_HERE = {
+    "output": "--output",
+    "error": "--error",
+    "input": "--input",
+    "open_mode": "--open-mode",
+    "array": "--array",
+    "test_only": "--test-only",
+    "wait": "--wait",
+    "parsable": "--parsable",
+    "hold": "--hold",
+    "launch": "--launch",
+}
+FIRST_LOOK_S, LAST_LOOK_S = 0.02, 0.5
+TELL_S = 1.0  # a job that waits for less is not talked about
+
+
+class How(NamedTuple):
+    """What is not the job's but the session's."""
+
+    terminal: bool = False
+    keep: bool = False
+    label: bool = False
+    kill_on_bad_exit: bool = False
+    quiet: bool = False
+
+
+def session_of(job: int) -> str:
+    """The name of the session that a job is for."""
+    return f"job{job:08d}"
+
+
+def held_job(session: Session, flags: Mapping[str, Any], name: str, what: str) -> int:
+    """Submit a job whose script waits for the end of a session; its id. `what` it is for, in refusals.
+
+    Raises:
+        UsageError: an option is none of such a job.
+    """
+    for key, option in NOT_HERE.items():
+        if flags.get(key):
+            raise UsageError(f"{what} takes no {option}.", "Redirect its streams, or use `rmx submit`.")
+    remarks = Remarks()
+    by = Submitter(os.environ, _cwd(), os.uname().nodename)
+    spec, values = batch_job(SCRIPT, name, (), {}, flags, by, remarks)
+    for warning in remarks.warnings:
+        note(f"Warning: {warning}")
+    remarks.refuse()
+    spec.update(launch="batch", output="/dev/null")
+    if "requeue" not in values:
+        spec["requeue"] = False  # nobody would attend a second attempt
+    return submission.submit(session.connection, spec)
+
+
+def when_it_runs(session: Session, job: int, signals: Signals, quiet: bool) -> FullJob | None:
+    """The job, once it runs or has ended; None: a signal has come meanwhile."""
+    pause_s, since, told = FIRST_LOOK_S, time.monotonic(), ""
+    client = session.client
+    while True:
+        found = client.job(job)
+        if found.state == "RUNNING" or found.ended_us:
+            if told and not quiet and found.state == "RUNNING":
+                note(f"job {job} runs on {', '.join(found.hosts)}")
+            return found
+        if signals.ending():
+            return None
+        why = found.reason.message if found.reason else ""
+        if why and why != told and not quiet and time.monotonic() - since > TELL_S:
+            note(f"job {job} waits: {why}")
+            told = why
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, LAST_LOOK_S)
+
+
+def run_command(session: Session, flags: Mapping[str, Any], how: How, command: Sequence[str]) -> int:
+    """Run `command` in a job of its own; its exit code."""
+    if not command:
+        raise UsageError("No command is given.", "Write it behind the options.")
+    if how.terminal:
+        must_be_terminal()
+    with Signals() as signals:
+        job = held_job(session, flags, flags.get("name") or os.path.basename(command[0]), "rmx run")
+
+        def cancel() -> None:
+            with suppress(RmError):
+                session.new_client().cancel(job)
+
+        found = when_it_runs(session, job, signals, how.quiet)
+        if found is None:
+            cancel()
+            number = signals.ending()
+            note(f"Job {job} is cancelled.")
+            return 128 + number
+        if found.state != "RUNNING":
+            from rm.client import exit_code
+
+            note(f"Job {job} ended {found.state}.{f' {found.reason.message}' if found.reason else ''}")
+            return exit_code(found) or 1
+        argv = list(command) if how.terminal else ["srun", *_step_options(how), *command]
+        begin = beginning(argv, how.terminal, keep=how.keep, releases=True)
+        attendance = Attendance(
+            session, job, "", session_of(job), begin, terminal=how.terminal, keep=how.keep, cancel=cancel
+        )
+        try:
+            return attendance.run(signals)
+        except RmError:
+            cancel()
+            raise
+
+
+def _step_options(how: How) -> list[str]:
+    words = ["--label"] if how.label else []
+    words += ["--kill-on-bad-exit"] if how.kill_on_bad_exit else []
+    return [*words, "--quiet"] if how.quiet else words
+
+
+def _cwd() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise UsageError("The current directory no longer exists.", "Change to another one.") from None
+
+
+@click.command(
+    cls=JobCommand, context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False}
+)
+@job_flags
+@click.option("--pty", is_flag=True, help="Run it on the first host, at a terminal of its own.")
+@click.option("--keep", is_flag=True, help="Let the job go on when this terminal is closed.")
+@click.option("-l", "--label", is_flag=True, help="Put each task's rank before its lines.")
+@click.option("-K", "--kill-on-bad-exit", is_flag=True, help="End all tasks when one of them fails.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND [ARG]...")
+@click.pass_obj
+def run(
+    session: Session,
+    /,
+    pty: bool,
+    keep: bool,
+    label: bool,
+    kill_on_bad_exit: bool,
+    command: tuple[str, ...],
+    **flags: Any,
+) -> int:
+    """Run COMMAND in a job of its own, in each of its tasks, with this terminal's input and output.
+
+    It waits for the job to start, and exits with the largest exit code. Ctrl-C twice within a second
+    cancels the job.
+    """
+    quiet = bool(flags.pop("quiet", False))  # of sbatch it has no effect: here it means something
+    how = How(pty, keep, label, kill_on_bad_exit, quiet)
+    return run_command(session, flags, how, command)

@@ -1,0 +1,278 @@
+"""The near end of a session of a job: streams here, frames there, and both over the loss of the daemon.
+
+What was not acknowledged is kept, and sent again when the session is attended again: nothing is lost or
+doubled. rm.protocol.sessions has the frames.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import struct
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from rm import errors
+from rm.client.connection import Connection
+from rm.client.websocket import TEXT, WebSocket
+from rm.errors import Conflict, LimitReached, RmError, StoreUnavailable, Unreachable
+from rm.protocol.sessions import (
+    BYE,
+    END_OF_INPUT,
+    ENDED,
+    ERRORS,
+    FRAME_BYTES,
+    HAVE,
+    INPUT,
+    OUTPUT,
+    SIGNAL,
+    TAKEN,
+    WINDOW,
+    WINDOW_BYTES,
+    frame,
+    frames,
+)
+
+PAUSE_S = 0.5  # between two tries to attend again
+PATIENCE_S = 600.0  # with a daemon that is away: as long as the session keeps its end
+ALIVE_S = 60.0  # the daemon pings every 20 s: a connection that says nothing for so long is dead
+
+
+class Ended(NamedTuple):
+    """How the session's program ended."""
+
+    code: int
+    signal: int
+
+    @property
+    def exit_code(self) -> int:
+        return 128 + self.signal if self.signal else self.code
+
+
+class Streams(NamedTuple):
+    """Descriptors of this side; -1: none. `wake` becomes readable when `look` is to be called, which may call
+    methods of the session and returns False to leave it."""
+
+    stdin: int
+    stdout: int
+    stderr: int
+    wake: int = -1
+    look: Callable[[Session], bool] = lambda session: True
+
+
+class Session:
+    """One session of job `job`. `begin` says how it begins, None: it has begun."""
+
+    def __init__(
+        self,
+        connection: Callable[[], Connection],
+        job: int,
+        host: str,
+        name: str,
+        begin: Mapping[str, Any] | None,
+        note: Callable[[str], None],
+    ) -> None:
+        self._connection, self._job, self._host, self._name = connection, job, host, name
+        self._begin, self._note = begin, note
+        self._socket: WebSocket | None = None
+        self._inbox = bytearray()
+        self._input = bytearray()  # not acknowledged; its first byte has the offset `_taken`
+        self._taken = self._sent = self._got = 0
+        self._input_ends = self._end_sent = False
+        self._ended: Ended | None = None
+        self.began = False  # it was attended here
+        self.displaced = False  # somebody else attends it now
+
+    # what this side says
+
+    def resize(self, rows: int, columns: int) -> None:
+        self._say(frame(WINDOW, 0, struct.pack("!2H", rows, columns)))
+
+    def signal(self, number: int) -> None:
+        self._say(frame(SIGNAL, number))
+
+    def hang_up(self) -> None:
+        """The terminal here is closed."""
+        with suppress(OSError):
+            self._say(frame(BYE, 0))
+
+    def _say(self, data: bytes) -> None:
+        if self._socket is not None:
+            with suppress(OSError):
+                self._socket.send(data)
+
+    # the whole
+
+    def attend(self, streams: Streams) -> Ended | None:
+        """Until the program has ended; None if `look` has left it.
+
+        Raises:
+            RmError: the session could not begin, or is lost.
+        """
+        stdin = streams.stdin
+        while True:
+            try:
+                self._connect()
+                while self._ended is None:
+                    stdin, goes_on = self._turn(streams, stdin)
+                    if not goes_on:
+                        return None
+                with suppress(OSError):
+                    self._say(frame(TAKEN, self._got + 1))
+                return self._ended
+            except (OSError, ValueError):
+                self._drop()
+            finally:
+                if self._ended is not None:
+                    self._drop()
+
+    def _turn(self, streams: Streams, stdin: int) -> tuple[int, bool]:
+        socket = self._socket
+        assert socket is not None
+        poll = select.poll()
+        poll.register(socket.fileno(), select.POLLIN)
+        if streams.wake >= 0:
+            poll.register(streams.wake, select.POLLIN)
+        if stdin >= 0 and len(self._input) < WINDOW_BYTES:
+            poll.register(stdin, select.POLLIN)
+        ready = dict(poll.poll(0 if socket.pending() else ALIVE_S * 1000))
+        if not ready and not socket.pending():
+            raise ConnectionError("the daemon is silent")
+        if streams.wake in ready:
+            with suppress(BlockingIOError):
+                os.read(streams.wake, 4096)
+            if not streams.look(self):
+                return stdin, False
+        if stdin in ready:
+            stdin = self._read(stdin)
+        if socket.fileno() in ready or socket.pending():
+            for data in socket.heard():
+                self._inbox += data
+                self._take(streams)
+        return stdin, True
+
+    def _read(self, stdin: int) -> int:
+        try:
+            data = os.read(stdin, FRAME_BYTES)
+        except BlockingIOError:
+            return stdin
+        except OSError:
+            data = b""
+        self._input += data
+        self._input_ends = not data
+        self._send_input()
+        return stdin if data else -1
+
+    def _send_input(self) -> None:
+        socket = self._socket
+        assert socket is not None
+        while self._sent < self._taken + len(self._input):
+            start = self._sent - self._taken
+            data = bytes(self._input[start : start + FRAME_BYTES])
+            socket.send(frame(INPUT, self._sent, data))
+            self._sent += len(data)
+        if self._input_ends and not self._end_sent:
+            socket.send(frame(END_OF_INPUT, 0))
+            self._end_sent = True
+
+    def _take(self, streams: Streams) -> None:
+        socket = self._socket
+        assert socket is not None
+        before = self._got
+        for kind, number, data in frames(self._inbox):
+            if kind in (OUTPUT, ERRORS):
+                fresh = data[max(0, self._got - number) :]
+                _write(streams.stdout if kind == OUTPUT else streams.stderr, fresh)
+                self._got = max(self._got, number + len(data))
+            elif kind == TAKEN:
+                del self._input[: max(0, number - self._taken)]
+                self._taken = max(self._taken, number)
+            elif kind == BYE:
+                self.displaced = True
+                raise Conflict("The session is attended from elsewhere now.", "`rmx attach` takes it back.")
+            elif kind == ENDED:
+                self._got = max(self._got, number)
+                code, signal = map(int, data.split())
+                self._ended = Ended(code, signal)
+        if self._got != before:
+            socket.send(frame(TAKEN, self._got))
+
+    # connections
+
+    def _connect(self) -> None:
+        """Attend the session, again if it was attended."""
+        if self._socket is not None:
+            return
+        since, told, begun = time.monotonic(), False, self._begin is None
+        while True:
+            try:
+                self._open()
+                if told:
+                    self._note("The session is attended again.")
+                return
+            except (Unreachable, StoreUnavailable, LimitReached, OSError) as error:
+                if not begun and not isinstance(error, OSError):
+                    raise
+                why = error.what if isinstance(error, RmError) else "The connection to the daemon was lost."
+                if time.monotonic() - since > PATIENCE_S:
+                    raise Unreachable(f"{why} It was tried for {PATIENCE_S:g} s.") from None
+                if not told:
+                    told = True
+                    self._note(f"{why} The session goes on; trying to attend it again.")
+                time.sleep(PAUSE_S)
+
+    def _open(self) -> None:
+        socket = self._connection().upgraded("jobs", self._job, "session")
+        try:
+            asked: dict[str, Any] = {"session": self._name, "host": self._host}
+            if self._begin is not None:
+                asked["begin"] = dict(self._begin)
+            socket.send(json.dumps(asked).encode(), TEXT)
+            rest: list[bytes] = []
+            while not rest:
+                rest = socket.heard()
+            answer = json.loads(rest.pop(0))
+            if "error" in answer:
+                raise _failure(answer["error"])
+            socket.send(frame(HAVE, self._got))
+            self._inbox = bytearray(b"".join(rest))
+            far: int | None = None
+            while far is None:
+                self._inbox += b"".join(socket.heard())
+                if len(self._inbox) >= 13 and self._inbox[:1] == HAVE:
+                    far = struct.unpack_from("!Q", self._inbox, 1)[0]
+                    del self._inbox[:13]
+        except BaseException:
+            socket.close()
+            raise
+        assert far is not None
+        if not self.began:  # what somebody else has said before is not ours
+            self._taken = far
+        self._socket, self._begin, self._end_sent, self.began = socket, None, False, True
+        self._sent = max(self._taken, min(far, self._taken + len(self._input)))
+        self._send_input()
+
+    def _drop(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+def _write(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view and fd >= 0:
+        try:
+            view = view[os.write(fd, view) :]
+        except BlockingIOError:
+            select.select([], [fd], [])
+        except OSError:
+            return  # nobody reads it any more
+
+
+def _failure(told: Mapping[str, Any]) -> RmError:
+    found = getattr(errors, str(told.get("kind")), RmError)
+    kind = found if isinstance(found, type) and issubclass(found, RmError) else Conflict
+    return kind(str(told.get("message")), str(told.get("hint", "")))

@@ -1,0 +1,160 @@
+"""Sessions of jobs: somebody at the streams of a program that runs in a job, on one of its hosts.
+
+The far end is the session's process on the host (agents/rm_session.py), which keeps what is not acknowledged:
+here bytes are passed on, over a channel of its own to the host, as fast as the slower side takes them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Protocol
+
+from rm.core.model.job import Job, JobState
+from rm.errors import Conflict, LimitReached, NotFound, RmError, Unreachable, UsageError
+from rm.protocol.sessions import AWAY, frame
+
+PIECE_BYTES = 64 << 10
+ANSWER_S = 30.0
+ANSWER_BYTES = 64 << 10
+MOST_OF_USER, MOST = 64, 512  # sessions that are attended at once
+
+
+class Attending(Protocol):
+    """The hosts: `attend` gives a `paramiko.Channel`."""
+
+    def attend(self, name: str) -> Any: ...
+
+
+class Attended:
+    """The way to one session; reading and writing wait in two threads of its own."""
+
+    def __init__(self, channel: Any) -> None:
+        self._channel = channel
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="session")
+
+    async def read(self) -> bytes:
+        """What comes next; empty at the end."""
+        data: bytes = await self._beside(self._channel.recv, PIECE_BYTES)
+        return data
+
+    async def write(self, data: bytes) -> None:
+        await self._beside(self._channel.sendall, data)
+
+    async def away(self) -> None:
+        """Who attended has gone; the session waits for them a while."""
+        await self.write(frame(AWAY, 0))
+
+    async def greet(self, words: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The first line each way."""
+        self._channel.settimeout(ANSWER_S)
+        await self.write(json.dumps(words).encode() + b"\n")
+        line = await self._beside(self._line)
+        self._channel.settimeout(None)
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise Unreachable(
+                "The host attends no sessions: " + (self._last_words() or "its agent is an older one") + ".",
+                "Upgrade the agents: rmx playbook run agents.",
+            )
+        return answer
+
+    def close(self) -> None:
+        with suppress(Exception):  # paramiko raises all sorts of things on a dead transport
+            self._channel.close()
+        self._threads.shutdown(wait=False)
+
+    def _line(self) -> bytes:
+        line = bytearray()
+        while len(line) < ANSWER_BYTES and not line.endswith(b"\n"):
+            data: bytes = self._channel.recv(1)  # what follows the line is the session's
+            if not data:
+                break
+            line += data
+        return bytes(line)
+
+    def _last_words(self) -> str:
+        with suppress(Exception):
+            if self._channel.recv_stderr_ready():
+                told = self._channel.recv_stderr(4096).decode(errors="replace").strip().splitlines()
+                return "".join(c if c.isprintable() else "?" for c in told[-1][:300]).rstrip(".")
+        return ""
+
+    async def _beside(self, work: Any, *what: Any) -> Any:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work, *what)
+        except (OSError, EOFError, RuntimeError) as error:
+            raise Unreachable(f"The connection to the job's host was lost: {error}.") from None
+
+
+class Sessions:
+    """`cluster` is ours: hosts obey no other's daemon."""
+
+    def __init__(self, hosts: Attending, cluster: str) -> None:
+        self._hosts, self._cluster = hosts, cluster
+        self._attended: dict[str, int] = {}  # user -> how many
+
+    @asynccontextmanager
+    async def attend(
+        self, job: Job, host: str, session: str, begin: Mapping[str, Any] | None, user: str
+    ) -> AsyncIterator[Attended]:
+        """The way to a session of the job on `host` ("" = its first one), which begins if `begin` says how.
+
+        Raises:
+            Conflict: the job does not run, or not on that host, or has no such session.
+            LimitReached: the user attends too many sessions.
+            Unreachable: the host cannot be reached.
+        """
+        name = place_of(job, host)
+        self._enter(user)
+        try:
+            channel = await asyncio.to_thread(self._hosts.attend, name)
+            way = Attended(channel)
+            try:
+                asked = {"cluster": self._cluster, "job": job.id, "attempt": job.attempt}
+                answer = await way.greet({**asked, "session": session, "begin": begin})
+                if not answer.get("ok"):
+                    raise _refusal(answer)
+                yield way
+            finally:
+                way.close()
+        finally:
+            self._leave(user)
+
+    def _enter(self, user: str) -> None:
+        mine = self._attended.get(user, 0)
+        if mine >= MOST_OF_USER or sum(self._attended.values()) >= MOST:
+            whose = f"{user} attends {mine}" if mine >= MOST_OF_USER else f"{MOST} are attended"
+            raise LimitReached(f"No more sessions can be attended: {whose} already.", "End one first.")
+        self._attended[user] = mine + 1
+
+    def _leave(self, user: str) -> None:
+        self._attended[user] -= 1
+        if not self._attended[user]:
+            del self._attended[user]
+
+
+def place_of(job: Job, host: str) -> str:
+    """The host of the job that is meant.
+
+    Raises:
+        Conflict: the job does not run, or not there.
+    """
+    if job.state is not JobState.RUNNING or job.placement is None:
+        raise Conflict(f"Job {job.id} does not run: it is {job.state}.", "`rmx why` says what it waits for.")
+    hosts = job.placement.hosts
+    if host and host not in hosts:
+        raise Conflict(f"Job {job.id} does not run on {host}: it runs on {', '.join(hosts)}.")
+    return host or hosts[0]
+
+
+def _refusal(answer: Mapping[str, Any]) -> RmError:
+    why = str(answer.get("error", "no reason"))
+    kinds: dict[str, type[RmError]] = {"bad-request": UsageError, "not-found": NotFound}
+    return kinds.get(str(answer.get("code")), Conflict)(why[:1000])

@@ -1,0 +1,227 @@
+"""Programs in jobs with somebody at their streams: `rmx run`, `rmx shell`, by the daemon's channels alone."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import termios
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.cluster import RMX, WAIT_S, Cluster, until
+from tests.e2e.conftest import MakeCluster
+
+pytestmark = pytest.mark.lab
+EVERY_BYTE = bytes(range(256))
+
+
+@pytest.fixture(scope="module")
+def cluster(make_cluster: MakeCluster) -> Cluster:
+    return make_cluster(zones=1, hosts=2, gpus_per_host=1)
+
+
+@pytest.fixture(autouse=True)
+def tidy(cluster: Cluster) -> Iterator[None]:
+    yield
+    cluster.tidy()
+
+
+def process(cluster: Cluster, *words: Any, **more: Any) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [RMX, "--socket", cluster.socket, *map(str, words)], cwd=cluster.directory, **more
+    )
+
+
+def run(cluster: Cluster, *words: Any, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    command = [RMX, "--socket", cluster.socket, *map(str, words)]
+    return subprocess.run(command, input=data, capture_output=True, timeout=WAIT_S, cwd=cluster.directory)
+
+
+class Terminal:
+    """rmx at a terminal of its own."""
+
+    def __init__(self, cluster: Cluster, *words: Any) -> None:
+        self.far, near = pty.openpty()
+        self.resize(24, 80)
+        self.said = b""
+        self.process = process(
+            cluster, *words, stdin=near, stdout=near, stderr=near, start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )  # fmt: skip
+        os.close(near)
+
+    def resize(self, rows: int, columns: int) -> None:
+        fcntl.ioctl(self.far, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
+
+    def type(self, text: bytes) -> None:
+        os.write(self.far, text)
+
+    def until_said(self, text: bytes) -> None:
+        def has_come() -> bool:
+            if select.select([self.far], [], [], 0.05)[0]:
+                try:
+                    self.said += os.read(self.far, 65536)
+                except OSError:
+                    return text in self.said
+            return text in self.said
+
+        try:
+            until(has_come, f"{text!r} was said")
+        except AssertionError:
+            raise AssertionError(f"{text!r} was not said, but {self.said!r}") from None
+        self.said = self.said.split(text, 1)[1]
+
+    def close(self) -> None:
+        os.close(self.far)
+        self.far = -1
+
+
+@contextmanager
+def terminal(cluster: Cluster, *words: Any) -> Iterator[Terminal]:
+    made = Terminal(cluster, *words)
+    try:
+        yield made
+    finally:
+        if made.process.poll() is None:
+            made.process.kill()
+        made.process.wait()
+        if made.far >= 0:
+            os.close(made.far)
+
+
+def newest(cluster: Cluster) -> int:
+    return max(int(job["id"]) for job in cluster.client.get("jobs", all=1)["jobs"])
+
+
+def test_every_byte_goes_both_ways_and_the_code_comes_back(cluster: Cluster) -> None:
+    done = run(cluster, "run", "sh", "-c", "cat; echo aside >&2; exit 7", data=EVERY_BYTE * 300)
+    assert done.stdout == EVERY_BYTE * 300, done.stderr
+    assert b"aside\n" in done.stderr
+    assert done.returncode == 7
+    job = cluster.wait(newest(cluster))
+    assert (job["state"], job["exit"]) == ("FAILED", "7:0")
+
+
+def test_all_tasks_run_and_the_largest_code_comes_back(cluster: Cluster) -> None:
+    done = run(cluster, "run", "-N2", "-n2", "-l", "sh", "-c", "echo at $SLURM_PROCID; exit $SLURM_PROCID")
+    assert sorted(done.stdout.splitlines()) == [b"0: at 0", b"1: at 1"], done.stderr
+    assert done.returncode == 1
+
+
+def test_what_waits_and_is_refused_is_said(cluster: Cluster) -> None:
+    blocker = cluster.submit("-N2", "--gpus-per-node=1", "--wrap", "sleep 600")
+    cluster.all_started(blocker)
+    waiting = process(cluster, "run", "--gpus=1", "true", stderr=subprocess.PIPE)
+    assert waiting.stderr is not None
+    assert b"waits: " in waiting.stderr.readline()
+    cluster.rmx("cancel", blocker)
+    assert b"runs on " in waiting.stderr.readline()
+    assert waiting.wait(WAIT_S) == 0
+    waiting.stderr.close()
+    for words, why in (
+        (("run", "--pty", "true"), b"A terminal is wanted"),
+        (("run",), b"No command is given"),
+        (("run", "--array=0-3", "true"), b"takes no --array"),
+        (("shell", blocker, "true"), b"does not run"),
+        (("shell", 999_999, "true"), b"There is no job 999999"),
+        (("attach", blocker), b"does not run"),
+    ):
+        done = run(cluster, *words)
+        assert done.returncode, words
+        assert why in done.stderr, (words, done.stderr)
+
+
+def test_a_terminal_has_a_size_and_keys(cluster: Cluster) -> None:
+    with terminal(cluster, "run", "--pty", "sh") as at:
+        at.type(b"stty size; tty; echo he''re=$SLURM_JOB_ID\n")
+        at.until_said(b"24 80")
+        at.until_said(b"/dev/pts/")
+        at.until_said(b"here=")
+        at.resize(50, 132)
+        at.type(b"until [ \"$(stty size)\" = '50 132' ]; do sleep 0.02; done; echo se''en: 50\n")
+        at.until_said(b"seen: 50")
+        at.type(b"echo sle''eps; sleep 1000\n")
+        at.until_said(b"sleeps")
+        until(lambda: cluster.alive(cluster.job(newest(cluster))["hosts"][0], "^sleep 1000"), "it sleeps")
+        at.type(b"\x03")
+        at.until_said(b"$ ")
+        at.type(b"echo af''ter=$?\n")
+        at.until_said(b"after=130")
+        at.type(b"exit 5\n")
+        assert at.process.wait(WAIT_S) == 5
+    job = cluster.wait(newest(cluster))
+    assert job["exit"] == "5:0"
+
+
+def test_a_closed_terminal_ends_the_job(cluster: Cluster) -> None:
+    with terminal(cluster, "run", "--pty", "sh") as at:
+        at.type(b"echo re''ady\n")
+        at.until_said(b"ready")
+        at.close()
+        at.process.wait(WAIT_S)
+    assert cluster.wait(newest(cluster))["state"] == "CANCELLED"
+
+
+def test_a_session_outlives_the_daemon(cluster: Cluster) -> None:
+    with terminal(cluster, "run", "--pty", "sh") as at:
+        at.type(b"echo pi''d=$$\n")
+        at.until_said(b"pid=")
+        cluster.kill()
+        at.until_said(b"trying to attend it again")
+        cluster.start()
+        at.until_said(b"attended again")
+        at.type(b"echo still=$((40+2))\n")
+        at.until_said(b"still=42")
+        job = newest(cluster)
+        at.process.send_signal(signal.SIGKILL)
+        at.process.wait()
+        with terminal(cluster, "attach", job) as again:
+            again.type(b"echo back=$((50+2))\n")
+            again.until_said(b"back=52")
+            again.type(b"exit\n")
+            assert again.process.wait(WAIT_S) == 0
+    assert cluster.wait(job)["state"] == "COMPLETED"
+
+
+def test_much_costs_no_memory(cluster: Cluster) -> None:
+    count, limit = 64 << 20, 250 << 10
+    command = f"yes 0123456789 | head -c {count}"
+    going = process(cluster, "run", "sh", "-c", command, stdout=subprocess.PIPE)
+    assert going.stdout is not None
+    digest, came, most = hashlib.sha256(), 0, 0
+    assert cluster.daemon is not None
+    while data := going.stdout.read(1 << 20):
+        digest.update(data)
+        came += len(data)
+        most = max(most, resident_kib(going.pid), resident_kib(cluster.daemon.pid))
+    assert going.wait(WAIT_S) == 0
+    wanted = (b"0123456789\n" * (count // 11 + 1))[:count]
+    assert (came, digest.hexdigest()) == (count, hashlib.sha256(wanted).hexdigest())
+    assert most < limit, f"{most} KiB"
+
+
+def resident_kib(pid: int) -> int:
+    with open(f"/proc/{pid}/status") as file:
+        return next((int(line.split()[1]) for line in file if line.startswith("VmRSS")), 0)
+
+
+def test_a_shell_is_in_the_job(cluster: Cluster) -> None:
+    job = cluster.submit("-N2", "-n2", "--launch=batch", "--wrap", "sleep 600")
+    cluster.all_started(job)
+    hosts = cluster.job(job)["hosts"]
+    said = run(cluster, "shell", "--host", hosts[1], job, "sh", "-c", "hostname; id -un; echo $SLURM_JOB_ID")
+    assert said.stdout.split() == [hosts[1].encode(), b"rmjob", str(job).encode()], said.stderr
+    refused = run(cluster, "shell", "--host", "elsewhere", job, "true")
+    assert b"does not run on elsewhere" in refused.stderr
+    tasks = cluster.submit("--launch=tasks", "--wrap", "sleep 600")
+    cluster.all_started(tasks)
+    assert b"started once for each task" in run(cluster, "shell", tasks, "true").stderr

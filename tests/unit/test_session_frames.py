@@ -1,0 +1,77 @@
+"""Sessions of jobs: what is kept for who comes again, and the frames of both ends."""
+
+from __future__ import annotations
+
+import random
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from rm.client.websocket import BINARY, PING, WebSocket
+from rm.protocol import sessions
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "agents"))
+
+import rm_session
+
+
+def test_both_ends_speak_the_same_frames() -> None:
+    names = ("HAVE", "INPUT", "END_OF_INPUT", "WINDOW", "SIGNAL", "TAKEN", "BYE", "AWAY", "OUTPUT", "ERRORS")
+    for name in (*names, "ENDED", "FRAME_BYTES", "WINDOW_BYTES"):
+        assert getattr(sessions, name) == getattr(rm_session, name)
+    assert sessions.HEAD.format == rm_session.HEAD.format
+
+
+def test_frames_come_out_as_they_went_in_however_they_are_cut() -> None:
+    chance = random.Random(7)
+    sent = [(b"O", n, chance.randbytes(chance.randrange(300))) for n in range(200)]
+    data = b"".join(sessions.frame(*one) for one in sent)
+    box, found = bytearray(), []
+    while data:
+        size = chance.randrange(1, 100)
+        box += data[:size]
+        data = data[size:]
+        found += list(sessions.frames(box))
+    assert found == sent
+    with pytest.raises(ValueError, match="too long"):
+        list(sessions.frames(bytearray(sessions.HEAD.pack(b"O", 0, sessions.FRAME_BYTES + 1))))
+
+
+def test_who_comes_again_gets_what_was_not_acknowledged() -> None:
+    chance = random.Random(11)
+    kept, written, got = rm_session.Kept(), b"", b""
+    for _ in range(2000):
+        if chance.random() < 0.6:
+            data = chance.randbytes(chance.randrange(1, 50))
+            kept.add(b"O", data)
+            written += data
+        else:  # attended again: some of what comes is lost on the way
+            for _, offset, data in list(kept.after(len(got))):
+                assert offset == len(got)
+                got += data
+                if chance.random() < 0.2:
+                    break
+            kept.take(len(got))
+        assert kept.size() == len(written) - kept.acked
+        assert written.startswith(got)
+    kept.drop_oldest(64)
+    assert kept.size() <= 64
+    assert b"".join(data for _, _, data in kept.after(0)) == written[kept.acked :]
+
+
+def test_a_websocket_joins_what_comes_in_parts_and_answers_pings() -> None:
+    near, far = socket.socketpair()
+    with near, far:
+        made = WebSocket(near)
+        far.sendall(bytes([0x80 | PING, 2]) + b"hi" + bytes([0x80 | BINARY, 126]))
+        assert made.heard() == []
+        assert far.recv(100) == bytes([0x8A, 0x82, 0, 0, 0, 0]) + b"hi"
+        far.sendall((300).to_bytes(2, "big") + bytes(300) + bytes([0x80 | BINARY, 1]) + b"x")
+        assert made.heard() == [bytes(300), b"x"]
+        made.send(bytes(70_000))
+        assert far.recv(10) == bytes([0x82, 0xFF]) + (70_000).to_bytes(8, "big")
+        far.sendall(b"\x88\x00")
+        with pytest.raises(ConnectionError):
+            made.heard()
