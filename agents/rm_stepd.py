@@ -393,6 +393,9 @@ class StepDaemon:
 
     def _begin_session(self, peer, name, asked):
         path = self.folder.at("session." + name)
+        if self.request.get("container"):
+            self._tell(peer, {"error": "The job runs in a container, which no session enters."})
+            return
         if name in self.sessions.values():
             self._tell(peer, {"ok": True})  # the answer was lost
             return

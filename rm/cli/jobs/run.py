@@ -34,6 +34,7 @@ NOT_HERE = {
     "parsable": "--parsable",
     "hold": "--hold",
     "launch": "--launch",
+    "container_image": "--container-image",
 }
 FIRST_LOOK_S, LAST_LOOK_S = 0.02, 0.5
 TELL_S = 1.0  # a job that waits for less is not talked about
@@ -62,7 +63,7 @@ def held_job(session: Session, flags: Mapping[str, Any], name: str, what: str) -
     """
     for key, option in NOT_HERE.items():
         if flags.get(key):
-            raise UsageError(f"{what} takes no {option}.", "Redirect its streams, or use `rmx submit`.")
+            raise UsageError(f"{what} takes no {option}.", "Leave it out, or use `rmx submit`.")
     remarks = Remarks()
     by = Submitter(os.environ, _cwd(), os.uname().nodename)
     spec, values = batch_job(SCRIPT, name, (), {}, flags, by, remarks)
