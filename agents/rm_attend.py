@@ -65,14 +65,16 @@ def _connected(state, asked):
             "Job %d has no steps on %s: it has ended, or its script is started once for each task. "
             "One that is submitted with --launch=batch has them."
         )
-        raise SpoolError("not-found", why % (folder.job, host))
+        raise SpoolError("no-such-session", why % (folder.job, host))
     if asked.get("begin") is not None:
         _begin(folder, asked)
     path = folder.at("session." + asked["session"])
     try:
         return _connect(path)
     except OSError:
-        raise SpoolError("not-found", "The session of job %d on %s has ended." % (folder.job, host)) from None
+        raise SpoolError(
+            "no-such-session", "The session of job %d on %s has ended." % (folder.job, host)
+        ) from None
 
 
 def _begin(folder, asked):
@@ -84,10 +86,10 @@ def _begin(folder, asked):
             answer = json.loads(file.readline() or b'{"error": "The job ends."}')
     except OSError as error:
         raise SpoolError(
-            "not-found", "Job %d cannot be entered: %s." % (folder.job, error.strerror)
+            "no-such-session", "Job %d cannot be entered: %s." % (folder.job, error.strerror)
         ) from None
     if "error" in answer:
-        raise SpoolError("conflict", answer["error"])
+        raise SpoolError("session-refused", answer["error"])
 
 
 def _connect(path):

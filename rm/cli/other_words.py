@@ -28,14 +28,14 @@ CALLED = {
     "config show": ("settings", "conf"),
     "daemon": ("slurmctld", "server", "serve"),
     "sim": ("simulate",),
+    "run COMMAND": ("srun", "exec", "interactive"),
+    "shell JOB": ("ssh", "bash", "enter"),
+    "attach JOB": ("sattach",),
+    "set JOB": ("update", "modify", "edit", "alter"),
 }
 MISSING = {
-    ("srun", "run", "exec", "salloc", "shell", "ssh", "attach", "sattach", "bash", "interactive"): (
-        "There are no interactive jobs: submit a script with `rmx submit`, and follow it with `rmx logs`."
-    ),
-    ("update", "modify", "edit"): (
-        "Of a submitted job only the limit of an array changes (`rmx set`): `rmx cancel` it, and submit "
-        "another."
+    ("salloc", "alloc"): (
+        "There are no allocations without a command: `rmx run --pty bash` opens a shell in a job of its own."
     ),
     ("sacctmgr", "sreport", "sshare", "account", "accounts", "usage"): (
         "There are no accounts; `rmx queue --all --json` has every job with its user and times."

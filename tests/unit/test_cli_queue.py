@@ -128,9 +128,9 @@ def test_a_word_of_another_tool_is_answered_with_ours(word: str) -> None:
 
 
 def test_what_there_is_not_is_said(rmx: Rmx) -> None:
-    answer = rmx("srun", "hostname")
+    answer = rmx("salloc", "hostname")
     assert answer.code == 2
-    assert answer.err.startswith("rmx: There is no command 'srun'. There are no interactive jobs")
+    assert answer.err.startswith("rmx: There is no command 'salloc'. There are no allocations")
     for words in MISSING:
         assert not set(words) & set(VERBS)
         for other in CALLED.values():

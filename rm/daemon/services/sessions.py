@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from rm.core.model.job import Job, JobState
 from rm.errors import Conflict, LimitReached, NotFound, RmError, Unreachable, UsageError
+from rm.protocol.codes import Code
 from rm.protocol.sessions import AWAY, frame
 
 PIECE_BYTES = 64 << 10
@@ -156,5 +157,5 @@ def place_of(job: Job, host: str) -> str:
 
 def _refusal(answer: Mapping[str, Any]) -> RmError:
     why = str(answer.get("error", "no reason"))
-    kinds: dict[str, type[RmError]] = {"bad-request": UsageError, "not-found": NotFound}
-    return kinds.get(str(answer.get("code")), Conflict)(why[:1000])
+    kinds: dict[Code, type[RmError]] = {Code.BAD_REQUEST: UsageError, Code.NO_SUCH_SESSION: NotFound}
+    return kinds.get(Code(str(answer.get("code"))), Conflict)(why[:1000])
