@@ -312,6 +312,8 @@ class World:
                 if attempt is None:
                     return [ev.LaunchFailed(action.job, action.attempt, host.name, "no-such-attempt", "gone")]
                 if attempt.state == "prepared":
+                    if attempt.why:
+                        return []  # its supervisor was told to stop before: its end is told, and no start
                     self.called_back += [key] * over
                     self.begin(host, key, attempt)
                 return [self.started(host, key, attempt)]

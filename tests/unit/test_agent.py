@@ -166,6 +166,7 @@ def test_what_is_stopped_before_its_start_never_runs_also_when_its_launch_comes_
 ) -> None:
     assert agent.launch(f"{SH}echo ran", hold=True)["ok"]
     agent.call("stop", job=1, attempt=1, grace_us=0, why="cancel")
+    agent.call("start", job=1, attempt=1)  # a start that was open is repeated behind the stop
     end = agent.event("exit", job=1)
     assert (end["started_us"], end["why"]) == (None, "cancel")
     for one in (agent, start()):  # as it was under way, by whichever channel
