@@ -2,6 +2,7 @@
 
 import os
 import socket
+import sys
 import time
 
 rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -22,4 +23,6 @@ else:
     other.sendall(b"%d\n" % rank)
     total = int(other.makefile().readline())
 local, host = os.environ["LOCAL_RANK"], os.environ["SLURMD_NODENAME"]
-print("rank", rank, "local", local, "sum", total, "on", host, flush=True)
+# Python is unbuffered in jobs: what is written at once stays one line beside those of the other local rank
+sys.stdout.write(f"rank {rank} local {local} sum {total} on {host}\n")
+sys.stdout.flush()
