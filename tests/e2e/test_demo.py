@@ -70,6 +70,8 @@ def blurred(told: dict[str, Any]) -> str:
         return f"the shift: {low}"
     for link in told["links"]:
         used = link["utilisation"]
+        if None in used.values():
+            return f"a link that was not watched over a whole run: {link}"
         # both jobs on the very same two links, which carry more of them together than of either alone
         if not max(used["alone_high"], used["alone_low"]) < used["unmanaged"] <= 1.05 or link["score"] != 100:
             return f"the links: {link}"
