@@ -38,7 +38,7 @@ from rm.daemon.leading.leader import Leader, Listeners
 from rm.daemon.monitoring.monitor import Measured
 from rm.daemon.services.backlog import Backlog
 from rm.daemon.services.job_waiters import JobWaiters
-from rm.daemon.services.service import Service
+from rm.daemon.services.service import make_service
 from rm.errors import Unreachable
 from rm.protocol.attempts import TaskReport, TaskReports, Tasks
 from rm.protocol.hosts import Facts, HostFacts
@@ -131,11 +131,11 @@ class House:
             inbox=inbox, cycle=cycle, store=self.store, version=version, clock=clock, executor=self.executor,
             listeners=Listeners(on_jobs=(backlog.changed, waiters.changed)), published=published,
         )  # fmt: skip
-        self.service = Service(
+        self.service = make_service(
             leader=leader, store=self.store, hosts=self.hosts, keys=nothing, iterations=nothing, 
             measure=lambda zone: Measured(0), clock=clock, logs=logs,
             recent_us=10**12, facts={"epoch": epoch, "agents": "1"}, policies=thinking,
-            backlog=backlog, waiters=waiters,
+            backlog=backlog, waiters=waiters, collecting=lambda job, attempt: (), policy_faults={},
         )  # fmt: skip
         leader.start(())
 
@@ -166,7 +166,7 @@ class House:
             self.executor.on_state(name, True, "")
         until = time.monotonic() + PATIENCE_S
         while time.monotonic() < until:
-            found = await self.service.hosts()
+            found = await self.service.host_service.hosts()
             if all(host.state is HostState.UP for host, _, _ in found if host.name in names):
                 return
             await asyncio.sleep(0.05)
@@ -189,50 +189,54 @@ async def measured(house: House) -> dict[str, float]:
 
     async def queue(count: int, **more: Any) -> None:
         for _ in range(0, count, 10_000):
-            await service.submit(specs(10_000, hold=True, **more))
+            await service.submissions.submit(specs(10_000, hold=True, **more))
 
     async def placed(array: int) -> None:
-        while (await service.job(array)).array.waiting:  # type: ignore[union-attr]
+        while (await service.reading.job(array)).array.waiting:  # type: ignore[union-attr]
             await asyncio.sleep(0.1)
 
     async def released(first: int) -> None:
-        await service.cancel(first, USER, None)
+        await service.changes.cancel(first, USER, None)
         while await asyncio.wrap_future(house.leader.ask(lambda cycle, _: cycle.next_due_us())) == 0:
             await asyncio.sleep(0.01)
 
     async def listed(limit: int) -> None:
-        await service.jobs(states=frozenset(), user="", name="", limit=limit, everything=False)
+        await service.reading.jobs(states=frozenset(), user="", name="", limit=limit, everything=False)
 
-    found[f"an inventory of {HOSTS:,} hosts"] = await house.longest_ms(service.add_hosts(hosts(), USER))
+    found[f"an inventory of {HOSTS:,} hosts"] = await house.longest_ms(
+        service.host_service.add_hosts(hosts(), USER)
+    )
     found[f"{HOSTS:,} hosts that come up"] = await house.longest_ms(house.connect(names))
     one = "liar"
-    await service.add_hosts([Host(one, "z00", "10.1.0.1")], USER)
+    await service.host_service.add_hosts([Host(one, "z00", "10.1.0.1")], USER)
     house.hosts.runs[one] = [
         TaskReport(job=10**6 + i, attempt=1, rank=0, state="running", cpus=1) for i in range(REPORTED)
     ]
     found[f"a host that reports {REPORTED:,} tasks"] = await house.longest_ms(house.connect([one]))
-    await service.remove_host(one, USER)
+    await service.host_service.remove_host(one, USER)
     found[f"{AT_ONCE:,} jobs in one call, all of which can start"] = await house.longest_ms(
-        service.submit(specs(AT_ONCE))
+        service.submissions.submit(specs(AT_ONCE))
     )
-    [array] = await service.submit(specs(1, "bob", array=f"0-{ELEMENTS - 1}"))
+    [array] = await service.submissions.submit(specs(1, "bob", array=f"0-{ELEMENTS - 1}"))
     found[f"an array of {ELEMENTS:,} that all can start"] = await house.longest_ms(placed(array))
     found[f"a cancellation of all of a user's, {ELEMENTS:,} elements on hosts"] = await house.longest_ms(
-        service.cancel_all([array], "bob")
+        service.changes.cancel_all([array], "bob")
     )
     found[f"{QUEUED:,} jobs in calls of 10,000"] = await house.longest_ms(queue(QUEUED))
     found[f"a list of {QUEUED:,} jobs"] = await house.longest_ms(listed(0))
-    found["the queue, ordered"] = await house.longest_ms(service.queue(user="", limit=0))
+    found["the queue, ordered"] = await house.longest_ms(service.reading.queue(user="", limit=0))
     newest: int = await asyncio.wrap_future(house.leader.ask(lambda cycle, now_us: cycle.state.next_job - 1))
-    found["why one of them waits"] = await house.longest_ms(service.why(newest))
-    found["a dry run"] = await house.longest_ms(service.plan(specs(1)[0]))
+    found["why one of them waits"] = await house.longest_ms(service.reading.why(newest))
+    found["a dry run"] = await house.longest_ms(service.submissions.plan(specs(1)[0]))
     some = list(range(newest - CANCELLED, newest))
-    found[f"a cancellation of {CANCELLED:,} jobs"] = await house.longest_ms(service.cancel_all(some, USER))
-    [first] = await service.submit(specs(1, hold=True))
+    found[f"a cancellation of {CANCELLED:,} jobs"] = await house.longest_ms(
+        service.changes.cancel_all(some, USER)
+    )
+    [first] = await service.submissions.submit(specs(1, hold=True))
     await queue(DEPENDENT, user="carol", dependency=f"afterany:{first}")
     found[f"an end that releases {DEPENDENT:,} jobs"] = await house.longest_ms(released(first))
     alike: dict[str, Any] = {"user": "dave", "name": "alike", "dependency": "singleton"}
-    [oldest] = await service.submit(specs(1, hold=True, **alike))
+    [oldest] = await service.submissions.submit(specs(1, hold=True, **alike))
     await queue(ALIKE, **alike)
     await house.quiet()
     found[f"the end of the first of {ALIKE:,} singletons of one name"] = await house.longest_ms(

@@ -219,7 +219,7 @@ class PageService(FakeService):
             for name in self.inventory
         ]
 
-    def network(self) -> list[dict[str, Any]]:
+    def pairs(self) -> list[dict[str, Any]]:
         good = {"loss_pct": 0.0, "delay_us": 76, "bandwidth_bps": 96_400_000, "age_us": 9_000 * MS}
         lossy = {"loss_pct": 15.0, "delay_us": 20_346, "bandwidth_bps": 2_030_000, "age_us": 9_000 * MS}
         failing = {"loss_pct": None, "delay_us": None, "bandwidth_bps": None, "age_us": None, "failures": 4}

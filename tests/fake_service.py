@@ -8,7 +8,7 @@ import dataclasses
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from rm.config import Config, JobsConfig
 from rm.core.model.alignment import Alignment, Schedule
@@ -60,6 +60,12 @@ class FakeService:
         self.queue_policy = "priority"
         self.tokens: Any = None
         self.audit: Any = None
+
+    @property
+    def _itself(self) -> Self:
+        return self
+
+    reading = submissions = changes = job_logs = host_service = network_service = daemon_status = _itself
 
     async def submit(
         self, specs: Sequence[JobSpec], key: str = "", may_know: Callable[[str], bool] = lambda user: True
@@ -209,10 +215,10 @@ class FakeService:
                     await self._change()
         return await self.job(job_id)
 
-    def log_note(self, job_id: int, rank: int, stream: str, attempt: int = 0) -> str:
+    def note(self, job_id: int, rank: int, stream: str, attempt: int = 0) -> str:
         return self.notes.get(attempt, "")
 
-    async def logs(
+    async def read(
         self,
         job_id: int,
         rank: int,
@@ -305,7 +311,7 @@ class FakeService:
             },
         ]  # fmt: skip
 
-    def network(self) -> list[dict[str, Any]]:
+    def pairs(self) -> list[dict[str, Any]]:
         never = {"loss_pct": None, "delay_us": None, "bandwidth_bps": None, "age_us": None}
         good = {"loss_pct": 0.5, "delay_us": 350, "bandwidth_bps": 94_000_000, "age_us": 61_000_000}
         return [{"source": "h1", "destination": "h2", **good}, {"source": "h2", "destination": "h1", **never}]

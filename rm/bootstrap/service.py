@@ -15,7 +15,7 @@ from rm.core.scheduling.guarded import Faults
 from rm.daemon.alerts.alerting import Alerting
 from rm.daemon.leading.audit_log import AuditLog
 from rm.daemon.leading.prune import prune, prune_history, prune_journal
-from rm.daemon.services.service import Service
+from rm.daemon.services.service import Service, make_service
 from rm.daemon.services.sessions import Sessions
 from rm.daemon.services.steps_service import Steps
 from rm.daemon.services.token_keeper import TokenKeeper
@@ -35,12 +35,12 @@ def wire_service(
     timers.every(3600, "prune", lambda: prune(store, jobs.logs, clock, *kept))
     timers.every(3600, "prune the journal", lambda: prune_journal(store, clock, journal_days))
     timers.every(600, "prune the history", lambda: prune_history(store.history, clock, keep))
-    return Service(
+    return make_service(
         leader=jobs.leader,
         store=store,
         hosts=ground.fleet,
         keys=HostKeys(ssh_settings(config), ground.fleet),
-        iterations=jobs.regulator,
+        iterations=jobs.regulator.of,
         measure=monitoring.monitor.measure,
         clock=clock,
         logs=jobs.logs,

@@ -36,7 +36,7 @@ class DaemonRoutes:
         ]
 
     async def status(self, request: web.Request) -> web.Response:
-        told = await settled(self._service.status())
+        told = await settled(self._service.daemon_status.status())
         seen = (await self._visible.sight(request)).status(told)
         return respond_as(status.Status, {**seen, "settings": self._settings})
 

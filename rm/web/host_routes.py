@@ -42,7 +42,7 @@ class HostRoutes:
             request[CALLER].must_administer("see the variables of hosts")
             await self._gate.read_of_others(request)
         sight = await self._visible.sight(request)
-        found = sight.listed(await settled(self._service.hosts()))
+        found = sight.listed(await settled(self._service.host_service.hosts()))
         shown = [listed_host(host, free, ids, private) for host, free, ids in found]
         return respond(hosts.Hosts(hosts=shown))
 
@@ -53,12 +53,14 @@ class HostRoutes:
         values = body.get("hosts")
         if not isinstance(values, list) or not values:
             raise UsageError("'hosts' must be a list of at least one host.")
-        added = await settled(self._service.add_hosts([wire.host_from(value) for value in values], by))
+        added = await settled(
+            self._service.host_service.add_hosts([wire.host_from(value) for value in values], by)
+        )
         return respond(hosts.Hosts(hosts=[host_of(host) for host in added]), 201)
 
     async def remove_host(self, request: web.Request) -> web.Response:
         by = request[CALLER].user
-        host = await settled(self._service.remove_host(request.match_info["name"], by))
+        host = await settled(self._service.host_service.remove_host(request.match_info["name"], by))
         return respond(hosts.OneHost(host=host_of(host)))
 
     async def drain(self, request: web.Request) -> web.Response:
@@ -68,12 +70,12 @@ class HostRoutes:
         reason = body.get("reason", "")
         if not isinstance(reason, str):
             raise UsageError("'reason' must be text.")
-        host = await settled(self._service.drain(request.match_info["name"], reason, by))
+        host = await settled(self._service.host_service.drain(request.match_info["name"], reason, by))
         return respond(hosts.OneHost(host=host_of(host)))
 
     async def resume(self, request: web.Request) -> web.Response:
         by = request[CALLER].user
-        host = await settled(self._service.resume(request.match_info["name"], by))
+        host = await settled(self._service.host_service.resume(request.match_info["name"], by))
         return respond(hosts.OneHost(host=host_of(host)))
 
     async def adopt(self, request: web.Request) -> web.Response:
@@ -83,11 +85,11 @@ class HostRoutes:
         stop_jobs = body.get("stop_jobs", False)
         if not isinstance(stop_jobs, bool):
             raise UsageError("'stop_jobs' must be true or false.")
-        host = await settled(self._service.adopt(request.match_info["name"], stop_jobs, by))
+        host = await settled(self._service.host_service.adopt(request.match_info["name"], stop_jobs, by))
         return respond(hosts.OneHost(host=host_of(host)))
 
     async def present_key(self, request: web.Request) -> web.Response:
-        keys = await settled(self._service.present_key(request.match_info["name"]))
+        keys = await settled(self._service.host_service.present_key(request.match_info["name"]))
         return respond_as(hosts.HostKeys, keys)
 
     async def accept_key(self, request: web.Request) -> web.Response:
@@ -97,5 +99,7 @@ class HostRoutes:
         fingerprint = body.get("fingerprint")
         if not isinstance(fingerprint, str) or not fingerprint:
             raise UsageError("'fingerprint' must be the fingerprint of the key to accept.")
-        keys = await settled(self._service.accept_key(request.match_info["name"], fingerprint, by))
+        keys = await settled(
+            self._service.host_service.accept_key(request.match_info["name"], fingerprint, by)
+        )
         return respond_as(hosts.HostKeys, keys)

@@ -66,9 +66,9 @@ class JobRoutes:
         asked = self._asked(request)
         if asked is None:
             return respond(jobs.Jobs(jobs=[]))
-        found, reasons = await settled(self._service.jobs_and_reasons(**asked))
+        found, reasons = await settled(self._service.reading.jobs_and_reasons(**asked))
         found, more = _page(found, asked)
-        told = await settled(self._service.progress([job.id for job in found if job.occupies]))
+        told = await settled(self._service.reading.progress([job.id for job in found if job.occupies]))
         sight = await self._visible.sight(request)
 
         def shown(job: Job) -> jobs.Job:
@@ -80,7 +80,7 @@ class JobRoutes:
         asked = self._asked(request)
         if asked is None:
             return respond(jobs.JobRows(columns=JobRow._fields, rows=()))
-        found, reasons = await settled(self._service.jobs_and_reasons(**asked))
+        found, reasons = await settled(self._service.reading.jobs_and_reasons(**asked))
         found, more = _page(found, asked)
         sight = await self._visible.sight(request)
 
@@ -116,7 +116,7 @@ class JobRoutes:
         user = self._visible.whose(caller, request.query.get("user", ""))
         if user is None:
             return respond(jobs.Jobs(jobs=[]))
-        found = await settled(self._service.queue(user=user, limit=limit))
+        found = await settled(self._service.reading.queue(user=user, limit=limit))
         sight = await self._visible.sight(request)
         return await listed(request, found, lambda job: job_of(sight.job(job)))
 
@@ -137,7 +137,7 @@ class JobRoutes:
             raise UsageError(f"There is no signal {signal}.")
         signal_to = signal_to_of(request)
         tasks = array_tasks_of(request)
-        job = await settled(self._service.cancel(job_id, caller.user, signal, tasks, signal_to))
+        job = await settled(self._service.changes.cancel(job_id, caller.user, signal, tasks, signal_to))
         return respond(jobs.OneJob(job=job_of(job)))
 
     async def cancel_all(self, request: web.Request) -> web.Response:
@@ -154,7 +154,7 @@ class JobRoutes:
             ()
             if user is None
             else await settled(
-                self._service.jobs(states=states, user=user, name=name, limit=0, everything=False)
+                self._service.reading.jobs(states=states, user=user, name=name, limit=0, everything=False)
             )
         )
         mine: list[int] = []
@@ -172,7 +172,7 @@ class JobRoutes:
                     mine.append(job.id)
 
         await made(request, judge, len(listed))
-        done = await settled(self._service.cancel_all(mine, caller.user))
+        done = await settled(self._service.changes.cancel_all(mine, caller.user))
 
         def answer() -> web.Response:
             return respond(jobs.Cancelled(jobs=[job_of(job) for job in done], refused=refused))
@@ -184,17 +184,17 @@ class JobRoutes:
         tasks, verb = array_tasks_of(request), request.match_info["verb"]
         if verb == "requeue":
             failed = request.query.get("failed", "") not in ("", "0")
-            job = await settled(self._service.requeue(job_id, caller.user, tasks, failed))
+            job = await settled(self._service.changes.requeue(job_id, caller.user, tasks, failed))
         else:
-            act = self._service.hold if verb == "hold" else self._service.release
+            act = self._service.changes.hold if verb == "hold" else self._service.changes.release
             job = await settled(act(job_id, caller.user, tasks))
         return respond(jobs.OneJob(job=job_of(job)))
 
     async def suspend(self, request: web.Request) -> web.Response:
-        return await self._let(request, self._service.suspend)
+        return await self._let(request, self._service.changes.suspend)
 
     async def resume(self, request: web.Request) -> web.Response:
-        return await self._let(request, self._service.resume_job)
+        return await self._let(request, self._service.changes.resume_job)
 
     async def _let(self, request: web.Request, act: Callable[[int, str, str], Answer[Job]]) -> web.Response:
         job_id, user = int(request.match_info["id"]), request[CALLER].user
@@ -204,7 +204,7 @@ class JobRoutes:
     async def limit_array(self, request: web.Request) -> web.Response:
         job_id, caller = await self._visible.owned(request)
         asked = wire.typed_body(await request.read(), jobs.ArrayLimit)
-        job = await settled(self._service.limit_array(job_id, caller.user, asked.limit))
+        job = await settled(self._service.changes.limit_array(job_id, caller.user, asked.limit))
         return respond(jobs.OneJob(job=job_of(job)))
 
     async def wait(self, request: web.Request) -> web.Response:
@@ -212,14 +212,14 @@ class JobRoutes:
         tasks = array_tasks_of(request)
         found = await self._visible.job(request)
         job_id = int(request.match_info["id"]) if tasks else found.id
-        job = await while_connected(request, settled(self._service.wait(job_id, timeout_s, tasks)))
+        job = await while_connected(request, settled(self._service.reading.wait(job_id, timeout_s, tasks)))
         return respond(
             jobs.Waited(job=job_of((await self._visible.sight(request)).job(job)), final=job.state.final)
         )
 
     async def why(self, request: web.Request) -> web.Response:
         job, sight = await self._visible.job(request), await self._visible.sight(request)
-        answer = sight.explained(await settled(self._service.why(job.id)), job.spec.user)
+        answer = sight.explained(await settled(self._service.reading.why(job.id)), job.spec.user)
         if job.state is not JobState.PENDING or job.launch_failures:
             leases = [sight.reason(r) for r in answer["reasons"] if r.code is ReasonCode.LEASE]
             answer = {**answer, "reasons": leases or ([job.reason] if job.reason else [])}

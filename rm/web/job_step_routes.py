@@ -38,14 +38,14 @@ class JobStepRoutes:
         jobs: dict[int, Job] = {}
         for job_id in _ids(request.query.get("jobs", "")):
             try:
-                job = await settled(self._service.job(job_id))
+                job = await settled(self._service.reading.job(job_id))
             except NotFound:
                 continue
             if self._visible.whose(caller, job.spec.user) is not None:
                 jobs[job_id] = sight.job(job)
         limit = min(int(number(request, "limit", 0)) or STEPS_MOST, STEPS_MOST)
         after = _name(request.query.get("after", ""))
-        found, coming = await settled(self._service.job_steps(list(jobs), after, limit + 1))
+        found, coming = await settled(self._service.reading.job_steps(list(jobs), after, limit + 1))
         private = {job_id for job_id, job in jobs.items() if caller.user != job.spec.user}
         if caller.operates:
             private.clear()

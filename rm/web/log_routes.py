@@ -27,10 +27,10 @@ class LogRoutes:
 
     async def logs(self, request: web.Request) -> web.StreamResponse:
         job_id, caller = await self._visible.owned(request, Role.ADMIN)
-        if caller.admin and (await settled(self._service.job(job_id))).spec.user != caller.user:
+        if caller.admin and (await settled(self._service.reading.job(job_id))).spec.user != caller.user:
             await self._gate.read_of_others(request)
         if array_tasks := array_tasks_of(request):
-            job_id = (await settled(self._service.described(job_id, array_tasks))).job.id
+            job_id = (await settled(self._service.reading.described(job_id, array_tasks))).job.id
         stream = request.query.get("stream", "out")
         if stream not in ("out", "err"):
             raise UsageError(f"There is no stream '{stream}'.", "Use out or err.")
@@ -41,7 +41,7 @@ class LogRoutes:
         offset = -tail or offset
         attempt = int(number(request, "attempt", 0))
         follow = request.query.get("follow", "") not in ("", "0")
-        chunks = self._service.logs(job_id, rank, stream, offset, follow, lines, attempt)
+        chunks = self._service.job_logs.read(job_id, rank, stream, offset, follow, lines, attempt)
         response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
 
         async def next_chunk() -> bytes | None:
@@ -49,7 +49,7 @@ class LogRoutes:
 
         # the first chunk before the headers: a job without logs is an error, not an empty log
         chunk = await while_connected(request, next_chunk())
-        if note := await settled(self._service.log_note(job_id, rank, stream, attempt)):
+        if note := await settled(self._service.job_logs.note(job_id, rank, stream, attempt)):
             response.headers["Rm-Note"] = quote(note, safe=" '(),/:;")
         await response.prepare(request)
         while chunk is not None:

@@ -88,11 +88,13 @@ async def gather(service: Service) -> Told:
         return list((await ask())[name]) if ask is not None else []
 
     status, hosts, jobs, links, pairs, meshes, sources = await asyncio.gather(
-        part("status", service.status, {}),
-        part("hosts", service.hosts, ()),
-        part("jobs", lambda: service.jobs(states=none, user="", name="", limit=0, everything=False), ()),
-        part("links", service.links, ()),
-        part("network", service.network, ()),
+        part("status", service.daemon_status.status, {}),
+        part("hosts", service.host_service.hosts, ()),
+        part(
+            "jobs", lambda: service.reading.jobs(states=none, user="", name="", limit=0, everything=False), ()
+        ),
+        part("links", service.network_service.links, ()),
+        part("network", service.network_service.pairs, ()),
         part("meshes", lambda: monitored("meshes"), ()),
         part("sources", lambda: monitored("sources"), ()),
     )

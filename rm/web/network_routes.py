@@ -26,11 +26,13 @@ class NetworkRoutes:
         ]
 
     async def links(self, request: web.Request) -> web.Response:
-        shown = (await self._visible.sight(request)).links(await settled(self._service.links()))
+        shown = (await self._visible.sight(request)).links(
+            await settled(self._service.network_service.links())
+        )
         return respond_as(network.Links, {"links": shown})
 
     async def network(self, request: web.Request) -> web.Response:
-        return respond_as(network.Pairs, {"pairs": await settled(self._service.network())})
+        return respond_as(network.Pairs, {"pairs": await settled(self._service.network_service.pairs())})
 
     async def measure(self, request: web.Request) -> web.Response:
         body = wire.decode(await request.read())
@@ -38,4 +40,4 @@ class NetworkRoutes:
         zone = body.get("zone")
         if zone is not None and not isinstance(zone, str):
             raise UsageError("'zone' must be the name of a zone, or null for all.")
-        return respond_as(network.Measured, await settled(self._service.measure(zone)))
+        return respond_as(network.Measured, await settled(self._service.network_service.measure(zone)))

@@ -138,21 +138,8 @@ class Reasons(Protocol):
     def of_job(self, job: Job) -> Reason | None: ...
 
 
-class Service(Protocol):
-    # -- jobs
-    def submit(
-        self, specs: Sequence[JobSpec], key: str = "", may_know: Callable[[str], bool] = lambda user: True
-    ) -> Answer[Sequence[int]]:
-        """Ids in order; returns only after the commit of all of them. It refuses all or none; only where the
-        daemon ends meanwhile, some of many may be there. Dependencies may name jobs of users that the caller
-        `may_know`."""
-        ...
-
-    def plan(
-        self, spec: JobSpec, may_know: Callable[[str], bool] = lambda user: True
-    ) -> Answer[Mapping[str, Any]]:
-        """Dry run: {"placement", "alignment", "reasons", "verdicts"}."""
-        ...
+class JobReading(Protocol):
+    """The jobs that there are."""
 
     def jobs(
         self,
@@ -205,6 +192,38 @@ class Service(Protocol):
         """How far these jobs have come, by their reports."""
         ...
 
+    def wait(self, job_id: int, timeout_s: float, array_tasks: str = "") -> Answer[Job]:
+        """The job as soon as it is final, or as it is after `timeout_s`."""
+        ...
+
+    def why(self, job_id: int) -> Answer[Mapping[str, Any]]:
+        """{"job", "state", "reasons", "verdicts", "alignment"}; of a job that waits also "queue_position"; of
+        one that was placed "placement" and "choice", the decision as it was taken, or None where it was not
+        recorded."""
+        ...
+
+
+class JobSubmissions(Protocol):
+    """Jobs that are not there yet."""
+
+    def submit(
+        self, specs: Sequence[JobSpec], key: str = "", may_know: Callable[[str], bool] = lambda user: True
+    ) -> Answer[Sequence[int]]:
+        """Ids in order; returns only after the commit of all of them. It refuses all or none; only where the
+        daemon ends meanwhile, some of many may be there. Dependencies may name jobs of users that the caller
+        `may_know`."""
+        ...
+
+    def plan(
+        self, spec: JobSpec, may_know: Callable[[str], bool] = lambda user: True
+    ) -> Answer[Mapping[str, Any]]:
+        """Dry run: {"placement", "alignment", "reasons", "verdicts"}."""
+        ...
+
+
+class JobChanges(Protocol):
+    """Changes of jobs, each answered after its commit."""
+
     def cancel(
         self, job_id: int, by: str, signal: int | None, array_tasks: str = "", signal_to: SignalTo = "steps"
     ) -> Answer[Job]:
@@ -217,6 +236,7 @@ class Service(Protocol):
         ...
 
     def hold(self, job_id: int, by: str, array_tasks: str = "") -> Answer[Job]: ...
+
     def release(self, job_id: int, by: str, array_tasks: str = "") -> Answer[Job]: ...
 
     def requeue(self, job_id: int, by: str, array_tasks: str = "", failed: bool = False) -> Answer[Job]:
@@ -240,11 +260,11 @@ class Service(Protocol):
         `may_know`, and with `may_raise` the time limit of a job that runs may rise."""
         ...
 
-    def wait(self, job_id: int, timeout_s: float, array_tasks: str = "") -> Answer[Job]:
-        """The job as soon as it is final, or as it is after `timeout_s`."""
-        ...
 
-    def logs(
+class JobLogs(Protocol):
+    """What tasks wrote."""
+
+    def read(
         self,
         job_id: int,
         rank: int,
@@ -258,27 +278,26 @@ class Service(Protocol):
         the last `lines`; of an `attempt`, or the newest; with `follow` until the task ends."""
         ...
 
-    def log_note(self, job_id: int, rank: int, stream: str, attempt: int = 0) -> Answer[str]:
+    def note(self, job_id: int, rank: int, stream: str, attempt: int = 0) -> Answer[str]:
         """A sentence when some of the log is known to be missing; else ""."""
         ...
 
-    def why(self, job_id: int) -> Answer[Mapping[str, Any]]:
-        """{"job", "state", "reasons", "verdicts", "alignment"}; of a job that waits also "queue_position"; of
-        one that was placed "placement" and "choice", the decision as it was taken, or None where it was not
-        recorded."""
-        ...
 
-    def iterations(self, job_id: int) -> Answer[Mapping[str, Any]]: ...
+class HostService(Protocol):
+    """The hosts."""
 
-    # -- hosts and network
     def hosts(self) -> Answer[Sequence[tuple[Host, Free | None, Sequence[int]]]]:
         """Each host in inventory order with what is free on it and its jobs' ids."""
         ...
 
     def add_hosts(self, hosts: Sequence[Host], by: str) -> Answer[Sequence[Host]]: ...
+
     def drain(self, name: str, reason: str, by: str) -> Answer[Host]: ...
+
     def resume(self, name: str, by: str) -> Answer[Host]: ...
+
     def adopt(self, name: str, stop_jobs: bool, by: str) -> Answer[Host]: ...
+
     def remove_host(self, name: str, by: str) -> Answer[Host]: ...
 
     def present_key(self, name: str) -> Answer[Mapping[str, Any]]:
@@ -289,16 +308,46 @@ class Service(Protocol):
         """Pin the presented key; Conflict when its fingerprint is not exactly `fingerprint`."""
         ...
 
+
+class NetworkService(Protocol):
+    """The network between the hosts."""
+
     def links(self) -> Answer[Sequence[Mapping[str, Any]]]: ...
-    def network(self) -> Answer[Sequence[Mapping[str, Any]]]: ...
+
+    def pairs(self) -> Answer[Sequence[Mapping[str, Any]]]: ...
+
     def measure(self, zone: str | None) -> Answer[Mapping[str, Any]]:
         """Measure now: {"measured": pairs, "left_out": [{"host", "why"}]}"""
         ...
+
+
+class DaemonStatus(Protocol):
+    """How the daemon is."""
 
     def status(self) -> Answer[Mapping[str, Any]]:
         """{"daemon", "jobs", "hosts", "policies"}"""
         ...
 
+
+class Service(Protocol):
+    """The topics of the API."""
+
+    def iterations(self, job_id: int) -> Answer[Mapping[str, Any]]: ...
+
+    @property
+    def reading(self) -> JobReading: ...
+    @property
+    def submissions(self) -> JobSubmissions: ...
+    @property
+    def changes(self) -> JobChanges: ...
+    @property
+    def job_logs(self) -> JobLogs: ...
+    @property
+    def host_service(self) -> HostService: ...
+    @property
+    def network_service(self) -> NetworkService: ...
+    @property
+    def daemon_status(self) -> DaemonStatus: ...
     @property
     def alerting(self) -> Alerts | None:
         """The alerts; None where nothing looks for them."""

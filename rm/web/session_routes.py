@@ -40,7 +40,7 @@ class SessionRoutes:
         socket = web.WebSocketResponse(max_msg_size=MESSAGE_BYTES + 4096, compress=False, heartbeat=20.0)
         if not socket.can_prepare(request):
             raise UsageError("A session is attended by a WebSocket.", "Use `rmx run` or `rmx shell`.")
-        job = await settled(self._service.job(job_id))
+        job = await settled(self._service.reading.job(job_id))
         await socket.prepare(request)
         try:
             asked = await self._asked(socket)

@@ -60,7 +60,9 @@ class SubmitRoutes:
         if len(key) > KEY_MAX or not key.isprintable():
             raise UsageError(f"The idempotency key is longer than {KEY_MAX} characters or not printable.")
         try:
-            ids = await settled(self._service.submit(specs, key, self._visible.knows(request[CALLER])))
+            ids = await settled(
+                self._service.submissions.submit(specs, key, self._visible.knows(request[CALLER]))
+            )
         except ImpossibleRequest as error:
             raise (await self._visible.sight(request)).refusal(error) from None
         told = jobs.Submitted(jobs=list(ids)) if several else jobs.Submitted(job=ids[0])
@@ -70,7 +72,7 @@ class SubmitRoutes:
         specs, several = await self._specs(request)
         if several:
             raise UsageError("A plan is made for one job: send 'spec'.")
-        told = await settled(self._service.plan(specs[0], self._visible.knows(request[CALLER])))
+        told = await settled(self._service.submissions.plan(specs[0], self._visible.knows(request[CALLER])))
         return respond(
             explanation((await self._visible.sight(request)).explained(told, specs[0].user), reasons.Plan)
         )
@@ -82,7 +84,9 @@ class SubmitRoutes:
         self._may_rank(f"Job {job_id}", update.priority or 0, caller)
         knows = self._visible.knows(caller)
         try:
-            job = await settled(self._service.update(job_id, caller.user, update, knows, caller.admin))
+            job = await settled(
+                self._service.changes.update(job_id, caller.user, update, knows, caller.admin)
+            )
         except ImpossibleRequest as error:
             raise (await self._visible.sight(request)).refusal(error) from None
         return respond(jobs.OneJob(job=job_of(job)))

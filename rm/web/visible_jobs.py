@@ -76,7 +76,7 @@ class VisibleJobs:
         """
         caller, job_id = request[CALLER], int(request.match_info["id"])
         try:
-            found = await settled(self._service.described(job_id, array_tasks_of(request)))
+            found = await settled(self._service.reading.described(job_id, array_tasks_of(request)))
         except NotFound:
             found = None
         if found is None or self.whose(caller, found.job.spec.user) is None:
@@ -90,7 +90,9 @@ class VisibleJobs:
         caller = request[CALLER]
         if caller.operates or is_open(self._privacy) or not caller.user:
             return sight_of(self._privacy, caller, ())
-        own = self._service.jobs(states=frozenset(), user=caller.user, name="", limit=0, everything=False)
+        own = self._service.reading.jobs(
+            states=frozenset(), user=caller.user, name="", limit=0, everything=False
+        )
         return sight_of(self._privacy, caller, {job.id for job in await settled(own)})
 
     async def owned(self, request: web.Request, least: Role = Role.OPERATOR) -> tuple[int, Caller]:

@@ -13,7 +13,7 @@ from rm.core.model.traffic import TrafficProfile
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
-from rm.daemon.services.host_service import known_links
+from rm.daemon.services.network_service import known_links
 from rm.errors import ConfigError
 from rm.policies.comm.cassini import Cassini
 from rm.policies.comm.metronome import Metronome

@@ -48,7 +48,7 @@ def commits(house: House, monkeypatch: pytest.MonkeyPatch) -> list[Batch]:
 
 
 def submit(house: House, specs: Sequence[JobSpec], key: str = "") -> list[int]:
-    return list(asyncio.run(house.service.submit(specs, key)))
+    return list(asyncio.run(house.service.submissions.submit(specs, key)))
 
 
 def test_many_jobs_are_submitted_in_parts_and_acknowledged_when_all_are_durable(
@@ -160,7 +160,7 @@ def test_a_user_has_a_bounded_number_of_jobs_waiting(tmp_path: Path) -> None:
             submit(house, specs)
     submit(house, [builders.spec(user="bob", hold=True)] * 1_000)
     submit(house, mine[:400])
-    asyncio.run(house.service.cancel_all(range(1, 101), "alice"))
+    asyncio.run(house.service.changes.cancel_all(range(1, 101), "alice"))
     submit(house, mine[:100])
     with pytest.raises(Conflict):
         submit(house, mine[:1])
@@ -212,10 +212,10 @@ def test_six_thousand_jobs_are_cancelled_by_one_request(
 ) -> None:
     ids = submit(house, [builders.spec(hold=True)] * 6_000)
     made = commits(house, monkeypatch)
-    done = asyncio.run(house.service.cancel_all(ids, "alice"))
+    done = asyncio.run(house.service.changes.cancel_all(ids, "alice"))
     assert {job.state for job in done} == {JobState.CANCELLED}
     assert [len(batch.jobs) for batch in made if batch.jobs] == [SLICE] * 30
-    assert asyncio.run(house.service.cancel_all(ids, "alice"))[0].state is JobState.CANCELLED
+    assert asyncio.run(house.service.changes.cancel_all(ids, "alice"))[0].state is JobState.CANCELLED
 
 
 def test_the_leader_goes_on_while_a_question_is_thought_about(
@@ -231,7 +231,9 @@ def test_the_leader_goes_on_while_a_question_is_thought_about(
 
     monkeypatch.setattr(job_submissions, "explain", slow)
     answers: list[Any] = []
-    asking = threading.Thread(target=lambda: answers.append(asyncio.run(house.service.plan(builders.spec()))))
+    asking = threading.Thread(
+        target=lambda: answers.append(asyncio.run(house.service.submissions.plan(builders.spec())))
+    )
     asking.start()
     assert begun.wait(PATIENCE_S)
     house.do(ev.JobSubmitted(1, builders.spec()))  # it is done while the question is open
@@ -257,5 +259,5 @@ def test_jobs_that_can_all_start_are_placed_a_few_in_each_turn(
 def test_an_inventory_is_taken_in_parts(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     made = commits(house, monkeypatch)
     hosts = [builders.host(f"h{i}") for i in range(HOSTS_AT_ONCE + 1)]
-    assert len(asyncio.run(house.service.add_hosts(hosts, "root"))) == len(hosts)
+    assert len(asyncio.run(house.service.host_service.add_hosts(hosts, "root"))) == len(hosts)
     assert [len(batch.hosts) for batch in made if batch.hosts] == [HOSTS_AT_ONCE, 1]

@@ -106,7 +106,7 @@ def one(found: Samples, name: str, /, **labels: str) -> float:
 def test_prometheus_reads_it_through_the_page(daemon: Daemon) -> None:
     status, kind, text = get(daemon.socket)
     found = samples(text)
-    worst = max(p["loss_pct"] or 0.0 for p in daemon.service.network()) / 100
+    worst = max(p["loss_pct"] or 0.0 for p in daemon.service.network_service.pairs()) / 100
     assert (status, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
     assert one(found, "rm_leader_epoch") == 3
     assert one(found, "rm_build_info", version="0.1.0") == 1
@@ -122,7 +122,7 @@ def test_prometheus_reads_it_through_the_page(daemon: Daemon) -> None:
     assert one(found, "rm_job_info", job_id="2", name=HOSTILE, user="alice") == 1
     assert one(found, "rm_link_score", link="h1") == 100
     assert one(found, "rm_link_capacity_bytes_per_second", link="h1") * 8 == next(
-        link["capacity_bps"] for link in daemon.service.links() if link["name"] == "h1"
+        link["capacity_bps"] for link in daemon.service.network_service.links() if link["name"] == "h1"
     )
     assert one(found, "rm_link_rotation_ratio", link="h1", job_id="2") == 0.5
     assert one(found, "rm_pair_loss_ratio", source="h1", destination="h3") == worst > 0
@@ -157,7 +157,7 @@ def test_a_part_that_fails_is_named_and_the_rest_stays(daemon: Daemon) -> None:
     def broken() -> None:
         raise StoreError("The database is gone.")
 
-    daemon.service.network = broken  # type: ignore[assignment, method-assign]
+    daemon.service.network_service.pairs = broken  # type: ignore[assignment, method-assign]
     found = samples(get(daemon.socket, page=False)[2])
     assert one(found, "rm_scrape_part_failed", part="network") == 1
     assert one(found, "rm_hosts", state="UP") == 4

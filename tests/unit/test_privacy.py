@@ -34,7 +34,9 @@ from rm.daemon.alerts.setup import rules_of
 from rm.daemon.leading.inbox import Inbox
 from rm.daemon.leading.leader import Leader
 from rm.daemon.monitoring.monitor import Measured
-from rm.daemon.services.service import Service
+from rm.daemon.services.backlog import Backlog
+from rm.daemon.services.job_waiters import JobWaiters
+from rm.daemon.services.service import make_service
 from rm.protocol.codes import Code
 from rm.web import identity
 from rm.web.pages.parts import ALL_PARTS
@@ -83,19 +85,22 @@ class World:
             inbox=Inbox(), cycle=Cycle(state, policies), store=store, version=0, clock=self.clock,
             executor=executor,
         )  # fmt: skip
-        self.service = Service(
-            leader=self.leader, store=store, hosts=FakeHosts(), keys=anything, iterations=self,
-            measure=lambda zone: Measured(0), clock=self.clock,
-            logs=folder, recent_us=10**9,
-            facts={"epoch": 7, "started_us": 5, "agents": "0a1b"}, policies=policies,
-        )  # fmt: skip
-        self.service.monitoring = Monitoring()  # type: ignore[assignment]
         self.leader.start(())
-        self.service.alerting = self.alerting = Alerting(
-            leader=self.leader, agents=FakeHosts(), clock=self.clock, cells=lambda hosts: (), 
+        self.alerting = Alerting(
+            leader=self.leader, agents=FakeHosts(), clock=self.clock, cells=lambda hosts: (),
             standings=lambda: self._standings(), windows=(), zone=UTC,
             rules=rules_of([{"name": "r", "after_s": 0}], []), channels={}, settings=AlertsConfig(),
             stored=(), cluster="here",
+        )  # fmt: skip
+        monitoring: Any = Monitoring()
+        self.service = make_service(
+            leader=self.leader, store=store, hosts=FakeHosts(), keys=anything, iterations=self.of,
+            measure=lambda zone: Measured(0), clock=self.clock,
+            logs=folder, recent_us=10**9,
+            facts={"epoch": 7, "started_us": 5, "agents": "0a1b"}, policies=policies,
+            backlog=Backlog(1000, 1 << 20), waiters=JobWaiters(), collecting=lambda job, attempt: (),
+            policy_faults={},
+            monitoring=monitoring, alerting=self.alerting,
         )  # fmt: skip
         self.jobs: dict[str, list[int]] = {ANN: [], BOB: []}
         self._fill()

@@ -15,6 +15,7 @@ from rm.adapters.store.memory import MemoryStore
 from rm.config import LimitsConfig
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState, rebuild
+from rm.core.model.described import Described
 from rm.core.model.host import HostState
 from rm.core.model.job import Job, JobState
 from rm.core.model.logs import LogName
@@ -29,7 +30,7 @@ from rm.daemon.leading.prune import prune, prune_journal
 from rm.daemon.monitoring.monitor import Measured
 from rm.daemon.services.backlog import Backlog
 from rm.daemon.services.job_waiters import JobWaiters
-from rm.daemon.services.service import Service
+from rm.daemon.services.service import make_service
 from rm.errors import Conflict, ImpossibleRequest, NotFound
 from tests import builders
 from tests.fakes import PATIENCE_S, FakeHosts, ManualClock
@@ -72,17 +73,17 @@ class House:
         executor: Any = FakeExecutor()
         limits = LimitsConfig()
         backlog = Backlog(pending_jobs or limits.pending_jobs, limits.pending_bytes)
-        waiters = JobWaiters()
+        waiters = self.waiters = JobWaiters()
         self.leader = Leader(
             inbox=Inbox(), cycle=self.cycle, store=self.store, version=0, clock=clock, executor=executor,
             listeners=Listeners(on_jobs=(backlog.changed, waiters.changed)),
         )  # fmt: skip
-        self.service = Service(
+        self.service = make_service(
             leader=self.leader, store=self.store, hosts=self.hosts, keys=anything, iterations=anything,
             measure=lambda zone: Measured(0), clock=clock,
             logs=LogDirectory(folder), recent_us=10**9, facts={"epoch": 7, "agents": "0a1b"},
             policies=policies,
-            backlog=backlog, waiters=waiters,
+            backlog=backlog, waiters=waiters, collecting=lambda job, attempt: (), policy_faults={},
         )  # fmt: skip
         self.written: list[str] = []  # what requests wrote where they had to answer with events
         ask = self.leader.request
@@ -124,35 +125,35 @@ def house(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[House]:
 def test_the_status_names_the_hosts_whose_agents_are_not_this_rms(house: House) -> None:
     for name, version in (("h1", "0a1b"), ("h2", ""), ("h3", "0.1.0+12345678")):
         house.do(ev.HostAdded(builders.host(name, agent_version=version)))
-    status = asyncio.run(house.service.status())
+    status = asyncio.run(house.service.daemon_status.status())
     assert (status["daemon"]["agents"], status["other_agents"]) == ("0a1b", ["h3"])
 
 
 def test_whoever_waits_hears_of_an_end_that_comes_while_he_looks(house: House) -> None:
     house.run()
-    look = house.service.job
+    look = house.service.reading.described
 
-    async def slow_look(job_id: int) -> Job:
+    async def slow_look(job_id: int, array_tasks: str = "") -> Described:
         """The job ends after the answer was given and before it is read."""
-        job = await look(job_id)
-        if not job.state.final:
+        found = await look(job_id, array_tasks)
+        if not found.job.state.final:
             await asyncio.to_thread(house.do, ENDED)
             await asyncio.sleep(0)  # its news is in the loop's hands
             await asyncio.sleep(0)
-        return job
+        return found
 
-    house.service.job = slow_look  # type: ignore[method-assign]
+    house.service.reading.described = slow_look  # type: ignore[method-assign]
 
     async def wait() -> Job:
-        return await asyncio.wait_for(house.service.wait(1, 10 * PATIENCE_S), PATIENCE_S)
+        return await asyncio.wait_for(house.service.reading.wait(1, 10 * PATIENCE_S), PATIENCE_S)
 
     assert asyncio.run(wait()).state is JobState.COMPLETED
 
 
 def test_a_wait_ends_with_its_time_and_leaves_nothing(house: House) -> None:
     house.run()
-    assert asyncio.run(house.service.wait(1, 0.01)).state is JobState.RUNNING
-    assert house.service._waiters._waiters == {}
+    assert asyncio.run(house.service.reading.wait(1, 0.01)).state is JobState.RUNNING
+    assert house.waiters._waiters == {}
 
 
 async def text_of(chunks: AsyncIterator[bytes]) -> bytes:
@@ -164,7 +165,7 @@ def test_the_log_of_a_job_that_never_ran_is_refused_not_awaited(house: House, fo
     house.do(ev.JobSubmitted(1, builders.spec()))
     house.do(ev.CancelRequested(1, "alice"))
     with pytest.raises(Conflict, match="never ran"):
-        asyncio.run(text_of(house.service.logs(1, 0, "out", 0, follow)))
+        asyncio.run(text_of(house.service.job_logs.read(1, 0, "out", 0, follow)))
 
 
 def test_a_collected_log_is_read_at_home_from_where_the_reader_is(house: House) -> None:
@@ -173,18 +174,18 @@ def test_a_collected_log_is_read_at_home_from_where_the_reader_is(house: House) 
     path = log_path(house.folder, LogName(1, 1, 0, "out"))
     path.parent.mkdir()
     path.write_bytes(b"one\ntwo\n")
-    assert asyncio.run(text_of(house.service.logs(1, 0, "out", 4, True))) == b"two\n"
-    assert asyncio.run(text_of(house.service.logs(1, 0, "out", -4, True))) == b"two\n"
-    assert asyncio.run(text_of(house.service.logs(1, 0, "out", -400, False))) == b"one\ntwo\n"
+    assert asyncio.run(text_of(house.service.job_logs.read(1, 0, "out", 4, True))) == b"two\n"
+    assert asyncio.run(text_of(house.service.job_logs.read(1, 0, "out", -4, True))) == b"two\n"
+    assert asyncio.run(text_of(house.service.job_logs.read(1, 0, "out", -400, False))) == b"one\ntwo\n"
     with pytest.raises(NotFound, match="no task 5"):
-        asyncio.run(text_of(house.service.logs(1, 5, "out", 0, False)))
+        asyncio.run(text_of(house.service.job_logs.read(1, 5, "out", 0, False)))
 
 
 def test_a_signal_goes_only_where_something_runs(house: House) -> None:
     house.run()
 
     async def send() -> Job:
-        sending = asyncio.ensure_future(house.service.cancel(1, "alice", 10))
+        sending = asyncio.ensure_future(house.service.changes.cancel(1, "alice", 10))
         call = await asyncio.to_thread(house.hosts.take, "signal")
         call.refuse("no-such-attempt")
         assert (call.host, call.args["signal"], call.args["epoch"]) == ("h1", 10, 7)
@@ -194,35 +195,35 @@ def test_a_signal_goes_only_where_something_runs(house: House) -> None:
         asyncio.run(send())
     house.do(ENDED)
     with pytest.raises(Conflict, match="nothing to signal"):
-        asyncio.run(house.service.cancel(1, "alice", 10))
+        asyncio.run(house.service.changes.cancel(1, "alice", 10))
 
 
 def test_refusals_say_what_the_job_is(house: House) -> None:
     with pytest.raises(NotFound, match="no job 9"):
-        asyncio.run(house.service.hold(9, "alice"))
+        asyncio.run(house.service.changes.hold(9, "alice"))
     house.run()
     with pytest.raises(Exception, match="RUNNING and cannot be held"):
-        asyncio.run(house.service.hold(1, "alice"))
+        asyncio.run(house.service.changes.hold(1, "alice"))
     house.do(ENDED)
     with pytest.raises(Conflict, match="already ended"):
-        asyncio.run(house.service.cancel(1, "alice", None))
+        asyncio.run(house.service.changes.cancel(1, "alice", None))
     house.leader.ask(lambda cycle, now_us: cycle.state.jobs.clear()).result(PATIENCE_S)
     with pytest.raises(Conflict, match="too long ago"):
-        asyncio.run(house.service.hold(1, "alice"))
+        asyncio.run(house.service.changes.hold(1, "alice"))
 
 
 def test_a_job_that_has_left_the_memory_can_be_requeued(house: House) -> None:
     house.run()
     house.do(ENDED)
     house.leader.ask(lambda cycle, now_us: cycle.state.jobs.clear()).result(PATIENCE_S)
-    assert asyncio.run(house.service.requeue(1, "alice")).state is JobState.CONFIGURING
+    assert asyncio.run(house.service.changes.requeue(1, "alice")).state is JobState.CONFIGURING
 
 
 def test_a_zone_that_is_none_is_not_measured(house: House) -> None:
     house.run()
-    assert asyncio.run(house.service.measure("z1")) == {"measured": 0, "left_out": []}
+    assert asyncio.run(house.service.network_service.measure("z1")) == {"measured": 0, "left_out": []}
     with pytest.raises(NotFound, match="no zone 'z9'"):
-        asyncio.run(house.service.measure("z9"))
+        asyncio.run(house.service.network_service.measure("z9"))
 
 
 @pytest.mark.parametrize("everything", [False, True])
@@ -232,7 +233,7 @@ def test_jobs_are_read_by_pages_from_the_newest(house: House, everything: bool) 
     none: frozenset[JobState] = frozenset()
 
     def page(before: int, limit: int = 2) -> list[int]:
-        found = house.service.jobs(
+        found = house.service.reading.jobs(
             states=none, user="", name="", limit=limit, everything=everything, before=before
         )
         return [job.id for job in asyncio.run(found)]
@@ -244,7 +245,7 @@ def test_jobs_are_read_by_pages_from_the_newest(house: House, everything: bool) 
 def test_pending_jobs_are_listed_with_why_they_wait(house: House, everything: bool) -> None:
     house.run()
     house.do(ev.JobSubmitted(2, builders.spec(exclusive=True)), ev.JobSubmitted(3, builders.spec(hold=True)))
-    asked = house.service.jobs_and_reasons(
+    asked = house.service.reading.jobs_and_reasons(
         states=frozenset(), user="", name="", limit=0, everything=everything
     )
     found, newest = asyncio.run(asked)
@@ -273,7 +274,7 @@ def test_pruning_keeps_those_that_ended_last_and_takes_the_logs_of_the_others(ho
     assert pruned(2) == 2
     assert [j.id for j in house.store.jobs()] == [1, 3, 5]
     assert sorted(p.name for p in house.folder.iterdir()) == ["1.1", "3.1", "notes"]
-    assert asyncio.run(house.service.status())["jobs"] == {"PENDING": 1, "COMPLETED": 2}
+    assert asyncio.run(house.service.daemon_status.status())["jobs"] == {"PENDING": 1, "COMPLETED": 2}
     clock.us += 1_000_000
     assert pruned(9, keep_days=1.0005 / 86_400) == 1  # the last one ended a second ago
     assert [j.id for j in house.store.jobs()] == [1, 5]
@@ -300,14 +301,16 @@ def test_a_dry_run_tells_the_score_of_a_placement_but_no_plan_of_single_iteratio
     house.do(ev.JobSubmitted(1, wide))
     score = house.leader.ask(lambda cycle, now_us: cycle.state.alignment.score)
     assert score.result(PATIENCE_S) == 100
-    alignment = asyncio.run(house.service.plan(wide))["alignment"]
+    alignment = asyncio.run(house.service.submissions.plan(wide))["alignment"]
     assert alignment.links[0].perimeter_us > 0  # there is a plan
     assert alignment.plans == ()
 
 
 def test_a_submission_that_comes_again_is_the_same_jobs_also_after_a_restart(house: House) -> None:
     def submit(*names: str, key: str = "k") -> list[int]:
-        return list(asyncio.run(house.service.submit([builders.spec(name=n) for n in names], key)))
+        return list(
+            asyncio.run(house.service.submissions.submit([builders.spec(name=n) for n in names], key))
+        )
 
     first = submit("a", "b")
     assert submit("a", "b") == first
@@ -341,7 +344,11 @@ def test_what_can_never_run_is_told_so_also_by_a_dry_run(
     )
     spec = builders.spec(**asked)
     with pytest.raises(ImpossibleRequest, match=f"could never run on this cluster: .*{said}"):
-        asyncio.run(house.service.submit([spec]) if ask == "submit" else house.service.plan(spec))
+        asyncio.run(
+            house.service.submissions.submit([spec])
+            if ask == "submit"
+            else house.service.submissions.plan(spec)
+        )
 
 
 def test_why_says_for_whose_lease_a_fenced_job_waits_and_how_long(house: House) -> None:
@@ -349,11 +356,11 @@ def test_why_says_for_whose_lease_a_fenced_job_waits_and_how_long(house: House) 
     house.do(ev.HostUp("h1", "boot", "1"))
     house.do(ev.JobSubmitted(1, builders.spec(fence_us=60_000_000)))
     house.do(ev.TasksStarted(1, 1, "h1", 5, (0,)))
-    assert asyncio.run(house.service.why(1))["reasons"] == []
+    assert asyncio.run(house.service.reading.why(1))["reasons"] == []
     house.do(ev.HostSilent("h1", "cut"), ev.HostDown("h1", "cut"))
-    (reason,) = asyncio.run(house.service.why(1))["reasons"]
+    (reason,) = asyncio.run(house.service.reading.why(1))["reasons"]
     assert reason.message.startswith("waits until the lease of host h1 has run out (96 s)")
-    job = asyncio.run(house.service.job(1))
+    job = asyncio.run(house.service.reading.job(1))
     assert job.reason is not None
     assert job.reason.message.startswith("host h1 is lost, and may run the job until")
 

@@ -33,11 +33,11 @@ def house(tmp_path: Path) -> Iterator[House]:
 
 
 def submit(house: House, array: str, key: str = "") -> int:
-    return asyncio.run(house.service.submit([builders.spec(array=array)], key))[0]
+    return asyncio.run(house.service.submissions.submit([builders.spec(array=array)], key))[0]
 
 
 def element(house: House, array: int, task: int) -> Job:
-    return asyncio.run(house.service.described(array, str(task))).job
+    return asyncio.run(house.service.reading.described(array, str(task))).job
 
 
 def end(house: House, array: int, task: int, code: int = 0) -> None:
@@ -68,9 +68,9 @@ def test_elements_are_found_whether_they_wait_run_or_have_ended(house: House) ->
     with pytest.raises(NotFound, match="Element 10 of job array 1 does not exist"):
         element(house, array, 10)
     with pytest.raises(UsageError, match=r"1_\[2-3\] names 2 elements"):
-        asyncio.run(house.service.described(array, "2-3"))
+        asyncio.run(house.service.reading.described(array, "2-3"))
     with pytest.raises(NotFound, match="is no job array"):
-        asyncio.run(house.service.described(ended.id, "2"))
+        asyncio.run(house.service.reading.described(ended.id, "2"))
 
 
 def test_a_submission_that_is_repeated_is_one_array(house: House) -> None:
@@ -84,7 +84,7 @@ def test_whoever_waits_for_an_element_waits_until_it_has_ended(house: House) -> 
     array = submit(house, "0-4")
 
     async def wait_for(tasks: str) -> Job:
-        waiting = asyncio.create_task(house.service.wait(array, PATIENCE_S, tasks))
+        waiting = asyncio.create_task(house.service.reading.wait(array, PATIENCE_S, tasks))
         for task in (0, 1, 2, 3):
             await asyncio.to_thread(end, house, array, task, int(task == 3))
         return await waiting
@@ -98,16 +98,16 @@ def test_what_failed_runs_again_also_when_it_has_left_the_memory(house: House) -
     for task in range(6):
         end(house, array, task, int(task in (1, 4)))
     forget(house)
-    assert asyncio.run(house.service.job(array)).state is S.FAILED
+    assert asyncio.run(house.service.reading.job(array)).state is S.FAILED
     assert element(house, array, 4).exit_code == 1
-    again = asyncio.run(house.service.requeue(array, "alice", failed=True))
+    again = asyncio.run(house.service.changes.requeue(array, "alice", failed=True))
     assert again.array is not None
     assert (again.state, again.array.running, again.array.failed) == (S.RUNNING, "1,4", "")
     for task in (1, 4):
         end(house, array, task)
-    assert asyncio.run(house.service.job(array)).state is S.COMPLETED
+    assert asyncio.run(house.service.reading.job(array)).state is S.COMPLETED
     with pytest.raises(IllegalTransition, match="has no element that failed"):
-        asyncio.run(house.service.requeue(array, "alice", failed=True))
+        asyncio.run(house.service.changes.requeue(array, "alice", failed=True))
 
 
 def test_one_element_that_has_left_the_memory_is_requeued_by_either_of_its_ids(house: House) -> None:
@@ -116,30 +116,30 @@ def test_one_element_that_has_left_the_memory_is_requeued_by_either_of_its_ids(h
         end(house, array, task)
     forget(house)
     number = element(house, array, 1).id
-    assert asyncio.run(house.service.requeue(number, "alice")).state is S.CONFIGURING
+    assert asyncio.run(house.service.changes.requeue(number, "alice")).state is S.CONFIGURING
     end(house, array, 1)
     forget(house)
-    asyncio.run(house.service.requeue(array, "alice", "1"))
+    asyncio.run(house.service.changes.requeue(array, "alice", "1"))
     assert element(house, array, 1).attempt == 3
 
 
 def test_elements_are_held_and_cancelled_by_their_names(house: House) -> None:
     array = submit(house, "0-9")
-    asyncio.run(house.service.hold(array, "alice", "5-9"))
-    record = asyncio.run(house.service.cancel(array, "alice", None, "2-3"))
+    asyncio.run(house.service.changes.hold(array, "alice", "5-9"))
+    record = asyncio.run(house.service.changes.cancel(array, "alice", None, "2-3"))
     assert record.array is not None
     assert (record.array.held, record.array.dropped) == ("5-9", "2-3")
     assert element(house, array, 3).state is S.CANCELLED
     assert element(house, array, 6).held
     with pytest.raises(Conflict, match=r"No element of 1_\[5-6\] runs"):
-        asyncio.run(house.service.cancel(array, "alice", 10, "5-6"))
+        asyncio.run(house.service.changes.cancel(array, "alice", 10, "5-6"))
 
 
 def test_the_log_of_an_array_is_asked_for_by_element(house: House) -> None:
     array = submit(house, "3-4")
 
     async def read() -> None:
-        async for _ in house.service.logs(array, 0, "out", 0, False):
+        async for _ in house.service.job_logs.read(array, 0, "out", 0, False):
             pass
 
     with pytest.raises(Conflict, match="job array: each of its elements has a log") as refused:
@@ -154,7 +154,7 @@ def test_many_elements_of_an_array_are_cancelled_in_parts_those_that_wait_first(
     house.do(ev.HostAdded(builders.host("h2", cpus=450)), ev.HostUp("h2", "boot", "1"))
     array = submit(house, "0-999")
     assert element(house, array, 449).state is S.CONFIGURING
-    waiting = asyncio.run(house.service.job(array)).array.waiting  # type: ignore[union-attr]
+    waiting = asyncio.run(house.service.reading.job(array)).array.waiting  # type: ignore[union-attr]
     parts: list[str] = []
     step = Cycle.step
 
@@ -163,11 +163,11 @@ def test_many_elements_of_an_array_are_cancelled_in_parts_those_that_wait_first(
         return step(cycle, events, now_us)
 
     monkeypatch.setattr(Cycle, "step", noted)
-    asyncio.run(house.service.cancel(array, "alice", None))
+    asyncio.run(house.service.changes.cancel(array, "alice", None))
     assert parts[0] == waiting
     assert [mask(part).bit_count() for part in parts[1:3]] == [PART, PART]
     assert sum(map(mask, parts)) == mask("0-999")
-    record = asyncio.run(house.service.job(array))
+    record = asyncio.run(house.service.reading.job(array))
     assert record.array is not None
     assert (record.array.dropped, record.array.waiting) == (waiting, "")
 
@@ -177,8 +177,10 @@ def test_the_elements_of_all_arrays_of_a_user_are_cancelled_in_parts(
 ) -> None:
     house.do(ev.HostAdded(builders.host("h2", cpus=598)), ev.HostUp("h2", "boot", "1"))
     arrays = [submit(house, "0-249"), submit(house, "0-99"), submit(house, "0-999")]
-    listed = asyncio.run(house.service.jobs(states=frozenset(), user="", name="", limit=0, everything=False))
-    last = asyncio.run(house.service.job(arrays[2]))
+    listed = asyncio.run(
+        house.service.reading.jobs(states=frozenset(), user="", name="", limit=0, everything=False)
+    )
+    last = asyncio.run(house.service.reading.job(arrays[2]))
     assert last.array is not None
     turns: list[int] = []
     step = Cycle.step
@@ -196,7 +198,7 @@ def test_the_elements_of_all_arrays_of_a_user_are_cancelled_in_parts(
 
     monkeypatch.setattr(Cycle, "step", noted)
     assert house.leader.ask(alive).result(PATIENCE_S) == 600
-    done = asyncio.run(house.service.cancel_all([job.id for job in listed], "alice"))
+    done = asyncio.run(house.service.changes.cancel_all([job.id for job in listed], "alice"))
     assert max(turns) <= PART
     assert not [job.ref for job in done if job.array is not None and job.array.waiting]
     assert [job.array.dropped for job in done if job.id == last.id and job.array] == [last.array.waiting]

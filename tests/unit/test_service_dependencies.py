@@ -30,7 +30,7 @@ def house(tmp_path: Path) -> Iterator[House]:
 
 def submit(house: House, dependency: str = "", **spec: object) -> int:
     made = builders.spec(dependency=dependency, **spec)  # type: ignore[arg-type]
-    return asyncio.run(house.service.submit([made]))[0]
+    return asyncio.run(house.service.submissions.submit([made]))[0]
 
 
 def end(house: House, job: int, code: int) -> None:
@@ -38,7 +38,7 @@ def end(house: House, job: int, code: int) -> None:
 
 
 def state(house: House, job: int) -> JobState:
-    return asyncio.run(house.service.job(job)).state
+    return asyncio.run(house.service.reading.job(job)).state
 
 
 def test_an_unknown_job_and_one_that_the_caller_may_not_know_are_refused_alike(house: House) -> None:
@@ -47,7 +47,9 @@ def test_an_unknown_job_and_one_that_the_caller_may_not_know_are_refused_alike(h
         submit(house, "afterok:1:7", name="x")
     with pytest.raises(UsageError, match=r"Job 'job' depends on job 1, which there is not\."):
         asyncio.run(
-            house.service.submit([builders.spec(dependency="after:1")], "", lambda user: user == "bob")
+            house.service.submissions.submit(
+                [builders.spec(dependency="after:1")], "", lambda user: user == "bob"
+            )
         )
     with pytest.raises(UsageError, match=r"Job 'job' depends on job 2, which there is not\."):  # itself
         submit(house, "afterok:2")
@@ -111,7 +113,7 @@ def test_a_delay_counts_from_the_start_of_elements_that_have_left_the_memory(
     assert own[0] not in left
     assert (array in left) is (not ended)
     behind = submit(house, f"after:{array}_[0-1]+1,afterany:{array}_2")
-    job = asyncio.run(house.service.job(behind))
+    job = asyncio.run(house.service.reading.job(behind))
     assert job.dependencies[0].from_us == 51 + MINUTE_US
     assert job.dependencies[1].standing is (Standing.FULFILLED if ended else Standing.UNFULFILLED)
 
@@ -120,11 +122,13 @@ def test_a_dry_run_says_for_which_job_it_would_wait(house: House) -> None:
     house.do(ev.HostAdded(builders.host("h1", cpus=8)), ev.HostUp("h1", "boot", "1"))
     first = submit(house, name="a")
     for dependency, said in ((f"afterok:{first}", f"waits for afterok:{first}"), ("singleton", "singleton")):
-        plan = asyncio.run(house.service.plan(builders.spec(dependency=dependency, name="a")))
+        plan = asyncio.run(house.service.submissions.plan(builders.spec(dependency=dependency, name="a")))
         assert plan["placement"] is None
         assert plan["reasons"][0].code is ReasonCode.DEPENDENCY
         assert said in plan["reasons"][0].message
-    plan = asyncio.run(house.service.plan(builders.spec(dependency=f"after:{first}?singleton", name="b")))
+    plan = asyncio.run(
+        house.service.submissions.plan(builders.spec(dependency=f"after:{first}?singleton", name="b"))
+    )
     assert plan["placement"] is not None
 
 
@@ -132,12 +136,12 @@ def test_why_has_the_chain_in_front_of_a_job(house: House) -> None:
     first = submit(house, name="a")
     second = submit(house, f"afterok:{first}")
     third = submit(house, f"afterany:{second}")
-    why = asyncio.run(house.service.why(third))
+    why = asyncio.run(house.service.reading.why(third))
     assert [(link.job, link.kind, link.awaited, link.state) for link in why["chain"].links] == [
         (third, "afterany", second, JobState.PENDING),
         (second, "afterok", first, JobState.PENDING),
     ]
     assert why["queue_position"] is None
-    assert asyncio.run(house.service.why(first))["chain"] == Chain()
-    listed = {job.id: job.reason for job in asyncio.run(house.service.queue(user="", limit=0))}
+    assert asyncio.run(house.service.reading.why(first))["chain"] == Chain()
+    listed = {job.id: job.reason for job in asyncio.run(house.service.reading.queue(user="", limit=0))}
     assert str(listed[third]) == f"(Dependency) waits for afterany:{second}"

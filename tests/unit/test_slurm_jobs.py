@@ -225,7 +225,7 @@ def test_matching_jobs_are_cancelled(words: list[str], ids: list[int], slurm: Sl
 def noted(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
     """What is cancelled: jobs with the indices of elements."""
     asked: list[tuple[int, str]] = []
-    cancel = daemon.service.cancel
+    cancel = daemon.service.changes.cancel
 
     async def note(
         job_id: int, by: str, signal: int | None, array_tasks: str = "", signal_to: str = ""

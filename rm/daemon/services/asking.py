@@ -25,7 +25,7 @@ class Asking:
         # one thread: policies remember what they saw last
         self._thinkers = FairPool(1, 0, 1, "think")
 
-    async def _ask(self, question: Callable[[Cycle, int], Any]) -> Any:
+    async def ask(self, question: Callable[[Cycle, int], Any]) -> Any:
         """The answer; StoreUnavailable as soon as the leader waits for its database."""
         asked = asyncio.wrap_future(self._leader.ask(question))
         try:
@@ -36,7 +36,7 @@ class Asking:
         finally:
             asked.cancel()
 
-    async def _request(
+    async def request(
         self,
         make: Callable[[ClusterState], list[ev.Event]],
         answer: Callable[[ClusterState], Any] = lambda state: None,
@@ -44,11 +44,11 @@ class Asking:
     ) -> Any:
         return await asyncio.wrap_future(self._leader.request(make, answer, weight))
 
-    async def _think(self, whose: str, work: Callable[[], T]) -> T:
+    async def think(self, whose: str, work: Callable[[], T]) -> T:
         """Work it out beside the leader, from copies, when the caller's turn has come."""
         done: Future[T] = Future()
 
-        def think() -> None:
+        def work_it_out() -> None:
             if not done.set_running_or_notify_cancel():
                 return
             try:
@@ -56,7 +56,7 @@ class Asking:
             except Exception as error:  # the asker gets any error
                 done.set_exception(error)
 
-        self._thinkers.submit("", whose, think)
+        self._thinkers.submit("", whose, work_it_out)
         return await asyncio.wrap_future(done)
 
     def close(self) -> None:

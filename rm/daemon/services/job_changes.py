@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
 
 from rm.arrays import JobId, each, mask
 from rm.core.jobs import events as ev
@@ -15,7 +14,9 @@ from rm.core.model.acceptance import accept
 from rm.core.model.job import Job, JobState
 from rm.core.model.job_update import JobUpdate
 from rm.core.scheduling.cycle import Cycle
+from rm.core.store import Store
 from rm.daemon.agents import Hosts
+from rm.daemon.leading.leader import Leader
 from rm.daemon.services.array_elements import (
     PART,
     divided,
@@ -24,7 +25,8 @@ from rm.daemon.services.array_elements import (
     to_change,
     to_requeue,
 )
-from rm.daemon.services.job_reading import SLICE
+from rm.daemon.services.asking import Asking
+from rm.daemon.services.job_reading import SLICE, JobReading
 from rm.daemon.services.job_submissions import BUSY_SLICE, JobSubmissions
 from rm.daemon.services.named_jobs import named_jobs
 from rm.errors import Conflict, IllegalTransition, RmError
@@ -32,11 +34,37 @@ from rm.protocol.attempts import Signalled, SignalTo
 from rm.protocol.codes import Code, code_of
 
 
-class JobChanges(JobSubmissions):
-    """`Service` sets the attributes."""
+class JobChanges:
+    """Its methods run in the web server's event loop.
 
-    _facts: Mapping[str, Any]
-    _hosts: Hosts
+    Args:
+        asking: the way to the leader.
+        leader: whether others wait for it.
+        reading: finds the jobs.
+        submissions: refuses changes after which a job could never run.
+        store: has the jobs that left the leader's memory.
+        hosts: the connected agents, which get the signals.
+        epoch: of this leader.
+    """
+
+    def __init__(
+        self,
+        *,
+        asking: Asking,
+        leader: Leader,
+        reading: JobReading,
+        submissions: JobSubmissions,
+        store: Store,
+        hosts: Hosts,
+        epoch: int,
+    ) -> None:
+        self._asking = asking
+        self._leader = leader
+        self._reading = reading
+        self._submissions = submissions
+        self._store = store
+        self._hosts = hosts
+        self._epoch = epoch
 
     async def cancel_all(self, job_ids: Sequence[int], by: str) -> Sequence[Job]:
         """Cancel those that have not ended; the jobs as they are then."""
@@ -54,18 +82,18 @@ class JobChanges(JobSubmissions):
             part = job_ids[done : done + (BUSY_SLICE if self._leader.is_busy() else SLICE)]
             wide: list[Job] = []
             with suppress(IllegalTransition):  # one has ended in this very turn: the others are cancelled
-                await self._request(partial(make, part=part, wide=wide), weight=len(part))
+                await self._asking.request(partial(make, part=part, wide=wide), weight=len(part))
             for array in wide:
                 with suppress(IllegalTransition, Conflict):  # all of it has ended meanwhile
                     await self._change_parts(array, "", partial(ev.CancelRequested, array.id, by))
             done += len(part)
-        answer: list[Job] = await self._ask(look)
+        answer: list[Job] = await self._asking.ask(look)
         return answer
 
     async def cancel(
         self, job_id: int, by: str, signal: int | None, array_tasks: str = "", signal_to: SignalTo = "steps"
     ) -> Job:
-        job = await self.job(job_id)
+        job = await self._reading.job(job_id)
         if signal is not None:
             return await self._signal_all(job, signal, signal_to, array_tasks)
         if job.state.final:
@@ -81,7 +109,7 @@ class JobChanges(JobSubmissions):
             named = JobId(job.id, array_tasks)
             raise Conflict(f"No element of {named} runs: there is nothing to signal.")
         for task in each(chosen):
-            await self._signal((await self._element(job.id, str(task))).job, signal, to)
+            await self._signal((await self._reading.described(job.id, str(task))).job, signal, to)
         return job
 
     async def _signal(self, job: Job, signal: int, to: SignalTo) -> Job:
@@ -89,9 +117,7 @@ class JobChanges(JobSubmissions):
         if not job.occupies or not hosts:
             raise Conflict(f"Job {job.id} is {job.state}: there is nothing to signal.")
         for host in hosts:
-            request = Signalled(
-                job=job.id, attempt=job.attempt, signal=signal, to=to, epoch=self._facts["epoch"]
-            )
+            request = Signalled(job=job.id, attempt=job.attempt, signal=signal, to=to, epoch=self._epoch)
             future = self._hosts.call(host, request)
             try:
                 await asyncio.wrap_future(future)
@@ -102,23 +128,23 @@ class JobChanges(JobSubmissions):
         return job
 
     async def hold(self, job_id: int, by: str, array_tasks: str = "") -> Job:
-        job = await self.job(job_id)
+        job = await self._reading.job(job_id)
         return await self._change_parts(job, array_tasks, lambda tasks: ev.HoldRequested(job_id, by, tasks))
 
     async def release(self, job_id: int, by: str, array_tasks: str = "") -> Job:
-        job = await self.job(job_id)
+        job = await self._reading.job(job_id)
         return await self._change_parts(
             job, array_tasks, lambda tasks: ev.ReleaseRequested(job_id, by, tasks)
         )
 
     async def suspend(self, job_id: int, by: str, array_tasks: str = "") -> Job:
-        job = await self.job(job_id)
+        job = await self._reading.job(job_id)
         return await self._change_parts(
             job, array_tasks, lambda tasks: ev.SuspendRequested(job_id, by, tasks)
         )
 
     async def resume_job(self, job_id: int, by: str, array_tasks: str = "") -> Job:
-        job = await self.job(job_id)
+        job = await self._reading.job(job_id)
         return await self._change_parts(job, array_tasks, lambda tasks: ev.ResumeRequested(job_id, by, tasks))
 
     async def limit_array(self, job_id: int, by: str, limit: int) -> Job:
@@ -129,25 +155,25 @@ class JobChanges(JobSubmissions):
     ) -> Job:
         """Change what the job asks for, checked as at its submission. `may_raise`: also the time limit of a
         job that runs."""
-        job = await self.job(job_id)
+        job = await self._reading.job(job_id)
         spec = update.applied(job.spec)
         accept(spec)
         if job.state is JobState.PENDING and spec.demand != job.spec.demand:
-            await self._refuse_impossible([spec])
+            await self._submissions.refuse_impossible([spec])
         asked = [spec] if update.dependency else []
-        named = await named_jobs(asked, self.job, self._elements_of, may_know)
+        named = await named_jobs(asked, self._reading.job, self._reading.elements_of, may_know)
 
         def make(state: ClusterState) -> list[ev.Event]:
             if job_id not in state.jobs:
                 raise Conflict(f"Job {job_id} has ended too long ago to be changed.", "Submit it again.")
             return [ev.JobUpdated(job_id, by, update, named.of(spec, state) if asked else (), may_raise)]
 
-        changed: Job = await self._request(make, lambda state: state.jobs[job_id])
+        changed: Job = await self._asking.request(make, lambda state: state.jobs[job_id])
         return changed
 
     async def requeue(self, job_id: int, by: str, array_tasks: str = "", failed: bool = False) -> Job:
         """Jobs that ended long ago come back from the store, but for those that are not kept any more."""
-        job = await self.job(job_id)
+        job = await self._reading.job(job_id)
         if job.array is None:
             return await self._requeue(job, by, array_tasks, failed)
         parts = to_requeue(job, array_tasks, failed)
@@ -157,7 +183,7 @@ class JobChanges(JobSubmissions):
         def look(cycle: Cycle, now_us: int) -> tuple[int, ...]:
             return tuple(cycle.state.elements.get(job.id, ()))
 
-        recalled = await gone(self._store, job, array_tasks, await self._ask(look))
+        recalled = await gone(self._store, job, array_tasks, await self._asking.ask(look))
 
         def make(state: ClusterState) -> list[ev.Event]:
             back = not_there(recalled, state)
@@ -167,7 +193,7 @@ class JobChanges(JobSubmissions):
         def answer(state: ClusterState) -> Job:
             return state.jobs[job.id]
 
-        changed: Job = await self._request(make, answer, weight=min(SLICE, max(1, len(recalled))))
+        changed: Job = await self._asking.request(make, answer, weight=min(SLICE, max(1, len(recalled))))
         return changed
 
     async def _change_parts(self, job: Job, array_tasks: str, event_of: Callable[[str], ev.Event]) -> Job:
@@ -176,14 +202,14 @@ class JobChanges(JobSubmissions):
         return await in_parts(parts, lambda part: self._change(job.id, event_of(part)))
 
     async def _change(self, job_id: int, event: ev.Event) -> Job:
-        await self.job(job_id)  # NotFound, if it never was
+        await self._reading.job(job_id)  # NotFound, if it never was
 
         def make(state: ClusterState) -> list[ev.Event]:
             if job_id not in state.jobs:
                 raise Conflict(f"Job {job_id} has ended too long ago to be changed.", "Submit it again.")
             return [event]
 
-        job: Job = await self._request(make, lambda state: state.jobs[job_id])
+        job: Job = await self._asking.request(make, lambda state: state.jobs[job_id])
         return job
 
 

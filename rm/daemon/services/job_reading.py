@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -22,7 +22,6 @@ from rm.core.scheduling.cycle import Cycle, in_order
 from rm.core.scheduling.engine import Policies, Tuning, explain
 from rm.core.scheduling.queue_position import queue_position
 from rm.core.store import Store
-from rm.daemon.execution.log_reader import LogReader
 from rm.daemon.services.array_elements import (
     one_element,
     stored_element,
@@ -35,16 +34,36 @@ from rm.errors import NotFound
 SLICE = 200  # jobs that one request reads or changes without leaving others their turn
 
 
-class JobReading(Asking):
-    """`Service` sets the attributes."""
+class JobReading:
+    """Its methods run in the web server's event loop.
 
-    _clock: Clock
-    _collecting: Callable[[int, int], Sequence[Collect]]
-    _policies: Policies
-    _reader: LogReader
-    _recent_us: int
-    _store: Store
-    _waiters: JobWaiters
+    Args:
+        asking: the way to the leader.
+        store, clock: of the daemon.
+        policies: for the thread that thinks: the leader's remember what they saw last.
+        waiters: who waits for a job.
+        recent_us: how long ended jobs are in the leader's state.
+        collecting: the collections of an attempt's logs that are on their way.
+    """
+
+    def __init__(
+        self,
+        *,
+        asking: Asking,
+        store: Store,
+        clock: Clock,
+        policies: Policies,
+        waiters: JobWaiters,
+        recent_us: int,
+        collecting: Callable[[int, int], Sequence[Collect]],
+    ) -> None:
+        self._asking = asking
+        self._store = store
+        self._clock = clock
+        self._policies = policies
+        self._waiters = waiters
+        self._recent_us = recent_us
+        self._collecting = collecting
 
     async def jobs(
         self,
@@ -85,7 +104,7 @@ class JobReading(Asking):
             if not waiting:
                 return stored, NO_REASONS
             some = waiting if len(waiting) <= SLICE else None
-            reasons: Reasons = await self._ask(lambda cycle, now_us: Reasons.of(cycle, some))
+            reasons: Reasons = await self._asking.ask(lambda cycle, now_us: Reasons.of(cycle, some))
             return stored, reasons
         since_us = self._clock.now_us() - self._recent_us
 
@@ -104,7 +123,7 @@ class JobReading(Asking):
             few = found if len(found) <= SLICE else None
             return found, Reasons.of(cycle, few)
 
-        answer: tuple[list[Job], Reasons] = await self._ask(look)
+        answer: tuple[list[Job], Reasons] = await self._asking.ask(look)
         return answer
 
     async def queue(self, *, user: str, limit: int) -> Sequence[Job]:
@@ -113,14 +132,14 @@ class JobReading(Asking):
             pending = [state.jobs[j] for j in state.pending]
             return pending, state.detached(state.snapshot(now_us)), Reasons.of(cycle)
 
-        pending, snapshot, reasons = await self._ask(look)
+        pending, snapshot, reasons = await self._asking.ask(look)
 
         def think() -> list[Job]:
             ordered = in_order(pending, self._policies.queue, snapshot)
             found = (job for job in ordered if not user or job.spec.user == user)
             return list(map(reasons.shown, islice(found, limit or None)))
 
-        return await self._think(user, think)
+        return await self._asking.think(user, think)
 
     async def job(self, job_id: int) -> Job:
         return (await self.described(job_id)).job
@@ -144,7 +163,7 @@ class JobReading(Asking):
             schedule = next((s for s in state.alignment.schedules if s.job == job_id), None)
             return Described(with_reason(cycle, job), schedule, state.progress.get(job_id))
 
-        found: Described | None = await self._ask(ask)
+        found: Described | None = await self._asking.ask(ask)
         if found is not None:
             return found
         job = await asyncio.to_thread(self._store.job, job_id)
@@ -152,10 +171,7 @@ class JobReading(Asking):
             raise NotFound(f"There is no job {job_id}.", "`rmx queue --all` lists all jobs.")
         return Described(job)
 
-    async def _named(self, job_id: int, array_tasks: str) -> Job:
-        return (await self._element(job_id, array_tasks)).job if array_tasks else await self.job(job_id)
-
-    async def _elements_of(self, array_id: int, tasks: list[int]) -> list[Job]:
+    async def elements_of(self, array_id: int, tasks: list[int]) -> list[Job]:
         return await asyncio.to_thread(self._store.elements, array_id, tasks)
 
     async def _element(self, array_id: int, array_tasks: str) -> Described:
@@ -167,7 +183,7 @@ class JobReading(Asking):
             state = cycle.state
             return state.elements.get(array_id, {}).get(task), state.jobs.get(array_id, record)
 
-        own, record = await self._ask(look)
+        own, record = await self._asking.ask(look)
         if own is not None:
             return await self.described(own)
         return Described(await stored_element(self._store, record, task))
@@ -177,7 +193,7 @@ class JobReading(Asking):
             told = cycle.state.progress
             return {i: told[i] for i in job_ids if i in told}
 
-        found: dict[int, Progress] = await self._ask(look) if job_ids else {}
+        found: dict[int, Progress] = await self._asking.ask(look) if job_ids else {}
         return found
 
     async def wait(self, job_id: int, timeout_s: float, array_tasks: str = "") -> Job:
@@ -186,29 +202,14 @@ class JobReading(Asking):
         with self._waiters.waiting(job_id) as woken:
             while True:
                 woken.clear()  # before the look: a change after it must not be missed
-                job = await self._named(job_id, array_tasks)
+                job = (await self.described(job_id, array_tasks)).job
                 left = deadline - asyncio.get_running_loop().time()
                 if job.state.final or left <= 0:
                     return job
                 try:
                     await asyncio.wait_for(woken.wait(), left)
                 except TimeoutError:
-                    return await self._named(job_id, array_tasks)
-
-    def logs(
-        self,
-        job_id: int,
-        rank: int,
-        stream: str,
-        offset: int,
-        follow: bool,
-        lines: int = 0,
-        attempt: int = 0,
-    ) -> AsyncIterator[bytes]:
-        return self._reader.read(job_id, rank, stream, offset, follow, lines, attempt)
-
-    async def log_note(self, job_id: int, rank: int, stream: str, attempt: int = 0) -> str:
-        return await self._reader.note(job_id, rank, stream, attempt)
+                    return (await self.described(job_id, array_tasks)).job
 
     async def why(self, job_id: int) -> Mapping[str, Any]:
         job = await self.job(job_id)
@@ -220,7 +221,7 @@ class JobReading(Asking):
             pending = [state.jobs[j] for j in state.pending]
             return state.detached(state.snapshot(now_us)), pending, cycle.tuning, cycle.reserved
 
-        snapshot, pending, tuning, reserved = await self._ask(look)
+        snapshot, pending, tuning, reserved = await self._asking.ask(look)
 
         def think() -> dict[str, Any]:
             _, reasons, verdicts = explain(job, snapshot, self._policies, tuning, reserved)
@@ -228,7 +229,7 @@ class JobReading(Asking):
             chain = chain_of(job, snapshot.jobs) if job.dependencies else Chain()
             return {"reasons": reasons, "verdicts": verdicts, "queue_position": place, "chain": chain}
 
-        thoughts = await self._think(job.spec.user, think)
+        thoughts = await self._asking.think(job.spec.user, think)
         return {"job": job_id, "state": job.state, "alignment": None, **thoughts}
 
     async def _why_there(self, job: Job) -> Mapping[str, Any]:
@@ -237,7 +238,7 @@ class JobReading(Asking):
         def look(cycle: Cycle, now_us: int) -> tuple[Alignment, Reason | None]:
             return cycle.state.alignment, waiting(cycle.state, job, cycle.rules, now_us)
 
-        alignment, leased = await self._ask(look)
+        alignment, leased = await self._asking.ask(look)
         reason = leased or job.reason
         choice = await asyncio.to_thread(self._store.choice, job.id)
         return {

@@ -18,7 +18,9 @@ from rm.core.model.job import Job, JobSpec
 from rm.core.model.snapshot import Snapshot
 from rm.core.model.unknown import unknown_names
 from rm.core.scheduling.cycle import Cycle
-from rm.core.scheduling.engine import Tuning, explain, never_fits, not_yet
+from rm.core.scheduling.engine import Policies, Tuning, explain, never_fits, not_yet
+from rm.daemon.leading.leader import Leader
+from rm.daemon.services.asking import Asking
 from rm.daemon.services.backlog import Admission, Backlog, loads_of
 from rm.daemon.services.job_reading import SLICE, JobReading
 from rm.daemon.services.named_jobs import NamedJobs, named_jobs
@@ -30,13 +32,28 @@ BUSY_SLICE = 100  # changes in one turn of the leader when others wait
 POSSIBLE_MAX = 10_000  # demands that are known to fit some time
 
 
-class JobSubmissions(JobReading):
-    """`Service` sets the attributes."""
+class JobSubmissions:
+    """Its methods run in the web server's event loop.
 
-    _backlog: Backlog
-    _bulks: dict[str, asyncio.Lock]
-    _possible: set[Demand]
-    _possible_for: tuple[Host, ...]
+    Args:
+        asking: the way to the leader.
+        leader: what it has promised and whether others wait for it.
+        reading: finds the jobs that new ones depend on.
+        policies: for the thread that thinks.
+        backlog: how many jobs wait.
+    """
+
+    def __init__(
+        self, *, asking: Asking, leader: Leader, reading: JobReading, policies: Policies, backlog: Backlog
+    ) -> None:
+        self._asking = asking
+        self._leader = leader
+        self._reading = reading
+        self._policies = policies
+        self._backlog = backlog
+        self._bulks: dict[str, asyncio.Lock] = {}
+        self._possible: set[Demand] = set()
+        self._possible_for: tuple[Host, ...] = ()
 
     async def submit(
         self, specs: Sequence[JobSpec], key: str = "", may_know: Callable[[str], bool] = lambda user: True
@@ -47,8 +64,8 @@ class JobSubmissions(JobReading):
         Many are submitted in parts, between which others have their turn. Where the daemon ends in between,
         the same submission with the same key goes on after the parts that are there.
         """
-        await self._refuse_impossible(specs)
-        named = await named_jobs(specs, self.job, self._elements_of, may_know)
+        await self.refuse_impossible(specs)
+        named = await named_jobs(specs, self._reading.job, self._reading.elements_of, may_know)
         weights = await beside(specs, lambda: [*map(weight_of, specs)])
         if sum(weights) <= SLICE:
             return await self._submit(specs, key, named, weights)
@@ -90,14 +107,14 @@ class JobSubmissions(JobReading):
                 most = BUSY_SLICE if self._leader.is_busy() else SLICE
                 count, weight = first_part(weights[len(ids) : len(ids) + most], most)
                 made: list[int] = []
-                await self._request(partial(make, count=count, made=made), weight=weight)
+                await self._asking.request(partial(make, count=count, made=made), weight=weight)
                 ids += made
         finally:
             if room is not None:
                 self._backlog.release(room)  # what was committed counts by itself
         return ids
 
-    async def _refuse_impossible(self, specs: Sequence[JobSpec]) -> None:
+    async def refuse_impossible(self, specs: Sequence[JobSpec]) -> None:
         """Raise for a job that no state of this cluster could take; each demand is asked once."""
         kinds: dict[Demand, JobSpec] = {}
         for spec in specs:
@@ -111,7 +128,7 @@ class JobSubmissions(JobReading):
             state = cycle.state
             return tuple(state.hosts.values()), state.detached(state.snapshot(now_us))
 
-        hosts, snapshot = await self._ask(look)
+        hosts, snapshot = await self._asking.ask(look)
         possible = self._possible_on(hosts)
 
         def think() -> None:
@@ -130,7 +147,7 @@ class JobSubmissions(JobReading):
                     )
                 possible.add(kind)
 
-        await self._think(specs[0].user, think)
+        await self._asking.think(specs[0].user, think)
 
     def _possible_on(self, hosts: tuple[Host, ...]) -> set[Demand]:
         """Demands that are known to fit some time on these hosts; in the event loop's thread."""
@@ -144,8 +161,8 @@ class JobSubmissions(JobReading):
     async def plan(
         self, spec: JobSpec, may_know: Callable[[str], bool] = lambda user: True
     ) -> Mapping[str, Any]:
-        await self._refuse_impossible([spec])
-        named = await named_jobs([spec], self.job, self._elements_of, may_know)
+        await self.refuse_impossible([spec])
+        named = await named_jobs([spec], self._reading.job, self._reading.elements_of, may_know)
 
         def look(cycle: Cycle, now_us: int) -> tuple[Snapshot, Tuning, Job | None, Job]:
             state = cycle.state
@@ -153,8 +170,8 @@ class JobSubmissions(JobReading):
             job = Job(0, spec, now_us, traffic=spec.traffic, dependencies=waits_for)
             return state.detached(state.snapshot(now_us)), cycle.tuning, cycle.reserved, job
 
-        snapshot, tuning, reserved, job = await self._ask(look)
-        decision, reasons, verdicts = await self._think(
+        snapshot, tuning, reserved, job = await self._asking.ask(look)
+        decision, reasons, verdicts = await self._asking.think(
             spec.user, lambda: explain(job, snapshot, self._policies, tuning, reserved)
         )
         if not_yet(job, snapshot.now_us) is not None:

@@ -6,21 +6,13 @@ leader between two steps or, for jobs that left memory, the store.
 
 from __future__ import annotations
 
-import asyncio
-import os
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
-from rm import __version__
-from rm.config import LimitsConfig
 from rm.core.jobs.actions import Collect
-from rm.core.model.demand import Demand
-from rm.core.model.host import Host
 from rm.core.model.logs import LogPlace
 from rm.core.ports import Clock
-from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
 from rm.core.store import Store
 from rm.daemon.agents import Hosts
@@ -30,33 +22,76 @@ from rm.daemon.leading.audit_log import AuditLog
 from rm.daemon.leading.leader import Leader
 from rm.daemon.monitoring.monitor import Measured
 from rm.daemon.monitoring.service import MonitorService
+from rm.daemon.services.asking import Asking
 from rm.daemon.services.backlog import Backlog
+from rm.daemon.services.daemon_status import DaemonStatus
 from rm.daemon.services.host_keys import Keys
-from rm.daemon.services.host_service import HostService, shown
+from rm.daemon.services.host_service import HostService
 from rm.daemon.services.job_changes import JobChanges
+from rm.daemon.services.job_reading import JobReading
+from rm.daemon.services.job_submissions import JobSubmissions
 from rm.daemon.services.job_waiters import JobWaiters
+from rm.daemon.services.network_service import NetworkService
 from rm.daemon.services.sessions import Sessions
 from rm.daemon.services.steps_service import Steps
 from rm.daemon.services.stored import StoredCounts
 from rm.daemon.services.token_keeper import TokenKeeper
-from rm.errors import StoreUnavailable
-
-NO_FAULTS: Mapping[str, str] = MappingProxyType({})
 
 
-class Iterations(Protocol):
-    """Iteration statistics of running and recent jobs."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Service:
+    """The topics of the API, one per daemon; None where the daemon has no such topic."""
 
-    def of(self, job: int) -> Mapping[str, Any]: ...
+    asking: Asking
+    reading: JobReading
+    submissions: JobSubmissions
+    changes: JobChanges
+    job_logs: LogReader
+    iterations: Callable[[int], Mapping[str, Any]]  # of a job
+    host_service: HostService
+    network_service: NetworkService
+    daemon_status: DaemonStatus
+    monitoring: MonitorService | None = None
+    alerting: Alerting | None = None
+    steps: Steps | None = None
+    sessions: Sessions | None = None
+    tokens: TokenKeeper | None = None
+    audit: AuditLog | None = None
+
+    def close(self) -> None:
+        self.asking.close()
 
 
-class Service(JobChanges, HostService):
-    """One per daemon; its methods run in the web server's event loop.
+def make_service(
+    *,
+    leader: Leader,
+    store: Store,
+    hosts: Hosts,
+    keys: Keys,
+    iterations: Callable[[int], Mapping[str, Any]],
+    measure: Callable[[str | None], Measured],
+    clock: Clock,
+    logs: LogPlace,
+    recent_us: int,
+    facts: Mapping[str, Any],
+    policies: Policies,
+    backlog: Backlog,
+    waiters: JobWaiters,
+    collecting: Callable[[int, int], Sequence[Collect]],
+    policy_faults: Mapping[str, str],
+    monitoring: MonitorService | None = None,
+    alerting: Alerting | None = None,
+    steps: Steps | None = None,
+    sessions: Sessions | None = None,
+    tokens: TokenKeeper | None = None,
+    audit: AuditLog | None = None,
+) -> Service:
+    """Put the topics together.
 
     Args:
         leader, store, hosts, clock: of the daemon.
         keys: shows and pins the hosts' SSH keys.
-        iterations: what the regulator knows of jobs' iterations.
+        iterations: what the regulator knows of a job's iterations.
         measure: measures the network now, of one zone or of all.
         logs: where the logs are that came home; `collecting` names those that are on their way.
         recent_us: how long ended jobs are in the leader's state.
@@ -64,86 +99,48 @@ class Service(JobChanges, HostService):
         policies: of its own, for the thread that thinks: the leader's remember what they saw last.
         backlog, waiters: how many jobs wait, and who waits for one; the leader tells both of changed jobs.
         policy_faults: sentences about policies that failed, by their names.
-        monitoring, alerting, steps, sessions, tokens, audit: the other topics of the API; None where there
-            is none.
+        monitoring, alerting, steps, sessions, tokens, audit: the other topics of the API.
     """
-
-    def __init__(
-        self,
-        *,
-        leader: Leader,
-        store: Store,
-        hosts: Hosts,
-        keys: Keys,
-        iterations: Iterations,
-        measure: Callable[[str | None], Measured],
-        clock: Clock,
-        logs: LogPlace,
-        recent_us: int,
-        facts: Mapping[str, Any],
-        policies: Policies,
-        backlog: Backlog | None = None,
-        waiters: JobWaiters | None = None,
-        collecting: Callable[[int, int], Sequence[Collect]] = lambda job, attempt: (),
-        policy_faults: Mapping[str, str] = NO_FAULTS,
-        monitoring: MonitorService | None = None,
-        alerting: Alerting | None = None,
-        steps: Steps | None = None,
-        sessions: Sessions | None = None,
-        tokens: TokenKeeper | None = None,
-        audit: AuditLog | None = None,
-    ) -> None:
-        super().__init__(leader=leader, hosts=hosts, keys=keys, measure=measure, monitoring=monitoring)
-        self.alerting = alerting
-        self.steps = steps
-        self.sessions = sessions
-        self.tokens = tokens
-        self.audit = audit
-        self._policy_faults = policy_faults
-        self._store = store
-        self._iterations = iterations
-        self._clock = clock
-        self._collecting = collecting
-        self._reader = LogReader(hosts, logs, self.job, store.logs, collecting)
-        self._recent_us = recent_us
-        self._facts = facts
-        self._possible: set[Demand] = set()
-        self._possible_for: tuple[Host, ...] = ()
-        self._policies = policies
-        self._backlog = backlog or Backlog(LimitsConfig().pending_jobs, LimitsConfig().pending_bytes)
-        self._bulks: dict[str, asyncio.Lock] = {}
-        self._waiters = waiters or JobWaiters()
-        self._stored = StoredCounts(store, clock, lambda: leader.version, leader.waiting)
-
-    def iterations(self, job_id: int) -> Mapping[str, Any]:
-        return self._iterations.of(job_id)
-
-    async def status(self) -> Mapping[str, Any]:
-        def ask(cycle: Cycle, now_us: int) -> dict[str, Any]:
-            state = cycle.state
-            jobs = dict(Counter(job.state for job in state.jobs.values() if not job.state.final))
-            hosts: dict[str, int] = {}
-            for host in state.hosts.values():
-                seen = shown(host, state.jobs_on.get(host.name, set())).state
-                hosts[seen] = hosts.get(seen, 0) + 1
-            ours = self._facts["agents"]
-            others = [h.name for h in state.hosts.values() if h.agent_version not in ("", ours)]
-            return {**known, "jobs": jobs, "hosts": hosts, "other_agents": sorted(others)}
-
-        policies = self._policies
-        known = {
-            "daemon": {"version": __version__, "pid": os.getpid(), **self._facts},
-            "policies": {
-                "queue": policies.queue.name,
-                "placement": policies.placement.name,
-                "comm": policies.comm.name,
-            },
-        }
-        try:
-            answer = await self._ask(ask)
-            held = await self._stored.now()
-        except StoreUnavailable as error:  # that is how the daemon is
-            return {**known, "jobs": {}, "hosts": {}, "waiting": str(error)}
-        jobs = answer["jobs"] | {state: count for state, count in held.counts.items() if state.final}
-        faults = list(self._policy_faults.values())
-        return {**answer, "jobs": jobs, "set_aside": [one.why for one in held.aside], "policy_faults": faults}
+    asking = Asking(leader)
+    reading = JobReading(
+        asking=asking,
+        store=store,
+        clock=clock,
+        policies=policies,
+        waiters=waiters,
+        recent_us=recent_us,
+        collecting=collecting,
+    )
+    submissions = JobSubmissions(
+        asking=asking, leader=leader, reading=reading, policies=policies, backlog=backlog
+    )
+    changes = JobChanges(
+        asking=asking,
+        leader=leader,
+        reading=reading,
+        submissions=submissions,
+        store=store,
+        hosts=hosts,
+        epoch=facts["epoch"],
+    )
+    stored = StoredCounts(store, clock, lambda: leader.version, leader.waiting)
+    status = DaemonStatus(
+        asking=asking, stored=stored, policies=policies, facts=facts, policy_faults=policy_faults
+    )
+    return Service(
+        asking=asking,
+        reading=reading,
+        submissions=submissions,
+        changes=changes,
+        job_logs=LogReader(hosts, logs, reading.job, store.logs, collecting),
+        iterations=iterations,
+        host_service=HostService(asking=asking, hosts=hosts, keys=keys, monitoring=monitoring),
+        network_service=NetworkService(asking=asking, measure=measure),
+        daemon_status=status,
+        monitoring=monitoring,
+        alerting=alerting,
+        steps=steps,
+        sessions=sessions,
+        tokens=tokens,
+        audit=audit,
+    )
