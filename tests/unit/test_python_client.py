@@ -179,9 +179,9 @@ class Finishing(FakeService):
     async def wait(self, job_id: int, timeout_s: float, array_tasks: str = "") -> Any:
         return self.finish(job_id) if not (await self.job(job_id)).state.final else await self.job(job_id)
 
-    async def logs(self, job_id: int, *given: Any, **more: Any) -> Any:
+    async def read(self, job_id: int, *given: Any, **more: Any) -> Any:
         await self.wait(job_id, 0)
-        async for part in super().logs(job_id, *given, **more):
+        async for part in super().read(job_id, *given, **more):
             yield part
 
 
