@@ -5,7 +5,8 @@ Standard library only: commands that scripts call in loops read it without the r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 
@@ -41,6 +42,18 @@ class JobRow(NamedTuple):
     array_rest: str | None
     array_limit: int
     hosts_min: int
+
+
+def by_name(columns: Sequence[str]) -> Callable[[Sequence[Any]], JobRow]:
+    """Makes rows of lists that have these columns: a newer daemon has more, or has them in another order.
+
+    Raises:
+        ValueError: a column of `JobRow` is not among them.
+    """
+    if tuple(columns) == JobRow._fields:
+        return JobRow._make
+    mine = itemgetter(*(list(columns).index(name) for name in JobRow._fields))
+    return lambda row: JobRow._make(mine(row))
 
 
 def row_of(job: Any, state: str, short_state: str, hosts: Sequence[str], reason: str) -> JobRow:

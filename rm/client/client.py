@@ -21,7 +21,6 @@ from rm.api.jobs import (
     Iterations,
     Job,
     JobRequest,
-    JobRows,
     Jobs,
     JobUpdate,
     OneJob,
@@ -36,6 +35,7 @@ from rm.client import submission
 from rm.client.address import find_daemon
 from rm.client.asking import Asking
 from rm.client.connection import PATIENCE_S, PAUSE_S, Connection
+from rm.client.named_rows import NamedRows, rows_of
 from rm.errors import NotFound, TimedOut, Unreachable
 
 if TYPE_CHECKING:
@@ -176,13 +176,8 @@ class Client:
         asked: dict[str, Any] = {"state": state, "user": user, "name": name, "mine": mine, "all": ended}
 
         def page(limit: int, before: int) -> tuple[Sequence[JobRow], bool]:
-            answer = self._ask.get(JobRows, "jobs", "rows", limit=limit, before=before, **asked)
-            if tuple(answer.columns) != JobRow._fields:  # values of another column would be shown
-                raise Unreachable(
-                    "The daemon lists jobs with the columns of another version of rm.",
-                    "Use one version on both sides: `rmx --version` says this one.",
-                )
-            return answer.rows, answer.more
+            answer = self._ask.get(NamedRows, "jobs", "rows", limit=limit, before=before, **asked)
+            return rows_of(answer), answer.more
 
         return _paged(page, ROWS_PAGE, most)
 

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 
-from rm.api.job_rows import JobRow
+from rm.api.job_rows import JobRow, by_name
 from rm.client.one_request import answered
 
 PLAIN = r"[\w.,-]*\Z"  # a value that needs no quoting in an address
@@ -31,14 +31,12 @@ def rows_at_once(path: str, selection: Mapping[str, object]) -> list[JobRow] | N
             return None
         try:
             told = json.loads(answer)
-            if tuple(told["columns"]) != JobRow._fields:
-                return None
-            pages.append(list(map(JobRow._make, told["rows"])))
+            pages.append(list(map(by_name(told["columns"]), told["rows"])))
             more = bool(told["more"] and pages[-1])
             oldest = int(pages[-1][0].id) if more else 0
             if more and not 0 < oldest < (before or oldest + 1):
                 return None  # it would go on for ever
             before = oldest
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, LookupError, TypeError, RecursionError):
             return None
     return [row for page in reversed(pages) for row in page]

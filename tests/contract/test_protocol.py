@@ -97,6 +97,19 @@ def test_the_daemon_knows_every_code() -> None:
     assert not unknown
 
 
+def unread(sent: Any, read: Any, place: str = "") -> Iterator[str]:
+    """The fields of an agent's message that its type does not have."""
+    if isinstance(sent, dict) and isinstance(read, dict):
+        for name, value in sent.items():
+            if name in read:
+                yield from unread(value, read[name], f"{place}.{name}")
+            else:
+                yield f"{place}.{name}"
+    elif isinstance(sent, list) and isinstance(read, list):
+        for number, (one, other) in enumerate(zip(sent, read, strict=True)):
+            yield from unread(one, other, f"{place}[{number}]")
+
+
 class Wire:
     """A real agent, spoken to as the daemon's channel does."""
 
@@ -115,14 +128,19 @@ class Wire:
         line = read_line(text)
         assert line is not None
         if line.ok:
-            return read_answer(type(request), line.result)
+            answer = read_answer(type(request), line.result)
+            assert not list(unread(json.loads(text)["result"], to_builtins(answer)))
+            return answer
         refused = read_refusal(text)
         assert refused.code not in (Code.BAD_REQUEST, Code.DEFECT, Code.NO_SUCH_OP, Code.UNKNOWN), refused
         return refused
 
     def news(self) -> list[Unasked]:
-
-        return [read_notification(m["event"], json.dumps(m).encode()) for m in self.agent.events]
+        found = []
+        for message in self.agent.events:
+            found.append(read_notification(message["event"], json.dumps(message).encode()))
+            assert not list(unread(message, to_builtins(found[-1])))
+        return found
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ import pytest
 import rm
 from rm.api.hosts import HostRequest
 from rm.api.job_rows import JobRow
-from rm.api.jobs import JobRequest, JobRows, JobUpdate
+from rm.api.jobs import JobRequest, JobUpdate
 from rm.api.routes import ROUTES, Route
-from rm.client import Client, batch_job, exit_code
+from rm.client import Client, batch_job, exit_code, listing
 from rm.client.asking import Asking
 from rm.client.connection import Connection
 from rm.config import Config, JobsConfig
@@ -135,10 +135,35 @@ def test_a_request_with_text_that_is_none_is_refused_by_a_sentence() -> None:
         Client(Recording("/nowhere")).alerts.silence(60, hosts=["\udcff"])
 
 
-def test_rows_with_the_columns_of_another_version_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second, *others = JobRow._fields
-    answer = JobRows(columns=(second, first, *others), rows=())
-    monkeypatch.setattr(Asking, "_read", lambda *_: answer)
+ROW = JobRow(
+    7, "batch", "a", "ann", "RUNNING", "R", 1, 2, None, None, 1, 1, 0, 0, "task", 0, ["h1"], "", "/", "", 0,
+    None, None, 0, 1,
+)  # fmt: skip
+
+
+def test_rows_of_a_newer_daemon_are_read_by_the_names_of_their_columns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    columns, values = ["colour", *reversed(JobRow._fields)], ["red", *reversed(ROW)]
+    page = msgspec.json.encode({"columns": columns, "rows": [values], "more": False})
+    monkeypatch.setattr(listing, "answered", lambda *_: page)
+    assert listing.rows_at_once("/nowhere", {}) == [ROW]
+    read = Asking._read
+    monkeypatch.setattr(Asking, "_read", lambda mine, kind, data: read(mine, kind, page))
+    assert Client(Recording("/nowhere")).rows() == [ROW]
+
+
+@pytest.mark.parametrize(
+    ("columns", "values"),
+    [(JobRow._fields[1:], ROW[1:]), (JobRow._fields, ROW[1:]), (JobRow._fields, ("seven", *ROW[1:]))],
+    ids=["column", "value", "type"],
+)
+def test_rows_that_lack_a_column_are_refused(
+    columns: Any, values: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = msgspec.json.encode({"columns": columns, "rows": [values], "more": False})
+    read = Asking._read
+    monkeypatch.setattr(Asking, "_read", lambda mine, kind, data: read(mine, kind, page))
     with pytest.raises(Unreachable, match="another version"):
         Client(Recording("/nowhere")).rows()
 
@@ -156,7 +181,8 @@ def test_each_route_has_a_method_that_asks_for_all_of_it(
     assert found.method == route.method
     assert re.fullmatch(pattern, "/v1/" + "/".join(map(str, found.path)))
     assert found.query == {parameter.name for parameter in route.query}
-    if route.name not in ("submit", "logs"):  # the one is cheap to import, the other answers with bytes
+    # cheap to import; answers with bytes; read by the names of its columns
+    if route.name not in ("submit", "logs", "job_rows"):
         assert found.kind is route.answer
     if route.body is not None:
         assert msgspec.json.decode(found.body, type=route.body)  # raises ValidationError

@@ -85,7 +85,7 @@ class House:
             policies=policies,
             backlog=backlog, waiters=waiters, collecting=lambda job, attempt: (), policy_faults={},
         )  # fmt: skip
-        self.written: list[str] = []  # what requests wrote where they had to answer with events
+        self.written: list[str] = []  # what requests and questions wrote of the state
         ask = self.leader.request
 
         def request(make: Any, *more: Any, **named: Any) -> Any:
@@ -99,6 +99,19 @@ class House:
             return ask(watched, *more, **named)
 
         self.leader.request = request  # type: ignore[method-assign]
+        look = self.ask = self.leader.ask
+
+        def asked(question: Any) -> Any:
+            def watched(cycle: Cycle, now_us: int) -> Any:
+                before = content(cycle.state)
+                answer = question(cycle, now_us)
+                after = content(cycle.state)
+                self.written += [name for name in before if before[name] != after[name]]
+                return answer
+
+            return look(watched)
+
+        self.leader.ask = asked  # type: ignore[method-assign]
         self.leader.start(())
         OnlyTheLeaders.led = True
 
@@ -119,7 +132,9 @@ def house(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[House]:
     made.leader.stop()
     OnlyTheLeaders.led = False
     assert OnlyTheLeaders.touched == [], "the state is the leader's: ask it, or make a request"
-    assert made.written == [], "a request answers with events: the lifecycle alone changes the state"
+    assert made.written == [], (
+        "the lifecycle alone changes the state, by the events of requests"
+    )
 
 
 def test_the_status_names_the_hosts_whose_agents_are_not_this_rms(house: House) -> None:
@@ -207,7 +222,7 @@ def test_refusals_say_what_the_job_is(house: House) -> None:
     house.do(ENDED)
     with pytest.raises(Conflict, match="already ended"):
         asyncio.run(house.service.changes.cancel(1, "alice", None))
-    house.leader.ask(lambda cycle, now_us: cycle.state.jobs.clear()).result(PATIENCE_S)
+    house.ask(lambda cycle, now_us: cycle.state.jobs.clear()).result(PATIENCE_S)
     with pytest.raises(Conflict, match="too long ago"):
         asyncio.run(house.service.changes.hold(1, "alice"))
 
@@ -215,7 +230,7 @@ def test_refusals_say_what_the_job_is(house: House) -> None:
 def test_a_job_that_has_left_the_memory_can_be_requeued(house: House) -> None:
     house.run()
     house.do(ENDED)
-    house.leader.ask(lambda cycle, now_us: cycle.state.jobs.clear()).result(PATIENCE_S)
+    house.ask(lambda cycle, now_us: cycle.state.jobs.clear()).result(PATIENCE_S)
     assert asyncio.run(house.service.changes.requeue(1, "alice")).state is JobState.CONFIGURING
 
 

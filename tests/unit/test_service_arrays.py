@@ -56,7 +56,7 @@ def forget(house: House) -> None:
             if job.state.final:
                 cycle.state.forget(job)
 
-    house.leader.ask(work).result(PATIENCE_S)
+    house.ask(work).result(PATIENCE_S)
 
 
 def test_elements_are_found_whether_they_wait_run_or_have_ended(house: House) -> None:
