@@ -132,9 +132,7 @@ def house(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[House]:
     made.leader.stop()
     OnlyTheLeaders.led = False
     assert OnlyTheLeaders.touched == [], "the state is the leader's: ask it, or make a request"
-    assert made.written == [], (
-        "the lifecycle alone changes the state, by the events of requests"
-    )
+    assert made.written == [], "the lifecycle alone changes the state, by the events of requests"
 
 
 def test_the_status_names_the_hosts_whose_agents_are_not_this_rms(house: House) -> None:
