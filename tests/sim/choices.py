@@ -24,11 +24,11 @@ class Choices:
         self._random = random.Random(seed)
         self._drawn: dict[tuple[int, str], int] = {}
 
-    def happens(self, what: str, probability: float) -> bool:
-        """Quiet: it does not."""
+    def happens(self, what: str, probability: float, *of: object) -> bool:
+        """Quiet: it does not. `of` is written into the braces of its name, which is seldom needed."""
         if self._random.random() >= probability:
             return False
-        self._drawn[self.step, what] = 1
+        self._drawn[self.step, what.format(*of)] = 1
         return True
 
     def number(self, what: str, least: int, most: int) -> int:
@@ -59,8 +59,8 @@ class Played(Choices):
         super().__init__(0)
         self._listed = {(step, what): outcome for step, what, outcome in events}
 
-    def happens(self, what: str, probability: float) -> bool:
-        return probability > 0 and (self.step, what) in self._listed
+    def happens(self, what: str, probability: float, *of: object) -> bool:
+        return probability > 0 and (self.step, what.format(*of)) in self._listed
 
     def number(self, what: str, least: int, most: int) -> int:
         return min(self._listed.get((self.step, what), least), most)

@@ -54,6 +54,10 @@ LEASE_US = 10 * S
 SLICE_US = 60 * S  # of expected work: hosts give back what they come to too late
 FAR_US = 1 << 60
 NOTICED_STEPS = 12  # until a frozen host is taken for a silent one
+CLEARS_STEPS = (
+    600  # after which the weather is fair: by then most have ended, and a gang or two is tried again
+)
+PATIENCE_US = 20 * S  # when nothing else is to be done, a job that waits longer for its next try is released
 
 
 @dataclass
@@ -87,6 +91,12 @@ class ModelHost:
     unread: list[tuple[int, int, Action, bool]] = field(default_factory=list)
     epoch: int = 0
     boots: int = 1
+
+    def __post_init__(self) -> None:
+        """The names of what may happen to it in each step: to write them costs as much as to draw the lot."""
+        self.reboots = f"{self.name} is switched off and on"
+        self.is_cut = f"{self.name} is cut off"
+        self.freezes = f"{self.name} freezes"
 
 
 class World:
@@ -162,21 +172,26 @@ class World:
         self.recorder = Recorder("of this test", chosen)
         self.open = {a.id: Intent(a.id, msgspec.convert(a.body, ACTIONS[a.kind])) for a in loaded.actions}
         self.inbox = []
+        self.rests = False  # its first turn needs no event
         self.greeted: set[str] = set()
         for host in self.hosts.values():
             host.hello_due = True
 
-    def dies(self, where: str, chance: float) -> bool:
+    def dies(self, where: str, chance: float, *of: int) -> bool:
         """Does the daemon die here?"""
-        if not self.choices.happens(f"the daemon dies {where}", chance * self.faults):
+        if not self.choices.happens("the daemon dies " + where, chance * self.faults, *of):
             return False
         self.boot()
         return True
 
     def turn(self, events: list[ev.Event]) -> bool:
-        """One turn of the leader's loop; False when the daemon died before it told of it."""
-        if not events and (due_us := self.cycle.next_due_us()) is not None and due_us > self.now_us:
-            return True
+        """One turn of the leader's loop; False when the daemon died before it told of it. Without an event
+        there is one only when it is due: nothing may wait for more."""
+        if not events and self.rests:
+            due_us = self.cycle.next_due_us()
+            if due_us is None or due_us > self.now_us:
+                return True
+        self.rests = True
         self.turns += 1
         entries = self.recorder.before(self.cycle, self.now_us) if self.journalled else ()
         outcome = self.cycle.step(events, self.now_us)
@@ -184,7 +199,7 @@ class World:
             validate_state(self.cycle.state)
         if self.journalled:
             entries += self.recorder.after(self.cycle, events, outcome, self.now_us)
-        if self.dies(f"before commit {self.turns}", 0.01):
+        if self.dies("before commit {}", 0.01, self.turns):
             return False  # as if nothing had been said
         state, changes = self.cycle.state, outcome.changes
         self.version = self.store.commit(
@@ -209,14 +224,14 @@ class World:
             ),
             self.version,
         )
-        if self.dies(f"after commit {self.turns}", 0.01):
+        if self.dies("after commit {}", 0.01, self.turns):
             return False  # it is done, and nobody knows
         if outcome.recompute is not None:
             self.inbox.append(outcome.recompute.run())
         for intent in outcome.intents:
             self.open[intent.id] = intent
         for intent in outcome.intents:
-            if self.dies(f"before action {intent.id}", 0.01):
+            if self.dies("before action {}", 0.01, intent.id):
                 return True
             self.send(intent)
         return True
@@ -231,7 +246,7 @@ class World:
         if host.thaws:
             host.unread.append((self.epoch, self.now_us, action, self.is_over(action)))
             return  # it may be carried out when the host thaws
-        if self.choices.happens(f"the request of action {intent.id} is lost", 0.02 * self.faults):
+        if self.choices.happens("the request of action {} is lost", 0.02 * self.faults, intent.id):
             self.lose_channel(host)
             return
         key = (intent.action.job, intent.action.attempt)
@@ -239,7 +254,7 @@ class World:
         if isinstance(intent.action, Collect | Discard) and held is not None and held.state == "running":
             return  # stays open: the exit brings us back
         news = self.carry_out(host, action, self.now_us, self.is_over(action))
-        if self.choices.happens(f"the answer to action {intent.id} is lost", 0.02 * self.faults):
+        if self.choices.happens("the answer to action {} is lost", 0.02 * self.faults, intent.id):
             self.lose_channel(host)  # it was carried out
             return
         self.inbox += news
@@ -518,7 +533,7 @@ class World:
             known = self.cycle.state.hosts.get(host.name)
             if known is not None and known.unwritable and choices.happens(f"{host.name} has room", 0.05):
                 self.inbox.append(ev.SpoolWritable(host.name))
-            if choices.happens(f"{host.name} is switched off and on", 0.004 * rate):
+            if choices.happens(host.reboots, 0.004 * rate):
                 host.attempts.clear()
                 host.unread.clear()
                 host.boots += 1
@@ -530,13 +545,13 @@ class World:
             self.renew(host)
             self.fence(host)
             exits = self.exits(host)
-            if host.name in self.greeted and not host.cut:
+            if exits and host.name in self.greeted and not host.cut:
                 self.inbox += exits
                 ended = {(e.job, e.attempt) for e in exits if isinstance(e, ev.TaskExited)}
                 for intent in [i for i in self.open.values() if i.action.host == host.name]:
                     if (intent.action.job, intent.action.attempt) in ended:
                         self.send(intent)
-                if exits and choices.happens(f"{host.name} says an exit twice", 0.1 * rate):
+                if choices.happens(f"{host.name} says an exit twice", 0.1 * rate):
                     self.inbox += exits
             if host.hello_due and not host.cut and choices.step >= host.greets:
                 self.hello(host)
@@ -561,12 +576,12 @@ class World:
         choices, rate, step = self.choices, self.faults, self.choices.step
         if host.cut and step >= host.heals:
             host.cut = False
-        elif not host.cut and choices.happens(f"{host.name} is cut off", 0.01 * rate):
+        elif not host.cut and choices.happens(host.is_cut, 0.01 * rate):
             host.cut, host.heals = True, step + choices.number(f"{host.name} is cut off so long", 1, 50)
             self.lose_channel(host)
         if host.thaws and step >= host.thaws:
             self.thaw(host)
-        elif not host.thaws and choices.happens(f"{host.name} freezes", 0.005 * rate):
+        elif not host.thaws and choices.happens(host.freezes, 0.005 * rate):
             host.thaws = step + choices.number(f"{host.name} is frozen so long", 1, 60)
             host.greets = step + NOTICED_STEPS
         if host.thaws and host.name in self.greeted and step >= host.greets:
@@ -692,10 +707,13 @@ class World:
             return not self.cancelled.isdisjoint({(job.array_job, ""), (job.array_job, str(job.array_task))})
         return any(job.id == other for other, _ in self.cancelled)
 
+    def busy(self) -> bool:
+        return any(a.state == "running" for h in self.hosts.values() for a in h.attempts.values())
+
     def run(self, max_steps: int = 2_000) -> dict[int, Job]:
         """Play until every acknowledged job has ended and nothing is open; the jobs by id."""
         for step in range(max_steps):
-            if step == max_steps // 2:
+            if step == min(CLEARS_STEPS, max_steps // 2):
                 self.faults = 0.0  # the weather clears: everything must come to rest
                 standing = (j.id for j in self.db.jobs.values() if j.state is JobState.SUSPENDED)
                 self.inbox += [ev.ResumeRequested(job, "root") for job in standing]
@@ -704,13 +722,14 @@ class World:
                     self.inbox.append(ev.HostResumed(host.name, "root"))
             self.step()
             jobs = self.db.jobs
-            busy = any(a.state == "running" for h in self.hosts.values() for a in h.attempts.values())
-            quiet = not self.to_submit and not busy and not self.inbox and not self.db.actions
-            if quiet and all(jobs[j].state.final for j in self.acknowledged):
+            if self.to_submit or self.inbox or self.db.actions or self.busy():
+                continue
+            if all(jobs[j].state.final for j in self.acknowledged):
                 self.faults = 0.0  # and every host comes back
                 if len(self.greeted) == len(self.hosts):
                     break
-            elif quiet and not self.faults:  # a job that lost hosts again and again may wait for hours
-                waiting = (j for j in jobs if jobs[j].not_before_us > self.now_us)
+            else:  # a job that lost hosts again and again may wait for hours
+                until_us = self.now_us + (PATIENCE_US if self.faults else 0)
+                waiting = (j for j in jobs if jobs[j].not_before_us > until_us)
                 self.inbox += [ev.ReleaseRequested(j, "root") for j in waiting if not jobs[j].state.final]
         return dict(self.db.jobs)
