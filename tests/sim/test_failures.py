@@ -23,7 +23,7 @@ from tests.sim.choices import Choices, Event, Played, shrunk
 from tests.sim.world import World
 
 TRIED = range(60)  # seeds among which every kind of event must be
-JOBS, FEW, TRIES = 4, 25, 300  # of a list that is shortened: events at most, and lists played
+JOBS, FEW, TRIES = 6, 25, 300  # of a list that is shortened: events at most, and lists played
 
 
 def test_a_run_replays_from_its_seed_and_from_its_events() -> None:
