@@ -1,0 +1,60 @@
+"""What is found by its name stands in the document about it: policies, metrics, conditions, modules, events."""
+
+from __future__ import annotations
+
+import inspect
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+import rm.playbook.modules
+from rm.core.alerts.alert import CONDITIONS
+from rm.core.jobs import events
+from rm.core.jobs.array_requests import HANDLERS
+from rm.core.jobs.cluster_events import CLUSTER_EVENTS
+from rm.core.jobs.transitions import TRANSITIONS
+from rm.core.registry import names
+from rm.web.metric_families import Told, families
+
+ROOT = Path(__file__).parents[2]
+
+
+def words(file: str) -> set[str]:
+    """The words between back-quotes."""
+    return {
+        w
+        for span in re.findall(r"`([^`\n]+)`", (ROOT / file).read_text())
+        for w in re.findall(r"[\w.-]+", span)
+    }
+
+
+@pytest.mark.parametrize("kind", ["queue", "placement", "comm"])
+def test_each_policy_is_described(kind: str) -> None:
+    assert set(names(kind)) <= words("docs/placement.md") | words("docs/interleaving.md")
+
+
+def test_each_metric_is_described() -> None:
+    ending = {"counter": "_total", "info": "_info"}
+    found = {family.name + ending.get(family.type, "") for family in families(Told())}
+    assert found - words("docs/monitoring.md") == set()
+
+
+def test_each_condition_of_alerts_is_described() -> None:
+    assert set(CONDITIONS) - words("docs/alerts.md") == set()
+
+
+def test_each_module_is_described() -> None:
+    found = {one.name for one in pkgutil.iter_modules(rm.playbook.modules.__path__)}
+    assert {name.rstrip("_") for name in found if not name.startswith("_")} - words(
+        "docs/playbooks.md"
+    ) == set()
+
+
+def test_each_event_has_an_effect() -> None:
+    kinds = {
+        kind for _, kind in inspect.getmembers(events, inspect.isclass) if kind.__module__ == events.__name__
+    }
+    assert kinds == set(events.Event.__args__), "`Event` at the end of the file names them all"
+    assert kinds == set(CLUSTER_EVENTS) | {kind for _, kind in TRANSITIONS} | set(HANDLERS)
