@@ -1,4 +1,4 @@
-"""What is found by its name stands in the document about it: policies, metrics, conditions, modules, events."""
+"""What has a name stands in the document about it: policies, metrics, conditions, modules, events."""
 
 from __future__ import annotations
 
