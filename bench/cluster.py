@@ -21,6 +21,7 @@ from rm.lab import Lab, LabSpec, up
 
 RMX = str(Path(sys.executable).with_name("rmx"))
 PATIENCE_S = 60.0
+ENDS_PATIENCE_S = 300.0  # until many jobs have ended
 # the probes between hosts are a load of their own, so they are off while we measure
 SETTINGS = """\
 [daemon]
@@ -108,6 +109,16 @@ class Cluster:
         while client.get("status")["hosts"].get("UP", 0) < count:
             if time.monotonic() > deadline:
                 raise RmError("The lab's hosts did not come up.", f"See {self.log}.")
+            time.sleep(0.05)
+        client.close()
+
+    def wait_for_ends(self) -> None:
+        """Wait until no job waits or runs any more."""
+        client = self.client()
+        deadline = time.monotonic() + ENDS_PATIENCE_S
+        while set(client.get("status")["jobs"]) & {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING"}:
+            if time.monotonic() > deadline:
+                raise RmError(f"The jobs did not end within {ENDS_PATIENCE_S:g} s.")
             time.sleep(0.05)
         client.close()
 

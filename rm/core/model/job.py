@@ -266,11 +266,14 @@ class Placement:
     """A gang-complete placement: every task of the job, in rank order."""
 
     tasks: tuple[TaskPlacement, ...]
+    _hosts: tuple[str, ...] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def hosts(self) -> tuple[str, ...]:
         """The distinct hosts in order of their first rank."""
-        return tuple(dict.fromkeys(t.host for t in self.tasks))
+        if self._hosts is None:  # a pass asks for the same placements some fifty times
+            object.__setattr__(self, "_hosts", tuple(dict.fromkeys(t.host for t in self.tasks)))
+        return self._hosts or ()
 
     def on(self, host: str) -> tuple[TaskPlacement, ...]:
         return tuple(t for t in self.tasks if t.host == host)

@@ -104,17 +104,6 @@ def bandwidth_confidence(stats: LinkStats, now_us: int) -> float:
     return _worth(now_us - at_us, stats.bandwidth_fresh_us, stats.failures)
 
 
-def ages_from_us(stats: LinkStats) -> int | None:
-    """When the confidence in this measurement begins to sink by age alone; None = never."""
-    begins = []
-    if stats.fresh_us:
-        begins.append(stats.measured_at_us + GRACE_INTERVALS * stats.fresh_us)
-    if stats.bandwidth_fresh_us and stats.bandwidth_bps is not None:
-        at_us = stats.bandwidth_at_us or stats.measured_at_us
-        begins.append(at_us + GRACE_INTERVALS * stats.bandwidth_fresh_us)
-    return min(begins, default=None)
-
-
 def _worth(age_us: int, fresh_us: int, failures: int) -> float:
     worth = FAILED_TRY ** min(failures, 64)
     if fresh_us:

@@ -14,17 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rm.core.model.host import Host
-from rm.core.model.network import LinkStats, ages_from_us, bandwidth_confidence, confidence
+from rm.core.model.network import LinkStats
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import Snapshot
 from rm.policies.placement.steps.latency import raw_latency
+from rm.policies.placement.steps.measured import COLUMNS, measured
 from rm.policies.placement.steps.network_score import Floats, Mask, NetworkWeights, points
 from rm.units import MINUTE_US
 
 NOMINAL_DELAY_US = 100.0  # between hosts of one zone of which nothing was measured
-
-# loss %, delay us, bandwidth bps, failures, confidence in loss and delay, in bandwidth; nan = not measured
-_COLUMNS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +31,7 @@ class _Block:
 
     first: NDArray[np.int64]
     second: NDArray[np.int64]
-    values: Floats  # one row a pair, _COLUMNS wide
+    values: Floats  # one row a pair, as of `Measured`
 
 
 class NetworkTable:
@@ -62,28 +60,24 @@ class NetworkTable:
 
     def _gather(self, snapshot: Snapshot) -> dict[tuple[str, str], _Block]:
         number = {h.name: i for i, h in enumerate(self.hosts) if h.schedulable}
-        pairs = snapshot.network.pairs
-        rows: dict[tuple[str, str], list[tuple[float, ...]]] = {}
-        for a, b in pairs:
-            i, j = number.get(a), number.get(b)
-            if i is None or j is None or i == j or (i > j and (b, a) in pairs):
-                continue
-            stats = snapshot.network.worst(a, b)
-            assert stats is not None
-            if i > j:
-                i, j = j, i
-            key = (self.hosts[i].zone, self.hosts[j].zone)
-            if key[::-1] in rows and key not in rows:
-                key = key[::-1]
-                i, j = j, i
-            rows.setdefault(key, []).append((i, j, *_row(stats, self.as_of_us)))
-            if (from_us := ages_from_us(stats)) is not None:
-                self.ages_from_us = min(from_us, self.ages_from_us or from_us)
-        result = {}
-        for key, found in rows.items():
-            table = np.array(found, dtype=float)
-            result[key] = _Block(table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2:])
-        return result
+        found = measured(snapshot.network.pairs, number, self.as_of_us)
+        self.ages_from_us = found.ages_from_us
+        if not len(found.first):
+            return {}
+        numbered = {zone: i for i, zone in enumerate(self.zone_names)}
+        zone = np.array([numbered[h.zone] for h in self.hosts], dtype=np.int64)
+        turned = zone[found.first] > zone[found.second]
+        first = np.where(turned, found.second, found.first)
+        second = np.where(turned, found.first, found.second)
+        key = zone[first] * len(self.zone_names) + zone[second]
+        order = np.argsort(key, kind="stable")
+        keys, starts = np.unique(key[order], return_index=True)
+        return {
+            (self.zone_names[k // len(self.zone_names)], self.zone_names[k % len(self.zone_names)]): _Block(
+                first[rows], second[rows], found.values[rows]
+            )
+            for k, rows in zip(keys, np.split(order, starts[1:]), strict=True)
+        }
 
     def _block(self, a: str, b: str) -> _Block | None:
         found = self._blocks.get((a, b))
@@ -133,7 +127,7 @@ class NetworkTable:
         if (known := self._scores.get((a, b))) is not None:
             return known
         mine, theirs = self.members[a], self.members[b]
-        nothing = np.full((1, _COLUMNS), np.nan)  # its confidence is not looked at
+        nothing = np.full((1, COLUMNS), np.nan)  # its confidence is not looked at
         result = np.full((len(mine), len(theirs)), self._points(a, b, nothing)[0])
         block = self._block(a, b)
         if block is not None:
@@ -318,18 +312,6 @@ def _leaning(values: Floats, typical: Floats, sure: Floats) -> Floats:
     between = typical + sure * (np.nan_to_num(values) - typical)
     leaning: Floats = np.where(sure >= 1.0, values, np.where(np.isnan(values), typical, between))
     return leaning
-
-
-def _row(stats: LinkStats, as_of_us: int) -> tuple[float, ...]:
-    nan = float("nan")
-    return (
-        nan if stats.loss_pct is None else float(stats.loss_pct),
-        nan if stats.delay_us is None else float(stats.delay_us),
-        nan if stats.bandwidth_bps is None else float(stats.bandwidth_bps),
-        float(stats.failures),
-        confidence(stats, as_of_us),
-        bandwidth_confidence(stats, as_of_us),
-    )
 
 
 def _median(values: Floats, otherwise: float) -> float:
