@@ -246,9 +246,8 @@ def place(
         """The first that has a placement, or every reason of all."""
         reasons: list[Reason] = []
         for one in demands:
-            decision, against = _place(
-                job, replace(request, demand=one), snapshot, policies, tuning, sequence
-            )
+            asked = request if one is request.demand else replace(request, demand=one)
+            decision, against = _place(job, asked, snapshot, policies, tuning, sequence)
             if decision is not None:
                 return decision, []
             reasons += against

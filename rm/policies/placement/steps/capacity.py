@@ -8,6 +8,7 @@ some ten microseconds with 1,000 hosts.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from operator import is_
 
@@ -68,17 +69,24 @@ class Capacities:
     def turned_to(self, snapshot: Snapshot) -> Capacities:
         """The capacities under another snapshot; those of this one stay as they are.
 
-        What is known of the hosts is kept where they are the very same, and what was read of
-        their free resources where those entries are.
+        What is known of the hosts is kept where they are the very same, the tables of what they have where
+        that is the same, and what was read of their free resources where those entries are.
         """
-        same = len(snapshot.hosts) == len(self.hosts) and all(map(is_, snapshot.hosts.values(), self.hosts))
-        if not same or snapshot.zones != self._zones:
+        hosts = tuple(snapshot.hosts.values())
+        same = len(hosts) == len(self.hosts) and all(map(is_, hosts, self.hosts))
+        if snapshot.zones != self._zones or not (same or equipped_alike(hosts, self.hosts)):
             return Capacities(snapshot)
         other = copy(self)
         other.snapshot = snapshot
+        if same and len(self._caps) < SHAPES_MAX:
+            other._caps = dict(self._caps)  # of which each goes when an entry that is free has changed
+        else:
+            other._caps = {}
+        if not same:
+            other.hosts, other._admits = hosts, {}
+            other._schedulable = np.array([h.schedulable for h in hosts], dtype=bool)
         other._free, other._idle, other._gpu_mem = self._free.copy(), self._idle.copy(), self._gpu_mem.copy()
         other._read, other._log_seen = list(self._read), -1
-        other._caps = {}
         return other
 
     def user_delay_us(self, zone: str) -> int:
@@ -195,6 +203,17 @@ class Capacities:
             if need > once:
                 tasks = np.minimum(tasks, have // (need - once))
         return np.maximum(tasks, 0)
+
+
+def equipped_alike(hosts: Sequence[Host], others: Sequence[Host]) -> bool:
+    """Are they the same hosts in the same order, with the same resources in the same zones? Their states and
+    names of partitions and features may differ."""
+    return len(hosts) == len(others) and all(
+        a is b
+        or (a.name == b.name and a.zone == b.zone and a.cpus == b.cpus)
+        and (a.mem_bytes == b.mem_bytes and a.gpus == b.gpus)
+        for a, b in zip(hosts, others, strict=True)
+    )
 
 
 class LatestCapacities:
