@@ -29,7 +29,7 @@ SMALL = "rm_burn_in_seconds=1 rm_burn_in_memory_percent=1 rm_burn_in_disk_mb=8 r
 
 
 def _needs(name: str, found: set[str]) -> set[str]:
-    """The agents' files that one of them needs to start."""
+    """`found` with the agents' files that one of them needs to start."""
     if name not in found:
         found.add(name)
         for node in ast.parse((AGENTS / f"{name}.py").read_text()).body:
@@ -58,6 +58,9 @@ CHAINS = [
                         "Say what the kernel offers", "Say how traffic is told apart"),
                check={"Say how traffic is told apart": "skipped",
                       "The packet went through its class": "skipped"}),
+        Recipe(PLAYBOOKS / "upgrade.yml", moments=("Start the new agent once",), unordered=("Programs",),
+               check={"The new agent greets": "skipped"},
+               arguments=("-e", "rm_agents_dir={here}/agents", "-e", "rm_version=1.2.4")),
         Recipe(PLAYBOOKS / "uninstall.yml"),
     ],
     [Recipe(PLAYBOOKS / "burn_in.yml", hosts=2, arguments=("-e", SMALL), differs=(
@@ -65,26 +68,30 @@ CHAINS = [
     [Recipe(PLAYBOOKS / "rotate_keys.yml", collection="ansible.posix",
             arguments=("-e", "rm_new_key={here}/new", "-e", "rm_old_key={here}/old",
                        "-e", "rm_known_hosts={known_hosts}"))],
-    [Recipe(PLAYBOOKS / "upgrade.yml", moments=("Start the new agent once",), unordered=("Programs",),
-            check={"The new agent greets": "skipped"},
-            arguments=("-e", "rm_agents_dir={here}/agents", "-e", "rm_version=1.2.4"))],
 ]  # fmt: skip
 RECIPES = [recipe for chain in CHAINS for recipe in chain]
 
 
+def _copied() -> dict[str, set[str]]:
+    """The agents' files that each playbook copies, in the order of the chain: new ones, and few that are
+    there, since each file costs Ansible half a second."""
+    agent = _needs("rm_agent", set())
+    others = _needs("rm_shape", _needs("rm_probe", set(agent))) - agent
+    return {"bootstrap": agent, "agents": {*others, "rm_agent"}, "upgrade": {"rm_agent", "rm_probe"}}
+
+
 def _prepare(directory: Path) -> None:
     """What the playbooks read on the control machine: the same for both tools."""
-    needed: set[str] = set()
-    for program in ("rm_agent", "rm_probe", "rm_shape"):
-        _needs(program, needed)
     for tool in ("ansible", "rm"):
         keys = directory / tool / "rotate_keys"
         keys.mkdir(parents=True)
-        for playbook in ("bootstrap", "agents", "upgrade"):
+        for playbook, names in _copied().items():
             agents = directory / tool / playbook / "agents"
             agents.mkdir(parents=True)
-            for name in needed:  # not all, as each file costs Ansible half a second
+            for name in names:
                 shutil.copy2(AGENTS / f"{name}.py", agents)
+        with (directory / tool / "upgrade/agents/rm_agent.py").open("a") as program:
+            program.write("# a newer one\n")
         for name in ("new", "old"):
             if tool == "ansible":
                 command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(keys / name)]
