@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from operator import is_
+from operator import attrgetter, is_
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from rm.policies.placement.steps.filters import UNLIMITED, admits
 from rm.policies.placement.steps.gang import Ints
 
 CPUS, MEM, GPUS = range(3)  # rows of the table of what is free
+EQUIPMENT = attrgetter("name", "zone", "cpus", "mem_bytes", "gpus")
 SHAPES_MAX = 1_000  # shapes of which it is kept which hosts they admit
 Mask = NDArray[np.bool_]
 
@@ -209,10 +210,7 @@ def equipped_alike(hosts: Sequence[Host], others: Sequence[Host]) -> bool:
     """Are they the same hosts in the same order, with the same resources in the same zones? Their states and
     names of partitions and features may differ."""
     return len(hosts) == len(others) and all(
-        a is b
-        or (a.name == b.name and a.zone == b.zone and a.cpus == b.cpus)
-        and (a.mem_bytes == b.mem_bytes and a.gpus == b.gpus)
-        for a, b in zip(hosts, others, strict=True)
+        a is b or EQUIPMENT(a) == EQUIPMENT(b) for a, b in zip(hosts, others, strict=True)
     )
 
 
