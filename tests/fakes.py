@@ -157,15 +157,14 @@ class Inbox:
             self._changed.notify_all()
 
     def wait(self, fits: type | Callable[[Any], bool]) -> Any:
-        def found() -> Any:
-            if isinstance(fits, type):
-                return next((i for i in self.items if isinstance(i, fits)), None)
-            return next((i for i in self.items if fits(i)), None)
+        def found() -> list[Any]:  # with the item, which may be false itself
+            of_it = isinstance if isinstance(fits, type) else lambda item, fits: fits(item)
+            return [item for item in self.items if of_it(item, fits)][:1]
 
         with self._changed:
-            item = self._changed.wait_for(found, PATIENCE_S)
-            assert item is not None, f"nothing of the kind came: {self.items}"
-            return item
+            items = self._changed.wait_for(found, PATIENCE_S)
+            assert items, f"nothing of the kind came: {self.items}"
+            return items[0]
 
     def of(self, kind: type) -> list[Any]:
         with self._changed:

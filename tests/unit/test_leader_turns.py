@@ -207,14 +207,12 @@ def test_whatever_a_waiting_job_lists_weighs(listed: dict[str, Any]) -> None:
         backlog.admit([builders.spec(**listed)])
 
 
-def test_six_thousand_jobs_are_cancelled_by_one_request(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ids = submit(house, [builders.spec(hold=True)] * 6_000)
+def test_many_jobs_are_cancelled_by_one_request(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = submit(house, [builders.spec(hold=True)] * 6 * SLICE)
     made = commits(house, monkeypatch)
     done = asyncio.run(house.service.changes.cancel_all(ids, "alice"))
     assert {job.state for job in done} == {JobState.CANCELLED}
-    assert [len(batch.jobs) for batch in made if batch.jobs] == [SLICE] * 30
+    assert [len(batch.jobs) for batch in made if batch.jobs] == [SLICE] * 6
     assert asyncio.run(house.service.changes.cancel_all(ids, "alice"))[0].state is JobState.CANCELLED
 
 
