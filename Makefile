@@ -45,7 +45,7 @@ test: need-test $(DEV) $(POSIX)
 	$(PY) -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: lint need-test $(DEV)
-	RM_TEST_SCHEDULES=2000 $(PY) -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder \
+	RM_TEST_SCHEDULES=2000 $(PY) -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder \
 	    tests/contract tests/sim tests/unit tests/test_architecture.py $(ARGS)
 
 lint: $(DEV)

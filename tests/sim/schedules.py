@@ -8,6 +8,7 @@ python -m tests.sim.schedules --events LIST   plays a list of events that was pr
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import sys
@@ -145,7 +146,7 @@ def told(seed: int) -> str:
 
 
 def play_many(count: int) -> str:
-    with ProcessPoolExecutor() as pool:
+    with ProcessPoolExecutor(initializer=gc.set_threshold, initargs=(20_000, 10, 10)) as pool:  # as in tests
         return "\n".join(filter(None, pool.map(told, range(count), chunksize=50)))
 
 
