@@ -5,7 +5,7 @@ Standard library only: commands that scripts call in loops read it without the r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -42,6 +42,10 @@ class JobRow(NamedTuple):
     array_rest: str | None
     array_limit: int
     hosts_min: int
+
+    def partition_in(self, named: Container[str]) -> bool:
+        """Whether one of the partitions that the job may run in is among these."""
+        return any(one in named for one in self.partition.split(","))
 
 
 def by_name(columns: Sequence[str]) -> Callable[[Sequence[Any]], JobRow]:

@@ -675,7 +675,10 @@ def test_show_of_a_failed_job_ends_with_the_last_lines_of_the_task_that_failed(
     rmx("submit", "--ntasks=3", "--wrap=false")
     daemon.service.output["out"] = "".join(f"line {n}\n" for n in range(100)).encode() + b"bad \x1b[31m\xff\n"
     ends = ((9, 0, 0), (8, 1, 0), (7, 0, 9))
-    tasks = [Task(i, "h1", ended_us=at, exit_code=c, exit_signal=s) for i, (at, c, s) in enumerate(ends)]
+    tasks = [
+        Task(i, "h1", started_us=1, ended_us=at, exit_code=c, exit_signal=s)
+        for i, (at, c, s) in enumerate(ends)
+    ]
     daemon.service.put(1, tasks=tuple(tasks), attempt=1)
     assert "last lines" not in rmx("show", "1").out
     daemon.service.finish(1, code=1)
@@ -686,9 +689,21 @@ def test_show_of_a_failed_job_ends_with_the_last_lines_of_the_task_that_failed(
     assert daemon.service.log[-1] == ("logs", 1, 2, "out", 0, False, 10, 0)
 
 
+def test_show_of_a_job_that_never_started_asks_for_no_log(daemon: Daemon, rmx: Rmx) -> None:
+    rmx("submit", "--wrap=true")
+    daemon.service.put(1, tasks=(Task(0, "h1", exit_code=1, note="no /bin/csh"),), attempt=1)
+    daemon.service.finish(1, code=1)
+    shown = rmx("show", "1")
+    assert (shown.code, shown.err) == (0, "")
+    assert "no /bin/csh" in shown.out
+    assert all(entry[0] != "logs" for entry in daemon.service.log)
+
+
 def test_show_of_a_failed_job_does_not_say_who_wrote_what_tasks_share(daemon: Daemon, rmx: Rmx) -> None:
     rmx("submit", "--ntasks=2", "--output=all.out", "--wrap=false")
-    daemon.service.put(1, tasks=(Task(0, "h1", exit_code=0), Task(1, "h2", exit_code=1)), attempt=1)
+    daemon.service.put(
+        1, tasks=(Task(0, "h1", started_us=1), Task(1, "h2", started_us=1, exit_code=1)), attempt=1
+    )
     daemon.service.finish(1, code=1)
     assert "\nThe last lines of the file on h2 that the tasks share:\n  hello\n" in rmx("show", "1").out
 

@@ -306,6 +306,15 @@ def test_priorities_are_listed_with_their_parts(slurm: Slurm, rmx: Rmx, daemon: 
     assert refused.err.startswith("sprio: error: The queue policy srsf does not order jobs by their")
 
 
+def test_a_job_is_listed_in_each_partition_that_it_may_run_in(slurm: Slurm, rmx: Rmx) -> None:
+    rmx("submit", "--partition=gpu,big", "--wrap=true")
+    for one in ("gpu", "big", "other,big"):
+        assert slurm("squeue", "-h", "-o", "%i %P", "-p", one).out == "6 gpu,big\n"
+        assert slurm("sacct", "-n", "-X", "-o", "jobid", "-r", one).out.split() == ["6"]
+        assert rmx("queue", "--noheader", "-o", "jobid", "-p", one).out.split() == ["6"]
+    assert slurm("squeue", "-h", "-p", "gp").out == ""
+
+
 def test_shares_are_refused_by_a_sentence(slurm: Slurm) -> None:
     refused = slurm("sshare", "-a", "--whatever")
     assert (refused.code, refused.out) == (1, "")

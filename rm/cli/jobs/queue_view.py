@@ -91,6 +91,6 @@ class View:
         return (
             (not self._users or row.user in self._users)
             and (not self._names or row.name in self._names)
-            and (not self._partitions or row.partition in self._partitions)
+            and (not self._partitions or row.partition_in(self._partitions))
             and (not self._hosts or not self._hosts.isdisjoint(row.hosts))
         )

@@ -196,6 +196,8 @@ def _earlier(attempts: Sequence[EarlierAttempt]) -> None:
 def _last_lines(session: Session, job: FullJob) -> None:
     """The end of what the task wrote by which the job failed, to those who may read it."""
     rank = first_failure(job.tasks)
+    if all(task.started_us is None for task in job.tasks if task.rank == rank):
+        return  # it wrote nothing, and its note says why
     streams: tuple[Literal["out", "err"], ...] = ("out", "err") if job.spec.error else ("out",)
     for stream in streams:
         try:

@@ -153,7 +153,7 @@ def _jobs(given: Given) -> list[Job]:
     if names := given.words("name"):
         tests.append(lambda job: job.spec.name in names)
     if partitions := given.words("partition"):
-        tests.append(lambda job: job.spec.partition in partitions)
+        tests.append(lambda job: not partitions.isdisjoint(job.spec.partition.split(",")))
     if "nodelist" in options:
         hosts = frozenset(parse_hosts(options["nodelist"]))
         tests.append(lambda job: not hosts.isdisjoint(job.hosts))

@@ -116,9 +116,11 @@ def _chosen(listed: Sequence[Any], given: Given, wanted: frozenset[str]) -> list
         found = _named(found, listed, jobs)
     if wanted:
         found = [job for job in found if job.state in wanted]
-    for name, value in (("user", "user"), ("name", "name"), ("partition", "partition")):
+    for name in ("user", "name"):
         if words := given.words(name):
-            found = [job for job in found if getattr(job, value) in words]
+            found = [job for job in found if getattr(job, name) in words]
+    if partitions := given.words("partition"):
+        found = [job for job in found if job.partition_in(partitions)]
     if "nodelist" in options:
         hosts = frozenset(parse_hosts(options["nodelist"]))
         found = [job for job in found if not hosts.isdisjoint(job.hosts)]
