@@ -251,6 +251,8 @@ def _bare(path: str) -> str:
 
 def _target(route: Route, named: Mapping[str, str]) -> str:
     """What a path names: `job 7`, `host z1h1`."""
+    if not named:
+        return ""
     found = []
     parts = route.path.split("/")
     for before, part in itertools.pairwise(parts):

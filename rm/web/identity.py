@@ -215,18 +215,34 @@ def bearer_of(request: web.Request) -> str | None:
 
 def is_local(request: web.Request) -> bool:
     """Does the request come through the Unix socket?"""
-    peer = request.transport.get_extra_info("socket") if request.transport is not None else None
-    return peer is not None and peer.family == socket.AF_UNIX
+    return _peer(request) is not None
 
 
 def peer_of(request: web.Request) -> tuple[int, int]:
     """Process and user at the other end of a Unix socket, when it was connected."""
-    assert request.transport is not None
-    peer = request.transport.get_extra_info("socket")
-    pid, uid, _ = _CREDENTIALS.unpack(
-        peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    )
-    return pid, uid
+    peer = _peer(request)
+    assert peer is not None
+    return peer
+
+
+_peers: WeakKeyDictionary[Any, tuple[int, int] | None] = WeakKeyDictionary()  # by transport; None: by TCP
+
+
+def _peer(request: web.Request) -> tuple[int, int] | None:
+    """As the kernel noted them at connect(2): they stay the same for the life of the connection."""
+    transport = request.transport
+    if transport is None:
+        return None
+    try:
+        return _peers[transport]
+    except KeyError:
+        peer, found = transport.get_extra_info("socket"), None
+        if peer is not None and peer.family == socket.AF_UNIX:
+            credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+            pid, uid, _ = _CREDENTIALS.unpack(credentials)
+            found = (pid, uid)
+        _peers[transport] = found
+        return found
 
 
 def origin_of(request: web.Request) -> str:

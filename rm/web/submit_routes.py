@@ -12,7 +12,6 @@ from rm.api import jobs, reasons
 from rm.arrays import parse
 from rm.config import Config
 from rm.core.model.job import JobSpec
-from rm.core.model.launching import launch_of
 from rm.errors import Forbidden, ImpossibleRequest, UsageError
 from rm.units import parse_time_limit_us
 from rm.web import wire
@@ -46,6 +45,8 @@ class SubmitRoutes:
             "launch": config.jobs.launch,
             "time_limit_us": parse_time_limit_us(config.jobs.time_limit),
         }
+        if not self._fences.by_partition_us:  # one for all jobs
+            self._defaults["fence_us"] = self._fences.of_all_us
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -109,8 +110,8 @@ class SubmitRoutes:
         # files on this machine are written for no other than the kernel's word names, and never for root
         deliver = self._deliver if user == caller.user and caller.local and caller.uid != 0 else ""
         asked = wire.spec_from(value, user, self._defaults, deliver)
-        launch = launch_of(asked.launch, asked.script, asked.hosts_max)
-        spec = replace(asked, launch=launch, fence_us=self._fences.fence_us_of(asked))
+        fence_us = self._fences.fence_us_of(asked)
+        spec = asked if asked.fence_us == fence_us else replace(asked, fence_us=fence_us)
         self._may_rank(f"The job '{spec.name}'", spec.priority, caller)
         self._may_number(spec)
         return spec

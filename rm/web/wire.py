@@ -14,6 +14,7 @@ from rm.core.model.acceptance import ENVIRONMENT_BYTES, accept
 from rm.core.model.host import Host
 from rm.core.model.job import JobSpec, JobState
 from rm.core.model.job_update import NAMES, JobUpdate
+from rm.core.model.launching import AUTO, launch_of
 from rm.errors import UsageError
 from rm.hints import did_you_mean
 from rm.typed import convert, decoder_of
@@ -189,12 +190,15 @@ _OBSERVED = (
 
 
 def spec_from(value: Any, user: str, defaults: Mapping[str, Any], deliver: str = "") -> JobSpec:
-    """A JobSpec of `user` from its JSON over the defaults; UsageError names the field. `deliver` is for one
-    that does not say itself where its output goes."""
+    """A JobSpec of `user` from its JSON over the defaults, its launch decided; UsageError names the field.
+    `deliver` is for one that does not say itself where its output goes."""
     if not isinstance(value, dict):
         raise UsageError("A job specification must be a JSON object.")
     _only(value, _SPEC_FIELDS, "job specification")
     given = {**defaults, **value, "user": user, "deliver": "" if "output" in value else deliver}
+    script = given.get("script")
+    if given.get("launch") == AUTO and isinstance(script, str):  # a specification is not made twice for it
+        given["launch"] = launch_of(AUTO, script, given.get("hosts_max", 0))
     spec = _converted(given, JobSpec, "job specification")
     accept(spec)
     return spec

@@ -369,7 +369,7 @@ def caller_of(request: Any, *admins: str) -> identity.Caller:
 
 
 def test_a_caller_without_peer_credentials_needs_a_token() -> None:
-    tcp = SimpleNamespace(get_extra_info=lambda _: SimpleNamespace(family=socket.AF_INET))
+    tcp = Transport(SimpleNamespace(family=socket.AF_INET))
     with pytest.raises(Unauthenticated, match="needs a token"):
         caller_of(SimpleNamespace(transport=tcp, headers={}))
 
@@ -378,7 +378,7 @@ def test_a_caller_whom_the_daemons_user_namespace_does_not_know_is_nobody_to_tru
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     peer = SimpleNamespace(family=socket.AF_UNIX, getsockopt=lambda *_: struct.pack("3i", 1, 65534, 65534))
-    request: Any = SimpleNamespace(transport=SimpleNamespace(get_extra_info=lambda _: peer), headers={})
+    request: Any = SimpleNamespace(transport=Transport(peer), headers={})
     uid_map = tmp_path / "uid_map"
     monkeypatch.setattr(identity, "UID_MAP", str(uid_map))
     uid_map.write_text("         0          0 4294967295\n")
@@ -388,10 +388,20 @@ def test_a_caller_whom_the_daemons_user_namespace_does_not_know_is_nobody_to_tru
         caller_of(request)
 
 
+class Transport:
+    """Of one connection, with this socket."""
+
+    def __init__(self, peer: Any) -> None:
+        self._peer = peer
+
+    def get_extra_info(self, name: str) -> Any:
+        return self._peer
+
+
 def peer_of(uid: int, **headers: str) -> Any:
     """A request whose peer has this user id."""
     peer = SimpleNamespace(family=socket.AF_UNIX, getsockopt=lambda *_: struct.pack("3i", 1, uid, uid))
-    return SimpleNamespace(transport=SimpleNamespace(get_extra_info=lambda _: peer), headers=headers)
+    return SimpleNamespace(transport=Transport(peer), headers=headers)
 
 
 def test_only_the_daemons_own_user_acts_for_others_and_passes_no_right_on() -> None:

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.dependency import depending_now
@@ -21,13 +21,12 @@ from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies, Tuning, explain, never_fits, not_yet
 from rm.daemon.leading.leader import Leader
 from rm.daemon.services.asking import Asking
-from rm.daemon.services.backlog import Admission, Backlog, loads_of
+from rm.daemon.services.backlog import Admission, Backlog, Load, loads_of
 from rm.daemon.services.job_reading import SLICE, JobReading
 from rm.daemon.services.named_jobs import NamedJobs, named_jobs
 from rm.daemon.services.parts import first_part, weight_of
 from rm.errors import Conflict, ImpossibleRequest
 
-T = TypeVar("T")
 BUSY_SLICE = 100  # changes in one turn of the leader when others wait
 POSSIBLE_MAX = 10_000  # demands that are known to fit some time
 
@@ -66,19 +65,27 @@ class JobSubmissions:
         """
         await self.refuse_impossible(specs)
         named = await named_jobs(specs, self._reading.job, self._reading.elements_of, may_know)
-        weights = await beside(specs, lambda: [*map(weight_of, specs)])
+        if len(specs) > SLICE:
+            # beside the event loop, which ten thousand specifications would hold up
+            weights, asked = await asyncio.to_thread(lambda: ([*map(weight_of, specs)], loads_of(specs)))
+        else:
+            weights, asked = [*map(weight_of, specs)], loads_of(specs)
         if sum(weights) <= SLICE:
-            return await self._submit(specs, key, named, weights)
+            return await self._submit(specs, key, named, weights, asked)
         turn = self._bulks.setdefault(specs[0].user, asyncio.Lock())  # one user has one of these at a time
         async with turn:
-            return await self._submit(specs, key, named, weights)
+            return await self._submit(specs, key, named, weights, asked)
 
     async def _submit(
-        self, specs: Sequence[JobSpec], key: str, named: NamedJobs, weights: Sequence[int]
+        self,
+        specs: Sequence[JobSpec],
+        key: str,
+        named: NamedJobs,
+        weights: Sequence[int],
+        asked: dict[str, Load],
     ) -> Sequence[int]:
         ids: list[int] = []
         room: Admission | None = None
-        asked = await beside(specs, lambda: loads_of(specs))
         name = (specs[0].user, key)
 
         def make(state: ClusterState, count: int, made: list[int]) -> list[ev.Event]:
@@ -182,8 +189,3 @@ class JobSubmissions:
             "reasons": reasons,
             "verdicts": verdicts,
         }
-
-
-async def beside(specs: Sequence[JobSpec], work: Callable[[], T]) -> T:
-    """Beside the event loop, which ten thousand specifications would hold up."""
-    return await asyncio.to_thread(work) if len(specs) > SLICE else work()

@@ -37,6 +37,9 @@ class NamedJobs:
         return tuple(self.past[job_id] for job_id in sorted(gone | known))
 
 
+NONE = NamedJobs({}, {})
+
+
 async def named_jobs(
     specs: Iterable[JobSpec],
     job_of: Callable[[int], Awaitable[Job]],
@@ -50,6 +53,8 @@ async def named_jobs(
         UsageError: there is no such job, or none that the caller may know of, or no such element of an array.
     """
     kinds = {(spec.dependency, spec.array): spec.name for spec in specs if spec.dependency}
+    if not kinds:
+        return NONE
     names = {text: name for (text, _), name in kinds.items()}
     ids = {text: frozenset(one.job for one in parse(text).of if one.job) for text in names}
     found: dict[int, Job] = {}
