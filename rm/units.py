@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from rm.errors import UsageError
 
@@ -108,6 +109,7 @@ def parse_time_limit_us(text: str) -> int | None:
     return limit
 
 
+@lru_cache(maxsize=256)  # of jobs that wait it is 0, and of those that have a time limit one of a few
 def format_elapsed(us: int) -> str:
     """Microseconds as Slurm shows them: `M:SS`, `H:MM:SS`, `D-HH:MM:SS`."""
     seconds = max(0, us) // SECOND_US

@@ -26,6 +26,12 @@ def printable(value: Any) -> str:
     return text if text.isprintable() else "".join(char if char.isprintable() else "?" for char in text)
 
 
+def all_printable(values: Iterable[Any]) -> list[str]:
+    """The cells of a column, of which ten thousand are looked at together."""
+    texts = ["" if value is None else str(value) for value in values]
+    return texts if "".join(texts).isprintable() else [printable(text) for text in texts]
+
+
 def aligned(
     columns: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = (), header: bool = True
 ) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 from rm.api.job_rows import JobRow
 from rm.cli.jobs.queue_columns import COLUMNS, LONG, USUAL, Column, chosen, ordered, slurm_format
-from rm.cli.output import aligned, printable
+from rm.cli.output import aligned, all_printable, printable
 from rm.units import parse_hosts
 
 
@@ -84,7 +84,8 @@ class View:
             yield from form.lines(rows)
             return
         right = [column.header for column in self.columns if column.right]
-        cells = [[printable(cell) for cell in line] for line in self.cells(rows)]
+        columns = [all_printable(map(column.text, rows)) for column in self.columns]
+        cells = zip(*columns, strict=True)
         yield from aligned([column.header for column in self.columns], cells, right, not self._noheader)
 
     def _fits(self, row: JobRow) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -26,12 +27,16 @@ def attempt(words: Sequence[str]) -> int | None:
     options = _options(words)
     if options is None or sys.stdout.isatty():
         return None
+    gc.disable()  # ten thousand rows stay to the end, which is soon
     try:
         address, view = find_daemon(None, None), View(**options)
         rows = _rows(address.path, view) if address.scheme == "unix" else None
     except (RmError, OSError):
+        rows = None
+    if rows is None:
+        gc.enable()
         return None
-    return None if rows is None else ended(lambda: _print(view, rows))
+    return ended(lambda: _print(view, rows))
 
 
 def _options(words: Sequence[str]) -> dict[str, Any] | None:
