@@ -16,6 +16,7 @@ from rm.adapters.clock import SystemClock
 from rm.adapters.collector import pass_over_survivors
 from rm.adapters.cron import Timers, zone_of
 from rm.adapters.hosts.fleet import Fleet
+from rm.adapters.large_blocks import give_back_large_blocks
 from rm.adapters.playbook.inventory_files import hosts_for_daemon
 from rm.adapters.store.opening import open_store
 from rm.adapters.store.sql import SqlStore
@@ -62,6 +63,7 @@ def run_daemon(config: Config) -> None:
     raise_descriptors()
     sys.setswitchinterval(SWITCH_S)
     pass_over_survivors()
+    give_back_large_blocks()
     must_hold(config)  # a wrong rm.toml must fail before anything is touched
     faults = Faults(lambda sentence, error: log.error("%s", sentence, exc_info=error))
     policies = policies_of(config, faults)

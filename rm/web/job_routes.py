@@ -17,7 +17,7 @@ from rm.core.model.reasons import ReasonCode
 from rm.errors import Forbidden, UsageError
 from rm.web import wire
 from rm.web.access import Gate
-from rm.web.answers import explanation, full_job_of, job_of, job_row_of, respond, respond_as
+from rm.web.answers import explanation, full_job_of, job_of, job_row_of, respond, respond_as, respond_jobs
 from rm.web.handling import made, number, settled, while_connected
 from rm.web.identity import CALLER
 from rm.web.ports import Answer, Service
@@ -241,6 +241,6 @@ async def listed(
     request: web.Request, found: Sequence[Job], shown: Callable[[Job], jobs.Job], more: bool = False
 ) -> web.Response:
     def answer() -> web.Response:
-        return respond(jobs.Jobs(jobs=list(map(shown, found)), more=more))
+        return respond_jobs(map(shown, found), more)
 
     return await made(request, answer, len(found))

@@ -17,7 +17,7 @@ from rm.core.model.alignment import Schedule
 from rm.core.model.host import Gpu, Host, HostState
 from rm.core.model.job import Job, JobSpec, JobState, Task
 from rm.web.alert_routes import COMMENT_MAX, NAMES_MAX
-from rm.web.answers import job_of
+from rm.web.answers import job_of, respond, respond_jobs
 from rm.web.api import make_app
 from scripts.http_api_tables import FILE, renewed
 from tests import builders
@@ -69,6 +69,15 @@ def test_no_field_of_a_job_is_left_at_its_default() -> None:
         if not field.required and field.name not in without:
             assert getattr(answer, field.name) != field.default, field.name
     assert answer.restarts == job.attempt - 2
+
+
+def test_jobs_that_are_written_one_by_one_are_the_same_answer() -> None:
+    some = [job_of(Job(i, builders.spec(), submitted_us=i)) for i in (1, 2, 3)]
+    for listed in ([], some[:1], some):
+        for more in (False, True):
+            told = respond_jobs(iter(listed), more)
+            assert told.body == respond(jobs.Jobs(jobs=listed, more=more)).body
+            assert told.content_type == "application/json"
 
 
 def test_types_of_the_api_follow_the_core_whose_values_they_show() -> None:
