@@ -160,6 +160,17 @@ def test_a_refused_launch_is_an_event_and_done(house: House) -> None:
     assert house.inbox.of(ev.LaunchFailed) == [ev.LaunchFailed(1, 1, "h1", Code.NO_SUCH_USER, "no")]
 
 
+def test_a_launch_that_an_old_agent_does_not_understand_says_what_to_deploy(house: House) -> None:
+    house.connect()
+    house.submit(LAUNCH)
+    house.hosts.take("launch").refuse("bad-request")
+    house.settled(1)
+    (failure,) = house.inbox.of(ev.LaunchFailed)
+    assert "rmx playbook run agents --limit h1" in failure.message
+    assert "does not understand the launch" in failure.message
+    assert failure.message.endswith("(It said: no)")
+
+
 def test_a_request_whose_answer_never_came_is_repeated_until_it_does(house: House) -> None:
     house.connect()
     house.submit(LAUNCH)

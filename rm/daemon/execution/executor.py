@@ -33,7 +33,7 @@ from rm.daemon.execution.leadership import Leadership
 from rm.daemon.execution.log_home import LogHome, TooSlow
 from rm.daemon.execution.mailing import Mailer
 from rm.daemon.execution.outbox import Open, Outbox
-from rm.daemon.execution.sending import Sender, request_of
+from rm.daemon.execution.sending import Sender, failed, request_of
 from rm.daemon.execution.slicing import slice_request, together
 from rm.daemon.execution.step_book import StepBook
 from rm.daemon.fair_pool import FairPool
@@ -518,7 +518,3 @@ class Executor:
 
     def _offset_us(self, host: str) -> int:
         return self._hosts.clock_offset_us(host) or 0
-
-
-def failed(action: Launch | Start, code: Code, error: BaseException) -> ev.LaunchFailed:
-    return ev.LaunchFailed(action.job, action.attempt, action.host, code, str(error)[:WORDS_MAX])

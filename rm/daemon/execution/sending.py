@@ -7,9 +7,11 @@ from typing import Any
 
 import msgspec
 
-from rm.core.jobs.actions import Discard, Freeze, SetLimit, Start, Stop
+from rm.core.jobs import events as ev
+from rm.core.jobs.actions import Discard, Freeze, Launch, SetLimit, Start, Stop
 from rm.core.ports import Clock
 from rm.daemon.agents import Hosts
+from rm.daemon.execution.agent_news import WORDS_MAX
 from rm.daemon.execution.greeting import CALL_TIMEOUT_S
 from rm.protocol import attempts as wire
 from rm.protocol.codes import AgentError, Code, code_of
@@ -19,6 +21,19 @@ TOO_OLD_TO_FENCE = (
     "The agent on {host} has a version without leases: it cannot run a job with --fence. Deploy "
     "this one: rmx playbook run agents --limit {host}"
 )
+
+# the types of rm/protocol have checked it, so only an agent of another version finds fault with it
+OTHER_VERSION = (
+    "The agent on {host} does not understand the launch, as agents of another version do not. Deploy this "
+    "daemon's: rmx playbook run agents --limit {host} (It said: {said})"
+)
+
+
+def failed(action: Launch | Start, code: Code, error: BaseException) -> ev.LaunchFailed:
+    said = str(error)
+    if code is Code.BAD_REQUEST:
+        said = OTHER_VERSION.format(host=action.host, said=said)
+    return ev.LaunchFailed(action.job, action.attempt, action.host, code, said[:WORDS_MAX])
 
 
 def request_of(action: Start | Stop | Discard | SetLimit | Freeze, epoch: int) -> Request[Any]:
