@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from functools import cache
 from pathlib import Path
 
@@ -26,6 +25,8 @@ def shipped_directory(name: str) -> Path:
 @cache
 def agents_version() -> str:
     """What an agent of this rm says of itself: its files by their content."""
+    import hashlib  # here: it loads OpenSSL, which the simulator has no use for
+
     sums = hashlib.sha256()
     for path in sorted(shipped_directory("agents").glob("*.py")):
         sums.update(path.name.encode() + b"\0" + path.read_bytes())
