@@ -1,10 +1,12 @@
-"""A connection to the daemon by whichever door, and what it survives: standard library only, cheap to import.
+"""A connection to the daemon by whichever door, and what it survives: standard library only
+(but for long answers), cheap to import.
 
 It asks again while a daemon restarts, and follows the leader. The typed client is `rm.client.client`.
 """
 
 from __future__ import annotations
 
+import gc
 import http.client
 import json
 import os
@@ -31,6 +33,7 @@ LEADER, LEADER_URL = "Rm-Leader", "Rm-Leader-Url"
 PATIENCE_S = 60.0  # with a daemon that restarts, waits for its database, or says it is asked too often
 PAUSE_S = 0.5
 CHUNK_BYTES = 65_536
+LONG_BYTES = 4 << 20  # of an answer: 2,000 whole jobs
 Path = tuple[str | int, ...]
 
 
@@ -114,7 +117,7 @@ class Connection:
 
     def _object(self, data: bytes) -> dict[str, Any]:
         try:
-            answer = json.loads(data)
+            answer = _decoded(data)
         except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict):
@@ -374,6 +377,26 @@ class Connection:
                 self._leader, self._door = address, door
                 return made
         raise failure
+
+
+def _decoded(data: bytes) -> Any:
+    """A long answer in half the time: by msgspec, whose loading that outweighs, and without looks for garbage
+    among what is being made.
+
+    Raises:
+        ValueError: it is no JSON.
+    """
+    if len(data) < LONG_BYTES:
+        return json.loads(data)
+    import msgspec
+
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return msgspec.json.decode(data)
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _retry_after_s(response: http.client.HTTPResponse) -> float:

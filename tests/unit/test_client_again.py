@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 from pathlib import Path
 
 import pytest
 
-from rm.client.connection import Connection
+from rm.client.connection import LONG_BYTES, Connection
 from rm.errors import Unreachable
 from tests.fakes import PATIENCE_S
 
@@ -37,4 +38,32 @@ def test_a_read_is_repeated_and_a_change_is_not(tmp_path: Path) -> None:
         client.post("jobs")
     thread.join(PATIENCE_S)
     assert asked == [b"GET", b"GET", b"POST"]
+    listener.close()
+
+
+@pytest.mark.parametrize("filling", ["x", "ü"])
+def test_a_long_answer_is_read_like_a_short_one(tmp_path: Path, filling: str) -> None:
+    told = {"version": 1, "jobs": [{"id": 2**53, "name": filling * LONG_BYTES, "share": 0.5, "end": None}]}
+    bodies = [json.dumps(told).encode(), json.dumps([filling * LONG_BYTES]).encode(), b"{" * LONG_BYTES]
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(tmp_path / "rm.sock"))
+    listener.listen()
+
+    def serve() -> None:
+        for body in bodies:
+            peer, _ = listener.accept()
+            peer.recv(65536)
+            peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            peer.close()
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    client = Connection(str(tmp_path / "rm.sock"))
+    assert client.get("jobs") == told
+    for _ in bodies[1:]:
+        client.close()
+        with pytest.raises(Unreachable, match="does not speak"):
+            client.get("jobs")
+    client.close()
+    thread.join(PATIENCE_S)
     listener.close()
