@@ -49,8 +49,9 @@ class Shell:
         """State and code of the job and its elements, once all have ended."""
 
         def found() -> list[str]:
-            lines = self(f"sacct -X -n -P -o State,ExitCode -j {job}").splitlines()
-            return lines if lines and not self(f"squeue -h -t PD,R,CG,CF -o %i -j {job}") else []
+            if self(f"squeue -h -t PD,R,CG,CF -o %i -j {job}"):
+                return []
+            return self(f"sacct -X -n -P -o State,ExitCode -j {job}").splitlines()
 
         states: list[str] = until(found, f"job {job} ends")
         return states
