@@ -38,11 +38,10 @@ ddp: need-lab $(STAMP) $(DDP)/.installed
 frameworks: need-test $(DEV) $(DDP)/.installed $(MPI)/.installed $(SUBMITIT)/.installed
 	$(PY) -m pytest tests/e2e/test_frameworks.py tests/e2e/test_mpi.py tests/e2e/test_slurm_clients.py $(ARGS)
 
-# four at a time, also on two cores: more than half of the end-to-end tests is waiting. A file's tests stay together,
-# as they share hosts; the files come in their own order, so that the many short ones of tests/unit are last and no
-# worker waits long for the others
+# six at a time, also on two cores: more than half of the end-to-end tests is waiting. A file's tests stay together,
+# as they share hosts; tests/conftest.py says in which order the files come
 test: need-test $(DEV) $(POSIX)
-	$(PY) -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PY) -m pytest --numprocesses 6 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: lint need-test $(DEV)
 	RM_TEST_SCHEDULES=2000 $(PY) -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder \

@@ -1,13 +1,16 @@
 """Generated examples are the same in every run, and no example has to be quick on a busy machine.
 
-The programs that tests start hear a Ctrl-C, wherever the tests run, and find rm compiled.
+The programs that tests start hear a Ctrl-C, wherever the tests run, and find rm compiled. Files of tests that
+compute are begun among those that wait for hosts, and short ones come last.
 """
 
 import gc
 import os
 import signal
 import sys
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -29,3 +32,26 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # thousands of tests are objects that stay: to look through them less often takes a tenth off all tests
 gc.set_threshold(20_000, 10, 10)
+
+HERE = Path(__file__).parent
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Order the files for workers that each take the next one: the processors are never idle while hosts are
+    waited for, nor are workers at the end. A file's tests stay together, in their order."""
+    groups: dict[str, list[Path]] = {"waits": [], "computes": [], "short": []}
+    for path in dict.fromkeys(item.path for item in items):
+        groups[_kind(path)].append(path)
+    waits, computes = groups["waits"], groups["computes"]
+    place = {path: (number + 0.5) / len(waits) for number, path in enumerate(waits)}
+    place |= {path: (number + 0.5) / len(computes) for number, path in enumerate(computes)}
+    place |= {path: 1.0 + number for number, path in enumerate(groups["short"])}
+    items.sort(key=lambda item: place[item.path])
+
+
+def _kind(path: Path) -> str:
+    name = path.relative_to(HERE).as_posix()
+    if name.startswith(("e2e/equivalence/", "sim/test_schedules_")):
+        return "computes"
+    return "waits" if name.startswith("e2e/") else "short"
