@@ -133,6 +133,9 @@ class World:
         self.called_back: list[tuple[int, int]] = []  # (job, attempt) begun by what was sent after its end
         self.twice: list[tuple[int, int]] = []  # (job, attempt) fenced, and run while another ran
         self.early: list[tuple[int, str]] = []  # (job, dependency) begun before that was fulfilled
+        self.renamed: set[tuple[int, int]] = (
+            set()
+        )  # (job, another) of which one got a name when one was placed
         self.cancelled: set[tuple[int, str]] = set()  # jobs, and elements of arrays; "" = all
         self.turns = 0
         self.to_submit = jobs
@@ -403,8 +406,9 @@ class World:
             well, over = become == "completed", become not in ("waiting", "requeued", "running")
             return over and {AFTEROK: well, AFTERCORR: well, AFTERNOTOK: not well}.get(one.kind, True)
         if one.kind == SINGLETON:
-            alike = [j for j in self.db.jobs.values() if j.id != job.id and j.spec.name == job.spec.name]
-            return not any(j.occupies and SINGLETON in j.spec.dependency for j in alike)
+            alike = (j for j in self.db.jobs.values() if j.id != job.id and j.spec.name == job.spec.name)
+            others = [j for j in alike if (job.id, j.array_job or j.id) not in self.renamed]
+            return not any(j.occupies and SINGLETON in j.spec.dependency for j in others)
         named = self.db.jobs[one.job]
         if one.kind == AFTER:
             return named.started_us is not None or bool(named.earlier) or named.state.final
@@ -699,6 +703,13 @@ class World:
             "dependency": "",
             "time_limit_us": choices.number("its new time limit", 1, 9) * 3_600 * S,
         }[what]
+        if what == "name":  # what was placed was alone under the names of its time
+            placed = {j.id: j.array_job or j.id for j in self.db.jobs.values() if j.occupies}
+            self.renamed |= {(one, job_id) for one in placed}
+            mine = [one for one, submitted in placed.items() if submitted == job_id]
+            self.renamed |= {
+                (one, other.array_job or other.id) for one in mine for other in self.db.jobs.values()
+            }
         self.turn([ev.JobUpdated(job_id, "root", JobUpdate(**{what: value}), may_raise=True)])
 
     def was_cancelled(self, job: Job) -> bool:
