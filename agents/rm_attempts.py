@@ -45,6 +45,7 @@ class Attempt:
         self.vanished = 0  # looks since its folder was gone before its launch was reported
         self.orphan = False  # its folder was deleted under it: it is lost, however it ends
         self.troubled = False  # a step of ours failed for it, and that was said
+        self.cores = ()  # that nobody else has; those of one that was found again are in `meta`
         self.slice, self.place = None, 0  # the folder of the slice that it is in, and where among its members
 
     def alive(self):
@@ -191,6 +192,7 @@ class Attempts:
             return
         attempt = Attempt(folder)
         attempt.slice, attempt.place = of_slice, place
+        attempt.cores = read_json(of_slice.at("cores.json")) or ()
         attempt.ranks = {0: dict(untold(folder, 0), state="prepared")}
         self.known[folder.job, folder.attempt] = attempt
         self._refresh(attempt)

@@ -34,7 +34,9 @@ def become_task(folder, group, request, user, fence, task, environ, printed, sai
         if fence.has_view:
             _open_outside(request, user, task, printed, spool, said)
             fence.enter_view()
-        refused = fence.bind_task()
+        alone = bool(request["batch"])  # it has what all tasks here have together
+        tasks = request["tasks"]
+        refused = fence.bind_task() if alone else fence.bind_task(tasks.index(task), len(tasks))
         if refused:
             note = "Limits that could not be set on %s: %s." % (os.uname().nodename, ", ".join(refused))
             _tell(said, {"note": note})

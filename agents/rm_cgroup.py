@@ -14,7 +14,8 @@ import zlib
 
 DEFAULT_STATE = "/var/lib/rm"
 MOUNT = "/sys/fs/cgroup"
-CONTROLLERS = ("memory", "cpu", "pids", "devices")
+CONTROLLERS = ("memory", "cpu", "pids", "devices", "cpuset")
+ONLY_V2 = ("cpuset",)  # of v1 it would need memory nodes in each group, and a move of each task
 CLONE3 = 435  # the same number on all architectures
 CLONE_INTO_CGROUP = 0x200000000
 _syscall = ctypes.PyDLL(None).syscall  # PyDLL keeps the interpreter's lock held, which the child needs
@@ -60,6 +61,8 @@ class Hierarchy:
         """Folder below which a controller can limit our groups, "" when it is not to be had."""
         if self._enabled(name):
             return self.root
+        if name in ONLY_V2:
+            return ""
         v1 = os.path.join(mount, name)
         if os.path.exists(v1 + "/cgroup.procs"):
             with contextlib.suppress(OSError):

@@ -8,6 +8,7 @@ import contextlib
 import os
 import time
 
+import rm_cores
 import rm_fence_bpf
 import rm_fence_devices
 import rm_fence_limits
@@ -18,7 +19,7 @@ from rm_spool import SpoolError
 # what a launch may ask, with what holds when it does not
 SETTINGS = {
     "gpus": True,  # device files of other GPUs than its own are closed to a job
-    "cpus": "weight",  # or "limit", "off"
+    "cpus": "weight",  # or "limit", "cores", "off"
     "processes": 65_536,  # and threads of a job on this host, at most; 0 = any number
     "private_tmp": "",  # "tmpfs", or the directory here that holds the jobs' own; "" = the host's /tmp
     "login_limits": True,  # limits.conf holds for a job
@@ -27,7 +28,7 @@ SETTINGS = {
     "seccomp": False,
     "unenforced": "tell",  # a job that asks for what this kernel cannot keep it to; or "refuse"
 }
-CHOICES = {"cpus": ("weight", "limit", "off"), "unenforced": ("tell", "refuse")}
+CHOICES = {"cpus": ("weight", "limit", "cores", "off"), "unenforced": ("tell", "refuse")}
 PERIOD_US = 100_000  # of cpu.max
 LOOK_S = 1.0
 BY_PROGRAM, BY_GROUP, BY_COVER = "bpf", "devices", "cover"
@@ -86,12 +87,15 @@ class Fences:
                 return BY_PROGRAM
         return BY_GROUP if self.hierarchy.version("devices") else BY_COVER
 
-    def of(self, request, user):
-        """The fence of an attempt. SpoolError when its settings refuse what cannot be enforced here."""
+    def of(self, request, user, held=frozenset()):
+        """The fence of an attempt; others hold the processors `held`. SpoolError when its settings refuse
+        what cannot be enforced here."""
         settings = request["fence"]
         fence = Fence(settings)
         self._look()
         self._limit(fence, request)
+        if settings["cpus"] == "cores":
+            self._give_cores(fence, request, held)
         if settings["gpus"]:
             self._close_devices(fence, [gpu for task in request["tasks"] for gpu in task["gpus"]])
         if settings["private_tmp"] and os.getuid() != 0:
@@ -147,6 +151,25 @@ class Fences:
             # never all that the kernel can number
             most = min(request["fence"]["processes"], self._most_processes // 2)
             fence.limits.append(("pids", "pids.max", str(most), True))
+
+    def _give_cores(self, fence, request, held):
+        """Processors of its own, near its GPUs. Where too few are left it runs on any."""
+        count = request["cpus"] or max(1, request["cpus_per_task"] * len(request["tasks"]))
+        where = rm_cores.found(self.root)
+        names = {gpu for task in request["tasks"] for gpu in task["gpus"]}
+        buses = [gpu.bus for i, gpu in enumerate(self._devices.gpus) if {gpu.uuid, str(i)} & names]
+        near = {rm_cores.node_of_bus(bus, self.root) for bus in buses}
+        if not held:
+            count = min(count, len(where.usable))  # all that there is
+        cores = rm_cores.chosen(count, held, where, near)
+        if cores is None:
+            free = len(set(where.usable) - held)
+            fence.lacks.append("processors of its own: it asks for %d, and %d are free" % (count, free))
+            return
+        fence.cores = cores
+        if self.hierarchy.version("cpuset") == 2:
+            fence.limits.append(("cpuset", "cpuset.cpus", rm_cores.written(cores), True))
+            fence.cores_by_group = True
 
     # devices
 
@@ -225,6 +248,8 @@ class Fence:
         self.program = -1  # descriptor of the program for devices
         self.covered = []  # device files to cover up
         self.hides_gpus = False  # the job cannot open other GPUs than its own, so their driver hides them
+        self.cores = []  # the processors that it alone runs on; empty = all
+        self.cores_by_group = False  # is its control group kept to them?
         self.login = {}
         self.filter = b""
         self.lacks = []
@@ -280,11 +305,23 @@ class Fence:
     def binds_tasks(self):
         """Is there something for `bind_task` to do?"""
         own = self.settings
-        return bool(self.login or own["limits"] or own["no_new_privs"] or self.filter)
+        return bool(
+            (self.cores and not self.cores_by_group)
+            or self.login
+            or own["limits"]
+            or own["no_new_privs"]
+            or self.filter
+        )
 
-    def bind_task(self):
-        """Limits of this process; the names of those that could not be set."""
+    def bind_task(self, at=0, of=1):
+        """Limits of this process, the `at`-th of so many tasks that share the processors; the names of
+        those that could not be set."""
         refused = []
+        if self.cores and (of > 1 or not self.cores_by_group):
+            try:
+                os.sched_setaffinity(0, rm_cores.share(self.cores, at, of))
+            except OSError:  # a processor was switched off since
+                refused.append("processors")
         if self.login or self.settings["limits"]:
             refused = rm_fence_limits.impose(self.login, self.settings["limits"])
         if self.settings["no_new_privs"] or (self.filter and os.getuid() != 0):

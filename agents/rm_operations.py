@@ -40,7 +40,7 @@ class Operations(Attempts):
             if request["lease_us"] and Lease(request["lease_us"], 0, request["heard_us"]).left_us() <= 0:
                 raise SpoolError("too-late", "The lease of job %d was over before its launch came." % job)
             user = user_of(request)
-            fence = self.fences.of(request, user)
+            fence = self.fences.of(request, user, self._held_cores())
             folder = self.spool.folder(job, count)
             try:
                 lock = folder.lock()
@@ -67,7 +67,7 @@ class Operations(Attempts):
             group = self.hierarchy.group(folder.job, folder.attempt)
             attempt = Attempt(folder)
             attempt.ranks = {task["rank"]: untold(folder, task["rank"]) for task in request["tasks"]}
-            attempt.reported_at = time.monotonic()
+            attempt.reported_at, attempt.cores = time.monotonic(), fence.cores
             self.known[folder.job, folder.attempt] = attempt
             self.live.add(attempt)
             self.supervisors.add(spawn(folder, group, request, user, fence, lock, self.events_path))
@@ -77,6 +77,10 @@ class Operations(Attempts):
             os.close(lock)
             raise
         return attempt
+
+    def _held_cores(self):
+        """Processors that attempts here have for themselves."""
+        return {cpu for attempt in self.live for cpu in attempt.cores or attempt.meta.get("cores", ())}
 
     def _free_port(self):
         """Where the tasks of an attempt meet: at random, so that nobody takes it beforehand; free now, and no
@@ -123,17 +127,20 @@ class Operations(Attempts):
         return {"refused": gone}
 
     def _launch_slice(self, members, first, user, until_us, within_us):
-        fence = self.fences.of(first, user)
+        fence = self.fences.of(first, user, self._held_cores())
         folder = self.spool.slice_folder(*members[0].name)
         lock = folder.lock()
         if lock is None:
             raise SpoolError("still-running", "Another agent of this host launches this slice.")
         try:
             write_json(folder.at("members.json"), [member.name for member in members], sync=True)
+            if fence.cores:
+                write_json(folder.at("cores.json"), fence.cores, sync=True)
             os.mkfifo(folder.at("control"), 0o600)
             for member in members:
                 attempt = Attempt(self.spool.folder(*member.name))
                 attempt.slice, attempt.place = folder, member.place
+                attempt.cores = fence.cores
                 attempt.ranks = {0: dict(untold(attempt.folder, 0), state="prepared")}
                 attempt.reported_at = time.monotonic()
                 self.known[member.name] = attempt

@@ -73,7 +73,7 @@ def checked_launch(request):
         ("chdir_required", bool, False), ("output", str, ""), ("error", str, ""), ("tasks", list, None),
         ("mem_bytes_per_task", int, 0), ("mem_bytes", int, 0), ("time_limit_us", int, 0),
         ("grace_us", int, 30_000_000), ("hold", bool, False), ("allow_root", bool, False),
-        ("cpus_per_task", int, 1), ("fence", dict, {}), ("master_port", bool, False),
+        ("cpus_per_task", int, 1), ("cpus", int, 0), ("fence", dict, {}), ("master_port", bool, False),
         ("log_bytes", int, 64 << 20), ("log_reserve_bytes", int, 0), ("open_mode", str, "truncate"),
         ("lease_us", int, 0), ("heard_us", int, 0), ("allocation", list, []), ("place", int, 0),
         ("warn_signal", int, 0), ("warn_before_us", int, 0), ("warn_batch", bool, False),

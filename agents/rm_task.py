@@ -113,7 +113,7 @@ class Supervisor(Beginning, Orders, Ending):
         self.meta = {
             "job": folder.job, "attempt": folder.attempt, "user": user.name, "uid": user.uid, "gid": user.gid,
             "supervisor": os.getpid(), "boot_id": boot_id(), "cgroup": group.path, "state": "prepared",
-            "chdir": "", "tasks": {}, "note": fence.lacking(),
+            "chdir": "", "tasks": {}, "note": fence.lacking(), "cores": fence.cores,
             "master_port": request["port"], "lease_us": request["lease_us"],
             # what the tasks have together, each is said to have: it is held until the last of them has ended
             "given": {"cpus": request["cpus_per_task"],

@@ -91,7 +91,7 @@ class FenceConfig:
     """What keeps a job on a host to what it was given. `rm.daemon.execution.fence` reads `limits`."""
 
     gpus: bool = True
-    cpus: Literal["weight", "limit", "off"] = "weight"
+    cpus: Literal["weight", "limit", "cores", "off"] = "weight"
     processes: Annotated[int, msgspec.Meta(ge=0, lt=1 << 22)] = 65_536
     private_tmp: str = ""
     login_limits: bool = True

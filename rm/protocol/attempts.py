@@ -60,7 +60,7 @@ class Fence(Struct, frozen=True, kw_only=True, omit_defaults=True):
     (item of limits.conf, soft, hard), -1 for unlimited."""
 
     gpus: bool = True
-    cpus: Literal["weight", "limit", "off"] = "weight"
+    cpus: Literal["weight", "limit", "cores", "off"] = "weight"
     processes: Annotated[int, Meta(ge=0, lt=1 << 22)] = 65_536
     private_tmp: Path = ""
     login_limits: bool = True
@@ -114,7 +114,8 @@ class Launch(Ordered[Launched], frozen=True, kw_only=True, tag="launch"):
     rank 0 alone runs `batch` and the others hold what they were given, for the steps of the job: they end
     with rank 0, or when they are stopped. Steps are laid out over the `allocation`, the hosts of the attempt
     in the order of their ranks; this one has the `place` in it. Answered when their state is known. The
-    ids of the user, where they are given, must be those on the host. `mem_bytes` is for all tasks here
+    ids of the user, where they are given, must be those on the host. `cpus` is what the attempt has on the
+    host where that is more than its tasks ask for, 0 = what they ask for. `mem_bytes` is for all tasks here
     together, 0 = as `mem_bytes_per_task` says, by which agents go that do not know it. With `master_port`
     the host chooses a port at which the job's tasks meet, which is free now and no other attempt's, and no
     one can guess. Of what a task without `output` prints the host keeps the first and the newest part,
@@ -138,6 +139,7 @@ class Launch(Ordered[Launched], frozen=True, kw_only=True, tag="launch"):
     env: dict[str, str]
     tasks: Annotated[list[Task], Meta(min_length=1, max_length=LIST_MAX)]
     cpus_per_task: Annotated[int, Meta(ge=0, le=1 << 20)] = 1
+    cpus: Annotated[int, Meta(ge=0, le=1 << 20)] = 0
     mem_bytes_per_task: Bytes
     mem_bytes: Bytes = 0
     time_limit_us: DurationUs  # 0: none

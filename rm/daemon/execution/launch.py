@@ -131,6 +131,7 @@ def request_of(job: Job, action: Launch, state: ClusterState, rules: LaunchRules
         uid=UNSET if ids is None else ids[0],
         gid=UNSET if ids is None else ids[1],
         cpus_per_task=spec.cpus_per_task,
+        cpus=host.cpus if spec.exclusive else 0,
         mem_bytes_per_task=spec.mem_bytes_per_task or -(-mem_bytes // len(action.tasks)),
         mem_bytes=mem_bytes,
         time_limit_us=job.allowed_us or spec.time_limit_us or 0,
