@@ -111,7 +111,11 @@ class Spawned:
             self._call(SIGACTION, number, default, 0, 8)
         own, digits = ctypes.create_string_buffer(b"SLURM_TASK_PID=", 40), ctypes.create_string_buffer(24)
         self._call(NUMBER, self._at(own) + len("SLURM_TASK_PID="), self._at(digits) + 24)
-        texts = [os.fsencode(name) + b"=" + os.fsencode(value) for name, value in environ.items()]
+        texts = [
+            os.fsencode(name) + b"=" + os.fsencode(value)
+            for name, value in environ.items()
+            if name != "SLURM_TASK_PID"
+        ]
         envp = (ctypes.c_char_p * (len(texts) + 2))(*texts)
         envp = (ctypes.c_void_p * (len(texts) + 2)).from_buffer(envp)
         envp[len(texts)] = ctypes.addressof(own)

@@ -29,7 +29,9 @@ pytestmark = pytest.mark.skipif(rm_spawn.code() is None, reason="tasks are forke
 def spawned(out: int, chdir: str = "/", script: str = TOLD) -> Any:
     user = SimpleNamespace(uid=NOBODY.pw_uid, gid=NOBODY.pw_gid, groups=[NOBODY.pw_gid])
     arguments = ["-c", script, "sh", "an argument"]
-    return rm_spawn.Spawned(user, chdir, out, (100, 200), "/bin/sh", arguments, {"GREETING": "good day"})
+    return rm_spawn.Spawned(
+        user, chdir, out, (100, 200), "/bin/sh", arguments, {"GREETING": "good day", "SLURM_TASK_PID": "1"}
+    )
 
 
 def output(entrance: int, exit_: int, task: Any) -> tuple[str, int]:
@@ -56,6 +58,14 @@ def test_a_task_is_its_user_in_its_directory_with_its_limits_and_environment() -
         assert facts["Groups"].split() == [str(gid)]
     assert facts["Umask"] == "0022"
     assert lines[-2:] == ["100", "/dev/null"]
+
+
+def test_a_number_of_a_process_that_was_submitted_is_not_the_tasks() -> None:
+    """It came first, and programs other than shells read the first."""
+    exit_, entrance = os.pipe()
+    task = spawned(entrance, script="tr '\\0' '\\n' < /proc/$$/environ | grep ^SLURM_TASK_PID=")
+    assert task.begin(-1, []) > 0
+    assert output(entrance, exit_, task) == (f"SLURM_TASK_PID={task.pid}\n", 0)
 
 
 @pytest.mark.parametrize("what", ["chdir", "door"])
