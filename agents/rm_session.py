@@ -7,7 +7,6 @@ most WINDOW_BYTES each way. A program whose output nobody takes waits; one with 
 goes on, and its newest output is kept.
 """
 
-import collections
 import contextlib
 import errno
 import fcntl
@@ -24,6 +23,7 @@ import time
 import rm_sockets
 from rm_become import PR_SET_PDEATHSIG, enter_directory, prctl, task_environment
 from rm_cgroup import send
+from rm_session_kept import Kept
 
 HEAD = struct.Struct("!cQI")  # kind, offset or number, length of what follows
 HAVE, INPUT, END_OF_INPUT, WINDOW, SIGNAL, TAKEN, BYE, AWAY = (
@@ -33,6 +33,7 @@ OUTPUT, ERRORS, ENDED = b"O", b"X", b"D"  # the session says, and HAVE and TAKEN
 FRAME_BYTES = 32 << 10
 WINDOW_BYTES = 512 << 10
 MEMORY_BYTES = 64 << 20
+UNSENT_BYTES = 16 * WINDOW_BYTES  # to who attends; they are not heard while they do not read it
 AWAY_S = 30.0  # that who attends may be away before the program is told that its terminal was closed
 KILL_S = 5.0  # from there to SIGKILL
 KEPT_S = 600.0  # that the end is kept for somebody who was cut off
@@ -55,38 +56,6 @@ def frames(buffer):
         data = bytes(buffer[HEAD.size : HEAD.size + length])
         del buffer[: HEAD.size + length]
         yield kind, number, data
-
-
-class Kept:
-    """Output that was not acknowledged. Pure."""
-
-    def __init__(self):
-        self.pieces = collections.deque()  # (kind, offset, data)
-        self.written = self.acked = 0
-
-    def size(self):
-        return self.written - self.acked
-
-    def add(self, kind, data):
-        self.pieces.append((kind, self.written, data))
-        self.written += len(data)
-
-    def take(self, offset):
-        """All before `offset` has arrived."""
-        self.acked = max(self.acked, min(offset, self.written))
-        while self.pieces and self.pieces[0][1] + len(self.pieces[0][2]) <= self.acked:
-            self.pieces.popleft()
-
-    def drop_oldest(self, most_bytes):
-        while self.size() > most_bytes:
-            _, offset, data = self.pieces.popleft()
-            self.acked = offset + len(data)
-
-    def after(self, offset):
-        for kind, start, data in self.pieces:
-            if start + len(data) > offset:
-                skip = max(0, offset - start)
-                yield kind, start + skip, data[skip:]
 
 
 class Session:
@@ -141,7 +110,9 @@ class Session:
         poll.register(wake, select.POLLIN)
         poll.register(self.listener, select.POLLIN)
         if self.peer is not None:
-            events = select.POLLIN | (select.POLLOUT if self.outbox else 0)
+            events = select.POLLOUT if self.outbox else 0
+            if len(self.outbox) < UNSENT_BYTES:
+                events |= select.POLLIN
             poll.register(self.peer, events)
         if self._reads():
             for fd in self.streams:
@@ -155,7 +126,7 @@ class Session:
             os.read(wake, 4096)
         if self.listener.fileno() in ready:
             self._meet()
-        elif self.peer is not None and self.peer.fileno() in ready:
+        elif self.peer is not None and ready.get(self.peer.fileno(), 0) & ~select.POLLOUT:
             self._hear()
         self._feed()
         for fd in [fd for fd in self.streams if ready.get(fd, 0) & ~select.POLLOUT]:
@@ -245,6 +216,8 @@ class Session:
 
     def _obey(self, kind, number, body):
         if kind == HAVE:
+            if self.met:  # each is answered with all that is kept
+                raise ValueError("it says twice what it has")
             self.met, self.away_at = True, None
             self.kept.take(number)
             self.outbox += frame(HAVE, self.heard)

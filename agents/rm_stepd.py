@@ -405,13 +405,13 @@ class StepDaemon:
         if len(self.sessions) >= SESSIONS or len(self.session_names) >= SESSIONS_EVER:
             self._tell(peer, {"error": "The job has as many sessions on this host as it may have."})
             return
-        listener = rm_session.listen(path)
         try:
+            listener = rm_session.listen(path)
             pid = os.fork()
-        except OSError as error:
-            listener.close()
-            os.unlink(path)
-            self._tell(peer, {"error": "No session can begin: %s." % os.strerror(error.errno)})
+        except OSError as error:  # no process, descriptor or room on the disk, or too long a path
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+            self._tell(peer, {"error": "No session can begin: %s." % (error.strerror or error)})
             return
         if pid == 0:
             self._be_session(listener, name, asked)

@@ -15,6 +15,7 @@ from rm.protocol import sessions
 sys.path.insert(0, str(Path(__file__).parents[2] / "agents"))
 
 import rm_session
+import rm_session_kept
 
 
 def test_both_ends_speak_the_same_frames() -> None:
@@ -41,7 +42,7 @@ def test_frames_come_out_as_they_went_in_however_they_are_cut() -> None:
 
 def test_who_comes_again_gets_what_was_not_acknowledged() -> None:
     chance = random.Random(11)
-    kept, written, got = rm_session.Kept(), b"", b""
+    kept, written, got = rm_session_kept.Kept(), b"", b""
     for _ in range(2000):
         if chance.random() < 0.6:
             data = chance.randbytes(chance.randrange(1, 50))
@@ -59,6 +60,16 @@ def test_who_comes_again_gets_what_was_not_acknowledged() -> None:
     kept.drop_oldest(64)
     assert kept.size() <= 64
     assert b"".join(data for _, _, data in kept.after(0)) == written[kept.acked :]
+
+
+def test_output_in_single_bytes_takes_no_more_memory_than_its_bytes() -> None:
+    """A program's dots, half a million of them, took more than a session may have, which ended it."""
+    kept = rm_session_kept.Kept()
+    for number in range(20_000):
+        kept.add(b"X" if number == 10_000 else b"O", b".")
+    assert len(kept.pieces) <= 3 + 20_000 // rm_session_kept.PIECE_BYTES
+    assert sum(len(data) for _, _, data in kept.after(7)) == 19_993
+    assert [offset for kind, offset, _ in kept.after(0) if kind == b"X"] == [10_000]
 
 
 def test_a_websocket_joins_what_comes_in_parts_and_answers_pings() -> None:

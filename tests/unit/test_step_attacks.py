@@ -19,6 +19,7 @@ from tests.agent_process import WAIT_S, Agent, agents, until
 from tests.steps_request import rm_steps  # noqa: F401  the agents' modules are found from here on
 from tests.unit.test_agent_batch import launch
 
+import rm_session  # type: ignore[import-not-found]  # isort: skip
 import rm_step_frames  # type: ignore[import-not-found]  # isort: skip
 import rm_stepd  # type: ignore[import-not-found]  # isort: skip
 import rm_stream_hub  # type: ignore[import-not-found]  # isort: skip
@@ -152,6 +153,37 @@ def test_a_frame_of_input_has_a_bound(door: Door) -> None:
     sock = door.run(["sleep", "1000"])
     sock.sendall(rm_step_frames.frame(b"I", 0, b"x" * 200_000))
     assert output(sock) == ""  # the step has ended
+
+
+def test_a_session_that_cannot_begin_costs_no_step(door: Door) -> None:
+    """The error of its socket ended the step daemon, and with it the steps of the job."""
+    sock, _ = door.step()
+    refused = door.connect({"op": "session", "session": "a" * 200, "begin": {}})
+    assert "No session can begin" in door.answer(refused)["error"]
+    sock.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        sock.recv(1)  # the step goes on
+    door.step()
+
+
+def test_who_attends_is_told_once_what_is_kept(door: Door) -> None:
+    """Each word on what has come was answered with all that is kept: root's memory grew with it."""
+    begin = {"argv": ["sh", "-c", "printf %300000s; sleep 1000"]}
+    assert door.answer(door.connect({"op": "session", "session": "attacked", "begin": begin}))["ok"]
+    have = rm_session.frame(rm_session.HAVE, 0)
+
+    def attended(words: bytes) -> socket.socket:
+        sock = socket.socket(socket.AF_UNIX)
+        sock.connect(str(Path(door.path).with_name("session.attacked")))
+        sock.settimeout(WAIT_S)
+        sock.sendall(words)
+        return sock
+
+    with attended(have * 2) as sock:
+        while sock.recv(1 << 16):
+            pass
+    with attended(have) as sock:
+        assert sock.recv(1) == rm_session.HAVE
 
 
 def test_tasks_are_born_with_the_hosts_own_limits(door: Door) -> None:
