@@ -56,6 +56,7 @@ class FakeService:
         self.monitoring: Any = None
         self.alerting: Any = None
         self.steps: Any = None
+        self.sessions: Any = None
         self.job_step_table: list[JobStep] = []
         self.queue_policy = "priority"
         self.tokens: Any = None

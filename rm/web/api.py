@@ -47,7 +47,8 @@ log = logging.getLogger("rm.web")
 def make_app(service: Service, config: Config) -> web.Application:
     """The application; administrators and the defaults of jobs are `config`'s."""
     accounts = Accounts(config)
-    gate = Gate(Doorkeeper(accounts, service), config.privacy, service)
+    keeper = Doorkeeper(accounts, service)
+    gate = Gate(keeper, config.privacy, service)
     limits = Limits(config.limits)
     app = web.Application(
         middlewares=[answering_failures, gate.identifying(), limits.middleware(), gate.middleware(), tagged],
@@ -62,7 +63,7 @@ def make_app(service: Service, config: Config) -> web.Application:
         JobRoutes(service, gate, visible),
         JobStepRoutes(service, visible),
         LogRoutes(service, gate, visible),
-        SessionRoutes(service, visible),
+        SessionRoutes(service, keeper, visible),
         HostRoutes(service, gate, visible),
         NetworkRoutes(service, visible),
         Maddash(service),

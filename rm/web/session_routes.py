@@ -11,13 +11,15 @@ from aiohttp import WSMsgType, web
 
 from rm.api.sessions import SessionRequest
 from rm.core.people.rights import Role
-from rm.errors import Conflict, RmError, Unreachable, UsageError
+from rm.errors import Conflict, Forbidden, RmError, Unreachable, UsageError
 from rm.web import wire
 from rm.web.handling import settled
+from rm.web.identity import CALLER, Caller, Doorkeeper, caller_of
 from rm.web.ports import AttendedSession, Service
 from rm.web.visible_jobs import VisibleJobs
 
 ASKED_S = 20.0
+AGAIN_S = 10.0  # between two looks at whether the caller's token still counts
 MESSAGE_BYTES = 64 << 10  # of a message either way
 SESSION = re.compile(r"[a-z0-9]{8,40}\Z")
 
@@ -25,8 +27,8 @@ SESSION = re.compile(r"[a-z0-9]{8,40}\Z")
 class SessionRoutes:
     """For the job's owner, and administrators: the program is the job's user's."""
 
-    def __init__(self, service: Service, visible: VisibleJobs) -> None:
-        self._service = service
+    def __init__(self, service: Service, keeper: Doorkeeper, visible: VisibleJobs) -> None:
+        self._service, self._keeper = service, keeper
         self._visible = visible
 
     def routes(self) -> list[web.RouteDef]:
@@ -48,7 +50,7 @@ class SessionRoutes:
             way = sessions.attend(job, asked.host, asked.session, begin, caller.user)
             async with way as attended:
                 await socket.send_json({"ok": True})
-                await self._pass_on(socket, attended)
+                await self._pass_on(socket, attended, request)
         except RmError as error:
             with suppress(ConnectionError):
                 await socket.send_json({"error": _told(error)})
@@ -69,18 +71,33 @@ class SessionRoutes:
             raise UsageError("The name of a session is 8 to 40 lower-case letters and digits.")
         return asked
 
-    async def _pass_on(self, socket: web.WebSocketResponse, way: AttendedSession) -> None:
+    async def _pass_on(
+        self, socket: web.WebSocketResponse, way: AttendedSession, request: web.Request
+    ) -> None:
+        lets = asyncio.ensure_future(self._as_long_as_let(request))
         out = asyncio.ensure_future(self._from_host(socket, way))
         into = asyncio.ensure_future(self._to_host(socket, way))
         try:
-            await asyncio.wait({out, into}, return_when=asyncio.FIRST_COMPLETED)
-            if into.done() and not out.done():  # who attends has gone
+            await asyncio.wait({out, into, lets}, return_when=asyncio.FIRST_COMPLETED)
+            if not out.done():  # who attends has gone, or may not any more
                 with suppress(RmError, TimeoutError):
                     await asyncio.wait_for(way.away(), ASKED_S)
+            if lets.done():
+                lets.result()
         finally:
-            for task in (out, into):
+            for task in (out, into, lets):
                 task.cancel()
-            await asyncio.gather(out, into, return_exceptions=True)
+            await asyncio.gather(out, into, lets, return_exceptions=True)
+
+    async def _as_long_as_let(self, request: web.Request) -> None:
+        """Raises what the caller is refused with when their token or account counts no more."""
+        first: Caller = request[CALLER]
+        while first.token:
+            await asyncio.sleep(AGAIN_S)
+            now = await caller_of(request, self._keeper)
+            if now.role < first.role:
+                raise Forbidden("Your rights were taken away while you attended the session.")
+        await asyncio.Event().wait()  # whom the kernel named stays who they are
 
     async def _from_host(self, socket: web.WebSocketResponse, way: AttendedSession) -> None:
         with suppress(RmError, ConnectionError):

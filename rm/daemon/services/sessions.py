@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol
@@ -33,9 +33,13 @@ class Attending(Protocol):
 class Attended:
     """The way to one session; reading and writing wait in two threads of its own."""
 
-    def __init__(self, channel: Any) -> None:
-        self._channel = channel
+    def __init__(self) -> None:
+        self._channel: Any = None
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="session")
+
+    async def reach(self, attend: Callable[[str], Any], host: str) -> None:
+        """A host that does not answer keeps these threads, and none that others wait for."""
+        self._channel = await asyncio.get_running_loop().run_in_executor(self._threads, attend, host)
 
     async def read(self) -> bytes:
         """What comes next; empty at the end."""
@@ -57,7 +61,7 @@ class Attended:
         self._channel.settimeout(None)
         try:
             answer = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):  # a host says what it likes
             answer = None
         if not isinstance(answer, dict):
             raise Unreachable(
@@ -84,7 +88,7 @@ class Attended:
         with suppress(Exception):
             if self._channel.recv_stderr_ready():
                 told = self._channel.recv_stderr(4096).decode(errors="replace").strip().splitlines()
-                return "".join(c if c.isprintable() else "?" for c in told[-1][:300]).rstrip(".")
+                return _plain(told[-1][:300]).rstrip(".")
         return ""
 
     async def _beside(self, work: Any, *what: Any) -> Any:
@@ -115,9 +119,9 @@ class Sessions:
         name = place_of(job, host)
         self._enter(user)
         try:
-            channel = await asyncio.to_thread(self._hosts.attend, name)
-            way = Attended(channel)
+            way = Attended()
             try:
+                await way.reach(self._hosts.attend, name)
                 asked = {"cluster": self._cluster, "job": job.id, "attempt": job.attempt}
                 answer = await way.greet({**asked, "session": session, "begin": begin})
                 if not answer.get("ok"):
@@ -158,4 +162,9 @@ def place_of(job: Job, host: str) -> str:
 def _refusal(answer: Mapping[str, Any]) -> RmError:
     why = str(answer.get("error", "no reason"))
     kinds: dict[Code, type[RmError]] = {Code.BAD_REQUEST: UsageError, Code.NO_SUCH_SESSION: NotFound}
-    return kinds.get(Code(str(answer.get("code"))), Conflict)(why[:1000])
+    return kinds.get(Code(str(answer.get("code"))), Conflict)(_plain(why[:1000]))
+
+
+def _plain(text: str) -> str:
+    """What a host says, for somebody's terminal."""
+    return "".join(c if c.isprintable() else "?" for c in text)

@@ -1,0 +1,79 @@
+"""The WebSocket of a session: who attends it has a token that counts, as long as they attend."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rm.client.connection import Connection
+from rm.client.websocket import TEXT, WebSocket
+from rm.config import Config, JobsConfig
+from rm.core.people.rights import Role
+from rm.errors import Forbidden, Unauthenticated
+from rm.web import access, identity, session_routes
+from tests.fake_service import serving
+from tests.fakes import PATIENCE_S
+from tests.unit.test_web_api import SPEC, call
+
+
+class Way:
+    """A session whose program says nothing."""
+
+    def __init__(self) -> None:
+        self.left = threading.Event()
+
+    async def read(self) -> bytes:
+        await asyncio.Event().wait()
+        return b""
+
+    async def write(self, data: bytes) -> None: ...
+
+    async def away(self) -> None:
+        self.left.set()
+
+    @asynccontextmanager
+    async def attend(self, *what: Any) -> AsyncIterator[Way]:
+        yield self
+
+
+@pytest.mark.parametrize("change", ["revoked", "demoted"])
+def test_who_may_not_any_more_is_sent_away(
+    change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A token that was revoked, after it had leaked, kept the sessions that it had begun."""
+    changed = threading.Event()
+
+    async def caller(request: Any, keeper: Any) -> identity.Caller:
+        if changed.is_set() and change == "revoked":
+            raise Unauthenticated("This token is not valid.")
+        role = Role.USER if changed.is_set() else Role.ADMIN
+        return identity.Caller(12345, "ann", role, "https", "::1", "t1")
+
+    for module in (access, session_routes):
+        monkeypatch.setattr(module, "caller_of", caller)
+    monkeypatch.setattr(session_routes, "AGAIN_S", 0.01)
+    with serving(tmp_path / "rm.sock", Config(jobs=JobsConfig(run_root_as="rmjob"))) as daemon:
+        way = Way()
+        daemon.service.sessions = way
+        call(daemon, "POST", "/v1/jobs", {"spec": SPEC})
+        socket: WebSocket = Connection(daemon.socket).upgraded("jobs", 1, "session")
+        socket.send(json.dumps({"session": "abcdefgh", "begin": None}).encode(), TEXT)
+        assert json.loads(said(socket)) == {"ok": True}
+        changed.set()
+        kind = (Unauthenticated if change == "revoked" else Forbidden).__name__
+        assert json.loads(said(socket))["error"]["kind"] == kind
+        assert way.left.wait(PATIENCE_S)
+        socket.close()
+
+
+def said(socket: WebSocket) -> bytes:
+    while True:
+        if found := socket.heard():
+            return found[0]

@@ -1,0 +1,84 @@
+"""Sessions that the daemon attends on hosts that are slow, or lie."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from typing import Any
+
+import pytest
+
+from rm.core.model.job import Job, JobState, Task
+from rm.daemon.services.sessions import Sessions
+from rm.errors import Conflict, Unreachable
+from tests import builders
+from tests.fakes import PATIENCE_S
+
+MANY = 40  # more than asyncio's own threads
+
+
+class Channel:
+    """The far end of a connection, which has said `words`."""
+
+    def __init__(self, words: bytes) -> None:
+        self._words = words
+
+    def settimeout(self, seconds: float | None) -> None: ...
+
+    def sendall(self, data: bytes) -> None: ...
+
+    def recv(self, most: int) -> bytes:
+        data, self._words = self._words[:most], self._words[most:]
+        return data
+
+    def recv_stderr_ready(self) -> bool:
+        return False
+
+    def close(self) -> None: ...
+
+
+class Hosts:
+    def __init__(self, words: bytes = b"", opens: threading.Event | None = None) -> None:
+        self._words, self._opens = words, opens
+
+    def attend(self, name: str) -> Any:
+        if self._opens is not None:
+            assert self._opens.wait(PATIENCE_S)
+        return Channel(self._words)
+
+
+def running() -> Job:
+    return builders.job(1, state=JobState.RUNNING, tasks=(Task(0, "h1", (0,)),))
+
+
+async def attend(sessions: Sessions, user: str = "ann") -> None:
+    async with sessions.attend(running(), "", "abcdefgh", None, user):
+        pass
+
+
+def test_what_a_host_refuses_with_cannot_command_a_terminal() -> None:
+    words = json.dumps({"error": "no\x1b]0;owned\x07", "code": "session-refused"}).encode() + b"\n"
+    with pytest.raises(Conflict, match=r"no\?\]0;owned\?"):
+        asyncio.run(attend(Sessions(Hosts(words), "c")))
+
+
+def test_an_answer_that_is_too_deep_is_none() -> None:
+    with pytest.raises(Unreachable, match="attends no sessions"):
+        asyncio.run(attend(Sessions(Hosts(b"[" * 60_000 + b"\n"), "c")))
+
+
+def test_hosts_that_do_not_answer_keep_nobody_elses_threads() -> None:
+    opens = threading.Event()
+
+    async def play() -> None:
+        sessions = Sessions(Hosts(b'{"ok": true}\n', opens), "c")
+        waiting = [asyncio.ensure_future(attend(sessions)) for _ in range(MANY)]
+        await asyncio.sleep(0)
+        try:
+            await asyncio.wait_for(asyncio.to_thread(int), PATIENCE_S / 2)
+        finally:
+            opens.set()
+        await asyncio.gather(*waiting)
+
+    asyncio.run(play())
