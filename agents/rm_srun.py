@@ -429,6 +429,7 @@ def run(values, command, environ):
     if values.get("mpi", "none") not in ("none", "openmpi", "list", "pmi2"):
         raise Wrong("--mpi=%s is not supported: pmi2, or start MPI programs by mpirun." % values["mpi"])
     control = connected(path)
+    bind = rm_srun_options.cpu_bind_of(values)
     step = dict(rm_srun_options.step_of(values), name=values.get("job-name") or os.path.basename(command[0]))
     created = create(control, step, "immediate" in values, "quiet" in values)
     count = sum(len(part["ranks"]) for part in created["parts"])
@@ -444,7 +445,7 @@ def run(values, command, environ):
     os.umask(mask)
     shared = {"argv": command, "env": rm_srun_options.environment(values, environ), "umask": mask,
               "chdir": os.path.abspath(values.get("chdir") or os.getcwd()),
-              "pmi": count if values.get("mpi") == "pmi2" else 0,
+              "pmi": count if values.get("mpi") == "pmi2" else 0, "cpu_bind": bind,
               "step_env": step_environment(created, environ, values)}  # fmt: skip
     parts = []
     for node, part in enumerate(created["parts"]):

@@ -7,6 +7,7 @@ one that would change the meaning of a step is refused.
 import getopt
 import re
 
+import rm_cpu_bind
 from rm_step_plan import expanded
 
 
@@ -24,10 +25,10 @@ TAKEN = _table("""
     ntasks/n= nodes/N= ntasks-per-node= cpus-per-task/c= gpus-per-task= gpus-per-node= gpus/G= gres=
     gpu-bind= exact exclusive? overlap overcommit/O nodelist/w= exclude/x= label/l output/o= error/e=
     input/i= open-mode= chdir/D= export= kill-on-bad-exit/K? multi-prog job-name/J= distribution/m=
-    jobid= immediate/I? quiet/Q time/t= mpi= unbuffered/u
+    jobid= immediate/I? quiet/Q time/t= mpi= unbuffered/u cpu-bind=
 """)
 IGNORED = _table("""
-    verbose/v no-kill/k mem= mem-per-cpu= mem-per-gpu= cpu-bind= mem-bind= hint= wait/W=
+    verbose/v no-kill/k mem= mem-per-cpu= mem-per-gpu= mem-bind= hint= wait/W=
     threads-per-core= ntasks-per-core= ntasks-per-socket= extra-node-info/B= gres-flags= cpu-freq=
     gpu-freq= account/A= partition/p= qos/q= comment= propagate? profile= acctg-freq= cores-per-socket=
     sockets-per-node= whole cpus-per-gpu= use-min-nodes wckey= deadline= msg-timeout= max-exit-timeout=
@@ -41,7 +42,6 @@ REFUSED = _table("""
 SILENT = {
     "verbose",
     "quiet",
-    "cpu-bind",
     "mem-bind",
     "hint",
     "wait",
@@ -55,6 +55,7 @@ VARIABLES = {
     "SLURM_STDERRMODE": "error", "SLURM_STDINMODE": "input", "SLURM_KILL_BAD_EXIT": "kill-on-bad-exit",
     "SLURM_EXPORT_ENV": "export", "SLURM_DISTRIBUTION": "distribution", "SLURM_OPEN_MODE": "open-mode",
     "SLURM_MPI_TYPE": "mpi", "SLURM_UNBUFFEREDIO": "unbuffered",
+    "SLURM_CPU_BIND": "cpu-bind",
 }  # fmt: skip
 OFF = ("0", "no")
 
@@ -159,6 +160,15 @@ def step_of(values):
         "overcommit": "overcommit" in values, "nodelist": named, "exclude": _hosts(values, "exclude"),
         "distribution": "cyclic" if way == "cyclic" else "block",
     }  # fmt: skip
+
+
+def cpu_bind_of(values):
+    """What rm_cpu_bind.chosen is asked for."""
+    step = step_of(values)
+    try:
+        return rm_cpu_bind.asked_of(values.get("cpu-bind", ""), not (step["exact"] or step["overlap"]))
+    except ValueError as error:
+        raise Wrong(str(error)) from None
 
 
 def _count(values, name):

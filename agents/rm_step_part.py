@@ -14,6 +14,7 @@ import select
 import signal
 import socket
 
+import rm_cpu_bind
 import rm_sockets
 from rm_become import MARK, PR_SET_PDEATHSIG, enter_directory, prctl
 from rm_cgroup import send
@@ -284,6 +285,7 @@ class Part:
             self.fence.bind_task()
             for target, fd in enumerate(streams):
                 os.dup2(fd, target)
+            self._bind(task, at, host)
             if os.getuid() == 0:
                 for fd in range(3):
                     os.fchown(fd, self.user.uid, self.user.gid)  # for a task that opens /dev/stdout
@@ -306,6 +308,21 @@ class Part:
             _write(2, "srun: error: %s: task %d could not be started: %s\n" % (host, task.rank, error))
         finally:
             os._exit(1)
+
+    def _bind(self, task, at, host):
+        """To the processors that --cpu-bind names."""
+        asked, usable = self.asked.get("cpu_bind"), os.sched_getaffinity(0)
+        if not asked:
+            return  # of an older srun
+        cpus, note = rm_cpu_bind.chosen(asked, at, len(self.asked["ranks"]), self.fence.cores, usable)
+        if note and at == 0:
+            _write(2, "srun: warning: %s: %s.\n" % (host, note))
+        if set(cpus) != usable:
+            os.sched_setaffinity(0, cpus)
+        if asked["verbose"]:
+            mask = sum(1 << cpu for cpu in cpus)
+            words = (host, task.rank, at, os.getpid(), mask)
+            _write(2, "cpu-bind=MASK - %s, task %2d %2d [%d]: mask 0x%x set\n" % words)
 
     def _environment(self, task, at):
         """srun's, under what distinguishes this host and this task."""

@@ -19,6 +19,8 @@ from tests.agent_process import AGENTS, Agent, agents, launch_request, until
 sys.path.insert(0, str(AGENTS))
 try:
     import rm_cores
+    import rm_cpu_bind
+    import rm_srun_options
     from rm_cgroup import Hierarchy
     from rm_fence import Fences, checked_settings
 finally:
@@ -199,3 +201,64 @@ def test_the_elements_of_a_slice_hold_theirs_also_when_the_agent_was_killed(star
     assert not bound(agent, 3) & theirs
     end(agent, 2)
     end(agent, 3)
+
+
+def test_tasks_of_a_step_are_bound_as_asked() -> None:
+    def of(text: str, at: int, cores: Any = (0, 4, 1, 5), tasks: int = 2) -> tuple[list[int], str]:
+        found: tuple[list[int], str] = rm_cpu_bind.chosen(
+            rm_cpu_bind.asked_of(text, True), at, tasks, list(cores), set(range(8))
+        )
+        return found
+
+    assert of("", 1) == of("none", 1) == of("verbose,none", 1) == ([0, 4, 1, 5], "")
+    assert [of("verbose,cores", at)[0] for at in (0, 1)] == [[0, 4], [1, 5]]
+    assert [of("rank", at)[0] for at in (1, 4)] == [[4], [0]]
+    assert [of("map_cpu:5*2,0x0", at)[0] for at in range(4)] == [[5], [5], [0], [5]]
+    assert [of("mask_cpu:0x30,3", at, ())[0] for at in (0, 1)] == [[4, 5], [0, 1]]
+    assert of("threads", 1, ())[1].startswith("--cpu-bind=threads has no effect")
+    with pytest.raises(ValueError, match="names processor 7, and the job has 0,1,4,5"):
+        of("map_cpu:7", 0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["sockets", "map_cpu:", "map_cpu:f", "mask_cpu:0", "mask_cpu:x", "map_cpu:1*9999", "cores:2", "mask_cpu"],
+)
+def test_other_bindings_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="--cpu-bind="):
+        rm_cpu_bind.asked_of(text, True)
+
+
+def test_steps_beside_others_do_not_divide_the_jobs_processors() -> None:
+    for words in (["--exact"], ["--overlap"]):
+        values, _ = rm_srun_options.parsed([*words, "--cpu-bind=cores", "true"], {}, print)
+        with pytest.raises(rm_srun_options.Wrong, match="--exact or --overlap"):
+            rm_srun_options.cpu_bind_of(values)
+    values, _ = rm_srun_options.parsed(["true"], {"SLURM_CPU_BIND": "rank"}, print)
+    assert rm_srun_options.cpu_bind_of(values)["how"] == "rank"
+
+
+@two
+def test_a_step_runs_on_the_jobs_processors(start: Start) -> None:
+    agent = start()
+    other = bound(agent, 2)
+    agent.kill()
+    agent = start()
+    usable = os.sched_getaffinity(0)
+    step = "srun -n1 %s grep Cpus_allowed_list /proc/self/status; echo $?\n"
+    wrong = min(other)
+    lines = step % "" + step % "--cpu-bind=cores,verbose" + step % f"--cpu-bind=map_cpu:{wrong}"
+    host = {"host": "h1", "address": "10.0.0.1", "tasks": 1, "cpus": 1, "gpus": 0}
+    request = {
+        **launch_request("", 1), "script": None, "batch": "#!/bin/bash\nexec 2>&1\n" + lines, "place": 0,
+        "allocation": [host], "env": {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "h1"}, "fence": PINNED,
+        "cpus_per_task": len(usable) - 1,
+    }  # fmt: skip
+    assert agent.ask("launch", **request)["ok"]
+    agent.event("exit", job=1)
+    said = agent.log(1)
+    masks = [set(rm_cores.listed(line.partition(":")[2])) for line in said.splitlines() if "allowed" in line]
+    assert masks == [usable - other] * 2, said
+    assert f"mask 0x{sum(1 << cpu for cpu in usable - other):x} set" in said
+    assert f"--cpu-bind=map_cpu names processor {wrong}, and the job has" in said
+    end(agent, 2)

@@ -142,7 +142,7 @@ def test_the_command_keeps_its_own_options() -> None:
 
 def test_options_without_effect_are_told_once() -> None:
     said: list[str] = []
-    options.parsed(["--mem=4G", "--cpu-bind=none", "true"], {}, said.append)
+    options.parsed(["--mem=4G", "--mem-bind=local", "true"], {}, said.append)
     assert said == ["--mem has no effect in a step of rm."]
 
 
