@@ -159,6 +159,25 @@ def test_a_mail_is_tried_again_and_its_outcome_told(failures: tuple[NotTold, ...
     assert server.sent == ([] if outcome else [("ann", "[c1] Job_id=1 Name=x Ended", name)])
 
 
+def test_a_mail_that_is_refused_for_now_delays_no_other() -> None:
+    """The pauses before one user's mail were waited for by everybody's."""
+
+    class Choosy(Server):
+        def send_letter(self, to: str, subject: str, text: str, name: str) -> None:
+            if to == "greylisted":
+                raise NotTold("busy")
+            super().send_letter(to, subject, text, name)
+
+    server, heard = Choosy(), Inbox()
+    mailer = Mailer(server, "c1", pause_s=HOUR_US)
+    assert isinstance(MAIL.action, Mail)
+    for to in ("greylisted", "ann"):
+        mail = replace(MAIL.action, to=to)
+        mailer.tell(replace(MAIL, action=mail), mail, lambda outcome, to=to: heard((to, outcome)))
+    assert heard.wait(lambda _: True) == ("ann", "")
+    mailer.close()
+
+
 def test_without_a_channel_the_story_says_so() -> None:
     heard: list[str] = []
     assert isinstance(MAIL.action, Mail)

@@ -1,12 +1,16 @@
-"""Sends the mails that jobs ask for, one after the other, again and again with growing pauses."""
+"""Sends the mails that jobs ask for, one at a time. One that is refused for now is sent again after growing
+pauses, in which others go. A slow server delays them all: it is one server."""
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from rm.core.alerts.channel import NotTold
@@ -33,6 +37,7 @@ class _Order:
     intent: Intent
     mail: Mail
     settled: Callable[[str], None]
+    attempts: int = 0  # that have failed
 
 
 class Mailer:
@@ -64,33 +69,42 @@ class Mailer:
             self._thread.join(LAST_WORDS_S)
 
     def _run(self) -> None:
-        while (order := self._waiting.get()) is not None and not self._stopping.is_set():
-            failed = self._send(order)
-            if failed is None:
+        later: list[tuple[float, int, _Order]] = []  # due (monotonic), in which order, what
+        counts = itertools.count()
+        while not self._stopping.is_set():
+            wait_s = later[0][0] - time.monotonic() if later else None
+            if wait_s is not None and wait_s <= 0:
+                order: _Order | None = heapq.heappop(later)[2]
+            else:
+                try:
+                    order = self._waiting.get(timeout=wait_s)
+                except queue.Empty:
+                    continue
+            if order is None:
                 return
+            failed = self._send(order)
+            if failed is None:  # others go first meanwhile
+                pause_s = min(self._pause_s * 2**order.attempts, LONGEST_S)
+                again = replace(order, attempts=order.attempts + 1)
+                heapq.heappush(later, (time.monotonic() + pause_s, next(counts), again))
+                continue
             if failed:
                 log.error("mail of job %d to %s: %s", order.mail.job, order.mail.to, failed)
             order.settled(failed)
 
     def _send(self, order: _Order) -> str | None:
-        """ "" = sent, None = stopped meanwhile, else why it was given up."""
+        """ "" = sent, None = not yet, else why it was given up."""
         assert self._letters is not None
-        mail, pause_s = order.mail, self._pause_s
+        mail = order.mail
         subject = f"[{self._cluster}] {mail.subject}"
         text = f"{mail.subject}\n\n`rmx show {mail.job}` tells the rest.\n"
-        for attempt in range(1, ATTEMPTS + 1):
-            try:
-                self._letters.send_letter(
-                    mail.to, subject, text, f"{self._cluster} {order.intent.id} {mail.subject}"
-                )
-                return ""
-            except NotTold as error:
-                if not error.again or attempt == ATTEMPTS:
-                    return str(error)
-            except Exception as error:  # a defect must not silence the mails after it
-                log.exception("a mail met a defect of rm")
-                return f"internal error: {type(error).__name__}"
-            if self._stopping.wait(pause_s):
-                return None
-            pause_s = min(2 * pause_s, LONGEST_S)
-        return None
+        try:
+            self._letters.send_letter(
+                mail.to, subject, text, f"{self._cluster} {order.intent.id} {mail.subject}"
+            )
+        except NotTold as error:
+            return None if error.again and order.attempts + 1 < ATTEMPTS else str(error)
+        except Exception as error:  # a defect must not silence the mails after it
+            log.exception("a mail met a defect of rm")
+            return f"internal error: {type(error).__name__}"
+        return ""
