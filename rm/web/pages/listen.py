@@ -14,7 +14,6 @@ from aiohttp.typedefs import Handler, Middleware
 from rm.config import LimitsConfig
 from rm.errors import ConfigError
 from rm.web.door import BACKLOG, Door, Guests
-from rm.web.pages.app import make_page
 from rm.web.pages.guard import names_of_this_machine
 from rm.web.pages.settings import PageSettings
 from rm.web.pages.source import Source
@@ -54,6 +53,8 @@ async def serve_page(
     Raises:
         ConfigError: nothing can listen there.
     """
+    from rm.web.pages.app import make_page  # here: a daemon without a page starts without it
+
     host, _ = address_of(listen)
     names = (*names_of_this_machine(), host, *settings.names)
     app = make_page(Source(socket_path), replace(settings, names=names))
