@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from operator import attrgetter, ge
 
 from rm import arrays, containers, features, licenses, mail_events
 from rm.core.model.array import BITS_KEPT
@@ -48,6 +49,7 @@ _LEAST = {
     "gpus_per_host": 0, "ntasks_per_gpu": 0, "mem_bytes_per_task": 0, "mem_bytes_per_host": 0,
     "gpu_mem_bytes": 0, "iterations": 0, "nice": 0, "warn_signal": 0, "warn_before_us": 0,
 }  # fmt: skip
+_short_texts, _counts_of = attrgetter(*_WORDS, *_PATHS, "comment"), attrgetter(*_LEAST)
 _ONE_OF = (("gpus_per_task", "gpus_per_host"), ("mem_bytes_per_task", "mem_bytes_per_host", "mem_all"))
 _WAYS = {"distribution": (BLOCK, CYCLIC), "gpu_bind": (PER_TASK, NO_BIND), "launch": LAUNCHES}
 _TIMES = ("time_limit_us", "expected_us", "deadline_us", "time_min_us")
@@ -95,11 +97,11 @@ def _problems(spec: JobSpec, runs: bool) -> Iterator[str]:
 def _texts(spec: JobSpec) -> Iterator[str]:
     if not spec.name or _IN_NAMES.search(spec.name):
         yield "the name must be a word without slashes and line ends"
-    for names, most in ((_WORDS, NAME_BYTES), (_PATHS, PATH_BYTES), (("comment",), COMMENT_BYTES)):
-        for name in names:
-            text = getattr(spec, name)
-            if text:
-                yield from _text(name, text, most)
+    together = "".join(_short_texts(spec))
+    if len(together) > NAME_BYTES or "\0" in together or not together.isascii():  # else none can be wrong
+        for names, most in ((_WORDS, NAME_BYTES), (_PATHS, PATH_BYTES), (("comment",), COMMENT_BYTES)):
+            for name in names:
+                yield from _text(name, getattr(spec, name), most)
     yield from _array(spec.array)
     yield from _dependency(spec.dependency)
     for name, parsed in (
@@ -170,12 +172,13 @@ def _bytes(text: str) -> int:
 
 
 def _counts(spec: JobSpec) -> Iterator[str]:
-    for name, least in _LEAST.items():
-        value = getattr(spec, name)
-        if value < least:
-            yield f"{name} is {value}, and must be at least {least}"
-        if value > NUMBER_MAX:
-            yield f"{name} is larger than {NUMBER_MAX}"
+    counts = _counts_of(spec)
+    if max(counts) > NUMBER_MAX or not all(map(ge, counts, _LEAST.values())):
+        for (name, least), value in zip(_LEAST.items(), counts, strict=True):
+            if value < least:
+                yield f"{name} is {value}, and must be at least {least}"
+            if value > NUMBER_MAX:
+                yield f"{name} is larger than {NUMBER_MAX}"
     if spec.ntasks > TASKS:
         yield f"ntasks is {spec.ntasks}, and a job may have {TASKS} tasks"
     if abs(spec.priority) > NUMBER_MAX or abs(spec.begin_us or 0) > NUMBER_MAX:
