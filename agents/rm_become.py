@@ -84,7 +84,7 @@ def _enter_container(folder, request, task, argv, environ):
     name = "rm-%d-%d-%d" % (folder.job, folder.attempt, task["rank"])
     try:
         words = rm_container.command(runtime, program, container, name, own, argv, environ, task["gpus"],
-                                     os.path.isdir(container["image"]))  # fmt: skip
+                                     os.path.isdir(container["image"]), rm_container.runc())  # fmt: skip
         os.execve(words[0], words, environ)
     except rm_container.ContainerError as error:
         raise _Refused("%s, on %s." % (str(error), host)) from None

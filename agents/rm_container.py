@@ -42,6 +42,13 @@ def found():
     return "", ""
 
 
+def runc(root=""):
+    """Path of what podman starts containers by where crun refuses the host's control groups, which
+    are of both versions; "" for podman's own choice. `root` is put before the kernel's files (tests)."""
+    mixed = os.path.exists(root + "/sys/fs/cgroup/unified/cgroup.controllers")
+    return rm_facts.program("runc") if mixed else ""
+
+
 def checked(container):
     """A complete container of a launch request, {} for none; ValueError says what is wrong."""
     if not container:
@@ -65,12 +72,12 @@ def passes_signals(runtime):
     return runtime == "podman"
 
 
-def command(runtime, program, container, name, own, argv, environ, gpus, is_directory=False):
+def command(runtime, program, container, name, own, argv, environ, gpus, is_directory=False, runc=""):
     """The words that run `argv` in the container.
 
     `name` is what the container is called, `own` the folders and files of rm that the task sees under their
     own paths, as mounts; `environ` what the task is to have; `gpus` its GPUs, by UUID or index;
-    `is_directory`: the image is a folder of the host.
+    `is_directory`: the image is a folder of the host; `runc`: what podman is to start it by, if said.
 
     Raises:
         ContainerError: this runtime cannot.
@@ -78,7 +85,11 @@ def command(runtime, program, container, name, own, argv, environ, gpus, is_dire
     mounts = [(source, target, flags) for source, target, flags in container["mounts"]] + list(own)
     names = sorted(key for key in environ if key not in OF_THE_IMAGE and _NAME.match(key))
     build = {"podman": _podman, "apptainer": _apptainer, "enroot": _enroot}[runtime]
-    return build(program, container, name, mounts, names, gpus, is_directory, environ) + list(argv)
+    words = build(program, container, name, mounts, names, gpus, is_directory, environ)
+    if runc and runtime == "podman":  # a user's container stays in the caller's group then by itself
+        words.remove("--cgroups=disabled")  # which it does not know
+        words[1:1] = ["--runtime", runc, "--cgroup-manager=cgroupfs"]
+    return words + list(argv)
 
 
 def _flags(text, known):

@@ -22,6 +22,7 @@ from tests.builders import host, job, snapshot, spec
 
 sys.path.insert(0, str(AGENTS))
 rm_container = importlib.import_module("rm_container")
+rm_facts = importlib.import_module("rm_facts")
 ENVIRON = {"A": "b", "PATH": "/usr/bin", "HOME": "/home/ann", "BASH_FUNC_x%%": "() { :; }"}
 OWN = [("/spool/1", "/spool/1", "rw")]
 
@@ -55,6 +56,17 @@ def test_podman_runs_it_in_the_group_and_passes_what_the_image_does_not_decide()
     assert words("podman", "/images/root", True)[-4:-2] == ["--rootfs", "/images/root"]
     assert words("podman", "/images/a.tar")[-3] == "docker-archive:/images/a.tar"
     assert "--workdir" not in words("podman", workdir="")
+
+
+def test_podman_starts_it_by_runc_where_control_groups_are_of_both_versions(tmp_path: Path) -> None:
+    container = {"image": "a", "mounts": [], "workdir": ""}
+    found = rm_container.command("podman", "/opt/podman", container, "n", [], ["x"], {}, (), runc="/bin/runc")
+    assert found[:5] == ["/opt/podman", "--runtime", "/bin/runc", "--cgroup-manager=cgroupfs", "run"]
+    assert "--cgroups=disabled" not in found
+    assert rm_container.runc(str(tmp_path)) == ""
+    (tmp_path / "sys/fs/cgroup/unified").mkdir(parents=True)
+    (tmp_path / "sys/fs/cgroup/unified/cgroup.controllers").write_text("")
+    assert rm_container.runc(str(tmp_path)) == rm_facts.program("runc")
 
 
 def test_apptainer_becomes_it() -> None:
