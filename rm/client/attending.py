@@ -99,6 +99,10 @@ class Session:
         with suppress(OSError):
             self._say(frame(BYE, 0))
 
+    def close(self) -> None:
+        """Attend it no more: the daemon tells the session so."""
+        self._drop()
+
     def _say(self, data: bytes) -> None:
         if self._socket is not None:
             with suppress(OSError):

@@ -8,10 +8,12 @@ import os
 import pty
 import select
 import signal
+import socket
 import struct
 import subprocess
 import termios
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -212,6 +214,55 @@ def test_much_costs_no_memory(cluster: Cluster) -> None:
 def resident_kib(pid: int) -> int:
     with open(f"/proc/{pid}/status") as file:
         return next((int(line.split()[1]) for line in file if line.startswith("VmRSS")), 0)
+
+
+SERVER = """python3 -S -c '
+import hashlib, socket, threading
+def answer(near):
+    digest = hashlib.sha256()
+    while data := near.recv(65536):
+        digest.update(data)
+    near.sendall(digest.hexdigest().encode() + b" " + bytes(range(256)) * 4096)
+    near.close()
+at = socket.create_server(("127.0.0.1", 7311))
+while True:
+    threading.Thread(target=answer, args=(at.accept()[0],)).start()
+'"""
+
+
+def test_a_port_is_forwarded_until_the_job_ends(cluster: Cluster) -> None:
+    job = cluster.submit("--launch=batch", "--wrap", SERVER)
+    cluster.all_started(job)
+    going = process(cluster, "forward", job, "7311:0", stderr=subprocess.PIPE)
+    assert going.stderr is not None
+    said = going.stderr.readline()
+    assert b"is port 7311 of" in said, said
+    here = int(said.split(b" is port")[0].rsplit(b":", 1)[1])
+    data = os.urandom(1 << 20)
+
+    def asked() -> bytes:
+        with socket.create_connection(("127.0.0.1", here), WAIT_S) as far:
+            try:
+                far.sendall(data)
+                far.shutdown(socket.SHUT_WR)
+                with far.makefile("rb") as file:
+                    return file.read()
+            except ConnectionError:  # nothing listens there yet
+                return b""
+
+    until(lambda: asked() != b"", "the program listens")
+    with ThreadPoolExecutor(8) as pool:
+        answers = [task.result() for task in [pool.submit(asked) for _ in range(8)]]
+    head = f"{hashlib.sha256(data).hexdigest()} ".encode()
+    assert all(answer == head + EVERY_BYTE * 4096 for answer in answers)
+    refused = run(cluster, "forward", job, f"7311:{here}")
+    assert refused.returncode
+    assert b"cannot be listened at" in refused.stderr
+    cluster.rmx("cancel", job)
+    assert going.wait(WAIT_S) == 0
+    assert b"nothing is forwarded any more" in going.stderr.read()
+    going.stderr.close()
+    assert b"does not run" in run(cluster, "forward", job, 7311).stderr
 
 
 def test_a_shell_is_in_the_job(cluster: Cluster) -> None:
