@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import fabric
 import paramiko
@@ -60,3 +62,16 @@ def test_a_refused_login_is_one_sentence(
         with pytest.raises(Unreachable) as refused:
             ssh.connect(host, SshSettings(known_hosts=tmp_path / "known_hosts"))
     assert refused.value.what == f"Host h1 refuses the login of root: {theirs.rstrip('.')}."
+
+
+def test_a_server_with_as_many_channels_as_it_allows_is_said_to_be_one() -> None:
+    """Ten sessions of one user, with the agent's channel, are what an sshd allows for a connection."""
+
+    class Full:
+        def open_session(self, window_size: int) -> None:
+            raise paramiko.ChannelException(2, "Connect failed")
+
+    connection = SimpleNamespace(host="h1", client=SimpleNamespace(get_transport=Full))
+    with pytest.raises(Unreachable, match="cannot be started") as error:
+        ssh.open_channel(cast(fabric.Connection, connection), "true")
+    assert "MaxSessions" in error.value.hint

@@ -472,7 +472,8 @@ def open_channel(
         channel: paramiko.Channel = transport.open_session(window_size=window_bytes)
         channel.exec_command(command)
     except (paramiko.SSHException, OSError, EOFError) as error:
-        raise Unreachable(f"The agent on {connection.host} cannot be started: {error}.") from None
+        hint = "See MaxSessions of its sshd_config." if isinstance(error, paramiko.ChannelException) else ""
+        raise Unreachable(f"The agent on {connection.host} cannot be started: {error}.", hint) from None
     return channel
 
 
