@@ -152,3 +152,10 @@ def test_what_the_agent_found_is_not_declared_by_an_export() -> None:
     host = Host("h1", "z", "h1", cpus=4, nic_bps=10**9, interface="eth0", found=("nic_bps", "interface"))
     (again,) = to_hosts(parse(as_yaml([host]), "hosts.yml"))
     assert (again.cpus, again.nic_bps, again.interface) == (4, 0, "")
+
+
+def test_a_feature_that_the_gpus_have_is_not_declared_by_an_export() -> None:
+    gpu = Gpu(0, "GPU-1", "NVIDIA A100", 1 << 30)
+    host = Host("h1", "z", "h1", gpus=(gpu,), features=("a100", "fast", "nvidia"), found=("gpus",))
+    (again,) = to_hosts(parse(as_yaml([host]), "hosts.yml"))
+    assert (again.gpus, again.features) == ((), ("fast",))

@@ -83,7 +83,16 @@ class Host:
     @property
     def all_features(self) -> frozenset[str]:
         """Those declared, and the words of its GPUs' models in lower case: nvidia, a100, 80gb."""
-        return _features(self.features, frozenset(gpu.model for gpu in self.gpus))
+        return _features(self.features, self._models)
+
+    @property
+    def gpu_features(self) -> frozenset[str]:
+        """Those of its GPUs, which nobody need declare."""
+        return _features((), self._models)
+
+    @property
+    def _models(self) -> frozenset[str]:
+        return frozenset(gpu.model for gpu in self.gpus)
 
     @property
     def schedulable(self) -> bool:

@@ -46,6 +46,7 @@ def groups_of(host: Host) -> tuple[str, ...]:
 def variables_of(host: Host) -> dict[str, Any]:
     """What the inventory says of a host: what `to_hosts` would read, without its defaults, and without what
     the host's agent found, which a new import would otherwise declare for good."""
+    gpus_have = host.gpu_features
     for name in host.found:
         host = replace(host, **{name: _NOTHING[name]})
     found: dict[str, Any] = {}
@@ -72,8 +73,8 @@ def variables_of(host: Host) -> dict[str, Any]:
         found["rm_interface"] = host.interface
     if host.partitions:
         found["rm_partitions"] = list(host.partitions)
-    if host.features:
-        found["rm_features"] = list(host.features)
+    if features := [name for name in host.features if name not in gpus_have]:
+        found["rm_features"] = features
     for name, text in host.variables:
         if name != "group_names":
             found[name] = decode(text)
