@@ -29,9 +29,11 @@ class Records:
         self.path = folder.at(FILE)
         self.running = {}  # step -> what was said of it
         self.next = self.count = 0
+        self.torn = False  # a full disk has cut the last line: the next begins one of its own
         try:
             with open(self.path, "rb") as file:
                 for line in file:
+                    self.torn = not line.endswith(b"\n")
                     self.next = max(self.next, _number(line) + 1)
         except OSError:
             pass
@@ -66,7 +68,9 @@ class Records:
         try:
             fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                os.write(fd, line)
+                if self.torn:
+                    line = b"\n" + line
+                self.torn = os.write(fd, line) < len(line)
             finally:
                 os.close(fd)
         except OSError:
