@@ -407,9 +407,10 @@ def main(words):
     try:
         values, command = rm_srun_options.parsed(words, environ, say)
         if {"help", "usage", "h", "version"} & values.keys():
-            sys.stdout.write(
-                "srun [OPTIONS] COMMAND [ARGUMENTS...]: rm's; its options are in docs/slurm.md\n"
-            )
+            sys.stdout.write("srun [OPTIONS] COMMAND [ARGUMENTS...]: rm's; docs/slurm.md has its options\n")
+            return 0
+        if values.get("mpi") == "list":
+            sys.stdout.write("MPI plugin types are...\n\tnone\n\tpmi2\n")
             return 0
         return run(values, command, environ)
     except Wrong as error:
@@ -426,7 +427,7 @@ def run(values, command, environ):
     job = environ.get("SLURM_JOB_ID", "")
     if values.get("jobid", job) != job:
         raise Wrong("--jobid=%s is another job than this one, which is %s." % (values["jobid"], job))
-    if values.get("mpi", "none") not in ("none", "openmpi", "list", "pmi2"):
+    if values.get("mpi", "none") not in ("none", "openmpi", "pmi2"):
         raise Wrong("--mpi=%s is not supported: pmi2, or start MPI programs by mpirun." % values["mpi"])
     control = connected(path)
     bind = rm_srun_options.cpu_bind_of(values)

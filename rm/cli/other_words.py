@@ -31,6 +31,7 @@ CALLED = {
     "run COMMAND": ("srun", "exec", "interactive"),
     "shell JOB": ("ssh", "bash", "enter"),
     "attach JOB": ("sattach",),
+    "forward JOB PORT": ("tunnel", "port-forward", "jupyter", "tensorboard"),
     "set JOB": ("update", "modify", "edit", "alter"),
 }
 MISSING = {

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from rm.cli.jobs.enter import one_number
 from rm.cli.jobs.forward import listening, ports
 from rm.client.forwarding import REFUSED, RELAY
 from rm.errors import UsageError
@@ -22,6 +23,12 @@ def test_ports() -> None:
 def test_what_is_no_port_is_refused(word: str) -> None:
     with pytest.raises(UsageError, match="names no port"):
         ports(word)
+
+
+@pytest.mark.parametrize("word", ["42.0", "42.batch"])
+def test_a_step_is_no_job_to_enter(word: str) -> None:
+    with pytest.raises(UsageError, match=f"'{word}' is a step"):
+        one_number(word)
 
 
 def test_a_port_that_is_taken_is_said() -> None:

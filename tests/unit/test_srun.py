@@ -46,6 +46,15 @@ def test_a_step_runs_as_many_tasks_as_the_job_has() -> None:
         assert (code, sorted(lines)) == (0, [f"{r}: {r} of 3 on h1" for r in range(3)])
 
 
+def test_kinds_of_mpi_are_listed_and_unknown_ones_refused() -> None:
+    with agents() as start:
+        code, lines = run(start(), "srun --mpi=list; echo $?; srun --mpi=pmix true; echo $?")
+        assert code == 0
+        assert lines[:4] == ["MPI plugin types are...", "\tnone", "\tpmi2", "0"]
+        assert "--mpi=pmix is not supported" in lines[4]
+        assert lines[5] == "1"
+
+
 def test_the_largest_exit_code_comes_back_and_each_failure_is_named() -> None:
     with agents() as start:
         code, lines = run(

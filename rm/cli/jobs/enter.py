@@ -18,6 +18,12 @@ def one_number(word: str) -> int:
     Raises:
         UsageError: it names several, or an element of an array.
     """
+    job, dot, step = word.partition(".")
+    if dot and step and job.isdigit():
+        raise UsageError(
+            f"'{word}' is a step, and only whole jobs are entered and attended.",
+            f"Leave the step out: {job}; `--host` of `rmx shell` chooses the host.",
+        )
     found = job_ids((word,))
     if len(found) != 1 or found[0].tasks:
         raise UsageError(f"'{word}' is not one job.", "Name a job by its number; `rmx queue` lists them.")
