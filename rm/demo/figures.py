@@ -83,6 +83,20 @@ def span(jobs: Sequence[JobRun], left_out_s: float) -> tuple[int, int]:
     return begin, min(job.iterations[-1].end_us for job in jobs)
 
 
+def hardly_together(jobs: Sequence[JobRun], left_out_s: float) -> str:
+    """Why there is nothing to measure in `span`."""
+    began = sorted(jobs, key=lambda job: job.iterations[0].start_us)
+    first, last = began[0], began[-1]
+    late_s = (last.iterations[0].start_us - first.iterations[0].start_us) / 1e6
+    both_s = max(0, min(job.iterations[-1].end_us for job in jobs) - last.iterations[0].start_us) / 1e6
+    late = (
+        f"job {last.training.name} began its first iteration {late_s:.1f} s after job {first.training.name}"
+    )
+    return (
+        f"All jobs ran together for {both_s:.1f} s, of which the first {left_out_s:g} s are left out: {late}."
+    )
+
+
 def statistics(iterations: Sequence[Iteration]) -> dict[str, float] | None:
     """Mean and nearest-rank percentiles of the durations, in milliseconds; None without any."""
     if not iterations:

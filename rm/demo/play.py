@@ -113,7 +113,7 @@ class Demo:
         self.trainer.follow(jobs, show)
         begin, end = figures.span(jobs, self.length.left_out_s)
         if end <= begin:
-            raise Spoiled("The jobs did not run at the same time.")
+            raise Spoiled(figures.hardly_together(jobs, self.length.left_out_s))
         hosts = jobs[0].hosts
         mbps = {h: self.meter.mean_mbps(h, begin, end) for h in hosts if self.meter.covers(h, begin)}
         run = Run(mode, tuple(jobs), begin, end, mbps)

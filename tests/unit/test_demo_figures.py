@@ -6,7 +6,9 @@ from typing import Any
 
 from rm.api.reasons import Why
 from rm.core.model.traffic import Phase, TrafficProfile
-from rm.demo.figures import score_together, why_not_apart
+from rm.demo import scenario
+from rm.demo.figures import hardly_together, score_together, span, why_not_apart
+from rm.demo.training import Iteration, JobRun
 from tests.answers import answer
 
 
@@ -28,6 +30,24 @@ def test_jobs_that_were_not_kept_apart_are_explained_by_placements_own_words() -
         assert (
             why_not_apart(taken, answer(Why, verdicts=own, choice=choice)) == "Placement saw no other host."
         )
+
+
+def test_jobs_that_hardly_met_are_told_with_their_times() -> None:
+    def run(number: int, start_us: int, iterations: int) -> JobRun:
+        starts = [start_us + 200_000 * n for n in range(iterations)]
+        return JobRun(
+            scenario.PAIR[number], number, iterations=[Iteration(at, 200_000, 0, 0) for at in starts]
+        )
+
+    for late_us, words in ((5_000_000, "1.0 s"), (9_000_000, "0.0 s")):
+        jobs = [run(0, late_us, 30), run(1, 0, 30)]
+        begin, end = span(jobs, 2.0)
+        assert end <= begin
+        told = hardly_together(jobs, 2.0)
+        assert told.startswith(
+            f"All jobs ran together for {words}, of which the first 2 s are left out: job high "
+        )
+        assert told.endswith(f"began its first iteration {late_us / 1e6:.1f} s after job low.")
 
 
 def test_two_jobs_fit_together_as_far_as_their_phases_leave_room() -> None:
