@@ -54,9 +54,7 @@ LEASE_US = 10 * S
 SLICE_US = 60 * S  # of expected work: hosts give back what they come to too late
 FAR_US = 1 << 60
 NOTICED_STEPS = 12  # until a frozen host is taken for a silent one
-CLEARS_STEPS = (
-    600  # after which the weather is fair: by then most have ended, and a gang or two is tried again
-)
+CLEARS_STEPS = 400  # then the weather is fair: most have ended, and a gang or two is tried again
 PATIENCE_US = 20 * S  # when nothing else is to be done, a job that waits longer for its next try is released
 
 
