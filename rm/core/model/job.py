@@ -17,6 +17,7 @@ from rm.core.model.dependency import (
     lost_elements,
     together,
 )
+from rm.core.model.kept import WithDemand, WithHosts
 from rm.core.model.launching import BATCH, TASKS
 from rm.core.model.reasons import Reason
 from rm.core.model.traffic import TrafficProfile
@@ -79,15 +80,8 @@ _SHORT = {
 }
 
 
-class _WithDemand:
-    """A place beside the fields for what is worked out of them once: a pass asks every job for it."""
-
-    __slots__ = ("_demand",)
-    _demand: Demand
-
-
 @dataclass(frozen=True, slots=True)
-class JobSpec(_WithDemand):
+class JobSpec(WithDemand):
     """What the user asked for; after the submission only `rmx set` changes it.
 
     `hosts_min`/`hosts_max` are Slurm's --nodes (0 = as many as the tasks need). Resources are
@@ -262,18 +256,20 @@ class TaskPlacement:
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(WithHosts):
     """A gang-complete placement: every task of the job, in rank order."""
 
     tasks: tuple[TaskPlacement, ...]
-    _hosts: tuple[str, ...] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def hosts(self) -> tuple[str, ...]:
         """The distinct hosts in order of their first rank."""
-        if self._hosts is None:  # a pass asks for the same placements some fifty times
-            object.__setattr__(self, "_hosts", tuple(dict.fromkeys(t.host for t in self.tasks)))
-        return self._hosts or ()
+        try:
+            return self._hosts
+        except AttributeError:
+            hosts = tuple(dict.fromkeys(t.host for t in self.tasks))
+            object.__setattr__(self, "_hosts", hosts)
+            return hosts
 
     def on(self, host: str) -> tuple[TaskPlacement, ...]:
         return tuple(t for t in self.tasks if t.host == host)
