@@ -158,7 +158,14 @@ def test_a_terminal_has_a_size_and_keys(cluster: Cluster) -> None:
         at.until_said(b"$ ")
         at.type(b"echo af''ter=$?\n")
         at.until_said(b"after=130")
-        at.type(b"exit 5\n")
+        at.type(b"sleep 1001\n")
+        until(lambda: cluster.alive(cluster.job(newest(cluster))["hosts"][0], "^sleep 1001"), "it sleeps")
+        at.type(b"\x1a")
+        at.until_said(b"$ ")
+        at.type(b"jobs; kill %1; echo sta''te\n")
+        at.until_said(b"Stopped")
+        at.until_said(b"state")
+        at.type(b"exit 5\nexit 5\n")  # a shell with a stopped job wants it twice
         assert at.process.wait(WAIT_S) == 5
     job = cluster.wait(newest(cluster))
     assert job["exit"] == "5:0"
