@@ -20,6 +20,7 @@ from rm_spool import Spool, SpoolError
 
 LINE_BYTES = 60 << 10
 PIECE_BYTES = 64 << 10
+LAST_S = 5.0  # that the last words may take when nobody reads any more
 NAME = re.compile(r"[a-z0-9]{8,40}\Z")
 
 
@@ -33,13 +34,16 @@ def main(state):
         _say({"error": "The request cannot be understood: %s." % error, "code": "bad-request"})
         return 1
     _say({"ok": True})
-    threading.Thread(target=_copy_in, args=(sock,), daemon=True).start()
-    with contextlib.suppress(OSError):
+    words = threading.Thread(target=_copy_in, args=(sock,), daemon=True)
+    words.start()
+    try:
         while True:
             data = sock.recv(PIECE_BYTES)
             if not data:
                 break
             _write(data)
+    except OSError:  # nobody reads; what was said last, that somebody has gone, is passed on still
+        words.join(LAST_S)
     os._exit(0)  # the other thread may wait for input
 
 
@@ -108,7 +112,7 @@ def _copy_in(sock):
     except OSError:
         pass
     with contextlib.suppress(OSError):
-        sock.shutdown(socket.SHUT_RDWR)
+        sock.shutdown(socket.SHUT_WR)  # the session reads to the end before it closes
 
 
 def _say(words):

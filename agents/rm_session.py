@@ -211,7 +211,8 @@ class Session:
                 self._obey(kind, number, body)
                 if self.peer is None:
                     return
-        except (ValueError, struct.error):  # it speaks something else
+        except (ValueError, struct.error):  # it speaks something else, as one that was cut off in a frame
+            self.away_at = time.monotonic() + AWAY_S
             self._leave()
 
     def _obey(self, kind, number, body):
@@ -255,7 +256,8 @@ class Session:
 
     def _flush(self):
         if self.peer is not None and self.outbox and not rm_sockets.say(self.peer, self.outbox):
-            self._leave()
+            self.met = False  # it reads no more; what it said last, that it goes or has gone, is heard still
+            self.outbox.clear()
 
     def _say_end(self):
         if self.peer is not None and self.met:

@@ -10,7 +10,9 @@ import os
 import socket
 import ssl
 import struct
+import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from rm.errors import RmError
 
@@ -19,6 +21,7 @@ TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 LAST, MASKED = 0x80, 0x80
 NO_MASK = bytes(4)  # a mask protects proxies against pages of browsers: one of zeros changes nothing
 MOST_BYTES = 1 << 20
+LAST_S = 2.0  # for the last words
 
 
 def greeting() -> tuple[str, dict[str, str]]:
@@ -84,6 +87,13 @@ class WebSocket:
         return found
 
     def close(self) -> None:
+        """What was sent arrives: a connection that is closed with something unread is reset, and loses it."""
+        with suppress(OSError):
+            self._sock.settimeout(LAST_S)
+            self._sock.shutdown(socket.SHUT_WR)
+            until = time.monotonic() + LAST_S
+            while time.monotonic() < until and self._sock.recv(1 << 16):
+                pass
         self._sock.close()
 
     def _message(self) -> tuple[int, bytes] | None:

@@ -79,7 +79,10 @@ class SessionRoutes:
         into = asyncio.ensure_future(self._to_host(socket, way))
         try:
             await asyncio.wait({out, into, lets}, return_when=asyncio.FIRST_COMPLETED)
-            if not out.done():  # who attends has gone, or may not any more
+            gone = out.done() and not out.result()
+            if gone:  # what they said last comes first: perhaps that they leave
+                await asyncio.wait({into}, timeout=ASKED_S)
+            if gone or not out.done():  # or they may attend no more
                 with suppress(RmError, TimeoutError):
                     await asyncio.wait_for(way.away(), ASKED_S)
             if lets.done():
@@ -99,10 +102,15 @@ class SessionRoutes:
                 raise Forbidden("Your rights were taken away while you attended the session.")
         await asyncio.Event().wait()  # whom the kernel named stays who they are
 
-    async def _from_host(self, socket: web.WebSocketResponse, way: AttendedSession) -> None:
-        with suppress(RmError, ConnectionError):
+    async def _from_host(self, socket: web.WebSocketResponse, way: AttendedSession) -> bool:
+        """Did the host's side end, and not who attends?"""
+        with suppress(RmError):
             while data := await way.read():
-                await socket.send_bytes(data)  # waits for a client that reads slowly
+                try:
+                    await socket.send_bytes(data)  # waits for a client that reads slowly
+                except ConnectionError:
+                    return False
+        return True
 
     async def _to_host(self, socket: web.WebSocketResponse, way: AttendedSession) -> None:
         with suppress(RmError, ConnectionError):

@@ -272,6 +272,41 @@ def test_a_port_is_forwarded_until_the_job_ends(cluster: Cluster) -> None:
     assert b"does not run" in run(cluster, "forward", job, 7311).stderr
 
 
+TALKER = """python3 -S -c '
+import socket, threading
+def talk(near):
+    try:
+        while True:
+            near.sendall(bytes(65536))
+    except OSError:
+        print("closed", flush=True)
+at = socket.create_server(("127.0.0.1", 7312))
+print("listens", flush=True)
+while True:
+    threading.Thread(target=talk, args=(at.accept()[0],)).start()
+'"""
+
+
+def test_a_connection_that_is_not_read_costs_no_memory_and_one_that_is_closed_ends_there(
+    cluster: Cluster,
+) -> None:
+    job = cluster.submit("--launch=batch", "--wrap", TALKER)
+    until(lambda: "listens" in cluster.rmx("logs", job), "the program listens")
+    going = process(cluster, "forward", job, "7312:0", stderr=subprocess.PIPE)
+    assert going.stderr is not None
+    here = int(going.stderr.readline().split(b" is port")[0].rsplit(b":", 1)[1])
+    assert cluster.daemon is not None
+    with socket.create_connection(("127.0.0.1", here), WAIT_S) as far:
+        came = 0
+        while came < 64 << 20:  # then it is read no more
+            came += len(far.recv(1 << 20))
+        assert max(resident_kib(going.pid), resident_kib(cluster.daemon.pid)) < 250 << 10
+    until(lambda: "closed" in cluster.rmx("logs", job), "the far end is closed")
+    going.send_signal(signal.SIGINT)
+    assert going.wait(WAIT_S) == 128 + signal.SIGINT
+    going.stderr.close()
+
+
 def test_a_shell_is_in_the_job(cluster: Cluster) -> None:
     job = cluster.submit("-N2", "-n2", "--launch=batch", "--wrap", "sleep 600")
     cluster.all_started(job)

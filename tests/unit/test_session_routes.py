@@ -73,6 +73,28 @@ def test_who_may_not_any_more_is_sent_away(
         socket.close()
 
 
+class Talking(Way):
+    """A session whose program says more than anybody reads."""
+
+    async def read(self) -> bytes:
+        await asyncio.sleep(0)
+        return bytes(1 << 16)
+
+
+def test_a_session_hears_that_somebody_went_while_its_program_talked(tmp_path: Path) -> None:
+    """The daemon met the closed connection where it wrote, took that for the end, and said nothing."""
+    with serving(tmp_path / "rm.sock", Config(jobs=JobsConfig(run_root_as="rmjob"))) as daemon:
+        call(daemon, "POST", "/v1/jobs", {"spec": SPEC})
+        for _ in range(10):
+            way = Talking()
+            daemon.service.sessions = way
+            socket: WebSocket = Connection(daemon.socket).upgraded("jobs", 1, "session")
+            socket.send(json.dumps({"session": "abcdefgh", "begin": None}).encode(), TEXT)
+            assert json.loads(said(socket)) == {"ok": True}
+            socket.close()
+            assert way.left.wait(PATIENCE_S)
+
+
 def said(socket: WebSocket) -> bytes:
     while True:
         if found := socket.heard():
