@@ -200,14 +200,22 @@ def test_shaping_again_changes_a_running_class_in_place(pair: Pair) -> None:
     pair.group(HIGH)
     # its own packet may not have come through yet on a busy machine
     first = until(lambda: (tried := shape(pair, HIGH, 5, 1_000_000))["verified"] and tried, "it is verified")
-    counted = pair.ask("rm_shape.py", op="shape_counters", interface="eth7")["jobs"][str(HIGH)]
+
+    def counts() -> dict[str, int]:
+        told: dict[str, dict[str, int]] = pair.ask("rm_shape.py", op="shape_counters", interface="eth7")[
+            "jobs"
+        ]
+        return told[str(HIGH)]
+
+    # a class counts what has left it, a moment after that was seen in it
+    counted = until(lambda: (found := counts())["packets"] and found, "its packet is counted")
     again = shape(pair, HIGH, 0, 2_000_000)
     assert again["class"] == first["class"]
     shown = pair.tc("class", "show", "dev", "eth7", "classid", first["class"])
     assert "prio 0" in shown
     assert "rate 2Mbit" in shown
     # the same class and queue, with what they have counted
-    now = pair.ask("rm_shape.py", op="shape_counters", interface="eth7")["jobs"][str(HIGH)]
+    now = counts()
     assert now["packets"] >= counted["packets"] > 0
 
 

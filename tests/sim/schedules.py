@@ -70,7 +70,8 @@ def check_array(world: World, job: Job, array: Array) -> None:
         element = own.get(task)
         if element is None:
             assert array.set_of(task) == "dropped", f"element {task} was lost: {job}"
-            unmet = any(not world.met(replace(job, array_task=task), one) for one in _asked(job))
+            asked = [*_asked(job), *_asked(job, world.waited.get(job.id, ""))]
+            unmet = any(not world.met(replace(job, array_task=task), one) for one in asked)
             assert unmet or world.was_cancelled(replace(job, array_job=job.id, array_task=task)), (
                 f"nobody cancelled element {task}: {job}"
             )
@@ -79,8 +80,8 @@ def check_array(world: World, job: Job, array: Array) -> None:
         assert array.set_of(task) == ended.get(element.state, "failed"), f"{element} is in {array}"
 
 
-def _asked(job: Job) -> list[Condition]:
-    return [one for one in parse(job.spec.dependency).of if one.job]
+def _asked(job: Job, dependency: str | None = None) -> list[Condition]:
+    return [one for one in parse(job.spec.dependency if dependency is None else dependency).of if one.job]
 
 
 def check_end(world: World, job: Job) -> None:

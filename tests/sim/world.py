@@ -131,9 +131,8 @@ class World:
         self.called_back: list[tuple[int, int]] = []  # (job, attempt) begun by what was sent after its end
         self.twice: list[tuple[int, int]] = []  # (job, attempt) fenced, and run while another ran
         self.early: list[tuple[int, str]] = []  # (job, dependency) begun before that was fulfilled
-        self.renamed: set[tuple[int, int]] = (
-            set()
-        )  # (job, another) of which one got a name when one was placed
+        self.renamed: set[tuple[int, int]] = set()  # (job, another): one got its name when one was placed
+        self.waited: dict[int, str] = {}  # what a job waited for, until somebody took that away
         self.cancelled: set[tuple[int, str]] = set()  # jobs, and elements of arrays; "" = all
         self.turns = 0
         self.to_submit = jobs
@@ -285,8 +284,8 @@ class World:
     def lose_channel(self, host: ModelHost) -> None:
         self.greeted.discard(host.name)
         host.hello_due = True
-        # a hello comes after the news of the lost channel, as in the executor
-        host.greets = self.choices.step + self.choices.number(f"{host.name} needs so long to greet", 1, 5)
+        # a hello comes after the news of the lost channel, as in the executor: these may be of the next step
+        host.greets = self.choices.step + self.choices.number(f"{host.name} needs so long to greet", 2, 6)
         self.inbox.append(ev.HostSilent(host.name, "the connection broke"))
 
     # -- a host --------------------------------------------------------------------------------
@@ -705,9 +704,10 @@ class World:
             placed = {j.id: j.array_job or j.id for j in self.db.jobs.values() if j.occupies}
             self.renamed |= {(one, job_id) for one in placed}
             mine = [one for one, submitted in placed.items() if submitted == job_id]
-            self.renamed |= {
-                (one, other.array_job or other.id) for one in mine for other in self.db.jobs.values()
-            }
+            all_others = {j.array_job or j.id for j in self.db.jobs.values()}
+            self.renamed |= {(one, other) for one in mine for other in all_others}
+        if what == "dependency" and self.db.jobs[job_id].spec.dependency:
+            self.waited[job_id] = self.db.jobs[job_id].spec.dependency
         self.turn([ev.JobUpdated(job_id, "root", JobUpdate(**{what: value}), may_raise=True)])
 
     def was_cancelled(self, job: Job) -> bool:
