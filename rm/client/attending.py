@@ -26,6 +26,7 @@ from rm.protocol.sessions import (
     ERRORS,
     FRAME_BYTES,
     HAVE,
+    HEAD,
     INPUT,
     OUTPUT,
     SIGNAL,
@@ -120,6 +121,7 @@ class Session:
         while True:
             try:
                 self._connect()
+                self._take(streams)  # what came with the greeting: all, of a program that ended before it
                 while self._ended is None:
                     stdin, goes_on = self._turn(streams, stdin)
                     if not goes_on:
@@ -243,16 +245,15 @@ class Session:
                 raise _failure(answer["error"])
             socket.send(frame(HAVE, self._got))
             self._inbox = bytearray(b"".join(rest))
-            far: int | None = None
-            while far is None:
+            while len(self._inbox) < HEAD.size:
                 self._inbox += b"".join(socket.heard())
-                if len(self._inbox) >= 13 and self._inbox[:1] == HAVE:
-                    far = struct.unpack_from("!Q", self._inbox, 1)[0]
-                    del self._inbox[:13]
+            kind, far, _ = HEAD.unpack_from(self._inbox)
+            if kind != HAVE:
+                raise ConnectionError("the session speaks something else")
+            del self._inbox[: HEAD.size]
         except BaseException:
             socket.close()
             raise
-        assert far is not None
         if not self.began:  # what somebody else has said before is not ours
             self._taken = far
         self._socket, self._begin, self._end_sent, self.began = socket, None, False, True

@@ -5,11 +5,14 @@ from __future__ import annotations
 import random
 import socket
 import sys
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from rm.client.websocket import BINARY, PING, WebSocket
+from rm.client import attending
+from rm.client.websocket import BINARY, PING, TEXT, WebSocket
 from rm.protocol import sessions
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "agents"))
@@ -86,3 +89,26 @@ def test_a_websocket_joins_what_comes_in_parts_and_answers_pings() -> None:
         far.sendall(b"\x88\x00")
         with pytest.raises(ConnectionError):
             made.heard()
+
+
+def test_what_came_with_the_greeting_is_taken_at_once(
+    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """A program that ended before somebody attended it was waited for until the connection seemed dead."""
+    monkeypatch.setattr(attending, "ALIVE_S", 0.5)
+    near, far = socket.socketpair()
+    words = [
+        sessions.frame(sessions.HAVE, 0),
+        sessions.frame(sessions.OUTPUT, 0, b"done\n"),
+        sessions.frame(sessions.ENDED, 5, b"3 0"),
+    ]
+    for kind, body in ((TEXT, b'{"ok": true}'), (BINARY, b"".join(words))):
+        far.sendall(bytes([0x80 | kind, len(body)]) + body)
+    ways = [WebSocket(near)]
+    connection = SimpleNamespace(upgraded=lambda *path: ways.pop())  # there is no second one
+    session = attending.Session(lambda: connection, 7, "", "abcdefgh", None, lambda note: None)  # type: ignore[arg-type,return-value]
+    threading.Timer(2.0, far.close).start()
+    ended = session.attend(attending.Streams(-1, 1, 2))
+    assert ended is not None
+    assert ended.exit_code == 3
+    assert capfdbinary.readouterr().out == b"done\n"
