@@ -29,12 +29,13 @@ from rm.core.people.audit import Act, Outcome, clean
 from rm.core.people.token import Token
 from rm.core.store import Entry, Measured, StoredAction
 from rm.errors import StoreError, Unstorable, UsageError
-from rm.typed import decoder_of
+from rm.typed import convert, decoder_of
 
 Value = TypeVar("Value")
 Row = dict[str, Any]
 
 NUMBER_MAX = (1 << 63) - 1  # of a column
+SPECS_REMEMBERED = 256
 _UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _encode = msgspec.json.Encoder().encode
 _EMPTY = (None, False, 0, "", ())
@@ -54,7 +55,7 @@ def _sparing(cls: type, without: str = "") -> Callable[[object], dict[str, Any]]
 
 _job_fields = _sparing(Job, without="spec")
 _spec_fields = _sparing(JobSpec)
-_job = decoder_of(Job)
+_spec = decoder_of(JobSpec)
 _host = decoder_of(Host)
 _zone = decoder_of(Zone)
 _token = decoder_of(Token)
@@ -240,11 +241,33 @@ def mesh_state(row: Any) -> MeshState:
 
 
 def job(row: Any) -> Job:
-    id, body, spec = row  # by position and without `_from`: there are many
-    try:
-        found = _job.decode(f'{{"spec":{spec},{body[1:]}')
-    except _UNREADABLE as e:
-        raise damaged(f"Job {id}", str(e)) from e
+    return job_reader()(row)
+
+
+def job_reader() -> Callable[[Any], Job]:
+    """What reads many jobs. Equal specifications, as jobs from one loop have, are decoded once, which is most
+    of the work, and become one value."""
+    specs: dict[str, JobSpec] = {}
+
+    def read(row: Any) -> Job:
+        id, body, spec_text = row  # by position and without `_from`: there are many
+        try:
+            spec = specs.get(spec_text)
+            if spec is None:
+                if len(specs) == SPECS_REMEMBERED:
+                    specs.clear()
+                spec = specs[spec_text] = _spec.decode(spec_text)
+            fields_of = _object.decode(body)
+            fields_of["spec"] = spec
+            found = convert(fields_of, Job)
+        except _UNREADABLE as e:
+            raise damaged(f"Job {id}", str(e)) from e
+        return _sound_job(id, found)
+
+    return read
+
+
+def _sound_job(id: int, found: Job) -> Job:
     if found.id != id:
         raise damaged(f"Job {id}", f"it says that it is job {found.id}")
     if found.occupies and not found.tasks:

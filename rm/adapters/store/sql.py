@@ -83,13 +83,14 @@ class SqlStore(SqlLease):
 
             cluster = sound_cluster(c.execute(sa.select(schema.cluster)).mappings().one())
             # in order afterwards: SQLite would sort the rows with all that is in them
-            jobs = read("job", schema.JOBS.where(wanted), records.job)
+            job = records.job_reader()
+            jobs = read("job", schema.JOBS.where(wanted), job)
             seen = {job.id for job in jobs}
             seen |= {int(one.key[0]) for one in damaged if one.kind == "job"}
             missing = sorted(named_by(jobs) - seen)
             for at in range(0, len(missing), IN_CHUNK):
                 those = schema.jobs.c.id.in_(missing[at : at + IN_CHUNK])
-                jobs += read("job", schema.JOBS.where(those), records.job)
+                jobs += read("job", schema.JOBS.where(those), job)
             jobs.sort(key=lambda job: job.id)
             measurements = read("measurement", sa.select(schema.measurements), records.measured)
             documents = read("document", sa.select(schema.documents), lambda r: (r.name, records.document(r)))
@@ -204,7 +205,9 @@ class SqlStore(SqlLease):
         if before_id is not None:
             query = query.where(columns.id < before_id)
         newest = query.order_by(columns.id.desc()).limit(limit)
-        found = self._around_damage("list jobs", lambda c: sound("job", c.execute(newest), records.job))
+        found = self._around_damage(
+            "list jobs", lambda c: sound("job", c.execute(newest), records.job_reader())
+        )
         found.reverse()
         return found
 
@@ -222,7 +225,7 @@ class SqlStore(SqlLease):
 
         def read(c: Connection) -> list[Job]:
             rows = (row for query in queries for row in c.execute(query.order_by(columns.array_task)))
-            return sound("job", rows, records.job)
+            return sound("job", rows, records.job_reader())
 
         return self._around_damage("list elements of an array", read)
 
