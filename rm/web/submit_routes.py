@@ -99,7 +99,8 @@ class SubmitRoutes:
 
         def read() -> tuple[list[JobSpec], bool]:
             values, several = wire.submission(body, self._specs_max)
-            return [self._spec(value, caller) for value in values], several
+            specs = {key: self._spec(value, caller) for key, value in {id(v): v for v in values}.items()}
+            return [specs[id(value)] for value in values], several
 
         specs, several = await beside(request, read, rests=True) if len(body) > wire.SMALL_BYTES else read()
         request.app[LIMITS].charge(request, len(specs) // SPECS_PER_REQUEST)

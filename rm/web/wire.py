@@ -20,6 +20,7 @@ from rm.hints import did_you_mean
 from rm.typed import convert, decoder_of
 
 SMALL_BYTES = 64 << 10  # of JSON: decoded in a few milliseconds, with any content
+PARTS_BYTES = 4 << 10  # of JSON: job specifications in fewer are not compared with each other
 LIST_BYTES = 1 << 20  # of JSON, for a list or an object in a job specification
 ENV_BYTES = 2 * ENVIRONMENT_BYTES
 BRACES = 64  # a job specification of many has fewer "{", in its script for one
@@ -66,12 +67,13 @@ def _decoded(decoder: msgspec.json.Decoder[Any], text: bytes | msgspec.Raw, what
 
 
 def submission(body: bytes, most: int) -> tuple[list[Any], bool]:
-    """The job specifications of a request, as they came; and whether it names a list of them.
+    """The job specifications of a request, as they came, equal ones of a long list as one object; and whether
+    it names a list of them.
 
     A long one is taken apart in steps, of which none holds the interpreter for long and none makes many
     more objects than a request within the limits needs.
     """
-    found = decode(body) if len(body) <= SMALL_BYTES else _decoded(_of_parts, body, "request's body")
+    found = decode(body) if len(body) <= PARTS_BYTES else _decoded(_of_parts, body, "request's body")
     fields(found, "spec", "specs")
     if ("spec" in found) == ("specs" in found):
         raise UsageError("Send either 'spec', one job, or 'specs', a list of jobs.")
@@ -89,11 +91,21 @@ def submission(body: bytes, most: int) -> tuple[list[Any], bool]:
         raise UsageError("'specs' must be a list of at least one job specification.")
     if len(values) > most:
         raise _too_many(most)
-    return [_whole(value) for value in values], True
+    return _each_once(values), True
+
+
+def _each_once(values: list[Any]) -> list[Any]:
+    """The specifications, of which those with the same text are one object."""
+    texts = [bytes(value) if isinstance(value, msgspec.Raw) else None for value in values]
+    seen: dict[bytes, Any] = {}
+    for text, value in zip(texts, values, strict=True):
+        if text is not None and text not in seen:
+            seen[text] = _whole(value)
+    return [value if text is None else seen[text] for text, value in zip(texts, values, strict=True)]
 
 
 _of_parts = decoder_of(dict[str, msgspec.Raw])
-_list_of_parts = decoder_of(list[dict[str, msgspec.Raw]])
+_list_of_parts = decoder_of(list[msgspec.Raw])
 
 
 def _too_many(most: int) -> UsageError:

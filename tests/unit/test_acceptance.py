@@ -165,3 +165,19 @@ def test_a_long_request_means_what_a_short_one_means(tmp_path: Path) -> None:
         wrong = {"specs": [given, {**long, "ntasks": "2"}]}
         message = call(daemon, "POST", "/v1/jobs", wrong)[1]["error"]["message"]
         assert "field 'ntasks' of the job specification is wrong: expected 'int', got 'str'" in message
+
+
+def test_equal_specifications_of_a_long_list_are_one(tmp_path: Path) -> None:
+    with serving(tmp_path / "rm.sock") as daemon:
+        names = [f"job{i % 3}" for i in range(300)]
+        specs: list[Any] = [{**SPEC, "name": name} for name in names]
+        assert call(daemon, "POST", "/v1/jobs", {"specs": specs})[0] == 201
+        made = [daemon.service.table[i].spec for i in range(1, 301)]
+        assert [spec.name for spec in made] == names
+        assert len({id(spec) for spec in made}) == 3
+        for odd in (7, None, "x", [1]):
+            status, answer = call(daemon, "POST", "/v1/jobs", {"specs": [*specs, odd]})
+            assert (status, answer["error"]["message"]) == (
+                400,
+                "The job specification must be a JSON object.",
+            )

@@ -28,7 +28,9 @@ class NamedJobs:
         Raises:
             Conflict: one that had not ended when it was looked up has left the state since.
         """
-        ids = self.ids.get(spec.dependency, frozenset())
+        ids = self.ids.get(spec.dependency)
+        if ids is None:
+            return ()
         gone = {job_id for job_id in ids if job_id not in state.jobs}
         ended = {job_id for job_id, job in self.past.items() if job.state.final}
         if missing := sorted(gone - ended):
