@@ -15,10 +15,10 @@ from typing import Any
 
 from bench.figure import Figure, Settings
 from rm.adapters.clock import SystemClock
-from rm.adapters.collector import pass_over_survivors
 from rm.adapters.store.log_directory import LogDirectory
 from rm.adapters.store.opening import open_store
 from rm.bootstrap.choices import PLACEMENTS
+from rm.collector import pass_over_survivors
 from rm.config import FenceConfig, LimitsConfig
 from rm.core.jobs.published import Published
 from rm.core.jobs.state import ClusterState

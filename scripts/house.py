@@ -51,6 +51,7 @@ FLOORS: list[dict[str, str]] = [
         "hints": "the known word that a wrong one is most like",
         "paths": "where files lie",
         "typed": "plain values as types, from any thread",
+        "collector": "Python's collector of cycles, kept away from what holds none",
     },
     {"errors": "the error tree: each error says what, where, and what to do", "version": "rm's own version"},
 ]

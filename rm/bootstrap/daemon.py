@@ -13,7 +13,6 @@ from pathlib import Path
 
 from rm import __version__
 from rm.adapters.clock import SystemClock
-from rm.adapters.collector import pass_over_survivors
 from rm.adapters.cron import Timers, zone_of
 from rm.adapters.hosts.fleet import Fleet
 from rm.adapters.large_blocks import give_back_large_blocks
@@ -30,6 +29,7 @@ from rm.bootstrap.monitoring import Monitoring, wire_monitoring
 from rm.bootstrap.process import make_state_dir, raise_descriptors
 from rm.bootstrap.service import wire_service
 from rm.bootstrap.waiting import Found, Waiting, happened
+from rm.collector import pass_over_survivors
 from rm.config import Config
 from rm.core.model.host import Host
 from rm.core.model.identity import ClusterIdentity

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rm import __version__
-from rm.adapters.collector import look_at_all
 from rm.adapters.cron import Timers
 from rm.adapters.playbook.shipped import agents_version
 from rm.bootstrap.choices import policies_of, retention_of, ssh_settings
@@ -11,6 +10,7 @@ from rm.bootstrap.ground import Ground
 from rm.bootstrap.host_keys import HostKeys
 from rm.bootstrap.jobs import Jobs
 from rm.bootstrap.monitoring import Monitoring
+from rm.collector import look_at_all
 from rm.core.scheduling.guarded import Faults
 from rm.daemon.alerts.alerting import Alerting
 from rm.daemon.leading.audit_log import AuditLog

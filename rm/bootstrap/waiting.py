@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from rm.adapters.collector import made_to_stay
+from rm.collector import made_to_stay
 from rm.config import Config, licenses
 from rm.core.jobs.state import ClusterState, rebuild
 from rm.core.model.fabric import fabric_of

@@ -14,7 +14,7 @@ from rm.cli.session import Session
 @click.pass_obj
 def daemon(session: Session, /, database: str | None, state_dir: str | None, log_level: str | None) -> None:
     """Run the daemon until SIGTERM or Ctrl-C."""
-    from rm.adapters.collector import made_to_stay
+    from rm.collector import made_to_stay
 
     with made_to_stay():  # a fifth of the time that all these modules take
         from rm.bootstrap.daemon import run_daemon

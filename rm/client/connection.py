@@ -6,7 +6,6 @@ It asks again while a daemon restarts, and follows the leader. The typed client 
 
 from __future__ import annotations
 
-import gc
 import http.client
 import json
 import os
@@ -390,13 +389,10 @@ def _decoded(data: bytes) -> Any:
         return json.loads(data)
     import msgspec
 
-    collects = gc.isenabled()
-    gc.disable()
-    try:
+    from rm.collector import uncollected
+
+    with uncollected():
         return msgspec.json.decode(data)
-    finally:
-        if collects:
-            gc.enable()
 
 
 def _retry_after_s(response: http.client.HTTPResponse) -> float:

@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine
 
-from rm.adapters.collector import uncollected
 from rm.adapters.store import records, schema
 from rm.adapters.store.database import (
     Prepared,
@@ -30,6 +29,7 @@ from rm.adapters.store.history_sql import SqlHistory
 from rm.adapters.store.log_database import LogDatabase
 from rm.adapters.store.set_aside import put_aside, rows_aside, sound, sound_cluster
 from rm.adapters.store.sql_lease import SqlLease
+from rm.collector import uncollected
 from rm.core.jobs.dependents import named_by
 from rm.core.model.choice import Choice
 from rm.core.model.job import Job, JobState

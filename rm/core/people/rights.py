@@ -15,16 +15,16 @@ class Role(StrEnum):
 
     @property
     def rank(self) -> int:
-        return _ROLES.index(self)
+        return _RANKS[self]
 
     def __ge__(self, other: str) -> bool:
-        return self.rank >= Role(other).rank
+        return _RANKS[self] >= _RANKS[other]
 
     def __lt__(self, other: str) -> bool:
         return not self >= other
 
 
-_ROLES = list(Role)
+_RANKS: dict[str, int] = {role: rank for rank, role in enumerate(Role)}
 
 
 class Scope(StrEnum):
