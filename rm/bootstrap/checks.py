@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rm.adapters.cron import interval_us, zone_of
-from rm.adapters.playbook.inventory_files import hosts_for_daemon
 from rm.bootstrap.choices import alert_rules, channel_of, policies_of, ssh_settings
 from rm.config import Config, options_for
+from rm.core.model.host import Host
 from rm.core.monitoring.mesh import Mesh
 from rm.daemon.alerts.setup import channels_of
 from rm.daemon.execution.fence import fence_of
@@ -30,9 +30,14 @@ def _channels(config: Config) -> None:
         channel_of(table)
 
 
-def _inventory(config: Config) -> None:
-    if config.hosts.inventory:
-        hosts_for_daemon(config.hosts.inventory)
+def inventory_of(config: Config) -> list[Host]:
+    """The hosts of the inventory that the configuration names. Where it names none, no engine of templates is
+    loaded."""
+    if not config.hosts.inventory:
+        return []
+    from rm.adapters.playbook.inventory_files import hosts_for_daemon
+
+    return hosts_for_daemon(config.hosts.inventory)[0]
 
 
 def _https(config: Config) -> None:
@@ -55,7 +60,7 @@ def must_hold(config: Config) -> None:
 
 def complaints(config: Config) -> Iterator[str]:
     """Everything that is wrong, a sentence each; also meshes and archives, without which a daemon starts."""
-    for check in (*CHECKS, _inventory):
+    for check in (*CHECKS, inventory_of):
         try:
             check(config)
         except ConfigError as error:

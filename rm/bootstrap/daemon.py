@@ -16,11 +16,10 @@ from rm.adapters.clock import SystemClock
 from rm.adapters.cron import Timers, zone_of
 from rm.adapters.hosts.fleet import Fleet
 from rm.adapters.large_blocks import give_back_large_blocks
-from rm.adapters.playbook.inventory_files import hosts_for_daemon
 from rm.adapters.store.opening import open_store
 from rm.adapters.store.sql import SqlStore
 from rm.bootstrap.alerts import wire_alerts
-from rm.bootstrap.checks import must_hold
+from rm.bootstrap.checks import inventory_of, must_hold
 from rm.bootstrap.choices import policies_of, ssh_settings
 from rm.bootstrap.ground import Ground
 from rm.bootstrap.jobs import Jobs, wire_jobs
@@ -67,7 +66,7 @@ def run_daemon(config: Config) -> None:
     must_hold(config)  # a wrong rm.toml must fail before anything is touched
     faults = Faults(lambda sentence, error: log.error("%s", sentence, exc_info=error))
     policies = policies_of(config, faults)
-    declared = hosts_for_daemon(config.hosts.inventory)[0] if config.hosts.inventory else []
+    declared = inventory_of(config)
     make_state_dir(Path(config.daemon.state_dir))
     with claimed(config.daemon.socket, config.daemon.shared) as name:
         store = patiently(lambda: open_store(config.daemon.database))
