@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rm.adapters import collector
+from rm import collector
 
 
 class Cycle:
