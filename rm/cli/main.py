@@ -33,6 +33,7 @@ JOB_VERBS = {
 }
 OTHER_VERBS = {
     "run": ("rm.cli.jobs.run", "run", "Run a command in a job, with this terminal."),
+    "alloc": ("rm.cli.jobs.alloc", "alloc", "Hold an allocation while a command runs here."),
     "shell": ("rm.cli.jobs.enter", "shell", "Open a shell in a running job."),
     "attach": ("rm.cli.jobs.enter", "attach", "Attend a job of `rmx run` again."),
     "forward": ("rm.cli.jobs.forward", "forward", "Connect to a port of a running job's host."),

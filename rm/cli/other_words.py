@@ -29,15 +29,13 @@ CALLED = {
     "daemon": ("slurmctld", "server", "serve"),
     "sim": ("simulate",),
     "run COMMAND": ("srun", "exec", "interactive"),
+    "alloc": ("salloc", "allocate", "allocation"),
     "shell JOB": ("ssh", "bash", "enter"),
     "attach JOB": ("sattach",),
     "forward JOB PORT": ("tunnel", "port-forward", "jupyter", "tensorboard"),
     "set JOB": ("update", "modify", "edit", "alter"),
 }
 MISSING = {
-    ("salloc", "alloc"): (
-        "There are no allocations without a command: `rmx run --pty bash` opens a shell in a job of its own."
-    ),
     ("sacctmgr", "sreport", "sshare", "account", "accounts", "usage"): (
         "There are no accounts; `rmx queue --all --json` has every job with its user and times."
     ),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rm.submission import directives, specification
+from rm.submission.options import SBATCH
 from rm.submission.remarks import Remarks
 
 if TYPE_CHECKING:
@@ -19,12 +20,13 @@ def local_time() -> datetime:
 
 
 class Submitter(NamedTuple):
-    """From where a job is submitted, and its clock."""
+    """From where a job is submitted, and its clock. Variables with this `prefix` are options."""
 
     environment: Mapping[str, str]
     cwd: str
     host: str
     now: Callable[[], datetime] = local_time
+    prefix: str = SBATCH
 
 
 def batch_job(
@@ -46,7 +48,7 @@ def batch_job(
             given.
         remarks: gathers complaints and warnings; the answer is good if there is no complaint.
     """
-    values = directives.merge(options, directives.of_environment(by.environment, remarks))
+    values = directives.merge(options, directives.of_environment(by.environment, remarks, by.prefix))
     values = directives.merge(values, directives.of_flags(flags, remarks))
     spec = specification.build(values, by.environment, by.cwd, by.now, remarks)
     spec = {"name": name, **spec, "script": text, "script_args": list(arguments)}

@@ -13,7 +13,18 @@ from typing import Any
 
 from rm.errors import UsageError
 from rm.hints import nearest
-from rm.submission.options import ALL, FLAG, IGNORED, MAYBE, REFUSED, TOLD, VALUE, VARIABLES, Option
+from rm.submission.options import (
+    ALL,
+    FLAG,
+    IGNORED,
+    MAYBE,
+    REFUSED,
+    SBATCH,
+    TOLD,
+    VALUE,
+    VARIABLES,
+    Option,
+)
 from rm.submission.remarks import Remarks
 
 PREFIXES = ("#SBATCH", "#RM")  # the weaker first
@@ -54,11 +65,12 @@ def parse(text: str, file: str, remarks: Remarks) -> dict[str, Any]:
     return merged
 
 
-def of_environment(environment: Mapping[str, str], remarks: Remarks) -> dict[str, Any]:
+def of_environment(environment: Mapping[str, str], remarks: Remarks, prefix: str = SBATCH) -> dict[str, Any]:
     """The options that Slurm's input variables set, such as SBATCH_PARTITION: stronger than the script's
-    lines, weaker than flags."""
+    lines, weaker than flags. Those of another command have its `prefix`, such as SALLOC_."""
     values: dict[str, Any] = {}
-    for variable, name in VARIABLES.items():
+    for name_of_sbatch, name in VARIABLES.items():
+        variable = name_of_sbatch.replace(SBATCH, prefix)
         text = environment.get(variable)
         if text is None:
             continue
@@ -178,7 +190,8 @@ def _is_option(words: Sequence[str]) -> bool:
 def _known(word: str, more: Mapping[str, Option]) -> Option | None:
     """The option that the word begins with."""
     if not word.startswith("--") or len(word) == 2:
-        return _BY_SHORT.get(word[1])
+        own = (option for option in more.values() if option.short == word[1:2])
+        return _BY_SHORT.get(word[1]) or next(own, None)
     name, equals, _ = word[2:].partition("=")
     return (None if equals else _OFF.get(name)) or _BY_LONG.get(name) or more.get(name)
 
@@ -211,24 +224,26 @@ def _unknown(name: str, where: str) -> UsageError:
     return UsageError(f"Unknown option {name} ({where}).", hint)
 
 
-def with_optional_values(words: Sequence[str]) -> list[str]:
-    """A command line in which each option that may have a value, but has none, has an empty one.
+def with_optional_values(words: Sequence[str], more: Mapping[str, Option] = NO_MORE) -> list[str]:
+    """A command line in which each option that may have a value, but has none, has an empty one. `more`: long
+    options besides the table's.
 
-    As in Slurm a value belongs to such an option only behind `=`, never as the next word.
+    As in Slurm a value belongs to such an option only behind `=`, or right behind its letter, never as the
+    next word.
     """
     found: list[str] = []
     rest = list(words)
     while rest:
         word = rest.pop(0)
         name, equals, _ = word.removeprefix("--").partition("=")
-        option = _BY_LONG.get(name) if word.startswith("--") else _BY_SHORT.get(word[1:2])
+        option = _known(f"--{name}" if word.startswith("--") else word, more) if word[1:2] else None
         found.append(word)
         if word in ("--", "-") or not word.startswith("-"):
             break  # the script and its arguments
         if option is None or equals:
             continue
-        if option.takes == MAYBE and word.startswith("--"):
-            found[-1] = f"{word}="
+        if option.takes == MAYBE:
+            found[-1] = f"{word}=" if word.startswith("--") else f"--{option.long[0]}={word[2:]}"
         elif option.takes == VALUE and (word.startswith("--") or len(word) == 2) and rest:
             found.append(rest.pop(0))
     return [*found, *rest]

@@ -138,4 +138,5 @@ _NAMED_SO = (
     "output", "overcommit", "partition", "power", "profile", "qos", "requeue", "reservation", "signal",
     "spread-job", "thread-spec", "threads-per-core", "use-min-nodes", "wait", "wait-all-nodes", "wckey",
 )  # fmt: skip
-VARIABLES = {f"SBATCH_{name.upper().replace('-', '_')}": name for name in _NAMED_SO} | _NAMED_OTHERWISE
+SBATCH = "SBATCH_"
+VARIABLES = {f"{SBATCH}{name.upper().replace('-', '_')}": name for name in _NAMED_SO} | _NAMED_OTHERWISE

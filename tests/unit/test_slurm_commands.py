@@ -15,7 +15,8 @@ from rm.cli.slurm.words import Options
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "slurm-commands.md").read_text()
 ROWS = re.findall(r"^\| `(\w+)` \| (.*) \| (.*) \| (.*) \|$", DOCUMENT, re.M)
-WITH_OPTIONS = [name for name in PROGRAMS if name not in ("sbatch", "srun")]  # sbatch's are docs/slurm.md's
+AS_SBATCH = ("sbatch", "srun", "salloc")  # whose options are in docs/slurm.md
+WITH_OPTIONS = [name for name in PROGRAMS if name not in AS_SBATCH]
 
 
 def options_of(name: str) -> Options:

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rm.cli.slurm import install
+from rm.cli import program_files
 from rm.cli.slurm.program import PROGRAMS
 from tests.command_line import Rmx
 from tests.fake_service import Daemon
@@ -156,7 +156,7 @@ def test_an_interpreter_with_a_space_in_its_path_is_found(tmp_path: Path) -> Non
     python.symlink_to(sys.executable)
     program = tmp_path / "program"
     program.write_text(
-        f"{install.start(str(python))}\nimport sys\nprint(sys.flags.isolated, *sys.argv[1:])\n"
+        f"{program_files.start(str(python))}\nimport sys\nprint(sys.flags.isolated, *sys.argv[1:])\n"
     )
     program.chmod(0o755)
     done = subprocess.run([program, "a b"], capture_output=True, text=True)

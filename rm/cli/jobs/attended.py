@@ -88,13 +88,26 @@ class Signals:
         os.close(self.wake)
         os.close(self._in)
 
+    def poke(self) -> None:
+        """Wake who waits, from any thread."""
+        with suppress(OSError):
+            os.write(self._in, b"\0")
+
+    def taken(self) -> list[int]:
+        """Those that have come, which are not here any more."""
+        with suppress(BlockingIOError):
+            os.read(self.wake, 4096)
+        numbers, self.numbers = self.numbers, []
+        return numbers
+
     def ending(self) -> int:
         """The first signal that is to end this process; 0: none."""
         return next((n for n in self.numbers if n in ENDING), 0)
 
 
 class Attendance:
-    """This process at one session. `cancel` ends the job, where the session is what the job is for."""
+    """This process at one session. `cancel` ends the job, where the session is what the job is for. With
+    `interrupts`, Ctrl-C goes to the program at once."""
 
     def __init__(
         self,
@@ -107,7 +120,9 @@ class Attendance:
         terminal: bool,
         keep: bool = False,
         cancel: Callable[[], None] | None = None,
+        interrupts: bool = False,
     ) -> None:
+        self._interrupts = interrupts
         self._session, self._job, self._name = session, job, name
         self._terminal, self._keep, self._cancel = terminal, keep, cancel
         self._far = attending.Session(session.new_connection, job, host, name, begin, self._note)
@@ -173,6 +188,9 @@ class Attendance:
         return True
 
     def _interrupt(self, far: attending.Session) -> None:
+        if self._interrupts:
+            far.signal(signal.SIGINT)
+            return
         now = time.monotonic()
         if now - self._interrupted_at > TWICE_S:
             self._interrupted_at = now

@@ -47,7 +47,10 @@ def shell(session: Session, /, host: str, job: str, command: tuple[str, ...]) ->
     name = os.urandom(10).hex()
     begin = beginning(list(command), terminal)
     with Signals() as signals:
-        return Attendance(session, number, host, name, begin, terminal=terminal).run(signals)
+        attendance = Attendance(
+            session, number, host, name, begin, terminal=terminal, interrupts=not terminal
+        )
+        return attendance.run(signals)
 
 
 @click.command()

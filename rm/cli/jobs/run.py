@@ -17,6 +17,7 @@ from rm.cli.session import Session
 from rm.client import submission
 from rm.errors import RmError, UsageError
 from rm.submission.batch import Submitter, batch_job
+from rm.submission.options import SBATCH
 from rm.submission.remarks import Remarks
 
 if TYPE_CHECKING:
@@ -55,8 +56,9 @@ def session_of(job: int) -> str:
     return f"job{job:08d}"
 
 
-def held_job(session: Session, flags: Mapping[str, Any], name: str, what: str) -> int:
-    """Submit a job whose script waits for the end of a session; its id. `what` it is for, in refusals.
+def held_job(session: Session, flags: Mapping[str, Any], name: str, what: str, prefix: str = SBATCH) -> int:
+    """Submit a job whose script waits for the end of a session; its id. `what` it is for, in refusals;
+    `prefix`: of the variables that are options.
 
     Raises:
         UsageError: an option is none of such a job.
@@ -65,7 +67,7 @@ def held_job(session: Session, flags: Mapping[str, Any], name: str, what: str) -
         if flags.get(key):
             raise UsageError(f"{what} takes no {option}.", "Leave it out, or use `rmx submit`.")
     remarks = Remarks()
-    by = Submitter(os.environ, _cwd(), os.uname().nodename)
+    by = Submitter(os.environ, _cwd(), os.uname().nodename, prefix=prefix)
     spec, values = batch_job(SCRIPT, name, (), {}, flags, by, remarks)
     for warning in remarks.warnings:
         note(f"Warning: {warning}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
@@ -50,16 +50,18 @@ def job_flags(command: Callable[..., Any]) -> Callable[..., Any]:
 
 class JobCommand(click.Command):
     """click would take the word after an option with an optional value for that value, and tell of the first
-    mistake alone."""
+    mistake alone. `more`: the command's options that are not the job's."""
+
+    more: Mapping[str, table.Option] = OWN
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         words = tuple(args)
         try:
-            return super().parse_args(ctx, directives.with_optional_values(args))
+            return super().parse_args(ctx, directives.with_optional_values(args, self.more))
         except (click.NoSuchOption, click.BadOptionUsage) as error:
             from rm.cli.jobs import mistakes
 
-            mistakes.refuse(words, OWN, UsageError(error.format_message()))
+            mistakes.refuse(words, self.more, UsageError(error.format_message()))
             raise
 
 

@@ -1,10 +1,11 @@
-"""`srun`: inside a job the job's own, which its host provides; outside of one `rmx run`."""
+"""`srun`: inside a job the job's own, which its host provides; in an allocation of `rmx alloc` a step of it
+from here; outside of both `rmx run`."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rm.errors import UsageError
 from rm.submission import directives
@@ -16,6 +17,39 @@ OWN = {
     "unbuffered": Option("unbuffered", ("unbuffered",), "u", takes=FLAG),
     "kill-on-bad-exit": Option("kill_on_bad_exit", ("kill-on-bad-exit",), "K", takes=MAYBE),
 }
+JOB = "--jobid"
+
+
+def run(words: Sequence[str]) -> int:
+    named, rest = _job_named(words)
+    job = named or os.environ.get("SLURM_JOB_ID", "")
+    inside = os.environ.get("RM_STEPS") and job == os.environ.get("SLURM_JOB_ID")
+    if job and not inside and (named or os.environ.get("RM_ALLOCATION") == job):
+        return _in_allocation(job, rest)
+    if not job:
+        return _in_new_job(words)
+    # a script that puts our directory before the job's own comes here
+    ours = os.path.dirname(os.path.realpath(sys.argv[0]))
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
+        program = os.path.join(folder, "srun")
+        if os.access(program, os.X_OK) and os.path.dirname(os.path.realpath(program)) != ours:
+            os.execv(program, ["srun", *words])
+    raise UsageError(
+        "This job's host has no srun.", "Its agent provides it: upgrade the agents of the hosts."
+    )
+
+
+def _job_named(words: Sequence[str]) -> tuple[str, list[str]]:
+    """The job of --jobid, where that is among the first options, and the words without it."""
+    for at, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if name == JOB and equals:
+            return value, [*words[:at], *words[at + 1 :]]
+        if name == JOB and at + 1 < len(words):
+            return words[at + 1], [*words[:at], *words[at + 2 :]]
+        if not word.startswith("-"):
+            break
+    return "", list(words)
 
 
 def _in_new_job(words: Sequence[str]) -> int:
@@ -36,15 +70,54 @@ def _in_new_job(words: Sequence[str]) -> int:
     return run_command(Session(None, None), flags, how, command)
 
 
-def run(words: Sequence[str]) -> int:
-    if not os.environ.get("SLURM_JOB_ID"):
-        return _in_new_job(words)
-    # a script that puts our directory before the job's own comes here
-    ours = os.path.dirname(os.path.realpath(sys.argv[0]))
-    for folder in os.environ.get("PATH", "").split(os.pathsep):
-        program = os.path.join(folder, "srun")
-        if os.access(program, os.X_OK) and os.path.dirname(os.path.realpath(program)) != ours:
-            os.execv(program, ["srun", *words])
-    raise UsageError(
-        "This job's host has no srun.", "Its agent provides it: upgrade the agents of the hosts."
-    )
+def _in_allocation(job: str, words: Sequence[str]) -> int:
+    """A step of a job that runs, from outside of its hosts: its own `srun`, with our streams."""
+    from rm.cli.jobs.attended import Attendance, Signals, beginning, must_be_terminal
+    from rm.cli.jobs.enter import one_number
+    from rm.cli.session import Session
+
+    session, number = Session(None, None), one_number(job)
+    spec = session.client.job(number).spec
+    argv = there(words, os.environ, dict(getattr(spec, "env", ())), os.getcwd(), spec.chdir)
+    terminal = "--pty" in words
+    if terminal:
+        must_be_terminal()
+    begin = beginning(argv, terminal)
+    with Signals() as signals:
+        name = os.urandom(10).hex()
+        return Attendance(session, number, "", name, begin, terminal=terminal, interrupts=not terminal).run(
+            signals
+        )
+
+
+# of this machine, this login or this process: another machine has its own
+_NOT_PASSED = frozenset({
+    "HOME", "USER", "LOGNAME", "SHELL", "PWD", "OLDPWD", "SHLVL", "_", "HOSTNAME", "TERM", "TMPDIR",
+    "DISPLAY", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "LD_PRELOAD", "PATH", "PYTHONPATH",
+})  # fmt: skip
+_NOT_PASSED_BEGIN = ("SLURM_", "RM_", "SSH_", "SBATCH_", "SALLOC_", "BASH_FUNC_")
+# the job's own programs stay first, as its `srun` is one of them
+_WITH_PATHS = 'export PATH="${PATH%%:*}:$1" PYTHONPATH="${2:+$2:}$PYTHONPATH"; shift 2; exec srun "$@"'
+
+
+def there(
+    words: Sequence[str], own: Mapping[str, str], known: Mapping[str, str], cwd: str, chdir: str
+) -> list[str]:
+    """The command that runs `srun` with these words in the job, as if it was run here: with what has changed
+    in the environment `own` since it was `known` at the submission, and in the directory `cwd`, where that
+    is not the job's `chdir`."""
+
+    def passed(name: str) -> bool:
+        return name not in _NOT_PASSED and not name.startswith(_NOT_PASSED_BEGIN)
+
+    news = [f"{n}={v}" for n, v in own.items() if passed(n) and known.get(n) != v]
+    gone = [word for n in known if passed(n) and n not in own for word in ("-u", n)]
+    where = [] if cwd == chdir else ["--chdir", cwd]
+    command = ["srun", *where, *words]
+    path = own.get("PATH", "")
+    if "RM_ALLOCATION" in own:  # whose `srun` is first in it
+        path = path.partition(":")[2]
+    paths = path, own.get("PYTHONPATH", "")
+    if paths != (known.get("PATH", ""), known.get("PYTHONPATH", "")):
+        command = ["sh", "-c", _WITH_PATHS, "srun", *paths, *command[1:]]
+    return ["env", *gone, *news, *command] if gone or news else command
