@@ -366,6 +366,34 @@ def test_a_result_that_does_not_count_yet_is_confirmed_before_the_next_run() -> 
     assert len(house.agents.asked) == asked
 
 
+def test_a_run_with_no_host_up_does_not_count_and_who_comes_later_is_measured_soon() -> None:
+    house = House(THROUGHPUT, hosts=5)
+    for name in "abcde":
+        house.lead.post(ev.HostDown(name, "it has not answered yet."))
+    state = house.monitor.run("throughput")
+    assert (state.begun_us, state.ended_us, house.store.history.mesh_states()) == (0, 0, [])
+    house.monitor.confirm()
+    assert house.network() == {}
+    for name in "abcd":
+        house.lead.post(ev.HostUp(name, "boot", "1"))
+    house.monitor.confirm()
+    assert len(house.network()) == 4 * 3
+    asked = len(house.agents.asked)
+    house.monitor.confirm()  # nobody is new: the next run is in an hour
+    assert len(house.agents.asked) == asked
+    house.lead.post(ev.HostUp("e", "boot", "1"))
+    house.monitor.confirm()
+    assert len(house.network()) == 5 * 4
+    assert all(stats.bandwidth_bps for stats in house.network().values())
+    assert len(house.agents.probes()) == 5 * 4  # what was known was not measured again
+
+
+def test_of_a_mesh_of_few_rounds_a_new_host_takes_part_in_as_many() -> None:
+    house = House(replace(THROUGHPUT, rounds=2), hosts=6)
+    house.monitor.confirm()
+    assert len(house.network()) == 2 * 6  # two rounds of three pairs, both ways
+
+
 def test_a_scheduled_test_takes_the_time_that_its_run_has(house: House) -> None:
     house.monitor.run("latency")
     house.monitor.scheduled("latency")

@@ -165,6 +165,25 @@ def test_a_job_that_leaves_the_plan_loses_its_schedule(house: House) -> None:
         assert (gone["job"], gone["schedule"]) == (2, None)
 
 
+def test_a_host_that_was_away_when_a_job_lost_its_schedule_is_told_at_its_hello(house: House) -> None:
+    house.run(1)
+    house.run(2)
+    house.see(pair())
+    house.report(1, [0, 0, 5_000, 100_000, 0, None])
+    for host in ("a", "b"):
+        house.hosts.take("schedule", host)
+    house.see()
+    house.hosts.take("schedule", "a")
+    house.hosts.take("schedule", "b").refuse("unreachable")
+    house.clock.us += 1
+    house.do(ev.HostUp("b", "boot", "1"))
+    house.see()
+    again = house.hosts.take("schedule", "b").args
+    assert (again["job"], again["schedule"]) == (2, None)
+    house.see()
+    assert house.hosts.untaken("schedule") == []
+
+
 def test_silent_jobs_of_the_plan_are_watched_from_outside(house: House) -> None:
     house.run(1)
     house.run(2)

@@ -7,7 +7,7 @@ side; the pairs between zones come after, as rounds of their own.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TypeVar
 
@@ -107,6 +107,17 @@ class Pairing:
             for a, b in pairs
             if self._is_up(a) and self._is_up(b) and frozenset((a.name, b.name)) not in without
         ]
+
+    def rounds_of(self, names: Collection[str], most: int) -> Iterator[list[Pair]]:
+        """Round by round the pairs with these hosts; of `most` rounds (0 = all) that have any."""
+        found = 0
+        for number in range(len(self)) if names else ():
+            pairs = [(a, b) for a, b in self.round(number) if a.name in names or b.name in names]
+            if pairs:
+                yield pairs
+                found += 1
+                if found == most:
+                    return
 
     def means(self, a: Host, b: Host) -> bool:
         """Are the two measured with each other, as soon as both are up?"""

@@ -127,6 +127,11 @@ class Board:
             self._usual[mesh.name, check] = (now_us, usual)
         return usual.get(zones_of(here, there))
 
+    def unmet(self, mesh: Mesh, names: Collection[str]) -> set[str]:
+        """Those of these hosts of which the mesh has no result, good or bad."""
+        with self._lock:
+            return set(names).difference(*(key[1:] for key in self._cells.get(mesh.name, ())))
+
     def doubtful(self, mesh: Mesh) -> set[frozenset[str]]:
         """The pairs whose newest try gave what does not count yet: worse than the status, or better; also
         those that were good while nothing was known of their peers, and are bad beside them."""

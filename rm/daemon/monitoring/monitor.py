@@ -160,7 +160,7 @@ class Monitor:
                 raise
 
     def run(self, name: str, everything: bool = False, spread: bool = False) -> MeshState:
-        """The next rounds of the mesh, or all of them.
+        """The next rounds of the mesh, or all of them. A run in which no two hosts were up does not count.
 
         `spread`: nobody waits for it, and the packets of a test may take their time.
 
@@ -172,7 +172,7 @@ class Monitor:
         if not self._running[name].acquire(blocking=False):
             raise Conflict(f"Mesh {name} is being run already.", "Try again when it has ended.")
         try:
-            hosts = self._hosts()
+            hosts, before = self._hosts(), self.state(name)
             pairing = Pairing(mesh, hosts, up_of(hosts))
             state = replace(self.state(name), begun_us=self._clock.now_us(), cycle=len(pairing), message="")
             state = replace(state, measured=0, failed=0, skipped=0)
@@ -194,33 +194,22 @@ class Monitor:
                     skipped=state.skipped + sum(r.skipped for r in results),
                 )
                 self._keep(state)
+            if not (state.measured or state.failed or self._stopping):
+                return self._keep(replace(before, turn=state.turn, cycle=state.cycle))
             return self._keep(replace(state, ended_us=self._clock.now_us()), durable=True)
         finally:
             self._running[name].release()
 
     def confirm(self) -> None:
-        """Test again the pairs of which the newest try says what does not count yet, of meshes whose next run
-        is far: so a fault that an hourly test has met is reported after minutes. Each host takes part
-        once."""
+        """Between the runs of meshes whose next run is far: measure the hosts of which a mesh knows nothing,
+        as those that came up after its run, and test again the pairs of which the newest try says what does
+        not count yet: so a fault that an hourly test has met is reported after minutes."""
         for mesh in self.meshes.values():
-            state = self.state(mesh.name)
-            if state.paused_by or self._interval_of(mesh) <= RETRY_S * SECOND_US:
-                continue
-            doubtful = self.board.doubtful(mesh)
-            if not doubtful or not self._running[mesh.name].acquire(blocking=False):
+            far = self._interval_of(mesh) > RETRY_S * SECOND_US
+            if self.state(mesh.name).paused_by or not far or not self._running[mesh.name].acquire(False):
                 continue
             try:
-                hosts = self._hosts()
-                pairing = Pairing(mesh, hosts, up_of(hosts))
-                up = {h.name: h for h in hosts if h.state is HostState.UP}
-                taken: set[str] = set()
-                pairs: list[Pair] = []
-                for names in sorted(map(sorted, doubtful)):
-                    a, b = up.get(names[0]), up.get(names[1])
-                    if a and b and taken.isdisjoint(names) and pairing.means(a, b):
-                        taken.update(names)
-                        pairs.append((a, b))
-                self._round(mesh, pairs)
+                self._confirm(mesh, self._hosts())
             except (RmError, TimeoutError) as error:
                 if not self._stopping:
                     log.warning("mesh %s: %s", mesh.name, error or "the daemon was too busy")
@@ -229,6 +218,27 @@ class Monitor:
                     raise
             finally:
                 self._running[mesh.name].release()
+
+    def _confirm(self, mesh: Mesh, hosts: Sequence[Host]) -> None:
+        """New hosts take part in as many rounds as a run has; of doubtful pairs each host in one."""
+        up = up_of(hosts)
+        pairing = Pairing(mesh, hosts, up)
+        new = self.board.unmet(mesh, up)
+        for pairs in pairing.rounds_of(new, mesh.rounds):
+            if self._stopping:
+                return
+            self._round(mesh, pairs)
+        by_name = {h.name: h for h in hosts}
+        taken: set[str] = set()
+        again: list[Pair] = []
+        for here, there in sorted(map(sorted, self.board.doubtful(mesh))):
+            if {here, there} <= up and taken.isdisjoint((here, there)):
+                a, b = by_name[here], by_name[there]
+                if pairing.means(a, b):
+                    taken.update((here, there))
+                    again.append((a, b))
+        if again:
+            self._round(mesh, again)
 
     def _spacing_us(self, mesh: Mesh, rounds: int, hosts: int) -> int:
         """Between the packets of a test, so that the run takes SPREAD of the interval at most."""

@@ -94,7 +94,7 @@ class Desired:
         self._alignment: Alignment = NOTHING_TO_ALIGN
         self._running: dict[int, Iterating] = {}
         self._starts: dict[int, int] = {}  # of each job's next iteration
-        self._told: dict[int, Tell] = {}  # the newest of each job that has a grid
+        self._told: dict[int, Tell] = {}  # the newest of each running job that has or had a grid
         self._installed: dict[int, _Plan] = {}  # by component
         self._inspected: dict[int, set[int]] = {}  # component -> jobs whose inspection is not over
 
@@ -169,12 +169,17 @@ class Desired:
     # -- how -----------------------------------------------------------------------------------
 
     def _withdraw(self, scheduled: set[int]) -> list[Order]:
-        """Jobs that have left the plan lose their grids; those of ended attempts are gone with them."""
+        """Jobs that have left the plan lose their grids; those of ended attempts are gone with them.
+
+        That a job has none any more stays known: a host that was away is told when it says hello.
+        """
         orders: list[Order] = []
         for job in sorted(self._told.keys() - scheduled):
             told, now = self._told.pop(job), self._running.get(job)
             if now is not None and now.attempt == told.attempt:
-                orders.append(Tell(job, told.attempt, None))
+                none = self._told[job] = Tell(job, told.attempt, None)
+                if told.grid is not None:
+                    orders.append(none)
         return orders
 
     def _install(self, component: int, plan: _Plan) -> list[Order]:
