@@ -17,6 +17,7 @@ BEFORE_TAGS = "0.1.0"  # where no tag is found: before the first one, and in a c
 ARCHIVED = ".git_archival.txt"  # `git archive` fills it in, as .gitattributes asks
 TAGS = "v[0-9]*"
 DESCRIBED = re.compile(r"v([0-9][0-9a-z.]*?)(?:-(alpha|beta|a|b|rc)[.-]?([0-9]*))?(-[0-9]+-g[0-9a-f]+)?")
+LONG = re.compile(r"(?:(v.+)-([0-9]+)-g)?([0-9a-f]{40})")
 PRE = {"alpha": "a", "beta": "b"}  # as the versions of Python's packages write them
 COMMIT_DIGITS = 10
 
@@ -36,8 +37,7 @@ def version_of(root: Path, changeable: bool = True) -> str:
     """The version of the rm whose package lies in `root`: a checkout, an unpacked archive or sdist, or the
     directory that a wheel was installed into. Of a checkout that is not `changeable`: its commit's."""
     if (root / ".git").exists():
-        described, commit = _git(root, "describe", "--tags", "--match", TAGS), _git(root, "rev-parse", "HEAD")
-        return named(described, commit, changeable)
+        return named(*_described(root), changeable)
     if (root / "PKG-INFO").is_file():  # an sdist
         return metadata.PathDistribution(root).version
     if (root / ARCHIVED).is_file():
@@ -48,6 +48,15 @@ def version_of(root: Path, changeable: bool = True) -> str:
         return metadata.version(DISTRIBUTION)
     except metadata.PackageNotFoundError:  # copied without what says where it is from
         return BEFORE_TAGS
+
+
+def _described(root: Path) -> tuple[str, str]:
+    """(what `git describe` says without `--long`, the commit's SHA), by one call of git."""
+    said = _git(root, "describe", "--tags", "--match", TAGS, "--long", "--always", "--abbrev=40")
+    if (found := LONG.fullmatch(said)) is None:
+        return "", ""
+    tag, after, commit = found.groups()
+    return ("" if tag is None else tag if after == "0" else f"{tag}-{after}-g{commit}"), commit
 
 
 def _git(root: Path, *words: str) -> str:

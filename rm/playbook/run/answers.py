@@ -38,6 +38,7 @@ _NAMES = frozenset({
     "hostname", "kernel", "machine", "machine_id", "nodename", "os_family", "pkg_mgr", "service_mgr",
     "system", "userspace_architecture", "userspace_bits", "virtualization_type",
 })  # fmt: skip
+_FLAT = frozenset((str, bool))
 _UNREADABLE = (ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError)
 
 
@@ -141,15 +142,18 @@ def plain_json(answer: Any) -> None:
     for _ in range(DEPTH_MAX):
         below: list[Any] = []
         for value in level:
-            if isinstance(value, Mapping):
+            if value is None or type(value) in _FLAT:  # most of them: this is done for each answer
+                continue
+            if isinstance(value, (int, float)):
+                if not -NUMBER_MAX <= value <= NUMBER_MAX:  # and what is not a number
+                    raise Unfit("answers with a number beyond 64 bits")
+            elif isinstance(value, list):
+                below += value
+            elif isinstance(value, Mapping):
                 if not all(isinstance(key, str) for key in value):
                     raise Unfit("answers with a mapping whose keys are no texts")
                 below += value.values()
-            elif isinstance(value, list):
-                below += value
-            elif isinstance(value, (int, float)) and not -NUMBER_MAX <= value <= NUMBER_MAX:
-                raise Unfit("answers with a number beyond 64 bits")  # and what is not a number
-            elif not isinstance(value, (str, int, float, bool, type(None))):
+            elif not isinstance(value, str):
                 raise Unfit("answers with something other than JSON")
         if not below:
             return
