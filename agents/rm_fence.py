@@ -323,7 +323,7 @@ class Fence:
             except OSError:  # a processor was switched off since
                 refused.append("processors")
         if self.login or self.settings["limits"]:
-            refused = rm_fence_limits.impose(self.login, self.settings["limits"])
+            refused += rm_fence_limits.impose(self.login, self.settings["limits"])
         if self.settings["no_new_privs"] or (self.filter and os.getuid() != 0):
             rm_fence_seccomp.forbid_new_privileges()
         if self.filter:

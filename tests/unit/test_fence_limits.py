@@ -14,6 +14,7 @@ import pytest
 from tests.agent_process import AGENTS
 
 sys.path.insert(0, str(AGENTS))
+import rm_fence
 import rm_fence_limits
 from rm_fence_limits import UNLIMITED, lines, of_login
 
@@ -106,4 +107,13 @@ def test_no_soft_limit_lies_above_its_hard_one() -> None:
             for n in (resource.RLIMIT_NOFILE, resource.RLIMIT_CORE, resource.RLIMIT_STACK)
         ]
         os._exit(0 if (refused, good) == ([], [(100, 100), (0, 0), (65536, 65536)]) else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_a_processor_that_is_gone_is_told_beside_limits_that_can_be_set() -> None:
+    pid = os.fork()
+    if pid == 0:
+        fence = rm_fence.Fence(rm_fence.checked_settings({"limits": [["stack", 65536, 65536]]}))
+        fence.cores = [1 << 20]  # more than any machine has
+        os._exit(0 if fence.bind_task() == ["processors"] else 1)
     assert os.waitpid(pid, 0)[1] == 0
