@@ -107,6 +107,7 @@ class HostsConfig:
     inventory: str = ""
     down_after_s: Positive = 20.0
     log_reserve_mb: Count = 512
+    sessions: AtLeastOne = 128
     agent_dir: str = "/opt/rm/agents"
     python: str = "python3"
 
@@ -216,6 +217,7 @@ class LimitsConfig:
     max_priority: int = 0
     connections: AtLeastOne = 1024
     followers: AtLeastOne = 512
+    sessions: AtLeastOne = 64
     bytes_under_way: AtLeastOne = 32 * 1024 * 1024
     requests_per_s: Positive = 50.0
     request_burst: AtLeastOne = 1000

@@ -59,7 +59,9 @@ def wire_service(
         monitoring=monitoring.service,
         alerting=alerting,
         steps=Steps(ground.fleet),
-        sessions=Sessions(ground.fleet, ground.fleet.cluster.id),
+        sessions=Sessions(
+            ground.fleet, ground.fleet.cluster.id, config.limits.sessions, config.hosts.sessions
+        ),
         tokens=tokens,
         audit=audit,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import shutil
@@ -9,10 +10,12 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from rm.client.websocket import TEXT, WebSocket
 from rm.errors import Forbidden
 from tests.certificates import Authority
 from tests.cluster import RMX, ClientOf, Cluster
@@ -73,10 +76,34 @@ def rmx(environment: dict[str, str], *words: str, data: bytes = b"") -> subproce
     return subprocess.run([RMX, *words], env=kept, input=data, capture_output=True, timeout=120)
 
 
+def attended(cluster: Cluster, user: str, job: int, count: int) -> list[WebSocket]:
+    """That many sessions of a job, begun at once by its user."""
+
+    def begun(number: int) -> WebSocket:
+        socket: WebSocket = as_user(cluster, user).upgraded("jobs", job, "session")
+        begin = {"argv": ["sh", "-c", f"echo {user}; exec sleep 1000"]}
+        socket.send(json.dumps({"session": f"{user}{number:08d}", "begin": begin}).encode(), TEXT)
+        heard: list[bytes] = []
+        while not heard:
+            heard = socket.heard()
+        assert json.loads(heard[0]) == {"ok": True}
+        return socket
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(begun, range(count)))
+
+
 def is_whole(done: subprocess.CompletedProcess[bytes]) -> None:
     assert done.stdout == EVERY_BYTE, done.stderr
     assert ANN.encode() in done.stderr.splitlines()
     assert done.returncode == 7
+
+
+def running(cluster: Cluster, user: str) -> int:
+    spec = {"name": "waits", "script": "#!/bin/sh\nexec sleep 1000\n", "chdir": "/", "launch": "batch"}
+    job = int(as_user(cluster, user).post("jobs", body={"spec": spec})["job"])
+    cluster.wait(job, "RUNNING")
+    return job
 
 
 def test_a_session_goes_through_ssh(cluster: Cluster, server: SshServer) -> None:
@@ -90,9 +117,7 @@ def test_a_session_goes_through_https(cluster: Cluster, https: Https) -> None:
 
 
 def test_nobody_else_enters_a_job(cluster: Cluster, https: Https) -> None:
-    spec = {"name": "ann's", "script": "#!/bin/sh\nexec sleep 1000\n", "chdir": "/", "launch": "batch"}
-    job = int(as_user(cluster, ANN).post("jobs", body={"spec": spec})["job"])
-    cluster.wait(job, "RUNNING")
+    job = running(cluster, ANN)
     for user, scope, told in ((BOB, "submit", b"belongs to"), (ANN, "read", b"needs the scope submit")):
         door = {**https.environment, "RM_TOKEN": token(cluster, user, scope)}
         assert told in rmx(door, "shell", str(job), "id").stderr
@@ -105,3 +130,14 @@ def test_nobody_else_enters_a_job(cluster: Cluster, https: Https) -> None:
     )
     assert entered.stdout.split() == [ANN.encode()], entered.stderr
     cluster.client.delete("jobs", job)
+
+
+def test_thirty_sessions_are_attended_on_one_host_beside_its_agent(cluster: Cluster) -> None:
+    """Its sshd takes ten channels on a connection: one user took all nine that the agent left."""
+    jobs = {user: running(cluster, user) for user in (ANN, BOB)}
+    sockets = attended(cluster, ANN, jobs[ANN], 24) + attended(cluster, BOB, jobs[BOB], 6)
+    for job in jobs.values():  # the agent hears of it, with all of them open
+        cluster.client.delete("jobs", job)
+        cluster.wait(job, "CANCELLED")
+    for one in sockets:
+        one.close()

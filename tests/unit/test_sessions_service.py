@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
 from rm.core.model.job import Job, JobState, Task
 from rm.daemon.services.sessions import Sessions
-from rm.errors import Conflict, Unreachable
+from rm.errors import Conflict, LimitReached, Unreachable
 from tests import builders
 from tests.fakes import PATIENCE_S
 
@@ -82,3 +83,29 @@ def test_hosts_that_do_not_answer_keep_nobody_elses_threads() -> None:
         await asyncio.gather(*waiting)
 
     asyncio.run(play())
+
+
+def attended(sessions: Sessions, order: str, host: str = "h1") -> str:
+    """Who of `order`, a letter each, gets a session on the host while those before have theirs."""
+    job = builders.job(1, state=JobState.RUNNING, tasks=(Task(0, host, (0,)),))
+
+    async def play() -> str:
+        got = ""
+        async with AsyncExitStack() as stack:
+            for user in order:
+                try:
+                    await stack.enter_async_context(sessions.attend(job, "", "abcdefgh", None, user))
+                    got += user
+                except LimitReached:
+                    got += "-"
+        return got
+
+    return asyncio.run(play())
+
+
+def test_nobody_takes_all_sessions_of_a_host() -> None:
+    sessions = Sessions(Hosts(b'{"ok": true}\n'), "c", most_of_user=64, most_on_host=16)
+    assert attended(sessions, "a" * 20 + "b" * 5 + "c") == "a" * 12 + "-" * 8 + "bbbb-" + "-"
+    assert attended(sessions, "a" * 16) == "a" * 12 + "----"  # all are given back
+    roomy = Sessions(Hosts(b'{"ok": true}\n'), "c", most_of_user=3, most_on_host=16)
+    assert attended(roomy, "aaaabb") == "aaa-bb"

@@ -72,6 +72,6 @@ def test_a_server_with_as_many_channels_as_it_allows_is_said_to_be_one() -> None
             raise paramiko.ChannelException(2, "Connect failed")
 
     connection = SimpleNamespace(host="h1", client=SimpleNamespace(get_transport=Full))
-    with pytest.raises(Unreachable, match="cannot be started") as error:
+    with pytest.raises(ssh.NoRoom, match="cannot be started") as error:
         ssh.open_channel(cast(fabric.Connection, connection), "true")
     assert "MaxSessions" in error.value.hint

@@ -14,6 +14,7 @@ from rm.adapters.hosts.channel import AgentChannel
 from rm.adapters.hosts.heartbeat import Heartbeat
 from rm.adapters.hosts.pace import Pace
 from rm.adapters.hosts.retries import Retries
+from rm.adapters.hosts.session_connections import SessionConnections
 from rm.adapters.hosts.settings import SshSettings
 from rm.adapters.hosts.ssh import attend_command
 from rm.core.model.host import Host
@@ -115,11 +116,12 @@ class Fleet:
         return channel.call(request, timeout_s)
 
     def attend(self, name: str) -> Any:
-        """A channel of its own to a host, over the connection that is there, whose program attends a session
-        of a job (`agents/rm_attend.py`): a `paramiko.Channel`.
+        """A channel of its own to a host, whose program attends a session of a job (`agents/rm_attend.py`):
+        a `paramiko.Channel`, over the agent's connection or, where that is full, over one for sessions.
 
         Raises:
             NotConnected: the host's agent is not connected.
+            LimitReached: no connection takes another channel.
             Unreachable: the connection was lost.
         """
         member = self._hosts.get(name)
@@ -127,7 +129,8 @@ class Fleet:
         if member is None or channel is None:
             why = member.why if member is not None else f"Host {name} is not known to the daemon."
             raise NotConnected(why or f"Host {name} is not connected yet.")
-        return channel.beside(attend_command(member.host, self._settings), STREAM_BYTES)
+        command = attend_command(member.host, self._settings)
+        return member.sessions.open(channel.beside, command, STREAM_BYTES)
 
     def raise_epoch(self, name: str, epoch: int) -> None:
         """On the channel that is open now, orders carry at least this epoch (`Executor` says when)."""
@@ -207,6 +210,7 @@ class Fleet:
 
     def _look_after(self, member: _Member, now: float) -> None:
         channel = member.channel
+        member.sessions.tidy()
         if channel is not None:
             channel.expire(now)
             if not member.heartbeat.look(channel, now):
@@ -273,6 +277,7 @@ class _Member(threading.Thread):
         self.clock = _Clock()
         self.heartbeat = Heartbeat(settings.agent_dead_after_s)
         self.wake = threading.Event()
+        self.sessions = SessionConnections(host, settings)
         self._settings = settings
         self._listener = listener
         self._cluster = cluster
@@ -297,6 +302,7 @@ class _Member(threading.Thread):
         opening = self._opening
         if opening is not None:
             opening.close()
+        self.sessions.close()
 
     def run(self) -> None:
         retries = Retries(self._settings.down_after_s, time.monotonic())

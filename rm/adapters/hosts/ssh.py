@@ -54,6 +54,10 @@ class _Remote(fabric.runners.Remote):  # type: ignore[misc]
     input_sleep = 0.001
 
 
+class NoRoom(Unreachable):
+    """The host's sshd takes no further channel on this connection."""
+
+
 class _UnknownKey(Exception):
     def __init__(self, key: paramiko.PKey) -> None:
         self.key = key
@@ -464,7 +468,12 @@ def open_channel(
     connection: fabric.Connection, command: str, window_bytes: int = 1 << 24
 ) -> paramiko.Channel:
     """A session running `command`, for a conversation over its standard input and output; the host may be
-    ahead of its reader by `window_bytes`."""
+    ahead of its reader by `window_bytes`.
+
+    Raises:
+        NoRoom: there are as many channels on this connection as the host's sshd takes.
+        Unreachable: the connection was lost.
+    """
     transport = connection.client.get_transport()
     if transport is None:
         raise Unreachable(f"The connection to {connection.host} is closed.", "Connect again.")
@@ -472,8 +481,10 @@ def open_channel(
         channel: paramiko.Channel = transport.open_session(window_size=window_bytes)
         channel.exec_command(command)
     except (paramiko.SSHException, OSError, EOFError) as error:
-        hint = "See MaxSessions of its sshd_config." if isinstance(error, paramiko.ChannelException) else ""
-        raise Unreachable(f"The agent on {connection.host} cannot be started: {error}.", hint) from None
+        what = f"The agent on {connection.host} cannot be started: {error}."
+        if isinstance(error, paramiko.ChannelException):
+            raise NoRoom(what, "See MaxSessions of its sshd_config.") from None
+        raise Unreachable(what) from None
     return channel
 
 

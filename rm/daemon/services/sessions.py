@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
@@ -21,7 +22,8 @@ from rm.protocol.sessions import AWAY, frame
 PIECE_BYTES = 64 << 10
 ANSWER_S = 30.0
 ANSWER_BYTES = 64 << 10
-MOST_OF_USER, MOST = 64, 512  # sessions that are attended at once
+MOST = 512  # sessions that are attended at once
+FEW = 4  # sessions that a user has while a quarter of all is kept for those who have fewer
 
 
 class Attending(Protocol):
@@ -99,11 +101,15 @@ class Attended:
 
 
 class Sessions:
-    """`cluster` is ours: hosts obey no other's daemon."""
+    """`cluster` is ours: hosts obey no other's daemon. At most a user attends `most_of_user` sessions,
+    and all users together `most_on_host` on a host, at once."""
 
-    def __init__(self, hosts: Attending, cluster: str) -> None:
+    def __init__(
+        self, hosts: Attending, cluster: str, most_of_user: int = 64, most_on_host: int = 128
+    ) -> None:
         self._hosts, self._cluster = hosts, cluster
-        self._attended: dict[str, int] = {}  # user -> how many
+        self._most_of_user, self._most_on_host = most_of_user, most_on_host
+        self._attended: Counter[tuple[str, str]] = Counter()  # (user, host) -> how many
 
     @asynccontextmanager
     async def attend(
@@ -117,7 +123,7 @@ class Sessions:
             Unreachable: the host cannot be reached.
         """
         name = place_of(job, host)
-        self._enter(user)
+        self._enter(user, name)
         try:
             way = Attended()
             try:
@@ -130,19 +136,36 @@ class Sessions:
             finally:
                 way.close()
         finally:
-            self._leave(user)
+            self._leave(user, name)
 
-    def _enter(self, user: str) -> None:
-        mine = self._attended.get(user, 0)
-        if mine >= MOST_OF_USER or sum(self._attended.values()) >= MOST:
-            whose = f"{user} attends {mine}" if mine >= MOST_OF_USER else f"{MOST} are attended"
-            raise LimitReached(f"No more sessions can be attended: {whose} already.", "End one first.")
-        self._attended[user] = mine + 1
+    def _enter(self, user: str, host: str) -> None:
+        mine = sum(count for (whose, _), count in self._attended.items() if whose == user)
+        if mine >= self._most_of_user:
+            raise LimitReached(
+                f"No more sessions can be attended: {user} attends {mine} already.", "End one first."
+            )
+        here = sum(count for (_, where), count in self._attended.items() if where == host)
+        mine_here = self._attended[user, host]
+        for what, most, taken, own in (
+            (f"on {host}", self._most_on_host, here, mine_here),
+            ("by this daemon", MOST, self._attended.total(), mine),
+        ):
+            if taken >= most:
+                raise LimitReached(
+                    f"No more sessions can be attended {what}: there are {taken} already.", "Try again later."
+                )
+            if taken >= most - most // 4 and own >= FEW:
+                raise LimitReached(
+                    f"No more sessions can be attended {what} by {user}, who attends {own}: the last of "
+                    f"{most} are kept for users who attend fewer than {FEW}.",
+                    "End one first.",
+                )
+        self._attended[user, host] += 1
 
-    def _leave(self, user: str) -> None:
-        self._attended[user] -= 1
-        if not self._attended[user]:
-            del self._attended[user]
+    def _leave(self, user: str, host: str) -> None:
+        self._attended[user, host] -= 1
+        if not self._attended[user, host]:
+            del self._attended[user, host]
 
 
 def place_of(job: Job, host: str) -> str:
