@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rm.adapters.hosts import ssh
+from rm.adapters.hosts.commands import agent_command
 from rm.adapters.hosts.settings import SshSettings
 from rm.adapters.hosts.stderr import StandardError
 from rm.core.model.host import Host
@@ -87,7 +88,7 @@ class AgentChannel:
         if given_up:  # closed while it was being opened: nobody else would close the connection
             connection.close()
             raise Unreachable(given_up)
-        self._channel = ssh.open_channel(self._connection, ssh.agent_command(self.host, self._settings))
+        self._channel = ssh.open_channel(self._connection, agent_command(self.host, self._settings))
         self._channel.settimeout(HELLO_S)
         hello = self._greeting()
         if hello is None:

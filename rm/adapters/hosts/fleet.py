@@ -11,12 +11,12 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from rm.adapters.hosts.channel import AgentChannel
+from rm.adapters.hosts.commands import attend_command
 from rm.adapters.hosts.heartbeat import Heartbeat
 from rm.adapters.hosts.pace import Pace
 from rm.adapters.hosts.retries import Retries
 from rm.adapters.hosts.session_connections import SessionConnections
 from rm.adapters.hosts.settings import SshSettings
-from rm.adapters.hosts.ssh import attend_command
 from rm.core.model.host import Host
 from rm.core.model.identity import NO_CLUSTER, ClusterIdentity
 from rm.errors import HostKeyError, RmError, Unreachable
