@@ -6,6 +6,7 @@ A program of the job, with the rights of its user. The step daemon of the attemp
 tasks go; on each of these hosts a part (rm_step_part.py) runs them, with which this program talks in frames.
 """
 
+import contextlib
 import json
 import os
 import random
@@ -20,6 +21,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import rm_pmi
 import rm_sockets
 import rm_srun_options
+import rm_srun_terminal
 from rm_srun_options import Wrong
 from rm_step_frames import (
     ALL,
@@ -34,9 +36,11 @@ from rm_step_frames import (
     REQUEST,
     SIGNAL,
     TAKEN,
+    WINDOW,
     frame,
     frames,
 )
+from rm_step_output import Output
 from rm_step_plan import folded, folded_hosts
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
@@ -50,7 +54,7 @@ FIRST_PORT, PORTS = 20_000, 12_000
 
 
 def say(text):
-    sys.stderr.write("srun: %s\n" % text)
+    sys.stderr.write("srun: %s%s" % (text, rm_srun_terminal.line_end()))
     sys.stderr.flush()
 
 
@@ -68,70 +72,11 @@ class Part:
             self.outbox.clear()
 
 
-class Output:
-    """Where one stream of the tasks goes: ours, a file for all, or one for each."""
-
-    def __init__(self, fd, mode, label, width, name_of, flags, unbuffered):
-        self.fd, self.mode, self.label, self.width = fd, mode, label, width
-        self.name_of, self.flags = name_of, flags
-        self.unbuffered, self.whole = unbuffered, label
-        self.files = {}  # name -> descriptor
-        self.rest = {}  # rank -> the beginning of a line
-
-    def open(self, ranks):
-        """Every file, before any task runs. Tasks that share one do not write into each other's lines, as in
-        Slurm; one that has it for itself is heard at once."""
-        own = len({self._file(rank) for rank in ranks}) == len(ranks) if self._named() else len(ranks) == 1
-        self.whole = self.label or not (own or self.unbuffered or self.mode.isdigit())
-
-    def _named(self):
-        return self.mode not in ("", "all", "none") and not self.mode.isdigit()
-
-    def _file(self, rank):
-        name = self.name_of(self.mode, rank)
-        if name not in self.files:
-            try:
-                self.files[name] = os.open(name, self.flags, 0o666)
-            except OSError as error:
-                raise Wrong("The file %s cannot be written: %s." % (name, os.strerror(error.errno))) from None
-        return self.files[name]
-
-    def take(self, rank, data):
-        if self.mode == "none" or (self.mode.isdigit() and int(self.mode) != rank):
-            return
-        fd = self._file(rank) if self._named() else self.fd
-        if self.whole:
-            *lines, rest = (self.rest.pop(rank, b"") + data).split(b"\n")
-            data = b"".join(self._shown(rank, line) + b"\n" for line in lines)
-            if len(rest) > FRAME_BYTES:
-                data, rest = data + self._shown(rank, rest) + (b"\n" if self.label else b""), b""
-            if rest:
-                self.rest[rank] = rest
-        write(fd, data)
-
-    def _shown(self, rank, line):
-        return b"%*d: %s" % (self.width, rank, line) if self.label else line
-
-    def end(self, rank):
-        rest = self.rest.pop(rank, b"")
-        if rest:
-            fd = self._file(rank) if self._named() else self.fd
-            write(fd, self._shown(rank, rest) + (b"\n" if self.label else b""))
-
-
-def write(fd, data):
-    view = memoryview(data)
-    while view:
-        try:
-            view = view[os.write(fd, view) :]
-        except BlockingIOError:
-            select.select([], [fd], [])
-        except OSError:
-            return  # nobody reads it any more
-
-
 class Step:
-    def __init__(self, values, created, parts, environ):
+    """`terminal` is ours, where task 0 is to have one."""
+
+    def __init__(self, values, created, parts, environ, terminal=None):
+        self.terminal = terminal
         self.values, self.parts, self.environ = values, parts, environ
         self.hosts = {rank: part.host for part in parts for rank in part.left}
         self.ranks = sorted(self.hosts)
@@ -162,12 +107,12 @@ class Step:
                      "a": environ.get("SLURM_ARRAY_TASK_ID")}  # fmt: skip
             return os.path.join(values.get("chdir") or os.getcwd(), rm_srun_options.file_name(pattern, known))
 
-        out, err = values.get("output", ""), values.get("error", "")
+        out, err = ("0", "0") if terminal else (values.get("output", ""), values.get("error", ""))
         unbuffered = "unbuffered" in values
         self.out = Output(1, out, label, width, name_of, flags, unbuffered)
         merged = not err and out not in ("", "all", "none") and not out.isdigit()
         self.err = self.out if merged else Output(2, err, label, width, name_of, flags, unbuffered)
-        self.stdin, self.only = self._input(values.get("input", "all"))
+        self.stdin, self.only = self._input("0" if terminal else values.get("input", "all"))
 
     def _input(self, mode):
         """(descriptor, the rank that reads it or ALL); -1 for none."""
@@ -191,8 +136,15 @@ class Step:
         ends_at = None if limit is None else time.monotonic() + limit
         for number in FORWARDED:
             signal.signal(number, self._forward)
+        if self.terminal:
+            signal.signal(signal.SIGWINCH, self._resize)
+            self._resize()  # it may have changed before we looked
         if self.stdin < 0:
             self._end_input()
+        elif self.only != ALL:
+            for rank in self.ranks:
+                if rank != self.only:  # it has no input
+                    self.part_of[rank].send(frame(END_OF_INPUT, rank))
         while any(part.left for part in self.parts):
             now = time.monotonic()
             if ends_at is not None and now >= ends_at:
@@ -318,6 +270,9 @@ class Step:
             if part.left:
                 part.send(frame(SIGNAL, number))
 
+    def _resize(self, *_):
+        self.part_of[0].send(frame(WINDOW, 0, self.terminal.size()))
+
     def _terminate(self):
         self._signal(signal.SIGTERM)
         self._signal(signal.SIGCONT)
@@ -429,6 +384,7 @@ def run(values, command, environ):
         raise Wrong("--jobid=%s is another job than this one, which is %s." % (values["jobid"], job))
     if values.get("mpi", "none") not in ("none", "openmpi", "pmi2"):
         raise Wrong("--mpi=%s is not supported: pmi2, or start MPI programs by mpirun." % values["mpi"])
+    terminal = rm_srun_terminal.near(values, say)
     control = connected(path)
     bind = rm_srun_options.cpu_bind_of(values)
     step = dict(rm_srun_options.step_of(values), name=values.get("job-name") or os.path.basename(command[0]))
@@ -447,6 +403,7 @@ def run(values, command, environ):
     shared = {"argv": command, "env": rm_srun_options.environment(values, environ), "umask": mask,
               "chdir": os.path.abspath(values.get("chdir") or os.getcwd()),
               "pmi": count if values.get("mpi") == "pmi2" else 0, "cpu_bind": bind,
+              "terminal": terminal is not None,
               "step_env": step_environment(created, environ, values)}  # fmt: skip
     parts = []
     for node, part in enumerate(created["parts"]):
@@ -461,8 +418,9 @@ def run(values, command, environ):
         sock.setblocking(False)
         made.send(frame(REQUEST, 0, json.dumps(asked).encode()))
         parts.append(made)
-    made = Step(values, created, parts, environ)
-    code = made.run()
+    made = Step(values, created, parts, environ, terminal)
+    with terminal or contextlib.nullcontext():
+        code = made.run()
     if created.get("hears_end"):
         tell_end(control, made)
     return code

@@ -25,7 +25,7 @@ TAKEN = _table("""
     ntasks/n= nodes/N= ntasks-per-node= cpus-per-task/c= gpus-per-task= gpus-per-node= gpus/G= gres=
     gpu-bind= exact exclusive? overlap overcommit/O nodelist/w= exclude/x= label/l output/o= error/e=
     input/i= open-mode= chdir/D= export= kill-on-bad-exit/K? multi-prog job-name/J= distribution/m=
-    jobid= immediate/I? quiet/Q time/t= mpi= unbuffered/u cpu-bind=
+    jobid= immediate/I? quiet/Q time/t= mpi= unbuffered/u cpu-bind= pty?
 """)
 IGNORED = _table("""
     verbose/v no-kill/k mem= mem-per-cpu= mem-per-gpu= mem-bind= hint= wait/W=
@@ -35,7 +35,7 @@ IGNORED = _table("""
     tmp= mincpus= contiguous spread-job switches= delay-boot= slurmd-debug=
 """)
 REFUSED = _table("""
-    pty? het-group= constraint/C= relative/r= preserve-env/E reservation= container= licenses/L=
+    het-group= constraint/C= relative/r= preserve-env/E reservation= container= licenses/L=
     dependency/d= uid= gid= bcast? x11? ntasks-per-gpu= threads/T= core-spec/S= network= prolog= epilog=
     task-prolog= task-epilog= signal= no-allocate/Z array=
 """)

@@ -11,6 +11,8 @@ REQUEST, INPUT, END_OF_INPUT, SIGNAL = (
     b"S",
 )  # srun says; a signal's number is in place of the rank
 OUTPUT, ERRORS, TAKEN, ENDED = b"O", b"X", b"A", b"D"  # the part says
+WINDOW = b"W"  # srun says: the rows and columns of task 0's terminal
+SIZE = struct.Struct("!2H")
 PMI = b"P"  # both: of a rank's talk with rm_pmi.py
 FRAME_BYTES = 64 << 10
 REQUEST_BYTES = 8 << 20

@@ -7,12 +7,15 @@ with srun, and its tasks with it.
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import resource
 import select
 import signal
 import socket
+import struct
+import termios
 
 import rm_cpu_bind
 import rm_sockets
@@ -30,7 +33,9 @@ from rm_step_frames import (
     PMI,
     REQUEST,
     SIGNAL,
+    SIZE,
     TAKEN,
+    WINDOW,
     frame,
     frames,
 )
@@ -46,7 +51,9 @@ class Task:
         self.rank = rank
         self.pid = 0
         self.status = None
+        self.told = False  # srun is told its end
         self.stdin = -1
+        self.terminal = False  # its standard streams are one, of which stdin is our end
         self.pmi = -1  # the socket on which it speaks PMI, if it does
         self.input = bytearray()  # not yet taken by the task
         self.input_ends = False
@@ -109,7 +116,7 @@ class Part:
             if len(self.outbox) < AHEAD_BYTES:
                 wanted.update(dict.fromkeys(task.streams, select.POLLIN))
             if task.stdin >= 0 and task.input:
-                wanted[task.stdin] = select.POLLOUT
+                wanted[task.stdin] = wanted.get(task.stdin, 0) | select.POLLOUT
         for fd in self.watched.keys() - wanted.keys():
             with contextlib.suppress(KeyError, OSError):
                 self.poll.unregister(fd)
@@ -147,6 +154,8 @@ class Part:
                 self._signal(rank)
             elif kind == PMI:
                 self._answer(rank, body)
+            elif kind == WINDOW and len(body) == SIZE.size:
+                self._resize(rank, *SIZE.unpack(body))
             elif kind in (INPUT, END_OF_INPUT):
                 for task in self.tasks:
                     if rank in (ALL, task.rank):
@@ -159,6 +168,12 @@ class Part:
             if task.rank == rank and task.pmi >= 0:
                 with contextlib.suppress(OSError):  # it has gone, or does not wait for an answer
                     os.write(task.pmi, data)
+
+    def _resize(self, rank, rows, columns):
+        for task in self.tasks:
+            if task.rank == rank and task.terminal and task.stdin >= 0:
+                with contextlib.suppress(OSError):
+                    fcntl.ioctl(task.stdin, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
 
     def _signal(self, number):
         if not 0 < number < signal.NSIG:
@@ -180,22 +195,31 @@ class Part:
         for at, rank in enumerate(asked["ranks"]):
             task = Task(rank)
             self.tasks.append(task)
-            ends = [os.pipe() for _ in range(3)]
+            theirs = self._open(task)
             mine, its = socket.socketpair() if asked.get("pmi") else (None, None)
             task.pid = self.group.fork()
             if task.pid == 0:
                 task.pmi = its.detach() if its else -1
-                self._become(task, at, [ends[0][0], ends[1][1], ends[2][1]])
-            for fd in (ends[0][0], ends[1][1], ends[2][1]):
+                self._become(task, at, theirs)
+            for fd in set(theirs):
                 os.close(fd)
-            task.stdin = ends[0][1]
-            task.streams = {ends[1][0]: OUTPUT, ends[2][0]: ERRORS}
             if mine:
                 its.close()
                 task.pmi = mine.detach()
                 task.streams[task.pmi] = PMI
             for fd in (task.stdin, *task.streams):
                 os.set_blocking(fd, False)
+
+    def _open(self, task):
+        """The streams of the task; the ends that are its own."""
+        if self.asked.get("terminal") and task.rank == 0:
+            task.stdin, near = os.openpty()
+            task.terminal, task.streams = True, {task.stdin: OUTPUT}
+            return [near] * 3
+        ends = [os.pipe() for _ in range(3)]
+        task.stdin = ends[0][1]
+        task.streams = {ends[1][0]: OUTPUT, ends[2][0]: ERRORS}
+        return [ends[0][0], ends[1][1], ends[2][1]]
 
     def _feed(self, task):
         """Input, as far as the task takes it."""
@@ -216,7 +240,7 @@ class Part:
             task.input_ends = True
         if taken:
             self.outbox += frame(TAKEN, task.rank, str(taken).encode())
-        if task.input_ends and not task.input:
+        if task.input_ends and not task.input and not task.terminal:
             self._forget(task.stdin)
             task.stdin = -1
 
@@ -225,11 +249,16 @@ class Part:
             data = os.read(fd, FRAME_BYTES)
         except BlockingIOError:
             return
+        except OSError as error:
+            if error.errno != errno.EIO:  # of a terminal that no program has open any more
+                raise
+            data = b""
         if data:
             self.outbox += frame(task.streams[fd], task.rank, data)
             return
         del task.streams[fd]
         task.pmi = -1 if fd == task.pmi else task.pmi
+        task.stdin = -1 if fd == task.stdin else task.stdin
         self._forget(fd)
         self._tell_end(task)
 
@@ -244,15 +273,30 @@ class Part:
             for task in self.tasks:
                 if task.pid == pid:
                     task.status = status
-                    if task.stdin >= 0:
+                    if task.terminal:
+                        self._hear_the_last(task)
+                    elif task.stdin >= 0:
                         self._forget(task.stdin)
                         task.stdin = -1
                     self._tell_end(task)
 
+    def _hear_the_last(self, task):
+        """What stands in its terminal; what runs on in the background does not keep the step."""
+        fd, poll = task.stdin, select.poll()
+        if fd >= 0:
+            poll.register(fd, select.POLLIN)
+        while fd in task.streams and poll.poll(0):
+            self._read(task, fd)
+        if fd in task.streams:
+            del task.streams[fd]
+            task.stdin = -1
+            self._forget(fd)
+
     def _tell_end(self, task):
         """Its end comes after all that it and its children wrote."""
-        if task.status is None or task.streams:
+        if task.status is None or task.streams or task.told:
             return
+        task.told = True
         signalled = os.WIFSIGNALED(task.status)
         code = 0 if signalled else os.WEXITSTATUS(task.status)
         number = os.WTERMSIG(task.status) if signalled else 0
@@ -283,12 +327,15 @@ class Part:
             resource.setrlimit(resource.RLIMIT_NOFILE, self.request["task_files"])
             self.bounds.lift()
             self.fence.bind_task()
+            if task.terminal:
+                fcntl.ioctl(streams[0], termios.TIOCSCTTY, 0)
             for target, fd in enumerate(streams):
                 os.dup2(fd, target)
             self._bind(task, at, host)
             if os.getuid() == 0:
                 for fd in range(3):
-                    os.fchown(fd, self.user.uid, self.user.gid)  # for a task that opens /dev/stdout
+                    gid = -1 if task.terminal else self.user.gid
+                    os.fchown(fd, self.user.uid, gid)  # for a task that opens /dev/stdout
                 os.initgroups(self.user.name, self.user.gid)
                 os.setgid(self.user.gid)
                 os.setuid(self.user.uid)
