@@ -2,10 +2,10 @@
 
     restrict,command="/usr/bin/python3 -I -S /opt/rm/agents/rm_login.py" ssh-ed25519 …     (authorized_keys)
 
-sshd runs this instead of what was asked for. Asked for the agent, it starts it as root by sudo, whose rules
-allow the account exactly that command line; asked for `true`, by which a new key is proven, it does nothing.
-`--jobs-only` is passed on to the agent. playbooks/login.yml sets this up; docs/control-machine.md says what
-a stolen key is good for.
+sshd runs this instead of what was asked for. Asked for the agent, or for what attends a session of a job
+beside it, it starts that as root by sudo, whose rules allow the account exactly these two command
+lines. Asked for `true`, by which a new key is proven, it does nothing. `--jobs-only` is passed on to the
+agent. playbooks/login.yml sets this up; docs/control-machine.md says what a stolen key is good for.
 """
 
 import os
@@ -13,7 +13,7 @@ import re
 import sys
 
 AGENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "rm_agent.py")
-ASKED = re.compile(r"(?:sudo -n )?\S+ -S -E (\S+) --serve\Z")
+ASKED = re.compile(r"(?:sudo -n )?\S+ -S -E (\S+) (--serve|--attend)\Z")
 REFUSAL = (
     "rm: this key starts rm's agent and nothing else. Playbooks over SSH need a login of their own: "
     "-e ansible_user=NAME --private-key FILE.\n"
@@ -27,7 +27,7 @@ def command(asked, options):
     found = ASKED.match(asked)
     if found is None or found.group(1) != AGENT:
         return None
-    return ["sudo", "-n", sys.executable, "-S", "-E", AGENT, "--serve", *options]
+    return ["sudo", "-n", sys.executable, "-S", "-E", AGENT, found.group(2), *options]
 
 
 def main(options):

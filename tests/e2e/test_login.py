@@ -118,7 +118,13 @@ def test_setting_it_up_is_foretold_and_happens_once(cluster: Cluster) -> None:
 
 def test_the_key_opens_no_shell_and_no_tunnel(cluster: Cluster) -> None:
     assert ssh(cluster, "true").returncode == 0
-    for asked in ("", f"{SERVE}; id", f"env X=1 {SERVE}", SERVE.replace("rm_agent", "rm_steps")):
+    for asked in (
+        "",
+        f"{SERVE}; id",
+        f"{SERVE} --attend",
+        f"env X=1 {SERVE}",
+        SERVE.replace("rm_agent", "rm_steps"),
+    ):
         refused = ssh(cluster, *filter(None, [asked]))
         assert refused.returncode == 1, asked
         assert (refused.stdout, "starts rm's agent and nothing else" in refused.stderr) == ("", True)
@@ -138,6 +144,7 @@ def test_sudo_allows_the_account_the_agent_and_nothing_else(cluster: Cluster) ->
     python = cluster.lab.exec(name(cluster), ["sh", "-c", "command -v python3"]).stdout.decode().strip()
     agent = "/opt/rm/agents/rm_agent.py"
     assert sudo(python, "-S", "-E", agent, "--serve")
+    assert not sudo(python, "-S", "-E", agent, "--attend", "--serve")
     assert not sudo("id")
     assert not sudo(python, "-c", "1")
     assert not sudo(python, "-S", "-E", agent)
@@ -159,6 +166,7 @@ def test_the_daemon_works_through_it_and_playbooks_by_its_agents(cluster: Cluste
     job = cluster.post_job("id -un", user="nobody")
     assert cluster.wait(job)["state"] == "COMPLETED"
     assert cluster.log(job) == "nobody\n"
+    assert cluster.rmx("run", "cat", input="every byte") == "every byte"
     connected = cluster.lab.exec(name(cluster), ["ps", "-o", "args=", "-U", "root"]).stdout.decode()
     assert f"sshd: {LOGIN}" in connected
     assert "rm_agent.py --serve" in connected
