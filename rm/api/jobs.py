@@ -403,10 +403,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FullJob(Job, frozen=True, kw_only=True):
-    """`schedule`: there when the job is aligned."""
+    """`schedule`: there when the job is aligned. `partition`: there when it asks for several, and has hosts:
+    the one that it runs or ran in."""
 
     spec: FullSpec
     schedule: Schedule | UnsetType = UNSET
+    partition: str | UnsetType = UNSET
 
 
 class OneJob(Answer, frozen=True, kw_only=True):

@@ -50,6 +50,7 @@ from rm.core.model import job as core_job
 from rm.core.model import progress as core_progress
 from rm.core.model import reasons as core_reasons
 from rm.core.model import snapshot as core_snapshot
+from rm.core.model.described import Described
 from rm.typed import convert
 
 T = TypeVar("T")
@@ -213,19 +214,19 @@ def job_row_of(job: core_job.Job, reason: core_reasons.Reason | None) -> JobRow:
 
 
 def full_job_of(
-    job: core_job.Job,
-    schedule: core_alignment.Schedule | None,
-    progress: core_progress.Progress | None,
+    found: Described,
     private: bool,
 ) -> FullJob:
     """One job; `private`, for its owner and administrators: environments carry secrets."""
-    told = msgspec.structs.asdict(job_of(job, progress))
+    told = msgspec.structs.asdict(job_of(found.job, found.progress))
     spec = msgspec.structs.asdict(told["spec"])
     if private:
-        own = job.spec
+        own = found.job.spec
         spec |= {"script": own.script, "script_args": own.script_args, "env": dict(own.env)}
-    aligned = UNSET if schedule is None else typed(schedule, Schedule)
-    return FullJob(**told | {"spec": FullSpec(**spec), "schedule": aligned})
+    aligned = UNSET if found.schedule is None else typed(found.schedule, Schedule)
+    return FullJob(
+        **told | {"spec": FullSpec(**spec), "schedule": aligned, "partition": found.partition or UNSET}
+    )
 
 
 def _progress(progress: core_progress.Progress) -> Progress | UnsetType:

@@ -128,7 +128,7 @@ class JobRoutes:
         private = own or caller.admin
         if private and not own:
             await self._gate.read_of_others(request)
-        return respond(jobs.WholeJob(job=full_job_of(job, found.schedule, found.progress, private)))
+        return respond(jobs.WholeJob(job=full_job_of(found, private)))
 
     async def cancel(self, request: web.Request) -> web.Response:
         job_id, caller = await self._visible.owned(request)

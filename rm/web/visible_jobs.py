@@ -83,7 +83,8 @@ class VisibleJobs:
             named = JobId(job_id, array_tasks_of(request))
             raise NotFound(f"There is no job {named}.", "`rmx queue --all` lists those that you may see.")
         sight = await self.sight(request)
-        return Described(sight.job(found.job), sight.schedule(found.schedule), found.progress)
+        schedule = sight.schedule(found.schedule)
+        return Described(sight.job(found.job), schedule, found.progress, found.partition)
 
     async def sight(self, request: web.Request) -> Sight:
         """What of others the caller may see."""

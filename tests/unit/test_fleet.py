@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rm.adapters.hosts import ssh
+from rm.adapters.hosts import retries, ssh
 from rm.adapters.hosts.channel import AgentChannel
 from rm.adapters.hosts.fleet import Fleet
 from rm.adapters.hosts.settings import SshSettings
 from rm.core.model.host import Host
-from rm.errors import Unreachable
+from rm.errors import HostKeyError, Unreachable
 from rm.protocol.codes import NotConnected
 from rm.protocol.hosts import Ping
 from rm.protocol.line import PROTOCOL
+from tests.fakes import PATIENCE_S
 
 
 def test_a_closed_fleet_takes_no_more_hosts(tmp_path: Path) -> None:
@@ -27,6 +29,32 @@ def test_a_closed_fleet_takes_no_more_hosts(tmp_path: Path) -> None:
     with pytest.raises(NotConnected, match="is not known to the daemon"):
         fleet.call("late", Ping()).result(0)
     fleet.close()  # again: nothing is left to be closed
+
+
+def test_a_key_that_was_accepted_past_the_daemon_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By `rmx host accept-key --inventory`, which writes the file of the daemon on its machine."""
+    monkeypatch.setattr(retries, "KEY_S", 10 * PATIENCE_S)
+    refused, again = threading.Event(), threading.Event()
+
+    def connect(host: Host, settings: SshSettings, *_: object) -> None:
+        if settings.known_hosts.exists():
+            again.set()
+            raise Unreachable("That is all that is asked for here.")
+        refused.set()
+        raise HostKeyError("The key of h1 is not known.")
+
+    monkeypatch.setattr(ssh, "connect", connect)
+    fleet = Fleet(SshSettings(tmp_path / "known_hosts"))
+    fleet.start(on_event=lambda *_: None, on_state=lambda *_: None)
+    try:
+        fleet.add(Host("h1", "z", "127.0.0.1", 1))
+        assert refused.wait(PATIENCE_S)
+        (tmp_path / "known_hosts").write_text("h1 ssh-ed25519 AAAA\n")
+        assert again.wait(PATIENCE_S)
+    finally:
+        fleet.close()
 
 
 class Ending:

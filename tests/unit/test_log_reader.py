@@ -101,6 +101,19 @@ def test_each_attempt_is_read_by_its_number_and_the_newest_by_none(world: World)
         world.read(rank=2)
 
 
+def test_an_element_of_an_array_has_its_users_name_in_every_sentence(world: World) -> None:
+    world.ended()
+    world.job = replace(world.job, array_job=2, array_task=7)
+    with pytest.raises(NotFound, match="Job 2_7 has no attempt 3"):
+        world.read(attempt=3)
+    with pytest.raises(NotFound, match="Job 2_7 has no task 9"):
+        world.read(rank=9)
+    world.records = [KeptLog(LogName(3, 2, 0, "out"), why="h1 was removed")]
+    with pytest.raises(NotFound, match="The log of task 0 of job 2_7, attempt 2 is lost"):
+        world.read()
+    assert world.note().startswith("The log of task 0 of job 2_7, attempt 2 is not complete")
+
+
 def test_an_earlier_attempt_is_read_on_its_host_until_it_is_collected(world: World) -> None:
     world.ended()
     world.collecting = [Collect(3, 1, "h7", (1,))]

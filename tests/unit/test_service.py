@@ -364,6 +364,20 @@ def test_what_can_never_run_is_told_so_also_by_a_dry_run(
         )
 
 
+def test_a_job_of_several_partitions_tells_in_which_it_runs(house: House) -> None:
+    house.do(
+        ev.HostAdded(builders.host("h1", partitions=("long",))),
+        ev.HostAdded(builders.host("h2", partitions=("short", "long"))),
+        ev.HostAdded(builders.host("h3", partitions=("short",))),
+        ev.JobSubmitted(1, builders.spec(partition="none,long,short")),
+        ev.JobSubmitted(2, builders.spec(partition="none,short")),
+        ev.JobSubmitted(3, builders.spec(partition="short")),
+        ev.JobSubmitted(4, builders.spec(partition="long,short", ntasks=99)),
+    )
+    told = [asyncio.run(house.service.reading.described(job)).partition for job in (1, 2, 3, 4)]
+    assert told == ["long", "short", "", ""]  # one partition is no news, and the last waits
+
+
 def test_why_says_for_whose_lease_a_fenced_job_waits_and_how_long(house: House) -> None:
     house.do(ev.HostAdded(builders.host("h1")))
     house.do(ev.HostUp("h1", "boot", "1"))

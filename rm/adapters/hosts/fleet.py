@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from rm.adapters.hosts.channel import AgentChannel
 from rm.adapters.hosts.commands import attend_command
 from rm.adapters.hosts.heartbeat import Heartbeat
+from rm.adapters.hosts.known_hosts import stamp
 from rm.adapters.hosts.pace import Pace
 from rm.adapters.hosts.retries import Retries
 from rm.adapters.hosts.session_connections import SessionConnections
@@ -34,6 +35,7 @@ NEWS_BURST, NEWS_PER_S = 20_000, 5_000  # notifications of one host
 CLOCK_EVERY_S = 30.0
 CLOCK_PINGS = 8
 STEP_S = 0.1
+KEYS_EVERY_S = 1.0  # between two looks at the accepted keys, for a host whose key was refused
 PEERS_MAX, ADDRESS_MAX = 32, 255
 
 OnEvent = Callable[[str, Unasked], None]
@@ -311,6 +313,7 @@ class _Member(threading.Thread):
             if self._closed.is_set():
                 return
             began, refused, misfit = time.monotonic(), False, False
+            keys = stamp(self._settings.known_hosts)  # before the try, which reads them
             self._greeted = False
             try:
                 self._converse()
@@ -326,8 +329,17 @@ class _Member(threading.Thread):
                 log.exception("the channel to %s failed", self.host.name)
                 self._tell(False, f"The channel to {self.host.name} failed by a defect of rm: {error!r}.")
             pause_s = retries.pause_s(began, time.monotonic(), self._greeted and not misfit, refused)
-            if self.wake.wait(pause_s * random.uniform(0.7, 1.3)):
+            pause_s *= random.uniform(0.7, 1.3)
+            if self._awaited_key(keys, pause_s) if refused else self.wake.wait(pause_s):
                 retries.hurry()
+
+    def _awaited_key(self, keys: object, pause_s: float) -> bool:
+        """Wait for another key to be accepted, by this daemon or by `rmx host accept-key --inventory`."""
+        until = time.monotonic() + pause_s
+        while (left_s := until - time.monotonic()) > 0:
+            if self.wake.wait(min(left_s, KEYS_EVERY_S)) or stamp(self._settings.known_hosts) != keys:
+                return True
+        return False
 
     def _converse(self) -> None:
         self._opening = channel = AgentChannel(self.host, self._settings, self._cluster)

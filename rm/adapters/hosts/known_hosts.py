@@ -11,6 +11,7 @@ import re
 from base64 import b64decode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 REVOKED, AUTHORITY = "@revoked", "@cert-authority"
 
@@ -24,6 +25,15 @@ class Line:
     names: str
     kind: str
     key: str
+
+
+def stamp(file: Path) -> tuple[int, int, int] | None:
+    """What changes whenever the file does; None: there is none."""
+    try:
+        seen = file.stat()
+    except OSError:
+        return None
+    return seen.st_ino, seen.st_mtime_ns, seen.st_size
 
 
 def lines_of(text: str) -> Iterable[Line]:

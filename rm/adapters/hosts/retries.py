@@ -4,7 +4,7 @@ from __future__ import annotations
 
 FIRST_S = 0.5
 LAST_S = 15.0  # for a host that is down
-KEY_S = 60.0  # a refused key does not change by asking; `Fleet.retry` is called when it was accepted
+KEY_S = 60.0  # a refused key does not change by asking; the fleet notices when one was accepted
 TRIES = 10  # at least, within the time after which a host is down: who comes back in time is reached in time
 
 

@@ -65,7 +65,7 @@ def _lines(job: FullJob) -> Iterator[tuple[str, Any]]:
     yield "Priority", "high" if spec.priority >= 100 else spec.priority or "low"
     if spec.nice:
         yield "Nice", spec.nice
-    yield "Partition", spec.partition
+    yield "Partition", job.partition or spec.partition
     yield "Zone", spec.zone
     yield "Constraint", spec.constraint
     yield "Prefer", spec.prefer

@@ -122,6 +122,7 @@ def _job(found: Job) -> Record:
     eligible = moment(max(job.submitted_us, spec.begin_us or 0))
     only, excluded = fold_hosts(spec.hosts_only) or NONE, fold_hosts(spec.hosts_excluded) or NONE
     each = "Node" if spec.mem_bytes_per_host else "CPU"
+    partition = getattr(found, "partition", "") or spec.partition or NONE  # one job says in which it runs
     lines = [
         f"JobId={job.id}{array} JobName={spec.name}",
         f"{_owner(spec.user)} MCS_label=N/A",
@@ -135,7 +136,7 @@ def _job(found: Job) -> Record:
         f"SubmitTime={moment(job.submitted_us)} EligibleTime={eligible}",
         f"StartTime={moment(job.started_us, 'Unknown')} EndTime={moment(ends_us, 'Unknown')} "
         f"Deadline={moment(spec.deadline_us, 'N/A')}",
-        f"Partition={spec.partition or NONE} AllocNode:Sid={spec.submit_host or 'N/A'}:0",
+        f"Partition={partition} AllocNode:Sid={spec.submit_host or 'N/A'}:0",
         f"ReqNodeList={only} ExcNodeList={excluded}",
         f"NodeList={fold_hosts(hosts)}",
         *([f"BatchHost={hosts[0]}"] if hosts else []),

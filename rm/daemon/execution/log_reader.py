@@ -76,7 +76,7 @@ class LogReader:
         record = await self._record(name)
         if record is None or not record.why:
             return ""
-        return f"The log of {_called(name)} is not complete: {record.why}."
+        return f"The log of {_called(job, name)} is not complete: {record.why}."
 
     async def read(
         self,
@@ -113,12 +113,12 @@ class LogReader:
             task = _task(job, name)
             current = number == job.attempt and job.occupies
             if number == 0 and job.state.final:
-                raise Conflict(f"Job {job_id} is {job.state} and never ran: there is no log.")
+                raise Conflict(f"Job {job.ref} is {job.state} and never ran: there is no log.")
             if (current and (task is None or task.started_us is None)) or (
                 job.state is JobState.PENDING and not attempt and (follow or number == 0)
             ):
                 if not follow:
-                    raise Conflict(f"Job {job_id} is {job.state}: there is no log yet.")
+                    raise Conflict(f"Job {job.ref} is {job.state}: there is no log yet.")
                 await asyncio.sleep(FOLLOW_S)
                 continue
             # looked at before the place: a log that is being collected is in one of the two
@@ -126,7 +126,7 @@ class LogReader:
             if current and task is not None:
                 host = task.host
             if host is None or not current:
-                kept = Kept(self._place, name)
+                kept = Kept(self._place, job, name)
                 if await kept.there():
                     async for data in _all(kept, await _begin(kept, offset, lines)):
                         yield data
@@ -146,13 +146,13 @@ class LogReader:
                 await asyncio.sleep(FOLLOW_S)  # cut off for a while; its loss would end the job
                 continue
             except Forgotten as forgotten:
-                if await Kept(self._place, name).there():
+                if await Kept(self._place, job, name).there():
                     continue  # collected while we read: the rest is at home
                 if forgotten.kept:
                     return  # it was empty
                 if not follow or job.state.final:
                     raise NotFound(
-                        f"{host} no longer has the log of {_called(name)}, and it was never collected."
+                        f"{host} no longer has the log of {_called(job, name)}, and it was never collected."
                     ) from None
                 await asyncio.sleep(FOLLOW_S)  # what became of the task will be known soon
                 continue
@@ -176,15 +176,15 @@ class LogReader:
         task = _task(job, name)
         if record is not None and record.kept_bytes:
             raise NotFound(
-                f"The log of {_called(name)} ({record.kept_bytes} bytes) was collected, and is not in "
+                f"The log of {_called(job, name)} ({record.kept_bytes} bytes) was collected, and is not in "
                 f"{self._place.name}.",
                 "Has another daemon kept it elsewhere? daemon.log_dir of rm.toml must be the same for all.",
             )
         if record is not None and name.stream == "out":
-            raise NotFound(f"The log of {_called(name)} is lost: {record.why}.")
+            raise NotFound(f"The log of {_called(job, name)} is lost: {record.why}.")
         if task is not None and task.started_us is None:
             said = f": {task.note}" if task.note else "."
-            raise Conflict(f"Task {name.rank} of job {job.id} never started{said}")
+            raise Conflict(f"Task {name.rank} of job {job.ref} never started{said}")
 
     async def _record(self, name: LogName) -> KeptLog | None:
         records = await asyncio.to_thread(self._records, name.job)
@@ -255,8 +255,8 @@ class OnHost:
 class Kept:
     """A log that came home."""
 
-    def __init__(self, place: LogPlace, name: LogName) -> None:
-        self._place, self._name = place, name
+    def __init__(self, place: LogPlace, job: Job, name: LogName) -> None:
+        self._place, self._job, self._name = place, job, name
 
     async def there(self) -> bool:
         return await self._ask(self._place.size, self._name) is not None
@@ -272,7 +272,7 @@ class Kept:
             return await asyncio.to_thread(work, *arguments)
         except OSError as error:
             raise StoreError(
-                f"The log of {_called(self._name)} cannot be read from {self._place.name}: "
+                f"The log of {_called(self._job, self._name)} cannot be read from {self._place.name}: "
                 f"{error.strerror or error}."
             ) from None
 
@@ -311,7 +311,7 @@ def _attempt(job: Job, asked: int) -> int:
     """The attempt that is meant: the newest, unless one is asked for."""
     if asked > job.attempt:
         had = f"has had {job.attempt}" if job.attempt else "has not been started yet"
-        raise NotFound(f"Job {job.id} has no attempt {asked}: it {had}.")
+        raise NotFound(f"Job {job.ref} has no attempt {asked}: it {had}.")
     return asked or job.attempt
 
 
@@ -319,7 +319,7 @@ def _refuse_unknown(job: Job, rank: int) -> None:
     count = 1 if job.spec.runs_once else len(job.tasks) or job.spec.ntasks
     if not 0 <= rank < count:
         ranks = f"0 to {count - 1}" if count > 1 else "only 0"
-        raise NotFound(f"Job {job.id} has no task {rank}.", f"Its tasks: {ranks}.")
+        raise NotFound(f"Job {job.ref} has no task {rank}.", f"Its tasks: {ranks}.")
 
 
 def _task(job: Job, name: LogName) -> Task | None:
@@ -328,6 +328,6 @@ def _task(job: Job, name: LogName) -> Task | None:
     return next((task for task in tasks if task.rank == name.rank), None)
 
 
-def _called(name: LogName) -> str:
+def _called(job: Job, name: LogName) -> str:
     stream = "" if name.stream == "out" else " (standard error)"
-    return f"task {name.rank} of job {name.job}, attempt {name.attempt}{stream}"
+    return f"task {name.rank} of job {job.ref}, attempt {name.attempt}{stream}"

@@ -115,7 +115,7 @@ class JobChanges:
     async def _signal(self, job: Job, signal: int, to: SignalTo) -> Job:
         hosts = dict.fromkeys(t.host for t in job.tasks if t.ended_us is None)
         if not job.occupies or not hosts:
-            raise Conflict(f"Job {job.id} is {job.state}: there is nothing to signal.")
+            raise Conflict(f"Job {job.ref} is {job.state}: there is nothing to signal.")
         for host in hosts:
             request = Signalled(job=job.id, attempt=job.attempt, signal=signal, to=to, epoch=self._epoch)
             future = self._hosts.call(host, request)
@@ -124,7 +124,7 @@ class JobChanges:
             except RmError as error:
                 if code_of(error) is not Code.NO_SUCH_ATTEMPT:
                     raise
-                raise Conflict(f"Job {job.id} does not run on {host}: there is nothing to signal.") from None
+                raise Conflict(f"Job {job.ref} does not run on {host}: there is nothing to signal.") from None
         return job
 
     async def hold(self, job_id: int, by: str, array_tasks: str = "") -> Job:

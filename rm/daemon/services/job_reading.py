@@ -11,7 +11,7 @@ from rm.core.jobs.actions import Collect
 from rm.core.jobs.chain import Chain, chain_of
 from rm.core.jobs.fencing import waiting
 from rm.core.model.alignment import Alignment
-from rm.core.model.described import Described
+from rm.core.model.described import Described, partition_of
 from rm.core.model.job import Job, JobState
 from rm.core.model.job_step import JobStep, StepName
 from rm.core.model.progress import Progress
@@ -161,7 +161,8 @@ class JobReading:
             if job is None:
                 return None
             schedule = next((s for s in state.alignment.schedules if s.job == job_id), None)
-            return Described(with_reason(cycle, job), schedule, state.progress.get(job_id))
+            told, partition = with_reason(cycle, job), partition_of(job, state.hosts)
+            return Described(told, schedule, state.progress.get(job_id), partition)
 
         found: Described | None = await self._asking.ask(ask)
         if found is not None:

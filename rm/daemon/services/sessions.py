@@ -175,10 +175,10 @@ def place_of(job: Job, host: str) -> str:
         Conflict: the job does not run, or not there.
     """
     if job.state is not JobState.RUNNING or job.placement is None:
-        raise Conflict(f"Job {job.id} does not run: it is {job.state}.", "`rmx why` says what it waits for.")
+        raise Conflict(f"Job {job.ref} does not run: it is {job.state}.", "`rmx why` says what it waits for.")
     hosts = job.placement.hosts
     if host and host not in hosts:
-        raise Conflict(f"Job {job.id} does not run on {host}: it runs on {', '.join(hosts)}.")
+        raise Conflict(f"Job {job.ref} does not run on {host}: it runs on {', '.join(hosts)}.")
     return host or hosts[0]
 
 
