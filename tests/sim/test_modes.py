@@ -12,6 +12,8 @@ ONE_PRIORITY = [
     Case(4, 0.9, 0.01, "equal", False),
     Case(4, 0.5, 0.01, "rising", False),
     Case(3, 0.75, 0.01, "unlike", False),
+    Case(3, 0.9, 0.0, "rising", False),
+    Case(6, 0.97, 0.01, "rising", False),
     Case(6, 0.9, 0.01, "near", False),
     Case(6, 1.3, 0.0, "unlike", False),
 ]

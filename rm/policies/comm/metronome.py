@@ -165,8 +165,7 @@ class Metronome:
     ) -> tuple[tuple[Schedule, ...], set[str]]:
         """The schedules, and links that they do not suit: there nothing is promised."""
         period = answer.effective
-        rank = {j: demands[j].rank for j in period}
-        shifts, references = bfs_shifts(answer.rotations, period, rank)
+        shifts, references = bfs_shifts(answer.rotations, period, answer.ranks)
         broken = {link for link, _, _ in violations(answer.rotations, period, shifts)}
         result = []
         for _, group in components({n: sorted(r) for n, r in answer.rotations.items()}):

@@ -13,7 +13,6 @@ from rm.policies.interleave.circle import Circle, LinkLoad
 from rm.policies.interleave.component import Settled
 from rm.policies.interleave.cushion import Distances
 from rm.policies.interleave.problem import Problem
-from rm.policies.interleave.score import score
 from rm.policies.interleave.search import BUDGET
 from rm.policies.interleave.solve import Solution, Thresholds, unmatched_link_score
 from rm.policies.interleave.unify import Demand, unify
@@ -56,8 +55,7 @@ class LinkAnswer:
         """The score when all iterations begin together."""
         if self.solution is None:
             return self.score
-        circle = self._circle(self.solution)
-        return score(sum(circle.excess([0] * len(circle.n))), self.load.capacity, circle.slots)
+        return self.solution.unrotated(self.load)
 
     @property
     def perimeter(self) -> int | None:
@@ -148,8 +146,7 @@ def answer(problem: Problem, thresholds: Thresholds, offline: bool = True) -> An
         for name in names:
             if name not in settled.links:
                 settled.add({name: crowded[name]}, demands, pinned, thresholds, offline)
-    rank = {job: demand.rank for job, demand in demands.items()}
-    shifts, _ = bfs_shifts(settled.rotations, settled.effective, rank)
+    shifts, _ = bfs_shifts(settled.rotations, settled.effective, settled.ranks)
     rotations = {
         name: {job: solution.scheme.shift(job) for job in crowded[name].phases}
         for name, solution in settled.links.items()

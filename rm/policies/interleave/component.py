@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from rm.policies.interleave.affinity import blocks
 from rm.policies.interleave.circle import LinkLoad
-from rm.policies.interleave.solve import Solution, Thresholds, solve_block
+from rm.policies.interleave.solve import Solution, Thresholds, solve_equals
 from rm.policies.interleave.unify import Demand, Rank
 
 
@@ -21,11 +21,13 @@ from rm.policies.interleave.unify import Demand, Rank
 class Settled:
     """What has been decided so far, over all parts; links and jobs without a rotation are left out.
 
-    `effective` iteration times (ticks), `solved` each job's blocks, `rotations` of the links that were
-    solved, in ticks, and per link, solved or following, the solution that holds there.
+    `effective` iteration times (ticks), `ranks` by which the references were chosen, `solved` each job's
+    blocks, `rotations` of the links that were solved, in ticks, and per link, solved or following, the
+    solution that holds there.
     """
 
     effective: dict[int, Fraction] = field(default_factory=dict)
+    ranks: dict[int, Rank] = field(default_factory=dict)
     solved: dict[int, list[Solution]] = field(default_factory=dict)
     rotations: dict[str, dict[int, Fraction]] = field(default_factory=dict)
     links: dict[str, Solution] = field(default_factory=dict)
@@ -51,9 +53,10 @@ class Settled:
             block = [links[n] for n in names]
             inside = sorted({j for load in block for j in load.phases})
             mine = [self._demand(demands[j], j in pinned) for j in inside]
-            solution = solve_block(mine, block, thresholds, offline)
+            solution, ranked = solve_equals(mine, block, thresholds, offline)
             if solution is None:
                 continue
+            self.ranks.update({d.job: d.rank for d in ranked if d.job not in self.effective})
             for job in inside:
                 self.effective.setdefault(job, solution.plan.period(job))
                 self.solved.setdefault(job, []).append(solution)

@@ -76,19 +76,36 @@ def search_block(
     circle = Circle(plan, links)
     decided = True
     try:
-        leftmost = Leftmost(Fits(Feasibility(circle)), packing=packing_for(circle))
-        found = leftmost.first(Steps(budget))
+        scheme = _perfect(circle, budget, compact)
     except OutOfSteps:
-        found, decided = None, False
-    if found is not None:
-        prefix, allowed = found
-        first = (allowed & -allowed).bit_length() - 1
-        last = first if compact else middle_of_first_run(allowed, circle.n[-1])
-        last = last if len(circle.n) > 1 else 0
-        return scheme_of(circle, [*prefix, last], 0)
+        scheme, decided = None, False
+    if scheme is not None:
+        return scheme
     overload = LeastExcess(circle)
     k, excess, bound = overload.search(Steps(budget), Steps(budget // 2))
     return scheme_of(circle, k, max(bound, overload.curves.unit) if decided else bound, excess)
+
+
+def search_perfect(
+    plan: Plan, links: Sequence[LinkLoad], budget: int = BUDGET, compact: bool = False
+) -> Scheme | None:
+    """A perfect scheme as `search_block` finds it; None where there is none, or none was found in time."""
+    try:
+        return _perfect(Circle(plan, links), budget, compact)
+    except OutOfSteps:
+        return None
+
+
+def _perfect(circle: Circle, budget: int, compact: bool) -> Scheme | None:
+    leftmost = Leftmost(Fits(Feasibility(circle)), packing=packing_for(circle))
+    found = leftmost.first(Steps(budget))
+    if found is None:
+        return None
+    prefix, allowed = found
+    first = (allowed & -allowed).bit_length() - 1
+    last = first if compact else middle_of_first_run(allowed, circle.n[-1])
+    last = last if len(circle.n) > 1 else 0
+    return scheme_of(circle, [*prefix, last], 0)
 
 
 def scheme_of(circle: Circle, k: Sequence[int], bound: int, excess: int | None = None) -> Scheme:

@@ -14,10 +14,14 @@ from functools import lru_cache
 from rm.policies.interleave.circle import Circle, LinkLoad
 from rm.policies.interleave.cushion import Distances
 from rm.policies.interleave.profile import Phases
-from rm.policies.interleave.score import random_phase, score, unmatched_score
-from rm.policies.interleave.search import BUDGET, Scheme, search_block
+from rm.policies.interleave.score import random_phase, score, unmatched_score, utilisation
+from rm.policies.interleave.search import BUDGET, Scheme, search_block, search_perfect
 from rm.policies.interleave.stage3 import Spread, search_offline
 from rm.policies.interleave.unify import Demand, Plan, unify
+
+FEW = 3  # jobs of whom the best rotation is found quickly on any circle
+WORTH = 0.7  # of what contention costs: above that classes by rank lose less (`python -m bench modes`)
+LEADING = -1  # in the order of deployment: before any job
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +55,35 @@ class Thresholds:
 class Solution:
     """A matched block: its plan, the rotations, and whether stage 3 could widen the cushions.
 
-    `spread` is what stage 3 found, if it was asked; its scheme is `scheme`.
+    `spread` is what stage 3 found, if it was asked; its scheme is `scheme`. Scores are `fluid`, of continuous
+    time, but in paper mode.
     """
 
     plan: Plan
     scheme: Scheme
     improvable: bool
     spread: Spread | None = None
+    fluid: bool = False
 
     def link_score(self, link: LinkLoad) -> float:
+        """In slots, as the papers have it, or else in continuous time, which is never less."""
+        if not self.fluid:
+            circle = Circle(self.plan, (link,))
+            return score(sum(circle.excess(self.scheme.k)), link.capacity, circle.slots)
+        if self.scheme.perfect:
+            return 100.0
+        return float(100 - 100 * self._over(link, self.scheme.k))
+
+    def unrotated(self, link: LinkLoad) -> float:
+        """The score when all iterations begin together."""
+        if self.fluid:
+            return float(100 - 100 * self._over(link, [0] * len(self.scheme.k)))
         circle = Circle(self.plan, (link,))
-        return score(sum(circle.excess(self.scheme.k)), link.capacity, circle.slots)
+        return score(sum(circle.excess([0] * len(circle.n))), link.capacity, circle.slots)
+
+    def _over(self, link: LinkLoad, k: Sequence[int]) -> Fraction:
+        plan, phases = self.plan, [link.phases.get(job, ()) for job in self.plan.order]
+        return utilisation(phases, k, plan.mul, plan.perimeter, plan.slots, link.capacity)[1]
 
     def gap(self, link: LinkLoad, job: int | None = None) -> Fraction | None:
         """Smallest end-to-start distance of contending phases on a link, in ticks.
@@ -100,6 +122,31 @@ def solve_block(
     )
 
 
+def solve_equals(
+    demands: Sequence[Demand], links: Sequence[LinkLoad], thresholds: Thresholds, offline: bool = False
+) -> tuple[Solution | None, Sequence[Demand]]:
+    """As `solve_block`; and the demands with the ranks by which that is the answer.
+
+    Among equals any may be slowed. So in default mode, where the best ranked job as the reference gives no
+    perfect scheme, the slowest of its priority is tried, with whose pace all others can keep. Classes by rank
+    are what there is instead of it, and lose less than contention.
+    """
+    ranked = sorted(demands, key=lambda d: (d.rank, d.job))
+    solution = solve_block(ranked, links, thresholds, offline)
+    equals = [d for d in ranked if d.rank[0] == ranked[0].rank[0]]
+    slowest = max(equals, key=lambda d: d.period)
+    if thresholds.paper or slowest.period == ranked[0].period or (solution and solution.scheme.perfect):
+        return solution, ranked
+    leading = replace(slowest, rank=(slowest.rank[0], LEADING, slowest.rank[2]))
+    others = [leading, *(d for d in ranked if d is not slowest)]
+    slower = solve_block(others, links, thresholds, offline)
+    if slower is None or not slower.scheme.perfect:
+        return solution, ranked
+    if not thresholds.willing and slower.plan.injected_share > WORTH * _random_excess(ranked, links):
+        return solution, ranked
+    return slower, others
+
+
 @lru_cache(maxsize=4096)
 def _solve(
     periods: tuple[tuple[int, bool], ...],
@@ -127,13 +174,15 @@ def _solve(
     if weighed and plan.injected_share >= _random_excess(demands, loads):
         return None
     scheme = search_block(plan, loads, thresholds.budget, thresholds.compact)
+    if not scheme.perfect and not thresholds.paper:
+        plan, scheme = _finer(plan, loads, scheme, thresholds)
     if not scheme.perfect:
         kept = plan.exact and not plan.injects
         if thresholds.paper or thresholds.willing:
             kept = not literal.injects
         elif thresholds.crowd is not None and len(demands) > thresholds.crowd:
             kept = False
-        return Solution(plan, scheme, False) if kept else None
+        return Solution(plan, scheme, False, fluid=not thresholds.paper) if kept else None
     several = len(demands) > 2 or any(len(p) > 1 for load in loads for p in load.phases.values())
     widen = (several or thresholds.widest) and not thresholds.compact
     spread = None
@@ -142,13 +191,42 @@ def _solve(
         over = "middles" if thresholds.paper else "all"
         spread = search_offline(plan, loads, metric, over, thresholds.budget)
         scheme = spread.scheme if spread is not None else scheme
-    return Solution(plan, scheme, widen and not offline, spread)
+    return Solution(plan, scheme, widen and not offline, spread, not thresholds.paper)
+
+
+def _finer(
+    plan: Plan, loads: Sequence[LinkLoad], coarse: Scheme, thresholds: Thresholds
+) -> tuple[Plan, Scheme]:
+    """On a circle of as many slots as there may be, where a slot that a phase only touches is short: what
+    fits in time but not in coarse slots is perfect, and a few jobs get a better rotation than before."""
+    fine = replace(plan, slots=thresholds.d_max // plan.slots * plan.slots)
+    if fine.slots == plan.slots:
+        return plan, coarse
+    scheme = None
+    if all(_fits(plan, load) for load in loads):
+        scheme = search_perfect(fine, loads, thresholds.budget, thresholds.compact)
+    if scheme is None and len(plan.order) <= FEW:
+        scheme = search_block(fine, loads, thresholds.budget, thresholds.compact)
+    if scheme is None or scheme.score < coarse.score:
+        return plan, coarse
+    return fine, scheme
+
+
+def _fits(plan: Plan, load: LinkLoad) -> bool:
+    """Is there room for all that the jobs send in one circle?"""
+    sent = sum(
+        b * duration * rate
+        for job, b in zip(plan.order, plan.mul, strict=True)
+        for _, duration, rate in load.phases.get(job, ())
+    )
+    return sent <= load.capacity * plan.perimeter
 
 
 def _random_excess(demands: Sequence[Demand], loads: Sequence[LinkLoad]) -> float:
     """Share of the worst link's capacity that is exceeded without any management (R10)."""
     return max(
-        random_phase([(d.period, load.phases[d.job]) for d in demands], load.capacity)[1] for load in loads
+        random_phase([(d.period, load.phases.get(d.job, ())) for d in demands], load.capacity)[1]
+        for load in loads
     )
 
 

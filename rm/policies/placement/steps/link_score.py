@@ -18,7 +18,7 @@ from rm.policies.interleave.affinity import blocks, peak_sum
 from rm.policies.interleave.circle import LinkLoad
 from rm.policies.interleave.loads import link_loads
 from rm.policies.interleave.profile import Phases, link_demand, phases_of
-from rm.policies.interleave.solve import Solution, Thresholds, solve_block, unmatched_link_score
+from rm.policies.interleave.solve import Solution, Thresholds, solve_equals, unmatched_link_score
 from rm.policies.interleave.unify import Demand, rank_key
 
 SCORES_MAX = 10_000  # remembered scores
@@ -192,11 +192,11 @@ class LinkScores:
         if not mine or peak_sum(link) <= link.capacity:
             return EARLY
         demands = self._ranked(link.phases, period, mine)
-        solution = solve_block(demands, [link], self._thresholds)
+        solution = solve_equals(demands, [link], self._thresholds)[0]
         if solution is None:
             return LinkScore(unmatched_link_score(demands, link), False, True)
         simple = len(link.phases) == 2 and all(len(p) == 1 for p in link.phases.values())
-        score = solution.scheme.score
+        score = solution.link_score(link)
         return LinkScore(score, False, simple or not solution.scheme.perfect, solution)
 
     def _mine(self, host: str, tasks: int) -> tuple[int, Phases]:
@@ -289,4 +289,5 @@ class LinkScores:
         jobs = {j: p for n in names for j, p in links[n].phases.items()}
         period = max(p for p, phases in mine.values() if phases)
         demands = self._ranked(jobs, period, jobs[self._job])
-        return solve_block(demands, [links[n] for n in names], self._thresholds) is not None
+        solution, _ = solve_equals(demands, [links[n] for n in names], self._thresholds)
+        return solution is not None
