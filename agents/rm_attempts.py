@@ -431,9 +431,9 @@ class Attempts:
         attempt.discarding = []
 
     def _outcome(self, attempt):
-        tasks = [{key: line[key] for key in ("rank", "state", "pid", "started_us")}
-                 for line in attempt.ranks.values()]  # fmt: skip
+        tasks = [{k: t[k] for k in ("rank", "state", "pid", "started_us")} for t in attempt.ranks.values()]
         words = {key: attempt.meta.get(key, "") for key in ("cgroup", "chdir", "note")}
+        words["cores"] = list(attempt.cores or attempt.meta.get("cores", ()))
         return dict(words, tasks=tasks, master_port=attempt.meta.get("master_port", 0))
 
     # iteration reports

@@ -284,7 +284,8 @@ class FullSpec(Spec, frozen=True, kw_only=True):
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """One rank; exit code and signal are both null while it runs."""
+    """One rank; exit code and signal are both null while it runs. `cores` are the processors of its host that
+    the job has for itself there; none: it shares them."""
 
     rank: int
     host: str
@@ -295,6 +296,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int | None
     exit_signal: int | None
     note: str
+    cores: Sequence[int] = ()
 
 
 class EarlierAttempt(msgspec.Struct, frozen=True, kw_only=True):

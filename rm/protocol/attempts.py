@@ -100,13 +100,15 @@ class AllocatedHost(Struct, frozen=True, kw_only=True):
 
 class Launched(Struct, frozen=True, kw_only=True):
     """`note` says when another working directory had to be used, and what the host cannot limit.
-    `master_port` is the one that was chosen, 0 when none was asked for."""
+    `master_port` is the one that was chosen, 0 when none was asked for; `cores` are the processors that the
+    attempt has for itself here, none where it shares them."""
 
     tasks: Annotated[list[TaskStart], Meta(max_length=LIST_MAX)]
     cgroup: Path = ""
     chdir: Path = ""
     note: Sentence = ""
     master_port: Annotated[int, Meta(ge=0, le=65_535)] = 0
+    cores: Annotated[list[Annotated[int, Meta(ge=0, le=65_535)]], Meta(max_length=65_536)] = []
 
 
 class Launch(Ordered[Launched], frozen=True, kw_only=True, tag="launch"):

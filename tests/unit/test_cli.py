@@ -244,6 +244,10 @@ def test_show_tells_the_story(daemon: Daemon, rmx: Rmx) -> None:
     assert "Mean:        201ms" in rmx("iterations", "2").out
     assert rmx("iterations", "2", "--json").json["count"] == 7
     assert "GpusPerTask" not in text
+    assert "PROCESSORS" not in text
+    task = daemon.service.table[2].tasks[0]
+    daemon.service.put(2, tasks=(replace(task, cores=(0, 1, 2, 8)),))
+    assert "0-2,8" in rmx("show", "2").out
     rmx("submit", "--gpus=a100:1", "--gpu-mem=16G", "--expect=2h", "--iterations=6000", "--wrap=true")
     spec = daemon.service.table[3].spec
     assert (spec.gpu_mem_bytes, spec.expected_us, spec.iterations) == (16 << 30, 7_200_000_000, 6000)

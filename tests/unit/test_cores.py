@@ -145,7 +145,9 @@ def bound(agent: Agent, job: int, **more: Any) -> set[int]:
     """The processors of the first task of a job that stays."""
     reply = agent.launch(SH + SAYS + "exec sleep 600\n", job=job, **{"fence": PINNED, **more})
     assert reply["ok"], reply
-    return allowed(agent, job)
+    found = allowed(agent, job)
+    assert found <= set(reply["result"]["cores"] or found)
+    return found
 
 
 def end(agent: Agent, job: int) -> None:
@@ -158,7 +160,9 @@ def test_jobs_have_processors_of_their_own_as_long_as_they_run(start: Start) -> 
     usable = os.sched_getaffinity(0)
     agent = start()
     rest = len(usable) - 1
-    first, second = bound(agent, 1), bound(agent, 2, cpus_per_task=rest)
+    one = agent.launch(SH + SAYS + "exec sleep 600\n", job=1, fence=PINNED)["result"]["cores"]
+    first, second = allowed(agent, 1), bound(agent, 2, cpus_per_task=rest)
+    assert first == set(one)
     assert (len(first), len(second)) == (1, rest)
     assert first | second == usable
     agent.kill()
@@ -166,6 +170,7 @@ def test_jobs_have_processors_of_their_own_as_long_as_they_run(start: Start) -> 
     reply = agent.launch(SH + SAYS, job=3, fence=PINNED)
     assert "processors of its own: it asks for 1, and 0 are free" in reply["result"]["note"]
     assert allowed(agent, 3) == usable
+    assert reply["result"]["cores"] == []
     refused = agent.launch(SH, job=4, fence={**PINNED, "unenforced": "refuse"})
     assert (refused["ok"], refused["code"]) == (False, "not-enforced")
     end(agent, 1)

@@ -137,10 +137,10 @@ def test_a_launch_tells_the_state_what_started_and_its_note(house: House) -> Non
     house.connect()
     house.submit(LAUNCH)
     tasks = [{"rank": 0, "started_us": 5_100}, {"rank": 1, "started_us": None}]
-    house.hosts.take("launch").answer(tasks=tasks, note="used /tmp")
+    house.hosts.take("launch").answer(tasks=tasks, note="used /tmp", cores=[2, 3])
     house.settled(1)
     notes = ((0, "used /tmp"), (1, "used /tmp"))
-    assert house.inbox.of(ev.TasksStarted) == [ev.TasksStarted(1, 1, "h1", 5_000, (0,), notes)]
+    assert house.inbox.of(ev.TasksStarted) == [ev.TasksStarted(1, 1, "h1", 5_000, (0,), notes, (2, 3))]
     assert house.open() == []
 
 

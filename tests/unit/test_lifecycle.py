@@ -156,9 +156,10 @@ def test_a_gang_starts_when_every_host_is_ready_and_only_once() -> None:
         Launch(1, 1, "h2", GANG.on("h2"), hold=True),
     ]
     port = 20_017  # chosen by the first host, told to all
-    assert world.do(ev.TasksPrepared(1, 1, "h1", ((0, "used /tmp"),), port)) == []
+    assert world.do(ev.TasksPrepared(1, 1, "h1", ((0, "used /tmp"),), port, (4, 5))) == []
     starts = [Start(1, 1, "h1", port), Start(1, 1, "h2", port)]
     assert world.do(ev.TasksPrepared(1, 1, "h2", master_port=1)) == starts  # another host may not choose
+    assert [task.cores for task in world.job.tasks] == [(4, 5), (4, 5), ()]
     assert world.do(ev.TasksPrepared(1, 1, "h2")) == []
     world.do(ev.TasksStarted(1, 1, "h1", 200, (0, 1)))
     assert world.job.state is S.RUNNING

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from rm.arrays import text_of
 from rm.cli.jobs.logs import shared_file
 from rm.cli.output import note, printable
 from rm.cli.session import Session, emit_answer, emit_json, job_operand, json_option, one_job, table
@@ -149,11 +150,14 @@ def show(session: Session, /, job: str | None, job_word: str | None, as_json: bo
     if found.tasks:
         click.echo()
         rows = []
+        pinned = any(task.cores for task in found.tasks)
         for task in found.tasks:
             ended = "-" if task.exit_code is None else f"{task.exit_code}:{task.exit_signal or 0}"
             gpus = ",".join(map(str, task.gpus)) or "-"
-            rows.append((task.rank, task.host, gpus, exact_moment(task.started_us), ended, task.note))
-        table(("TASK", "HOST", "GPUS", "STARTED", "EXIT", "NOTE"), rows, right=("TASK",))
+            cores = (text_of(sum(1 << one for one in task.cores)) or "-",) if pinned else ()
+            rows.append((task.rank, task.host, gpus, *cores, exact_moment(task.started_us), ended, task.note))
+        columns = ("TASK", "HOST", "GPUS", *(("PROCESSORS",) if pinned else ()), "STARTED", "EXIT", "NOTE")
+        table(columns, rows, right=("TASK",))
     if found.spec.launch == "batch" and found.attempt:
         _steps(session, found)
     if found.earlier:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Collect, Discard, Stop
 from rm.core.jobs.changes import Context
 from rm.core.jobs.state import touch
@@ -31,9 +32,11 @@ def renewed(
     )
 
 
-def with_notes(tasks: tuple[Task, ...], notes: tuple[tuple[int, str], ...]) -> tuple[Task, ...]:
-    by_rank = dict(notes)
-    return tuple(replace(t, note=by_rank[t.rank]) if t.rank in by_rank else t for t in tasks)
+def as_launched(tasks: tuple[Task, ...], e: ev.TasksPrepared | ev.TasksStarted) -> tuple[Task, ...]:
+    """With what the answer to a launch says beside: notes, and the processors that are the job's own."""
+    by_rank = dict(e.notes)
+    tasks = tuple(replace(t, note=by_rank[t.rank]) if t.rank in by_rank else t for t in tasks)
+    return tuple(replace(t, cores=e.cores) if e.cores and t.host == e.host else t for t in tasks)
 
 
 def stop_rest(ctx: Context, job: Job, why: str) -> Job:

@@ -155,6 +155,7 @@ class TasksPrepared:
     host: str
     notes: tuple[tuple[int, str], ...] = ()  # (rank, note)
     master_port: int = 0  # what the job's first host chose
+    cores: tuple[int, ...] = ()  # which processors it keeps for the job; none: it shares them
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +166,7 @@ class TasksStarted:
     started_us: int
     ranks: tuple[int, ...]
     notes: tuple[tuple[int, str], ...] = ()
+    cores: tuple[int, ...] = ()  # as of `TasksPrepared`
 
 
 @dataclass(frozen=True, slots=True)

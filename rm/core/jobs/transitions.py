@@ -9,13 +9,13 @@ from rm.core.jobs import events as ev
 from rm.core.jobs.actions import HOLD, Discard, Launch, Start, Stop
 from rm.core.jobs.changes import Context
 from rm.core.jobs.ending import (
+    as_launched,
     back_to_queue,
     finish_if_over,
     hosts_of,
     renewed,
     stop_rest,
     with_earlier,
-    with_notes,
 )
 from rm.core.jobs.mailing import share_mail
 from rm.core.jobs.state import touch
@@ -97,7 +97,7 @@ def _prepared(ctx: Context, job: Job, e: ev.TasksPrepared) -> None:
         return  # said twice: every host has got its start
     tasks = renewed(job.tasks, e.host, None, prepared=True)
     port = e.master_port if e.host == job.tasks[0].host else job.master_port  # no other host may choose
-    job = ctx.put(replace(job, tasks=with_notes(tasks, e.notes), master_port=port))
+    job = ctx.put(replace(job, tasks=as_launched(tasks, e), master_port=port))
     if all(t.prepared for t in job.tasks):
         job = ctx.put(touch(job, ctx.now_us, "every host is ready", go=True))
         for host in hosts_of(job.tasks):
@@ -106,7 +106,7 @@ def _prepared(ctx: Context, job: Job, e: ev.TasksPrepared) -> None:
 
 def _started(ctx: Context, job: Job, e: ev.TasksStarted) -> None:
     new = tuple(t.rank for t in job.tasks if t.rank in e.ranks and t.started_us is None)
-    tasks = with_notes(renewed(job.tasks, e.host, new, started_us=e.started_us, prepared=True), e.notes)
+    tasks = as_launched(renewed(job.tasks, e.host, new, started_us=e.started_us, prepared=True), e)
     if tasks == job.tasks and job.started_us is not None and job.state is not S.CONFIGURING:
         return  # said twice: by the task's start and in the answer to its launch
     job = replace(job, tasks=tasks, host_faults=0)

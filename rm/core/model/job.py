@@ -296,6 +296,7 @@ class Task:
     exit_signal: int | None = None
     note: str = ""
     silent: bool = False  # it has printed nothing
+    cores: tuple[int, ...] = ()  # which processors of its host the job has for itself there; none: it shares
 
 
 @dataclass(frozen=True, slots=True)

@@ -474,14 +474,15 @@ class Executor:
         tasks = [t for t in launched.tasks if self._placed(host, job, attempt, t.rank) is not None]
         note = launched.note[:WORDS_MAX]
         notes = tuple((t.rank, note) for t in tasks) if note else ()
+        cores = tuple(launched.cores)
         if isinstance(action, Launch) and action.hold:
-            self._post(ev.TasksPrepared(job, attempt, host, notes, launched.master_port))
+            self._post(ev.TasksPrepared(job, attempt, host, notes, launched.master_port, cores))
             return
         starts = [(t.rank, t.started_us) for t in tasks if t.started_us]
         if starts:  # else no task could be started: the exits that follow say why
             first_us = ours(min(at_us for _, at_us in starts), self._offset_us(host), self._clock.now_us())
             ranks = tuple(rank for rank, _ in starts)
-            self._post(ev.TasksStarted(job, attempt, host, first_us, ranks, notes))
+            self._post(ev.TasksStarted(job, attempt, host, first_us, ranks, notes, cores))
 
     # -- logs -----------------------------------------------------------------------------------
 
