@@ -23,6 +23,7 @@ from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
 from rm.core.jobs.strays import Held
 from rm.core.model.job import EarlierAttempt, JobState
+from rm.core.model.job_step import JobStep, StepName
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.people.privacy import without_others
 from rm.core.people.rights import Role
@@ -134,6 +135,11 @@ class World:
             self._happen()
         for user in (ANN, BOB):  # for which there is no room
             self._submit(user, ntasks=24, cpus_per_task=1)
+        titles = ((ANN, "scriptword"), (BOB, "train"))
+        steps = [
+            JobStep(StepName(self.jobs[user][0], 1, 0), title, "h1", 1, 1, 1, 5) for user, title in titles
+        ]
+        self.leader.keep_steps(tuple(steps)).result(PATIENCE_S)
         gone = self.jobs[ANN][0]  # an earlier attempt still runs, and holds what it uses
         self.do(ev.StrayFound(gone, 99, "h3", True, Held((0,), 1, 1 << 20, ())))
         self.clock.us += 60_000_000
@@ -230,6 +236,7 @@ def paths(world: World, route: Route) -> list[str]:
     for part, values in named.items():
         found = [path.replace(part, value) for path in found for value in (values if part in path else [""])]
     queries = {"jobs": ["", "?all=1", f"?user={ANN}", "?name=secretname"], "queue": ["", f"?user={ANN}"],
+               "job_steps": ["?jobs=" + ",".join(map(str, world.jobs[ANN] + world.jobs[BOB]))],
                "wait": ["?timeout_s=0"], "history": ["?source=h1&destination=h3"],
                "cancel_all": [f"?user={ANN}", "?name=secretname"]}  # fmt: skip
     return [path + query for path in found for query in queries.get(route.name, [""])]
@@ -305,9 +312,20 @@ def test_what_is_private_was_in_the_answers(tmp_path: Path, monkeypatch: pytest.
                     seen.add(re.sub(r"\d{8}", "ID", request))
     for request in (
         "GET /v1/jobs", "GET /v1/queue", "GET /v1/hosts", "GET /v1/links", "GET /v1/alerts", "GET /metrics",
-        "GET /v1/jobs/ID", "GET /v1/jobs/ID/why", "POST /v1/plan",
+        "GET /v1/jobs/ID", "GET /v1/jobs/ID/why", "POST /v1/plan", "GET /v1/jobs/rows",
     ):  # fmt: skip
         assert request in seen
+
+
+@pytest.mark.parametrize(("hidden", "told"), [(False, {ANN: "", BOB: "train"}), (True, {BOB: "train"})])
+def test_steps_of_others_have_no_names_and_of_private_jobs_there_are_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hidden: bool, told: dict[str, str]
+) -> None:
+    with cluster(tmp_path, 0, monkeypatch, jobs=hidden) as (world, socket):
+        said = asyncio.run(answers(world, socket, BOB))
+        steps = next(answer for request, answer in said.items() if "/v1/jobs/steps?" in request)
+        found = {step["job"]: step["name"] for step in json.loads(steps.partition(" ")[2])["steps"]}
+        assert found == {world.jobs[user][0]: name for user, name in told.items()}
 
 
 def test_no_page_has_anything_of_anothers_private_job(
