@@ -58,7 +58,7 @@ def checked(container):
     words = [image, workdir, *(word for mount in mounts for word in mount)]
     if not all(isinstance(word, str) and "\0" not in word for word in words) or not image:
         raise ValueError("a container has an image, and words without NUL bytes")
-    if image.startswith("-") or not all(len(mount) == 3 for mount in mounts):
+    if re.match("(docker://)*-", image) or not all(len(mount) == 3 for mount in mounts):
         raise ValueError("an image is no option, and a mount has a source, a target and flags")
     if any(not path.startswith("/") or set(path) & set(":,") for m in mounts for path in m[:2]):
         raise ValueError("a mount has absolute paths without colons and commas")

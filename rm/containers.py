@@ -13,7 +13,7 @@ from rm.errors import UsageError
 MOUNTS_MAX = 64
 IMAGE_BYTES = 4_095
 _FLAGS = ("ro", "rw", "bind", "rbind", "private", "rprivate", "slave", "rslave")
-_IMAGE = re.compile(r"(/[^\0\n]*|(docker://)?[A-Za-z0-9$][\w.\-/:@#$]*)\Z")
+_IMAGE = re.compile(r"(/[^\0\n]*|(docker://)?(?!docker://)[A-Za-z0-9$][\w.\-/:@#$]*)\Z", re.ASCII)
 
 
 def image(text: str) -> str:
@@ -43,11 +43,12 @@ def mounts(text: str) -> tuple[tuple[str, str, str], ...]:
 
 
 def _mount(text: str) -> tuple[str, str, str]:
-    hint = "Write SRC:DST, or SRC:DST:ro; both are absolute paths."
+    hint = "Write SRC:DST, or SRC:DST:ro; both are absolute paths, without line breaks."
     source, *rest = text.split(":")
     target, flags = (*rest, "", "")[:2]
     target = target or source
-    if len(rest) > 2 or not (source.startswith("/") and target.startswith("/")):
+    absolute = source.startswith("/") and target.startswith("/")
+    if len(rest) > 2 or not absolute or not (source + target).isprintable():
         raise UsageError(f"'{text[:160]}' is no mount.", hint)
     for flag in flags.split("+") if flags else ():
         if flag not in _FLAGS:

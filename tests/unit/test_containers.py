@@ -108,9 +108,17 @@ def test_mounts_are_written_as_pyxis_has_them() -> None:
     assert containers.mounts("/a,/b:/c,/d:/e:ro+rslave") == (
         ("/a", "/a", ""), ("/b", "/c", ""), ("/d", "/e", "ro+rslave"),
     )  # fmt: skip
-    for bad in ("a:/b", "/a:b", "/a:/b:no", "/a:/b:ro:x", "/a:/b:ro+"):
+    for bad in ("a:/b", "/a:b", "/a:/b:no", "/a:/b:ro:x", "/a:/b:ro+", "/a\n/b:/c"):
         with pytest.raises(UsageError):
             containers.mounts(bad)
+
+
+@pytest.mark.parametrize("name", ["--privileged", "docker://--privileged", "docker://docker://--privileged"])
+def test_no_image_is_an_option_of_the_runtime(name: str) -> None:
+    with pytest.raises(UsageError, match="is no image"):
+        containers.image(name)
+    with pytest.raises(ValueError, match="no option"):
+        rm_container.checked({"image": name})
 
 
 def test_options_become_the_specification() -> None:
