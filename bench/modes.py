@@ -42,13 +42,15 @@ SEEDS = 3  # one after the other over the cases
 NOISE_PCT = 3.0  # between runs of a case that differ in nothing but the seed
 NOISE_OF_MEANS_PCT = 1.0  # between means over many cases
 DEFAULT, UNMANAGED = "default", "unmanaged"
-MODES: Mapping[str, Mapping[str, Any] | None] = {
-    DEFAULT: {},
-    UNMANAGED: None,
-    "classes alone": {"rotation": False},
-    "gates alone": {"shaping": False},
-    "both": {"combine": True},
+MODES: Mapping[str, tuple[str, Mapping[str, Any]]] = {  # the communication policy, and its options
+    DEFAULT: ("metronome", {}),
+    UNMANAGED: ("none", {}),
+    "classes alone": ("metronome", {"rotation": False}),
+    "gates alone": ("metronome", {"shaping": False}),
+    "both": ("metronome", {"combine": True}),
+    "first come": ("first-come", {}),
 }
+LIVE = tuple(mode for mode in MODES if mode != "first come")
 JOBS = (2, 3, 4, 6, 8)
 FILLS = (0.5, 0.75, 0.9, 1.1, 1.3)
 JITTERS = (0.0, 0.01, 0.04)
@@ -85,8 +87,8 @@ class Lost:
 
 
 def play(case: Case, mode: str, seed: int) -> Lost:
-    options = MODES[mode]
-    comm = load("comm", "none") if options is None else load("comm", "metronome", options)
+    policy, options = MODES[mode]
+    comm = load("comm", policy, options) if options else load("comm", policy)
     cluster = hosts(2, gpus=case.jobs, nic_bps=LINK_BPS)
     network = Fluid(Topology({h.name: float(h.nic_bps) for h in cluster}), lockstep=True)
     policies = Policies(load("queue", "fifo"), load("placement", "first-fit"), comm)
@@ -160,7 +162,7 @@ def _summary(what: str, mode: str, cases: Sequence[Case], found: Mapping[Case, M
         for whose in ("slowest", "first")
     ]
     high = cases[0].high
-    rivals = ("classes alone", "both") if high else tuple(mode for mode in MODES if mode != DEFAULT)
+    rivals = ("classes alone", "both") if high else tuple(mode for mode in LIVE if mode != DEFAULT)
     least = min(mean(found[case][rival] for case in cases).slowest for rival in rivals)
     return Figure(
         f"slowest job, {what}",

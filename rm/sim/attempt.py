@@ -56,6 +56,7 @@ class Attempt:
     asked_us: float = 0.0  # when the transfer was ready
     comm_us: float = 0.0  # communication in this iteration
     comm_from_us: float = 0.0
+    burst: int = 0  # which of all bursts it began last
     flows: dict[int, tuple[Flow, ...]] = field(default_factory=dict)  # by stage
     job: int = field(init=False)
     program: Program = field(init=False)

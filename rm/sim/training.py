@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from rm.core.model.alignment import Alignment
 from rm.core.model.traffic import TrafficProfile
-from rm.core.ports import AdmissionPolicy
+from rm.core.ports import AdmissionPolicy, BurstPolicy
 from rm.core.ports import Transfer as Asked
 from rm.policies.regulate.controller import ControllerOptions, Inspect, Report
 from rm.policies.regulate.desired import Iterating, Learn
@@ -60,6 +60,8 @@ class Training:
         self._host_bps = host_bps
         self._following = Following()
         self._gate = Gatekeeper(comm) if isinstance(comm, AdmissionPolicy) else None
+        self._bursts = comm if isinstance(comm, BurstPolicy) else None
+        self._begun = 0  # bursts
         self._record = record
         self._ended = ended
         self._gpus = GpuPool(self._service)
@@ -293,6 +295,8 @@ class Training:
     def _communicate(self, attempt: Attempt, stage: Communicate) -> None:
         attempt.barrier = 0
         attempt.asked_us = self._time.now_us
+        self._begun += 1
+        attempt.burst = self._begun
         if self._gate is None:
             attempt.comm_from_us = self._time.now_us
             self._transmit(attempt, stage)
@@ -303,11 +307,16 @@ class Training:
         flows = attempt.flows.get(attempt.stage)
         if flows is None:
             job, hosts = attempt.job, attempt.hosts
-            priorities = tuple(self.regulation.priority(job, host) for host in hosts)
+            if self._bursts is not None:
+                priority = self._bursts.burst_priority(attempt.burst, attempt.story.sim.spec.is_high)
+                priorities: tuple[int, ...] = (priority,) * len(hosts)
+            else:
+                priorities = tuple(self.regulation.priority(job, host) for host in hosts)
             flows = attempt.ring(stage, priorities)
             if attempt.planned is not None:
                 flows = as_planned(flows, attempt.planned, attempt.operation, self._host_bps)
-            attempt.flows[attempt.stage] = flows
+            if self._bursts is None:
+                attempt.flows[attempt.stage] = flows
         self._transfers += 1
         attempt.transfer = self._transfers
         self._carrying[attempt.transfer] = attempt

@@ -58,3 +58,18 @@ def test_low_jobs_share_behind_a_high_one_where_ranks_would_starve_the_last() ->
     managed, ranked = play(case, DEFAULT, 1), play(case, "classes alone", 1)
     assert managed.first <= 1
     assert managed.slowest < ranked.slowest / 2
+
+
+@pytest.mark.parametrize("jitter", [0.01, 0.04])
+@pytest.mark.parametrize("jobs", [2, 4])
+def test_first_come_keeps_equal_jobs_apart(jobs: int, jitter: float) -> None:
+    """Whoever has begun keeps the link: those who wait fall in behind, at any jitter."""
+    case = Case(jobs, 0.9, jitter, "equal", False)
+    ordered, unmanaged = play(case, "first come", 1), play(case, UNMANAGED, 1)
+    assert ordered.slowest <= NOISE_PCT
+    assert ordered.slowest < unmanaged.slowest / 3
+
+
+def test_first_come_lets_high_jobs_pass() -> None:
+    case = Case(4, 1.1, 0.01, "equal", True)
+    assert play(case, "first come", 1).first <= 1 < play(case, UNMANAGED, 1).first
