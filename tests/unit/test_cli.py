@@ -1,11 +1,13 @@
 """The command line against the real HTTP API: output, exit codes, and sentences instead of tracebacks."""
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from rm.cli.heartbeat import Heartbeat
 from rm.cli.main import JOB_VERBS, VERBS, run
 from rm.client import connection as client_module
 from rm.core.jobs.chain import Chain, Link
@@ -24,6 +27,7 @@ from rm.errors import StoreUnavailable
 from tests import builders
 from tests.command_line import Rmx
 from tests.fake_service import Daemon, FakeService, serving
+from tests.fakes import PATIENCE_S
 from tests.slurm_program import Slurm
 
 
@@ -490,6 +494,27 @@ def test_a_bare_word_is_a_playbook_that_comes_with_rm_whatever_lies_here(
     assert refused.code == 2
     assert "For the file here write ./site." in refused.err
     assert not (tmp_path / "pwned").exists()
+
+
+def test_a_measurement_that_takes_long_is_not_silent(
+    daemon: Daemon, rmx: Rmx, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rm.cli.heartbeat.EVERY_S", 0.0)
+    monkeypatch.setattr("rm.cli.heartbeat.LOOK_S", 0.001)
+    said = threading.Event()
+    beat, measure = Heartbeat.beat, daemon.service.measure
+
+    def beaten(self: Heartbeat) -> None:
+        beat(self)
+        said.set()
+
+    async def slow(zone: str | None) -> Mapping[str, Any]:
+        assert await asyncio.to_thread(said.wait, PATIENCE_S)
+        return await measure(zone)
+
+    monkeypatch.setattr(Heartbeat, "beat", beaten)
+    monkeypatch.setattr(daemon.service, "measure", slow)
+    assert "the pairs of hosts are measured" in rmx("network", "--measure").err
 
 
 def test_network_links_and_status(daemon: Daemon, rmx: Rmx) -> None:

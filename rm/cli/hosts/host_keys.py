@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from rm.cli.heartbeat import Heartbeat
 from rm.cli.output import note
 from rm.cli.session import Session, emit_json, host_operand, json_option, table
 from rm.errors import HostKeyError, RmError, UsageError
@@ -143,8 +144,12 @@ def _looked_at(
         except RmError as problem:
             return Key(name, None, None, problem)
 
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        found = list(pool.map(look, where.names()))
+    names = where.names()
+    found: list[Key] = []
+    said = Heartbeat(lambda: f"{len(found)} of {len(names)} hosts have shown their keys")
+    with said, ThreadPoolExecutor(AT_ONCE) as pool:
+        for key in pool.map(look, names):
+            found.append(key)
     for key in found:
         if key.problem is not None:
             note(str(key.problem))

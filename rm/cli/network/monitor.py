@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rm.cli.heartbeat import Heartbeat
 from rm.cli.network.psconfig import export_psconfig, import_psconfig
 from rm.cli.output import note
 from rm.cli.session import Session, emit_answer, emit_json, json_option, table
@@ -155,7 +156,8 @@ def history(
 @click.pass_obj
 def run(session: Session, /, mesh: str, once: bool, everything: bool, as_json: bool) -> None:
     """Run a mesh now and wait until it is over (for system cron, too). Fails if a test failed."""
-    answer = session.client.monitor.run(mesh, all_rounds=everything)
+    with Heartbeat(lambda: f"mesh {mesh} is run"):
+        answer = session.client.monitor.run(mesh, all_rounds=everything)
     if as_json:
         emit_json({"mesh": answer})
     else:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rm.cli.heartbeat import Heartbeat
 from rm.cli.output import note
 from rm.cli.session import Session, emit_json, json_option, table
 from rm.core.monitoring.metrics import METRICS, Metric, Unit
@@ -70,7 +71,8 @@ def network(
         return
     session: Session = ctx.obj
     if measure:
-        done = session.client.network.measure(zone)
+        with Heartbeat(lambda: "the pairs of hosts are measured, each host with one other at a time"):
+            done = session.client.network.measure(zone)
         for one in done.left_out:
             note(f"left out: {one.host}, {one.why}")
     if as_json or as_pairs:

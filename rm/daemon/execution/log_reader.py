@@ -183,7 +183,8 @@ class LogReader:
         if record is not None and name.stream == "out":
             raise NotFound(f"The log of {_called(job, name)} is lost: {record.why}.")
         if task is not None and task.started_us is None:
-            said = f": {task.note}" if task.note else "."
+            why = task.note or (job.reason.message if job.reason is not None else "")
+            said = f": {why}" if why else "."
             raise Conflict(f"Task {name.rank} of job {job.ref} never started{said}")
 
     async def _record(self, name: LogName) -> KeptLog | None:
