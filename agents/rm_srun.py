@@ -9,7 +9,6 @@ tasks go; on each of these hosts a part (rm_step_part.py) runs them, with which 
 import contextlib
 import json
 import os
-import random
 import select
 import signal
 import socket
@@ -22,7 +21,9 @@ import rm_pmi
 import rm_sockets
 import rm_srun_options
 import rm_srun_terminal
+from rm_srun_environment import step_environment
 from rm_srun_options import Wrong
+from rm_step_attached import Audience, line
 from rm_step_frames import (
     ALL,
     END_OF_INPUT,
@@ -41,7 +42,6 @@ from rm_step_frames import (
     frames,
 )
 from rm_step_output import Output
-from rm_step_plan import folded, folded_hosts
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
              signal.SIGALRM)  # fmt: skip
@@ -50,7 +50,6 @@ ABORT_S = 1.0  # a second SIGINT within this time kills
 TELL_S = 5.0
 LINE_BYTES = 4096
 GRACE_S = 30.0  # from SIGTERM to SIGKILL
-FIRST_PORT, PORTS = 20_000, 12_000
 
 
 def say(text):
@@ -77,6 +76,7 @@ class Step:
 
     def __init__(self, values, created, parts, environ, terminal=None):
         self.terminal = terminal
+        self.audience = None  # who attends the step beside us
         self.values, self.parts, self.environ = values, parts, environ
         self.hosts = {rank: part.host for part in parts for rank in part.left}
         self.ranks = sorted(self.hosts)
@@ -132,7 +132,7 @@ class Step:
         """Until all tasks have ended; the exit code."""
         self.out.open(self.ranks)
         self.err.open(self.ranks)
-        limit = seconds(self.values["time"]) if self.values.get("time") else None
+        limit = rm_srun_options.seconds(self.values["time"]) if self.values.get("time") else None
         ends_at = None if limit is None else time.monotonic() + limit
         for number in FORWARDED:
             signal.signal(number, self._forward)
@@ -169,9 +169,14 @@ class Step:
         wait_ms = None
         if deadlines:
             wait_ms = max(0, min(deadlines) - time.monotonic()) * 1000 + 1
+        self.audience.watch(poll, self._may_send())
         for fd, events in poll.poll(wait_ms):
+            typed = self.audience.serve(fd, events)
             if fd == self.stdin:
                 self._read_input()
+            elif typed is not None:
+                for rank, data in typed:
+                    self._pass_in(rank, data)
             elif events & select.POLLOUT:
                 by_fd[fd].send()
             if fd in by_fd and events & ~select.POLLOUT:
@@ -198,6 +203,29 @@ class Step:
         for part in self.parts:
             part.send(frame(INPUT, self.only, data))
 
+    def _pass_in(self, rank, data):
+        """What one types who attends the step beside us, as long as its input has not ended."""
+        rank = self.only if rank == ALL else rank
+        if (
+            self.stdin < 0
+            or (self.only != ALL and rank != self.only)
+            or (rank != ALL and rank not in self.hosts)
+        ):
+            return
+        self.sent += len(data)
+        if rank == ALL:
+            for part in self.parts:
+                part.send(frame(INPUT, ALL, data))
+            return
+        for other in self.taken.keys() - {rank}:
+            self.taken[other] += len(data)  # it gets none
+        self.part_of[rank].send(frame(INPUT, rank, data))
+
+    def told_to_others(self):
+        """The step, at this moment, for who attends it beside us."""
+        left = sorted(rank for part in self.parts for rank in part.left)
+        return {"name": self.name, "hosts": self.hosts, "left": left, "code": self.code}
+
     def _end_input(self):
         self.stdin = -1
         for part in self.parts:
@@ -214,6 +242,8 @@ class Step:
             return
         part.inbox += data
         for kind, rank, body in frames(part.inbox):
+            if kind in (OUTPUT, ERRORS):
+                self.audience.tell(kind, rank, body)
             if kind == OUTPUT:
                 self.out.take(rank, body)
             elif kind == ERRORS:
@@ -243,12 +273,15 @@ class Step:
 
     def _lost(self, part):
         say("error: %s: its part of step %s is lost" % (part.host, self.name))
+        for rank in part.left:
+            self.audience.tell(ENDED, rank, b"1 0")
         part.left = set()
         self._worse(1, (1, 0))
         self._signal(signal.SIGKILL)
 
     def _ended(self, part, rank, code, number):
         part.left.discard(rank)
+        self.audience.tell(ENDED, rank, b"%d %d" % (code, number))
         for stream in (self.out, self.err):
             stream.end(rank)
         if not (code or number):
@@ -288,21 +321,6 @@ class Step:
         self._signal(number)
 
 
-def seconds(text):
-    """Slurm's times: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S."""
-    days, dash, rest = text.rpartition("-")
-    try:
-        numbers = [int(word) for word in rest.split(":")]
-        if dash:
-            hours, minutes, secs = (*numbers, 0, 0)[:3]
-            return ((int(days) * 24 + hours) * 60 + minutes) * 60 + secs
-        if len(numbers) == 3:
-            return (numbers[0] * 60 + numbers[1]) * 60 + numbers[2]
-        return numbers[0] * 60 + (numbers[1] if len(numbers) == 2 else 0)
-    except (ValueError, IndexError):
-        raise Wrong("--time is '%s': write minutes, or H:M:S." % text) from None
-
-
 def connected(path):
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -313,11 +331,15 @@ def connected(path):
 
 
 def create(sock, step, immediate, quiet):
-    """Ask for the step, and wait until it has its hosts."""
-    sock.sendall(json.dumps({"op": "create", "step": step, "immediate": immediate}).encode() + b"\n")
-    waited = False
-    for line in sock.makefile("rb"):
-        answer = json.loads(line)
+    """Ask for the step, and wait until it has its hosts: the answer, and who attends it already."""
+    asked = {"op": "create", "step": step, "immediate": immediate, "attachable": True}
+    sock.sendall(json.dumps(asked).encode() + b"\n")
+    waited, rest, attached = False, bytearray(), []
+    while True:
+        said = line(sock, rest, attached)
+        if not said:
+            raise Wrong("The job ends; there is no step.")
+        answer = json.loads(said)
         if "error" in answer:
             raise Wrong("Unable to create step: %s" % answer["error"])
         if "waits" in answer:
@@ -327,34 +349,7 @@ def create(sock, step, immediate, quiet):
             continue
         if waited and not quiet:
             say("Step created for job %s" % os.environ.get("SLURM_JOB_ID"))
-        return answer
-    raise Wrong("The job ends; there is no step.")
-
-
-def step_environment(created, environ, values):
-    parts = created["parts"]
-    hosts = folded_hosts([part["host"] for part in parts])
-    tasks = folded([len(part["ranks"]) for part in parts])
-    count = str(sum(len(part["ranks"]) for part in parts))
-    number, hosts_count = str(created["step"]), str(len(parts))
-    found = {
-        "SLURM_STEP_ID": number, "SLURM_STEPID": number,
-        "SLURM_STEP_NODELIST": hosts, "SLURM_NODELIST": hosts,
-        "SLURM_STEP_NUM_NODES": hosts_count, "SLURM_NNODES": hosts_count, "SLURM_STEP_NUM_TASKS": count,
-        "SLURM_NTASKS": count, "SLURM_NPROCS": count, "WORLD_SIZE": count,
-        "SLURM_STEP_TASKS_PER_NODE": tasks, "SLURM_TASKS_PER_NODE": tasks,
-    }  # fmt: skip
-    if values.get("cpus-per-task"):
-        found["SLURM_CPUS_PER_TASK"] = values["cpus-per-task"]
-    counts = {len(part["ranks"]) for part in parts}
-    if len(counts) == 1:
-        found["SLURM_NTASKS_PER_NODE"] = str(counts.pop())
-    # where the tasks meet: as the script wants it, or where this step's rank 0 is, apart from other steps'
-    if environ.get("MASTER_ADDR") == created["job_address"]:
-        found["MASTER_ADDR"] = next(part["address"] for part in parts if 0 in part["ranks"])
-    if environ.get("MASTER_PORT") == str(created["job_port"]) and created["step"] > 0:
-        found["MASTER_PORT"] = str(FIRST_PORT + random.randrange(PORTS))
-    return found
+        return answer, attached
 
 
 def main(words):
@@ -388,7 +383,7 @@ def run(values, command, environ):
     control = connected(path)
     bind = rm_srun_options.cpu_bind_of(values)
     step = dict(rm_srun_options.step_of(values), name=values.get("job-name") or os.path.basename(command[0]))
-    created = create(control, step, "immediate" in values, "quiet" in values)
+    created, attached = create(control, step, "immediate" in values, "quiet" in values)
     count = sum(len(part["ranks"]) for part in created["parts"])
     commands = None
     if "multi-prog" in values:
@@ -419,10 +414,12 @@ def run(values, command, environ):
         made.send(frame(REQUEST, 0, json.dumps(asked).encode()))
         parts.append(made)
     made = Step(values, created, parts, environ, terminal)
+    made.audience = Audience(control, made.told_to_others, attached)
     with terminal or contextlib.nullcontext():
         code = made.run()
     if created.get("hears_end"):
         tell_end(control, made)
+    made.audience.close()
     return code
 
 

@@ -171,6 +171,21 @@ def cpu_bind_of(values):
         raise Wrong(str(error)) from None
 
 
+def seconds(text):
+    """Slurm's times: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S."""
+    days, dash, rest = text.rpartition("-")
+    try:
+        numbers = [int(word) for word in rest.split(":")]
+        if dash:
+            hours, minutes, secs = (*numbers, 0, 0)[:3]
+            return ((int(days) * 24 + hours) * 60 + minutes) * 60 + secs
+        if len(numbers) == 3:
+            return (numbers[0] * 60 + numbers[1]) * 60 + numbers[2]
+        return numbers[0] * 60 + (numbers[1] if len(numbers) == 2 else 0)
+    except (ValueError, IndexError):
+        raise Wrong("--time is '%s': write minutes, or H:M:S." % text) from None
+
+
 def _count(values, name):
     text = values.get(name) or "0"
     if not text.isdigit() or len(text) > 7:

@@ -13,6 +13,7 @@ REQUEST, INPUT, END_OF_INPUT, SIGNAL = (
 OUTPUT, ERRORS, TAKEN, ENDED = b"O", b"X", b"A", b"D"  # the part says
 WINDOW = b"W"  # srun says: the rows and columns of task 0's terminal
 SIZE = struct.Struct("!2H")
+LOST = b"L"  # srun says to one who attends the step beside it: bytes that it did not take
 PMI = b"P"  # both: of a rank's talk with rm_pmi.py
 FRAME_BYTES = 64 << 10
 REQUEST_BYTES = 8 << 20

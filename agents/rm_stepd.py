@@ -19,10 +19,12 @@ import rm_session
 import rm_sockets
 from rm_become import PR_SET_PDEATHSIG, prctl
 from rm_cgroup import send
+from rm_step_attached import pass_on
 from rm_step_bounds import Bounds
 from rm_step_frames import REQUEST_BYTES
 from rm_step_link import CHUNK_BYTES, Link
 from rm_step_part import Part
+from rm_step_peer import Peer
 from rm_step_plan import Busy, Refused, checked, folded_hosts, layout
 from rm_step_records import Records, how_ended
 
@@ -55,21 +57,6 @@ def listen(folder, user):
 
 
 NOT_UNDERSTOOD = (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError)
-
-
-class Peer:
-    """Who connected: `kind` is "" until its first line, then create, carry or agent."""
-
-    def __init__(self, sock, uid=-1):
-        self.sock, self.uid = sock, uid
-        self.kind = ""
-        self.inbox, self.outbox = bytearray(), bytearray()
-        self.step = None  # that was created for it
-        self.asked = None
-        self.how = None  # the step ended, as srun says
-        self.link = None  # that it is carried by
-        self.name = ""  # of that link
-        self.ended = False  # says no more
 
 
 class StepDaemon:
@@ -285,10 +272,14 @@ class StepDaemon:
             name = str(asked["step"].get("name", ""))
             peer.kind = "create"
             peer.asked = {"step": step, "immediate": bool(asked.get("immediate")), "name": name}
+            peer.attachable = bool(asked.get("attachable"))
             self._create(peer)
         elif op == "carry":
             peer.kind = "carry"
             self._part(peer, int(asked["step"]), int(asked["place"]))
+        elif op == "attach":
+            peer.kind = "asks"
+            self._attach(peer, int(asked["step"]))
         elif op == "session" and peer.uid == os.getuid():
             peer.kind = "asks"
             self._begin_session(peer, str(asked["session"]), dict(asked["begin"]))
@@ -365,6 +356,13 @@ class StepDaemon:
         peer.link.write(bytes(peer.inbox))
         peer.inbox.clear()
         self.links[place, peer.name] = peer
+
+    def _attach(self, peer, step):
+        """The connection goes on to the step's srun."""
+        why = pass_on(peer.sock, step, self.owners.get(step))
+        if why:
+            self._tell(peer, {"error": why})
+        self._drop(peer)
 
     def _fork(self, sock, step, rest=b""):
         try:

@@ -17,6 +17,7 @@ PER_S, BURST = 2000, 200  # pieces that this host says; a daemon takes 5,000 not
 REST_S = 0.01
 PROGRAMS = (
     ("srun", "rm_srun"),
+    ("sattach", "rm_sattach"),
     ("scontrol", "rm_scontrol"),
     ("rm-remote", "rm_remote"),
     ("rm-hold", "rm_hold"),

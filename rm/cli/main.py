@@ -35,7 +35,7 @@ OTHER_VERBS = {
     "run": ("rm.cli.jobs.run", "run", "Run a command in a job, with this terminal."),
     "alloc": ("rm.cli.jobs.alloc", "alloc", "Hold an allocation while a command runs here."),
     "shell": ("rm.cli.jobs.enter", "shell", "Open a shell in a running job."),
-    "attach": ("rm.cli.jobs.enter", "attach", "Attend a job of `rmx run` again."),
+    "attach": ("rm.cli.jobs.enter", "attach", "Attend a job of `rmx run` again, or a step that runs."),
     "forward": ("rm.cli.jobs.forward", "forward", "Connect to a port of a running job's host."),
     "suspend": ("rm.cli.jobs.change", "suspend", "Let running jobs stand still."),
     "resume": ("rm.cli.jobs.change", "resume", "Let suspended jobs go on."),

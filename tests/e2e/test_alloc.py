@@ -144,3 +144,27 @@ def test_salloc_speaks_as_slurms_and_leaves_an_allocation_for_srun(cluster: Clus
     assert (missing.returncode, "no-such-command" in missing.stderr) == (1, True)
     done = run("salloc", "-n2", "-Q", "srun", "hostname")
     assert (done.returncode, done.stderr, len(done.stdout.split())) == (0, "", 2)
+
+
+def test_a_step_is_attended_beside_its_srun(cluster: Cluster, shims: Path) -> None:
+    step = "srun -n2 sh -c 'read x; echo $SLURM_PROCID got $x; exit 3'"
+    going = start(cluster, "alloc", "-N2", "-n2", "sh", "-c", f"echo ready; {step}", stdin=subprocess.PIPE)
+    assert going.stdout is not None
+    assert going.stdout.readline() == "ready\n"
+    job = newest(cluster)
+    environ = {**os.environ, "RM_DAEMON": cluster.socket}
+
+    def attended() -> subprocess.CompletedProcess[str] | None:
+        command = [shims / "sattach", "-l", f"{job}.0"]
+        done = subprocess.run(
+            command, input="words\n", env=environ, capture_output=True, text=True, timeout=WAIT_S
+        )
+        return None if "Step 0 does not run" in done.stderr else done
+
+    done = until(attended, "the step runs")
+    assert sorted(done.stdout.splitlines()) == ["0: 0 got words", "1: 1 got words"], done.stderr
+    assert done.returncode == 3
+    code, out, _ = ended(going)
+    assert (code, sorted(out)) == (3, ["0 got words", "1 got words"])
+    late = start(cluster, "attach", f"{job}.0")
+    assert "does not run: it is FAILED" in ended(late)[2][0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 import click
 
@@ -21,8 +22,8 @@ def one_number(word: str) -> int:
     job, dot, step = word.partition(".")
     if dot and step and job.isdigit():
         raise UsageError(
-            f"'{word}' is a step, and only whole jobs are entered and attended.",
-            f"Leave the step out: {job}; `--host` of `rmx shell` chooses the host.",
+            f"'{word}' is a step, and only whole jobs are entered.",
+            f"Leave the step out: {job}. `rmx shell --host` chooses the host, `rmx attach` attends a step.",
         )
     found = job_ids((word,))
     if len(found) != 1 or found[0].tasks:
@@ -53,13 +54,38 @@ def shell(session: Session, /, host: str, job: str, command: tuple[str, ...]) ->
         return attendance.run(signals)
 
 
+def attach_step(session: Session, number: int, step: str, options: Sequence[str]) -> int:
+    """Attend a step of the job beside its `srun`; the exit code. `options`: those of the job's `sattach`."""
+    terminal = "--pty" in options
+    if terminal:
+        must_be_terminal()
+    begin = beginning(["sattach", *options, f"{number}.{step}"], terminal)
+    with Signals() as signals:
+        name = os.urandom(10).hex()
+        return Attendance(session, number, "", name, begin, terminal=terminal, interrupts=not terminal).run(
+            signals
+        )
+
+
 @click.command()
 @click.option("--keep", is_flag=True, help="Let the job go on when this terminal is closed.")
-@click.argument("job", shell_complete=completes("jobs"))
+@click.option("--pty", is_flag=True, help="Of a STEP at a terminal: all keys go there.")
+@click.argument("job", shell_complete=completes("jobs"), metavar="JOB[.STEP]")
 @click.pass_obj
-def attach(session: Session, /, keep: bool, job: str) -> int:
-    """Attend the session of a JOB of `rmx run` again, in place of who attends it now."""
+def attach(session: Session, /, keep: bool, pty: bool, job: str) -> int:
+    """Attend the session of a JOB of `rmx run` again, in place of who attends it now.
+
+    Or attend a running STEP of any own job, beside its `srun`: see what its tasks say, and type what they
+    read. It goes on when you leave.
+    """
+    name, dot, step = job.partition(".")
+    if dot and step.isdigit():
+        if keep:
+            raise UsageError("A step has no --keep.", "It goes on when you leave.")
+        return attach_step(session, one_number(name), step, ["--pty"] if pty else [])
     number = one_number(job)
+    if pty:
+        raise UsageError("Only a step has --pty.", f"Name one, as in {number}.0.")
     terminal = os.isatty(0) and os.isatty(1)
     with Signals() as signals:
         attendance = Attendance(session, number, "", session_of(number), None, terminal=terminal, keep=keep)

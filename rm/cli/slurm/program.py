@@ -10,7 +10,10 @@ from rm.cli.output import note, speak_as
 from rm.cli.start import prepare_streams
 from rm.errors import RmError
 
-PROGRAMS = ("sbatch", "squeue", "scancel", "scontrol", "sinfo", "sacct", "srun", "salloc", "sprio", "sshare")
+PROGRAMS = (
+    "sbatch", "squeue", "scancel", "scontrol", "sinfo", "sacct", "srun", "salloc", "sattach",
+    "sprio", "sshare",
+)  # fmt: skip
 FAILED = 1  # whatever it was: scripts for Slurm know no other code
 
 

@@ -1,0 +1,129 @@
+"""`sattach` inside a job, on one host: by the host agent alone."""
+
+from __future__ import annotations
+
+from tests.agent_process import agents
+from tests.unit.test_srun import run
+from tests.unit.test_srun_terminal import talk
+
+BEGIN = "export D=$(mktemp -d)\ntrap 'rm -r $D' EXIT\n"
+# a task says that it runs, until it is told to go on: so who attends it knows that it does
+TICK = "while [ ! -e $D/go ]; do echo tick; sleep 0.05; done"
+
+
+def test_the_tasks_are_heard_beside_their_srun_and_the_code_comes_back() -> None:
+    script = (
+        BEGIN
+        + f"""
+srun -n2 sh -c '{TICK}; echo task $SLURM_PROCID; exit $SLURM_PROCID' > $D/own &
+until grep -qs tick $D/own; do sleep 0.02; done
+sattach -l 1.0 > $D/out 2> $D/err < /dev/null & pid=$!
+sattach --layout 1.0 < /dev/null
+until grep -qs tick $D/out; do sleep 0.02; done
+touch $D/go
+wait $pid; echo code $?
+wait
+sort $D/out $D/err $D/own | grep -v tick
+"""
+    )
+    with agents() as start:
+        _, lines = run(start(), script)
+        assert lines[:4] == [
+            "Job step layout:",
+            "  2 tasks, 1 nodes (h1)",
+            "",
+            "  Node 0 (h1), 2 task(s): 0 1 ",
+        ]
+        assert [line for line in lines[4:] if not line.startswith("srun: ")] == [
+            "code 1", "0: task 0", "1: task 1", "sattach: error: h1: task 1: Exited with exit code 1",
+            "task 0", "task 1",
+        ]  # fmt: skip
+
+
+def test_what_is_typed_goes_to_one_task() -> None:
+    script = (
+        BEGIN
+        + """
+mkfifo $D/input
+exec 9<> $D/input
+srun -n2 sh -c 'read x; echo $SLURM_PROCID heard $x; touch $D/$SLURM_PROCID' < $D/input 9>&- &
+until echo words | sattach --input-filter=1 --output-filter=1 1.0 > $D/out 2> $D/err
+do sleep 0.02; done 9>&- &
+until [ -e $D/1 ]; do sleep 0.02; done
+exec 9>&-
+wait
+cat $D/out
+"""
+    )
+    with agents() as start:
+        _, lines = run(start(), script)
+        assert sorted(line for line in lines if "heard" in line) == [
+            "0 heard",
+            "1 heard words",
+            "1 heard words",
+        ]
+
+
+def test_a_terminal_is_attended_by_another_one() -> None:
+    first = talk([], "srun", "--pty", "-n1", "sh", "-c", TICK + "; read x; echo got $x; exit 3")
+    second = talk([(b"tick", b"words\r", None)], "sattach", "--pty", "1.0")
+    script = (
+        BEGIN
+        + f"""
+{first} > $D/first &
+until grep -qs tick $D/first; do sleep 0.02; done
+{second} > $D/second &
+until grep -qs words $D/second; do sleep 0.02; done
+touch $D/go
+wait
+grep -hv tick $D/first $D/second
+"""
+    )
+    with agents() as start:
+        _, lines = run(start(), script)
+        assert "sattach: error: h1: task 0: Exited with exit code 3" in lines
+        assert lines.count("ended 3 as it was") == 2
+        assert lines.count("got words") == 2
+
+
+def test_who_takes_nothing_holds_no_task_up_and_hears_what_it_lacks() -> None:
+    script = (
+        BEGIN
+        + """
+mkfifo $D/runs $D/go $D/attached
+srun -n1 sh -c "echo > $D/runs; read x < $D/go; yes | head -c 5000000; echo > $D/runs; read x < $D/go" \\
+    > $D/own &
+read x < $D/runs
+sattach 1.0 < /dev/null 2> $D/err | { read x < $D/attached; cat; } > $D/out & pid=$!
+until sattach --layout 1.0 > /dev/null; do :; done
+echo > $D/go
+read x < $D/runs
+until [ $(stat -c %s $D/own) = 5000000 ]; do sleep 0.02; done
+echo > $D/attached
+echo > $D/go
+wait $pid
+cat $D/err
+[ $(stat -c %s $D/out) -lt 5000000 ] && echo less
+"""
+    )
+    with agents() as start:
+        _, lines = run(start(), script)
+        assert "bytes are not shown: they came faster than they were taken" in lines[0]
+        assert lines[-1] == "less"
+
+
+def test_what_cannot_be_attached_gets_a_sentence() -> None:
+    script = """
+for words in 1.7 2.0 1.batch '' '--input-filter=x 1.0' '--nonsense 1.0'; do sattach $words; echo $?; done
+"""
+    with agents() as start:
+        _, lines = run(start(), script)
+        assert lines[0::2] == [
+            "sattach: error: Step 7 does not run.",
+            "sattach: error: '2.0' is no step of this job: name one as in 1.0.",
+            "sattach: error: '1.batch' is no step of this job: name one as in 1.0.",
+            "sattach: error: Name one step, as in 42.0.",
+            "sattach: error: --input-filter is 'x': write the number of a task.",
+            "sattach: error: option --nonsense not recognized; this sattach is rm's.",
+        ]
+        assert set(lines[1::2]) == {"1"}
