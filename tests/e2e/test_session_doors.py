@@ -29,7 +29,8 @@ pytestmark = [
 ]
 ANN, BOB = "games", "bin"  # accounts of every Debian, which are nobody's
 EVERY_BYTE = bytes(range(256)) * 2_000  # several windows of a frame
-PROGRAM = ("run", "sh", "-c", "cat; id -un >&2; exit 7")
+PROGRAM = ("sh", "-c", "cat; id -un >&2; exit 7")
+WAYS = {"run": ("run", *PROGRAM), "alloc": ("alloc", "srun", *PROGRAM)}
 
 
 class Https:
@@ -106,14 +107,16 @@ def running(cluster: Cluster, user: str) -> int:
     return job
 
 
-def test_a_session_goes_through_ssh(cluster: Cluster, server: SshServer) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_a_session_goes_through_ssh(cluster: Cluster, server: SshServer, way: str) -> None:
     door = {**server.environment, "RM_DAEMON": f"ssh://{ANN}@control{cluster.socket}"}
-    is_whole(rmx(door, *PROGRAM, data=EVERY_BYTE))
+    is_whole(rmx(door, *WAYS[way], data=EVERY_BYTE))
 
 
-def test_a_session_goes_through_https(cluster: Cluster, https: Https) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_a_session_goes_through_https(cluster: Cluster, https: Https, way: str) -> None:
     door = {**https.environment, "RM_TOKEN": token(cluster, ANN, "submit")}
-    is_whole(rmx(door, *PROGRAM, data=EVERY_BYTE))
+    is_whole(rmx(door, *WAYS[way], data=EVERY_BYTE))
 
 
 def test_nobody_else_enters_a_job(cluster: Cluster, https: Https) -> None:
