@@ -22,7 +22,8 @@ PROGRAMS = {
 }
 ONE_ID = (
     "this user has no subordinate ids (package uidmap, lines in /etc/subuid and /etc/subgid), so the hosts"
-    " know one user only: what SSH runs there can write files but not shape traffic or change users"
+    " know one user only: what SSH runs there can write files but not shape traffic or change users;"
+    " jobs run there with RM_JOBS__ALLOW_ROOT=true and RM_JOBS__RUN_ROOT_AS= in the daemon's environment"
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pwd
 import sys
 from dataclasses import asdict
@@ -71,7 +70,7 @@ def test_a_directory_for_jobs_is_absolute() -> None:
 def test_ids_are_looked_up_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
     ids = Ids(lambda: now[0])
-    account = pwd.getpwuid(os.getuid())
+    account = pwd.getpwnam("daemon")  # who is on every machine
     assert ids(account.pw_name) == (account.pw_uid, account.pw_gid)
     assert ids("no-such-user-here") is None
     asked: list[str] = []
@@ -81,6 +80,11 @@ def test_ids_are_looked_up_again_after_a_while(monkeypatch: pytest.MonkeyPatch) 
     now[0] += 60
     ids(account.pw_name)
     assert asked == [account.pw_name]
+
+
+def test_roots_ids_are_not_compared() -> None:
+    """In a lab of one user, root of a host has that user's ids, and root of the daemon's side 0."""
+    assert Ids()("root") is None
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,10 @@ def _value(text: str, item: str, word: str) -> int:
 
 
 class Ids:
-    """Users' (uid, gid) on this machine, looked up again after a while; None for who is not known here."""
+    """Users' (uid, gid) on this machine, looked up again after a while; None for who is not known here.
+
+    Also for root, which no host takes for another user: in a lab of one user it has that user's ids.
+    """
 
     def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self._monotonic_s = monotonic_s
@@ -76,7 +79,7 @@ class Ids:
         if now - at >= KEPT_S:
             try:
                 account = pwd.getpwnam(user)
-                ids = account.pw_uid, account.pw_gid
+                ids = (account.pw_uid, account.pw_gid) if account.pw_uid else None
             except KeyError:
                 ids = None
             self._known[user] = now, ids
