@@ -22,6 +22,7 @@ def validate_state(state: ClusterState) -> None:
     for number in state.placed:
         held.update(dict(state.jobs[number].spec.demand.licenses))
     assert all(count <= state.licenses.get(name, 0) for name, count in held.items()), f"held are {held}"
+    _slices(state)
     _arrays(state)
     assert not state.freed, "the pass did not look at what came free"
     assert state.fresh.keys() <= state.pending.keys(), f"to be tried are {list(state.fresh)}"
@@ -67,6 +68,18 @@ def _placed(state: ClusterState) -> None:
     assert state.progress.keys() <= placed.keys(), f"of {set(state.progress)} progress is kept"
     aligned = {schedule.job for schedule in state.alignment.schedules}
     assert aligned <= placed.keys(), f"aligned are {aligned}, and placed {set(placed)}"
+
+
+def _slices(state: ClusterState) -> None:
+    """How many of each slice are placed, and how many of each array stand behind others."""
+    placed = [state.jobs[number] for number in state.placed]
+    slices = Counter(job.slice_of for job in placed if job.slice_of)
+    assert state.slices == slices, f"of slices are placed {slices}, and counted {state.slices}"
+    arrays = {job.slice_of: job.array_job for job in placed}
+    behind = Counter[int]()
+    for first, count in slices.items():
+        behind[arrays[first]] += count - 1
+    assert state.behind == +behind, f"behind others stand {behind}, and counted are {state.behind}"
 
 
 def _hosts(state: ClusterState) -> None:

@@ -47,6 +47,7 @@ def check(world: World) -> None:
     assert len(world.starts) == len(set(world.starts)), "a task was started twice"
     assert not world.begun, f"attempts began after they were given up: {world.begun}"
     assert not world.called_back, f"attempts began by what was sent after their end: {world.called_back}"
+    assert not world.beyond, f"elements began beside more than their array's limit: {world.beyond}"
     assert not world.crowded, f"attempts were given processors that others still used: {world.crowded}"
     assert not world.twice, f"fenced attempts ran beside others of their job: {world.twice}"
     assert not world.early, f"jobs began before those that they waited for had come so far: {world.early}"

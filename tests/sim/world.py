@@ -114,7 +114,8 @@ class World:
         all jobs are single ones."""
         self.choices = seed if isinstance(seed, Choices) else Choices(seed)
         self.journalled = journalled
-        self.kinds = ["", "", "", "", "", MANY_ELEMENTS, ELEMENTS, f"{ELEMENTS}%1"] if arrays else [""]
+        limited = [f"{ELEMENTS}%1", f"{MANY_ELEMENTS}%2"]
+        self.kinds = ["", "", "", "", "", MANY_ELEMENTS, ELEMENTS, *limited] if arrays else [""]
         self.measuring = random.Random(f"measuring {seed}")  # the rest of a seed's story stays as it is
         self.faults = faults
         # hosts that are given up soon come back while what they ran still does
@@ -127,6 +128,8 @@ class World:
         self.acknowledged: list[int] = []
         self.starts: list[tuple[int, int, int]] = []  # (job, attempt, rank): each must be unique
         self.crowded: list[tuple[str, int, int]] = []  # (host, job, attempt) begun beside too many others
+        self.beyond: list[tuple[int, int]] = []  # (job, attempt) begun beside more of its array than may run
+        self.allowed: dict[tuple[int, int], int] = {}  # the limit of its array when it was placed
         self.begun: list[tuple[int, int]] = []  # (job, attempt) that began after it was given up
         self.called_back: list[tuple[int, int]] = []  # (job, attempt) begun by what was sent after its end
         self.twice: list[tuple[int, int]] = []  # (job, attempt) fenced, and run while another ran
@@ -230,6 +233,8 @@ class World:
             self.inbox.append(outcome.recompute.run())
         for intent in outcome.intents:
             self.open[intent.id] = intent
+            if isinstance(intent.action, Launch):
+                self.allowed[intent.action.job, intent.action.attempt] = self.limit_of(intent.action.job)
         for intent in outcome.intents:
             if self.dies("before action {}", 0.01, intent.id):
                 return True
@@ -383,6 +388,8 @@ class World:
         if sum(a.cpus for a in host.attempts.values() if a.state == "running") > CPUS:
             self.crowded.append((host.name, *key))
         self.check_alone(key, attempt)
+        if job is not None and job.array_job:
+            self.check_limit(key, attempt)
         if job is not None:
             self.early += [
                 (job.id, str(one)) for one in parse(job.spec.dependency).of if not self.met(job, one)
@@ -419,6 +426,33 @@ class World:
         running = (k for some in awake for k, a in some if a.state == "running" and a.ends_us > self.now_us)
         if attempt.lease_us and any(other[0] == key[0] and other != key for other in running):
             self.twice.append(key)
+
+    def limit_of(self, job: int) -> int:
+        """How many elements of its array may run at once; 0: any number."""
+        array = self.db.jobs.get(self.db.jobs[job].array_job)
+        return 0 if array is None or array.array is None else array.array.limit
+
+    def check_limit(self, key: tuple[int, int], attempt: Attempt) -> None:
+        """No element begins beside as many of its array as its limit allows, but for those that were placed
+        before it was lowered; one that waits in a slice begins only until its host hears of that."""
+        now, then = self.limit_of(key[0]), self.allowed.get(key, 0)
+        first = attempt.slice_of in (0, key[0])
+        limit = now if not first else max(now, then) if now and then else 0
+        asked_back = (i.action for i in self.open.values() if isinstance(i.action, Stop))
+        if not limit or any((stop.job, stop.attempt) == key for stop in asked_back):
+            return
+        array = self.db.jobs[key[0]].array_job
+        mine = {
+            job.id
+            for host in self.hosts.values()
+            for (number, attempts), a in host.attempts.items()
+            if a.state == "running"
+            and (job := self.db.jobs[number]).array_job == array
+            and job.attempt == attempts
+            and job.occupies
+        }
+        if len(mine) > limit:
+            self.beyond.append(key)
 
     def fence(self, host: ModelHost) -> None:
         """What supervisors do when they have heard of no daemon for the time of their lease."""
@@ -558,6 +592,10 @@ class World:
                 self.hello(host)
         if self.acknowledged and choices.happens("somebody cancels", 0.01 * rate):
             self.cancel(choices.among("cancelled is", self.acknowledged))
+        arrays = [i for i in self.acknowledged if self.db.jobs[i].array is not None]
+        if arrays and choices.happens("somebody limits an array", 0.02 * rate):
+            array = choices.among("limited is", arrays)
+            self.turn([ev.ArrayLimitSet(array, "alice", choices.number("how many may run", 0, 3))])
         if self.acknowledged and choices.happens("somebody changes a job", 0.02 * rate):
             self.update(choices.among("changed is", self.acknowledged))
         running = [i for i in self.acknowledged if i in self.cycle.state.placed]

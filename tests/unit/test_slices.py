@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rm.arrays import each
@@ -17,6 +17,7 @@ from rm.core.jobs.state import ClusterState
 from rm.core.journal.starting_point import dump_state, restore_state
 from rm.core.model.host import HostState
 from rm.core.model.job import Job, JobState
+from rm.core.model.reasons import ReasonCode
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle, Outcome
 from rm.core.scheduling.engine import Policies, Tuning
@@ -121,7 +122,7 @@ def test_a_slice_is_no_longer_than_its_bound_and_its_share(
 @pytest.mark.parametrize(
     "spec",
     [
-        {"array": "0-9%3"}, {"ntasks": 2}, {"requeue": False}, {"exclusive": True}, {"fence_us": 10 * S},
+        {"ntasks": 2}, {"requeue": False}, {"exclusive": True}, {"fence_us": 10 * S},
         {"dependency": "singleton"},
     ],
     ids=str,
@@ -130,6 +131,77 @@ def test_elements_that_need_more_than_a_slot_go_singly(spec: dict[str, Any]) -> 
     cycle = submitted(cycle=cycle_of(cpus=2), **spec)
     assert placed(cycle)
     assert not any(job.slice_of for job in placed(cycle))
+
+
+def at_once(cycle: Cycle) -> int:
+    return len({job.slice_of or job.id for job in placed(cycle)})
+
+
+def test_elements_of_a_limited_array_go_together_in_as_many_slices_as_its_limit_allows() -> None:
+    cycle = submitted("0-29%2", cycle_of(cpus=8, slice_shares=1))
+    assert (at_once(cycle), len(placed(cycle))) == (2, 15), "one runs singly, since nothing was known"
+    reason = cycle.reason_of(cycle.state.jobs[ARRAY])
+    assert reason is not None
+    assert reason.code is ReasonCode.ARRAY_LIMIT
+    assert reason.message.startswith("2 elements of job array 1 run")
+    for job in placed(cycle):
+        if job.array_task == 1:
+            end(cycle, job, 3 * S, started_us=2 * S + SINGLE_US)
+    assert at_once(cycle) == 2
+
+
+def test_hosts_give_back_what_has_not_begun_when_the_limit_is_lowered() -> None:
+    cycle = submitted("0-40%3", cycle_of(cpus=8, slice_shares=1))
+    for job in [job for job in placed(cycle) if not job.slice_of]:
+        end(cycle, job, 3 * S, started_us=3 * S - SINGLE_US)
+    assert (at_once(cycle), any(not job.slice_of for job in placed(cycle))) == (3, False)
+    firsts = [job for job in placed(cycle) if job.slice_of == job.id]
+    cycle.step([ev.TasksStarted(job.id, 1, "h1", 3 * S, (0,)) for job in firsts], 3 * S)
+    waiting = [job for job in placed(cycle) if job.waits_in_slice]
+    out = cycle.step([ev.ArrayLimitSet(ARRAY, "alice", 3)], 3 * S)
+    assert not out.intents, "as many run as may"
+    out = cycle.step([ev.ArrayLimitSet(ARRAY, "alice", 1)], 3 * S)
+    assert {(i.action.job, i.action.why) for i in out.intents} == {(job.id, "hold") for job in waiting}
+    for job in waiting:
+        end(cycle, job, 3 * S, signal=15, why="unstarted")
+    assert {job.id for job in placed(cycle)} == {job.id for job in firsts}
+    for job in firsts[:2]:
+        end(cycle, job, 4 * S, started_us=3 * S)
+        assert at_once(cycle) == 3 - 1 - firsts.index(job)
+    end(cycle, firsts[2], 4 * S, started_us=3 * S)
+    assert at_once(cycle) == 1
+    assert not any(cycle.state.jobs[job.id].held for job in waiting)
+
+
+@given(
+    limit=st.integers(1, 5),
+    cpus=st.integers(1, 8),
+    shares=st.integers(0, 2),
+    acts=st.lists(
+        st.tuples(st.sampled_from(["end", "back", "lose", "limit"]), st.integers(0, 63)), max_size=25
+    ),
+)
+@settings(max_examples=60)
+def test_never_more_than_the_limit_run_at_once(
+    limit: int, cpus: int, shares: int, acts: list[tuple[str, int]]
+) -> None:
+    """Whatever ends, is given back or lost, and however the limit changes: of each slice one runs."""
+    cycle, now_us = submitted(f"0-30%{limit}", cycle_of(cpus=cpus, slice_shares=shares)), 3 * S
+    for act, number in acts:
+        now_us += S
+        before = at_once(cycle)
+        if act == "limit":
+            limit = number % 6
+            cycle.step([ev.ArrayLimitSet(ARRAY, "alice", limit)], now_us)
+        elif placed(cycle):
+            job = placed(cycle)[number % len(placed(cycle))]
+            if act == "back" and job.waits_in_slice:
+                end(cycle, job, now_us, signal=15, why="unstarted")
+            elif act == "lose":
+                cycle.step([ev.TasksLost(job.id, job.attempt, "h1", (0,), "killed")], now_us)
+            else:
+                end(cycle, job, now_us, started_us=now_us - SINGLE_US)
+        assert at_once(cycle) <= max(limit or cpus, before)
 
 
 def test_long_elements_go_singly() -> None:

@@ -12,7 +12,8 @@ from typing import Any
 from rm.arrays import JobId, each, text_of
 from rm.core.jobs import events as ev
 from rm.core.jobs.changes import Context
-from rm.core.jobs.elements import chosen_of, drop, let_look, put_array, short
+from rm.core.jobs.elements import at_once, chosen_of, drop, let_look, put_array, short
+from rm.core.jobs.slicing import give_back
 from rm.core.jobs.transitions import handler_of, missed
 from rm.core.jobs.updating import update_array
 from rm.core.model.array import Array
@@ -114,7 +115,18 @@ def _limit(ctx: Context, record: Job, e: ev.ArrayLimitSet) -> None:
     if not record.array.unfinished:
         raise _refused(record, e, "has ended already")
     put_array(ctx, record, replace(record.array, limit=e.limit), f"array limit set to {e.limit} by {e.by}")
+    if 0 < e.limit < at_once(record.id, record.array, ctx.state.behind):
+        _call_back(ctx, record)
     let_look(ctx, record.id)
+
+
+def _call_back(ctx: Context, record: Job) -> None:
+    """What waits on hosts in a slice would begin beside too many: its hosts give it back, unless they have
+    begun it."""
+    assert record.array is not None
+    jobs = ctx.state.elements[record.id]
+    for task in each(_not_begun(ctx, record) & record.array.has("running")):
+        give_back(ctx, ctx.state.jobs[jobs[task]])
 
 
 def _named(record: Job, e: Asked) -> tuple[Array, int]:

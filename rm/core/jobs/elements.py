@@ -16,6 +16,7 @@ from rm.core.model.array import Array
 from rm.core.model.job import Job, JobSpec, JobState
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.replacing import replace
+from rm.core.model.snapshot import Snapshot
 from rm.errors import IllegalTransition
 
 S = JobState
@@ -169,17 +170,22 @@ def drop(ctx: Changing, record: Job, waiting: int, reason: Reason) -> None:
     put_array(ctx, record, array, f"{reason.message}: elements {short(waiting)}")
 
 
-def limited(job: Job, jobs: Mapping[int, Job], more: int = 0) -> Reason | None:
-    """Why the limit of its array keeps a job from starting, `more` of whose elements are about to; None: it
-    does not."""
-    record = job if job.array_task is None else jobs.get(job.array_job)
+def at_once(array_id: int, array: Array, behind: Mapping[int, int]) -> int:
+    """How many elements of an array can run at the same time now: each that is placed, but of a slice one."""
+    return array.has("running").bit_count() - behind.get(array_id, 0)
+
+
+def limited(job: Job, snapshot: Snapshot, more: int = 0) -> Reason | None:
+    """Why the limit of its array keeps a job from starting, of which `more` are about to run beside it; None:
+    it does not."""
+    record = job if job.array_task is None else snapshot.jobs.get(job.array_job)
     array = record.array if record is not None else None
     if array is None or not array.limit:
         return None
-    running = array.has("running").bit_count() + more
+    assert record is not None
+    running = at_once(record.id, array, snapshot.behind) + more
     if running < array.limit:
         return None
-    assert record is not None
     said = f"{running} elements of job array {record.id} run, and at most {array.limit} may at a time"
     return Reason(ReasonCode.ARRAY_LIMIT, said, (("running", running), ("limit", array.limit)))
 

@@ -109,6 +109,7 @@ class ClusterState:
     marks: dict[int, tuple[int, int]] = field(default_factory=dict)  # of running jobs: at_us, percent
     elements: dict[int, dict[int, int]] = field(default_factory=dict)  # by array and index: the job, if known
     slices: Counter[int] = field(default_factory=Counter)  # derived: how many of each slice are placed
+    behind: Counter[int] = field(default_factory=Counter)  # derived, by array: of these all but one of each
 
     def snapshot(self, now_us: int) -> Snapshot:
         """A view for one pass. `free` and `placed` are copies: the pass reserves in them."""
@@ -126,6 +127,7 @@ class ClusterState:
             fabric=self.fabric,
             licenses=MappingProxyType(self.licenses),
             next_job=self.next_job,
+            behind=MappingProxyType(self.behind),
         )
 
     def snapshot_without(self, job: Job, now_us: int) -> Snapshot:
@@ -204,7 +206,10 @@ class ClusterState:
         if not job.slice_of:
             return False
         self.slices[job.slice_of] += 1
-        return self.slices[job.slice_of] > 1
+        if self.slices[job.slice_of] == 1:
+            return False
+        self.behind[job.array_job] += 1
+        return True
 
     def _leave_slice(self, job: Job) -> bool:
         """Is what it had held on for another one of its slice?"""
@@ -212,6 +217,9 @@ class ClusterState:
             return False
         self.slices[job.slice_of] -= 1
         if self.slices[job.slice_of] > 0:
+            self.behind[job.array_job] -= 1
+            if not self.behind[job.array_job]:
+                del self.behind[job.array_job]
             return True
         del self.slices[job.slice_of]
         return False

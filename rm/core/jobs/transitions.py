@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rm.core.jobs import events as ev
-from rm.core.jobs.actions import HOLD, Discard, Launch, Start, Stop
+from rm.core.jobs.actions import Discard, Launch, Start
 from rm.core.jobs.changes import Context
 from rm.core.jobs.ending import (
     as_launched,
@@ -18,6 +18,7 @@ from rm.core.jobs.ending import (
     with_earlier,
 )
 from rm.core.jobs.mailing import share_mail
+from rm.core.jobs.slicing import IN_SLICE
 from rm.core.jobs.state import touch
 from rm.core.jobs.suspending import resume, suspend
 from rm.core.jobs.updating import update
@@ -367,17 +368,6 @@ def _hold(ctx: Context, job: Job, e: ev.HoldRequested) -> None:
     ctx.state.enqueue(job.id)  # its reason has changed
 
 
-def _hold_in_slice(ctx: Context, job: Job, e: ev.HoldRequested) -> None:
-    """Its host gives it back, unless it has begun it: what comes first decides."""
-    job = ctx.put(touch(job, ctx.now_us, f"held by {e.by}", held=True))
-    for host in hosts_of(job.tasks):
-        ctx.act(Stop(job.id, job.attempt, host, 0, HOLD))
-
-
-def _release_in_slice(ctx: Context, job: Job, e: ev.ReleaseRequested) -> None:
-    ctx.put(touch(job, ctx.now_us, f"released by {e.by}", held=False))
-
-
 def _release(ctx: Context, job: Job, e: ev.ReleaseRequested) -> None:
     ctx.put(touch(job, ctx.now_us, f"released by {e.by}", held=False, losses=0, host_faults=0,
                   not_before_us=0, requeues=0))  # fmt: skip
@@ -441,12 +431,6 @@ TRANSITIONS: dict[tuple[JobState, type], Callable[[Context, Job, Any], None]] = 
     **{(s, ev.RequeueRequested): _requeue_finished for s in S if s.final},
     (S.RUNNING, ev.SuspendRequested): suspend,
     (S.SUSPENDED, ev.ResumeRequested): resume,
-}
-
-# what is possible as well while an element waits in a slice on its host
-IN_SLICE: dict[type, Callable[[Context, Job, Any], None]] = {
-    ev.HoldRequested: _hold_in_slice,
-    ev.ReleaseRequested: _release_in_slice,
 }
 
 

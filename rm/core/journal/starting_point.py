@@ -33,6 +33,7 @@ FOUND_AGAIN = frozenset(
         "dependents",
         "elements",
         "slices",
+        "behind",
         "deadlines",
         "marks",
     }

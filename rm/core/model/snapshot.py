@@ -94,4 +94,5 @@ class Snapshot:
     progress: Mapping[int, Progress] = field(default_factory=dict)
     fabric: Fabric | None = None
     licenses: Mapping[str, int] = field(default_factory=dict)  # how many of each there are
+    behind: Mapping[int, int] = field(default_factory=dict)  # by array: placed, in line behind another one
     next_job: int = 1  # the first id that no job has: an element of an array that is placed gets the next one

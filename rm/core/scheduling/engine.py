@@ -109,7 +109,7 @@ def decide(
     known: dict[int, tuple[Demand, bool, dict[int, None]]] = {}
     for job in pending:
         if job.is_conditional:
-            waits = not_yet(job, snapshot.now_us) or limited(job, snapshot.jobs)
+            waits = not_yet(job, snapshot.now_us) or limited(job, snapshot)
             if waits is not None:
                 result.reasons[job.id] = waits
                 continue
@@ -168,7 +168,7 @@ def decide(
                     result.decisions.append(
                         replace(decision, job=follower.id, array_task=task, slice_of=one.id)
                     )
-                    over = turns.placed(job)
+                    over = turns.placed(job, in_line=True)
                 if over:
                     del group[job.id]
                     left -= 1
@@ -358,7 +358,7 @@ def explain(
 
     `reserved` is the job that has a reservation, if any.
     """
-    waits = not_yet(job, snapshot.now_us) or limited(job, snapshot.jobs)
+    waits = not_yet(job, snapshot.now_us) or limited(job, snapshot)
     proposal = policies.placement.candidates(request_of(job, snapshot), snapshot, explain=True)
     ahead = reserving(snapshot, policies, tuning)
     mine = reserved is not None and reserved.id == job.id

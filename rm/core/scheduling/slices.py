@@ -27,7 +27,7 @@ def slice_length(array: Job, element: Job, left: int, snapshot: Snapshot, bound_
             slots end together; 0: any number.
     """
     known, spec = array.array, array.spec
-    if known is None or not bound_us or not known.turn_us or known.limit or left < 2:
+    if known is None or not bound_us or not known.turn_us or left < 2:
         return 1
     alone = spec.ntasks > 1 or spec.hosts_min > 1 or spec.exclusive or not spec.requeue
     if alone or spec.runs_once or spec.licenses or spec.fence_us or spec.deadline_us or is_singleton(array):
@@ -35,7 +35,10 @@ def slice_length(array: Job, element: Job, left: int, snapshot: Snapshot, bound_
     if element.traffic is not None or element.demand.traffic is not None:
         return 1  # where it runs beside others is decided for each
     expected = bound_us // (CAUTION * known.turn_us)
-    share = -(-left // (shares * slots(element, snapshot))) if shares else left
+    at_once = slots(element, snapshot)
+    if known.limit:
+        at_once = min(at_once, known.limit)
+    share = -(-left // (shares * at_once)) if shares else left
     return max(1, min(expected, share, left, SLICE_MAX))
 
 

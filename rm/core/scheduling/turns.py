@@ -17,10 +17,10 @@ class Turns:
     at as many of its elements as it places, and one more."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._jobs = snapshot.jobs
+        self._snapshot = snapshot
         self._next_job = snapshot.next_job
         self._left: dict[int, int] = {}  # by array: elements that have not had their turn
-        self._placed: Counter[int] = Counter()  # by array: elements that this pass has placed
+        self._placed: Counter[int] = Counter()  # by array: how many more run at once by this pass
 
     def of(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Job]]:
         """(a pending job, what is to be placed of it), in the order of `jobs`: itself, or an element."""
@@ -49,11 +49,11 @@ class Turns:
 
     def limit(self, job: Job) -> Reason | None:
         """Why the limit of its array keeps it from being placed now; None: it does not."""
-        return limited(job, self._jobs, self._placed[job.array_job or job.id])
+        return limited(job, self._snapshot, self._placed[job.array_job or job.id])
 
-    def placed(self, job: Job) -> bool:
-        """It was placed, or one of its elements. Was that its last turn?"""
-        if job.array is not None or job.array_task is not None:
+    def placed(self, job: Job, in_line: bool = False) -> bool:
+        """It was placed, or one of its elements: `in_line` behind another one. Was that its last turn?"""
+        if not in_line and (job.array is not None or job.array_task is not None):
             self._placed[job.array_job or job.id] += 1
         if job.array is None:
             return True
