@@ -59,14 +59,15 @@ def frames(buffer):
 
 
 class Session:
-    """`asked`: {"argv", "terminal", "keep", "term", "rows", "columns", "releases"}; without argv it is the
-    user's shell. `release` says the program's exit code to who holds the job, where the session is what the
-    job is for."""
+    """`asked`: {"argv", "terminal", "keep", "term", "rows", "columns", "releases", "step"}; without argv it
+    is the user's shell. `release` says the program's exit code to who holds the job, where the session is
+    what the job is for."""
 
     def __init__(self, listener, asked, group, request, user, fence, folder, bounds, release):
         self.listener, self.asked, self.group, self.request = listener, asked, group, request
         self.user, self.fence, self.folder, self.bounds = user, fence, folder, bounds
         self.release = release
+        self.on_end = None  # that hears (exit code, signal) when the program has ended
         self.terminal = bool(asked.get("terminal"))
         self.keep = bool(asked.get("keep"))
         self.kept = Kept()
@@ -163,6 +164,8 @@ class Session:
                     os.close(fd)
             self.stdin = -1
             self.over_at = now + KEPT_S
+            if self.on_end is not None:
+                self.on_end(*self._code())
             self._say_end()
 
     def _hang_up(self):

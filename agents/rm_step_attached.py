@@ -23,7 +23,7 @@ LINE_BYTES = 4096
 def pass_on(sock, step, owner):
     """In the step daemon: give `sock` to the srun of the step, the peer `owner`. What is wrong, or ""."""
     if owner is None or owner.how is not None:
-        return "Step %d does not run." % step
+        return "No srun runs step %d." % step
     if not owner.attachable:
         return "The srun of step %d is of an older agent." % step
     fds = array.array("i", [sock.fileno()])

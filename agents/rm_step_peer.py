@@ -1,5 +1,7 @@
 """A connection to the step daemon of an attempt."""
 
+SOCKET = "steps"  # the step daemon's, by its name in the attempt's folder
+
 
 class Peer:
     """Who connected: `kind` is "" until its first line, then create, carry or agent."""

@@ -15,7 +15,6 @@ import socket
 import struct
 import time
 
-import rm_session
 import rm_sockets
 from rm_become import PR_SET_PDEATHSIG, prctl
 from rm_cgroup import send
@@ -24,15 +23,14 @@ from rm_step_bounds import Bounds
 from rm_step_frames import REQUEST_BYTES
 from rm_step_link import CHUNK_BYTES, Link
 from rm_step_part import Part
-from rm_step_peer import Peer
+from rm_step_peer import SOCKET, Peer
 from rm_step_plan import Busy, Refused, checked, folded_hosts, layout
 from rm_step_records import Records, how_ended
+from rm_step_sessions import Sessions
 
-SOCKET = "steps"  # its name in the attempt's folder
 LINE_BYTES = 64 << 10
 CONNECTIONS = 2048  # at once; more wait
 PARTS = 256  # of steps on this host at once
-SESSIONS, SESSIONS_EVER = 128, 100_000  # of the attempt on this host: at once, and together
 MEMORY_BYTES = 1 << 30
 AHEAD_BYTES = 64 << 10  # said to the agent, and not yet taken
 TICK_S = 0.5
@@ -59,7 +57,7 @@ def listen(folder, user):
 NOT_UNDERSTOOD = (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError)
 
 
-class StepDaemon:
+class StepDaemon(Sessions):
     def __init__(self, listener, folder, group, request, user, fence, say):
         self.listener, self.folder, self.group = listener, folder, group
         self.request, self.user, self.fence, self.say = request, user, fence, say
@@ -82,9 +80,7 @@ class StepDaemon:
         self.deaf_until = None  # descriptors have run out: it listens again then
         self.freed = False  # a step has ended: others may have what it held
         self.bounds = Bounds()
-        self.sessions = {}  # process -> name
-        self.session_names = set()  # that were ever begun: none begins twice
-        self.released = None  # the exit code that who holds the job is to have
+        Sessions.__init__(self)
 
     def run(self):
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -286,6 +282,9 @@ class StepDaemon:
         elif op == "release" and peer.uid == os.getuid():
             peer.kind = "asks"
             self._release(int(asked["code"]))
+        elif op == "session-ended" and peer.uid == os.getuid():
+            peer.kind = "asks"
+            self._recorded(self.records.ended, int(asked["step"]), how_ended(asked["ended"]))
         elif op == "hold":
             peer.kind = "hold"
             if self.released is not None:
@@ -387,68 +386,6 @@ class StepDaemon:
         finally:
             os._exit(0)
 
-    # sessions: programs that somebody attends from elsewhere
-
-    def _begin_session(self, peer, name, asked):
-        path = self.folder.at("session." + name)
-        if self.request.get("container"):
-            self._tell(peer, {"error": "The job runs in a container, which no session enters."})
-            return
-        if name in self.sessions.values():
-            self._tell(peer, {"ok": True})  # the answer was lost
-            return
-        if name in self.session_names:
-            self._tell(peer, {"error": "The session has ended."})
-            return
-        if len(self.sessions) >= SESSIONS or len(self.session_names) >= SESSIONS_EVER:
-            self._tell(peer, {"error": "The job has as many sessions on this host as it may have."})
-            return
-        try:
-            listener = rm_session.listen(path)
-            pid = os.fork()
-        except OSError as error:  # no process, descriptor or room on the disk, or too long a path
-            with contextlib.suppress(OSError):
-                os.unlink(path)
-            self._tell(peer, {"error": "No session can begin: %s." % (error.strerror or error)})
-            return
-        if pid == 0:
-            self._be_session(listener, name, asked)
-        listener.close()
-        self.sessions[pid] = name
-        self.session_names.add(name)
-        self._tell(peer, {"ok": True})
-
-    def _be_session(self, listener, name, asked):
-        try:
-            prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            for other in self.peers.values():
-                other.sock.close()
-            self.listener.close()
-            self.selector.close()
-            group = self.group.below("session_" + name)
-            what = (group, self.request, self.user, self.fence, self.folder, self.bounds)
-            rm_session.Session(listener, asked, *what, self._ask_release).run()
-        except BaseException:
-            import traceback
-
-            with open(self.folder.at("supervisor.err"), "a") as file:
-                file.write(traceback.format_exc())
-        finally:
-            os._exit(0)
-
-    def _ask_release(self, code):
-        """In the session's process: it is over."""
-        with contextlib.suppress(OSError):
-            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            sock.connect(self.folder.at(SOCKET))
-            sock.sendall(json.dumps({"op": "release", "code": code}).encode() + b"\n")
-
-    def _release(self, code):
-        self.released = code
-        for peer in list(self.peers.values()):
-            if peer.kind == "hold":
-                self._tell(peer, {"release": code})
-
     def _reap(self):
         while True:
             try:
@@ -458,9 +395,7 @@ class StepDaemon:
             if pid == 0:
                 return
             self.parts.discard(pid)
-            if pid in self.sessions:
-                with contextlib.suppress(OSError):
-                    os.unlink(self.folder.at("session." + self.sessions.pop(pid)))
+            self._session_ended(pid)
 
     # the way to other hosts
 

@@ -13,7 +13,8 @@ Word = Annotated[str, Meta(max_length=32_768)]
 
 class Begin(Request, frozen=True):
     """How a session begins. Without `argv` it is the user's shell; `releases` ends the job with it; `keep`
-    lets it go on when who attends it has gone."""
+    lets it go on when who attends it has gone. One on the job's first host with a name as a `step` stands in
+    the job's accounting."""
 
     argv: Annotated[tuple[Word, ...], Meta(max_length=4_096)] = ()
     terminal: bool = False
@@ -22,6 +23,7 @@ class Begin(Request, frozen=True):
     term: Annotated[str, Meta(max_length=64, pattern=r"^[\w.+-]*$")] = ""
     rows: Annotated[int, Meta(ge=0, le=65_535)] = 0
     columns: Annotated[int, Meta(ge=0, le=65_535)] = 0
+    step: Annotated[str, Meta(max_length=200)] = ""
 
 
 class SessionRequest(Request, frozen=True):

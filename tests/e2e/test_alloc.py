@@ -159,7 +159,7 @@ def test_a_step_is_attended_beside_its_srun(cluster: Cluster, shims: Path) -> No
         done = subprocess.run(
             command, input="words\n", env=environ, capture_output=True, text=True, timeout=WAIT_S
         )
-        return None if "Step 0 does not run" in done.stderr else done
+        return None if "No srun runs step 0" in done.stderr else done
 
     done = until(attended, "the step runs")
     assert sorted(done.stdout.splitlines()) == ["0: 0 got words", "1: 1 got words"], done.stderr

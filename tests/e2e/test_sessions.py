@@ -171,6 +171,24 @@ def test_a_terminal_has_a_size_and_keys(cluster: Cluster) -> None:
     assert job["exit"] == "5:0"
 
 
+def test_terminals_and_shells_are_steps_of_the_accounting(cluster: Cluster) -> None:
+    def told(job: int) -> list[tuple[Any, ...]]:
+        steps = cluster.client.get("jobs", "steps", jobs=str(job))["steps"]
+        return [(step["step"], step["name"], step["state"], step["exit_code"]) for step in steps]
+
+    with terminal(cluster, "run", "--pty", "sh") as at:
+        at.type(b"echo he''re\n")
+        at.until_said(b"here")
+        job = newest(cluster)
+        until(lambda: told(job) == [(0, "sh", "RUNNING", None)], "it is told")
+        assert run(cluster, "shell", job, "sh", "-c", "exit 4").returncode == 4
+        at.type(b"srun -n1 true; exit 5\n")
+        assert at.process.wait(WAIT_S) == 5
+    cluster.wait(job)
+    ended = [(0, "sh", "FAILED", 5), (1, "sh", "FAILED", 4), (2, "true", "COMPLETED", 0)]
+    until(lambda: told(job) == ended, "the steps came home")
+
+
 def test_a_closed_terminal_ends_the_job(cluster: Cluster) -> None:
     with terminal(cluster, "run", "--pty", "sh") as at:
         at.type(b"echo re''ady\n")

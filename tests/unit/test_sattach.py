@@ -119,7 +119,7 @@ for words in 1.7 2.0 1.batch '' '--input-filter=x 1.0' '--nonsense 1.0'; do satt
     with agents() as start:
         _, lines = run(start(), script)
         assert lines[0::2] == [
-            "sattach: error: Step 7 does not run.",
+            "sattach: error: No srun runs step 7.",
             "sattach: error: '2.0' is no step of this job: name one as in 1.0.",
             "sattach: error: '1.batch' is no step of this job: name one as in 1.0.",
             "sattach: error: Name one step, as in 42.0.",

@@ -10,7 +10,7 @@ import sys
 import termios
 import time
 import tty
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -49,6 +49,11 @@ def beginning(argv: list[str], terminal: bool, **more: Any) -> Mapping[str, Any]
     rows, columns = window() if terminal else (0, 0)
     term = os.environ.get("TERM", "")[:64] if terminal else ""
     return {"argv": argv, "terminal": terminal, "rows": rows, "columns": columns, "term": term, **more}
+
+
+def as_step(command: Sequence[str]) -> dict[str, str]:
+    """By what name the session stands in the job's accounting; without a command it is a shell."""
+    return {"step": os.path.basename(command[0])[:200] if command else "shell"}
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from rm.cli.jobs.attended import Attendance, Signals, beginning, must_be_terminal
+from rm.cli.jobs.attended import Attendance, Signals, as_step, beginning, must_be_terminal
 from rm.cli.jobs.run import session_of
 from rm.cli.session import Session, completes, job_ids
 from rm.errors import UsageError
@@ -46,7 +46,7 @@ def shell(session: Session, /, host: str, job: str, command: tuple[str, ...]) ->
     if terminal:
         must_be_terminal()
     name = os.urandom(10).hex()
-    begin = beginning(list(command), terminal)
+    begin = beginning(list(command), terminal, **as_step(command))
     with Signals() as signals:
         attendance = Attendance(
             session, number, host, name, begin, terminal=terminal, interrupts=not terminal

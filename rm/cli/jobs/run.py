@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from rm.cli.jobs.attended import Attendance, Signals, beginning, must_be_terminal
+from rm.cli.jobs.attended import Attendance, Signals, as_step, beginning, must_be_terminal
 from rm.cli.jobs.submit import JobCommand, job_flags
 from rm.cli.output import note
 from rm.cli.session import Session
@@ -123,7 +123,8 @@ def run_command(session: Session, flags: Mapping[str, Any], how: How, command: S
             note(f"Job {job} ended {found.state}.{f' {found.reason.message}' if found.reason else ''}")
             return exit_code(found) or 1
         argv = list(command) if how.terminal else ["srun", *_step_options(how), *command]
-        begin = beginning(argv, how.terminal, keep=how.keep, releases=True)
+        step = as_step(command) if how.terminal else {}  # else `srun` makes one
+        begin = beginning(argv, how.terminal, keep=how.keep, releases=True, **step)
         attendance = Attendance(
             session, job, "", session_of(job), begin, terminal=how.terminal, keep=how.keep, cancel=cancel
         )

@@ -1,0 +1,115 @@
+"""The part of a step daemon that begins sessions: programs that somebody attends from elsewhere.
+
+On the job's first host one that has a name for the job's accounting is recorded there as a step, which holds
+nothing (rm_step_records.py).
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+
+import rm_session
+from rm_become import PR_SET_PDEATHSIG, prctl
+from rm_step_peer import SOCKET
+from rm_step_plan import folded_hosts
+
+SESSIONS, SESSIONS_EVER = 128, 100_000  # of the attempt on this host: at once, and together
+
+
+class Sessions:
+    """A part of rm_stepd.StepDaemon, whose attributes it uses."""
+
+    def __init__(self):
+        self.sessions = {}  # process -> (name, step or None)
+        self.session_names = set()  # that were ever begun: none begins twice
+        self.released = None  # the exit code that who holds the job is to have
+
+    def _begin_session(self, peer, name, asked):
+        path = self.folder.at("session." + name)
+        if self.request.get("container"):
+            self._tell(peer, {"error": "The job runs in a container, which no session enters."})
+            return
+        if any(name == other for other, _ in self.sessions.values()):
+            self._tell(peer, {"ok": True})  # the answer was lost
+            return
+        if name in self.session_names:
+            self._tell(peer, {"error": "The session has ended."})
+            return
+        if len(self.sessions) >= SESSIONS or len(self.session_names) >= SESSIONS_EVER:
+            self._tell(peer, {"error": "The job has as many sessions on this host as it may have."})
+            return
+        step = self._step_of(asked)
+        try:
+            listener = rm_session.listen(path)
+            pid = os.fork()
+        except OSError as error:  # no process, descriptor or room on the disk, or too long a path
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+            self._tell(peer, {"error": "No session can begin: %s." % (error.strerror or error)})
+            return
+        if pid == 0:
+            self._be_session(listener, name, asked, step)
+        listener.close()
+        self.sessions[pid] = name, step
+        self.session_names.add(name)
+        if step is not None:
+            self.next_step += 1
+            part = {"host": self.allocation[0]["host"], "ranks": [0], "holds": (0, [])}
+            self._recorded(self.records.begun, step, [part], str(asked["step"]), folded_hosts)
+        self._tell(peer, {"ok": True})
+
+    def _step_of(self, asked):
+        """The number as which it is recorded, if it is."""
+        return self.next_step if asked.get("step") and self.place == 0 else None
+
+    def _be_session(self, listener, name, asked, step):
+        try:
+            prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            for other in self.peers.values():
+                other.sock.close()
+            self.listener.close()
+            self.selector.close()
+            group = self.group.below("session_" + name)
+            what = (group, self.request, self.user, self.fence, self.folder, self.bounds)
+            session = rm_session.Session(listener, asked, *what, self._ask_release)
+            if step is not None:
+                session.on_end = lambda code, number: self._ask_record(step, code, number)
+            session.run()
+        except BaseException:
+            import traceback
+
+            with open(self.folder.at("supervisor.err"), "a") as file:
+                file.write(traceback.format_exc())
+        finally:
+            os._exit(0)
+
+    def _ask_release(self, code):
+        """In the session's process: it is over."""
+        self._ask({"op": "release", "code": code})
+
+    def _ask_record(self, step, code, number):
+        """In the session's process: its program has ended."""
+        self._ask({"op": "session-ended", "step": step, "ended": {"code": code, "signal": number, "why": ""}})
+
+    def _ask(self, words):
+        with contextlib.suppress(OSError):
+            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            sock.connect(self.folder.at(SOCKET))
+            sock.sendall(json.dumps(words).encode() + b"\n")
+
+    def _release(self, code):
+        self.released = code
+        for peer in list(self.peers.values()):
+            if peer.kind == "hold":
+                self._tell(peer, {"release": code})
+
+    def _session_ended(self, pid):
+        if pid not in self.sessions:
+            return
+        name, step = self.sessions.pop(pid)
+        with contextlib.suppress(OSError):
+            os.unlink(self.folder.at("session." + name))
+        if step is not None:  # unless it has told how
+            self._recorded(self.records.ended, step, None)
