@@ -109,7 +109,7 @@ class Daemon:
             loop.add_signal_handler(number, stopped.set)
 
         def fail(why: str) -> None:
-            self._fatal = why
+            self._fatal = self._fatal or why  # what came first is the cause
             loop.call_soon_threadsafe(stopped.set)
 
         waiting = Waiting(config=self._config, store=self._store, clock=self._clock, holder=self._holder)

@@ -202,3 +202,27 @@ def test_a_database_that_another_process_locks_is_away(
         assert store.lease().holder == "a"
     assert store.commit(BATCH, 0) == 1
     store.close()
+
+
+def test_a_disk_that_was_made_read_only_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a file system does after errors. What is open stays writable; what is opened anew is not."""
+    monkeypatch.setattr(connections, "BUSY_TIMEOUT_MS", 1)
+    store = open_store(f"sqlite:///{tmp_path}/rm.db")
+    store.acquire_lease("a", 0, 1)
+
+    def opened(raw: Any, record: object) -> None:
+        raw.execute("PRAGMA query_only = 1").close()
+
+    sa.event.listen(sa.Engine, "connect", opened)
+    try:
+        with closing(sqlite3.connect(tmp_path / "rm.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StoreUnavailable, match="locked"):
+                store.commit(BATCH, 0)  # whereupon all connections are made anew
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable, match="readonly database"):
+                store.commit(BATCH, 0)
+    finally:
+        sa.event.remove(sa.Engine, "connect", opened)
+    assert store.commit(BATCH, 0) == 1
+    store.close()

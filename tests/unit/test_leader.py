@@ -239,6 +239,7 @@ def test_a_daemon_that_is_stopped_waits_no_longer_for_its_database() -> None:
     with pytest.raises(StoreUnavailable):
         waiting.result(PATIENCE_S)
     assert house.db.jobs == {}
+    assert house.fatal.items == []  # it was told to end, or another leads: that is the cause
 
 
 class BrokenQueue:

@@ -205,8 +205,10 @@ def sentences(name: str, purpose: str) -> Iterator[None]:
 
 
 # SQLite's primary result codes, https://www.sqlite.org/rescode.html
-_SQLITE_PASSING = {5, 6, 10, 13}  # BUSY, LOCKED, IOERR (also where a quota or a full disk ends), FULL
-_SQLITE_CANNOT_OPEN = 14  # also when the daemon has no descriptors left
+# BUSY, LOCKED, IOERR (also where a quota or a full disk ends), FULL, PROTOCOL (who held a lock stood still)
+_SQLITE_PASSING = {5, 6, 10, 13, 15}
+# READONLY: a disk that was remounted after errors; CANTOPEN: also when the daemon has no descriptors left
+_SQLITE_PASSING_LATER = {8, 14}  # not when the database is opened first
 # Classes and codes of https://www.postgresql.org/docs/current/errcodes-appendix.html
 _POSTGRES_PASSING = ("08", "40", "53", "57", "58", "25006", "25P03", "55P03")
 _REFUSED = ("authentication failed", "does not exist", "pg_hba.conf")  # at a connection, without a code
@@ -219,10 +221,12 @@ def _passes(error: Exception, cause: str, purpose: str) -> bool:
     origin = getattr(error, "orig", None) or error
     if isinstance(origin, sqlite3.Error):
         code = getattr(origin, "sqlite_errorcode", 0) & 0xFF
-        return code in _SQLITE_PASSING or (code == _SQLITE_CANNOT_OPEN and purpose != "open")
+        return code in _SQLITE_PASSING or (code in _SQLITE_PASSING_LATER and purpose != "open")
     state = getattr(origin, "sqlstate", None)
     if state:
         return str(state).startswith(_POSTGRES_PASSING)
+    if isinstance(error, sa.exc.DBAPIError) and error.connection_invalidated:  # lost, by whatever name
+        return True
     return isinstance(error, sa.exc.OperationalError) and not any(sign in cause for sign in _REFUSED)
 
 

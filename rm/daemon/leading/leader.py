@@ -189,6 +189,9 @@ class Leader:
                 self._turn(self._gather())
                 self._turned_us = self._clock.now_us()
         except StoreError as error:
+            if self._stopping and isinstance(error, StoreUnavailable):  # its wait was ended, as was asked
+                log.warning("ended while the database was away; what it did not take was promised to nobody")
+                return
             log.critical("%s", error)
             self._listeners.on_fatal(str(error))
         except Exception as error:
