@@ -19,6 +19,8 @@ from rm_lease import alive_us
 from rm_news import line_of, now_us, say
 from rm_slot import Ends, Slot
 from rm_task import Supervisor, detach, woken_by_children
+from rm_task_attempt import Attempt
+from rm_task_place import made_capture, make_group, remove_group
 
 PIPE_BYTES = 4096  # lines that are written together stay whole
 NEWS_S = 0.02  # news is told together: each telling wakes the agent, and the daemon behind it
@@ -61,7 +63,8 @@ class Slice:
         self.slot = Slot(spool, folder, members[0].request["script"], user)
         self.ends_file, self.wake = Ends(folder, len(members)), -1
         self.user, self.fence, self.events_path = user, fence, events_path
-        self.control, self.running = -1, None
+        self.control = -1
+        self.running = self.place = None  # the supervisor of the member that runs, and where it is
         self.ends, self.starts, self.news_at = [], [], None  # lines to be told; since when, monotonic seconds
         self.began_us = alive_us()
 
@@ -111,14 +114,16 @@ class Slice:
             folder = self.slot.take(member.name)
             if folder is None:
                 return False
-            self.running = InSlice(self, member, folder, self._request(member), fence)
+            attempt = Attempt(folder, self.group, self._request(member), self.user, fence)
+            self.place = InSlice(self, member, attempt)
+            self.running = Supervisor(attempt, self.place, self.wake)
             member.over = True
             self.running.run()
-            member.over = not self.running.failed
+            member.over = not self.place.failed
         except OSError:
             self.slot.drop()
         finally:
-            self.running = None
+            self.running = self.place = None
             for fd in fence.views():
                 if fd >= 0:
                     with contextlib.suppress(OSError):
@@ -142,7 +147,7 @@ class Slice:
             return
         for words in map(json.loads, data.splitlines()):
             name = (words.get("job"), words.get("attempt"))
-            if self.running is not None and name == (self.running.folder.job, self.running.folder.attempt):
+            if self.running is not None and name == self.place.name:
                 if words.get("why") != "hold":  # it has begun
                     self.running.follow(words)
                 continue
@@ -180,100 +185,95 @@ class Slice:
             self.tell()
 
     def tell(self):
-        if self.starts and self.running is not None:
-            self.running.write_tasks()
+        if self.starts and self.place is not None:
+            self.place.write_told_tasks()
         if self.ends or self.starts:
             say(self.events_path, b"".join(self.ends + self.starts))
         self.ends, self.starts, self.news_at = [], [], None
 
 
-class InSlice(Supervisor):
-    """The supervisor of one member: its orders come to the slice, and its news goes to it.
+class InSlice:
+    """The place of one member of a slice: its orders come to the slice, and its news goes to it.
 
     Nothing waits for the disk: that it has begun is said by its folder, and a host that loses what it had not
-    written yet has lost the element, which is then requeued.
+    written yet has lost the element, which is then requeued. (What each method does: rm_task_place.Alone.)
     """
 
-    def __init__(self, of, member, folder, request, fence):
-        super().__init__(folder, of.group, request, of.user, fence, -1, of.events_path)
-        self.of, self.place, self.orders, self.failed = of, member.place, of.control, False
-        self.sync = False
-        del self.meta["job"], self.meta["attempt"]  # the next one's are the same but for these
+    def __init__(self, of, member, attempt):
+        self._of, self._number, self._attempt = of, member.place, attempt
+        self.inbox, self.name, self.failed = of.control, member.name, False
+        del attempt.meta["job"], attempt.meta["attempt"]  # the next one's are the same but for these
 
-    def run(self):
-        self.wake = self.of.wake
-        self._run()
+    def make_group(self):
+        fence = self._attempt.fence
+        if not self._of.has_group:
+            if fence.program >= 0:
+                fence.program = os.dup(fence.program)
+            make_group(self._attempt)
+            self._attempt.group.keep_open()
+            self._of.has_group = True
 
-    def _make_group(self):
-        if not self.of.has_group:
-            if self.fence.program >= 0:
-                self.fence.program = os.dup(self.fence.program)
-            super()._make_group()
-            self.group.keep_open()
-            self.of.has_group = True
-
-    def _remove_group(self):
+    def remove_group(self):
         """It stays for the next one, unless something of this one is left in it. What is in memory may be
         files, which outlive the element."""
-        limited = self.request["mem_bytes"] or self.request["mem_bytes_per_task"]
-        if limited or not self.group.is_as_made():
-            super()._remove_group()
-            self.of.has_group = False
+        request = self._attempt.request
+        limited = request["mem_bytes"] or request["mem_bytes_per_task"]
+        if limited or not self._attempt.group.is_as_made():
+            remove_group(self._attempt)
+            self._of.has_group = False
 
-    def _made_capture(self, rank, most, reserve):
-        slot = self.of.slot
+    def capture(self, rank):
+        slot = self._of.slot
         if slot.log is None:
-            slot.log = super()._made_capture(rank, most, reserve)
+            slot.log = made_capture(self._attempt, rank)
             slot.log.stays = True
         else:
-            slot.log.open_pipe(self.user)
+            slot.log.open_pipe(self._attempt.user)
         return slot.log
 
-    def _write_exit(self, record):
-        slot = self.of.slot
-        if slot.is_as_before(self.folder) and self.of.ends_file.write(self.place, record):
-            slot.keep(self.folder)
-        else:
-            super()._write_exit(record)
-            slot.leave()
+    def obey(self, _):
+        self._of.hear()
 
-    def _obey(self):
-        self.of.hear()
+    def look(self):
+        self._of.tell_due()
 
-    def _timeout_ms(self):
-        due, others_ms = self.of.due(), super()._timeout_ms()
-        if due is None:
-            return others_ms
-        mine_ms = max(0, due - time.monotonic()) * 1000 + 0.5
-        return mine_ms if others_ms is None else min(mine_ms, others_ms)
+    def due(self):
+        return self._of.due()
 
-    def _check_time(self):
-        super()._check_time()
-        self.of.tell_due()
-
-    def _write_meta(self, sync=False):
-        if not self.meta["tasks"]:  # what a reader of its log must know, should it end before that is told
-            spooled = self.ranks[0].capture is not None
-            self.meta["tasks"] = {
-                "0": {"pid": 0, "started_us": None, "spooled": spooled, "out": "", "err": ""}
-            }
-        self.of.slot.write_meta(self.folder, json.dumps(self.meta, separators=(",", ":")).encode())
-
-    def _write_tasks(self):
-        if self.named.paths:
-            super()._write_tasks()
+    def write_meta(self, sync=False):
+        meta = self._attempt.meta
+        if not meta["tasks"]:  # what a reader of its log must know, should it end before that is told
+            spooled = self._attempt.ranks[0].capture is not None
+            meta["tasks"] = {"0": {"pid": 0, "started_us": None, "spooled": spooled, "out": "", "err": ""}}
+        self._of.slot.write_meta(self._attempt.folder, json.dumps(meta, separators=(",", ":")).encode())
 
     def write_tasks(self):
+        if self._attempt.named.paths:
+            self._write_tasks()
+
+    def write_told_tasks(self):
         """When its start is told: others are to know of it as well."""
         with contextlib.suppress(OSError):
-            super()._write_tasks()
+            self._write_tasks()
 
-    def _say(self, *events):
+    def _write_tasks(self):
+        self._attempt.meta["tasks"] = self._attempt.tasks_written()
+        self.write_meta()
+
+    def write_exit(self, record):
+        slot, folder = self._of.slot, self._attempt.folder
+        if slot.is_as_before(folder) and self._of.ends_file.write(self._number, record):
+            slot.keep(folder)
+        else:
+            folder.write_exit(record["rank"], record, False)
+            slot.leave()
+
+    def say(self, *events):
         ended = any(event["event"] == "exit" for event in events)
-        lines = [line_of(event, self.folder.job, self.folder.attempt) for event in events]
-        self.of.note(self.of.ends if ended else self.of.starts, *lines)
+        lines = [line_of(event, *self.name) for event in events]
+        self._of.note(self._of.ends if ended else self._of.starts, *lines)
 
-    def _fail(self, code, sentence):
+    def fail(self, code, sentence):
         self.failed = True  # given back; a launch by itself says why
-        self.of.has_group = False
-        self.of.slot.drop()
+        self._of.has_group = False
+        self._of.slot.drop()

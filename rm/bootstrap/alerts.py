@@ -13,7 +13,7 @@ from rm.daemon.alerts.alerting import Alerting
 from rm.daemon.alerts.setup import channels_of
 
 
-def wire_alerts(ground: Ground, jobs: Jobs, monitoring: Monitoring, timers: Timers) -> Alerting:
+def wire_alerts(*, ground: Ground, jobs: Jobs, monitoring: Monitoring, timers: Timers) -> Alerting:
     config = ground.config
     alerting = Alerting(
         leader=jobs.leader,

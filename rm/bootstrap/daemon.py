@@ -147,10 +147,13 @@ class Daemon:
             fleet=Fleet(ssh_settings(config), ClusterIdentity(loaded.cluster, led_at)),
         )
         timers = Timers(ground.zone)
-        jobs = wire_jobs(ground, self._policies, witness)
-        monitoring = wire_monitoring(ground, jobs, timers)
-        alerting = wire_alerts(ground, jobs, monitoring, timers)
-        service = wire_service(ground, jobs, monitoring, alerting, self._faults, timers)
+        jobs = wire_jobs(ground=ground, policies=self._policies, witness=witness)
+        monitoring = wire_monitoring(ground=ground, jobs=jobs, timers=timers)
+        alerting = wire_alerts(ground=ground, jobs=jobs, monitoring=monitoring, timers=timers)
+        service = wire_service(
+            ground=ground, jobs=jobs, monitoring=monitoring, alerting=alerting, faults=self._faults,
+            timers=timers,
+        )  # fmt: skip
         async with AsyncExitStack() as ends:
             ends.push_async_callback(asyncio.to_thread, _shut_down, ground, jobs)
             ends.callback(service.close)

@@ -50,7 +50,7 @@ class Jobs:
     logs: LogPlace
 
 
-def wire_jobs(ground: Ground, policies: Policies, witness: Witness) -> Jobs:
+def wire_jobs(*, ground: Ground, policies: Policies, witness: Witness) -> Jobs:
     """The parts post to the leader's inbox, which is made first; the leader knows them all."""
     config, state, lease = ground.config, ground.state, ground.lease
     inbox, published = Inbox(), Published(state)

@@ -29,7 +29,7 @@ class Monitoring:
     meshes: Meshes
 
 
-def wire_monitoring(ground: Ground, jobs: Jobs, timers: Timers) -> Monitoring:
+def wire_monitoring(*, ground: Ground, jobs: Jobs, timers: Timers) -> Monitoring:
     """Each mesh and source has a timer, if this daemon monitors."""
     config, clock, history = ground.config, ground.clock, ground.store.history
 

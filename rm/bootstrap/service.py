@@ -22,7 +22,7 @@ from rm.daemon.services.token_keeper import TokenKeeper
 
 
 def wire_service(
-    ground: Ground, jobs: Jobs, monitoring: Monitoring, alerting: Alerting, faults: Faults, timers: Timers
+    *, ground: Ground, jobs: Jobs, monitoring: Monitoring, alerting: Alerting, faults: Faults, timers: Timers
 ) -> Service:
     config, store, clock = ground.config, ground.store, ground.clock
     tokens = TokenKeeper(jobs.leader, clock, ground.loaded.tokens)
