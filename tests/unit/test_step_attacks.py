@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
@@ -184,6 +185,40 @@ def test_who_attends_is_told_once_what_is_kept(door: Door) -> None:
             pass
     with attended(have) as sock:
         assert sock.recv(1) == rm_session.HAVE
+
+
+def test_who_attends_and_reads_nothing_is_not_heard() -> None:
+    """Each byte of input is acknowledged, and acknowledgements that nobody takes cost memory."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        session = rm_session.Session(listener, {}, None, {}, None, None, None, None, None)
+        session.status = 0  # its program has ended
+        session.peer, far = socket.socketpair()
+        session.peer.setblocking(False)
+        wake, wake_in = os.pipe()
+
+        def turn() -> None:
+            os.write(wake_in, b"x")
+            session._turn(wake)
+
+        turn()
+        far.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while session.peer.send(bytes(1 << 16)):
+                pass  # until there is no room in between
+        session.outbox += bytes(rm_session.UNSENT_BYTES)
+        far.sendall(rm_session.frame(rm_session.HAVE, 0))
+        turn()
+        assert not session.met
+        assert len(session.outbox) == rm_session.UNSENT_BYTES
+        assert far.recv(1 << 20)
+        turn()
+        assert 0 < len(session.outbox) < rm_session.UNSENT_BYTES
+        turn()
+        assert session.met
+        for end in (session.peer, far):
+            end.close()
+        for fd in (wake, wake_in):
+            os.close(fd)
 
 
 def test_tasks_are_born_with_the_hosts_own_limits(door: Door) -> None:
