@@ -15,7 +15,8 @@ class JobRow(NamedTuple):
     asks for; `mem_each` is what has `mem_bytes` each: "host", "task", or "" for all memory of its hosts;
     `reason` is a code, "" = none. `array_job` and `array_task`: of an element of a job array. `array_rest`:
     of an array the elements without jobs of their own, "" = there are none; None: it is no array.
-    `hosts_min`: on how many hosts it runs at least."""
+    `hosts_min`: on how many hosts it runs at least. `suspended_us`: since when it stands still, and
+    `stood_us` for how long it did before."""
 
     id: int
     partition: str
@@ -42,6 +43,8 @@ class JobRow(NamedTuple):
     array_rest: str | None
     array_limit: int
     hosts_min: int
+    suspended_us: int | None = None
+    stood_us: int = 0
 
     def partition_in(self, named: Container[str]) -> bool:
         """Whether one of the partitions that the job may run in is among these."""
@@ -49,15 +52,17 @@ class JobRow(NamedTuple):
 
 
 def by_name(columns: Sequence[str]) -> Callable[[Sequence[Any]], JobRow]:
-    """Makes rows of lists that have these columns: a newer daemon has more, or has them in another order.
+    """Makes rows of lists that have these columns: a newer daemon has more, an older one fewer, or they
+    come in another order.
 
     Raises:
-        ValueError: a column of `JobRow` is not among them.
+        ValueError: a column of `JobRow` that has no default is not among them.
     """
     if tuple(columns) == JobRow._fields:
         return JobRow._make
-    mine = itemgetter(*(list(columns).index(name) for name in JobRow._fields))
-    return lambda row: JobRow._make(mine(row))
+    known = [name for name in JobRow._fields if name in columns or name not in JobRow._field_defaults]
+    mine = itemgetter(*(list(columns).index(name) for name in known))
+    return lambda row: JobRow(**dict(zip(known, mine(row), strict=True)))
 
 
 def row_of(job: Any, state: str, short_state: str, hosts: Sequence[str], reason: str) -> JobRow:
@@ -92,4 +97,6 @@ def row_of(job: Any, state: str, short_state: str, hosts: Sequence[str], reason:
         None if array is None else array.waiting or array.dropped,
         array.limit if array is not None and array.waiting else 0,
         spec.hosts_min or (-(-spec.ntasks // spec.tasks_per_host) if spec.tasks_per_host else 1),
+        job.suspended_us,
+        job.stood_us,
     )

@@ -29,17 +29,22 @@ def row_ref(row: JobRow) -> str:
 
 
 def elapsed_us(job: Job | JobRow) -> int:
-    """How long a job has run, or ran: 0 before it starts, and where this machine's clock is late."""
+    """How long a job has run, or ran, without the time for which it was suspended: 0 before it starts, and
+    where this machine's clock is late. Source: squeue(1), sacct(1): "Elapsed" of a suspended job."""
     if job.started_us is None:
         return 0
-    return max(0, (job.ended_us or time.time_ns() // 1000) - job.started_us)
+    until_us = job.ended_us or job.suspended_us or time.time_ns() // 1000
+    return max(0, until_us - job.started_us - job.stood_us)
 
 
 def ends_by_us(job: Job | JobRow, limit_us: int | None) -> int | None:
     """When it ended, or when its time limit ends it; None: no time is set."""
     if job.ended_us is not None or job.started_us is None or limit_us is None:
         return job.ended_us
-    return job.started_us + limit_us
+    stood_us = job.stood_us
+    if job.suspended_us is not None:
+        stood_us += max(0, time.time_ns() // 1000 - job.suspended_us)
+    return job.started_us + stood_us + limit_us
 
 
 def moment(us: int | None, never: str = "N/A") -> str:

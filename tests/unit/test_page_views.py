@@ -10,11 +10,14 @@ from msgspec.structs import replace
 
 from rm.api.alerts import Alert, Silence
 from rm.api.hosts import Host
+from rm.api.job_rows import row_of
 from rm.api.jobs import Iterations, Job
 from rm.api.monitoring import Cell, Change, Mesh
 from rm.api.network import Demand, History, Link, Pair, Sample
 from rm.api.reasons import Why
+from rm.cli import shown
 from rm.core.monitoring.cells import Status
+from rm.units import format_elapsed
 from rm.web.pages import (
     alert_view,
     circle_view,
@@ -68,6 +71,23 @@ def test_the_queue_says_how_many_there_are_beyond_those_shown() -> None:
     ]  # fmt: skip
     assert groups[0].rows[0].elapsed == "1:00"
     assert groups[2].rows[0].elapsed == "0:50"
+
+
+@pytest.mark.parametrize(
+    ("more", "elapsed"),
+    [({"stood_us": 20 * US}, "0:40"), ({"stood_us": 20 * US, "suspended_us": 130 * US}, "0:10"),
+     ({"stood_us": 20 * US, "ended_us": 150 * US}, "0:30")],
+    ids=["resumed", "suspended", "ended"],
+)  # fmt: skip
+def test_the_time_for_which_a_job_was_suspended_is_no_time_that_it_ran(
+    more: dict[str, Any], elapsed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the page as in lists of the command line."""
+    monkeypatch.setattr("rm.cli.shown.time.time_ns", lambda: 160 * US * 1000)
+    one = job(1, **more)
+    assert format_elapsed(queue_view.elapsed_us(one, 160 * US)) == elapsed
+    assert format_elapsed(shown.elapsed_us(one)) == elapsed
+    assert format_elapsed(shown.elapsed_us(row_of(one, "", "", (), ""))) == elapsed
 
 
 def test_bars_are_where_their_times_are() -> None:

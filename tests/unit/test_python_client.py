@@ -153,6 +153,13 @@ def test_rows_of_a_newer_daemon_are_read_by_the_names_of_their_columns(
     assert Client(Recording("/nowhere")).rows() == [ROW]
 
 
+def test_rows_of_an_older_daemon_lack_the_columns_that_came_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    older = len(JobRow._fields) - len(JobRow._field_defaults)
+    page = msgspec.json.encode({"columns": JobRow._fields[:older], "rows": [ROW[:older]], "more": False})
+    monkeypatch.setattr(listing, "answered", lambda *_: page)
+    assert listing.rows_at_once("/nowhere", {}) == [ROW]
+
+
 @pytest.mark.parametrize(
     ("columns", "values"),
     [(JobRow._fields[1:], ROW[1:]), (JobRow._fields, ROW[1:]), (JobRow._fields, ("seven", *ROW[1:]))],

@@ -62,6 +62,15 @@ def test_tables_are_parsable(slurm: Slurm) -> None:
     assert slurm("sacct", "-nXj1", "-o", "nodelist%-6,state%3").out == "h1     FA+ \n"
 
 
+def test_a_script_has_the_processors_of_its_own_host(slurm: Slurm, daemon: Daemon) -> None:
+    job = daemon.service.table[2]
+    first = job.tasks[0]
+    spec = replace(job.spec, launch="batch", cpus_per_task=3)
+    daemon.service.put(2, spec=spec, tasks=(first, replace(first, rank=1, host="h2")))
+    words = ("sacct", "-n", "-P", "-j2", "-o", "JobID,AllocCPUS,NCPUS,NodeList")
+    assert slurm(*words).out == "2|6|6|h[1-2]\n2.batch|3|3|h1\n"
+
+
 def test_what_srun_ran_is_a_line_of_its_own(slurm: Slurm, daemon: Daemon) -> None:
     service = daemon.service
     service.put(2, spec=replace(service.table[2].spec, launch="batch"))

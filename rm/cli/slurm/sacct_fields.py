@@ -43,6 +43,19 @@ def _of_both(text: Callable[[Job], Any], of_step: Callable[[JobStep], Any]) -> C
     return lambda line: text(line.job) if line.told is None else of_step(line.told)
 
 
+def _of_each(
+    text: Callable[[Job], Any], of_script: Callable[[Job], Any], of_step: Callable[[JobStep], Any]
+) -> Callable[[Line], Any]:
+    """`of_script` for the line `.batch`."""
+
+    def found(line: Line) -> Any:
+        if line.told is not None:
+            return of_step(line.told)
+        return of_script(line.job) if line.step else text(line.job)
+
+    return found
+
+
 def step_elapsed_us(step: JobStep) -> int:
     ended_us = time.time_ns() // 1000 if step.ended_us is None else step.ended_us
     return max(0, ended_us - step.started_us)
@@ -97,6 +110,14 @@ def cpus(job: Job) -> int:
     return job.spec.cpus_per_task * job.spec.ntasks
 
 
+def script_cpus(job: Job) -> int:
+    """Of a script that runs once those that the job has on its host. Source: sacct(1), "AllocCPUS"."""
+    first = _first_host(job)
+    if len(first) == len(job.hosts):
+        return cpus(job)
+    return job.spec.cpus_per_task * sum(task.host in first for task in job.tasks)
+
+
 def _allocated(number: Callable[[Job], int]) -> Callable[[Job], int]:
     return lambda job: number(job) if job.hosts else 0
 
@@ -137,7 +158,7 @@ def _nothing(_: Line) -> str:
 
 FIELDS = (
     Field("Account", 10, _nothing),
-    Field("AllocCPUS", 10, _of_both(_allocated(cpus), lambda s: s.cpus)),
+    Field("AllocCPUS", 10, _of_each(_allocated(cpus), script_cpus, lambda s: s.cpus)),
     Field("AllocNodes", 10, lambda line: _nodes(line) if line.job.hosts else 0),
     Field("AllocTRES", 10, _of_both(lambda j: tres(j) if j.hosts else "", step_tres)),
     Field("AveCPU", 10, _nothing),
@@ -145,9 +166,11 @@ FIELDS = (
     Field("Cluster", 10, _nothing),
     Field("Comment", 14, _of_job(lambda j: j.spec.comment)),
     Field("Constraints", 19, _of_job(lambda j: j.spec.constraint)),
-    Field("CPUTime", 10, _of_both(lambda j: clock(elapsed_us(j) * cpus(j)),
+    Field("CPUTime", 10, _of_each(lambda j: clock(elapsed_us(j) * cpus(j)),
+                                  lambda j: clock(elapsed_us(j) * script_cpus(j)),
                                   lambda s: clock(step_elapsed_us(s) * s.cpus))),
-    Field("CPUTimeRAW", 10, _of_both(lambda j: elapsed_us(j) * cpus(j) // 1_000_000,
+    Field("CPUTimeRAW", 10, _of_each(lambda j: elapsed_us(j) * cpus(j) // 1_000_000,
+                                     lambda j: elapsed_us(j) * script_cpus(j) // 1_000_000,
                                      lambda s: step_elapsed_us(s) * s.cpus // 1_000_000)),
     Field("DerivedExitCode", 15, _of_job(lambda j: j.exit or "0:0")),
     Field("Elapsed", 10, _of_both(lambda j: clock(elapsed_us(j)), lambda s: clock(step_elapsed_us(s)))),
@@ -161,7 +184,7 @@ FIELDS = (
     Field("JobName", 10, _name),
     Field("MaxRSS", 10, _nothing),
     Field("MaxVMSize", 10, _nothing),
-    Field("NCPUS", 10, _of_both(cpus, lambda s: s.cpus)),
+    Field("NCPUS", 10, _of_each(cpus, script_cpus, lambda s: s.cpus)),
     Field("NNodes", 8, _nodes),
     Field("NodeList", 15, _hosts),
     Field("NTasks", 8, _tasks),

@@ -41,9 +41,10 @@ class Group:
 
 
 def elapsed_us(job: Job, now_us: int) -> int:
+    """How long it has run, or ran, without the time for which it was suspended."""
     if job.started_us is None:
         return 0
-    return max(0, int((job.ended_us or now_us) - job.started_us))
+    return max(0, int((job.ended_us or job.suspended_us or now_us) - job.started_us - job.stood_us))
 
 
 def group_of(state: str) -> str:
