@@ -177,6 +177,7 @@ class Demo:
                 self.profiles[training.name],
                 hosts,
             )
+            words.append("--hold")  # released together: on a busy machine a submission takes seconds
             if mode is scenario.MANAGED and repeat == 0:
                 job, typed = self.trainer.submit_by_hook(training, words)
                 self.screen.say(f"$ {typed}")
@@ -184,6 +185,8 @@ class Demo:
             else:
                 job = self.trainer.submit(training, words)
             jobs.append(job)
+        for job in jobs:
+            self.cluster.client.release(job.job)
         return jobs
 
     def _check_shared(self, run: Run) -> None:
