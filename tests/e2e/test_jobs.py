@@ -560,6 +560,20 @@ def test_short_elements_run_once_each_wherever_they_wait(cluster: Cluster) -> No
         assert one["tasks"][0]["exit_code"] == int(task == 70)
 
 
+def test_no_more_short_elements_run_at_once_than_the_limit_allows(cluster: Cluster) -> None:
+    """Over all hosts, in slices as well. The lab's hosts have one clock."""
+    count, script = 60, "date +%s%N; sleep 0.02; date +%s%N"
+    array = cluster.post_job(script, array=f"0-{count - 1}%3", output="/tmp/limited.%a")
+    assert cluster.wait(array)["array"]["completed"] == f"0-{count - 1}"
+    spans: list[tuple[int, int]] = []
+    for host in cluster.hosts():
+        found = cluster.lab.exec(host, ["sh", "-c", "cat /tmp/limited.*"])
+        instants = [int(word) for word in found.stdout.split()]
+        spans += zip(instants[::2], instants[1::2], strict=True)
+    assert len(spans) == count, "each has run once"
+    assert max(sum(a <= began < b for a, b in spans) for began, _ in spans) <= 3
+
+
 def test_a_job_is_changed_while_it_waits_and_while_it_runs_and_stands_still(cluster: Cluster) -> None:
     """On real hosts: it starts elsewhere than it was submitted for, reads its input, stands still on all its
     hosts, and goes on."""
