@@ -183,8 +183,8 @@ class Attached:
             stream.end(rank)
         self.code = max(self.code, 128 + number if number else code)
         if (code or number) and "quiet" not in self.values:
-            how = signal.strsignal(number) if number else "Exited with exit code %d" % code
-            say("error: %s: task %d: %s" % (self.hello["hosts"][str(rank)], rank, how))
+            how = "was ended by signal %d" % number if number else "exited with exit code %d" % code
+            say("error: task %d %s" % (rank, how))
 
 
 def layout(hosts):
@@ -193,9 +193,9 @@ def layout(hosts):
     for rank in sorted(hosts):
         by_host.setdefault(hosts[rank], []).append(rank)
     of = len(hosts), len(by_host), folded_hosts(list(by_host))
-    lines = ["Job step layout:", "  %d tasks, %d nodes (%s)" % of, ""]
+    lines = ["Job step layout:", "\t%d tasks, %d nodes (%s)" % of, ""]
     for node, (host, ranks) in enumerate(by_host.items()):
-        lines.append("  Node %d (%s), %d task(s): %s " % (node, host, len(ranks), " ".join(map(str, ranks))))
+        lines.append("\tNode %d (%s), %d task(s): %s " % (node, host, len(ranks), " ".join(map(str, ranks))))
     return "\n".join(lines) + "\n"
 
 

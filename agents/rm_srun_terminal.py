@@ -49,9 +49,10 @@ def near(values, say):
         return None
     if values["pty"]:
         raise Wrong("--pty=%s is not supported: leave the descriptor out." % values["pty"])
-    for name in ("input", "output", "error", "label"):
-        if name in values:
-            raise Wrong("--%s incompatible with --pty option" % name)
+    if {"input", "output", "error"} & values.keys():
+        raise Wrong("--error/--input/--output are incompatible with --pty")
+    if "label" in values:
+        raise Wrong("--label is not supported with --pty: only task 0 is heard.")
     try:
         return Terminal()
     except OSError as error:

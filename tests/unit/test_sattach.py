@@ -30,12 +30,12 @@ sort $D/out $D/err $D/own | grep -v tick
         _, lines = run(start(), script)
         assert lines[:4] == [
             "Job step layout:",
-            "  2 tasks, 1 nodes (h1)",
+            "\t2 tasks, 1 nodes (h1)",
             "",
-            "  Node 0 (h1), 2 task(s): 0 1 ",
+            "\tNode 0 (h1), 2 task(s): 0 1 ",
         ]
         assert [line for line in lines[4:] if not line.startswith("srun: ")] == [
-            "code 1", "0: task 0", "1: task 1", "sattach: error: h1: task 1: Exited with exit code 1",
+            "code 1", "0: task 0", "1: task 1", "sattach: error: task 1 exited with exit code 1",
             "task 0", "task 1",
         ]  # fmt: skip
 
@@ -81,7 +81,7 @@ grep -hv tick $D/first $D/second
     )
     with agents() as start:
         _, lines = run(start(), script)
-        assert "sattach: error: h1: task 0: Exited with exit code 3" in lines
+        assert "sattach: error: task 0 exited with exit code 3" in lines
         assert lines.count("ended 3 as it was") == 2
         assert lines.count("got words") == 2
 

@@ -81,7 +81,7 @@ def test_without_a_terminal_it_is_said_and_passed_over() -> None:
         assert lines[1:] == [
             "srun: error: Not using a pseudo-terminal, disregarding --pty option",
             "1",
-            "srun: error: --output incompatible with --pty option",
+            "srun: error: --error/--input/--output are incompatible with --pty",
             "1",
         ]
         assert lines[0].startswith("srun: error: ioctl(TIOCGWINSZ): ")

@@ -72,16 +72,16 @@ def _in_new_job(words: Sequence[str]) -> int:
 
 def _in_allocation(job: str, words: Sequence[str]) -> int:
     """A step of a job that runs, from outside of its hosts: its own `srun`, with our streams."""
-    from rm.cli.jobs.attended import Attendance, Signals, beginning, must_be_terminal
+    from rm.cli.jobs.attended import Attendance, Signals, beginning
     from rm.cli.jobs.enter import one_number
     from rm.cli.session import Session
 
     session, number = Session(None, None), one_number(job)
     spec = session.client.job(number).spec
     argv = there(words, os.environ, dict(getattr(spec, "env", ())), os.getcwd(), spec.chdir)
-    terminal = "--pty" in words
-    if terminal:
-        must_be_terminal()
+    terminal = "--pty" in words and os.isatty(
+        0
+    )  # the far `srun` says what is missing, and goes on, as Slurm's
     begin = beginning(argv, terminal)
     with Signals() as signals:
         name = os.urandom(10).hex()
