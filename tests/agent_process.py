@@ -66,13 +66,15 @@ class Agent:
         self._news: queue.Queue[dict[str, Any]] = queue.Queue()
         self._number = 0
         self._replies: dict[int, dict[str, Any]] = {}
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
         self.hello = self.event("hello")
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._news.put(json.loads(line))
+        with self.process.stdout as lines:
+            for line in lines:
+                self._news.put(json.loads(line))
 
     def _next(self, seen: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         for old in self.events:
@@ -132,11 +134,13 @@ class Agent:
         assert self.process.stdin is not None
         with suppress(BrokenPipeError):
             self.process.stdin.close()
-        return self.process.wait(WAIT_S)
+        code = self.process.wait(WAIT_S)
+        self._reader.join(WAIT_S)
+        return code
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(WAIT_S)
+        self.end()
 
 
 def launch_request(script: str, job: int = 1, ranks: int = 1, **args: Any) -> dict[str, Any]:
@@ -169,8 +173,7 @@ def agents(where: str | None = None) -> Iterator[Start]:
         yield start
     finally:
         for agent in started:
-            if agent.process.poll() is None:
-                agent.end()
+            agent.end()
         _clean(state)
 
 

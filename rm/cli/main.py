@@ -108,7 +108,8 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.pass_context
 def rmx(ctx: click.Context, socket: str | None, config: str | None) -> None:
     """rm, a network-aware batch resource manager for GPU hosts."""
-    ctx.obj = Session(socket, config)
+    ctx.obj = session = Session(socket, config)
+    ctx.call_on_close(session.close)
 
 
 def refuse_what_rm_would_delete(words: Sequence[str]) -> None:

@@ -47,6 +47,11 @@ class Session:
 
         return Client(self.connection)
 
+    def close(self) -> None:
+        """End the connection of `client`; who asks for another connection ends that one."""
+        if self._connection is not None:
+            self._connection.close()
+
     def new_client(self) -> Client:
         """With a connection of its own, for another thread."""
         from rm.client import Client

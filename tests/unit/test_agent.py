@@ -105,7 +105,7 @@ def test_output_and_error_go_to_the_users_files_and_are_read_back(agent: Agent, 
     home = agent.state / "home"
     home.mkdir()
     if os.getuid() == 0:
-        os.chown(home, *(int(n) for n in os.popen(f"id -u {USER}; id -g {USER}").read().split()))
+        os.chown(home, pwd.getpwnam(USER).pw_uid, pwd.getpwnam(USER).pw_gid)
     (home / "out.log").write_text("from an earlier run\n")
     (home / "out.log").chmod(0o666)
     agent.launch(SH + "echo one; echo two >&2", chdir=str(home), output="out.log", error=str(home / "err"))

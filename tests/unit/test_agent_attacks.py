@@ -240,4 +240,5 @@ def test_a_peer_that_asks_and_does_not_listen_costs_no_memory(agent: Agent) -> N
     assert answers == list(range(150))
     asking.join()
     process.stdin.close()
+    process.stdout.close()
     assert process.wait(WAIT_S) == 0

@@ -10,6 +10,7 @@ import selectors
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -36,15 +37,23 @@ class Door:
     """The job's socket for steps, as a program of its user sees it."""
 
     def __init__(self, path: Path) -> None:
-        self.path = str(path)
-        self.kept: list[socket.socket] = []  # a step ends with its connection
+        self.path = path
+        self._open = ExitStack()  # a step ends with its connection
+
+    def close(self) -> None:
+        self._open.close()
 
     def connect(self, *said: object) -> socket.socket:
-        sock = socket.socket(socket.AF_UNIX)
-        sock.connect(self.path)
-        sock.settimeout(WAIT_S)
+        sock = self.beside(rm_stepd.SOCKET)
         for words in said:
             sock.sendall((words if isinstance(words, bytes) else json.dumps(words).encode()) + b"\n")
+        return sock
+
+    def beside(self, name: str) -> socket.socket:
+        """A connection to another socket of the job."""
+        sock = self._open.enter_context(socket.socket(socket.AF_UNIX))
+        sock.connect(str(self.path.with_name(name)))
+        sock.settimeout(WAIT_S)
         return sock
 
     def answer(self, sock: socket.socket) -> dict[str, Any]:
@@ -57,8 +66,7 @@ class Door:
 
     def run(self, argv: list[str]) -> socket.socket:
         """A task of a step; the socket to its part."""
-        held, number = self.step()
-        self.kept.append(held)
+        _, number = self.step()
         sock = self.connect({"op": "carry", "step": number, "place": 0})
         asked = {"argv": argv, "env": {"PATH": os.defpath}, "umask": 0o22, "chdir": "/", "step_env": {},
                  "node": 0, "ranks": [0], "gpus": [[]]}  # fmt: skip
@@ -73,10 +81,16 @@ def agent() -> Iterator[Agent]:
 
 
 @pytest.fixture(scope="module")
-def door(agent: Agent) -> Door:
+def path(agent: Agent) -> Path:
     assert launch(agent, "exec sleep 1000")["ok"]
     (path,) = agent.state.glob("**/" + rm_stepd.SOCKET)
-    return Door(path)
+    return path
+
+
+@pytest.fixture
+def door(path: Path) -> Iterator[Door]:
+    with closing(Door(path)) as door:
+        yield door
 
 
 def output(sock: socket.socket) -> str:
@@ -173,17 +187,12 @@ def test_who_attends_is_told_once_what_is_kept(door: Door) -> None:
     assert door.answer(door.connect({"op": "session", "session": "attacked", "begin": begin}))["ok"]
     have = rm_session.frame(rm_session.HAVE, 0)
 
-    def attended(words: bytes) -> socket.socket:
-        sock = socket.socket(socket.AF_UNIX)
-        sock.connect(str(Path(door.path).with_name("session.attacked")))
-        sock.settimeout(WAIT_S)
-        sock.sendall(words)
-        return sock
-
-    with attended(have * 2) as sock:
+    with door.beside("session.attacked") as sock:
+        sock.sendall(have * 2)
         while sock.recv(1 << 16):
             pass
-    with attended(have) as sock:
+    with door.beside("session.attacked") as sock:
+        sock.sendall(have)
         assert sock.recv(1) == rm_session.HAVE
 
 
