@@ -37,8 +37,8 @@ def words(what: str, daemon: Callable[[], Address], incomplete: str) -> list[Com
     """Those that go on from `incomplete`, of a list from its last word; `what` is a key of `_FOUND`."""
     before, comma, word = incomplete.rpartition(",")
     try:
-        client = Client(Connection(daemon(), patience_s=0, timeout_s=TIMEOUT_S))
-        found = list(_FOUND[what](client))
+        with Client(Connection(daemon(), patience_s=0, timeout_s=TIMEOUT_S)) as client:
+            found = list(_FOUND[what](client))
     except RmError:  # a message would land in the middle of the user's line
         return []
     return [CompletionItem(before + comma + w, help=says) for w, says in found if w.startswith(word)]

@@ -81,7 +81,8 @@ def test_no_word_is_broken_on_a_narrow_terminal(rmx: Rmx, monkeypatch: pytest.Mo
 
 def test_every_column_shows_every_job(rmx: Rmx, daemon: Daemon) -> None:
     assert len({column.letter for column in COLUMNS.values()}) == len(COLUMNS)
-    found = Client(daemon.socket).rows()
+    with Client(daemon.socket) as client:
+        found = client.rows()
     for column in COLUMNS.values():
         texts = [printable(column.text(job)) for job in found]
         assert list(slurm_format(f"%{column.letter}").lines(found)) == texts

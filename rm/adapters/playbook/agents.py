@@ -103,11 +103,12 @@ class DaemonAgents:
             return self._channels
 
     def _look(self) -> dict[str, Channel]:
+        client = self._connect()
         try:
-            client = self._connect()
             client.open()
             found = Asking(client).get(Channels, "channels").channels
         except RmError as error:
+            client.close()
             self._note(f"No steps travel over the agents' channels: {error.what}")
             return {}
         self._idle.append(client)

@@ -183,7 +183,8 @@ class _Held:
 
     def _revoked(self, tether: Tether) -> None:
         try:
-            job = self._session.new_client().job(self._job)
+            with self._session.new_client() as client:
+                job = client.job(self._job)
         except RmError:
             note(str(tether.error or f"Job allocation {self._job} has been revoked."))
             return

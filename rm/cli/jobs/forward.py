@@ -94,7 +94,8 @@ def _until_ended(session: Session, job: int, ended: list[str], tells: int) -> No
     pause = threading.Event()
     while not ended:
         try:
-            found = session.new_client().wait(job, WAIT_S)
+            with session.new_client() as client:
+                found = client.wait(job, WAIT_S)
         except NotFound:
             ended.append("and is forgotten")
         except (RmError, OSError):  # not yet, or the daemon is away

@@ -71,12 +71,14 @@ def submitted(address: Address, spec: dict[str, Any]) -> int:
     key = os.urandom(16).hex()
     job = _at_once(address.path, spec, key) if address.scheme == "unix" else None
     if job is None:
+        from contextlib import closing
+
         from rm.client.connection import Connection
         from rm.client.submission import submit
 
-        connection = Connection(address)
-        connection.on_wait = note
-        job = submit(connection, spec, key)  # with the same key it is one job, whatever was heard
+        with closing(Connection(address)) as connection:
+            connection.on_wait = note
+            job = submit(connection, spec, key)  # with the same key it is one job, whatever was heard
     return job
 
 

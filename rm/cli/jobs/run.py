@@ -108,8 +108,8 @@ def run_command(session: Session, flags: Mapping[str, Any], how: How, command: S
         job = held_job(session, flags, flags.get("name") or os.path.basename(command[0]), "rmx run")
 
         def cancel() -> None:
-            with suppress(RmError):
-                session.new_client().cancel(job)
+            with suppress(RmError), session.new_client() as client:
+                client.cancel(job)
 
         found = when_it_runs(session, job, signals, how.quiet)
         if found is None:
