@@ -28,6 +28,7 @@ class Tether:
         self._input, self._code_in = os.pipe()
         self._said, self._said_in = os.pipe()
         self.error: RmError | None = None
+        self.holds = True  # until `on_end` is called; the thread that calls it lives a little longer
         self._thread = threading.Thread(target=self._attend, daemon=True)
         self._thread.start()
 
@@ -46,10 +47,6 @@ class Tether:
         lines = os.fsdecode(text[: -len(COMPLETE)]).split("\0")
         return dict(line.split("=", 1) for line in lines if "=" in line)
 
-    @property
-    def holds(self) -> bool:
-        return self._thread.is_alive()
-
     def release(self, code: int) -> None:
         """End the job with this exit code."""
         if self.holds:
@@ -63,4 +60,5 @@ class Tether:
             self.error = error
         finally:
             os.close(self._said_in)
+            self.holds = False
             self._on_end()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 from rm.cli.jobs.alloc import OWN, How, how_of
 from rm.cli.jobs.allocated import environment
 from rm.cli.slurm.srun import _job_named, there
-from rm.errors import UsageError
+from rm.client.connection import Connection
+from rm.client.tether import Tether
+from rm.errors import NotFound, UsageError
 from rm.submission.directives import with_optional_values
 
 PLAIN: dict[str, Any] = {
@@ -91,3 +94,22 @@ def test_the_command_finds_the_allocation_and_not_its_first_host() -> None:
         "PATH": "/tmp/p:/bin", "HOME": "/here", "SLURM_NTASKS": "4", "SLURM_JOB_ID": "7", "RM_JOB_ID": "7",
         "RM_ALLOCATION": "7", "RM_DAEMON__SOCKET": "/run/rm.sock",
     }  # fmt: skip
+
+
+def test_who_is_told_of_the_end_finds_that_it_holds_no_more() -> None:
+    def nowhere() -> Connection:
+        raise NotFound("There is no such job.")
+
+    told: list[bool] = []
+    heard = threading.Event()
+
+    def on_end() -> None:
+        made.wait()
+        told.append(tether.holds)
+        heard.set()
+
+    made = threading.Event()
+    tether = Tether(nowhere, 7, on_end)
+    made.set()
+    assert heard.wait(60)
+    assert told == [False]
