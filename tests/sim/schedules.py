@@ -30,6 +30,7 @@ SCHEDULES = int(os.environ.get("RM_TEST_SCHEDULES", "10000"))  # of every run of
 PARTS = 4  # test files, which the test runner spreads over the cores
 CHUNKS = 25  # of each part
 SHRINK_STEPS = 400  # a schedule that is shrunk must come to rest within these
+ENDS_TOLD = ("Ended", "Failed", "Invalid dependency")  # by Slurm's subjects
 SUBMITS = "somebody submits a job"
 
 
@@ -51,6 +52,9 @@ def check(world: World) -> None:
     assert not world.crowded, f"attempts were given processors that others still used: {world.crowded}"
     assert not world.twice, f"fenced attempts ran beside others of their job: {world.twice}"
     assert not world.early, f"jobs began before those that they waited for had come so far: {world.early}"
+    told = {job for job, said in world.mails if any(f" {end}" in said for end in ENDS_TOLD)}
+    untold = {job for job in world.acknowledged if jobs[job].spec.mail_events} - told
+    assert not untold, f"nobody was mailed of the end of jobs {untold}"
     for job in jobs.values():
         if job.array is None:
             check_end(world, job)

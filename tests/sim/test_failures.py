@@ -38,7 +38,7 @@ def test_without_failures_every_gang_completes_on_its_first_attempt() -> None:
     calm = World(1, faults=0.0)
     ran = calm.run().items()
     jobs = {i: job for i, job in ran if job.array is None and job.depends is not Standing.FAILED}
-    assert {j.attempt for j in jobs.values()} == {1}
+    assert {j.restarts for j in jobs.values()} == {0}, "beside what a host gives back of a slice"
     assert {j.state for j in jobs.values()} <= {JobState.COMPLETED, JobState.FAILED}
 
 

@@ -13,7 +13,7 @@ from rm import dependencies
 from rm.adapters.store.memory import MemoryDatabase, MemoryStore
 from rm.arrays import parse as parse_array
 from rm.core.jobs import events as ev
-from rm.core.jobs.actions import ACTIONS, Action, Collect, Discard, Freeze, Intent, Launch, Start, Stop
+from rm.core.jobs.actions import ACTIONS, Action, Collect, Discard, Freeze, Intent, Launch, Mail, Start, Stop
 from rm.core.jobs.dependents import PastJob
 from rm.core.jobs.lifecycle import Rules
 from rm.core.jobs.reconcile import (
@@ -51,6 +51,7 @@ RULES = Rules(grace_us=2 * S, down_after_us=20 * S, max_losses=0)  # here hosts 
 
 LATE_US = 15 * S  # a launch that reaches its host later is refused there; less than `down_after_us`
 LEASE_US = 10 * S
+MAILED = "BEGIN,END,FAIL,REQUEUE,INVALID_DEPEND"
 SLICE_US = 60 * S  # of expected work: hosts give back what they come to too late
 FAR_US = 1 << 60
 NOTICED_STEPS = 12  # until a frozen host is taken for a silent one
@@ -129,6 +130,7 @@ class World:
         self.starts: list[tuple[int, int, int]] = []  # (job, attempt, rank): each must be unique
         self.crowded: list[tuple[str, int, int]] = []  # (host, job, attempt) begun beside too many others
         self.beyond: list[tuple[int, int]] = []  # (job, attempt) begun beside more of its array than may run
+        self.mails: list[tuple[int, str]] = []  # (job, what is said of it)
         self.allowed: dict[tuple[int, int], int] = {}  # the limit of its array when it was placed
         self.begun: list[tuple[int, int]] = []  # (job, attempt) that began after it was given up
         self.called_back: list[tuple[int, int]] = []  # (job, attempt) begun by what was sent after its end
@@ -242,6 +244,8 @@ class World:
         return True
 
     def send(self, intent: Intent) -> None:
+        if isinstance(intent.action, Mail):
+            return  # by a thread of its own: with the next step
         host = self.hosts[intent.action.host]
         if host.name not in self.greeted or host.cut:
             return  # stays open until the next hello
@@ -265,6 +269,14 @@ class World:
         self.inbox += news
         self.inbox.append(ev.ActionSettled(intent.id))
         self.open.pop(intent.id, None)
+
+    def mail(self) -> None:
+        """What is to be mailed, also what a daemon left to the next one."""
+        for intent in [i for i in self.open.values() if isinstance(i.action, Mail)]:
+            assert isinstance(intent.action, Mail)
+            self.mails.append((intent.action.job, intent.action.subject))
+            del self.open[intent.id]
+            self.inbox.append(ev.ActionSettled(intent.id))
 
     def wanted(self, intent: Intent) -> Action | None:
         """What the executor sends of it."""
@@ -605,6 +617,7 @@ class World:
             self.turn([ask(job.id, "root")])
         if self.journalled:
             self.inbox += self.measure()
+        self.mail()
         events, self.inbox = self.inbox, []
         choices.shuffle("inbox", events, 0.1 * rate)
         self.turn(events)
@@ -680,6 +693,7 @@ class World:
             name=choices.among("its name", ["a", "b"]),
             array=(array := choices.among("it is", self.kinds)),
             dependency=self.dependency(array),
+            mail_events=MAILED if choices.happens("somebody is mailed of it", 0.2) else "",
         )
         if self.journalled:
             wait_us = self.measuring.choice([None, None, None, 5 * S])
