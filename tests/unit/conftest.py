@@ -16,8 +16,8 @@ from tests.slurm_program import caller as slurm_caller
 HERE = Path(__file__).parent
 WARNINGS = (
     "error",
-    # commands of Slurm's leave their connection to the end of their process
-    r"ignore:unclosed <socket:ResourceWarning",
+    # commands of Slurm's leave their connection to the end of their process, and aiohttp's servers theirs
+    r"ignore:unclosed (<socket|<ssl|transport|event loop):ResourceWarning",
     # click-man, which makes the manual pages
     r"ignore:.*make_default_short_help:DeprecationWarning",
     # Python 3.12 and later: tests fork beside a thread that serves a fake
