@@ -132,6 +132,10 @@ def test_pictures_are_pictures(picture: Path) -> None:
     assert root.get("viewBox")
 
 
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().split()) <= 700
+
+
 def test_the_architecture_has_its_picture() -> None:
     shown = [t for t in LINK.findall((ROOT / "ARCHITECTURE.md").read_text()) if t.endswith(".svg")]
     assert shown == ["docs/images/architecture.svg"]
