@@ -79,9 +79,13 @@ class Caller:
 
 def peer_uid(peer: Any) -> int:
     """The user at the other end of a Unix socket, when it was connected."""
+    return _peer_ids(peer)[1]
+
+
+def _peer_ids(peer: Any) -> tuple[int, int]:
     credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    uid: int = _CREDENTIALS.unpack(credentials)[1]
-    return uid
+    pid, uid, _ = _CREDENTIALS.unpack(credentials)
+    return pid, uid
 
 
 CALLER: web.RequestKey[Caller] = web.RequestKey("caller", Caller)
@@ -238,9 +242,7 @@ def _peer(request: web.Request) -> tuple[int, int] | None:
     except KeyError:
         peer, found = transport.get_extra_info("socket"), None
         if peer is not None and peer.family == socket.AF_UNIX:
-            credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-            pid, uid, _ = _CREDENTIALS.unpack(credentials)
-            found = (pid, uid)
+            found = _peer_ids(peer)
         _peers[transport] = found
         return found
 
