@@ -60,7 +60,10 @@ def wire_service(
         alerting=alerting,
         steps=Steps(ground.fleet),
         sessions=Sessions(
-            ground.fleet, ground.fleet.cluster.id, config.limits.sessions, config.hosts.sessions
+            ground.fleet,
+            ground.fleet.cluster.id,
+            most_of_user=config.limits.sessions,
+            most_on_host=config.hosts.sessions,
         ),
         tokens=tokens,
         audit=audit,

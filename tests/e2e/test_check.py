@@ -30,7 +30,7 @@ def check(lab: Lab, tmp_path: Path, *words: str) -> subprocess.CompletedProcess[
 def test_hosts_are_looked_at_and_what_is_to_be_mended_is_named(lab: Lab, tmp_path: Path) -> None:
     one, two = (host.name for host in lab.hosts[:2])
     lab.exec(two, ["useradd", "--uid", "4711", "daemon-user-of-no-machine"])
-    before = lab.exec(one, ["sh", "-c", "ls -la /opt /var/lib /tmp"]).stdout
+    before = lab.exec(one, ["sh", "-c", "ls -lA /opt /var/lib /tmp"]).stdout
     done = check(lab, tmp_path, "--json", "--limit", f"{one},{two}")
     told = json.loads(done.stdout)
     about = told["hosts"][one]
@@ -41,7 +41,7 @@ def test_hosts_are_looked_at_and_what_is_to_be_mended_is_named(lab: Lab, tmp_pat
     assert (about["root"], about["python"].split(".")[0]) == (True, "3")
     assert abs(about["clock_us"][0]) <= about["clock_us"][1] + 50_000  # one machine, one clock
     assert done.returncode == int(any(finding["grave"] for finding in told["findings"]))
-    assert lab.exec(one, ["sh", "-c", "ls -la /opt /var/lib /tmp"]).stdout == before
+    assert lab.exec(one, ["sh", "-c", "ls -lA /opt /var/lib /tmp"]).stdout == before
     graves = {finding["topic"] for finding in told["findings"] if finding["grave"]}
     for topic in ("clock", "users"):
         some = check(lab, tmp_path, "--json", "--limit", f"{one},{two}", "--only", topic)

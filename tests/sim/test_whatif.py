@@ -279,7 +279,8 @@ def test_worlds_with_arrays_and_failures_end_under_other_policies(seed: int) -> 
     assert all(fate.state.final for fate in fates.values())
     state = play._cycle.state  # type: ignore[union-attr]
     assert not state.placed
-    assert {n: all_of(h) for n, h in state.hosts.items()} == state.free
+    free = {n: f for n, f in state.free.items() if not f.strays}  # a lost host may be stopping what it ran
+    assert {n: all_of(state.hosts[n]) for n in free} == free
 
 
 def test_without_failures_the_model_tells_what_happened(worlds: Any) -> None:

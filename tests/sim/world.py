@@ -131,7 +131,7 @@ class World:
         self.crowded: list[tuple[str, int, int]] = []  # (host, job, attempt) begun beside too many others
         self.beyond: list[tuple[int, int]] = []  # (job, attempt) begun beside more of its array than may run
         self.mails: list[tuple[int, str]] = []  # (job, what is said of it)
-        self.allowed: dict[tuple[int, int], int] = {}  # the limit of its array when it was placed
+        self.allowed: dict[tuple[int, int], int] = {}  # the loosest limit of its array since it was placed
         self.begun: list[tuple[int, int]] = []  # (job, attempt) that began after it was given up
         self.called_back: list[tuple[int, int]] = []  # (job, attempt) begun by what was sent after its end
         self.twice: list[tuple[int, int]] = []  # (job, attempt) fenced, and run while another ran
@@ -444,6 +444,12 @@ class World:
         array = self.db.jobs.get(self.db.jobs[job].array_job)
         return 0 if array is None or array.array is None else array.array.limit
 
+    def limit_array(self, array: int, limit: int) -> None:
+        self.turn([ev.ArrayLimitSet(array, "alice", limit)])
+        for (job, attempt), then in self.allowed.items():
+            if self.db.jobs[job].array_job == array:  # who was placed counts for the loosest limit since then
+                self.allowed[job, attempt] = max(then, limit) if then and limit else 0
+
     def check_limit(self, key: tuple[int, int], attempt: Attempt) -> None:
         """No element begins beside as many of its array as its limit allows, but for those that were placed
         before it was lowered; one that waits in a slice begins only until its host hears of that."""
@@ -607,7 +613,7 @@ class World:
         arrays = [i for i in self.acknowledged if self.db.jobs[i].array is not None]
         if arrays and choices.happens("somebody limits an array", 0.02 * rate):
             array = choices.among("limited is", arrays)
-            self.turn([ev.ArrayLimitSet(array, "alice", choices.number("how many may run", 0, 3))])
+            self.limit_array(array, choices.number("how many may run", 0, 3))
         if self.acknowledged and choices.happens("somebody changes a job", 0.02 * rate):
             self.update(choices.among("changed is", self.acknowledged))
         running = [i for i in self.acknowledged if i in self.cycle.state.placed]

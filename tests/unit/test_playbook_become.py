@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import closing
 
 import pytest
 
@@ -80,8 +81,11 @@ def test_steps_on_this_machine_go_through_sudo(capfd):
         local.close()
     with pytest.raises(Refused, match="refuses the password"):
         LocalSteps("here", sys.executable, True, "wrong")
-    with pytest.raises(Refused, match="does not let this user become root"):  # now or at the first question
-        LocalSteps("here", sys.executable, True).steps(PING)
+    with (  # at once, or at the first question
+        pytest.raises(Refused, match="does not let this user become root"),
+        closing(LocalSteps("here", sys.executable, True)) as asking,
+    ):
+        asking.steps(PING)
     assert "word\n" not in capfd.readouterr().err
 
 

@@ -354,8 +354,9 @@ def put(
         try:
             channel.settimeout(timeout_s)
             channel.exec_command(quote(["sh", "-c", _PUT, "sh", remote_path, f"{mode:o}"]))
-            channel.sendall(data)
-            channel.shutdown_write()
+            with suppress(OSError):  # it has ended without reading: why is heard all the same
+                channel.sendall(data)
+                channel.shutdown_write()
             err = channel.makefile_stderr("rb").read()
             code = channel.recv_exit_status()
         finally:

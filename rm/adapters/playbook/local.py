@@ -36,14 +36,14 @@ class LocalSteps:
             )
         except OSError as problem:
             raise Unreachable(f"Steps cannot run here: {argv[0]}: {problem.strerror}.") from None
-        if asked:
-            try:
+        try:
+            if asked:
                 self._become(password)
-            except BaseException:
-                self.close()
-                raise
-        payload = program()
-        self._write(b"%d\n%s" % (len(payload), payload))
+            payload = program()
+            self._write(b"%d\n%s" % (len(payload), payload))
+        except BaseException:
+            self.close()
+            raise
 
     def _become(self, password: str) -> None:
         process = self.process
@@ -61,7 +61,11 @@ class LocalSteps:
                 open_ones.remove(ready[0])
             return b""
 
-        playbook_become.converse(self.name, password, read, self._write)
+        try:
+            playbook_become.converse(self.name, password, read, self._write)
+        except BaseException:
+            process.stderr.close()  # nobody passes it on
+            raise
         threading.Thread(target=_pass_on, args=(process.stderr,), daemon=True).start()
 
     def _write(self, data: bytes) -> None:
