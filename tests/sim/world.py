@@ -116,7 +116,7 @@ class World:
         self.choices = seed if isinstance(seed, Choices) else Choices(seed)
         self.journalled = journalled
         limited = [f"{ELEMENTS}%1", f"{MANY_ELEMENTS}%2"]
-        self.kinds = ["", "", "", "", "", MANY_ELEMENTS, ELEMENTS, *limited] if arrays else [""]
+        self.kinds = [*[""] * 9, MANY_ELEMENTS, ELEMENTS, *limited] if arrays else [""]
         self.measuring = random.Random(f"measuring {seed}")  # the rest of a seed's story stays as it is
         self.faults = faults
         # hosts that are given up soon come back while what they ran still does
