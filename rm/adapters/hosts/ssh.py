@@ -357,8 +357,7 @@ def put(
             with suppress(OSError):  # it has ended without reading: why is heard all the same
                 channel.sendall(data)
                 channel.shutdown_write()
-            err = channel.makefile_stderr("rb").read()
-            code = channel.recv_exit_status()
+            err, code = channel.makefile_stderr("rb").read(), channel.recv_exit_status()
         finally:
             channel.close()
     if code < 0:
