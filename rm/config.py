@@ -12,11 +12,12 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 import msgspec
+from msgspec.structs import replace
 
 from rm import paths
 from rm.core import registry
@@ -36,8 +37,7 @@ AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 Options = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class DaemonConfig:
+class DaemonConfig(msgspec.Struct, frozen=True):
     """`url`, `peers`, `ca_file` and `token_file` are for clients (`rm.client.address`)."""
 
     socket: str = ""
@@ -57,8 +57,7 @@ class DaemonConfig:
     shared: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class JobsConfig:
+class JobsConfig(msgspec.Struct, frozen=True):
     grace_s: NotNegative = 30.0
     allow_root: bool = False
     run_root_as: str = ""
@@ -86,8 +85,7 @@ class JobsConfig:
     program_s: Annotated[float, msgspec.Meta(gt=0, le=120)] = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class FenceConfig:
+class FenceConfig(msgspec.Struct, frozen=True):
     """What keeps a job on a host to what it was given. `rm.daemon.execution.fence` reads `limits`."""
 
     gpus: bool = True
@@ -102,8 +100,7 @@ class FenceConfig:
     unenforced: Literal["tell", "refuse"] = "tell"
 
 
-@dataclass(frozen=True, slots=True)
-class HostsConfig:
+class HostsConfig(msgspec.Struct, frozen=True):
     inventory: str = ""
     down_after_s: Positive = 20.0
     log_reserve_mb: Count = 512
@@ -112,8 +109,7 @@ class HostsConfig:
     python: str = "python3"
 
 
-@dataclass(frozen=True, slots=True)
-class SshConfig:
+class SshConfig(msgspec.Struct, frozen=True):
     known_hosts: str = ""
     identity_files: tuple[str, ...] = ()
     connect_timeout_s: Positive = 10.0
@@ -124,8 +120,7 @@ class SshConfig:
     config: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PoliciesConfig:
+class PoliciesConfig(msgspec.Struct, frozen=True):
     """Policies by name (the file name under rm/policies/KIND), and options: kind -> name -> table."""
 
     queue: str = "priority"
@@ -133,25 +128,22 @@ class PoliciesConfig:
     comm: str = "metronome"
     candidates: AtLeastOne = 4
     min_score: NotNegative = 0.0
-    options: Mapping[str, Mapping[str, Options]] = field(default_factory=dict)
+    options: Mapping[str, Mapping[str, Options]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class FabricConfig:
+class FabricConfig(msgspec.Struct, frozen=True):
     """The switches above the hosts; which leaf a host hangs on is its inventory variable rm_leaf."""
 
     spines: Count = 0
     uplink_mbps: Count = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ShapingConfig:
+class ShapingConfig(msgspec.Struct, frozen=True):
     enabled: bool = True
     queue_packets: AtLeastOne = 30
 
 
-@dataclass(frozen=True, slots=True)
-class MonitorConfig:
+class MonitorConfig(msgspec.Struct, frozen=True):
     """`mesh`, `maintenance` and `source` are tables that `rm.core` reads, each in a file of its name, one by
     one, so that a malformed one does not stop the daemon. Without meshes there are the usual ones, which
     the first three numbers are for."""
@@ -170,8 +162,7 @@ class MonitorConfig:
     source: tuple[Options, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class AlertsConfig:
+class AlertsConfig(msgspec.Struct, frozen=True):
     """`rule` and `channel` are tables that `rm.daemon.alerts.setup` reads."""
 
     enabled: bool = True
@@ -191,8 +182,7 @@ class AlertsConfig:
     channel: tuple[Options, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class WebConfig:
+class WebConfig(msgspec.Struct, frozen=True):
     """The daemon's page: where it listens ("" = nowhere), names it is called by, who is let in, its URL."""
 
     listen: str = ""
@@ -205,8 +195,7 @@ class WebConfig:
     url: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class LimitsConfig:
+class LimitsConfig(msgspec.Struct, frozen=True):
     """What one user may ask of the daemon."""
 
     body_bytes: AtLeastOne = 16 * 1024 * 1024
@@ -226,8 +215,7 @@ class LimitsConfig:
     log_reserve_mb: Count = 512
 
 
-@dataclass(frozen=True, slots=True)
-class HttpsConfig:
+class HttpsConfig(msgspec.Struct, frozen=True):
     """A door for who is not on this machine: where it listens ("" = nowhere), with which certificate, and
     where users reach it."""
 
@@ -237,16 +225,14 @@ class HttpsConfig:
     url: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RolesConfig:
+class RolesConfig(msgspec.Struct, frozen=True):
     """Users, and groups of the system as @group."""
 
     operators: tuple[str, ...] = ()
     admins: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PrivacyConfig:
+class PrivacyConfig(msgspec.Struct, frozen=True):
     """What users do not see of each other and of the cluster; operators and administrators do."""
 
     jobs: bool = False
@@ -255,30 +241,28 @@ class PrivacyConfig:
     metrics: str = "nobody"
 
 
-@dataclass(frozen=True, slots=True)
-class AuditConfig:
+class AuditConfig(msgspec.Struct, frozen=True):
     keep_days: Positive = 400.0
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
-    daemon: DaemonConfig = field(default_factory=DaemonConfig)
-    jobs: JobsConfig = field(default_factory=JobsConfig)
-    fence: FenceConfig = field(default_factory=FenceConfig)
-    hosts: HostsConfig = field(default_factory=HostsConfig)
-    ssh: SshConfig = field(default_factory=SshConfig)
-    policies: PoliciesConfig = field(default_factory=PoliciesConfig)
-    fabric: FabricConfig = field(default_factory=FabricConfig)
-    regulate: Options = field(default_factory=dict)
-    shaping: ShapingConfig = field(default_factory=ShapingConfig)
-    monitor: MonitorConfig = field(default_factory=MonitorConfig)
-    alerts: AlertsConfig = field(default_factory=AlertsConfig)
-    web: WebConfig = field(default_factory=WebConfig)
-    https: HttpsConfig = field(default_factory=HttpsConfig)
-    roles: RolesConfig = field(default_factory=RolesConfig)
-    privacy: PrivacyConfig = field(default_factory=PrivacyConfig)
-    audit: AuditConfig = field(default_factory=AuditConfig)
-    limits: LimitsConfig = field(default_factory=LimitsConfig)
+class Config(msgspec.Struct, frozen=True):
+    daemon: DaemonConfig = DaemonConfig()
+    jobs: JobsConfig = JobsConfig()
+    fence: FenceConfig = FenceConfig()
+    hosts: HostsConfig = HostsConfig()
+    ssh: SshConfig = SshConfig()
+    policies: PoliciesConfig = PoliciesConfig()
+    fabric: FabricConfig = FabricConfig()
+    regulate: Options = {}
+    shaping: ShapingConfig = ShapingConfig()
+    monitor: MonitorConfig = MonitorConfig()
+    alerts: AlertsConfig = AlertsConfig()
+    web: WebConfig = WebConfig()
+    https: HttpsConfig = HttpsConfig()
+    roles: RolesConfig = RolesConfig()
+    privacy: PrivacyConfig = PrivacyConfig()
+    audit: AuditConfig = AuditConfig()
+    limits: LimitsConfig = LimitsConfig()
 
 
 # tables whose keys belong to another's options class, which checks them when it is made
@@ -394,14 +378,14 @@ def _policy_tables(policies: PoliciesConfig) -> PoliciesConfig:
                     f"[policies.options.{kind}.{name}]: there is no such policy.", did_you_mean(name, known)
                 )
             tables.setdefault(kind, {})[name.replace("-", "_")] = table
-    return dataclasses.replace(policies, options=tables)
+    return replace(policies, options=tables)
 
 
 def flatten(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """All (dotted key, value) pairs in the order of the sections."""
-    if dataclasses.is_dataclass(config):
-        for f in dataclasses.fields(config):
-            yield from flatten(getattr(config, f.name), f"{prefix}{f.name}.")
+    if isinstance(config, msgspec.Struct):
+        for name in config.__struct_fields__:
+            yield from flatten(getattr(config, name), f"{prefix}{name}.")
     elif isinstance(config, Mapping):
         for key, value in config.items():
             yield from flatten(value, f"{prefix}{key}.")
@@ -466,7 +450,7 @@ def _check_key(key: str, where: str) -> None:
         )
     if any(key.startswith(table + ".") for table in OPEN_TABLES):
         return
-    known = [f.name for f in dataclasses.fields(SECTIONS[section])]
+    known = SECTIONS[section].__struct_fields__
     if rest and rest not in known:
         raise ConfigError(f"[{section}] has no key '{rest}' ({where}).", did_you_mean(rest, known))
 
@@ -556,17 +540,17 @@ def _resolve(config: Config, env: Mapping[str, str], euid: int) -> Config:
             raise ConfigError(
                 f"jobs.{key} is '{path}'.", "Write the absolute path of a program of the hosts."
             )
-    return dataclasses.replace(
+    return replace(
         config,
         policies=_policy_tables(config.policies),
-        daemon=dataclasses.replace(
+        daemon=replace(
             daemon,
             socket=socket,
             state_dir=state,
             log_dir=paths.expanded(daemon.log_dir, env),
             database=daemon.database or f"sqlite:///{os.path.join(state, 'rm.sqlite3')}",
         ),
-        ssh=dataclasses.replace(
+        ssh=replace(
             ssh,
             known_hosts=paths.expanded(ssh.known_hosts or os.path.join(state, "known_hosts"), env),
             identity_files=tuple(paths.expanded(file, env) for file in ssh.identity_files),

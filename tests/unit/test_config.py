@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from rm import config
@@ -51,7 +52,7 @@ def test_the_shipped_file_names_every_option_of_every_policy() -> None:
 
 def test_the_shipped_file_is_accepted(tmp_path: Path) -> None:
     loaded, bare = load(tmp_path, SHIPPED.read_text()), load(tmp_path)
-    assert dataclasses.replace(loaded.config, policies=bare.config.policies, regulate={}) == bare.config
+    assert msgspec.structs.replace(loaded.config, policies=bare.config.policies, regulate={}) == bare.config
     assert loaded.origins["jobs.grace_s"].startswith(f"{tmp_path}/rm.toml:")
     for kind in registry.KINDS:
         name = getattr(loaded.config.policies, kind)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from rm.bootstrap.choices import letters_of
 from rm.config import Config
@@ -194,8 +195,10 @@ def test_without_a_channel_the_story_says_so() -> None:
 )
 def test_the_channel_must_be_one_of_mail(channel: dict[str, Any], sentence: str) -> None:
     config = Config()
-    config = replace(
-        config, jobs=replace(config.jobs, mail="post"), alerts=replace(config.alerts, channel=(channel,))
+    config = structs.replace(
+        config,
+        jobs=structs.replace(config.jobs, mail="post"),
+        alerts=structs.replace(config.alerts, channel=(channel,)),
     )
     with pytest.raises(ConfigError, match=sentence):
         letters_of(config)

@@ -3,7 +3,6 @@ that the user's configuration names."""
 
 from __future__ import annotations
 
-import dataclasses
 import http.client
 import json
 import logging
@@ -16,6 +15,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from rm.client.address import Address
@@ -92,7 +92,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def with_doors(directory: Path, lease: list[Lease], config: Config) -> AbstractContextManager[None]:
     """A standby, which says that the holder of `lease[0]` leads."""
-    config = dataclasses.replace(config, daemon=DaemonConfig(socket=str(directory / "standby.sock")))
+    config = msgspec.structs.replace(config, daemon=DaemonConfig(socket=str(directory / "standby.sock")))
     return standing_by(config, lambda: lease[0])
 
 
