@@ -11,8 +11,10 @@ import sys
 import time
 import traceback
 
+import rm_epilog
 import rm_reports
 import rm_step_records
+import rm_task_epilog
 from rm_become import MARK
 from rm_cgroup import marked, marks, send
 from rm_reports import size_of
@@ -110,7 +112,7 @@ class Attempts:
             try:
                 of_slice = slices.pop((folder.job, folder.attempt), None)
                 alive = folder.alive() or (of_slice is not None and of_slice[0].alive())
-                if not alive and read_json(folder.at("meta.json")) is None:
+                if not alive and read_json(folder.at("meta.json")) is None and not rm_epilog.is_due(folder):
                     folder.remove()  # an interrupted launch: nothing of it ever ran
                     if of_slice is not None:
                         self._adopt_member(folder, *of_slice)
@@ -230,9 +232,10 @@ class Attempts:
             return
         attempt.orphan = attempt.orphan or not os.path.isdir(folder.path)
         alive = alive and not attempt.orphan
-        if not alive and not self._sweep(attempt):
+        if not alive and (not self._sweep(attempt) or self._left_to_us(attempt)):
             return  # something of it is left: it is looked at again
         attempt.meta = read_json(folder.at("meta.json")) or attempt.meta
+        epilog = "" if alive else rm_epilog.outcome(folder)
         for rank, line in attempt.ranks.items():
             if line["state"] in NOT_LIVE:
                 continue
@@ -242,17 +245,17 @@ class Attempts:
             if exited is not None:
                 self._end(attempt, rank, exited)
             elif not alive:
-                where = (rank, folder.job, os.uname().nodename)
                 cause = "its folder was deleted" if attempt.orphan else "killed, or the host was restarted"
                 why = (
-                    "The supervisor of rank %d of job %d on %s is gone (%s): "
-                    "how the task ended is unknown.%s" % (*where, cause, _last_words(folder))
+                    "The supervisor of rank %d of job %d on %s is gone (%s): how the task ended is unknown.%s"
                 )
-                line.update(state="lost", why=why)
+                why %= rank, folder.job, os.uname().nodename, cause, _last_words(folder)
+                line.update(state="lost", why=why, epilog=epilog)
+                epilog = ""  # told once
             elif attempt.meta.get("state") == "running":
                 line["state"] = "running" if task else "launching"
             else:
-                line["state"] = "prepared" if attempt.meta else "launching"
+                line["state"] = "prepared" if attempt.meta.get("state") == "prepared" else "launching"
 
     def _sweep(self, attempt):
         """Nobody watches over a lost attempt's processes: end them; False while any is left. Of one whose
@@ -274,6 +277,14 @@ class Attempts:
         self.ending.discard(attempt)
         for group in groups:
             group.remove()
+        return True
+
+    def _left_to_us(self, attempt):
+        """Has its supervisor left its epilog to be run? The attempt lives until that is over."""
+        if not rm_epilog.is_due(attempt.folder):
+            return False
+        pid = rm_task_epilog.begin(attempt.folder, (attempt.slice or attempt.folder).at("control"))
+        self.supervisors |= {pid} - {0}
         return True
 
     def _groups(self, attempt):
@@ -349,19 +360,8 @@ class Attempts:
     def _tell_exit(self, attempt, rank):
         self._guarded(attempt, self._read_reports)
         line = attempt.ranks[rank]
-        keys = (
-            "job",
-            "attempt",
-            "rank",
-            "code",
-            "signal",
-            "started_us",
-            "ended_us",
-            "ran_us",
-            "oom",
-            "why",
-            "epilog",
-        )
+        keys = ("job", "attempt", "rank", "code", "signal", "started_us", "ended_us", "ran_us", "oom", "why",
+                "epilog")  # fmt: skip
         if rm_step_records.are_there(attempt.folder):
             self.tell_steps(attempt)  # first: the daemon then asks before it lets the attempt be forgotten
         log_bytes = attempt.log_bytes.get(rank)

@@ -7,6 +7,9 @@ what they find of the job are the names of LET_THROUGH alone.
 import contextlib
 import os
 import signal
+import time
+
+from rm_become import PR_SET_PDEATHSIG, prctl
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LET_THROUGH = (
@@ -34,12 +37,52 @@ def environment(kind, folder, request, user):
     return environ
 
 
-def begin(path, environ, log):
-    """Start it in a session of its own; its process id. What it prints goes to the file `log`."""
+class Run:
+    """Of a prolog or epilog (`kind`) around the attempt in `folder`: begun when this is made, in a session of
+    its own, and ended after `within_s`. What it prints goes to a file there."""
+
+    def __init__(self, kind, path, environ, folder, within_s):
+        self._kind, self._path, self._within_s = kind, path, within_s
+        self._log = folder.at(kind + ".log")
+        self._until = time.monotonic() + within_s
+        self._pid = _begin(path, environ, self._log, kind == "prolog")
+
+    def to_its_end(self, wait):
+        """Why it failed, as a sentence, or "". `wait(left_s)` returns when a child may have ended, or after
+        that time at the latest; it may return True to give the program up."""
+        late_s = 0
+        while True:
+            ended, status = os.waitpid(self._pid, os.WNOHANG)
+            if ended:
+                break
+            left_s = self._until - time.monotonic()
+            if left_s <= 0:
+                late_s, status = self._within_s, self._kill()
+                break
+            if wait(left_s):
+                self._kill()
+                return ""
+        return _failure(self._kind, self._path, status, late_s, self._log)
+
+    def _kill(self):
+        """It and all that it started in its session's group."""
+        for send in (os.killpg, os.kill):
+            with contextlib.suppress(ProcessLookupError):
+                send(self._pid, signal.SIGKILL)
+        return os.waitpid(self._pid, 0)[1]
+
+
+def _begin(path, environ, log, dies):
+    """Its process id. With `dies` it does not outlive who starts it."""
+    parent = os.getpid()
     pid = os.fork()
     if pid:
         return pid
     try:
+        if dies:
+            prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            if os.getppid() != parent:
+                os._exit(126)
         os.setsid()
         os.umask(0o022)
         null = os.open(os.devnull, os.O_RDONLY)
@@ -57,15 +100,7 @@ def begin(path, environ, log):
         os._exit(126)
 
 
-def kill(pid):
-    """It and all that it started in its session's group."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(pid, signal.SIGKILL)
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
-
-
-def failure(kind, path, status, late_s, log):
+def _failure(kind, path, status, late_s, log):
     """What is wrong with its end, as a sentence; "" = nothing. `late_s`: it was ended after so long."""
     if late_s:
         how = "did not end within %g s" % late_s

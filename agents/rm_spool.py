@@ -4,6 +4,7 @@
                          meta.json         who, where and with which process ids
                          control           fifo: the agent's words to the supervisor
                          script, schedule.json
+                         epilog.due        what is to be run at its end (rm_epilog.py)
                          <rank>/exit.json, reports.jsonl
                          logs/<rank>       what a task without --output printed, of bounded size
     slices/<job>.<attempt>/                locked by the supervisor of several attempts as long as it lives
@@ -66,6 +67,15 @@ def sentence_of(error):
 def write_json(path, value, sync=False):
     """Replace `path` atomically."""
     write_bytes(path, json.dumps(value, separators=(",", ":")).encode(), 0o600, sync)
+
+
+def sync_directory(path):
+    """What was made, renamed or removed in it is durable when this returns."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def write_bytes(path, data, mode, sync=False):

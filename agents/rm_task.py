@@ -116,10 +116,11 @@ class Supervisor:
             code, sentence = sentence_of(error) if isinstance(error, OSError) else (error.code, str(error))
             self._give_up(code, sentence)
             return
-        refused = self._programs.run("prolog")
-        if refused:
-            self._programs.run("epilog")
-            self._give_up("prolog-failed", refused)
+        refused = self._programs.prolog()
+        code, sentence = ("prolog-failed", refused) if refused else self._prepared()
+        if sentence:
+            self._programs.epilog()
+            self._give_up(code, sentence)
             return
         at.named.begin()
         if at.state == "stopped":
@@ -144,11 +145,24 @@ class Supervisor:
         self._beginning.allow_files()
         self._beginning.capture()
         # the intent is durable before the first process exists
+        self._programs.prepare()
         self._place.write_meta(sync=True)
         self._place.make_group()
         if at.request["batch"]:
             self._steps.listen()
             rm_mpi.write_hosts(at.folder, at.request["allocation"])
+
+    def _prepared(self):
+        """It may be started now; (code, sentence) where that cannot be written down."""
+        at = self._attempt
+        if at.state == "preparing":
+            at.meta["state"] = "prepared"
+            try:
+                if at.request["hold"]:
+                    self._place.write_meta()
+            except OSError as error:
+                return sentence_of(error)
+        return "", ""
 
     def _turn(self):
         at = self._attempt

@@ -30,7 +30,9 @@ class Attempt:
         self.named = Named(request, user, os.path.dirname(folder.path))
         self.meta = {
             "job": folder.job, "attempt": folder.attempt, "user": user.name, "uid": user.uid, "gid": user.gid,
-            "supervisor": os.getpid(), "boot_id": boot_id(), "cgroup": group.path, "state": "prepared",
+            "supervisor": os.getpid(), "boot_id": boot_id(), "cgroup": group.path,
+            # it waits for its start only when its prolog is over
+            "state": "preparing" if request["prolog"] else "prepared",
             "chdir": "", "tasks": {}, "note": fence.lacking(), "cores": fence.cores,
             "master_port": request["port"], "lease_us": request["lease_us"],
             # what the tasks have together, each is said to have: it is held until the last of them has ended

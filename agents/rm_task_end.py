@@ -71,7 +71,7 @@ class Ending:
 
     def _finish(self):
         at = self._attempt
-        self._epilog = self._programs.run("epilog")
+        self._epilog = self._programs.epilog()
         at.finished = True
         at.captures.close()
         if at.named.paths:

@@ -111,7 +111,7 @@ class Orders:
         at = self._attempt
         at.why = at.why or why
         self._stands = False
-        if at.state == "prepared":
+        if at.state in ("preparing", "prepared"):
             for rank in at.ranks:
                 rank.end = (0, int(signal.SIGTERM), now_us(), alive_us())
             at.meta["state"] = "stopped"

@@ -2,9 +2,10 @@
 
 import os
 import select
-import time
 
+import rm_epilog
 import rm_job_program
+from rm_spool import sentence_of
 
 PROGRAM_S = 1.0  # between two looks at a prolog or epilog
 
@@ -15,40 +16,54 @@ class Programs:
     def __init__(self, attempt, place, orders, wake):
         self._attempt, self._place, self._orders, self._wake = attempt, place, orders, wake
 
-    def run(self, kind):
-        """Run it to its end; why it failed, as a sentence, or "". Orders are followed meanwhile: one to stop
-        ends a prolog."""
+    def prepare(self):
+        """From now on the epilog runs, though this supervisor is killed. Raises OSError."""
         at = self._attempt
-        path = at.request[kind]
+        path, within_us = at.request["epilog"], at.request["program_us"]
+        if path:
+            rm_epilog.write_due(at.folder, path, self._environment("epilog"), within_us)
+
+    def prolog(self):
+        """Run it to its end; why it failed, as a sentence, or "". Orders are followed meanwhile: one to stop
+        ends it."""
+        return self._run("prolog")
+
+    def epilog(self):
+        """As `prolog`, but to its end in any case."""
+        at = self._attempt
+        if not at.request["epilog"]:
+            return ""
+        try:
+            if not rm_epilog.take(at.folder):
+                return ""
+        except OSError as error:
+            return "The epilog %s did not run. %s" % (at.request["epilog"], sentence_of(error)[1])
+        failure = self._run("epilog")
+        rm_epilog.end(at.folder, failure)
+        return failure
+
+    def _environment(self, kind):
+        at = self._attempt
+        return rm_job_program.environment(kind, at.folder, at.request, at.user)
+
+    def _run(self, kind):
+        at = self._attempt
+        path, within_s = at.request[kind], at.request["program_us"] / 1e6
         if not path:
             return ""
-        log = at.folder.at(kind + ".log")
-        within_s = at.request["program_us"] / 1e6
-        late_s, until = 0, time.monotonic() + within_s
-        environ = rm_job_program.environment(kind, at.folder, at.request, at.user)
-        pid = rm_job_program.begin(path, environ, log)
-        while True:
-            ended, status = os.waitpid(pid, os.WNOHANG)
-            if ended:
-                break
-            if kind == "prolog" and at.state == "stopped":
-                rm_job_program.kill(pid)
-                os.waitpid(pid, 0)
-                return ""
-            if time.monotonic() >= until:
-                late_s = within_s
-                rm_job_program.kill(pid)
-                _, status = os.waitpid(pid, 0)
-                break
-            self._wait(min(until - time.monotonic(), PROGRAM_S))
+
+        def wait(left_s):
+            self._wait(min(left_s, PROGRAM_S))
             self._place.look()
             if kind == "prolog":
                 self._orders.check_time()  # of its lease: it has no limit yet
-        return rm_job_program.failure(kind, path, status, late_s, log)
+            return kind == "prolog" and at.state == "stopped"
+
+        return rm_job_program.Run(kind, path, self._environment(kind), at.folder, within_s).to_its_end(wait)
 
     def _wait(self, left_s):
         inbox = self._place.inbox
-        ready, _, _ = select.select([inbox, self._wake], [], [], max(0, left_s))
+        ready, _, _ = select.select([inbox, self._wake], [], [], left_s)
         if self._wake in ready:
             os.read(self._wake, 4096)
         if inbox in ready:

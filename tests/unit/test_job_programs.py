@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -107,7 +110,7 @@ def test_a_job_is_stopped_while_its_prolog_runs(notes: Path) -> None:
             "epilog": program(notes, "epilog", ""),
         }
         agent.begin("launch", **launch_request(SH + f"echo task >> {notes}", **programs))
-        until(notes.exists, "the prolog runs")
+        until(lambda: notes.exists() and ran(notes), "the prolog runs")
         agent.call("stop", job=1, attempt=1, grace_us=60_000_000, why="cancel")
         assert agent.event("exit", job=1)["why"] == "cancel"
         assert ran(notes) == ["prolog", "epilog"]
@@ -139,3 +142,106 @@ def test_a_failed_epilog_drains_the_host_and_the_job_ends_as_it_would_have() -> 
     assert cluster.state.jobs[job].state is S.COMPLETED
     assert cluster.state.hosts["h1"].drained_by == "The epilog failed. (rm)"
     assert "The epilog failed." in [what for _, what in cluster.state.jobs[job].history]
+
+
+def supervisor_of(agent: Agent) -> int:
+    return int(json.loads((agent.state / "jobs/1.1/meta.json").read_text())["supervisor"])
+
+
+def test_the_epilog_of_a_killed_supervisor_runs_once(notes: Path) -> None:
+    with agents() as start:
+        agent = start()
+        launched(agent, notes, "exit 0", "exec sleep 600")
+        os.kill(supervisor_of(agent), signal.SIGKILL)
+        end = agent.event("exit", job=1)
+        assert (end["code"], end["epilog"]) == (None, "")
+        assert ran(notes) == ["prolog", "epilog"]
+        agent.end()
+        assert [task["state"] for task in start().tasks()] == ["lost"]
+        assert ran(notes) == ["prolog", "epilog"]
+
+
+def test_an_agent_that_is_started_runs_the_epilog_that_is_due(notes: Path) -> None:
+    """Of the supervisor and of what it has written down only the disk is left."""
+    with agents() as start:
+        agent = start()
+        programs = {
+            "prolog": program(notes, "prolog", "exec sleep 600"),
+            "epilog": program(notes, "epilog", f"echo $$ > {notes}.pid; exec sleep 600"),
+        }
+        agent.begin("launch", **launch_request(SH + "true", program_us=2_000_000_000, **programs))
+        until(lambda: notes.exists() and ran(notes), "the prolog runs")
+        supervisor = supervisor_of(agent)
+        agent.kill()
+        os.kill(supervisor, signal.SIGKILL)
+        agent = start()
+        asleep = until(lambda: pid_in(Path(f"{notes}.pid")), "the epilog runs")
+        assert [task["state"] for task in agent.tasks()] == ["launching"]
+        agent.call("stop", job=1, attempt=1, grace_us=0, why="cancel")
+        agent.kill()
+        keeper = int(Path(f"/proc/{asleep}/status").read_text().partition("PPid:")[2].split()[0])
+        agent = start()
+        assert [task["state"] for task in agent.tasks()] == ["launching"]
+        os.kill(keeper, signal.SIGKILL)
+        assert "ended is unknown" in agent.event("exit", job=1)["epilog"]
+        assert ran(notes) == ["prolog", "epilog"]
+        os.kill(asleep, signal.SIGKILL)
+
+
+def pid_in(path: Path) -> int:
+    return int(path.read_text().strip() or 0) if path.exists() else 0
+
+
+def test_nothing_begins_before_the_prolog_is_over_though_the_agent_is_started_again(notes: Path) -> None:
+    with agents() as start:
+        agent = start()
+        gate = notes.parent / "gate"
+        os.mkfifo(gate)
+        prolog = program(notes, "prolog", f"read go < {gate}")
+        agent.begin("launch", **launch_request(SH + "echo task", prolog=prolog))
+        until(lambda: notes.exists() and ran(notes), "the prolog runs")
+        agent.kill()
+        agent = start()
+        assert [task["state"] for task in agent.tasks()] == ["launching"]
+        early = agent.begin("start", job=1, attempt=1)
+        again = agent.begin("launch", **launch_request(SH + "echo task", prolog=prolog))
+        gate.write_text("go\n")
+        assert agent.answer(early)["ok"]
+        assert agent.answer(again)["ok"]
+        assert agent.event("exit", job=1)["code"] == 0
+        assert agent.log() == "task\n"
+
+
+def test_a_failed_epilog_of_a_killed_supervisor_is_told_with_the_loss(notes: Path) -> None:
+    with agents() as start:
+        agent = start()
+        agent.launch(SH + "exec sleep 600", ranks=2, epilog=program(notes, "epilog", "echo no >&2; exit 5"))
+        os.kill(supervisor_of(agent), signal.SIGKILL)
+        ends = [agent.event("exit", job=1, rank=rank) for rank in (0, 1)]
+        assert [end["code"] for end in ends] == [None, None]
+        assert sorted(end["epilog"].rpartition(" exited ")[2] for end in ends) == ["", "with code 5: no"]
+
+
+def test_an_epilog_during_which_its_supervisor_is_killed_does_not_run_again(notes: Path) -> None:
+    with agents() as start:
+        agent = start()
+        agent.launch(SH + "exit 0", epilog=program(notes, "epilog", f"echo $$ > {notes}.pid; exec sleep 600"))
+        asleep = until(lambda: pid_in(Path(f"{notes}.pid")), "the epilog runs")
+        os.kill(supervisor_of(agent), signal.SIGKILL)
+        end = agent.event("exit", job=1)
+        assert (end["code"], ran(notes)) == (None, ["epilog"])
+        assert end["epilog"].startswith(f"How the epilog {notes.parent}/epilog on ")
+        os.kill(asleep, signal.SIGKILL)
+
+
+def test_a_lost_task_whose_epilog_failed_drains_the_host() -> None:
+    cluster = Cluster(hosts=2)
+    job = cluster.submit("")
+    host = cluster.state.jobs[job].tasks[0].host
+    cluster.do(ev.TasksStarted(job, 1, host, 100, (0,)))
+    cluster.do(ev.TasksLost(job, 1, host, (0,), "killed", "The epilog failed."))
+    assert cluster.state.hosts[host].drained_by == "The epilog failed. (rm)"
+    assert "The epilog failed." in [what for _, what in cluster.state.jobs[job].history]
+    cluster.do(ev.HostResumed(host, "ann"))
+    cluster.do(ev.TasksLost(job, 1, host, (0,), "killed", "The epilog failed."))  # said twice
+    assert not cluster.state.hosts[host].drained_by

@@ -117,6 +117,7 @@ def test_a_launch_is_repeated_when_the_host_never_saw_it() -> None:
     state = cluster()
     assert worth_repeating(state, UP, Reported([]), LAUNCH)
     assert not worth_repeating(state, UP, Reported([told(0, "prepared")]), LAUNCH)
+    assert worth_repeating(state, UP, Reported([told(0, "launching")]), LAUNCH)  # then its outcome is told
     assert worth_repeating(state, UP, Reported([told(0, "prepared")]), START)
     assert not worth_repeating(state, UP, Reported([told(0)]), START)
     assert not worth_repeating(state, UP, Reported([]), START)

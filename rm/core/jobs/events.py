@@ -205,13 +205,15 @@ class LaunchFailed:
 @dataclass(frozen=True, slots=True)
 class TasksLost:
     """`host` answers, but how these ranks ended nobody knows: it booted, its disk was wiped, or the
-    process that watched over them there is gone. `why` is its sentence, when it has one."""
+    process that watched over them there is gone. `why` is its sentence, when it has one; `epilog` how the
+    epilog failed."""
 
     job: int
     attempt: int
     host: str
     ranks: tuple[int, ...]
     why: str = ""
+    epilog: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ def worth_repeating(state: ClusterState, up: ev.HostUp, reported: Reported, acti
     Not when the state has given the attempt up, or its tasks there. Not after a reboot: one whose
     answer was lost may have run before it, and an attempt never runs twice. And not when the host
     knows the attempt already: then its report is the outcome, except that a prepared gang still
-    waits for its start.
+    waits for its start, and that who asks for one whose prolog still runs is answered when it is over.
     """
     known, job = state.hosts.get(up.host), state.jobs.get(action.job)
     if known is None or (known.boot_id and known.boot_id != up.boot_id):
@@ -83,7 +83,9 @@ def worth_repeating(state: ClusterState, up: ev.HostUp, reported: Reported, acti
     if all(t.ended_us is not None for t in job.tasks if t.host == up.host):
         return False
     states = reported.states(action.job, action.attempt)
-    return not states if isinstance(action, Launch) else states == {"prepared"}
+    if isinstance(action, Launch):
+        return not states or "launching" in states
+    return states == {"prepared"}
 
 
 def is_end(action: Action) -> bool:
@@ -175,7 +177,7 @@ def _news(host: str, task: ReportedTask, known: Task, now_us: int) -> ev.Event |
             task.epilog,
         )
     if task.state == "lost":
-        return ev.TasksLost(task.job, task.attempt, host, (task.rank,), task.why)
+        return ev.TasksLost(task.job, task.attempt, host, (task.rank,), task.why, task.epilog)
     return None
 
 

@@ -129,9 +129,7 @@ def _exited(ctx: Context, job: Job, e: ev.TaskExited) -> None:
         return
     if job.held and job.slice_of:
         job = replace(job, held=False)  # it has run
-    if e.epilog:
-        job = touch(job, ctx.now_us, e.epilog)
-        _drain(ctx, e.host, e.epilog)
+    job = _after_epilog(ctx, job, e)
     started, ended = _when(task.started_us or e.started_us, e, ctx.now_us)
     tasks = renewed(
         job.tasks,
@@ -253,7 +251,16 @@ def _drain(ctx: Context, host: str, why: str) -> None:
         ctx.put_host(replace(found, drained_by=f"{why} (rm)"))
 
 
+def _after_epilog(ctx: Context, job: Job, e: ev.TaskExited | ev.TasksLost) -> Job:
+    if not e.epilog:
+        return job
+    _drain(ctx, e.host, e.epilog)
+    return touch(job, ctx.now_us, e.epilog)
+
+
 def _lost(ctx: Context, job: Job, e: ev.TasksLost) -> None:
+    if any((t.rank, t.host) == (rank, e.host) and t.ended_us is None for t in job.tasks for rank in e.ranks):
+        job = _after_epilog(ctx, job, e)
     why = e.why or f"host {e.host} restarted and no longer knows its tasks"
     lose_tasks(ctx, job, e.host, e.ranks, why)
 

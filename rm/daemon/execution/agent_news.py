@@ -64,7 +64,8 @@ def started(host: str, m: Started, offset_us: int, now_us: int) -> ev.TasksStart
 
 def exited(host: str, m: Exit, offset_us: int, now_us: int) -> ev.TaskExited | ev.TasksLost:
     if m.code is None and m.signal is None:  # its supervisor is gone
-        return ev.TasksLost(m.job, m.attempt, host, (m.rank,), m.why[:WORDS_MAX])
+        epilog = m.epilog[:WORDS_MAX]
+        return ev.TasksLost(m.job, m.attempt, host, (m.rank,), m.why[:WORDS_MAX], epilog)
     return ev.TaskExited(
         m.job,
         m.attempt,
