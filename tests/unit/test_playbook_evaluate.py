@@ -278,3 +278,17 @@ def test_facts_arrive_with_the_first_batch_that_needs_none():
     assert facts["default_ipv4"]["address"] == "10.0.0.2"
     assert facts["default_ipv4"]["netmask"] == "255.255.255.0"
     assert run.next_batch() is None
+
+
+def test_a_name_that_takes_work_is_found_only_for_who_asks():
+    asked = []
+    late = {"rm_version": lambda: asked.append(1) or "1.2"}
+    play("  - command: a\n  - command: b\n    when: rm_agents is defined\n", late=late)
+    assert not asked
+    _, batches, _ = play('  - copy: {content: "{{ rm_version }}", dest: /y}\n', late=late)
+    assert asked
+    assert content(batches[0][0]) == "1.2"
+    _, batches, _ = play(
+        '  - copy: {content: "{{ v }}", dest: /y}\n    vars: {v: "{{ rm_version }}"}\n', late=late
+    )
+    assert content(batches[0][0]) == "1.2"

@@ -212,7 +212,6 @@ class _Run:
             "ansible_play_role_names": [role.name for role in play.roles],
             "role_names": [role.name for role in play.roles],
             "rm_agents_dir": str(shipped_directory("agents")),
-            "rm_version": rm.__version__,
             "ansible_version": ANSIBLE_VERSION,
             "ansible_run_tags": list(orders.tags) or ["all"],
             "ansible_skip_tags": list(orders.skip_tags),
@@ -226,5 +225,6 @@ class _Run:
             self.directory, orders.variables, magic, orders.check, orders.tags, orders.skip_tags,
             orders.start_at, ThisMachine(), prompted,
             {"ansible_play_hosts": tuple(names), "ansible_play_batch": tuple(part),
-             "play_hosts": tuple(part)}, orders.become, orders.become_user,
+             "play_hosts": tuple(part)}, {"rm_version": lambda: rm.__version__},
+            orders.become, orders.become_user,
         )  # fmt: skip

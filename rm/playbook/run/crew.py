@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -29,6 +29,7 @@ class Options:
     control: Control | None = None
     prompted: Mapping[str, Any] = field(default_factory=dict)
     active: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # names that list hosts in the play
+    late: Mapping[str, Callable[[], Any]] = field(default_factory=dict)  # names that take work to find
     become: bool = False
     become_user: str = ""
 

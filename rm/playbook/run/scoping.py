@@ -48,7 +48,8 @@ class Scoping:
         }
 
     def plain(self) -> Scope:
-        given = Given(self.options.extra, self.magic(), {}, {}, self.options.prompted)
+        late = Active({}, frozenset, self.options.late)
+        given = Given(self.options.extra, self.magic(), {}, late, self.options.prompted)
         return Scope(layers_of(self.play, None, self.host, given, (), {}))
 
     def scope(self, task: Task, frame: Frame | None) -> Scope:
@@ -60,7 +61,7 @@ class Scoping:
         magic["hostvars"] = HostVars(
             self.crew.states, shared, lambda name: behind(name, where), seek, self.options.extra
         )
-        active = Active(self.options.active, lambda: self._alive(where))
+        active = Active(self.options.active, lambda: self._alive(where), self.options.late)
         given = Given(self.options.extra, magic, {}, active, self.options.prompted)
         bound = frame.bound if frame is not None else ()
         pending = self.pending_facts

@@ -112,23 +112,31 @@ def layers_of(
 
 
 class Active(Mapping[str, Any]):
-    """The names that list the hosts still in the play; known when no other host is behind."""
+    """The names that are found when they are asked for: those that list the hosts still in the play, known
+    when no other host is behind, and the `late` ones, which take work."""
 
-    def __init__(self, names: Mapping[str, tuple[str, ...]], alive: Callable[[], frozenset[str]]) -> None:
-        self.names, self.alive = names, alive
+    def __init__(
+        self,
+        names: Mapping[str, tuple[str, ...]],
+        alive: Callable[[], frozenset[str]],
+        late: Mapping[str, Callable[[], Any]],
+    ) -> None:
+        self.names, self.alive, self.late = names, alive, late
 
-    def __getitem__(self, name: str) -> list[str]:
+    def __getitem__(self, name: str) -> Any:
+        if name in self.late:
+            return self.late[name]()
         alive = self.alive()
         return [host for host in self.names[name] if host in alive]
 
-    def __contains__(self, name: object) -> bool:  # without asking who is alive
-        return name in self.names
+    def __contains__(self, name: object) -> bool:  # without asking
+        return name in self.names or name in self.late
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.names)
+        return iter([*self.names, *self.late])
 
     def __len__(self) -> int:
-        return len(self.names)
+        return len(self.names) + len(self.late)
 
 
 class HostVars(Mapping[str, Any]):
