@@ -142,6 +142,12 @@ def set_class(interface, minor, parent, rate_bps, ceil_bps, priority, queue_pack
                  "limit", str(queue_packets))  # fmt: skip
 
 
+def remove_class(interface, minor):
+    """A class, with what waits in it; one that is not there stays away."""
+    name = "%x:%x" % (MAJOR, minor)
+    run("tc", "class", "del", "dev", interface, "classid", name, may_fail=True)
+
+
 def features():
     """What of the kernel's traffic control works here, tried on the loopback of a namespace of its own."""
     kinds = ("htb", "fq_codel", "netem", "prio")

@@ -170,13 +170,26 @@ def _attributes(data, offset=0):
     return found
 
 
-def _attribute(kind, value):
+def attribute(kind, value):
     return struct.pack("=HH", 4 + len(value), kind) + value + b"\0" * (-len(value) % 4)
+
+
+def change(kind, body):
+    """Ask the kernel to make something new by a netlink request; KernelRefused with its reason."""
+    flags = 0x1 | 0x4 | 0x200 | 0x400  # NLM_F_REQUEST | NLM_F_ACK | NLM_F_EXCL | NLM_F_CREATE
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_ROUTE) as link:
+        link.settimeout(2.0)
+        link.bind((0, 0))
+        link.send(struct.pack("=IHHII", 16 + len(body), kind, flags, 1, 0) + body)
+        answer = link.recv(1 << 16)
+    (number,) = struct.unpack_from("=i", answer, 16)
+    if number:
+        raise KernelRefused("refused-by-kernel", "the kernel refused: %s" % os.strerror(-number))
 
 
 def named_counters(table=TABLE):
     """Every named counter of an nftables `inet` table of this network namespace: name → (bytes, packets)."""
-    body = struct.pack("=BBH", 1, 0, 0) + _attribute(1, table.encode() + b"\0")
+    body = struct.pack("=BBH", 1, 0, 0) + attribute(1, table.encode() + b"\0")
     found = {}
     for payload in _dump(_NETLINK_NETFILTER, _GETOBJ, body):
         fields = _attributes(payload, 4)

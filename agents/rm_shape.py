@@ -17,9 +17,14 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import rm_first_come
 import rm_htb
 import rm_kernel
+from rm_first_come import HIGH_JOBS, JOBS, MOST_JOBS
 from rm_kernel import STATE, TABLE, KernelRefused, now_us, require
+
+# minor numbers: of jobs that have a class of their own, and of those that have one per burst
+OWN, ORDERED = range(0x10, JOBS), range(JOBS, JOBS + MOST_JOBS)
 
 
 class _Lock:
@@ -172,13 +177,16 @@ def _send_as(job, attempt, interface):
 
 def _verified(job, attempt, interface, minor):
     """Does a packet of the job pass its rule and its class? None when no packet could be sent."""
-    name, klass = _counter(job, interface), "%x:%x" % (rm_htb.MAJOR, minor)
+    name = _counter(job, interface)
+    own = rm_first_come.CLASSES if minor in ORDERED else (minor,)
+    classes = {"%x:%x" % (rm_htb.MAJOR, one) for one in own}
 
     def seen():
         counted = rm_kernel.named_counters().get(name, (0, 0))[1]
-        return counted, rm_kernel.class_counters(interface).get(klass, {"packets": 0})[
-            "packets"
-        ] if minor else counted
+        if not minor:
+            return counted, counted
+        found = rm_kernel.class_counters(interface)
+        return counted, sum(found[klass]["packets"] for klass in classes & found.keys())
 
     before = seen()
     if not _send_as(job, attempt, interface):
@@ -227,7 +235,9 @@ def _mark(job, attempt, interface, minor, old):
 def shape(request):
     """Give the job its class on the interface, or change it while it runs. Needs root.
 
-    Optional: `queue_packets` (length of the class's pfifo; else the found queue's, else 100).
+    Optional: `queue_packets` (length of the class's pfifo; else the found queue's, else 100); `bursts`:
+    whoever begins a burst earlier is served before the others (rm_first_come.py), high jobs, of priority 0,
+    first.
     """
     job, attempt, interface, rate, priority, class_rate, ceil = require(
         request, "job", "attempt", "interface", "rate_bps", "priority", "class_rate_bps", "ceil_bps"
@@ -250,19 +260,68 @@ def shape(request):
         )
         rules = _rules()
         old = rules.get((job, index))
-        minor = (old or {}).get("minor") or _free_minor(rules, index)
-        rm_htb.set_class(interface, minor, rm_htb.LINK, class_rate, limit, max(0, min(7, priority)), queue)
+        bursts = request.get("bursts")
+        try:
+            minor = _minor(rules, index, old, _ordered_minors(priority) if bursts else OWN)
+            if bursts:
+                gap_us, longest_us = require(bursts, "gap_us", "longest_us")
+                drain_us = rm_first_come.drain_us(queue, min(rate, outer or rate))
+                rm_first_come.order(interface, class_rate, limit, queue, (gap_us, drain_us, longest_us))
+        except KernelRefused:
+            _restore(interface)
+            raise
+        if not bursts:
+            at = max(0, min(7, priority))
+            rm_htb.set_class(interface, minor, rm_htb.LINK, class_rate, limit, at, queue)
         classifier, verified, missing = _mark(job, attempt, interface, minor, old)
+        if old and old["minor"] not in (0, minor):
+            _remove_class(interface, old["minor"])
         name = "%x:%x" % (rm_htb.MAJOR, minor)
+        there = bool(bursts) or name in rm_kernel.class_counters(interface)
         return {
             "class": name, "classifier": classifier, "missing": missing, "queue_packets": queue,
-            "verified": bool(verified and name in rm_kernel.class_counters(interface)),
+            "verified": bool(verified and there),
         }  # fmt: skip
 
 
-def _free_minor(rules, index):
+def _ordered_minors(priority):
+    """The names of jobs whose bursts are ordered: those of high jobs, or of the others."""
+    first, after = (0, HIGH_JOBS) if priority == 0 else (HIGH_JOBS, MOST_JOBS)
+    return range(JOBS + first, JOBS + after)
+
+
+def _minor(rules, index, old, among):
+    """The job's own of these minor numbers; the one that it has, if it is one of them."""
+    if old and old["minor"] in among:
+        return old["minor"]
     taken = {rule["minor"] for (_, where), rule in rules.items() if where == index}
-    return next(minor for minor in range(0x10, rm_htb.LINK) if minor not in taken)
+    free = next((minor for minor in among if minor not in taken), None)
+    if free is None:
+        raise KernelRefused(
+            "too-many-jobs", "bursts of %d jobs are ordered here already, and no more can be" % len(among)
+        )
+    return free
+
+
+def _remove_class(interface, minor):
+    """The class of a job that has left; those of ordered bursts go when no such job is left."""
+    if minor in OWN:
+        rm_htb.remove_class(interface, minor)
+    elif not set(ORDERED) & _minors(interface):
+        rm_first_come.leave(interface)
+
+
+def _minors(interface):
+    """Of the jobs that are shaped on the interface."""
+    index = rm_kernel.interface_index(interface)
+    return {rule["minor"] for (_, where), rule in _rules().items() if where == index} - {0}
+
+
+def _restore(interface):
+    """Without any shaped job the interface is as it was found."""
+    if not _minors(interface) and rm_htb.attached(interface):
+        rm_first_come.leave(interface)
+        rm_htb.detach(interface)
 
 
 def count(request):
@@ -285,13 +344,8 @@ def unshape(request):
         if old:
             _remove_rule(job, interface, old)
             if old["minor"] and rm_htb.attached(interface):
-                rm_htb.run(
-                    "tc", "class", "del", "dev", interface, "classid", "%x:%x" % (rm_htb.MAJOR, old["minor"])
-                )
-        if not any(rule["minor"] for (_, where), rule in rules.items() if where == index) and rm_htb.attached(
-            interface
-        ):
-            rm_htb.detach(interface)
+                _remove_class(interface, old["minor"])
+        _restore(interface)
     for mount in rm_kernel.cgroup_mounts("cgroup", "net_cls"):
         folder = "%s/rm_job_%d_%d" % (mount, job, old["attempt"] if old else request.get("attempt") or 0)
         if os.path.isdir(folder) and not rm_kernel.read_text(folder + "/cgroup.procs").split():
@@ -312,9 +366,9 @@ def shape_counters(request):
 
 
 def class_of(job, interface):
-    """The shaped job's class, "major:minor", "" when it has none."""
+    """The shaped job's own class, "major:minor", "" when it has none."""
     rule = _rules().get((job, rm_kernel.interface_index(interface)))
-    return "%x:%x" % (rm_htb.MAJOR, rule["minor"]) if rule and rule["minor"] else ""
+    return "%x:%x" % (rm_htb.MAJOR, rule["minor"]) if rule and rule["minor"] in OWN else ""
 
 
 def job_bytes(interface):

@@ -75,14 +75,23 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     regulated: bool = True
 
 
+class Bursts(msgspec.Struct, frozen=True, kw_only=True):
+    """A burst ends after a silence of `gap_us`; one longer than `longest_us` goes behind those that wait."""
+
+    gap_us: int
+    longest_us: int
+
+
 class ShapingRule(msgspec.Struct, frozen=True, kw_only=True):
-    """The traffic class of one job on one host; priority 0 is the first."""
+    """The traffic class of one job on one host; priority 0 is the first. With `bursts` whoever begins one
+    earlier has the link until it ends."""
 
     job: int
     host: str
     priority: int
     rate_bps: int
     ceil_bps: int
+    bursts: Bursts | None = None
 
 
 class Alignment(msgspec.Struct, frozen=True, kw_only=True):

@@ -130,16 +130,6 @@ class AdmissionPolicy(Protocol):
         ...
 
 
-@runtime_checkable
-class BurstPolicy(Protocol):
-    """A communication policy that orders the bursts of jobs on their links, which the simulator keeps to."""
-
-    def burst_priority(self, order: int, high: bool) -> int:
-        """Of the burst that was the `order`-th of all to begin, of a high job or a low one; the lowest is
-        served first, those of one priority share."""
-        ...
-
-
 class Clock(Protocol):
     def now_us(self) -> int:
         """Microseconds since the epoch."""

@@ -20,6 +20,7 @@ class Code(StrEnum):
     MISSING_PROGRAM = "missing-program"
     NOT_ENFORCED = "not-enforced"  # what the job asks for cannot be limited there, and rm.toml insists
     NOT_PERMITTED = "not-permitted"  # an agent without root starts tasks of its own user only
+    NO_BPF = "no-bpf"  # the kernel takes no program that orders bursts
     NO_CLASSIFIER = "no-classifier"
     NO_COUNTERS = "no-counters"
     NO_DESCRIPTORS = "no-descriptors"  # the agent, or the whole host, has as many files open as it may
@@ -42,6 +43,7 @@ class Code(StrEnum):
     STALE_EPOCH = "stale-epoch"
     STILL_RUNNING = "still-running"
     TOO_LATE = "too-late"  # it was under way for longer than it was meant to be
+    TOO_MANY_JOBS = "too-many-jobs"  # no more bursts can be ordered on the interface
     UID_MISMATCH = "uid-mismatch"  # the user has other ids there than on the daemon's machine
     UNREACHABLE = "unreachable"
     UNKNOWN = "unknown"

@@ -10,6 +10,7 @@ from rm.protocol.attempts import Grid
 from rm.protocol.request import Done, OfAttempt, Ordered, Request
 from rm.protocol.scalars import AtUs, Bps, Bytes, Count, DurationUs, Rank, Share, Word
 
+BurstUs = Annotated[int, Meta(ge=1, le=2_000_000)]
 Missing = Annotated[list[Word], Meta(max_length=256)]  # parts that the kernel lacks
 PerJob = Annotated[dict[Word, Bytes], Meta(max_length=65_536)]
 
@@ -24,8 +25,16 @@ class Shaped(Struct, frozen=True, kw_only=True, rename={"traffic_class": "class"
     queue_packets: Count = 0
 
 
+class Bursts(Struct, frozen=True, kw_only=True):
+    """A burst ends after a silence of `gap_us`; one above `longest_us` goes behind those that wait."""
+
+    gap_us: BurstUs
+    longest_us: BurstUs
+
+
 class Shape(Ordered[Shaped], frozen=True, kw_only=True, tag="shape"):
-    """Give the job its class on the interface, or change it."""
+    """Give the job its class on the interface, or change it. With `bursts`: whoever begins a burst earlier is
+    served before the others that have them, those of priority 0 before all."""
 
     interface: Word
     rate_bps: Bps
@@ -33,6 +42,7 @@ class Shape(Ordered[Shaped], frozen=True, kw_only=True, tag="shape"):
     class_rate_bps: Bps
     ceil_bps: Bps
     queue_packets: Count  # 0: as the queue that was found, else 100
+    bursts: Bursts | UnsetType = UNSET
 
 
 class Unshape(Ordered[Done], frozen=True, kw_only=True, tag="unshape"):

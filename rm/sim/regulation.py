@@ -12,10 +12,12 @@ from typing import Any
 
 import msgspec
 
-from rm.core.model.alignment import Alignment
+from rm.core.model.alignment import Alignment, ShapingRule
 from rm.core.model.traffic import TrafficProfile
 from rm.policies.regulate.controller import ControllerOptions, Inspect, Report
 from rm.policies.regulate.desired import Desired, Iterating, Learn, Order
+
+LATER = 1 << 48  # than all bursts of high jobs: no simulation has so many
 
 
 class Regulation:
@@ -40,16 +42,27 @@ class Regulation:
         self._learn = learn
         self._desired = Desired(options)
         self._documents: dict[int, tuple[int, Mapping[str, Any]]] = {}  # job -> attempt, document
-        self._priorities: dict[tuple[int, str], int] = {}
+        self._rules: dict[tuple[int, str], ShapingRule] = {}
+        self._ordered: set[int] = set()
 
     def schedule(self, job: int, attempt: int) -> Mapping[str, Any] | None:
         """The document that the attempt's iteration client reads; None = no schedule."""
         number, document = self._documents.get(job, (attempt, None))
         return document if number == attempt else None
 
-    def priority(self, job: int, host: str) -> int:
-        """The job's traffic class on that host, 0 = first; jobs without a rule are not shaped."""
-        return self._priorities.get((job, host), 0)
+    def priority(self, job: int, host: str, burst: int) -> int:
+        """What the job's `burst`, numbered as all of the world began, has on that host, the least first. Jobs
+        without a rule are not shaped."""
+        rule = self._rules.get((job, host))
+        if rule is None:
+            return 0
+        if rule.bursts is None:
+            return rule.priority
+        return burst if rule.priority == 0 else LATER + burst
+
+    def ordered(self, job: int) -> bool:
+        """Does each burst of the job have a place of its own on some host?"""
+        return job in self._ordered
 
     def aligned(self, alignment: Alignment, running: Mapping[int, Iterating]) -> bool:
         """Take a new plan, or new attempts under the old one; True when traffic classes changed."""
@@ -58,8 +71,9 @@ class Regulation:
         if not self._enabled:
             alignment = _moved_once(alignment)
         self._obey(self._desired.aligned(alignment, running))
-        before, self._priorities = self._priorities, {(r.job, r.host): r.priority for r in alignment.shaping}
-        return before != self._priorities
+        before, self._rules = self._rules, {(r.job, r.host): r for r in alignment.shaping}
+        self._ordered = {r.job for r in alignment.shaping if r.bursts is not None}
+        return before != self._rules
 
     def report(self, attempt: int, report: Report) -> None:
         """One finished iteration."""

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from rm.core.model.alignment import Alignment
 from rm.core.model.traffic import TrafficProfile
-from rm.core.ports import AdmissionPolicy, BurstPolicy
+from rm.core.ports import AdmissionPolicy
 from rm.core.ports import Transfer as Asked
 from rm.policies.regulate.controller import ControllerOptions, Inspect, Report
 from rm.policies.regulate.desired import Iterating, Learn
@@ -60,7 +60,6 @@ class Training:
         self._host_bps = host_bps
         self._following = Following()
         self._gate = Gatekeeper(comm) if isinstance(comm, AdmissionPolicy) else None
-        self._bursts = comm if isinstance(comm, BurstPolicy) else None
         self._begun = 0  # bursts
         self._record = record
         self._ended = ended
@@ -307,15 +306,12 @@ class Training:
         flows = attempt.flows.get(attempt.stage)
         if flows is None:
             job, hosts = attempt.job, attempt.hosts
-            if self._bursts is not None:
-                priority = self._bursts.burst_priority(attempt.burst, attempt.story.sim.spec.is_high)
-                priorities: tuple[int, ...] = (priority,) * len(hosts)
-            else:
-                priorities = tuple(self.regulation.priority(job, host) for host in hosts)
+            burst = attempt.burst
+            priorities = tuple(self.regulation.priority(job, host, burst) for host in hosts)
             flows = attempt.ring(stage, priorities)
             if attempt.planned is not None:
                 flows = as_planned(flows, attempt.planned, attempt.operation, self._host_bps)
-            if self._bursts is None:
+            if not self.regulation.ordered(job):
                 attempt.flows[attempt.stage] = flows
         self._transfers += 1
         attempt.transfer = self._transfers

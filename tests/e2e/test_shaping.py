@@ -133,10 +133,12 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
         made.close()
 
 
-def shape(pair: Pair, job: int, priority: int, class_rate: int, rate: int = 50_000_000) -> dict[str, Any]:
+def shape(
+    pair: Pair, job: int, priority: int, class_rate: int, rate: int = 50_000_000, **more: Any
+) -> dict[str, Any]:
     return pair.ask(
         "rm_shape.py", op="shape", job=job, attempt=1, interface="eth7", rate_bps=rate, priority=priority,
-        class_rate_bps=class_rate, ceil_bps=rate, queue_packets=30,
+        class_rate_bps=class_rate, ceil_bps=rate, queue_packets=30, **more,
     )  # fmt: skip
 
 
@@ -193,6 +195,44 @@ def test_the_prior_job_keeps_its_rate_and_removal_restores_the_interface(pair: P
     pair.ask("rm_shape.py", op="unshape", job=LOW, attempt=1, interface="eth7")
     assert pair.tc("-d", "qdisc", "show", "dev", "eth7") == before
     assert "rm_shape" not in pair.run("nsenter", f"--net=/run/netns/{pair.names[0]}", "nft", "list", "tables")
+
+
+def test_who_began_a_burst_first_has_the_link_until_it_is_too_long(pair: Pair) -> None:
+    """Both jobs always send: one has the link for 300 ms, then the other; no process of ours changes it."""
+    skip_without_classifier(pair)
+    before = pair.tc("-d", "qdisc", "show", "dev", "eth7")
+    groups = [pair.group(job) for job in (HIGH, LOW)]
+    bursts = {"gap_us": 20_000, "longest_us": 300_000}
+    try:
+        shaped = [shape(pair, job, 1, 1_000_000, bursts=bursts) for job in (HIGH, LOW)]
+    except AssertionError as refused:
+        assert pair.tc("-d", "qdisc", "show", "dev", "eth7") == before
+        if "no-bpf" in str(refused):
+            pytest.skip("this kernel takes no such program")
+        raise
+    assert all(answer["verified"] and answer["classifier"] == "cgroupv2" for answer in shaped), shaped
+    sink = pair.start(1, sys.executable, "-c", SINK)
+    assert sink.stdout is not None
+    assert sink.stdout.readline() == "ready\n"
+    for group in groups:
+        pair.start(0, sys.executable, "-c", SEND, "10.98.7.2", "7777", group=group)
+
+    def sent() -> list[int]:
+        counted = pair.ask("rm_shape.py", op="counters", interface="eth7")["jobs"]
+        return [counted[str(job)] for job in (HIGH, LOW)]
+
+    def alone() -> int | None:
+        """Which job sends more than four times as much as the other, for as long as two looks take."""
+        first = sent()
+        more = [now - then for now, then in zip(sent(), first, strict=True)]
+        return next((at for at in (0, 1) if more[at] > 200_000 and more[at] > 4 * more[1 - at]), None)
+
+    for job in (0, 1, 0):
+        until(lambda job=job: alone() == job, f"job {job} has the link")
+    for job in (HIGH, LOW):
+        assert "clsact" in pair.tc("qdisc", "show", "dev", "eth7")
+        pair.ask("rm_shape.py", op="unshape", job=job, attempt=1, interface="eth7")
+    assert pair.tc("-d", "qdisc", "show", "dev", "eth7") == before
 
 
 def test_shaping_again_changes_a_running_class_in_place(pair: Pair) -> None:

@@ -112,8 +112,8 @@ def agents_without_programs(tmp_path: Path) -> Path:
     """The agents' files, where bpf() is a call that the kernel does not know."""
     for file in AGENTS.glob("*.py"):
         (tmp_path / file.name).write_text(file.read_text())
-    bpf = tmp_path / "rm_fence_bpf.py"
-    bpf.write_text(bpf.read_text() + "\n\ndef _bpf(command, attributes):\n    raise OSError(38, 'no bpf')\n")
+    bpf = tmp_path / "rm_bpf.py"
+    bpf.write_text(bpf.read_text() + "\n\ndef call(command, attributes):\n    raise OSError(38, 'no bpf')\n")
     return tmp_path
 
 

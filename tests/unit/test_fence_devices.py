@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent_process import AGENTS
+from tests.bpf import Machine
 from tests.stand_in_gpus import CAPS, DRM, KFD, NVIDIA, UVM, amd, nvidia
 
 sys.path.insert(0, str(AGENTS))
@@ -64,25 +65,8 @@ def test_broken_words_of_the_driver_open_nothing(tmp_path: Path) -> None:
 
 
 def run(program: bytes, kind: int, major: int, minor: int) -> int:
-    """The answer of a program of ours, by an interpreter of the instructions that it uses."""
-    context = struct.pack("=III", kind | 6 << 16, major, minor)
-    registers: dict[int, int] = {}
-    at = 0
-    while True:
-        code, both, offset, value = struct.unpack_from("=BBhi", program, 8 * at)
-        to = both & 15
-        at += 1
-        if code == 0x61:
-            registers[to] = struct.unpack_from("=I", context, offset)[0]
-        elif code == 0x57:
-            registers[to] &= value
-        elif code == 0xB7:
-            registers[to] = value
-        elif code == 0x95:
-            return registers[0]
-        elif (code == 0x15) == (registers[to] == value):
-            assert code in (0x15, 0x55)
-            at += offset
+    """The answer of a program of ours."""
+    return Machine(bytearray(struct.pack("=III", kind | 6 << 16, major, minor))).run(program)
 
 
 @pytest.mark.parametrize(

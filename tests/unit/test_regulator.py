@@ -1,11 +1,12 @@
 """The plan against what the hosts were told: differences are sent, on each host's clock."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from rm.core.jobs import events as ev
-from rm.core.model.alignment import Alignment, ShapingRule
+from rm.core.model.alignment import Alignment, Bursts, ShapingRule
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
@@ -45,6 +46,15 @@ def test_shaping_follows_the_plan_by_its_differences(house: House) -> None:
     house.see(Alignment(100.0, shaping=(rule(1, "a"),)))
     assert house.hosts.take("unshape").host == "a"
     assert house.hosts.untaken("shape") == []
+
+
+def test_bursts_are_ordered_where_the_plan_says_so(house: House) -> None:
+    house.run(1)
+    ordered = replace(rule(1, "a"), bursts=Bursts(10_000, 1_000_000))
+    house.see(Alignment(100.0, shaping=(rule(1, "a"),)))
+    assert "bursts" not in house.hosts.take("shape", "a").args
+    house.see(Alignment(100.0, shaping=(ordered,)))
+    assert house.hosts.take("shape", "a").args["bursts"] == {"gap_us": 10_000, "longest_us": 1_000_000}
 
 
 def test_a_host_that_says_hello_again_is_told_again(house: House) -> None:

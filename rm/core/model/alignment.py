@@ -66,14 +66,28 @@ class Schedule:
 
 
 @dataclass(frozen=True, slots=True)
+class Bursts:
+    """Whoever begins a burst earlier has the link until it ends: after a silence of `gap_us`; one longer than
+    `longest_us` goes behind those that wait."""
+
+    gap_us: int
+    longest_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class ShapingRule:
-    """Traffic class of one job on one host: HTB priority (0 = first) and ceiling."""
+    """Traffic class of one job on one host: HTB priority (0 = first) and ceiling.
+
+    With `bursts` the job has no class of its own: its bursts are ordered among those of the others that
+    have such a rule there, and all of priority 0 come before them.
+    """
 
     job: int
     host: str
     priority: int
     rate_bps: int
     ceil_bps: int
+    bursts: Bursts | None = None
 
 
 PERFECT = 100.0  # the score of jobs that never meet on a link

@@ -6,7 +6,10 @@ import logging
 from functools import partial
 from typing import Protocol
 
-from rm.core.model.alignment import ShapingRule
+from msgspec import UNSET, UnsetType
+
+import rm.protocol.network as wire
+from rm.core.model.alignment import Bursts, ShapingRule
 from rm.daemon.agents import Agents
 from rm.daemon.regulation.asking import ask
 from rm.daemon.regulation.running import Place, Running, View, place_on
@@ -62,6 +65,7 @@ class Shaping:
             class_rate_bps=rule.rate_bps,
             ceil_bps=rule.ceil_bps,
             queue_packets=self._settings.queue_packets,
+            bursts=_wire_bursts(rule.bursts),
         )
         ask(self._agents, running, place, request, on_answer=partial(_warn_unless_verified, running, place))
 
@@ -70,6 +74,10 @@ class Shaping:
             job=running.job, attempt=running.attempt, epoch=self._epoch, interface=place.interface
         )
         ask(self._agents, running, place, request)
+
+
+def _wire_bursts(bursts: Bursts | None) -> wire.Bursts | UnsetType:
+    return UNSET if bursts is None else wire.Bursts(gap_us=bursts.gap_us, longest_us=bursts.longest_us)
 
 
 def _warn_unless_verified(running: Running, place: Place, answer: Shaped) -> None:

@@ -1,35 +1,60 @@
 """first-come: whoever begins to communicate earlier keeps its links until it has sent all.
 
-Ours, not a paper's. No profile, no period, no rotation: the bursts of jobs on a link are served in the order
-in which they began, those of high jobs before all others. A burst that has to wait moves its job's next
+Ours, not a paper's. No profile, no period, no rotation: the bursts of jobs on a host's link are served in the
+order in which they began, those of high jobs before all others. A burst that has to wait moves its job's next
 iteration behind the one before it, where it stays: jobs that repeat themselves fall into a rotation on their
 own. What the first in order leaves of a link goes to the next.
 
-Known limit: bursts that cross several links in different orders may wait for one another in part.
-
-The order of bursts is needed when each begins. The simulator asks for it; on live hosts nothing keeps it yet,
-and jobs share their links as with `none`.
+Each host keeps the order by itself (agents/rm_first_come.py). Known limit: bursts that cross several links in
+different orders may wait for one another in part.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment
+from rm.core.model.alignment import PERFECT, Alignment, Bursts, ShapingRule
 from rm.core.model.snapshot import PlacedJob, Snapshot
+from rm.errors import ConfigError
+from rm.policies.comm.steps.bursts import burst_rules
 
-LOW = 1 << 48  # no simulation has so many bursts
+
+@dataclass(frozen=True, slots=True)
+class FirstComeOptions:
+    """A burst ends after a silence of `gap_ms`; one longer than `longest_ms` goes behind those that wait."""
+
+    gap_ms: float = 10.0
+    longest_ms: float = 1000.0
+
+    def __post_init__(self) -> None:
+        for name in ("gap_ms", "longest_ms"):
+            if not 0.001 <= getattr(self, name) <= 2000:
+                raise ConfigError(
+                    f"First-come's option {name} is {getattr(self, name)}.", "Use 0.001 to 2000 milliseconds."
+                )
 
 
 class FirstCome:
     name = "first-come"
 
+    def __init__(self, options: FirstComeOptions | None = None) -> None:
+        chosen = options or FirstComeOptions()
+        self._bursts = Bursts(round(chosen.gap_ms * 1000), round(chosen.longest_ms * 1000))
+
     def align(self, placed: Sequence[PlacedJob], snapshot: Snapshot, offline: bool = False) -> Alignment:
-        return NOTHING_TO_ALIGN
+        """The bursts of all jobs on links that several jobs use; those of one job need no order."""
+        on: dict[str, list[PlacedJob]] = {}
+        for job in placed:
+            hosts = job.placement.hosts
+            for host in hosts if len(hosts) > 1 and not job.low_comm else ():
+                on.setdefault(host, []).append(job)
+        rules: list[ShapingRule] = []
+        for host in sorted(on.keys() & snapshot.hosts.keys()):
+            if len(on[host]) > 1:
+                rules += burst_rules(host, snapshot.hosts[host].nic_bps, on[host], self._bursts)
+        return Alignment(PERFECT, shaping=tuple(rules))
 
-    def burst_priority(self, order: int, high: bool) -> int:
-        """Of the burst that was the `order`-th to begin; the lowest is served first."""
-        return order if high else LOW + order
 
-
+OPTIONS = FirstComeOptions
 POLICY = FirstCome

@@ -1,0 +1,19 @@
+"""First come, first served on a host's link, as rules for its jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rm.core.model.alignment import Bursts, ShapingRule
+from rm.core.model.snapshot import PlacedJob
+
+LEAST_SHARE = 100  # each HTB class is guaranteed one part in this many: priority decides the rest
+
+
+def burst_rules(host: str, capacity_bps: int, jobs: Iterable[PlacedJob], bursts: Bursts) -> list[ShapingRule]:
+    """Rules for all the jobs of a link; high jobs come before all others."""
+    least_bps = max(1, capacity_bps // LEAST_SHARE)
+    return [
+        ShapingRule(job.job, host, 0 if job.high else 1, least_bps, capacity_bps, bursts)
+        for job in sorted(jobs, key=lambda j: j.job)
+    ]
