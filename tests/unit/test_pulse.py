@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -52,3 +54,33 @@ def test_what_has_arrived_and_is_not_read_yet_was_said_in_time(
     assert not watched.silent(ASKED_S + 21)
     watched.asked_at = ASKED_S + 21
     assert [watched.silent(ASKED_S + 21 + n) for n in (1, 2, 3, 4, 5)] == [False, False, False, False, True]
+
+
+def cut(watched: WatchedSocket) -> None:
+    watched.cut()
+    watched.close()
+
+
+def killed(watched: WatchedSocket) -> None:
+    os.close(watched.detach())  # as the kernel does it then
+
+
+@pytest.mark.parametrize(("end", "delivered"), [(cut, False), (killed, False), (WatchedSocket.close, True)])
+def test_what_a_peer_has_not_got_comes_only_after_an_orderly_end(
+    end: Callable[[WatchedSocket], None], delivered: bool
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ours = socket.create_connection(server.getsockname())
+        peer, _ = server.accept()
+    with ours, peer:
+        ours.setblocking(False)
+        watched, sent = WatchedSocket(ours, DEAD_AFTER_S), 0
+        with suppress(BlockingIOError):
+            while True:  # what is in neither buffer of the peer waits here
+                sent += watched.send(bytes(1 << 16))
+        end(watched)
+        got = 0
+        with suppress(ConnectionResetError):
+            while data := peer.recv(1 << 20):
+                got += len(data)
+    assert (got == sent) is delivered

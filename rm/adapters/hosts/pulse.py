@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import select
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from typing import Any
 from rm.adapters.hosts.silence import Silence
 
 PULSES_PER_DEADLINE = 6
+_DISCARDS, _DELIVERS = struct.pack("ii", 1, 0), struct.pack("ii", 0, 0)  # struct linger
 
 
 class WatchedSocket:
@@ -24,6 +26,10 @@ class WatchedSocket:
 
     Times are monotonic seconds. `dead_after_s` bounds the silence after a question. What has arrived and is
     not read yet was said in time.
+
+    What the peer has not got yet is delivered after `close` alone. After `cut`, and when this process is
+    killed, it is discarded: else the kernel goes on sending it, and a launch reaches a host that was cut off
+    when its job has been cancelled meanwhile.
     """
 
     def __init__(self, raw: socket.socket, dead_after_s: float) -> None:
@@ -32,6 +38,8 @@ class WatchedSocket:
         self.heard_at = time.monotonic()
         self.asked_at = 0.0
         self._silence = Silence(self.interval_s)
+        self._cut = False
+        self._linger(_DISCARDS)
 
     def recv(self, size: int) -> bytes:
         data = self._raw.recv(size)
@@ -68,9 +76,19 @@ class WatchedSocket:
         return False
 
     def cut(self) -> None:
-        """End the connection here; the peer need not be there for it."""
+        """End the connection here; the peer need not be there for it. It is still to be closed."""
+        self._cut = True
         with suppress(OSError):
             self._raw.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        if not self._cut:
+            self._linger(_DELIVERS)
+        self._raw.close()
+
+    def _linger(self, how: bytes) -> None:
+        with suppress(OSError):  # closed before
+            self._raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, how)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._raw, name)
