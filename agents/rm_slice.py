@@ -245,7 +245,8 @@ class InSlice:
         if not meta["tasks"]:  # what a reader of its log must know, should it end before that is told
             spooled = self._attempt.ranks[0].capture is not None
             meta["tasks"] = {"0": {"pid": 0, "started_us": None, "spooled": spooled, "out": "", "err": ""}}
-        self._of.slot.write_meta(self._attempt.folder, json.dumps(meta, separators=(",", ":")).encode())
+        data = json.dumps(meta, separators=(",", ":")).encode()
+        self._of.slot.write_meta(self._attempt.folder, data, self._attempt.room_bytes)
 
     def write_tasks(self):
         if self._attempt.named.paths:

@@ -15,7 +15,7 @@ import json
 import os
 
 from rm_reports import size_of
-from rm_spool import Folder, read_json, write_bytes
+from rm_spool import Folder, read_json, write_in_room
 
 RECORD_BYTES = 512
 SCRIPT_BYTES = 64 << 10  # one that is longer is not compared, but written anew
@@ -86,9 +86,9 @@ class Slot:
         self.running = os.open(folder.at("script"), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         return folder
 
-    def write_meta(self, folder, data):
+    def write_meta(self, folder, data, room_bytes):
         if data != self.meta:
-            write_bytes(folder.at("meta.json"), data, 0o600)
+            write_in_room(folder.at("meta.json"), data, room_bytes, 0o600)
             self.meta = data
 
     def is_as_before(self, folder):

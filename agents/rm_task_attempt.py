@@ -1,5 +1,6 @@
 """What a supervisor knows of its attempt on this host: what the parts of the supervisor share."""
 
+import json
 import os
 import resource
 import select
@@ -12,6 +13,8 @@ from rm_named import Named
 from rm_news import now_us
 from rm_rank import Rank
 from rm_spool import boot_id
+
+LATER_BYTES = 256  # of numbers and words that are not known at first, for each path
 
 
 class Attempt:
@@ -40,6 +43,7 @@ class Attempt:
                       "mem_bytes": request["mem_bytes"] or request["mem_bytes_per_task"],
                       "gpus": {str(task["rank"]): task["gpus"] for task in request["tasks"]}},
         }  # fmt: skip
+        self.room_bytes = self._room_bytes()  # what `meta` may come to take, where no log is read without it
 
     @property
     def state(self):
@@ -68,6 +72,18 @@ class Attempt:
                 os.close(rank.pipe)
             if rank.capture is not None:
                 rank.capture.leave(rank is not mine)
+
+    def _room_bytes(self):
+        if not self.named.paths:
+            return 0
+        tasks = self.tasks_written()
+        base = max(len(json.dumps(path)) for path in (self.request["chdir"], self.user.home, "/tmp"))
+        later = sum(
+            LATER_BYTES + base + len(json.dumps(rank.task[stream]))
+            for rank in self.ranks
+            for stream in ("output", "error")
+        )
+        return len(json.dumps(dict(self.meta, tasks=tasks))) + base + LATER_BYTES + later
 
     def tasks_written(self):
         """What an agent must know of the tasks to read their logs."""

@@ -9,7 +9,7 @@ import time
 
 from rm_capture import Capture
 from rm_news import line_of, say
-from rm_spool import write_json
+from rm_spool import write_in_room
 
 
 def make_group(attempt):
@@ -63,7 +63,9 @@ class Alone:
         """When to look again, in monotonic seconds; None: there is no need."""
 
     def write_meta(self, sync=False):
-        write_json(self._attempt.folder.at("meta.json"), self._attempt.meta, sync)
+        at = self._attempt
+        data = json.dumps(at.meta, separators=(",", ":")).encode()
+        write_in_room(at.folder.at("meta.json"), data, at.room_bytes, 0o600, sync)
 
     def write_tasks(self):
         self._attempt.meta["tasks"] = self._attempt.tasks_written()

@@ -668,6 +668,32 @@ def test_a_task_that_begins_on_a_full_disk_has_its_log_also_for_the_next_agent(s
         subprocess.run(["umount", "-l", state], check=True)
 
 
+@root
+@pytest.mark.parametrize("chdir", ["", "home"])
+def test_what_goes_to_a_file_is_read_though_its_task_began_on_a_full_disk(start: Start, chdir: str) -> None:
+    state = start().state
+    home = state.with_suffix(".home")
+    home.mkdir()
+    home.chmod(0o777)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m,mode=711", "none", state], check=True)
+    try:
+        (home / "out").write_text("of another job\n")
+        (home / "out").chmod(0o666)
+        agent = start()
+        where = {"chdir": str(home), "output": "out"} if chdir else {"output": f"{home}/out"}
+        agent.launch(f"{SH}echo mine", hold=True, open_mode="append", **where)
+        fill_up(state / "filler")
+        assert agent.call("start", job=1, attempt=1, not_after_us=1 << 62)
+        assert agent.event("exit", job=1)["code"] == 0
+        with (home / "out").open("a") as file:
+            file.write("of a third\n")
+        assert agent.log() == "mine\n"
+        assert start().log() == "mine\n"
+    finally:
+        subprocess.run(["umount", "-l", state], check=True)
+        shutil.rmtree(home)
+
+
 def test_a_torn_line_of_what_was_discarded_is_passed_over(agent: Agent, start: Start) -> None:
     """A full disk takes a piece of a line, and other lines come behind it."""
     agent.call("discard", job=1, attempt=1)
