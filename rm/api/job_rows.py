@@ -47,7 +47,7 @@ class JobRow(NamedTuple):
     stood_us: int = 0
 
     def partition_in(self, named: Container[str]) -> bool:
-        """Whether one of the partitions that the job may run in is among these."""
+        """Whether the partition that the job runs in is among these, or one of those that it waits for."""
         return any(one in named for one in self.partition.split(","))
 
 
@@ -65,15 +65,18 @@ def by_name(columns: Sequence[str]) -> Callable[[Sequence[Any]], JobRow]:
     return lambda row: JobRow(**dict(zip(known, mine(row), strict=True)))
 
 
-def row_of(job: Any, state: str, short_state: str, hosts: Sequence[str], reason: str) -> JobRow:
-    """The row of a job of the core, or of `rm.api.jobs`: both name the fields alike."""
+def row_of(
+    job: Any, state: str, short_state: str, hosts: Sequence[str], reason: str, partition: str = ""
+) -> JobRow:
+    """The row of a job of the core, or of `rm.api.jobs`: both name the fields alike. `partition`: of several
+    the one that it runs in, "" = those that it asked for."""
     spec, array = job.spec, job.array
     # GPUs counted by host: before it is placed on as many hosts as it needs
     gpus = spec.gpus_per_task * spec.ntasks + spec.gpus_per_host * (len(hosts) or spec.hosts_min or 1)
     each = "" if spec.mem_all else "host" if spec.mem_bytes_per_host else "task"
     return JobRow(
         job.id,
-        spec.partition,
+        partition or spec.partition,
         spec.name,
         spec.user,
         state,

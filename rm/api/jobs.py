@@ -362,7 +362,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     `allowed_us`: the time limit of this attempt, where the deadline leaves less than it asks for; `updates`:
     how often what it asks for was changed since it was submitted; `restarts`: how often it was started
     before; `dependencies`: the conditions of its list, each with its standing; `progress`: there when its
-    iterations show it."""
+    iterations show it; `partition`: there when it asks for several, and has hosts: the one that it runs or
+    ran in."""
 
     id: int
     spec: Spec
@@ -402,15 +403,14 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     exit: str | None
     hosts: Sequence[str]
     progress: Progress | UnsetType = UNSET
+    partition: str | UnsetType = UNSET
 
 
 class FullJob(Job, frozen=True, kw_only=True):
-    """`schedule`: there when the job is aligned. `partition`: there when it asks for several, and has hosts:
-    the one that it runs or ran in."""
+    """`schedule`: there when the job is aligned."""
 
     spec: FullSpec
     schedule: Schedule | UnsetType = UNSET
-    partition: str | UnsetType = UNSET
 
 
 class OneJob(Answer, frozen=True, kw_only=True):

@@ -163,8 +163,10 @@ def job_of(
     job: core_job.Job,
     progress: core_progress.Progress | None = None,
     newest: core_reasons.Reason | None = None,
+    partition: str = "",
 ) -> Job:
-    """`newest`: the reason for which it waits, where that is not the job's own yet."""
+    """`newest`: the reason for which it waits, where that is not the job's own yet. `partition`: of several
+    the one that it runs in, "" = it has no hosts or did not ask for several."""
     return Job(
         id=job.id,
         spec=typed(job.spec, Spec),
@@ -204,13 +206,15 @@ def job_of(
         exit=None if job.exit_code is None else f"{job.exit_code}:{job.exit_signal or 0}",
         hosts=list(dict.fromkeys(task.host for task in job.tasks)) if job.tasks else (),
         progress=UNSET if progress is None else _progress(progress),
+        partition=partition or UNSET,
     )
 
 
-def job_row_of(job: core_job.Job, reason: core_reasons.Reason | None) -> JobRow:
-    """`reason`: the newest."""
+def job_row_of(job: core_job.Job, reason: core_reasons.Reason | None, partition: str) -> JobRow:
+    """`reason`: the newest. `partition`: as of `job_of`."""
     hosts = list(dict.fromkeys(task.host for task in job.tasks)) if job.tasks else ()
-    return row_of(job, job.state.value, job.state.short, hosts, "" if reason is None else reason.code.value)
+    code = "" if reason is None else reason.code.value
+    return row_of(job, job.state.value, job.state.short, hosts, code, partition)
 
 
 def full_job_of(
@@ -218,15 +222,13 @@ def full_job_of(
     private: bool,
 ) -> FullJob:
     """One job; `private`, for its owner and administrators: environments carry secrets."""
-    told = msgspec.structs.asdict(job_of(found.job, found.progress))
+    told = msgspec.structs.asdict(job_of(found.job, found.progress, partition=found.partition))
     spec = msgspec.structs.asdict(told["spec"])
     if private:
         own = found.job.spec
         spec |= {"script": own.script, "script_args": own.script_args, "env": dict(own.env)}
     aligned = UNSET if found.schedule is None else typed(found.schedule, Schedule)
-    return FullJob(
-        **told | {"spec": FullSpec(**spec), "schedule": aligned, "partition": found.partition or UNSET}
-    )
+    return FullJob(**told | {"spec": FullSpec(**spec), "schedule": aligned})
 
 
 def _progress(progress: core_progress.Progress) -> Progress | UnsetType:

@@ -72,7 +72,8 @@ class JobRoutes:
         sight = await self._visible.sight(request)
 
         def shown(job: Job) -> jobs.Job:
-            return job_of(sight.job(job), told.get(job.id), sight.why(job, reasons.of_job(job)))
+            newest, partition = sight.why(job, reasons.of_job(job)), reasons.partitions.get(job.id, "")
+            return job_of(sight.job(job), told.get(job.id), newest, partition)
 
         return await listed(request, found, shown, more=more)
 
@@ -85,7 +86,10 @@ class JobRoutes:
         sight = await self._visible.sight(request)
 
         def answer() -> web.Response:
-            rows = [job_row_of(sight.job(job), reasons.of_job(job)) for job in found]
+            rows = [
+                job_row_of(sight.job(job), reasons.of_job(job), reasons.partitions.get(job.id, ""))
+                for job in found
+            ]
             return respond(jobs.JobRows(columns=JobRow._fields, rows=rows, more=more))
 
         return await made(request, answer, len(found))

@@ -135,6 +135,11 @@ class Sessions(Protocol):
 
 
 class Reasons(Protocol):
+    @property
+    def partitions(self) -> Mapping[int, str]:
+        """Of the jobs that asked for several and have hosts, the one that they run or ran in."""
+        ...
+
     def of_job(self, job: Job) -> Reason | None: ...
 
 

@@ -32,6 +32,7 @@ from rm.daemon.services.backlog import Backlog
 from rm.daemon.services.job_waiters import JobWaiters
 from rm.daemon.services.service import make_service
 from rm.errors import Conflict, ImpossibleRequest, NotFound
+from rm.web.answers import job_row_of
 from tests import builders
 from tests.fakes import PATIENCE_S, FakeHosts, ManualClock
 from tests.unit.test_leader import FakeExecutor
@@ -264,6 +265,23 @@ def test_pending_jobs_are_listed_with_why_they_wait(house: House, everything: bo
     found, newest = asyncio.run(asked)
     reasons = {job.id: reason and reason.code for job in found for reason in [newest.of_job(job)]}
     assert reasons == {1: None, 2: ReasonCode.RESOURCES, 3: ReasonCode.HELD_USER}
+
+
+@pytest.mark.parametrize("everything", [False, True])
+def test_lists_name_the_one_of_several_partitions_that_a_job_runs_in(house: House, everything: bool) -> None:
+    asked = builders.spec(partition="a,b")
+    house.do(ev.HostAdded(builders.host("h1", cpus=1, partitions=("b",))), ev.JobSubmitted(1, asked))
+    house.do(ev.JobSubmitted(2, asked), ev.JobSubmitted(3, builders.spec(partition="b")))
+    looked = house.service.reading.jobs_and_reasons(
+        states=frozenset(), user="", name="", limit=0, everything=everything
+    )
+    found, beside = asyncio.run(looked)
+    rows = [job_row_of(job, None, beside.partitions.get(job.id, "")) for job in found]
+    assert [(row.id, row.state, row.partition) for row in rows] == [
+        (1, "CONFIGURING", "b"),
+        (2, "PENDING", "a,b"),
+        (3, "PENDING", "b"),
+    ]
 
 
 def test_pruning_keeps_those_that_ended_last_and_takes_the_logs_of_the_others(house: House) -> None:

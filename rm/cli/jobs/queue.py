@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 def _row_of(job: Job) -> JobRow:
-    return row_of(job, job.state, job.short_state, job.hosts, job.reason.code if job.reason else "")
+    reason = job.reason.code if job.reason else ""
+    return row_of(job, job.state, job.short_state, job.hosts, reason, job.partition or "")
 
 
 @click.command()

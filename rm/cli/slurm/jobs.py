@@ -93,7 +93,7 @@ def whole(**selection: Any) -> list[Any]:
 
     def row(job: Any) -> JobRow:
         reason = job.reason.code if job.reason is not None else ""
-        return _of_rest(row_of(job, job.state, job.short_state, job.hosts, reason))
+        return _of_rest(row_of(job, job.state, job.short_state, job.hosts, reason, job.partition or ""))
 
     return [Whole(job, row(job)) for job in Client().jobs(**selection)]
 

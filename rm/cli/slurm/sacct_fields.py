@@ -188,7 +188,7 @@ FIELDS = (
     Field("NNodes", 8, _nodes),
     Field("NodeList", 15, _hosts),
     Field("NTasks", 8, _tasks),
-    Field("Partition", 10, _of_job(lambda j: j.spec.partition)),
+    Field("Partition", 10, _of_job(lambda j: j.partition or j.spec.partition)),
     Field("Planned", 10, _of_job(_waited)),
     Field("Priority", 10, _of_job(lambda j: j.spec.priority)),
     Field("QOS", 10, _nothing),

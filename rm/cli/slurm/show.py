@@ -122,7 +122,7 @@ def _job(found: Job) -> Record:
     eligible = moment(max(job.submitted_us, spec.begin_us or 0))
     only, excluded = fold_hosts(spec.hosts_only) or NONE, fold_hosts(spec.hosts_excluded) or NONE
     each = "Node" if spec.mem_bytes_per_host else "CPU"
-    partition = getattr(found, "partition", "") or spec.partition or NONE  # one job says in which it runs
+    partition = job.partition or spec.partition or NONE
     lines = [
         f"JobId={job.id}{array} JobName={spec.name}",
         f"{_owner(spec.user)} MCS_label=N/A",

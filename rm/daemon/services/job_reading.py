@@ -90,7 +90,8 @@ class JobReading:
         everything: bool,
         before: int = 0,
     ) -> tuple[Sequence[Job], Reasons]:
-        """The jobs as they are stored, and why those of them wait that do."""
+        """The jobs as they are stored, why those of them wait that do, and in which of several partitions the
+        others run."""
         if everything:
             stored = await asyncio.to_thread(
                 self._store.jobs,
@@ -101,10 +102,12 @@ class JobReading:
                 before_id=before or None,
             )
             waiting = [job for job in stored if job.state is JobState.PENDING]
-            if not waiting:
+            if not waiting and not any("," in job.spec.partition for job in stored):
                 return stored, NO_REASONS
             some = waiting if len(waiting) <= SLICE else None
-            reasons: Reasons = await self._asking.ask(lambda cycle, now_us: Reasons.of(cycle, some))
+            reasons: Reasons = await self._asking.ask(
+                lambda cycle, now_us: Reasons.of_listed(cycle, stored, some)
+            )
             return stored, reasons
         since_us = self._clock.now_us() - self._recent_us
 
@@ -121,7 +124,7 @@ class JobReading:
             )
             found = list(islice(newest_first, limit or None))[::-1]
             few = found if len(found) <= SLICE else None
-            return found, Reasons.of(cycle, few)
+            return found, Reasons.of_listed(cycle, found, few)
 
         answer: tuple[list[Job], Reasons] = await self._asking.ask(look)
         return answer

@@ -1,10 +1,12 @@
-"""Why pending jobs wait, as of the last passes: no part of their records."""
+"""Why pending jobs wait by the last passes, and in which partition others run: no part of their records."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from rm.core.model.described import partition_of
+from rm.core.model.host import Host
 from rm.core.model.job import Job, JobState
 from rm.core.model.reasons import Reason
 from rm.core.scheduling.blocked import Blocked
@@ -13,10 +15,12 @@ from rm.core.scheduling.cycle import Cycle
 
 @dataclass(frozen=True, slots=True)
 class Reasons:
-    """Those of some jobs, for another thread than the leader's."""
+    """Those of some jobs, for another thread than the leader's. `partitions`: of the jobs that asked for
+    several and have hosts."""
 
     of_jobs: Mapping[int, Reason]
     of_shapes: Blocked
+    partitions: Mapping[int, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, cycle: Cycle, few: Sequence[Job] | None = None) -> Reasons:
@@ -25,6 +29,11 @@ class Reasons:
             return cls(dict(cycle.state.reasons), cycle.blocked.copy())
         found = ((job.id, cycle.reason_of(job)) for job in few if job.state is JobState.PENDING)
         return cls({job_id: reason for job_id, reason in found if reason is not None}, Blocked())
+
+    @classmethod
+    def of_listed(cls, cycle: Cycle, listed: Sequence[Job], few: Sequence[Job] | None) -> Reasons:
+        """As `of`, and with the partitions of those that a list shows."""
+        return replace(cls.of(cycle, few), partitions=_partitions(listed, cycle.state.hosts))
 
     def of_job(self, job: Job) -> Reason | None:
         """The newest, where it waits; else that of its record."""
@@ -36,6 +45,11 @@ class Reasons:
         """The job with its newest reason."""
         reason = self.of_job(job)
         return job if reason is job.reason else replace(job, reason=reason)
+
+
+def _partitions(jobs: Iterable[Job], hosts: Mapping[str, Host]) -> dict[int, str]:
+    placed = (job for job in jobs if job.tasks and "," in job.spec.partition)
+    return {job.id: partition for job in placed if (partition := partition_of(job, hosts))}
 
 
 def with_reason(cycle: Cycle, job: Job) -> Job:
