@@ -32,6 +32,7 @@ import re
 import time
 
 EXIT_BYTES = 2048  # reserved at launch, so that an exit can be recorded on a full disk
+EPOCH_BYTES = 64
 GONE_S = 7 * 86400
 DISCARDED = re.compile(rb"([0-9]{1,16}\.[0-9]{1,16}) ([0-9]{10,16})")  # a full disk has torn all others
 
@@ -410,7 +411,9 @@ class Spool:
                 "stale-epoch", "Epoch %d is over: a leader with epoch %d is in charge." % (epoch, known)
             )
         if epoch > known:
-            write_json(os.path.join(self.state, "epoch"), epoch, sync=True)
+            # also on a full disk, where a new leader must be able to end what runs
+            text = json.dumps(epoch).encode()
+            write_in_room(os.path.join(self.state, "epoch"), text, EPOCH_BYTES, 0o600, sync=True)
 
 
 def _named(where):

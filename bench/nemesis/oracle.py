@@ -164,7 +164,7 @@ def _starts(
         before = [life for life in mine if life.attempt == earlier]
         after = min(life.begun for life in mine if life.attempt == later)
         asked = any(at <= after for at in order.requeues)
-        if not asked and not _explained(before, after, silences, given_up_after_s):
+        if not asked and not _explained(order.ranks, before, after, silences, given_up_after_s):
             findings.add(DOUBLED, f"{name}: attempt {later} without a requeue or a fault")
         for life in before:
             if life.last > after:
@@ -183,10 +183,13 @@ def _thawed(life: Life, cancelled: float, silences: Sequence[Silence]) -> bool:
 
 
 def _explained(
-    before: Sequence[Life], after: float, silences: Sequence[Silence], given_up_after_s: float
+    ranks: int, before: Sequence[Life], after: float, silences: Sequence[Silence], given_up_after_s: float
 ) -> bool:
-    """Did a host of the attempt suffer before the next one began?"""
+    """Did a host of the attempt suffer before the next one began? That of a rank which did not start is
+    unknown, and may be any."""
     hosts = {life.host for life in before}
+    if len({life.rank for life in before}) < ranks:
+        hosts |= {s.host for s in silences}
     begun = min(life.begun for life in before)
     return any(
         s.host in hosts and s.begun <= after and s.ended + given_up_after_s + SLACK_S >= begun

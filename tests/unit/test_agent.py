@@ -532,10 +532,11 @@ def test_a_full_disk_refuses_a_launch_and_still_keeps_an_exit(start: Start) -> N
         assert [path.name for path in (state / "jobs").iterdir()] == ["1.1"]
         late = start()
         assert not late.hello["room"]
-        agent.call("stop", job=1, attempt=1, grace_us=0, why="cancel")
+        agent.call("stop", job=1, attempt=1, grace_us=0, why="cancel", epoch=2)  # a new leader's
         agent.event("exit", job=1, why="cancel")
+        assert agent.ask("stop", job=1, attempt=1)["code"] == "stale-epoch"
         agent.end()
-        (task,) = start().tasks()
+        (task,) = start().call("tasks", epoch=2)["tasks"]
         assert (task["state"], task["why"]) == ("exited", "cancel")
         assert not [event for event in late.events if event["event"] == "room"]
         filler.unlink()

@@ -55,7 +55,7 @@ def test_no_path_makes_the_agent_read_a_file_as_root(agent: Agent, stream: str) 
 
 
 @root
-@pytest.mark.parametrize("target", ["secret", "/proc/self/environ", "/proc/1/environ", "loop", "fifo"])
+@pytest.mark.parametrize("target", ["secret", "/proc/self/status", "/proc/1/environ", "loop", "fifo"])
 def test_what_an_output_becomes_later_is_read_with_the_users_rights(
     agent: Agent, home: Path, target: str
 ) -> None:

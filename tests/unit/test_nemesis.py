@@ -77,6 +77,15 @@ def test_a_second_attempt_needs_a_cause(tmp_path: Path) -> None:
     assert found(tmp_path, notes, told, requeues=[124.0]) == {}
 
 
+def test_a_rank_that_did_not_start_was_on_a_host_that_may_have_suffered(tmp_path: Path) -> None:
+    notes = {"1.1.1": ["S 100.0 h1 - 1", "T 100.1"]}
+    notes |= {f"1.2.{rank}": ["S 104.0 h1 - 1", "E 106.0 0"] for rank in (0, 1)}
+    told = Told("one", "COMPLETED", 2, 0, tuple(f"first line of one, rank {n}\nlast line of one, rank {n}\n"
+                                               for n in (0, 1)))  # fmt: skip
+    assert list(found(tmp_path, notes, told, ranks=2)) == [oracle.DOUBLED]
+    assert found(tmp_path, notes, told, (Silence("h2", 95.0, 102.0),), ranks=2) == {}
+
+
 def test_two_attempts_side_by_side_are_doubled_unless_the_host_was_given_up(tmp_path: Path) -> None:
     notes = {"1.1.0": ["S 100.0 h1 - 1", "B 130.0"], "1.2.0": ["S 125.0 h2 - 1", "E 126.0 0"]}
     told = Told("one", "COMPLETED", 2, 0, LOGS)
