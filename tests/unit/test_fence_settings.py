@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pwd
 import sys
-from dataclasses import asdict
 
 import msgspec
 import pytest
@@ -28,7 +27,11 @@ def test_defaults_are_the_same_in_rm_toml_on_the_wire_and_on_hosts() -> None:
         sys.path.remove(str(AGENTS))
     assert msgspec.structs.asdict(fence_of(FenceConfig())) == SETTINGS
     assert msgspec.json.encode(Fence()) == b"{}"
-    ours = {key: value for key, value in asdict(FenceConfig()).items() if key not in ("check_ids", "limits")}
+    ours = {
+        key: value
+        for key, value in msgspec.structs.asdict(FenceConfig()).items()
+        if key not in ("check_ids", "limits")
+    }
     assert ours == {key: value for key, value in SETTINGS.items() if key != "limits"}
     # and whatever can be written arrives
     config = FenceConfig(

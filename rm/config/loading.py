@@ -1,0 +1,104 @@
+"""Merges the layers of the configuration into one Config, and hands open tables to their owners."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+
+from rm import paths
+from rm.config.checks import resolve
+from rm.config.sections import Config, Options
+from rm.config.values import check_key, file_values, flatten, from_text, plain
+from rm.errors import ConfigError
+from rm.hints import did_you_mean
+from rm.typed import convert
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A Config and where each of its values came from: dotted key -> origin."""
+
+    config: Config
+    origins: Mapping[str, str]
+
+
+def load(
+    path: str | None = None,
+    env: Mapping[str, str] | None = None,
+    flags: Mapping[str, Any] | None = None,
+    euid: int | None = None,
+) -> Loaded:
+    """Read, merge, validate.
+
+    Args:
+        path: the rm.toml to read; None looks in the usual places and does without.
+        flags: dotted key -> value, from the command line; the strongest layer.
+    """
+    env = os.environ if env is None else env
+    euid = paths.effective_user() if euid is None else euid
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    file = path or next(
+        (f for f in paths.config_files(env, euid) if env.get("RM_CONFIG") or os.path.exists(f)), ""
+    )
+    if file:
+        for key, value, origin in file_values(file):
+            values[key], origins[key] = value, origin
+    for name, text in sorted(env.items()):
+        if name.startswith("RM_") and "__" in name:
+            key = name[3:].lower().replace("__", ".")
+            check_key(key, f"the environment variable {name}")
+            values[key], origins[key] = from_text(key, text, name), name
+    for key, value in (flags or {}).items():
+        check_key(key, "a flag")
+        values[key] = value
+        origins[key] = "--" + key.rpartition(".")[2].replace("_", "-")
+    config = resolve(_convert(values, origins), env, euid)
+    return Loaded(config, {key: origins.get(key, "default") for key, _ in flatten(config)})
+
+
+def load_config(
+    path: str | None = None, env: Mapping[str, str] | None = None, flags: Mapping[str, Any] | None = None
+) -> Config:
+    return load(path, env, flags).config
+
+
+def _convert(values: Mapping[str, Any], origins: Mapping[str, str]) -> Config:
+    tree: dict[str, Any] = {}
+    for key, value in values.items():
+        *parents, last = key.split(".")
+        table = tree
+        for parent in parents:
+            table = table.setdefault(parent, {})
+        table[last] = value
+    try:
+        return convert(tree, Config)
+    except msgspec.ValidationError as error:
+        what, _, path = str(error).partition(" - at `$.")
+        key = path.rstrip("`").partition("[")[0]
+        raise ConfigError(f"{key} ({origins.get(key, 'rm.toml')}): {plain(what)}") from None
+
+
+def policy_options(config: Config, kind: str, name: str) -> Options:
+    """The table `[policies.options.KIND.NAME]`, for `rm.core.registry.load`."""
+    return config.policies.options.get(kind, {}).get(name.strip().replace("-", "_"), {})
+
+
+def options_for(config: Config, section: str, kind: type[T]) -> T:
+    """The open section `[regulate]` as `kind`, a dataclass."""
+    table = getattr(config, section)
+    known = [f.name for f in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    for key in table:
+        if key not in known:
+            raise ConfigError(f"[{section}] has no key '{key}'.", did_you_mean(key, known))
+    try:
+        return convert(dict(table), kind)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"[{section}]: {plain(str(error))}") from None
