@@ -184,7 +184,7 @@ class World:
 
     def dies(self, where: str, chance: float, *of: int) -> bool:
         """Does the daemon die here?"""
-        if not self.choices.happens("the daemon dies " + where, chance * self.faults, *of):
+        if not self.faults or not self.choices.happens("the daemon dies " + where, chance * self.faults, *of):
             return False
         self.boot()
         return True
@@ -586,18 +586,21 @@ class World:
             known = self.cycle.state.hosts.get(host.name)
             if known is not None and known.unwritable and choices.happens(f"{host.name} has room", 0.05):
                 self.inbox.append(ev.SpoolWritable(host.name))
-            if choices.happens(host.reboots, 0.004 * rate):
+            if rate and choices.happens(host.reboots, 0.004 * rate):
                 host.attempts.clear()
                 host.unread.clear()
                 host.boots += 1
                 host.cut, host.thaws = False, 0
                 self.lose_channel(host)
-            self.weather(host)
-            if host.thaws:
-                continue
-            self.renew(host)
-            self.fence(host)
-            exits = self.exits(host)
+            if rate or host.cut or host.thaws:
+                self.weather(host)
+                if host.thaws:
+                    continue
+            exits: list[ev.Event] = []
+            if host.attempts:
+                self.renew(host)
+                self.fence(host)
+                exits = self.exits(host)
             if exits and host.name in self.greeted and not host.cut:
                 self.inbox += exits
                 ended = {(e.job, e.attempt) for e in exits if isinstance(e, ev.TaskExited)}
