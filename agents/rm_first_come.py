@@ -69,7 +69,7 @@ def assembled(array, gap_us, drain_us, longest_us):
 
 
 def _acknowledgement(code):
-    """TCP over IPv4 without payload goes into the first class; r9 is the job's number."""
+    """TCP over IPv4 without payload goes into the first class."""
     add = code.add
     add(bpf.LOAD_WORD, 0, 6, PROTOCOL)
     add(bpf.IF_NOT, 0, offset="data", value=0x0008)  # ETH_P_IP, in the network's order
@@ -93,7 +93,7 @@ def _acknowledgement(code):
 def _look(code):
     """r1: the job's place, 0 = none. When the newest packets came: r2 of all not behind it, itself included;
     r3 of those before it; r4 of all that it would have to stand behind, the last of which has the place r5.
-    r6: the place before the first that it may have; r7: now."""
+    r6: the place before the first that it may have; r7: now; r9: its record."""
     add = code.add
     add(bpf.MOVE, 5, value=0)
     add(bpf.MOVE, 7, value=HIGH_SLOTS)
@@ -105,14 +105,18 @@ def _look(code):
     code.place("either")
     add(bpf.STORE, bpf.FRAME, 5, BASE)
     add(bpf.STORE, bpf.FRAME, 7, TOP)
-    _own(code)
-    add(bpf.LOAD, 1, 0, SLOT)
-    add(bpf.LOAD, 2, 0, LAST)
+    # from here on r9 points to the job's record: the kernel's verifier would follow each number by itself
+    add(bpf.MULTIPLY, 9, value=RECORD_BYTES)
+    add(bpf.ADD_OF, 9, 8)
+    add(bpf.LOAD, 1, 9, SLOT)
+    add(bpf.LOAD, 2, 9, LAST)
     add(bpf.MOVE, 3, value=0)
     add(bpf.MOVE, 4, value=0)
     for job in range(MOST_JOBS):
         after = "looked %d" % job
-        add(bpf.IF_EQUAL, 9, offset=after, value=job)
+        add(bpf.COPY, 0, 8)
+        add(bpf.ADD, 0, value=RECORD_BYTES * job)
+        add(bpf.IF_EQUAL_OF, 0, 9, after)
         add(bpf.LOAD, 0, 8, RECORD_BYTES * job + SLOT)
         add(bpf.IF_EQUAL, 0, offset=after, value=0)
         add(bpf.IF_MORE_OF, 0, 7, after)
@@ -126,13 +130,6 @@ def _look(code):
         code.place(after)
     add(bpf.LOAD, 7, bpf.FRAME, NOW)
     add(bpf.LOAD, 6, bpf.FRAME, BASE)
-
-
-def _own(code):
-    """r0 points to the job's own record."""
-    code.add(bpf.COPY, 0, 9)
-    code.add(bpf.MULTIPLY, 0, value=RECORD_BYTES)
-    code.add(bpf.ADD_OF, 0, 8)
 
 
 def _highest(code, known, found):
@@ -154,10 +151,7 @@ def _decide(code, gap_ns, drain_ns, longest_ns):
     add = code.add
     add(bpf.IF_EQUAL, 1, offset="begins", value=0)
     _since(code, 2, gap_ns, "begins")
-    _own(code)
-    add(bpf.COPY, 2, 0)
-    add(bpf.LOAD, 0, 2, BEGUN)
-    add(bpf.COPY, 2, 0)
+    add(bpf.LOAD, 2, 9, BEGUN)
     _since(code, 2, longest_ns, "too long", "in time")
     code.place("too long")
     _since(code, 4, gap_ns, "in time", "begins")  # nobody else is there: it may go on
@@ -169,13 +163,11 @@ def _decide(code, gap_ns, drain_ns, longest_ns):
     add(bpf.IF_AT_LEAST_OF, 0, 1, "keep")
     add(bpf.COPY, 3, 1)  # places below its own are of bursts that have ended
     add(bpf.IF_AT_LEAST, 1, offset="to the first", value=FORCED)
-    _own(code)
-    add(bpf.LOAD, 2, 0, LAST)
+    add(bpf.LOAD, 2, 9, LAST)
     _since(code, 2, drain_ns, "to the first", "keep")
 
     code.place("begins")
-    _own(code)
-    add(bpf.STORE, 0, 7, BEGUN)
+    add(bpf.STORE, 9, 7, BEGUN)
     _since(code, 4, gap_ns, "nobody", "behind")
     code.place("behind")
     add(bpf.LOAD, 1, bpf.FRAME, TOP)
@@ -200,9 +192,8 @@ def _decide(code, gap_ns, drain_ns, longest_ns):
     add(bpf.ADD, 1, value=1)
 
     code.place("keep")  # the place r1
-    _own(code)
-    add(bpf.STORE, 0, 7, LAST)
-    add(bpf.STORE, 0, 1, SLOT)
+    add(bpf.STORE, 9, 7, LAST)
+    add(bpf.STORE, 9, 1, SLOT)
     add(bpf.LOAD, 6, bpf.FRAME, CONTEXT)
     add(bpf.ADD, 1, value=(rm_htb.MAJOR << 16) + SLOTS)
     add(bpf.STORE_WORD, 6, 1, PRIORITY)
@@ -216,18 +207,18 @@ def order(interface, class_bps, ceil_bps, queue_packets, times_us):
 
     `class_bps` is what each place is guaranteed; `times_us` are gap, drain and longest.
     """
-    name = " ".join([NAME, *map(str, times_us)])
+    name = " ".join([NAME, *map(str, (*times_us, class_bps, ceil_bps, queue_packets))])
     old = ordered(interface)
-    try:
-        program = -1 if old == name else loaded(*times_us)
-    except OSError as error:
-        sentence = "the kernel takes no program that orders bursts: %s" % error
-        raise KernelRefused("no-bpf", sentence) from None
-    for place, minor in enumerate(CLASSES):
-        rm_htb.set_class(interface, minor, rm_htb.LINK, class_bps, ceil_bps, place, queue_packets)
     if old == name:
         return
     try:
+        program = loaded(*times_us)
+    except OSError as error:
+        sentence = "the kernel takes no program that orders bursts: %s" % error
+        raise KernelRefused("no-bpf", sentence) from None
+    try:
+        places = [(minor, place) for place, minor in enumerate(CLASSES)]
+        rm_htb.set_classes(interface, places, rm_htb.LINK, class_bps, ceil_bps, queue_packets)
         if old:
             _detach(interface)
         if not any(q["kind"] == "clsact" for q in rm_htb.qdiscs(interface)):
@@ -257,8 +248,7 @@ def leave(interface):
         os.unlink(_note(interface))
         if not any(_filters(interface, way) for way in ("egress", "ingress")):
             rm_htb.run("tc", "qdisc", "del", "dev", interface, "clsact")
-    for minor in CLASSES:
-        rm_htb.remove_class(interface, minor)
+    rm_htb.remove_classes(interface, CLASSES)
 
 
 def _detach(interface):

@@ -120,32 +120,34 @@ def rate_of(text):
 
 def set_class(interface, minor, parent, rate_bps, ceil_bps, priority, queue_packets):
     """Create or change one class; a leaf (queue_packets > 0) keeps its queue and what waits in it."""
-    words = [
-        "class",
-        "replace",
-        "dev",
-        interface,
-        "parent",
-        "%x:%x" % (MAJOR, parent) if parent else "%x:" % MAJOR,
+    set_classes(interface, [(minor, priority)], parent, rate_bps, ceil_bps, queue_packets)
+
+
+def set_classes(interface, classes, parent, rate_bps, ceil_bps, queue_packets):
+    """The same for several, given by their minor numbers and priorities."""
+    above = "%x:%x" % (MAJOR, parent) if parent else "%x:" % MAJOR
+    burst = max(4000, int(ceil_bps / 8 / 1000))  # what the ceiling lets through in 1 ms
+    rates = "rate %dbit ceil %dbit" % (max(8000, rate_bps), max(8000, ceil_bps))
+    lines = [
+        "class replace dev %s parent %s classid %x:%x htb %s prio %d quantum 6056 burst %d cburst %d"
+        % (interface, above, MAJOR, minor, rates, priority, burst, burst)
+        for minor, priority in classes
     ]
-    words += ["classid", "%x:%x" % (MAJOR, minor), "htb", "rate", "%dbit" % max(8000, rate_bps)]
-    words += ["ceil", "%dbit" % max(8000, ceil_bps), "prio", str(priority), "quantum", "6056"]
-    burst = str(max(4000, int(ceil_bps / 8 / 1000)))  # what the ceiling lets through in 1 ms
-    run("tc", *([*words, "burst", burst, "cburst", burst]))
-    if queue_packets:
-        name = "%x:%x" % (MAJOR, minor)
-        leaf = next((q for q in qdiscs(interface) if q.get("parent") == name), None)
+    leaves = {q.get("parent"): q for q in qdiscs(interface)} if queue_packets else {}
+    for name in ["%x:%x" % (MAJOR, minor) for minor, _ in classes] if queue_packets else ():
+        leaf, limit = leaves.get(name), "pfifo limit %d" % queue_packets
         if leaf is None or leaf["kind"] != "pfifo":
-            run("tc", "qdisc", "add", "dev", interface, "parent", name, "pfifo", "limit", str(queue_packets))
+            lines.append("qdisc add dev %s parent %s %s" % (interface, name, limit))
         elif leaf["options"].get("limit") != queue_packets:
-            run("tc", "qdisc", "change", "dev", interface, "parent", name, "handle", leaf["handle"], "pfifo",
-                 "limit", str(queue_packets))  # fmt: skip
+            words = (interface, name, leaf["handle"], limit)
+            lines.append("qdisc change dev %s parent %s handle %s %s" % words)
+    run("tc", "-batch", "-", text="\n".join(lines) + "\n")
 
 
-def remove_class(interface, minor):
-    """A class, with what waits in it; one that is not there stays away."""
-    name = "%x:%x" % (MAJOR, minor)
-    run("tc", "class", "del", "dev", interface, "classid", name, may_fail=True)
+def remove_classes(interface, minors):
+    """Classes, with what waits in them; those that are not there stay away."""
+    lines = ["class del dev %s classid %x:%x" % (interface, MAJOR, minor) for minor in minors]
+    run("tc", "-force", "-batch", "-", text="\n".join(lines) + "\n", may_fail=True)
 
 
 def features():

@@ -306,7 +306,7 @@ def _minor(rules, index, old, among):
 def _remove_class(interface, minor):
     """The class of a job that has left; those of ordered bursts go when no such job is left."""
     if minor in OWN:
-        rm_htb.remove_class(interface, minor)
+        rm_htb.remove_classes(interface, (minor,))
     elif not set(ORDERED) & _minors(interface):
         rm_first_come.leave(interface)
 

@@ -23,7 +23,7 @@ BENCHMARKS = (
     "submit", "api", "running", "scheduling", "rotation", "loops", "simulator", "scale", "listing", "backlog",
     "store", "grid", "gaps", "alerts", "playbook", "hostile", "turns", "array",
 )  # fmt: skip
-BY_NAME = ("modes", "soak", "solvers", "takeover")  # they take a quarter of an hour each
+BY_NAME = ("crowd", "modes", "soak", "solvers", "takeover")  # they take a quarter of an hour each
 KNOWN = BENCHMARKS + BY_NAME
 
 

@@ -25,12 +25,14 @@ class Training:
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """One way to run the pair. `rotation` brings time-shifts, pausing, idle time and slot gating."""
+    """One way to run the pair. `rotation` brings time-shifts, pausing, idle time and slot gating; `comm` is
+    the communication policy, where there is one."""
 
     name: str
     title: str
     shaping: bool
     rotation: bool
+    comm: str = "metronome"
 
 
 BUCKETS = 4  # gradients travel in parts, as PyTorch DDP sends them
@@ -47,6 +49,7 @@ MODES = (
     Mode("unmanaged", "unmanaged", False, False),
     Mode("shaped", "shaping only", True, False),
     Mode("rotated", "rotation only", False, True),
+    Mode("ordered", "first come", True, False, "first-come"),
     Mode("managed", "all of rm", True, True),
 )
 MANAGED = MODES[-1]
@@ -80,7 +83,9 @@ def policy_tables(mode: Mode) -> str:
     """The part of rm.toml that makes the mode."""
     if not (mode.shaping or mode.rotation):
         return '[policies]\ncomm = "none"\n[shaping]\nenabled = false\n'
+    shaped = f"[shaping]\nenabled = {str(mode.shaping).lower()}\nqueue_packets = {QUEUE_PACKETS}\n"
+    if mode.comm != "metronome":
+        return f'[policies]\ncomm = "{mode.comm}"\n{shaped}'
     flags = {"shaping": mode.shaping, "rotation": mode.rotation, "gating": mode.rotation}
     lines = "".join(f"{key} = {str(value).lower()}\n" for key, value in flags.items())
-    shaped = f"[shaping]\nenabled = {str(mode.shaping).lower()}\nqueue_packets = {QUEUE_PACKETS}\n"
     return f'[policies]\ncomm = "metronome"\n[policies.options.comm.metronome]\n{lines}{shaped}'

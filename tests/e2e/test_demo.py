@@ -18,7 +18,7 @@ from tests.cluster import until
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(400)]
 TRIES = 2  # beside the demo's own two, on a machine that is so busy that the figures blur
-MODES = ("alone", "unmanaged", "shaped", "rotated", "managed")
+MODES = ("alone", "unmanaged", "shaped", "rotated", "ordered", "managed")
 
 
 @pytest.fixture

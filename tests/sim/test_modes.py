@@ -2,7 +2,10 @@
 
 import pytest
 
-from bench.modes import DEFAULT, NOISE_PCT, UNMANAGED, Case, play
+from bench.modes import DEFAULT, LINK_BPS, NOISE_PCT, UNMANAGED, Case, play
+from rm.policies.comm.steps.burst_loss import burst_loss
+from rm.policies.interleave.circle import LinkLoad
+from rm.policies.interleave.unify import Demand
 
 ONE_PRIORITY = [
     Case(2, 0.9, 0.01, "equal", False),
@@ -68,6 +71,25 @@ def test_first_come_keeps_equal_jobs_apart(jobs: int, jitter: float) -> None:
     ordered, unmanaged = play(case, "first come", 1), play(case, UNMANAGED, 1)
     assert ordered.slowest <= NOISE_PCT
     assert ordered.slowest < unmanaged.slowest / 3
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(2, 0.9, 0.0, "parts", False),
+        Case(3, 1.1, 0.0, "equal", False),
+        Case(3, 0.9, 0.0, "rising", True),
+        Case(6, 0.75, 0.0, "near", False),
+        Case(6, 1.3, 0.0, "equal", True),
+    ],
+    ids=name,
+)
+def test_what_first_come_costs_is_known_before(case: Case) -> None:
+    shares = [round(case.period_us(n) * case.fill / case.jobs) for n in range(case.jobs)]
+    phases = {n: ((case.period_us(n) - share, share, LINK_BPS),) for n, share in enumerate(shares)}
+    demands = {n: Demand(n, case.period_us(n), phases[n], (n,)) for n in phases}
+    predicted = burst_loss(LinkLoad(LINK_BPS, phases), demands, {0} if case.high else ())
+    assert abs(100 * predicted - play(case, "first come", 1).slowest) <= NOISE_PCT
 
 
 def test_first_come_lets_high_jobs_pass() -> None:

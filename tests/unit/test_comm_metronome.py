@@ -158,7 +158,7 @@ def test_a_demand_wider_than_the_link_is_limited_by_it() -> None:
 
 def test_shaping_puts_high_jobs_first_and_low_ones_by_rank() -> None:
     jobs = [placed(i, "h0", "h1", traffic=onoff(200, 30), priority=100 if i < 3 else 0) for i in range(1, 5)]
-    rules = [r for r in align(jobs).shaping if r.host == "h0"]
+    rules = [r for r in align(jobs, bursts=False).shaping if r.host == "h0"]
     assert [(r.job, r.priority) for r in rules] == [(1, 0), (2, 0), (3, 1), (4, 2)]
     assert all(r.ceil_bps == 100 * MBPS for r in rules)
     assert sum(r.rate_bps for r in rules) <= 100 * MBPS
@@ -177,8 +177,9 @@ def test_parts_can_be_switched_off() -> None:
 def kept(
     jobs: Sequence[PlacedJob], host: str = "h0", **options: object
 ) -> tuple[list[int], dict[int, int], bool]:
-    """The jobs that wait for slots, the classes on a host, and whether the jobs have time-shifts."""
-    answer = align(jobs, **options)
+    """The jobs that wait for slots, the classes on a host, and whether the jobs have time-shifts; where links
+    do not serve bursts as they come."""
+    answer = align(jobs, **{"bursts": False, **options})
     gated = [s.job for s in answer.schedules if s.gate]
     return gated, {r.job: r.priority for r in answer.shaping if r.host == host}, bool(answer.schedules)
 
@@ -189,6 +190,32 @@ def many(comm: float, *periods: float, high: int = 0) -> list[PlacedJob]:
         placed(i, "h0", "h1", traffic=onoff(t, comm), priority=100 if i <= high else 0)
         for i, t in enumerate(periods, 1)
     ]
+
+
+def served_in_order(jobs: list[PlacedJob]) -> dict[int, int]:
+    """The priorities on a link that serves bursts as they come, {} where it does not."""
+    answer = align(jobs)
+    rules = [rule for rule in answer.shaping if rule.host == "h0"]
+    assert len({rule.bursts is None for rule in rules}) <= 1
+    if any(rule.bursts for rule in rules):
+        assert not any(schedule.gate for schedule in answer.schedules)
+        return {rule.job: rule.priority for rule in rules}
+    return {}
+
+
+def test_links_serve_bursts_as_they_come_where_the_paces_are_alike() -> None:
+    assert served_in_order(many(80, 200, 200)) == {1: 1, 2: 1}
+    assert served_in_order(many(60, 200, 200, 200)) == {1: 1, 2: 1, 3: 1}
+    assert served_in_order(many(60, 190, 195, 200, high=1)) == {1: 0, 2: 1, 3: 1}
+    assert served_in_order(many(20, 200, 100, 200, 100)) == {1: 1, 2: 1, 3: 1, 4: 1}, "in two iterations"
+    assert served_in_order(many(73, 200, 200, 200)) == {1: 1, 2: 1, 3: 1}, "overloaded: each has its turn"
+
+
+def test_links_do_not_serve_bursts_as_they_come_where_the_fast_would_have_the_pace_of_the_slow() -> None:
+    assert served_in_order(many(30, 200, 167, 144)) == {}
+    assert served_in_order(many(75, 200, 100)) == {}, "the second fits once into the gaps of the first"
+    assert served_in_order(many(30, 200, 167, 144, high=1)) == {}
+    assert served_in_order(many(80, 200, 200, high=1)) == {}, "a high and a low job: by priority"
 
 
 def test_two_jobs_that_a_rotation_keeps_apart_have_classes_and_gates() -> None:
@@ -240,7 +267,9 @@ def test_who_switches_one_way_off_gets_the_other_on_every_link() -> None:
 def test_hosts_without_traffic_classes_keep_jobs_apart_by_gates() -> None:
     for enabled, gated in ((True, []), (False, [2, 3])):
         config = load_config(flags={"shaping.enabled": enabled}, env={})
-        answer = policies_of(config).comm.align(many(30, 200, 200, 200, high=1), CLUSTER)
+        jobs = many(30, 200, 200, 200, high=1)
+        answer = policies_of(config).comm.align(jobs, CLUSTER)
+        assert bool(answer.shaping) is enabled
         assert [s.job for s in answer.schedules if s.gate] == gated
 
 

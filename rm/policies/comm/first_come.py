@@ -17,15 +17,15 @@ from dataclasses import dataclass
 from rm.core.model.alignment import PERFECT, Alignment, Bursts, ShapingRule
 from rm.core.model.snapshot import PlacedJob, Snapshot
 from rm.errors import ConfigError
-from rm.policies.comm.steps.bursts import burst_rules
+from rm.policies.comm.steps.bursts import USUAL, burst_rules
 
 
 @dataclass(frozen=True, slots=True)
 class FirstComeOptions:
     """A burst ends after a silence of `gap_ms`; one longer than `longest_ms` goes behind those that wait."""
 
-    gap_ms: float = 10.0
-    longest_ms: float = 1000.0
+    gap_ms: float = USUAL.gap_us / 1000
+    longest_ms: float = USUAL.longest_us / 1000
 
     def __post_init__(self) -> None:
         for name in ("gap_ms", "longest_ms"):

@@ -4,8 +4,9 @@ Sources: Metronome Sec. II and III; CASSINI Sec. 4. Two modes: "paper" is the li
 "default" differs where the literal text loses: (a) residual idle time removes the drift of
 averaged periods, (b) idle time is injected only where it costs less than the contention it
 removes, and never into a high job beside low ones, (c) stage 3 maximises the gap between phases,
-not the distance of their middles, (d) early iterations wait for their slot (slot gating), (e) traffic
-classes or gates keep jobs apart, or neither, whichever costs the slowest job least (keeping.py).
+not the distance of their middles, (d) early iterations wait for their slot (slot gating), (e) the
+order of bursts, traffic classes or gates keep jobs apart, or nothing, whichever costs the slowest
+job least (keeping.py).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from rm.core.model.alignment import Alignment, LinkAlignment, Schedule, ShapingR
 from rm.core.model.snapshot import PlacedJob, Snapshot
 from rm.core.scheduling.rescheduling import Rescheduling
 from rm.errors import ConfigError
+from rm.policies.comm.steps.bursts import LEAST_SHARE, burst_rules
 from rm.policies.comm.steps.keeping import PAIR, Keeping, everything, least_loss
 from rm.policies.comm.steps.results import link_alignment
 from rm.policies.interleave.affinity import bfs_shifts, components, contended, violations
@@ -28,7 +30,6 @@ from rm.policies.interleave.solve import Thresholds, unmatched_link_score
 from rm.policies.interleave.unify import Demand
 from rm.units import MINUTE_US
 
-LEAST_SHARE = 100  # each HTB class is guaranteed one part in this many: priority decides the rest
 LOWEST_HTB_PRIORITY = 7
 
 
@@ -40,8 +41,9 @@ class MetronomeOptions:
     ring, sum, alltoall, literal. `stage3` seeks the largest cushion offline where the scheduler's
     first scheme has not got it; `compact` leaves no cushion at all, which is how the paper's ablation
     removes stage 3 (Table VII), and `regulation` lets the controller pause jobs (Table VIII; without
-    it a job is moved to its slot once). `gating` is not part of regulation: it has its own switch. With
-    `combine` each link has classes by rank, gates, and the best rotation there is.
+    it a job is moved to its slot once). `gating` is not part of regulation: it has its own switch. `bursts`
+    lets links serve them first come, first served. With `combine` each link has classes by rank, gates, and
+    the best rotation there is.
     `reschedule` and what follows: see rm.core.scheduling.rescheduling; minutes between two moves.
     """
 
@@ -56,6 +58,7 @@ class MetronomeOptions:
     shaping: bool = True
     rotation: bool = True
     gating: bool = True
+    bursts: bool = True
     combine: bool = False
     stage3: bool = True
     compact: bool = False
@@ -140,7 +143,7 @@ class Metronome:
         keeping = everything(crowded)
         if self.options.chooses:
             high = {j for j, p in jobs.items() if p.high}
-            keeping = least_loss(crowded, demands, high, apart, snapshot.hosts)
+            keeping = least_loss(crowded, demands, high, apart, snapshot.hosts, self.options.bursts)
         schedules = tuple(replace(s, gate=False) if s.job in keeping.ungated else s for s in schedules)
         for name, load in crowded.items():
             if name not in links:
@@ -201,11 +204,16 @@ class Metronome:
         jobs: Mapping[int, PlacedJob],
         hosts: Container[str],
     ) -> tuple[ShapingRule, ...]:
-        """Strict priorities on host links: high jobs first, then the low ones by rank, or all alike."""
-        rules = []
-        for host in sorted(keeping.ranked | keeping.shared):
+        """On host links bursts as they come, or strict priorities: high jobs first, then the low ones by
+        rank, or all alike."""
+        rules: list[ShapingRule] = []
+        for host in sorted(keeping.ranked | keeping.shared | keeping.ordered):
             if host not in hosts:
                 continue  # classes are kept where the kernel is ours: not on uplinks
+            if host in keeping.ordered:
+                on = (jobs[job] for job in links[host].phases)
+                rules += burst_rules(host, links[host].capacity, on)
+                continue
             capacity, low = links[host].capacity, 0
             for job in sorted((jobs[j] for j in links[host].phases), key=rank_of):
                 low += 0 if job.high or (low and host in keeping.shared) else 1

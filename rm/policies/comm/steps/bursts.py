@@ -7,10 +7,13 @@ from collections.abc import Iterable
 from rm.core.model.alignment import Bursts, ShapingRule
 from rm.core.model.snapshot import PlacedJob
 
+USUAL = Bursts(gap_us=10_000, longest_us=1_000_000)
 LEAST_SHARE = 100  # each HTB class is guaranteed one part in this many: priority decides the rest
 
 
-def burst_rules(host: str, capacity_bps: int, jobs: Iterable[PlacedJob], bursts: Bursts) -> list[ShapingRule]:
+def burst_rules(
+    host: str, capacity_bps: int, jobs: Iterable[PlacedJob], bursts: Bursts = USUAL
+) -> list[ShapingRule]:
     """Rules for all the jobs of a link; high jobs come before all others."""
     least_bps = max(1, capacity_bps // LEAST_SHARE)
     return [

@@ -1,9 +1,12 @@
-"""What keeps the jobs of a link apart: traffic classes, slot gates, or nothing.
+"""What keeps the jobs of a link apart: the order in which their bursts begin, traffic classes, slot gates, or
+nothing.
 
-On a link with more than two jobs classes and gates get in each other's way. Strict classes push a job that
-is late behind all that rank before it, and its gate takes the time in which it could catch up. So a link has
-one of the two, or none where either would cost the slowest job more than contention does. `python -m bench
-modes` measures the rule, docs/interleaving.md has the figures.
+First come, first served suits jobs whose paces are alike, however many, and needs no gates. What
+it costs is known by playing it (burst_loss.py). Elsewhere classes and gates get in each other's way on a link
+with more than two jobs: strict classes push a job that is late behind all that rank before it, and its gate
+takes the time in which it could catch up. So such a link has one of the two, or none where either would cost
+the slowest job more than contention does. `python -m bench modes` measures the rule, docs/interleaving.md has
+the figures.
 """
 
 from __future__ import annotations
@@ -12,21 +15,25 @@ import math
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
+from rm.policies.comm.steps.burst_loss import burst_loss
 from rm.policies.interleave.circle import LinkLoad
 from rm.policies.interleave.score import random_phase
 from rm.policies.interleave.unify import Demand
 
+CROWDED = 0.8  # of what phases at random lose, on a link that cannot carry them all (bench modes)
 PAIR = 2  # jobs on a link that have classes and gates: the first in rank loses nothing, and one pays for it
 
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
     """Links with traffic classes by rank, links on which only high jobs come before the low ones (and
-    either sort shares), and jobs that wait for no slot, since classes keep them apart."""
+    either sort shares), jobs that wait for no slot, since classes keep them apart, and links whose bursts are
+    served in the order in which they begin."""
 
     ranked: frozenset[str]
     shared: frozenset[str]
     ungated: frozenset[int]
+    ordered: frozenset[str] = frozenset()
 
 
 def everything(links: Mapping[str, LinkLoad]) -> Keeping:
@@ -40,6 +47,7 @@ def least_loss(
     high: Container[int],
     apart: Container[str],
     hosts: Container[str],
+    bursts: bool = True,
 ) -> Keeping:
     """On each link what costs the slowest job least, and never the high jobs their place.
 
@@ -49,14 +57,18 @@ def least_loss(
         high: the jobs of high priority.
         apart: links on which a rotation keeps all jobs apart; on the others none is gated.
         hosts: whose links can have classes; uplinks cannot.
+        bursts: may links serve them in the order in which they begin?
     """
-    ranked, shared = set[str](), set[str]()
+    ranked, shared, ordered = set[str](), set[str](), set[str]()
     eased, waiting = set[int](), set[int]()
     for name, load in links.items():
         pair = len(load.phases) <= PAIR
         mixed = 0 < sum(job in high for job in load.phases) < len(load.phases)
         classes = name in hosts and (pair or mixed or name not in apart)
-        if classes and (name in apart or _bearable(load, demands, mixed)):
+        if bursts and name in hosts and not (pair and mixed) and _in_order(load, demands, high, mixed):
+            ordered.add(name)
+            eased |= load.phases.keys()
+        elif classes and (name in apart or _bearable(load, demands, mixed)):
             ranked.add(name)
         elif classes and mixed:
             shared.add(name)
@@ -64,7 +76,21 @@ def least_loss(
             waiting |= load.phases.keys()
         if not pair and (name in ranked or name in shared):
             eased |= load.phases.keys()
-    return Keeping(frozenset(ranked), frozenset(shared), frozenset(eased - waiting))
+    return Keeping(frozenset(ranked), frozenset(shared), frozenset(eased - waiting), frozenset(ordered))
+
+
+def _in_order(link: LinkLoad, demands: Mapping[int, Demand], high: Container[int], mixed: bool) -> bool:
+    """Does serving bursts as they come cost the slowest job less than what else there is?
+
+    That is contention, which on an overloaded link costs less than phases at random would, since jobs push
+    one another apart; or classes by rank, where a high job must keep its place on an overloaded link.
+    """
+    chance = chance_loss(link, demands)
+    full = share(link, demands) > 1
+    bound = CROWDED * chance if full else chance
+    if mixed and full:
+        bound = max(bound, strict_loss(link, demands))
+    return burst_loss(link, demands, high) <= bound
 
 
 def _bearable(link: LinkLoad, demands: Mapping[int, Demand], mixed: bool) -> bool:

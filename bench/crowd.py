@@ -1,0 +1,112 @@
+"""How jobs that share two links fare in each mode, on real hosts of a lab: `python -m bench crowd`.
+
+Two, four and eight jobs of one priority and one period, the demo's own traffic, whose all-reduces fill 90 %
+of the links' time. Each mode's figure is the slowest job's mean iteration as a multiple of the job's alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import statistics
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from bench.figure import Figure, Settings
+from rm.core.model.traffic import TrafficProfile
+from rm.demo import figures, scenario
+from rm.demo.scenario import Training
+from rm.demo.stage import Stage
+from rm.demo.training import JobRun, Trainer, program_text
+from rm.lab import LabSpec, up
+from rm.lab.lab import discard
+
+COUNTS = (2, 4, 8)
+PERIOD_MS, FILL, BYTES_PER_MS = 200.0, 0.9, 11_400  # of an all-reduce: what the demo's jobs send alone
+LEFT_OUT_S = 4.0
+
+
+def run(settings: Settings) -> list[Figure]:
+    counts, iterations = (COUNTS[:2], 40) if settings.quick else (COUNTS, 90)
+    found = []
+    with _stage(max(counts)) as stage:
+        for count in counts:
+            found += _compared(stage, count, iterations)
+    return found
+
+
+def _compared(stage: Stage, count: int, iterations: int) -> Iterator[Figure]:
+    trainer = Trainer(stage, program_text(), scenario.CONGESTION_CONTROL)
+    comm_ms = FILL * PERIOD_MS / count
+    size = round(comm_ms * BYTES_PER_MS)
+    jobs = [Training(f"job{n + 1}", "low", PERIOD_MS - comm_ms, size, 4) for n in range(count)]
+    stage.start_daemon(scenario.MANAGED)
+    stage.await_hosts()
+    (alone,) = _runs(trainer, stage, jobs[:1], iterations // 2, None)
+    profile = figures.profile(alone.iterations)
+    alone_us = statistics.fmean(i.duration_us for i in alone.iterations)
+    for mode in scenario.MODES:
+        stage.start_daemon(mode)
+        stage.await_hosts()
+        before = os.getloadavg()[0]
+        runs = _runs(trainer, stage, jobs, iterations, profile)
+        begin, end = figures.span(runs, LEFT_OUT_S)
+        kept = [
+            [i.duration_us for i in r.iterations if i.start_us >= begin and i.end_us <= end] for r in runs
+        ]
+        times = sorted(statistics.fmean(one) / alone_us for one in kept if one)
+        yield Figure(
+            f"slowest of {count} jobs, {mode.title}",
+            round(times[-1], 3),
+            "× alone",
+            f"the jobs' mean {statistics.fmean(times):.3f}, the fastest {times[0]:.3f}; alone "
+            f"{alone_us / 1000:.1f} ms, of which {profile.comm_us / 1000:.1f} communicate; "
+            f"{min(map(len, kept))} iterations or more of each, load {before:.1f}",
+        )
+
+
+def _runs(
+    trainer: Trainer,
+    stage: Stage,
+    jobs: Sequence[Training],
+    iterations: int,
+    profile: TrafficProfile | None,
+) -> list[JobRun]:
+    """Submitted held, released together, and followed to their ends."""
+    runs = []
+    for number, job in enumerate(jobs):
+        delay_s = number * PERIOD_MS / 1000 / len(jobs) * 0.618  # not where a rotation would put them
+        words = trainer.prepare(job, iterations, delay_s, profile, [host.name for host in stage.lab.hosts])
+        runs.append(trainer.submit(job, [*words, "--hold"]))
+    for one in runs:
+        stage.client.release(one.job)
+    trainer.follow(runs, lambda _: None)
+    return runs
+
+
+@contextlib.contextmanager
+def _stage(gpus: int) -> Iterator[Stage]:
+    """Two hosts, with all that the jobs need."""
+    with tempfile.TemporaryDirectory(prefix="rm-crowd-") as folder, contextlib.ExitStack() as stack:
+        work = Path(folder)
+        spec = LabSpec(
+            zones=1,
+            hosts=2,
+            gpus_per_host=gpus,
+            link_mbps=scenario.LINK_MBPS,
+            queue_packets=scenario.QUEUE_PACKETS,
+            congestion_control=scenario.CONGESTION_CONTROL,
+        )
+        stack.callback(discard, work / "lab", remove_directory=True)
+        stage = Stage(up(spec, work / "lab", progress=lambda _: None), work)
+        stack.callback(stage.stop_daemon)
+        stack.callback(stage.end_kept)
+        stage.configure(scenario.MANAGED)
+        inventory = str(stage.lab.inventory)
+        for playbook in ("bootstrap", "agents", "probes", "shaping"):
+            stage.rmx("playbook", "run", playbook, "--inventory", inventory, inside=True)
+        stage.start_daemon(scenario.MANAGED)
+        stage.rmx("host", "import", inventory)
+        stage.await_hosts()
+        yield stage
