@@ -54,7 +54,7 @@ LONG = {
     "agents/rm_agent.py": 480, "agents/rm_attempts.py": 490,
     "agents/rm_stepd.py": 480, "rm/adapters/hosts/ssh.py": 475, "rm/api/jobs.py": 480,
     "rm/client/client.py": 455, "rm/core/jobs/transitions.py": 460,
-    "rm/core/model/job.py": 455, "rm/daemon/execution/executor.py": 521, "rm/daemon/leading/leader.py": 455,
+    "rm/core/model/job.py": 455, "rm/daemon/leading/leader.py": 455,
 }  # fmt: skip
 
 

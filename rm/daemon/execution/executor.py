@@ -8,39 +8,32 @@ because every operation is idempotent for its (job, attempt).
 from __future__ import annotations
 
 import logging
-import signal
 from collections.abc import Callable
-from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Collect, Discard, Freeze, Intent, Launch, Mail, SetLimit, Start, Stop, ToHost
-from rm.core.jobs.reconcile import before_its_end
-from rm.core.jobs.transitions import HOST_FAULTS, UNSTARTED
+from rm.core.jobs.transitions import HOST_FAULTS
 from rm.core.model.job import Task
-from rm.core.model.logs import KeptLog
 from rm.core.ports import Clock
 from rm.daemon.agents import Hosts
 from rm.daemon.execution.agent_news import WORDS_MAX, exited, ours, started
 from rm.daemon.execution.aside import Aside
 from rm.daemon.execution.collecting import Collector
 from rm.daemon.execution.deliver import Deliverer, Delivery
+from rm.daemon.execution.dispatch import Dispatch
 from rm.daemon.execution.greeting import Greeter, HostReport, Post
 from rm.daemon.execution.leadership import Leadership
 from rm.daemon.execution.log_home import LogHome, TooSlow
 from rm.daemon.execution.mailing import Mailer
 from rm.daemon.execution.outbox import Open, Outbox
 from rm.daemon.execution.sending import Sender, failed, request_of
-from rm.daemon.execution.slicing import slice_request, together
 from rm.daemon.execution.step_book import StepBook
-from rm.daemon.fair_pool import FairPool
 from rm.errors import RmError, Unreachable
 from rm.protocol import attempts as wire
 from rm.protocol.attempts import Launched
-from rm.protocol.codes import AgentError, Code, NotConnected, code_of
+from rm.protocol.codes import Code, NotConnected, code_of
 from rm.protocol.line import shown
 from rm.protocol.notifications import Exit, Iterations, Room, Started, Stepped, Unasked
 
@@ -49,8 +42,6 @@ log = logging.getLogger(__name__)
 FOREIGN_TRIES = 3
 LAUNCH_TRIES = 5  # without an answer, of a host that connects again and again
 REPEAT_S = 2.0
-COLLECTORS = 16  # threads that bring logs home
-COLLECTIONS = 2  # of one host, and of one user, while others wait
 LATER_S = 60.0  # when our own disk refuses a log
 
 
@@ -113,25 +104,34 @@ class Executor:
         self._delivery_of = delivery_of
         self._mailer = mailer or Mailer(None, "")
         self._steps = steps
-        self._repeat_s, self._later_s = repeat_s, later_s
-        self._slice_us = slice_us
+        self._later_s = later_s
         epoch = leadership.epoch
         self._outbox = Outbox()
         self._aside = Aside()
         self._greeter = Greeter(
             hosts=hosts, post=post, clock=clock, leadership=leadership, aside=self._aside, repeat_s=repeat_s
         )
-        self._sender = Sender(hosts=hosts, clock=clock, epoch=epoch, launch_within_us=launch_within_us)
         self._collector = Collector(
             hosts=hosts, post=post, epoch=epoch, home=home, deliverer=deliverer, steps=steps
         )
-        self._pool = FairPool(COLLECTORS, COLLECTORS // 2, COLLECTIONS, "collect")
-        self._closed = False
+        self._dispatch = Dispatch(
+            outbox=self._outbox,
+            sender=Sender(hosts=hosts, clock=clock, epoch=epoch, launch_within_us=launch_within_us),
+            post=post,
+            clock=clock,
+            leadership=leadership,
+            aside=self._aside,
+            is_up=self._greeter.is_up,
+            answered=self._take_answer,
+            collect=self._collect,
+            slice_us=slice_us,
+            repeat_s=repeat_s,
+        )
 
     def close(self) -> None:
-        self._closed = True
+        self._dispatch.stop()
         self._collector.close()
-        self._pool.close()
+        self._dispatch.close()
         self._aside.close()
         self._mailer.close()
 
@@ -162,7 +162,7 @@ class Executor:
             self._outbox.put(entry)
             if self._greeter.is_up(action.host):
                 ready.append(entry)
-        self._send_all(ready)
+        self._dispatch.send_all(ready)
 
     def _entry(self, intent: Intent, action: ToHost) -> Open:
         match action:
@@ -189,7 +189,7 @@ class Executor:
     def repeat_open(self, host: str) -> None:
         """Send everything that is open for the host, in order; from now on it is connected."""
         if self._greeter.take(host):
-            self._send_all(self._outbox.of(host))
+            self._dispatch.send_all(self._outbox.of(host))
 
     def is_worn_out(self, intent: Intent) -> bool:
         """Was it sent so often without an answer that it has failed?"""
@@ -198,7 +198,7 @@ class Executor:
 
     def drop(self, intent: Intent) -> None:
         """Do not repeat it: its outcome came another way, or the state has given it up."""
-        self._settle(intent)
+        self._dispatch.settle(intent)
 
     def forget(self, host: str) -> None:
         """The host was removed: nothing can be carried out there any more."""
@@ -256,141 +256,9 @@ class Executor:
         """Whatever waits for the end of an attempt may go on now."""
         if self._greeter.is_up(host):
             for entry in self._outbox.exited(host, job, attempt):
-                self._send(entry)
-
-    # -- requests ------------------------------------------------------------------------------
-
-    def _send_all(self, entries: list[Open]) -> None:
-        """In this order, but the launches of a slice together."""
-        for some in together(entries, self._outbox.is_to_end):
-            if len(some) == 1:
-                self._send(some[0])
-            elif isinstance(some[0].intent.action, Discard):
-                self._forget_many(some)
-            else:
-                self._send_slice(some)
-
-    def _begin(self, entries: list[Open]) -> list[Open]:
-        """Those that are not under way already, if anything may be sent now."""
-        begun = [] if self._closed else [entry for entry in entries if self._outbox.begin(entry)]
-        if self._leadership.may_act():
-            return begun
-        for entry in begun:
-            self._again(entry)
-        return []
-
-    def _forget_many(self, entries: list[Open]) -> None:
-        if begun := self._begin(entries):
-            actions = [entry.intent.action for entry in begun]
-            names = [(action.job, action.attempt) for action in actions]
-            request = wire.Forget(epoch=self._leadership.epoch, attempts=names)
-            self._sender.send(actions[0].host, request).add_done_callback(partial(self._hear_forget, begun))
-
-    def _hear_forget(self, entries: list[Open], future: Future[Any]) -> None:
-        """What was not forgotten is asked for by itself: its answer may come later. Older agents, too."""
-        error = future.exception()
-        left = {tuple(name) for name in future.result().left} if error is None else set()
-
-        def take(entry: Open) -> None:
-            action = entry.intent.action
-            if code_of(error) is Code.NO_SUCH_OP or (action.job, action.attempt) in left:
-                self._outbox.rest(entry)
-                self._send(entry)
-            else:
-                self._take_answer(entry, error, None)
-
-        self._safely(entries, take)
-
-    def _send_slice(self, entries: list[Open]) -> None:
-        begun = self._begin(entries)
-        if not begun:
-            return
-        launches = [entry.request for entry in begun if isinstance(entry.request, wire.Launch)]
-        request = slice_request(launches, self._slice_us)
-        host = begun[0].intent.action.host
-        self._sender.send(host, request).add_done_callback(partial(self._hear_slice, begun))
-
-    def _hear_slice(self, entries: list[Open], future: Future[Any]) -> None:
-        """An agent that takes no slices runs the first, and none of the others."""
-        error = future.exception()
-        refused = set() if error is not None else {tuple(name) for name in future.result().refused}
-        unknown = code_of(error) is Code.NO_SUCH_OP
-
-        def take(entry: Open) -> None:
-            action = entry.intent.action
-            why = error
-            if (action.job, action.attempt) in refused:
-                why = AgentError(Code.DISCARDED, f"Attempt {action.attempt} was discarded on {action.host}.")
-            if not unknown:
-                self._take_answer(entry, why, None)
-            elif entry is entries[0]:
-                self._outbox.rest(entry)
-                self._send(entry)
-            else:
-                self._give_back(entry)
-
-        self._safely(entries, take)
-
-    def _give_back(self, entry: Open) -> None:
-        action, now_us = entry.intent.action, self._clock.now_us()
-        gone = (action.job, action.attempt, action.host, 0, 0, signal.SIGTERM, None, now_us)
-        self._post(ev.TaskExited(*gone, why=UNSTARTED))
-        self._settle(entry.intent)
-
-    def _send(self, entry: Open) -> None:
-        """Carry it out, unless it is under way already: never twice at once."""
-        if self._closed or not self._outbox.begin(entry):
-            return
-        if not self._leadership.may_act():
-            self._again(entry)
-            return
-        action = entry.intent.action
-        if isinstance(action, Collect):
-            self._pool.submit(action.host, entry.user, partial(self._collect, entry, action))
-            return
-        request = entry.request
-        assert request is not None
-        if isinstance(action, Launch | Start) and self._outbox.is_to_end(action):
-            held = before_its_end(action)
-            if held is None:
-                self._settle(entry.intent)
-                return
-            request = msgspec.structs.replace(request, hold=held.hold)
-        self._sender.send(action.host, request).add_done_callback(partial(self._hear, entry))
-
-    def _again(self, entry: Open, seconds: float | None = None) -> None:
-        """Send it again in a while, with all of that host that failed meanwhile, in order."""
-        host = entry.intent.action.host
-        self._outbox.rest(entry)
-        if self._outbox.plan_repeat(host):
-            self._aside.after(self._repeat_s if seconds is None else seconds, lambda: self._repeat(host))
-
-    def _repeat(self, host: str) -> None:
-        waiting = self._outbox.begin_repeat(host)
-        if self._greeter.is_up(host):
-            self._send_all(waiting)
-
-    def _settle(self, intent: Intent, logs: tuple[KeptLog, ...] = ()) -> None:
-        self._outbox.remove(intent)
-        self._post(ev.ActionSettled(intent.id, logs))
+                self._dispatch.send(entry)
 
     # -- answers -------------------------------------------------------------------------------
-
-    def _hear(self, entry: Open, future: Future[Any]) -> None:
-        self._safely([entry], lambda one: self._answered(one, future))
-
-    def _safely(self, entries: list[Open], take: Callable[[Open], None]) -> None:
-        """What comes of an answer, for each by itself."""
-        for entry in entries:
-            try:
-                take(entry)
-            except Exception:  # it stays open: no defect of ours may leave it under way for ever
-                log.exception("the answer to intent %d was not taken", entry.intent.id)
-                self._again(entry)
-
-    def _answered(self, entry: Open, future: Future[Any]) -> None:
-        error = future.exception()
-        self._take_answer(entry, error, future.result() if error is None else None)
 
     def _take_answer(self, entry: Open, error: BaseException | None, result: Any) -> None:
         """`result` is None where nothing is to be taken of it."""
@@ -398,7 +266,9 @@ class Executor:
         code = code_of(error)
         if isinstance(error, Unreachable | TimeoutError):
             entry.tries += not isinstance(error, NotConnected)
-            self._again(entry)  # outcome unknown: now if the host still answers, or after its next hello
+            self._dispatch.again(
+                entry
+            )  # outcome unknown: now if the host still answers, or after its next hello
             return
         if code is Code.STALE_EPOCH:
             self._aside.soon(self._dispute, entry, str(error))
@@ -406,17 +276,17 @@ class Executor:
         if code is Code.FOREIGN_CLUSTER and self._is_told_foreign(entry, str(error)):
             return
         if code is Code.TOO_LATE:  # nothing was done, and it is wanted still
-            self._again(entry)
+            self._dispatch.again(entry)
             return
         if isinstance(action, Discard) and (code is Code.STILL_RUNNING or code in HOST_FAULTS):
-            self._again(entry)  # in the latter case its spool takes no note of it now
+            self._dispatch.again(entry)  # in the latter case its spool takes no note of it now
             return
         if (
             code is Code.NO_SUCH_ATTEMPT
             and isinstance(action, Stop | SetLimit | Freeze)
             and self._may_yet_launch(action)
         ):
-            self._again(entry)
+            self._dispatch.again(entry)
             return
         if error is not None:
             if isinstance(action, Launch | Start):
@@ -427,7 +297,7 @@ class Executor:
                 log.warning("%s of job %d on %s: %s", action.kind, action.job, action.host, error)
         elif isinstance(action, Launch | Start) and result is not None:
             self._launched(action, result)
-        self._settle(intent)
+        self._dispatch.settle(intent)
 
     def _is_told_foreign(self, entry: Open, said: str) -> bool:
         """A host says that it is another cluster's: its next hello names that. One whose hello names ours all
@@ -436,13 +306,13 @@ class Executor:
         entry.foreign += 1
         if entry.foreign <= FOREIGN_TRIES:
             self._hosts.reconnect(host)
-            self._again(entry)
+            self._dispatch.again(entry)
             return True
         what = f"it says that it belongs to this cluster, and refuses its orders: {shown(said)}"
         self._post(ev.HostMisbehaved(host, what))
         if isinstance(entry.intent.action, Launch | Start):
             return False
-        self._again(entry, self._later_s)
+        self._dispatch.again(entry, self._later_s)
         return True
 
     def _may_yet_launch(self, order: Stop | SetLimit | Freeze) -> bool:
@@ -459,7 +329,7 @@ class Executor:
             leads = self._leadership.confirmed()
         except RmError as error:
             log.error("whether this daemon leads cannot be read: %s", error)
-            self._again(entry)
+            self._dispatch.again(entry)
             return
         if not leads:
             self._leadership.on_deposed(said)
@@ -491,21 +361,21 @@ class Executor:
         try:
             kept = self._collector.collect(action)
         except (Unreachable, TimeoutError, TooSlow):
-            self._again(entry)
+            self._dispatch.again(entry)
         except RmError as error:
             code = code_of(error)
             if code is Code.STILL_RUNNING:
                 if not self._outbox.rest_until_exit(entry):
-                    self._send(entry)
+                    self._dispatch.send(entry)
             elif code in HOST_FAULTS:
-                self._again(entry)
+                self._dispatch.again(entry)
             elif code is Code.STALE_EPOCH:
                 self._dispute(entry, str(error))
             elif code is Code.FOREIGN_CLUSTER:
                 self._is_told_foreign(entry, str(error))
             else:  # the database that keeps logs
                 log.error("cannot keep the logs of job %d: %s", action.job, error)
-                self._again(entry, self._later_s)
+                self._dispatch.again(entry, self._later_s)
         except Exception as error:
             log.error(
                 "cannot keep the logs of job %d: %s",
@@ -513,9 +383,9 @@ class Executor:
                 error,
                 exc_info=not isinstance(error, OSError),
             )
-            self._again(entry, self._later_s)
+            self._dispatch.again(entry, self._later_s)
         else:
-            self._collector.deliver(entry.delivery, action, lambda: self._settle(entry.intent, kept))
+            self._collector.deliver(entry.delivery, action, lambda: self._dispatch.settle(entry.intent, kept))
 
     def _offset_us(self, host: str) -> int:
         return self._hosts.clock_offset_us(host) or 0
