@@ -196,10 +196,17 @@ class FakeService:
         return self.put(job_id, array=dataclasses.replace(job.array, limit=limit))
 
     async def update(
-        self, job_id: int, by: str, update: JobUpdate, may_know: Callable[[str], bool], may_raise: bool
+        self,
+        job_id: int,
+        by: str,
+        update: JobUpdate,
+        may_know: Callable[[str], bool],
+        may_raise: bool,
+        array_tasks: str = "",
     ) -> Job:
         job = await self.job(job_id)
-        self.log.append(("update", job_id, by, str(update), may_raise))
+        named = (array_tasks,) if array_tasks else ()
+        self.log.append(("update", job_id, by, str(update), may_raise, *named))
         return self.put(job_id, spec=update.applied(job.spec))
 
     async def _change(self) -> None:

@@ -181,7 +181,7 @@ ROUTES: Sequence[Route] = (
           errors=CONFLICT),
     Route("POST", "/v1/jobs/{id}/update", "update",
           "Change what the job asks for, as far as its state allows.", jobs.OneJob, jobs.JobUpdate,
-          who=Who.OWNER, errors=(409, 422)),
+          query=(SOME,), who=Who.OWNER, errors=(409, 422)),
     Route("GET", "/v1/jobs/{id}/wait", "wait", "Long poll: answered when the job has ended, or after "
           "`timeout_s`.", jobs.Waited, query=(Parameter("timeout_s", Seconds, "at most 300", 60), ONE)),
     Route("GET", "/v1/jobs/{id}/logs", "logs", "The bytes of a task's log, as they come. The "

@@ -330,14 +330,15 @@ class Client:
         """Let at most so many elements of the array run at once from now on; 0: any number."""
         return self._ask.post(OneJob, "jobs", job_id, "array-limit", body=ArrayLimit(limit=limit)).job
 
-    def update(self, job_id: int, update: JobUpdate) -> Job:
-        """Change what the job asks for; of an array that of all its elements.
+    def update(self, job_id: JobRef, update: JobUpdate) -> Job:
+        """Change what the job asks for; of an array that of all its elements, or of those that are named.
 
         Raises:
             Conflict: its state does not allow that.
             ImpossibleRequest: no state of the cluster could take the job then.
         """
-        return self._ask.post(OneJob, "jobs", job_id, "update", body=update).job
+        job, tasks = _named(job_id)
+        return self._ask.post(OneJob, "jobs", job, "update", body=update, array_tasks=tasks).job
 
     def _change(self, job_id: JobRef, verb: Verb, **query: Any) -> Job:
         job, tasks = _named(job_id)

@@ -259,10 +259,17 @@ class JobChanges(Protocol):
         ...
 
     def update(
-        self, job_id: int, by: str, update: JobUpdate, may_know: Callable[[str], bool], may_raise: bool
+        self,
+        job_id: int,
+        by: str,
+        update: JobUpdate,
+        may_know: Callable[[str], bool],
+        may_raise: bool,
+        array_tasks: str = "",
     ) -> Answer[Job]:
-        """Other values of what the job asks for; its dependencies may be on jobs of users whom the caller
-        `may_know`, and with `may_raise` the time limit of a job that runs may rise."""
+        """Other values of what the job asks for, or some elements of an array; its dependencies may be on
+        jobs of users whom the caller `may_know`, and with `may_raise` the time limit of a job that runs may
+        rise."""
         ...
 
 

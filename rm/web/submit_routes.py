@@ -21,7 +21,7 @@ from rm.web.handling import beside, settled
 from rm.web.identity import CALLER, Caller
 from rm.web.limits import LIMITS
 from rm.web.ports import Service
-from rm.web.visible_jobs import VisibleJobs
+from rm.web.visible_jobs import VisibleJobs, array_tasks_of
 
 SPECS_PER_REQUEST = 10  # of a user's share of requests: this many jobs in one cost as much as one request
 KEY_MAX = 128
@@ -85,9 +85,9 @@ class SubmitRoutes:
         self._may_rank(f"Job {job_id}", update.priority or 0, caller)
         knows = self._visible.knows(caller)
         try:
-            job = await settled(
-                self._service.changes.update(job_id, caller.user, update, knows, caller.admin)
-            )
+            change = self._service.changes.update
+            tasks = array_tasks_of(request)
+            job = await settled(change(job_id, caller.user, update, knows, caller.admin, tasks))
         except ImpossibleRequest as error:
             raise (await self._visible.sight(request)).refusal(error) from None
         return respond(jobs.OneJob(job=job_of(job)))

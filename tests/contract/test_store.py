@@ -22,6 +22,7 @@ from rm.core.model.dependency import Dependency, Standing
 from rm.core.model.host import Host, Zone
 from rm.core.model.job import Job, JobState, Task
 from rm.core.model.job_step import JobStep, StepName
+from rm.core.model.job_update import JobUpdate
 from rm.core.model.logs import KeptLog, LogName
 from rm.core.model.network import LinkStats
 from rm.core.model.reasons import Reason, ReasonCode
@@ -70,6 +71,16 @@ def test_elements_of_an_array_have_its_specification(database: Any, store: Any) 
     assert [job.array_task for job in again.elements(10)] == [0, 1, 2]
     assert again.elements(10, (2,)) == [jobs[2]]
     assert again.elements(10, (7,)) == again.elements(11) == []
+
+
+def test_what_was_changed_of_an_element_alone_comes_back(database: Any, store: Any) -> None:
+    array, first, second = array_with(0, 1)
+    own = JobUpdate(comment="mine", time_limit_us=0)
+    second = replace(second, own=own, spec=own.applied(second.spec), updates=1)
+    store.commit(Batch(jobs=(array, first, second)), 0)
+    again = database.open()
+    assert again.load().jobs == (array, first, second)
+    assert again.elements(10) == [first, second]
 
 
 def test_a_changed_specification_is_stored_and_its_elements_have_it(database: Any, store: Any) -> None:

@@ -761,6 +761,13 @@ class World:
             "dependency": "",
             "time_limit_us": choices.number("its new time limit", 1, 9) * 3_600 * S,
         }[what]
+        named = self.db.jobs[job_id]
+        alone = named.array is not None and what in ("cpus_per_task", "time_limit_us")
+        if alone and choices.happens("one element alone is changed", 0.5):
+            task = str(choices.number("changed alone is number", 0, 2))
+            first, change = self.cycle.state.next_job, JobUpdate(**{what: value})
+            self.turn([ev.JobUpdated(job_id, "root", change, (), True, task, first)])
+            return
         if what == "name":  # what was placed was alone under the names of its time
             placed = {j.id: j.array_job or j.id for j in self.db.jobs.values() if j.occupies}
             self.renamed |= {(one, job_id) for one in placed}

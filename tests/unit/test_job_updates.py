@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import SetLimit
+from rm.core.jobs.state import rebuild
 from rm.core.model.job import JobState
 from rm.core.model.job_update import JobUpdate
 from rm.core.model.reasons import ReasonCode
@@ -149,8 +151,6 @@ def test_a_new_name_counts_for_singletons() -> None:
 def test_the_elements_of_an_array_share_a_change() -> None:
     cluster = Cluster()
     array = cluster.submit("0-3", time_limit_us=10 * MINUTE_US)
-    first = cluster.job(array, 0)
-    assert "share what was asked for" in cluster.refused(change(first.id, comment="c"))
     out = cluster.do(change(array, time_limit_us=5 * MINUTE_US, comment="c"))
     limits = {(a.job, a.time_limit_us) for a in (i.action for i in out.intents) if isinstance(a, SetLimit)}
     assert limits == {(cluster.job(array, task).id, 5 * MINUTE_US) for task in (0, 1)}
@@ -168,6 +168,98 @@ def test_a_waiting_array_may_ask_for_other_resources() -> None:
     array = cluster.submit("0-1", cpus_per_task=2)
     cluster.do(change(array, cpus_per_task=1))
     cluster.end(cluster.state.jobs[1])
+    assert cluster.running(array) == [0, 1]
+
+
+def element(array: int, tasks: str, first_job: int = 0, **fields: Any) -> ev.JobUpdated:
+    return ev.JobUpdated(array, "ann", JobUpdate(**fields), array_tasks=tasks, first_job=first_job)
+
+
+def test_an_element_that_waits_leaves_its_array_with_what_is_changed_of_it_alone() -> None:
+    cluster = Cluster(queue="priority")
+    running = single(cluster, cpus_per_task=2)
+    array = cluster.submit("0-4", cpus_per_task=2, time_limit_us=10 * MINUTE_US)
+    cluster.do(ev.HoldRequested(array, "ann", "1"))
+    first = cluster.state.next_job
+    cluster.do(element(array, "1,3", first, time_limit_us=5 * MINUTE_US, priority=5))
+    assert cluster.state.jobs[array].ref == f"{array}_[0-4:2]"
+    assert [cluster.job(array, task).id for task in (1, 3)] == [first, first + 1]
+    assert [cluster.job(array, task).held for task in (1, 3)] == [True, False]
+    cluster.do(element(array, "3", 99, comment="mine"))
+    third = cluster.job(array, 3)
+    assert (third.spec.time_limit_us, third.spec.comment, third.spec.priority) == (5 * MINUTE_US, "mine", 5)
+    assert cluster.state.jobs[array].spec.time_limit_us == 10 * MINUTE_US
+    cluster.end(cluster.state.jobs[running])
+    assert cluster.running(array) == [3]
+    cluster.do(ev.ReleaseRequested(array, "ann", "1"))
+    cluster.run_all(array)
+    assert cluster.array(array).completed == "0-4"
+
+
+def test_what_was_changed_of_an_element_outlasts_a_restart() -> None:
+    cluster = Cluster()
+    single(cluster, cpus_per_task=2)
+    array = cluster.submit("0-4", time_limit_us=10 * MINUTE_US)
+    cluster.do(element(array, "2", cluster.state.next_job, time_limit_us=0, hosts_only=("h1",)))
+    old = cluster.state
+    shared = old.jobs[array].spec  # as the store reads the rows of elements
+    jobs = [replace(job, spec=shared) if job.array_job else job for job in old.jobs.values()]
+    again = rebuild(jobs, old.hosts.values(), (), {}, old.next_job, old.next_action, cluster.now_us)
+    spec = again.jobs[again.elements[array][2]].spec
+    assert (spec.time_limit_us, spec.hosts_only) == (None, ("h1",))
+    assert again.jobs == old.jobs
+
+
+def test_a_change_of_the_array_replaces_the_same_of_its_elements_alone() -> None:
+    cluster = Cluster()
+    running = single(cluster, cpus_per_task=2)
+    array = cluster.submit("0-2", time_limit_us=10 * MINUTE_US)
+    cluster.do(element(array, "1", cluster.state.next_job, time_limit_us=MINUTE_US, comment="mine"))
+    cluster.do(change(array, time_limit_us=2 * MINUTE_US, dependency=f"afterok:{running}"))
+    spec = cluster.job(array, 1).spec
+    assert (spec.time_limit_us, spec.comment) == (2 * MINUTE_US, "mine")
+    assert cluster.job(array, 1).own == JobUpdate(comment="mine")
+    assert cluster.state.jobs[cluster.job(array, 1).id].dependencies[0].job == running
+    cluster.end(cluster.state.jobs[running], code=1)
+    assert cluster.job(array, 1).state is S.CANCELLED
+    assert cluster.state.jobs[array].state is S.CANCELLED
+
+
+def test_an_element_that_runs_may_get_another_time_limit() -> None:
+    cluster = Cluster()
+    array = cluster.submit("0-3", time_limit_us=10 * MINUTE_US)
+    runs = cluster.job(array, 0)
+    out = cluster.do(element(array, "0,3", cluster.state.next_job, time_limit_us=MINUTE_US))
+    assert [i.action for i in out.intents] == [SetLimit(runs.id, 1, "h1", MINUTE_US)]
+    assert cluster.job(array, 3).spec.time_limit_us == MINUTE_US
+    assert cluster.job(array, 1).spec.time_limit_us == 10 * MINUTE_US
+    assert "cannot change any more" in cluster.refused(element(array, "0", cpus_per_task=2))
+    cluster.run_all(array)
+    assert "has ended already" in cluster.refused(element(array, "1-2", comment="late"))
+    assert "has no element 7" in cluster.refused(element(array, "7", comment="c"))
+
+
+def test_elements_of_one_array_may_wait_for_each_other_and_not_for_themselves() -> None:
+    cluster = Cluster(cpus=2)
+    running = single(cluster, cpus_per_task=2)
+    array = cluster.submit("0-2")
+    cluster.do(element(array, "1", cluster.state.next_job, dependency=f"afterok:{array}_0"))
+    for tasks, on in (("0", "1"), ("0", "0"), ("2", "")):
+        text = f"afterany:{array}_{on}" if on else f"afterany:{array}"
+        said = cluster.refused(element(array, tasks, cluster.state.next_job, dependency=text))
+        assert "would wait for itself" in said
+    cluster.end(cluster.state.jobs[running])
+    assert cluster.running(array) == [0, 2]
+    cluster.end(cluster.job(array, 0))
+    assert cluster.running(array) == [1, 2]
+
+
+def test_an_array_gets_other_dependencies_before_it_has_begun() -> None:
+    cluster = Cluster()
+    running = single(cluster, cpus_per_task=2)
+    array = cluster.submit("0-3")
+    cluster.do(change(array, dependency=f"afternotok:{running}"))
+    cluster.end(cluster.state.jobs[running], code=1)
     assert cluster.running(array) == [0, 1]
 
 

@@ -14,9 +14,10 @@ from rm.core.jobs import events as ev
 from rm.core.jobs.lifecycle import IllegalTransition
 from rm.core.model.array import Array
 from rm.core.model.job import Job, JobState
+from rm.core.model.job_update import JobUpdate
 from rm.core.scheduling.cycle import Cycle, Outcome
 from rm.daemon.services.array_elements import PART
-from rm.errors import Conflict, NotFound, UsageError
+from rm.errors import Conflict, ImpossibleRequest, NotFound, UsageError
 from tests import builders
 from tests.fakes import PATIENCE_S
 from tests.unit.test_service import House
@@ -71,6 +72,42 @@ def test_elements_are_found_whether_they_wait_run_or_have_ended(house: House) ->
         asyncio.run(house.service.reading.described(array, "2-3"))
     with pytest.raises(NotFound, match="is no job array"):
         asyncio.run(house.service.reading.described(ended.id, "2"))
+
+
+def update(house: House, array: int, tasks: str, **fields: Any) -> Job:
+    change = house.service.changes.update(array, "ann", JobUpdate(**fields), lambda user: True, False, tasks)
+    return asyncio.run(change)
+
+
+def test_elements_that_were_changed_alone_are_durable(house: House) -> None:
+    array = submit(house, "0-999")
+    update(house, array, f"3-{PART + 12}", time_limit_us=60_000_000)  # in two turns
+    update(house, array, "5,7", comment="mine")
+    kept = {job.array_task: job for job in house.store.load().jobs if job.array_job == array}
+    assert [kept[task].spec.comment for task in (5, 6, 7)] == ["mine", "", "mine"]
+    changed = [task for task, job in kept.items() if job.spec.time_limit_us == 60_000_000]
+    assert sorted(task or 0 for task in changed) == list(range(3, PART + 13))
+    assert [element(house, array, task).spec.time_limit_us for task in (2, 3)] == [None, 60_000_000]
+    assert update(house, array, "", comment="all").array is not None
+    assert {element(house, array, task).spec.comment for task in (5, 6, 999)} == {"all"}
+    asyncio.run(house.service.changes.cancel(array, "ann", None, "5"))
+    assert element(house, array, 5).state is S.CANCELLED
+
+
+def test_a_change_of_elements_that_none_can_take_changes_nothing(house: House) -> None:
+    array = submit(house, "0-4999")
+    for tasks, fields, kind, said in (
+        ("2-2000", {"comment": "c"}, UsageError, "at most 1000 may by one change"),
+        ("4", {"cpus_per_task": 3}, ImpossibleRequest, "could never run"),
+        ("5000", {"comment": "c"}, IllegalTransition, "has no element 5000"),
+        ("4", {"dependency": f"afterok:{array}_4"}, IllegalTransition, "would wait for itself"),
+    ):
+        with pytest.raises(kind, match=said):
+            update(house, array, tasks, **fields)
+    single = asyncio.run(house.service.submissions.submit([builders.spec()], ""))[0]
+    with pytest.raises(IllegalTransition, match="no job array"):
+        update(house, single, "1", comment="c")
+    assert element(house, array, 4).id == array
 
 
 def test_a_submission_that_is_repeated_is_one_array(house: House) -> None:

@@ -50,7 +50,7 @@ def test_every_option_that_may_change_is_read_as_at_the_submission(rmx: Rmx, dae
         (["1", "ntasks=no"], "--ntasks is 'no'"),
         (["1", "exclusive=user"], "exclusive is 'user'."),
         (["1", "comment=a", "array-limit=x"], "array-limit is 'x'."),
-        (["1_2", "comment=a"], "What was asked for is the whole array's."),
+        (["1_2", "array-limit=5"], "array-limit is the whole array's."),
         (["9", "comment=a"], "There is no job 9"),
     ],
     ids=str,

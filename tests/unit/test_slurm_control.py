@@ -173,7 +173,6 @@ def test_parameters_are_updated(slurm: Slurm, daemon: Daemon) -> None:
         (["hold"], "too few arguments: no job is named."),
         (["update", "JobId=1", "WorkDir=/x"], "Update of this parameter is not supported: workdir=/x."),
         (["update", "JobId=1", "TimeLimit=soon"], "'soon' is not a time limit"),
-        (["update", "JobId=2_1", "Comment=x"], "Job 2_1 is a part of an array."),
         (["update", "JobId=2", "TimeLimit=+5"], "The job has no time limit to be changed"),
         (["update", "JobId=1"], "Nothing is to be changed."),
         (["update", "JobId=1", "word"], "Update of this parameter is not supported: word."),

@@ -17,6 +17,7 @@ import msgspec
 from rm.arrays import INDEX_MAX, mask
 from rm.core.model.array import SETS, Array
 from rm.core.model.choice import Choice
+from rm.core.model.element import sharing
 from rm.core.model.host import Host, Zone
 from rm.core.model.job import Job, JobSpec
 from rm.core.model.job_step import JobStep, StepName
@@ -260,6 +261,8 @@ def job_reader() -> Callable[[Any], Job]:
             fields_of = _object.decode(body)
             fields_of["spec"] = spec
             found = convert(fields_of, Job)
+            if found.own is not None and found.array_job:  # whose row of the specification it is
+                found = sharing(found, spec)
         except _UNREADABLE as e:
             raise damaged(f"Job {id}", str(e)) from e
         return _sound_job(id, found)

@@ -28,12 +28,9 @@ ARRAY_LIMIT = "array-limit"
 def set_fields(session: Session, /, job: str, fields: tuple[str, ...], as_json: bool) -> None:
     """Change NAME of JOB to VALUE. Names are long options of submit, such as time, priority, partition,
     nodelist, dependency or comment, and array-limit: how many elements of a job array run at once (0: any).
-    An empty VALUE takes an option back. While a job runs its time limit may change, its name and comment."""
+    Elements of an array, 36_2 or 36_[3-9], are changed alone. An empty VALUE takes an option back. While a
+    job runs its time limit may change, its name and comment."""
     named = parse_id(job)
-    if named.tasks:
-        raise UsageError(
-            "What was asked for is the whole array's.", f"Write: rmx set {named.job} {' '.join(fields)}."
-        )
     values: dict[str, str] = {}
     for field in fields:
         name, equals, value = field.partition("=")
@@ -43,17 +40,21 @@ def set_fields(session: Session, /, job: str, fields: tuple[str, ...], as_json: 
     limit = values.pop(ARRAY_LIMIT, None)
     if limit is not None and not re.match(r"\d{1,9}\Z", limit):
         raise UsageError(f"{ARRAY_LIMIT} is '{limit}'.", f"Write a number: rmx set {job} {ARRAY_LIMIT}=5.")
+    if limit is not None and named.tasks:
+        raise UsageError(
+            f"{ARRAY_LIMIT} is the whole array's.", f"Write: rmx set {named.job} {ARRAY_LIMIT}={limit}."
+        )
     update = update_of(values)
     changed: Job | None = None
     if update is not None:
-        changed = session.client.update(named.job, update)
+        changed = session.client.update(named, update)
     if limit is not None:
         changed = session.client.limit_array(named.job, int(limit))
     assert changed is not None
     if as_json:
         emit_json({"job": changed})
     else:
-        click.echo(f"Job {job_ref(changed)} is changed")
+        click.echo(f"Job {named if named.tasks else job_ref(changed)} is changed")
 
 
 def update_of(values: Mapping[str, str]) -> JobUpdate | None:

@@ -78,13 +78,12 @@ def _value(name: str, value: str) -> str:
 
 
 def _update(client: Client, job: JobId, values: dict[str, str], relative: str) -> None:
-    if job.tasks:
-        raise UsageError(f"Job {job} is a part of an array.", f"Change the whole array: JobId={job.job}.")
-    told = dict(values)
-    if relative:
-        told["time"] = _moved(client.job(job.job).spec.time_limit_us, relative)
-    if (update := update_of(told)) is not None:
-        client.update(job.job, update)
+    for one in job.each() if relative else [job]:
+        told = dict(values)
+        if relative:
+            told["time"] = _moved(client.job(one).spec.time_limit_us, relative)
+        if (update := update_of(told)) is not None:
+            client.update(one, update)
 
 
 def _moved(limit_us: int | None, relative: str) -> str:

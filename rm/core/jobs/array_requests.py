@@ -15,7 +15,7 @@ from rm.core.jobs.changes import Context
 from rm.core.jobs.elements import at_once, chosen_of, drop, let_look, put_array, short
 from rm.core.jobs.slicing import give_back
 from rm.core.jobs.transitions import handler_of, missed
-from rm.core.jobs.updating import update_array
+from rm.core.jobs.updating import update_array, update_elements
 from rm.core.model.array import Array
 from rm.core.model.job import Job
 from rm.core.model.reasons import Reason, ReasonCode
@@ -129,6 +129,10 @@ def _call_back(ctx: Context, record: Job) -> None:
         give_back(ctx, ctx.state.jobs[jobs[task]])
 
 
+def _update(ctx: Context, record: Job, e: ev.JobUpdated) -> None:
+    (update_elements if e.array_tasks else update_array)(ctx, record, e)
+
+
 def _named(record: Job, e: Asked) -> tuple[Array, int]:
     assert record.array is not None
     return record.array, chosen_of(record, e.array_tasks)
@@ -176,6 +180,6 @@ HANDLERS: dict[type, Callable[[Context, Job, Any], None]] = {
     ev.ResumeRequested: _resume,
     ev.RequeueRequested: _requeue,
     ev.ArrayLimitSet: _limit,
-    ev.JobUpdated: update_array,
+    ev.JobUpdated: _update,
     ev.DeadlineMissed: _miss,
 }

@@ -130,13 +130,18 @@ class ArrayLimitSet:
 @dataclass(frozen=True, slots=True)
 class JobUpdated:
     """Other values of what a job asked for, from now on. `past`: as of `JobSubmitted`, for a new list of
-    dependencies; `may_raise`: also the time limit of a job that runs."""
+    dependencies; `may_raise`: also the time limit of a job that runs.
+
+    `array_tasks`: of an array these elements alone. Those that wait in its record get jobs of their own, the
+    first of them the id `first_job`."""
 
     job: int
     by: str
     update: JobUpdate
     past: tuple[PastJob, ...] = ()
     may_raise: bool = False
+    array_tasks: str = ""
+    first_job: int = 0
 
 
 @dataclass(frozen=True, slots=True)

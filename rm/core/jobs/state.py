@@ -12,6 +12,7 @@ from rm.core.jobs.mailing import next_mark
 from rm.core.jobs.strays import Held, without_strays
 from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment
 from rm.core.model.dependency import Standing
+from rm.core.model.element import sharing
 from rm.core.model.fabric import Fabric
 from rm.core.model.host import Host, HostState, Zone
 from rm.core.model.job import Job, JobSpec, JobState, Placement, TaskPlacement
@@ -182,7 +183,7 @@ class ClusterState:
         """A job is in memory: its array's specification is its own, too."""
         if (task := job.array_task) is not None:
             if (array := self.jobs.get(job.array_job)) is not None:
-                job = replace(job, spec=array.spec)
+                job = sharing(job, array.spec)
             self.elements.setdefault(job.array_job, {})[task] = job.id
         self.jobs[job.id] = job
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rm.arrays import JobId, each, mask
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import SetLimit
 from rm.core.jobs.changes import Context
 from rm.core.jobs.dependents import asked_for, group_of, is_singleton, submission_of
-from rm.core.jobs.elements import short
+from rm.core.jobs.elements import chosen_of, element_of, short
 from rm.core.jobs.state import ClusterState, touch
 from rm.core.model.acceptance import accept
 from rm.core.model.job import Job, JobSpec, JobState
@@ -22,28 +23,17 @@ from rm.errors import IllegalTransition, UsageError
 
 
 def update(ctx: Context, job: Job, e: ev.JobUpdated) -> None:
-    """Change a job that waits, or of one that runs what may still change.
+    """Change a job that waits, or of one that runs what may still change; an element of an array by itself.
 
     Raises:
         IllegalTransition: the job's state does not allow it, or the job would wait for itself.
     """
-    if job.array_task is not None:
-        raise IllegalTransition(
-            f"Job {job.ref} is an element of an array, and all of them share what was asked for.",
-            f"Change the array: rmx set {job.array_job} ...",
-        )
-    spec = _changed(job.spec, e)
-    if job.state is not JobState.PENDING:
-        _refuse_fixed(job, e)
-        _refuse_raise(job, e)
-    changed = _put(ctx, job, spec, e)
-    if changed.occupies:
-        _limit(ctx, changed, e)
-        ctx.state.see_again(changed)
+    _take(ctx, job, _renewed(ctx.state, job, e, ctx.now_us), e)
 
 
 def update_array(ctx: Context, record: Job, e: ev.JobUpdated) -> None:
-    """Change a whole array: its elements share the specification.
+    """Change a whole array: its elements share the specification. What had been changed of some of them
+    alone is as of the others where this change sets the same.
 
     Raises:
         IllegalTransition: the array has ended, elements run that could not have got the change, or the array
@@ -62,28 +52,91 @@ def update_array(ctx: Context, record: Job, e: ev.JobUpdated) -> None:
             f"{', '.join(fixed)} cannot change now.",
             "Hold the array, and change it when they have ended.",
         )
-    if e.update.dependency is not None and array.has("waiting") != array.unfinished:
+    if e.update.dependency is not None and any(job.attempt and not job.state.final for job in own):
         raise IllegalTransition(f"Elements of job {record.id} have started: its dependencies are settled.")
     for job in placed:
         _refuse_raise(job, e)
-    spec = _changed(record.spec, e)
-    _put(ctx, record, spec, e)
-    for job in own:
-        changed = ctx.put(replace(job, spec=spec))
-        if changed.occupies:
-            _limit(ctx, changed, e)
-            ctx.state.see_again(changed)
-        elif changed.state is JobState.PENDING:
-            ctx.state.enqueue(changed.id)
+    whole = _new_version(ctx.state, record, _changed(record.spec, e), e, ctx.now_us)
+    renewed = [(job, _shared(ctx.state, job, whole.spec, e, ctx.now_us)) for job in own]
+    _put(ctx, record, whole, e)
+    for job, new in renewed:
+        _take(ctx, job, new, e)
+
+
+def update_elements(ctx: Context, record: Job, e: ev.JobUpdated) -> None:
+    """Change some elements of an array alone. One that waits in the array's record leaves it, and pends as a
+    job of its own from then on. Elements that cannot take the change do not keep others from it.
+
+    Raises:
+        IllegalTransition: none of them can take it.
+    """
+    array, chosen = record.array, chosen_of(record, e.array_tasks)
+    assert array is not None
+    leave = enumerate(each(array.has("waiting") & chosen), e.first_job)
+    split = [
+        replace(element_of(record, task, job_id), held=bool(array.has("held") >> task & 1))
+        for job_id, task in leave
+    ]
+    stay = each((array.has("requeued") | array.has("running")) & chosen)
+    own = [ctx.state.jobs[ctx.state.elements[record.id][task]] for task in stay]
+    refused, done = None, 0
+    for job in [*split, *own]:
+        try:
+            new = _renewed(ctx.state, job, e, ctx.now_us)
+        except IllegalTransition as error:
+            refused = refused or error
+            continue
+        done += 1
+        ctx.state.next_job = max(ctx.state.next_job, job.id + 1)
+        _take(ctx, job, new, e)
+    if not done:
+        raise refused or IllegalTransition(f"Job {JobId(record.id, e.array_tasks)} has ended already.")
+
+
+def _renewed(state: ClusterState, job: Job, e: ev.JobUpdated, now_us: int) -> Job:
+    """The job as it is after the change."""
+    spec = _changed(job.spec, e)
+    if job.state is not JobState.PENDING:
+        _refuse_fixed(job, e)
+        _refuse_raise(job, e)
+    new = _new_version(state, job, spec, e, now_us)
+    if job.array_task is None:
+        return new
+    return replace(new, own=e.update if job.own is None else job.own.and_then(e.update))
+
+
+def _shared(state: ClusterState, job: Job, spec: JobSpec, e: ev.JobUpdated, now_us: int) -> Job:
+    """An element as it is after a change of its array."""
+    own = None if job.own is None else job.own.without(e.update)
+    if own is None and (job.state is not JobState.PENDING or e.update.dependency is None):
+        return replace(job, spec=spec, own=None)
+    if own is not None:
+        spec = own.applied(spec)
+        _accept(spec)
+    new = replace(job, spec=spec, own=own)
+    if e.update.dependency is not None and job.state is JobState.PENDING:
+        new = _depending(state, new, e, now_us)
+    return new
+
+
+def _take(ctx: Context, old: Job, new: Job, e: ev.JobUpdated) -> None:
+    changed = _put(ctx, old, new, e)
+    if changed.occupies:
+        _limit(ctx, changed, e)
+        ctx.state.see_again(changed)
 
 
 def _changed(spec: JobSpec, e: ev.JobUpdated) -> JobSpec:
     spec = e.update.applied(spec)
+    _accept(spec)
+    return spec
+
+
+def _accept(spec: JobSpec) -> None:
     try:
         accept(spec, runs=False)  # another change may have come between the question and this
     except UsageError as error:
         raise IllegalTransition(error.what, error.hint) from None
-    return spec
 
 
 def _refuse_fixed(job: Job, e: ev.JobUpdated) -> None:
@@ -107,17 +160,37 @@ def _refuse_raise(job: Job, e: ev.JobUpdated) -> None:
         )
 
 
-def _put(ctx: Context, job: Job, spec: JobSpec, e: ev.JobUpdated) -> Job:
-    """The new version of the job, with what was derived from the old one."""
-    state = ctx.state
-    new = touch(job, ctx.now_us, f"changed by {e.by}: {e.update}", spec=spec, updates=job.updates + 1)
+def _new_version(state: ClusterState, job: Job, spec: JobSpec, e: ev.JobUpdated, now_us: int) -> Job:
+    """The job with another specification, and with what was derived from the old one.
+
+    Raises:
+        IllegalTransition: it would wait for itself.
+    """
+    new = touch(job, now_us, f"changed by {e.by}: {e.update}", spec=spec, updates=job.updates + 1)
     if e.update.dependency is not None:
-        new = replace(new, dependencies=asked_for(spec, e.past, ctx.now_us))
-        if _waits_for_itself(state, new):
-            raise IllegalTransition(f"Job {job.ref} would wait for itself by '{spec.dependency[:80]}'.")
+        new = _depending(state, new, e, now_us)
     if job.traffic is job.spec.traffic:
         new = replace(new, traffic=spec.traffic)
+    return new
+
+
+def _depending(state: ClusterState, job: Job, e: ev.JobUpdated, now_us: int) -> Job:
+    """The job with the dependencies that its specification has now."""
+    asked = asked_for(job.spec, e.past, now_us)
+    if job.array_task is not None:
+        asked = tuple(one.of_element(job.array_task) for one in asked)
+    new = replace(job, dependencies=asked)
+    if _waits_for_itself(state, new):
+        raise IllegalTransition(f"Job {job.ref} would wait for itself by '{job.spec.dependency[:80]}'.")
+    return new
+
+
+def _put(ctx: Context, job: Job, new: Job, e: ev.JobUpdated) -> Job:
+    """The new version of the job takes the old one's place."""
+    state = ctx.state
     ctx.put(new)
+    if new.state is JobState.PENDING:
+        state.pending[new.id] = None  # an element may have left its array
     # the index of dependents is made of lists and names, and made anew where one of them has changed
     renamed = group_of(job) != group_of(new) and state.dependents.named is not None
     if e.update.dependency is not None or renamed:
@@ -144,7 +217,7 @@ def _limit(ctx: Context, job: Job, e: ev.JobUpdated) -> None:
 
 def _waits_for_itself(state: ClusterState, job: Job) -> bool:
     seen: set[int] = set()
-    next_ones = list(_awaited(state, job))
+    next_ones = list(_awaited(state, job, job))
     while next_ones:
         awaited = next_ones.pop()
         if awaited == job.id:
@@ -154,13 +227,26 @@ def _waits_for_itself(state: ClusterState, job: Job) -> bool:
         seen.add(awaited)
         other = state.jobs.get(awaited)
         if other is not None and other.state is JobState.PENDING:
-            next_ones += _awaited(state, other)
+            next_ones += _awaited(state, other, job)
     return False
 
 
-def _awaited(state: ClusterState, job: Job) -> Iterator[int]:
-    """The jobs before which this one cannot start."""
-    yield from (one.job for one in job.dependencies if one.job)
+def _awaited(state: ClusterState, job: Job, about: Job) -> Iterator[int]:
+    """The jobs before which this one cannot start: of an array its record, while some of those that are named
+    wait there, and those that have left it, as the job that this is `about` is to do."""
+    for one in job.dependencies:
+        named = state.jobs.get(one.job)
+        if named is None or named.array is None:
+            yield from (one.job,) if one.job else ()
+            continue
+        tasks = mask(one.tasks) if one.tasks else ~0
+        mine = 1 << about.array_task if about.array_job == named.id and about.array_task is not None else 0
+        if tasks & mine:
+            yield about.id
+        if named.array.has("waiting") & tasks & ~mine:
+            yield named.id
+        requeued = named.array.has("requeued") & tasks
+        yield from (state.elements[named.id][task] for task in each(requeued))
     if is_singleton(job):
         for other in state.dependents.namesakes(group_of(job), state.jobs.values()):
             named = state.jobs[other]

@@ -17,6 +17,7 @@ from rm.core.model.dependency import (
     lost_elements,
     together,
 )
+from rm.core.model.job_update import JobUpdate
 from rm.core.model.kept import WithDemand, WithHosts
 from rm.core.model.launching import BATCH, TASKS
 from rm.core.model.reasons import Reason
@@ -356,6 +357,7 @@ class Job:
     array_job: int = 0  # of an element: the id of its array, and its index there
     array_task: int | None = None
     updates: int = 0  # how often `rmx set` has changed its specification
+    own: JobUpdate | None = None  # of an element: what was changed of its array's specification for it alone
     slice_of: int = 0  # of this attempt: the first element of the slice that it was handed out in; 0: none
     unstarted: int = 0  # attempts that their host gave back without having started anything
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
-from rm.core.model.job import JobSpec
+Spec = TypeVar("Spec")  # a JobSpec, which a job has beside its updates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,13 +49,24 @@ class JobUpdate:
         """The fields that get a new value, by name."""
         return {name: value for name in NAMES if (value := getattr(self, name)) is not None}
 
-    def applied(self, spec: JobSpec) -> JobSpec:
+    def and_then(self, other: JobUpdate) -> JobUpdate:
+        """Both changes, of which the other is the later one."""
+        return replace(self, **other.changed)
+
+    def without(self, other: JobUpdate) -> JobUpdate | None:
+        """What is left of this change where another one has set its own fields anew; None: nothing."""
+        left = replace(self, **dict.fromkeys(other.changed))
+        return left if left.changed else None
+
+    def applied(self, spec: Spec) -> Spec:
         """The specification with the new values."""
         changed = self.changed
         for name in TIMES:
             if name in changed:
                 changed[name] = changed[name] or None
-        return replace(spec, **changed)
+        given: Any = spec
+        applied: Spec = replace(given, **changed)
+        return applied
 
     def __str__(self) -> str:
         """For a job's story: `name=x, time_limit_us=none`."""

@@ -12,6 +12,7 @@ from rm.core.model.job import Job
 from rm.core.store import Store
 from rm.errors import NotFound, UsageError
 
+OWN_MOST = 1_000  # elements that get jobs of their own by one change of theirs
 PART = 200  # elements with jobs of their own that one request of the leader changes
 
 
@@ -62,6 +63,26 @@ def to_change(record: Job, array_tasks: str) -> list[str]:
         return [array_tasks]
     waiting = array.has("waiting") & chosen
     return [text_of(part) for part in ([waiting] if waiting else []) + _parts(alive)]
+
+
+def to_update(record: Job, array_tasks: str) -> list[str]:
+    """The elements that are to differ from their array, in parts that the leader takes in one turn each.
+
+    Raises:
+        UsageError: they are too many: each gets a record of its own.
+    """
+    array = record.array
+    assert array is not None
+    chosen = mask(array_tasks)
+    leave = array.has("waiting") & chosen
+    if leave.bit_count() > OWN_MOST:
+        raise UsageError(
+            f"{leave.bit_count()} elements of job array {record.id} would differ from the others, and "
+            f"at most {OWN_MOST} may by one change.",
+            f"Change the whole array, {record.id}, or fewer elements.",
+        )
+    alive = each(leave | ((array.has("requeued") | array.has("running")) & chosen))
+    return [text_of(part) for part in _parts(alive)] or [array_tasks]
 
 
 def divided(jobs: Sequence[Job], most: int) -> tuple[list[Job], list[Job]]:

@@ -11,7 +11,7 @@ from rm.arrays import JobId, each, mask
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
 from rm.core.model.acceptance import accept
-from rm.core.model.job import Job, JobState
+from rm.core.model.job import Job, JobSpec, JobState
 from rm.core.model.job_update import JobUpdate
 from rm.core.scheduling.cycle import Cycle
 from rm.core.store import Store
@@ -24,6 +24,7 @@ from rm.daemon.services.array_elements import (
     not_there,
     to_change,
     to_requeue,
+    to_update,
 )
 from rm.daemon.services.asking import Asking
 from rm.daemon.services.job_reading import SLICE, JobReading
@@ -151,25 +152,53 @@ class JobChanges:
         return await self._change(job_id, ev.ArrayLimitSet(job_id, by, limit))
 
     async def update(
-        self, job_id: int, by: str, update: JobUpdate, may_know: Callable[[str], bool], may_raise: bool
+        self,
+        job_id: int,
+        by: str,
+        update: JobUpdate,
+        may_know: Callable[[str], bool],
+        may_raise: bool,
+        array_tasks: str = "",
     ) -> Job:
-        """Change what the job asks for, checked as at its submission. `may_raise`: also the time limit of a
-        job that runs."""
+        """Change what the job asks for, checked as at its submission; of an array only of these elements.
+        `may_raise`: also the time limit of a job that runs."""
         job = await self._reading.job(job_id)
-        spec = update.applied(job.spec)
-        accept(spec)
-        if job.state is JobState.PENDING and spec.demand != job.spec.demand:
-            await self._submissions.refuse_impossible([spec])
+        parts = [array_tasks] if job.array is None or not array_tasks else to_update(job, array_tasks)
+        specs = [update.applied(spec) for spec in await self._specs_of(job, array_tasks)]
+        for spec in specs:
+            accept(spec)
+        changed = [spec for spec in specs if spec.demand != job.spec.demand]
+        if changed and job.state is JobState.PENDING:
+            await self._submissions.refuse_impossible(changed)
+        spec = specs[0]
         asked = [spec] if update.dependency else []
         named = await named_jobs(asked, self._reading.job, self._reading.elements_of, may_know)
 
-        def make(state: ClusterState) -> list[ev.Event]:
+        def make(state: ClusterState, part: str) -> list[ev.Event]:
             if job_id not in state.jobs:
                 raise Conflict(f"Job {job_id} has ended too long ago to be changed.", "Submit it again.")
-            return [ev.JobUpdated(job_id, by, update, named.of(spec, state) if asked else (), may_raise)]
+            past = named.of(spec, state) if asked else ()
+            array = state.jobs[job_id].array
+            leave = array.has("waiting") & mask(part) if array is not None and part else 0
+            first = self._leader.promised.new_jobs(leave.bit_count(), None).start if leave else 0
+            return [ev.JobUpdated(job_id, by, update, past, may_raise, part, first)]
 
-        changed: Job = await self._asking.request(make, lambda state: state.jobs[job_id])
-        return changed
+        async def change(part: str) -> Job:
+            done: Job = await self._asking.request(partial(make, part=part), lambda s: s.jobs[job_id])
+            return done
+
+        return await in_parts(parts, change)
+
+    async def _specs_of(self, job: Job, array_tasks: str) -> list[JobSpec]:
+        """What is asked for by the job, or by those of the elements that ask for something of their own."""
+        if job.array is None or not array_tasks:
+            return [job.spec]
+
+        def look(cycle: Cycle, now_us: int) -> list[JobSpec]:
+            own = cycle.state.elements.get(job.id, {})
+            return [cycle.state.jobs[own[task]].spec for task in each(mask(array_tasks)) if task in own]
+
+        return list(dict.fromkeys([job.spec, *await self._asking.ask(look)]))
 
     async def requeue(self, job_id: int, by: str, array_tasks: str = "", failed: bool = False) -> Job:
         """Jobs that ended long ago come back from the store, but for those that are not kept any more."""
