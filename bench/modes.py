@@ -36,7 +36,10 @@ from rm.sim.world import World
 LINK_BPS = 10**9
 SPAN_US = 20_000_000
 PERIOD_US = 200_000
-UNLIKE_US = (200_000, 167_300, 143_900, 181_700, 127_100, 191_300, 153_700, 109_900)
+UNLIKE_US = (
+    200_000, 167_300, 143_900, 181_700, 127_100, 191_300,
+    153_700, 109_900, 173_900, 119_300, 137_300, 187_700,
+)  # fmt: skip
 PROFILED = 100  # iterations, whose mean is the profile: it is off by the jitter over this root
 SEEDS = 3  # one after the other over the cases
 NOISE_PCT = 3.0  # between runs of a case that differ in nothing but the seed

@@ -78,7 +78,8 @@ class PlacementPolicy(Protocol):
 
 class CommPolicy(Protocol):
     """A policy that lets running jobs be moved has a `rescheduling`, too
-    (rm.core.scheduling.rescheduling)."""
+    (rm.core.scheduling.rescheduling); one with a true `aligns_unprofiled` is asked about jobs without a
+    profile as well."""
 
     name: str
 

@@ -3,6 +3,7 @@
 import pytest
 
 from bench.modes import DEFAULT, LINK_BPS, NOISE_PCT, UNMANAGED, Case, play
+from bench.never_worse import compare, drawn
 from rm.policies.comm.steps.burst_loss import burst_loss
 from rm.policies.interleave.circle import LinkLoad
 from rm.policies.interleave.unify import Demand
@@ -31,6 +32,14 @@ FIRST_HIGH = [
 
 def name(case: Case) -> str:
     return f"{case.jobs}-{case.fill}-{case.jitter}-{case.periods}"
+
+
+@pytest.mark.parametrize("case", list(drawn(12)), ids=name)
+def test_the_slowest_job_is_no_slower_than_unmanaged_anywhere_in_the_grid(case: Case) -> None:
+    """The first of the cases of `python -m bench never_worse`."""
+    found = compare(case)
+    assert found.slower <= NOISE_PCT
+    assert found.managed.mean <= found.unmanaged.mean + NOISE_PCT
 
 
 @pytest.mark.parametrize("case", ONE_PRIORITY, ids=name)

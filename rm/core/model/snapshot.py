@@ -71,7 +71,12 @@ class PlacedJob:
     @property
     def communicates(self) -> bool:
         """Does it put a known load on links that others may share?"""
-        return self.traffic is not None and not self.low_comm and len(self.placement.hosts) > 1
+        return self.traffic is not None and self.may_communicate
+
+    @property
+    def may_communicate(self) -> bool:
+        """Does it put a load there as far as is known?"""
+        return not self.low_comm and len(self.placement.hosts) > 1
 
 
 @dataclass(frozen=True, slots=True)

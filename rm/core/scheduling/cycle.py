@@ -251,7 +251,8 @@ class Cycle:
         if state.placed_version == self._seen_placed:
             return
         self._seen_placed, out.looked = state.placed_version, True
-        placed = [p for p in state.placed.values() if p.communicates]
+        unprofiled = getattr(self.policies.comm, "aligns_unprofiled", False)
+        placed = [p for p in state.placed.values() if p.communicates or (unprofiled and p.may_communicate)]
         if not placed:
             state.alignment = NOTHING_TO_ALIGN
             return

@@ -37,6 +37,7 @@ class FirstComeOptions:
 
 class FirstCome:
     name = "first-come"
+    aligns_unprofiled = True
 
     def __init__(self, options: FirstComeOptions | None = None) -> None:
         chosen = options or FirstComeOptions()
@@ -46,8 +47,7 @@ class FirstCome:
         """The bursts of all jobs on links that several jobs use; those of one job need no order."""
         on: dict[str, list[PlacedJob]] = {}
         for job in placed:
-            hosts = job.placement.hosts
-            for host in hosts if len(hosts) > 1 and not job.low_comm else ():
+            for host in job.placement.hosts if job.may_communicate else ():
                 on.setdefault(host, []).append(job)
         rules: list[ShapingRule] = []
         for host in sorted(on.keys() & snapshot.hosts.keys()):
