@@ -17,6 +17,7 @@ from rm.api import (
     alerts,
     channels,
     hosts,
+    job_requests,
     job_steps,
     jobs,
     monitoring,
@@ -124,12 +125,12 @@ ROUTES: Sequence[Route] = (
     Route("GET", "/v1/me", "me", "The caller, with its role.", people.Me),
     # -- jobs
     Route("POST", "/v1/jobs", "submit", "Submit one job, or several; answered only after the commit.",
-          jobs.Submitted, jobs.Submit, status=201, errors=(422,), headers=(
+          jobs.Submitted, job_requests.Submit, status=201, errors=(422,), headers=(
               Parameter("Idempotency-Key", Annotated[str, Meta(max_length=128, pattern=r"^[ -~]*$")],
                         "a submission repeated with the same key gets the first answer", ""),
           ), who=Who.USER),
     Route("POST", "/v1/plan", "plan", "Dry run: where the job would start now, or why it would not.",
-          reasons.Plan, jobs.PlanRequest, errors=(422,), who=Who.USER),
+          reasons.Plan, job_requests.PlanRequest, errors=(422,), who=Who.USER),
     Route("GET", "/v1/jobs", "jobs", "Jobs, the newest last: unfinished ones and those that ended within "
           "`jobs.recent_s`.", jobs.Jobs, query=JOB_FILTERS),
     Route("GET", "/v1/jobs/rows", "job_rows", "The same jobs as rows of a table, for long lists.",
@@ -158,8 +159,8 @@ ROUTES: Sequence[Route] = (
     Route("DELETE", "/v1/jobs/{id}", "cancel", "Cancel the job, or only send its tasks a signal.",
           jobs.OneJob, query=(
               Parameter("signal", Annotated[int, Meta(ge=0, le=64)], "the signal's number; 0 = cancel", 0),
-              Parameter("signal_to", jobs.SignalTo, "whom it reaches: all but a script that runs once, the "
-                        "script's first process, or all", "steps"),
+              Parameter("signal_to", job_requests.SignalTo, "whom it reaches: all but a script that runs "
+                        "once, the script's first process, or all", "steps"),
               SOME,
           ), who=Who.OWNER, errors=(409, 502)),
     *(
@@ -177,10 +178,10 @@ ROUTES: Sequence[Route] = (
     Route("POST", "/v1/jobs/{id}/resume", "resume_job", "Let the suspended job go on.", jobs.OneJob,
           query=(SOME,), who=Who.OPERATOR, errors=CONFLICT),
     Route("POST", "/v1/jobs/{id}/array-limit", "limit_array",
-          "Change how many elements of the array run at once.", jobs.OneJob, jobs.ArrayLimit, who=Who.OWNER,
-          errors=CONFLICT),
+          "Change how many elements of the array run at once.", jobs.OneJob, job_requests.ArrayLimit,
+          who=Who.OWNER, errors=CONFLICT),
     Route("POST", "/v1/jobs/{id}/update", "update",
-          "Change what the job asks for, as far as its state allows.", jobs.OneJob, jobs.JobUpdate,
+          "Change what the job asks for, as far as its state allows.", jobs.OneJob, job_requests.JobUpdate,
           query=(SOME,), who=Who.OWNER, errors=(409, 422)),
     Route("GET", "/v1/jobs/{id}/wait", "wait", "Long poll: answered when the job has ended, or after "
           "`timeout_s`.", jobs.Waited, query=(Parameter("timeout_s", Seconds, "at most 300", 60), ONE)),

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rm.api.hosts import Host, HostRequest
-    from rm.api.jobs import FullJob, Job, JobRequest
+    from rm.api.job_requests import JobRequest
+    from rm.api.jobs import FullJob, Job
     from rm.api.reasons import Plan, Reason, Why
     from rm.client.client import Client
     from rm.client.outcome import exit_code
@@ -22,7 +23,8 @@ __all__ = [
 ]  # fmt: skip
 _WHERE = {
     "rm.api.hosts": ("Host", "HostRequest"),
-    "rm.api.jobs": ("FullJob", "Job", "JobRequest"),
+    "rm.api.job_requests": ("JobRequest",),
+    "rm.api.jobs": ("FullJob", "Job"),
     "rm.api.reasons": ("Plan", "Reason", "Why"),
     "rm.client.client": ("Client",),
     "rm.client.outcome": ("exit_code",),

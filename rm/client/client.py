@@ -13,21 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import msgspec
 
 from rm.api.hosts import AcceptKey, AddHosts, AdoptHost, Drain, Host, HostKeys, HostRequest, Hosts, OneHost
+from rm.api.job_requests import ArrayLimit, JobRequest, JobUpdate, SignalTo
 from rm.api.job_rows import JobRow
-from rm.api.jobs import (
-    ArrayLimit,
-    Cancelled,
-    FullJob,
-    Iterations,
-    Job,
-    JobRequest,
-    Jobs,
-    JobUpdate,
-    OneJob,
-    SignalTo,
-    Waited,
-    WholeJob,
-)  # fmt: skip
+from rm.api.jobs import Cancelled, FullJob, Iterations, Job, Jobs, OneJob, Waited, WholeJob
 from rm.api.reasons import Plan, Why
 from rm.api.status import Status
 from rm.arrays import JobId, parse_id

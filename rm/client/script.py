@@ -7,7 +7,7 @@ import warnings
 
 import msgspec
 
-from rm.api.jobs import JobRequest
+from rm.api.job_requests import JobRequest
 from rm.errors import UsageError
 from rm.submission import batch, directives
 from rm.submission.remarks import Remarks

@@ -13,7 +13,7 @@ def submit(connection: Connection, spec: Mapping[str, Any], key: str = "") -> in
     """The id of the new job, which is on the daemon's disk.
 
     Args:
-        spec: the fields of `rm.api.jobs.JobRequest` that are not left out, as plain values.
+        spec: the fields of `rm.api.job_requests.JobRequest` that are not left out, as plain values.
         key: however often it is asked with this key, it is one job; "" makes a new key.
     """
     answer = connection.post("jobs", body={"spec": spec}, key=key or _new_key())

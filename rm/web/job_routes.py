@@ -9,7 +9,7 @@ from typing import TypedDict
 from aiohttp import web
 
 from rm.adapters.store.audit_scope import about
-from rm.api import jobs, reasons
+from rm.api import job_requests, jobs, reasons
 from rm.api.job_rows import JobRow
 from rm.api.routes import JOBS_MOST
 from rm.core.model.job import Job, JobState
@@ -207,7 +207,7 @@ class JobRoutes:
 
     async def limit_array(self, request: web.Request) -> web.Response:
         job_id, caller = await self._visible.owned(request)
-        asked = wire.typed_body(await request.read(), jobs.ArrayLimit)
+        asked = wire.typed_body(await request.read(), job_requests.ArrayLimit)
         job = await settled(self._service.changes.limit_array(job_id, caller.user, asked.limit))
         return respond(jobs.OneJob(job=job_of(job)))
 

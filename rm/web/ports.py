@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
-from rm.api.jobs import SignalTo
+from rm.api.job_requests import SignalTo
 from rm.core.model.described import Described
 from rm.core.model.host import Host
 from rm.core.model.job import Job, JobSpec, JobState

@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from rm.api import jobs, reasons
+from rm.api import job_requests, jobs, reasons
 from rm.arrays import parse
 from rm.config import Config
 from rm.core.model.job import JobSpec
@@ -80,7 +80,7 @@ class SubmitRoutes:
 
     async def update(self, request: web.Request) -> web.Response:
         job_id, caller = await self._visible.owned(request)
-        asked = wire.typed_body(await request.read(), jobs.JobUpdate)
+        asked = wire.typed_body(await request.read(), job_requests.JobUpdate)
         update = wire.update_from(asked)
         self._may_rank(f"Job {job_id}", update.priority or 0, caller)
         knows = self._visible.knows(caller)

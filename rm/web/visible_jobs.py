@@ -7,7 +7,7 @@ from typing import cast, get_args
 
 from aiohttp import web
 
-from rm.api.jobs import SignalTo
+from rm.api.job_requests import SignalTo
 from rm.arrays import JobId, mask, text_of
 from rm.config import PrivacyConfig
 from rm.core.model.described import Described

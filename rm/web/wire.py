@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from rm.api import jobs
+from rm.api import job_requests
 from rm.core.model.acceptance import ENVIRONMENT_BYTES, accept
 from rm.core.model.host import Host
 from rm.core.model.job import JobSpec, JobState
@@ -138,7 +138,7 @@ def typed_body(body: bytes, kind: type[Asked]) -> Asked:
     return _typed(decode(body), kind, "request", [f.name for f in msgspec.structs.fields(kind)])
 
 
-def update_from(asked: jobs.JobUpdate) -> JobUpdate:
+def update_from(asked: job_requests.JobUpdate) -> JobUpdate:
     """The core's form of an update; null, which takes a time back, is 0 there.
 
     Raises:

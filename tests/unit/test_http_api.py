@@ -9,7 +9,7 @@ from typing import Any, get_args
 import msgspec
 
 from rm import __version__
-from rm.api import hosts, jobs, reasons
+from rm.api import hosts, job_requests, jobs, reasons
 from rm.api.openapi import document
 from rm.api.routes import ROUTES
 from rm.config import Config
@@ -61,10 +61,11 @@ def shape(kind: Any, *without: str) -> dict[str, Any]:
 
 def test_no_field_of_a_job_is_left_at_its_default() -> None:
     """Each that may be left out of the answer is filled from the job, of which no field has its default."""
-    # the words of conditions are no free text; its progress comes from its iterations, not from the job
+    # the words of conditions are no free text; its progress comes from its iterations, not from the job; the
+    # one of several partitions that it runs in comes from its hosts
     job = dataclasses.replace(builders.filled(Job), unstarted=1, dependencies=())
     answer = job_of(job)
-    without = {"dependencies", "progress"}
+    without = {"dependencies", "progress", "partition"}
     for field in msgspec.structs.fields(jobs.Job):
         if not field.required and field.name not in without:
             assert getattr(answer, field.name) != field.default, field.name
@@ -82,14 +83,14 @@ def test_jobs_that_are_written_one_by_one_are_the_same_answer() -> None:
 
 def test_types_of_the_api_follow_the_core_whose_values_they_show() -> None:
     """A field that the core gains is either shown, or left out on purpose, here."""
-    asked = shape(jobs.JobRequest)
+    asked = shape(job_requests.JobRequest)
     # the daemon itself says who gets a copy of the log, and under which name; rm.toml has defaults of some
     rm_toml = dict.fromkeys(("launch", "output", "partition", "time_limit_us"), msgspec.UNSET)
     assert asked | {"deliver": ""} == shape(JobSpec) | {"user": ""} | rm_toml
     assert "deliver" not in asked
     assert shape(jobs.FullSpec).keys() == shape(JobSpec).keys()
     assert shape(jobs.Spec).keys() == shape(JobSpec, "script", "script_args", "env").keys()
-    made = {"short_state", "exit", "hosts", "progress", "restarts"}
+    made = {"short_state", "exit", "hosts", "progress", "restarts", "partition"}
     # whoever knows a submission's key may repeat it; the port is for the job's tasks alone; of the
     # launches that full disks refused the time of the next one tells; of the rank that made the job fail
     # the job's reason and exit code tell; how long a lease's end may take, its host alone needs to know

@@ -14,8 +14,8 @@ import pytest
 
 import rm
 from rm.api.hosts import HostRequest
+from rm.api.job_requests import JobRequest, JobUpdate
 from rm.api.job_rows import JobRow
-from rm.api.jobs import JobRequest, JobUpdate
 from rm.api.routes import ROUTES, Route
 from rm.client import Client, batch_job, exit_code, listing
 from rm.client.asking import Asking

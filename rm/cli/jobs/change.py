@@ -17,7 +17,8 @@ from rm.errors import Forbidden, RmError, UsageError
 from rm.submission.signals import signal_number
 
 if TYPE_CHECKING:
-    from rm.api.jobs import Job, SignalTo
+    from rm.api.job_requests import SignalTo
+    from rm.api.jobs import Job
     from rm.client import Client
 
 DONE = {

@@ -15,7 +15,8 @@ from rm.cli.shown import job_ref
 from rm.errors import UsageError
 
 if TYPE_CHECKING:
-    from rm.api.jobs import Job, JobUpdate
+    from rm.api.job_requests import JobUpdate
+    from rm.api.jobs import Job
 
 ARRAY_LIMIT = "array-limit"
 
@@ -59,7 +60,7 @@ def set_fields(session: Session, /, job: str, fields: tuple[str, ...], as_json: 
 
 def update_of(values: Mapping[str, str]) -> JobUpdate | None:
     """What these options of `rmx submit` change; None: nothing."""
-    from rm.api.jobs import JobUpdate
+    from rm.api.job_requests import JobUpdate
     from rm.submission.updates import fields_of
     from rm.typed import convert
 

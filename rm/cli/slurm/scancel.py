@@ -16,7 +16,7 @@ from rm.submission.signals import signal_number
 from rm.units import parse_hosts
 
 if TYPE_CHECKING:
-    from rm.api.jobs import SignalTo
+    from rm.api.job_requests import SignalTo
     from rm.client import Client
 
 OPTIONS = Options(
