@@ -144,21 +144,26 @@ def test_a_failed_epilog_drains_the_host_and_the_job_ends_as_it_would_have() -> 
     assert "The epilog failed." in [what for _, what in cluster.state.jobs[job].history]
 
 
-def supervisor_of(agent: Agent) -> int:
-    return int(json.loads((agent.state / "jobs/1.1/meta.json").read_text())["supervisor"])
+def supervisor_of(agent: Agent, job: int = 1) -> int:
+    return int(json.loads((agent.state / f"jobs/{job}.1/meta.json").read_text())["supervisor"])
 
 
-def test_the_epilog_of_a_killed_supervisor_runs_once(notes: Path) -> None:
+def test_the_epilog_of_a_killed_supervisor_runs_once_and_how_it_failed_is_told(notes: Path) -> None:
     with agents() as start:
         agent = start()
         launched(agent, notes, "exit 0", "exec sleep 600")
-        os.kill(supervisor_of(agent), signal.SIGKILL)
+        fails = program(notes, "fails", "echo no >&2; exit 5")
+        agent.launch(SH + "exec sleep 600", job=2, ranks=2, epilog=fails)
+        for job in (1, 2):
+            os.kill(supervisor_of(agent, job), signal.SIGKILL)
         end = agent.event("exit", job=1)
         assert (end["code"], end["epilog"]) == (None, "")
-        assert ran(notes) == ["prolog", "epilog"]
+        ends = [agent.event("exit", job=2, rank=rank) for rank in (0, 1)]
+        assert [end["code"] for end in ends] == [None, None]
+        assert sorted(end["epilog"].rpartition(" exited ")[2] for end in ends) == ["", "with code 5: no"]
         agent.end()
-        assert [task["state"] for task in start().tasks()] == ["lost"]
-        assert ran(notes) == ["prolog", "epilog"]
+        assert [task["state"] for task in start().tasks()] == ["lost"] * 3
+        assert sorted(ran(notes)) == ["epilog", "fails", "prolog"]
 
 
 def test_an_agent_that_is_started_runs_the_epilog_that_is_due(notes: Path) -> None:
@@ -210,16 +215,6 @@ def test_nothing_begins_before_the_prolog_is_over_though_the_agent_is_started_ag
         assert agent.answer(again)["ok"]
         assert agent.event("exit", job=1)["code"] == 0
         assert agent.log() == "task\n"
-
-
-def test_a_failed_epilog_of_a_killed_supervisor_is_told_with_the_loss(notes: Path) -> None:
-    with agents() as start:
-        agent = start()
-        agent.launch(SH + "exec sleep 600", ranks=2, epilog=program(notes, "epilog", "echo no >&2; exit 5"))
-        os.kill(supervisor_of(agent), signal.SIGKILL)
-        ends = [agent.event("exit", job=1, rank=rank) for rank in (0, 1)]
-        assert [end["code"] for end in ends] == [None, None]
-        assert sorted(end["epilog"].rpartition(" exited ")[2] for end in ends) == ["", "with code 5: no"]
 
 
 def test_an_epilog_during_which_its_supervisor_is_killed_does_not_run_again(notes: Path) -> None:
