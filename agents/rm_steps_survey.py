@@ -81,6 +81,13 @@ def _mount_of(path):
     return list(best[1:])
 
 
+def _name_of(uid):
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return ""
+
+
 def _uids(names):
     found = {}
     for name in names:
@@ -106,6 +113,8 @@ def do_survey(run, args):
         "now_us": time.time_ns() // 1000,
         "python": platform.python_version(),
         "kernel": platform.release(),
+        "uid": os.geteuid(),
+        "login": _name_of(os.geteuid()),
         "root": root or bool(sudo and asks([sudo, "-n", "true"])[0] == 0),
         "cgroup": version,
         "controllers": controllers,

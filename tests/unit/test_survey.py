@@ -30,6 +30,7 @@ def test_a_good_host_has_no_finding() -> None:
     [
         ({"python": "3.7.9"}, "python", "Python is 3.7.9", True),
         ({"root": False}, "root", "sudo asks for a password", False),
+        ({"root": False, "login": "root", "uid": 1000}, "root", "root by name, and has uid 1000", False),
         ({"cgroup": 0, "controllers": []}, "cgroup", "There are no control groups", False),
         ({"controllers": ["cpu", "pids", "freezer"]}, "cgroup", "(version 2) lack memory", False),
         ({"tools": ["tc", "ip"]}, "tools", "The program nft is missing", False),

@@ -15,6 +15,7 @@ from rm.cli.output import printable
 if TYPE_CHECKING:
     from rm.adapters.playbook.run import Progress, Report
 
+ITEMS_SHOWN = 3  # of a loop, where more of them changed: `-v` shows all
 COLOURS = {"changed": "yellow", "failed": "red", "unreachable": "red", "skipped": "cyan", "ok": "green"}
 
 
@@ -53,7 +54,14 @@ def lines_of(event: Progress, verbose: bool) -> Iterator[tuple[str, str | None]]
     if result.message and (bad or told or verbose or result.might_run):
         line += f": {printable(' '.join(result.message.split()))}"
     yield line, COLOURS.get(result.status)
+    changed = [printable(label) for label, item, _ in result.items if item == "changed"]
+    folded = len(changed) > ITEMS_SHOWN and not (verbose or told or result.diffs)
+    if folded:
+        shown = ", ".join(changed[:ITEMS_SHOWN])
+        yield f"    changed   {shown} and {len(changed) - ITEMS_SHOWN} more", None
     for label, item, message in result.items:
+        if folded and item == "changed":
+            continue
         if item in ("changed", "failed") or verbose or told:
             said = f": {printable(message)}" if message and (item == "failed" or verbose or told) else ""
             yield f"    {item:9} {printable(label)}{said}", None

@@ -66,7 +66,14 @@ def _of_host(
             "Install Python 3.8 or newer; hosts.python names it.",
             True,
         )
-    if not survey["root"]:
+    if not survey["root"] and survey.get("login") == "root":
+        add(
+            "root",
+            f"The login is root by name, and has uid {survey['uid']} without root's rights, as in a lab of a "
+            "user without subordinate ids.",
+            "Run jobs as this user, as docs/tour.md says, or make the lab as a user with subordinate ids.",
+        )
+    elif not survey["root"]:
         add("root", "The login is not root, and sudo asks for a password.",
             "Let it use sudo without one, or run playbooks with --ask-become-pass.")  # fmt: skip
     away_us = abs(offset[0]) - offset[1]
