@@ -378,6 +378,8 @@ def test_a_run_with_no_host_up_does_not_count_and_who_comes_later_is_measured_so
         house.lead.post(ev.HostUp(name, "boot", "1"))
     house.monitor.confirm()
     assert len(house.network()) == 4 * 3
+    first = house.monitor.state("throughput")
+    assert (first.begun_us, first.ended_us > 0, first.measured) == (house.clock.us, True, 4 * 3 // 2)
     asked = len(house.agents.asked)
     house.monitor.confirm()  # nobody is new: the next run is in an hour
     assert len(house.agents.asked) == asked
@@ -385,6 +387,7 @@ def test_a_run_with_no_host_up_does_not_count_and_who_comes_later_is_measured_so
     house.monitor.confirm()
     assert len(house.network()) == 5 * 4
     assert all(stats.bandwidth_bps for stats in house.network().values())
+    assert house.monitor.state("throughput") == first
     assert len(house.agents.probes()) == 5 * 4  # what was known was not measured again
 
 

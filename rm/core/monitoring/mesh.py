@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from rm.core.model.host import Host, selected
@@ -140,6 +140,15 @@ class MeshState:
     failed: int = 0
     skipped: int = 0  # throughput tests for which the jobs left no gap
     message: str = ""
+
+    def counting(self, pairs: Iterable[tuple[bool, int]]) -> MeshState:
+        """With more pairs: whether each was measured, and for how many of its tests there was no gap."""
+        ok = failed = skipped = 0
+        for measured, without_gap in pairs:
+            ok, failed, skipped = ok + measured, failed + (not measured), skipped + without_gap
+        return replace(
+            self, measured=self.measured + ok, failed=self.failed + failed, skipped=self.skipped + skipped
+        )
 
 
 def usual(interval_us: int, throughput_interval_us: int, packets: int) -> tuple[Mesh, ...]:

@@ -186,12 +186,8 @@ class Monitor:
                 if self._stopping:
                     break
                 results = self._round(mesh, pairing.round(number))
-                state = replace(
-                    state,
-                    turn=(number + 1) % len(pairing),
-                    measured=state.measured + sum(r.ok for r in results),
-                    failed=state.failed + sum(not r.ok for r in results),
-                    skipped=state.skipped + sum(r.skipped for r in results),
+                state = replace(state, turn=(number + 1) % len(pairing)).counting(
+                    (r.ok, r.skipped) for r in results
                 )
                 self._keep(state)
             if not (state.measured or state.failed or self._stopping):
@@ -224,10 +220,15 @@ class Monitor:
         up = up_of(hosts)
         pairing = Pairing(mesh, hosts, up)
         new = self.board.unmet(mesh, up)
+        begun_us, results = self._clock.now_us(), list[Result]()
         for pairs in pairing.rounds_of(new, mesh.rounds):
             if self._stopping:
                 return
-            self._round(mesh, pairs)
+            results += self._round(mesh, pairs)
+        state = self.state(mesh.name)
+        if results and not state.ended_us:  # a fresh cluster's first run, before one is due
+            state = replace(state, begun_us=begun_us, ended_us=self._clock.now_us())
+            self._keep(state.counting((r.ok, r.skipped) for r in results), durable=True)
         by_name = {h.name: h for h in hosts}
         taken: set[str] = set()
         again: list[Pair] = []
