@@ -8,6 +8,7 @@ the lab. `/usr`, `/etc`, `/var` … show this machine's content below the host's
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "fuse", "net/tun"
 # file systems that only describe the machine, and container layers, are no part of what a host sees
 NO_CONTENT = {"proc", "sysfs", "overlay", "nsfs", "cgroup", "cgroup2", "devpts", "mqueue", "autofs"}
 MIRRORED_DEPTH = 2
+# what an rm on this machine has there, by directory at the top: a host begins without
+OF_RM = {"var": "lib/rm", "opt": "rm", "etc": "rm"}
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ def build(plan: RootPlan) -> None:
         elif entry.is_dir() and entry.name not in SKIPPED | OWN:
             os.mkdir(target)
             lower = plan.etc if entry.name == "etc" and plan.etc else entry.path
-            _overlay(lower, f"{disk}/{entry.name}", target, plan.mapped)
+            overlay(lower, f"{disk}/{entry.name}", target, plan.mapped, without=OF_RM.get(entry.name, ""))
     for name in OWN:
         os.mkdir(f"{root}/{name}")
     _submounts(root, plan.base)
@@ -77,7 +80,9 @@ def build(plan: RootPlan) -> None:
     _protect_sysctl()
 
 
-def _overlay(lower: str, layer: str, target: str, mapped: bool) -> None:
+def overlay(lower: str, layer: str, target: str, mapped: bool, without: str = "") -> None:
+    """Mounts at `target` what is in `lower`, but for the directory `without` in it; what is written goes to
+    `layer`. `mapped`: in a user namespace."""
     upper, work = f"{layer}/upper", f"{layer}/work"
     if not os.path.isdir(upper):
         os.makedirs(work)
@@ -86,6 +91,8 @@ def _overlay(lower: str, layer: str, target: str, mapped: bool) -> None:
             _mirror(lower, upper, MIRRORED_DEPTH)
         found = os.stat(lower)
         os.chmod(upper, stat.S_IMODE(found.st_mode))
+        if without and os.path.isdir(f"{lower}/{without}"):
+            _hide(lower, upper, without)
     options = f"lowerdir={lower},upperdir={upper},workdir={work}"
     try:
         sc.mount("rm-disk", target, "overlay", 0, options + (",userxattr" if mapped else ""))
@@ -93,6 +100,18 @@ def _overlay(lower: str, layer: str, target: str, mapped: bool) -> None:
         # a file system that cannot lie below an overlay, or mounts inside it that may not be taken apart
         sc.mount(lower, target, flags=sc.MS_BIND | sc.MS_REC)
         _read_only(target)
+
+
+def _hide(lower: str, upper: str, path: str) -> None:
+    """Puts overlayfs' whiteout over a directory: a character device without numbers."""
+    above = os.path.dirname(path)
+    if above and not os.path.isdir(f"{upper}/{above}"):
+        os.mkdir(f"{upper}/{above}")
+        found = os.stat(f"{lower}/{above}")
+        os.chown(f"{upper}/{above}", found.st_uid, found.st_gid)
+        os.chmod(f"{upper}/{above}", stat.S_IMODE(found.st_mode))
+    shutil.rmtree(f"{upper}/{path}", ignore_errors=True)  # mirrored
+    os.mknod(f"{upper}/{path}", stat.S_IFCHR, os.makedev(0, 0))
 
 
 def _mirror(lower: str, upper: str, depth: int) -> None:
