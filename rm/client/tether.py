@@ -13,6 +13,7 @@ from rm.errors import RmError
 # says what the job's script finds, and then waits for the code that the job is to end with
 PROGRAM = "env -0 && printf '\\0' && read -r code && exit \"$code\""
 COMPLETE = b"\0\0"
+ENVIRONMENT_BYTES = 4 << 20  # more than a launch holds; a host may say anything
 RELEASE_S = 30.0  # that the job's end is waited for
 
 
@@ -44,6 +45,8 @@ class Tether:
             if not data:
                 raise self.error or RmError("The job ended before it could be used.")
             text += data
+            if len(text) > ENVIRONMENT_BYTES:
+                raise RmError("The job's host says without end what the job finds there.", "Drain that host.")
         lines = os.fsdecode(text[: -len(COMPLETE)]).split("\0")
         return dict(line.split("=", 1) for line in lines if "=" in line)
 

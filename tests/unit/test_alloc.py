@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,9 +14,10 @@ import pytest
 from rm.cli.jobs.alloc import OWN, How, how_of
 from rm.cli.jobs.allocated import environment
 from rm.cli.slurm.srun import _job_named, there
+from rm.client import attending
 from rm.client.connection import Connection
 from rm.client.tether import Tether
-from rm.errors import NotFound, UsageError
+from rm.errors import NotFound, RmError, UsageError
 from rm.submission.directives import with_optional_values
 
 PLAIN: dict[str, Any] = {
@@ -80,6 +83,22 @@ def test_the_job_that_is_named(words: list[str], job: str, rest: list[str]) -> N
     assert _job_named(words) == (job, rest)
 
 
+def allocation(**other: Any) -> Any:
+    spec = {"name": "train", "user": "ann", "chdir": "/here", "submit_host": "login", "dependency": ""}
+    return SimpleNamespace(
+        id=7, hosts=["g1", "g2"], spec=SimpleNamespace(**spec, env={"SLURM_SUBMIT_DIR": "/there"})
+    )
+
+
+BY_THE_DAEMON = {
+    "SLURM_JOB_ID": "7", "SLURM_JOBID": "7", "RM_JOB_ID": "7", "RM_ALLOCATION": "7",
+    "SLURM_JOB_NAME": "train", "SLURM_JOB_USER": "ann", "SLURM_JOB_NODELIST": "g[1-2]",
+    "SLURM_NODELIST": "g[1-2]",
+    "SLURM_JOB_NUM_NODES": "2", "SLURM_NNODES": "2", "SLURM_SUBMIT_DIR": "/there",
+    "SLURM_SUBMIT_HOST": "login", "PATH": "/tmp/p:/bin",
+}  # fmt: skip
+
+
 def test_the_command_finds_the_allocation_and_not_its_first_host() -> None:
     found = {
         "SLURM_JOB_ID": "7",
@@ -89,11 +108,44 @@ def test_the_command_finds_the_allocation_and_not_its_first_host() -> None:
         "RM_RANK": "0",
     }
     session: Any = SimpleNamespace(socket_flag="/run/rm.sock", config_flag=None)
-    made = environment({"PATH": "/bin", "HOME": "/here", "SLURM_NTASKS": "1"}, found, 7, session, "/tmp/p")
+    own = {"PATH": "/bin", "HOME": "/here", "SLURM_NTASKS": "1"}
+    made = environment(own, found, allocation(), session, "/tmp/p")
     assert made == {
-        "PATH": "/tmp/p:/bin", "HOME": "/here", "SLURM_NTASKS": "4", "SLURM_JOB_ID": "7", "RM_JOB_ID": "7",
-        "RM_ALLOCATION": "7", "RM_DAEMON__SOCKET": "/run/rm.sock",
+        **BY_THE_DAEMON, "HOME": "/here", "SLURM_NTASKS": "4", "RM_DAEMON__SOCKET": "/run/rm.sock",
     }  # fmt: skip
+
+
+def test_no_host_leads_the_command_to_other_places_and_programs() -> None:
+    """Slurm's programs and launchers of MPI obey variables; a script goes to its SLURM_SUBMIT_DIR."""
+    lies = {
+        "SLURM_CONF": "/tmp/evil/slurm.conf",
+        "SLURM_STDINMODE": "/home/ann/.ssh/id_ed25519",
+        "SLURM_STDOUTMODE": "/home/ann/.bashrc",
+        "SLURM_TASK_PROLOG": "/tmp/evil/run",
+        "SLURM_SUBMIT_DIR": "/tmp/evil",
+        "SLURM_JOB_NODELIST": "evil",
+        "SLURM_JOB_ID": "8",
+        "SLURM_NTASKS": "a[$(touch /tmp/evil)]",
+        "SLURM_TASKS_PER_NODE": "1\n2",
+        "LD_PRELOAD": "/tmp/evil.so",
+        "BASH_FUNC_ls%%": "() { touch /tmp/evil; }",
+    }
+    session: Any = SimpleNamespace(socket_flag=None, config_flag=None)
+    made = environment({"PATH": "/bin"}, lies, allocation(), session, "/tmp/p")
+    assert made == BY_THE_DAEMON
+
+
+def test_a_host_that_never_ends_its_answer_fills_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def attend(self: attending.Session, streams: attending.Streams) -> None:
+        with suppress(OSError):
+            while True:
+                os.write(streams.stdout, b"A=" * 4096)
+
+    monkeypatch.setattr(attending.Session, "attend", attend)
+    made = Tether(lambda: Connection("/nowhere"), 7, lambda: None)
+    with pytest.raises(RmError, match="without end"):
+        made.environment()
+    os.close(made._said)
 
 
 def test_who_is_told_of_the_end_finds_that_it_holds_no_more() -> None:

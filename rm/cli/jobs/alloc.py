@@ -140,13 +140,14 @@ class _Held:
         tether = Tether(self._session.new_connection, self._job, self._signals.poke)
         try:
             found = tether.environment()
+            job = self._session.client.job(self._job)
         except RmError:
             with suppress(RmError):
                 self._session.client.cancel(self._job)
             raise
         with Terminal() as terminal, TemporaryDirectory(prefix="rm-alloc-") as folder:
             write_programs(folder)
-            environ = environment(os.environ, found, self._job, self._session, folder)
+            environ = environment(os.environ, found, job, self._session, folder)
             try:
                 command = subprocess.Popen(list(argv), env=environ)
             except OSError as error:

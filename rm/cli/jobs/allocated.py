@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import termios
 from collections.abc import Mapping
@@ -10,30 +11,58 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from msgspec import UNSET
+
+from rm.api.jobs import FullJob
 from rm.cli.session import Session
+from rm.units import hosts_in_order
 
 PROGRAMS = ("srun",)  # of which it finds ours
 ALLOCATION = "RM_ALLOCATION"  # the job of which this machine's commands may start steps
-# what the environment of a job's script says of its host and of itself
-_OF_ITS_HOST = frozenset({
-    "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_GTIDS", "SLURM_CPUS_ON_NODE",
-    "SLURM_GPUS_ON_NODE", "SLURM_TOPOLOGY_ADDR", "SLURM_TOPOLOGY_ADDR_PATTERN", "SLURM_PRIO_PROCESS",
-})  # fmt: skip
+# of what the first host says the script finds: that host may lie, and this machine acts upon it
+_OF_THE_HOST = frozenset(f"SLURM_{name}" for name in (
+    "CLUSTER_NAME", "NTASKS", "NPROCS", "CPUS_PER_TASK", "JOB_START_TIME", "JOB_END_TIME", "DISTRIBUTION",
+    "NODE_ALIASES", "TASKS_PER_NODE", "NTASKS_PER_NODE", "JOB_CPUS_PER_NODE", "MEM_PER_NODE", "MEM_PER_CPU",
+    "MEM_PER_GPU", "CPUS_PER_GPU", "GPUS", "GPUS_PER_NODE", "GPUS_PER_TASK", "NTASKS_PER_GPU", "GPU_BIND",
+    "JOB_GPUS", "JOB_ACCOUNT", "JOB_QOS", "JOB_PARTITION", "JOB_UID", "JOB_GID", "RESTART_COUNT",
+))  # fmt: skip
+_PLAIN = re.compile(r"[\w.,:+()*/-]{0,4096}", re.ASCII)  # numbers, lists and names, as these values are
 
 
 def environment(
-    own: Mapping[str, str], found: Mapping[str, str], job: int, session: Session, programs: str
+    own: Mapping[str, str], found: Mapping[str, str], job: FullJob, session: Session, programs: str
 ) -> dict[str, str]:
-    """`own` with the allocation's names of `found`, what the job's script finds; the folder `programs` is
-    first in PATH, and the daemon the one of `session`."""
-    slurm = {n: v for n, v in found.items() if n.startswith("SLURM_") and n not in _OF_ITS_HOST}
-    made = {**own, **slurm, "RM_JOB_ID": str(job), ALLOCATION: str(job)}
+    """`own` with the allocation's names: those that lead somewhere by what the daemon says of `job`, others
+    of `found`, what the job's script finds. The folder `programs` is first in PATH, and the daemon the one
+    of `session`."""
+    believed = {n: v for n, v in found.items() if n in _OF_THE_HOST and _PLAIN.fullmatch(v)}
+    made = {**own, **believed, **_by_the_daemon(job), ALLOCATION: str(job.id)}
     if session.socket_flag:
         made["RM_DAEMON__SOCKET"] = os.path.abspath(session.socket_flag)
     if session.config_flag:
         made["RM_CONFIG"] = os.path.abspath(session.config_flag)
     made["PATH"] = f"{programs}:{own.get('PATH', os.defpath)}"
     return made
+
+
+def _by_the_daemon(job: FullJob) -> dict[str, str]:
+    """Where the hosts are and what the job is."""
+    number, hosts, count = str(job.id), hosts_in_order(job.hosts), str(len(job.hosts))
+    submitted = {} if job.spec.env is UNSET else job.spec.env
+    return {
+        "SLURM_JOB_ID": number,
+        "SLURM_JOBID": number,
+        "RM_JOB_ID": number,
+        "SLURM_JOB_NAME": job.spec.name,
+        "SLURM_JOB_USER": job.spec.user,
+        "SLURM_JOB_NODELIST": hosts,
+        "SLURM_NODELIST": hosts,
+        "SLURM_JOB_NUM_NODES": count,
+        "SLURM_NNODES": count,
+        "SLURM_SUBMIT_DIR": submitted.get("SLURM_SUBMIT_DIR", job.spec.chdir),
+        "SLURM_SUBMIT_HOST": job.spec.submit_host,
+        **({"SLURM_JOB_DEPENDENCY": job.spec.dependency} if job.spec.dependency else {}),
+    }
 
 
 def write_programs(folder: str) -> None:
