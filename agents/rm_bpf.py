@@ -82,10 +82,13 @@ def make_array(name, value_bytes):
 def _unlocked(command, attributes):
     try:
         return call(command, attributes)
-    except PermissionError:
+    except PermissionError as refused:
         # before Linux 5.11 programs and maps count against the memory that may be locked
         before = resource.getrlimit(resource.RLIMIT_MEMLOCK)
-        resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        try:
+            resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        except ValueError:  # nor may this process raise its limit
+            raise refused from None
         try:
             return call(command, attributes)
         finally:

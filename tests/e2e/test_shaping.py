@@ -89,12 +89,16 @@ class Pair:
 
     def ask(self, program: str, **request: Any) -> dict[str, Any]:
         """One request to an agent program in the first namespace; its result."""
-        process = self.start(0, sys.executable, str(AGENTS / program), stdin=subprocess.PIPE)
-        out, _ = process.communicate(json.dumps({"id": 1, **request}) + "\n", timeout=60)
-        reply = json.loads(out.splitlines()[-1])
+        reply = self.reply(AGENTS / program, **request)
         assert reply["ok"], reply
         result: dict[str, Any] = reply["result"]
         return result
+
+    def reply(self, program: Path, **request: Any) -> dict[str, Any]:
+        process = self.start(0, sys.executable, str(program), stdin=subprocess.PIPE)
+        out, _ = process.communicate(json.dumps({"id": 1, **request}) + "\n", timeout=60)
+        answer: dict[str, Any] = json.loads(out.splitlines()[-1])
+        return answer
 
     def group(self, job: int) -> Path:
         mount = next(
@@ -232,6 +236,25 @@ def test_who_began_a_burst_first_has_the_link_until_it_is_too_long(pair: Pair) -
     for job in (HIGH, LOW):
         assert "clsact" in pair.tc("qdisc", "show", "dev", "eth7")
         pair.ask("rm_shape.py", op="unshape", job=job, attempt=1, interface="eth7")
+    assert pair.tc("-d", "qdisc", "show", "dev", "eth7") == before
+
+
+def test_a_kernel_that_takes_no_program_leaves_the_interface_as_it_was(pair: Pair, tmp_path: Path) -> None:
+    skip_without_classifier(pair)
+    for file in AGENTS.glob("rm_*.py"):
+        shutil.copy(file, tmp_path)
+    with open(tmp_path / "rm_bpf.py", "a") as file:
+        file.write("\n\ndef call(command, attributes):\n    raise OSError(1, 'not permitted')\n")
+    before = pair.tc("-d", "qdisc", "show", "dev", "eth7")
+    pair.group(LOW)
+    request: dict[str, Any] = {
+        "op": "shape", "job": LOW, "attempt": 1, "interface": "eth7", "rate_bps": 50_000_000, "priority": 1,
+        "class_rate_bps": 1_000_000, "ceil_bps": 50_000_000, "queue_packets": 30,
+        "bursts": {"gap_us": 10_000, "longest_us": 1_000_000},
+    }  # fmt: skip
+    reply = pair.reply(tmp_path / "rm_shape.py", **request)
+    assert (reply["ok"], reply["code"]) == (False, "no-bpf"), reply
+    assert "not permitted" in reply["error"]
     assert pair.tc("-d", "qdisc", "show", "dev", "eth7") == before
 
 
