@@ -28,7 +28,7 @@ LEFT_OUT_S = 4.0
 
 
 def run(settings: Settings) -> list[Figure]:
-    counts, iterations = (COUNTS[:2], 40) if settings.quick else (COUNTS, 90)
+    counts, iterations = (COUNTS[:2], 40) if settings.quick else (COUNTS, 45)
     found = []
     with _stage(max(counts)) as stage:
         for count in counts:

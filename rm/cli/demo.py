@@ -33,7 +33,7 @@ FORMATS = (".svg", ".png", ".pdf")
 def demo(json_file: str | None, picture: str | None, quick: bool) -> int:
     """Bring up hosts on this machine, and let two training jobs share their links, with and without rm.
 
-    Takes about four minutes (--quick: one), needs about 1 GB of memory, and leaves nothing behind but the
+    Takes about five minutes (--quick: one), needs about 1 GB of memory, and leaves nothing behind but the
     files that you name. As root, or without root where the system allows user namespaces.
 
     If other work on this machine spoils a measurement, all is measured once more when the machine is quieter.
