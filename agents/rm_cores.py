@@ -8,6 +8,8 @@ sched_setaffinity(2) takes.
 import contextlib
 import os
 
+from rm_kernel import read_text
+
 
 def listed(text):
     """The numbers of a list as the kernel writes it: `0-2,8` is [0, 1, 2, 8]."""
@@ -39,19 +41,19 @@ def found(root="", usable=None):
     core, node = {}, {}
     for cpu in usable:
         at = "%s/sys/devices/system/cpu/cpu%d/topology/" % (root, cpu)
-        threads = listed(_text(at + "core_cpus_list") or _text(at + "thread_siblings_list"))
+        threads = listed(read_text(at + "core_cpus_list") or read_text(at + "thread_siblings_list"))
         core[cpu] = min(threads, default=cpu)
     nodes = root + "/sys/devices/system/node"
     with contextlib.suppress(OSError):
         for name in os.listdir(nodes):
             if name.startswith("node") and name[4:].isdigit():
-                node.update(dict.fromkeys(listed(_text("%s/%s/cpulist" % (nodes, name))), int(name[4:])))
+                node.update(dict.fromkeys(listed(read_text("%s/%s/cpulist" % (nodes, name))), int(name[4:])))
     return Where(usable, core, node)
 
 
 def node_of_bus(bus, root=""):
     """The NUMA node of the device there; None where the kernel knows none."""
-    text = _text("%s/sys/bus/pci/devices/%s/numa_node" % (root, bus.lower())).strip()
+    text = read_text("%s/sys/bus/pci/devices/%s/numa_node" % (root, bus.lower())).strip()
     return int(text) if text.isdigit() else None
 
 
@@ -101,11 +103,3 @@ def share(cores, at, of):
     """The part of the `at`-th of that many tasks; all of them where there are too few."""
     each = len(cores) // of
     return cores[at * each : (at + 1) * each] or cores
-
-
-def _text(path):
-    try:
-        with open(path) as file:
-            return file.read()
-    except OSError:
-        return ""

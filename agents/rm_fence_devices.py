@@ -10,6 +10,8 @@ import os
 import re
 import stat
 
+from rm_kernel import read_text
+
 # kinds in /proc/devices that a job without GPUs opens none of
 FENCED = re.compile(r"nvidia|drm$|kfd$|accel$")
 # of these a job with any GPU may open all: what programs use beside the GPUs' own files
@@ -82,12 +84,12 @@ def version(root=""):
         gpus = sorted(os.listdir(root + "/proc/driver/nvidia/gpus"))
     except OSError:
         gpus = []
-    return _text(root + "/proc/devices"), tuple(gpus)
+    return read_text(root + "/proc/devices"), tuple(gpus)
 
 
 def _kinds(root):
     """[(major, name)] of the character devices."""
-    characters = _text(root + "/proc/devices").partition("Block devices:")[0]
+    characters = read_text(root + "/proc/devices").partition("Block devices:")[0]
     return [(int(major), name) for major, name in re.findall(r"^\s*(\d+) (\S+)$", characters, re.MULTILINE)]
 
 
@@ -99,7 +101,7 @@ def _nvidia(root, caps, drawn):
         return []
     for bus in buses:
         told = dict(
-            re.findall(r"^(.+?):\s*(.*)$", _text("%s/gpus/%s/information" % (home, bus)), re.MULTILINE)
+            re.findall(r"^(.+?):\s*(.*)$", read_text("%s/gpus/%s/information" % (home, bus)), re.MULTILINE)
         )
         minor = told.get("Device Minor", "").strip()
         if not minor.isdigit():
@@ -119,7 +121,7 @@ def _mig(home):
     for folder, _, names in os.walk(home):
         for name in names:
             if name == "access":
-                text = _text(os.path.join(folder, name))
+                text = read_text(os.path.join(folder, name))
                 yield from map(int, re.findall(r"DeviceFileMinor:\s*(\d+)", text))
 
 
@@ -139,17 +141,9 @@ def _drm(root):
     except OSError:
         return found
     for name in names:
-        number = re.fullmatch(r"(\d+):(\d+)\s*", _text("%s/%s/dev" % (home, name)))
+        number = re.fullmatch(r"(\d+):(\d+)\s*", read_text("%s/%s/dev" % (home, name)))
         if number:
             device = "%s/%s/device" % (home, name)
             bus = os.path.basename(os.path.realpath(device)).lower()
-            found[int(number.group(1)), int(number.group(2))] = (bus, _text(device + "/vendor").strip())
+            found[int(number.group(1)), int(number.group(2))] = (bus, read_text(device + "/vendor").strip())
     return found
-
-
-def _text(path):
-    try:
-        with open(path, errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from bench.memory import memory_bytes
 from rm.client.connection import Connection
 from rm.errors import RmError, Unreachable
 from rm.lab import Lab, LabSpec, up
@@ -124,10 +125,7 @@ class Cluster:
 
     def memory_bytes(self) -> int:
         """The daemon's resident memory."""
-        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) * 1024
-        raise RmError("The daemon has ended.")
+        return memory_bytes(str(self.pid), "VmRSS")
 
     def cpu_s(self) -> float:
         """Processor time that the daemon has used so far."""

@@ -13,9 +13,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 from bench.figure import Figure, Settings
+from bench.memory import memory_bytes
 from rm.errors import RmError
 
 GROUPS = (1, 6, 62)
@@ -48,10 +48,7 @@ def measured(groups: int) -> tuple[float, float, float]:
 
 def peak_bytes() -> int:
     """Its own largest resident memory: getrusage(2) also counts what its parent had at the fork."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    raise RmError("The kernel does not tell how much memory this program had.")
+    return memory_bytes("self", "VmHWM")
 
 
 def simulate(groups: int) -> None:

@@ -61,9 +61,7 @@ class Session:
     def new_connection(self) -> Connection:
         from rm.client.connection import Connection
 
-        made = Connection(self.address)
-        made.on_wait = note
-        return made
+        return Connection(self.address, on_wait=note)
 
     @property
     def address(self) -> Address:

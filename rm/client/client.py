@@ -63,13 +63,12 @@ class Client:
             daemon: `ssh://[user@]host[:port]`, `https://host:port`, or the path of its socket; None is the
                 one that `rmx` would ask (RM_DAEMON, rm.toml). A Connection is taken as it is.
             config: the rm.toml that names daemon, token file and authorities.
-            on_wait: gets a sentence for each request that has to wait for the daemon.
+            on_wait: gets a sentence for each request that has to wait for the daemon. A Connection
+                that is given has its own.
         """
         if not isinstance(daemon, Connection):
-            daemon = Connection(find_daemon(None, config, daemon), patience_s)
+            daemon = Connection(find_daemon(None, config, daemon), patience_s, on_wait=on_wait)
         self.connection = daemon
-        if on_wait is not None:
-            self.connection.on_wait = on_wait
         self._ask = Asking(self.connection)
 
     def __enter__(self) -> Client:

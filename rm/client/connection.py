@@ -57,11 +57,20 @@ class Connection:
     Unreachable."""
 
     def __init__(
-        self, daemon: str | Address, patience_s: float = PATIENCE_S, timeout_s: float = TIMEOUT_S
+        self,
+        daemon: str | Address,
+        patience_s: float = PATIENCE_S,
+        timeout_s: float = TIMEOUT_S,
+        on_wait: Callable[[str], None] | None = None,
     ) -> None:
-        """`daemon` is the path of its socket, or its address; `timeout_s` is for reads."""
+        """
+        Args:
+            daemon: the path of its socket, or its address.
+            timeout_s: for reads.
+            on_wait: gets a sentence once for each request that has to wait for the daemon.
+        """
         self.address = Address("unix", daemon) if isinstance(daemon, str) else daemon
-        self.on_wait: Callable[[str], None] = lambda why: None  # printed once for each request that waits
+        self.on_wait: Callable[[str], None] = on_wait or (lambda why: None)
         self.patience_s = patience_s
         self._timeout_s = timeout_s
         self._door = door_to(self.address)
@@ -72,9 +81,7 @@ class Connection:
 
     def beside(self) -> Connection:
         """Another one to the same daemon, for another thread, or while this one is busy."""
-        made = Connection(self.address, self.patience_s, self._timeout_s)
-        made.on_wait = self.on_wait
-        return made
+        return Connection(self.address, self.patience_s, self._timeout_s, self.on_wait)
 
     def get(self, *path: str | int, **query: Any) -> dict[str, Any]:
         return self._object(self.ask("GET", path, query))

@@ -57,14 +57,13 @@ def test_who_asks_while_nobody_leads_waits_for_the_next_leader(tmp_path: Path) -
     one, two = tmp_path / "one.sock", tmp_path / "two.sock"
     holder = [""]
     with serving(two), at_socket(one, holder):
-        client = Connection(str(one))
         waits: list[str] = []
 
         def elected(why: str) -> None:
             waits.append(why)
             holder[0] = here(two)
 
-        client.on_wait = elected
+        client = Connection(str(one), on_wait=elected)
         assert client.get("status")["daemon"]["epoch"] == 3
         assert len(waits) == 1
         assert "waits for its turn" in waits[0]

@@ -169,7 +169,7 @@ def test_who_asks_by_https_while_nobody_leads_waits_for_the_next_leader(
         leader = heard.port()
         lease = [Lease(ELSEWHERE)]
         with with_doors(tmp_path, lease, Config(https=tls)):
-            client = Connection(at(heard.port(), tmp_path, leader))
+            address = at(heard.port(), tmp_path, leader)
             lease[0] = Lease()
             waits: list[str] = []
 
@@ -177,7 +177,7 @@ def test_who_asks_by_https_while_nobody_leads_waits_for_the_next_leader(
                 waits.append(why)
                 lease[0] = leading(leader)
 
-            client.on_wait = elected
+            client = Connection(address, on_wait=elected)
             assert client.get("status")["daemon"]["epoch"] == 3
             assert ["waits for its turn" in why for why in waits] == [True]
             client.close()
@@ -213,14 +213,13 @@ def test_a_standby_that_still_names_the_dead_leader_is_asked_again(
     with serving(tmp_path / "leader.sock", Config(https=tls)):
         leader, lease = heard.port(), [leading(dead)]
         with with_doors(tmp_path, lease, Config(https=tls)):
-            client = Connection(at(dead, tmp_path, heard.port(), leader))
             waits: list[str] = []
 
             def elected(why: str) -> None:
                 waits.append(why)
                 lease[0] = leading(leader)
 
-            client.on_wait = elected
+            client = Connection(at(dead, tmp_path, heard.port(), leader), on_wait=elected)
             assert client.get("status")["daemon"]["epoch"] == 3
             assert ["next leader is waited for" in why for why in waits] == [True]
             client.close()

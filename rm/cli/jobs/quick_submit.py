@@ -76,8 +76,7 @@ def submitted(address: Address, spec: dict[str, Any]) -> int:
         from rm.client.connection import Connection
         from rm.client.submission import submit
 
-        with closing(Connection(address)) as connection:
-            connection.on_wait = note
+        with closing(Connection(address, on_wait=note)) as connection:
             job = submit(connection, spec, key)  # with the same key it is one job, whatever was heard
     return job
 

@@ -38,7 +38,8 @@ def rows(**selection: Any) -> list[JobRow]:
     if found is None:
         from rm.client import Client
 
-        found = Client().rows(**selection)
+        with Client() as client:
+            found = client.rows(**selection)
     return [_of_rest(row) for row in found]
 
 
@@ -95,7 +96,8 @@ def whole(**selection: Any) -> list[Any]:
         reason = job.reason.code if job.reason is not None else ""
         return _of_rest(row_of(job, job.state, job.short_state, job.hosts, reason, job.partition or ""))
 
-    return [Whole(job, row(job)) for job in Client().jobs(**selection)]
+    with Client() as client:
+        return [Whole(job, row(job)) for job in client.jobs(**selection)]
 
 
 def clock(us: int) -> str:

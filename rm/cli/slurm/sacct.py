@@ -113,9 +113,11 @@ def steps_of(jobs: Iterable[Job]) -> dict[int, list[JobStep]]:
 
     attempts = {job.id: job.attempt for job in jobs if job.spec.launch == BATCH and job.attempt}
     found: dict[int, list[JobStep]] = {}
-    for step in Client().job_steps(list(attempts)) if attempts else ():
-        if step.attempt == attempts[step.job]:
-            found.setdefault(step.job, []).append(step)
+    if attempts:
+        with Client() as client:
+            for step in client.job_steps(list(attempts)):
+                if step.attempt == attempts[step.job]:
+                    found.setdefault(step.job, []).append(step)
     return found
 
 
@@ -139,14 +141,15 @@ def _lines(job: Job, steps: Iterable[JobStep], given: Given) -> Iterator[Line]:
 def _jobs(given: Given) -> list[Job]:
     from rm.client import Client
 
-    options, client = given.options, Client()
+    options = given.options
     ids = [_id(word) for word in split_ids(given.all.get("jobs", ""))]
     wanted = _states(given)
-    if ids:
-        found = _named(client, ids)
-    else:
-        mine = "allusers" not in options and not _users(given) and os.geteuid() != 0
-        found = client.jobs(ended=True, mine=mine)
+    with Client() as client:
+        if ids:
+            found = _named(client, ids)
+        else:
+            mine = "allusers" not in options and not _users(given) and os.geteuid() != 0
+            found = client.jobs(ended=True, mine=mine)
     tests: list[Callable[[Job], bool]] = []
     if users := _users(given):
         tests.append(lambda job: job.spec.user in users)

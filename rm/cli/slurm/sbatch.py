@@ -48,14 +48,16 @@ def run(words: Sequence[str]) -> int:
         from rm.cli.jobs.why import show_plan
         from rm.client import Client
 
-        code = show_plan(Client().plan(spec), as_json=False)
+        with Client() as client:
+            code = show_plan(client.plan(spec), as_json=False)
         return 0 if code == NOT_NOW else code
     job = submitted(find_daemon(None, None), spec)
     print(job if values.get("parsable") else f"Submitted batch job {job}", flush=True)
     if values.get("wait"):
         from rm.client import Client, exit_code
 
-        return exit_code(Client().wait(job))
+        with Client() as client:
+            return exit_code(client.wait(job))
     return 0
 
 

@@ -56,8 +56,8 @@ def run(words: Sequence[str]) -> int:
         return 0
     from rm.client import Client
 
-    client = Client()
-    return max([_cancel(client, job, signal, to, "verbose" in given.options) for job in ids])
+    with Client() as client:
+        return max([_cancel(client, job, signal, to, "verbose" in given.options) for job in ids])
 
 
 def _id(word: str) -> JobId:

@@ -77,13 +77,14 @@ def _each(words: list[str], act: Callable[[Client, JobId], object]) -> int:
     """Do it to every job; a failure does not keep the others from it."""
     from rm.client import Client
 
-    client, code = Client(), 0
-    for job in _ids(words):
-        try:
-            act(client, job)
-        except RmError as error:
-            note(f"error: {error}")
-            code = FAILED
+    code = 0
+    with Client() as client:
+        for job in _ids(words):
+            try:
+                act(client, job)
+            except RmError as error:
+                note(f"error: {error}")
+                code = FAILED
     return code
 
 
@@ -101,9 +102,9 @@ def _requeue(words: list[str]) -> int:
 def _ping(_: list[str]) -> int:
     from rm.client import Client
 
-    client = Client()
-    client.status()
-    print(f"Slurmctld(primary) at {client.connection.address} is UP")
+    with Client() as client:
+        client.status()
+        print(f"Slurmctld(primary) at {client.connection.address} is UP")
     return 0
 
 
@@ -122,9 +123,11 @@ def _show(words: list[str], oneliner: bool) -> int:
     if entity not in ENTITIES:
         raise UsageError(f"invalid entity: {what} for keyword: show.", f"Known are {', '.join(ENTITIES)}.")
     from rm.cli.slurm import show
+    from rm.client import Client
 
-    for record in show.SHOWN[entity](named):
-        print(" ".join(record) if oneliner else "\n   ".join(record) + "\n")
+    with Client() as client:
+        for record in show.SHOWN[entity](client, named):
+            print(" ".join(record) if oneliner else "\n   ".join(record) + "\n")
     return 0
 
 
@@ -175,14 +178,15 @@ def _update_hosts(hosts: Sequence[str], fields: dict[str, Any]) -> int:
         raise UsageError("You must specify a reason when DRAINING a node.", "Write Reason=….")
     from rm.client import Client
 
-    client, code = Client(), 0
-    for host in hosts:
-        try:
-            if state == "DRAIN":
-                client.drain(host, reason)
-            else:
-                client.resume(host)
-        except RmError as error:
-            note(f"error: {error}")
-            code = FAILED
+    code = 0
+    with Client() as client:
+        for host in hosts:
+            try:
+                if state == "DRAIN":
+                    client.drain(host, reason)
+                else:
+                    client.resume(host)
+            except RmError as error:
+                note(f"error: {error}")
+                code = FAILED
     return code

@@ -17,7 +17,6 @@ from rm.cli.slurm.hosts import (
     state_of,
 )
 from rm.cli.slurm.jobs import NONE, clock, clock_limit, rest_of, size
-from rm.client import Client
 from rm.errors import NotFound
 from rm.units import fold_hosts, parse_hosts
 
@@ -25,14 +24,14 @@ if TYPE_CHECKING:
     from rm.api.hosts import Host
     from rm.api.job_steps import JobStep
     from rm.api.jobs import Job
+    from rm.client import Client
 
 Record = Sequence[str]
 MIB = 1 << 20
 STATES = {"drained": "IDLE+DRAIN", "draining": "MIXED+DRAIN", "down": "DOWN*"}
 
 
-def jobs(named: Sequence[str]) -> Iterator[Record]:
-    client = Client()
+def jobs(client: Client, named: Sequence[str]) -> Iterator[Record]:
     if not named:
         for job in client.jobs():
             yield _job(job)
@@ -49,9 +48,8 @@ def jobs(named: Sequence[str]) -> Iterator[Record]:
             yield _job(job)
 
 
-def steps(named: Sequence[str]) -> Iterator[Record]:
+def steps(client: Client, named: Sequence[str]) -> Iterator[Record]:
     """What `srun` runs, or ran of the jobs or steps that are named."""
-    client = Client()
     if not named:
         running = {job.id: job for job in client.jobs(state="RUNNING,SUSPENDED")}
         for step in client.job_steps(list(running)):
@@ -170,8 +168,8 @@ def _path(pattern: str, job: Job) -> str:
     return pattern if pattern.startswith("/") else f"{job.spec.chdir}/{pattern}"
 
 
-def hosts(named: Sequence[str]) -> Iterator[Record]:
-    found = {host.name: host for host in Client().hosts()}
+def hosts(client: Client, named: Sequence[str]) -> Iterator[Record]:
+    found = {host.name: host for host in client.hosts()}
     for name in parse_hosts(",".join(named)) or list(found):
         if name not in found:
             raise NotFound(f"Node {name} not found.")
@@ -207,8 +205,7 @@ def _host(host: Host) -> Record:
     return lines
 
 
-def partitions(named: Sequence[str]) -> Iterator[Record]:
-    client = Client()
+def partitions(client: Client, named: Sequence[str]) -> Iterator[Record]:
     found = {name: hosts for name, hosts in by_partition(client.hosts()).items() if name != NONE}
     usual = client.status().settings.partition
     for name in named or list(found):
@@ -236,10 +233,10 @@ def _partition(name: str, hosts: Sequence[Host], usual: bool) -> Record:
     ]
 
 
-def settings(_: Sequence[str]) -> Iterator[Record]:
+def settings(client: Client, _: Sequence[str]) -> Iterator[Record]:
     from rm import __version__
 
-    told = Client().status()
+    told = client.status()
     values: Iterable[tuple[str, object]] = (
         ("ClusterName", told.settings.cluster_name),
         ("MaxArraySize", told.settings.array_size),
@@ -249,6 +246,6 @@ def settings(_: Sequence[str]) -> Iterator[Record]:
     yield ["Configuration data of rm", *(f"{name:<23} = {value}" for name, value in values)]
 
 
-SHOWN: dict[str, Callable[[Sequence[str]], Iterator[Record]]] = {
+SHOWN: dict[str, Callable[[Client, Sequence[str]], Iterator[Record]]] = {
     "job": jobs, "step": steps, "node": hosts, "partition": partitions, "config": settings,
 }  # fmt: skip

@@ -49,12 +49,12 @@ def run(words: Sequence[str]) -> int:
     wanted = _states(given)
     from rm.client import Client
 
-    client = Client()
-    hosts = [host for host in client.hosts() if _fits(host, given, wanted)]
+    with Client() as client:
+        hosts = [host for host in client.hosts() if _fits(host, given, wanted)]
+        usual = client.status().settings.partition
     partitions = by_partition(hosts)
     if named := given.words("partition"):
         partitions = {name: found for name, found in partitions.items() if name in named}
-    usual = client.status().settings.partition
     form = _format(options, partitions, usual)
     groups = _groups(form, partitions, usual, apart="Node" in options)
     if sort := options.get("sort"):

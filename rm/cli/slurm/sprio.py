@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from rm import arrays
 from rm.cli.formats import Column, by_letters
@@ -43,14 +42,13 @@ def run(words: Sequence[str]) -> int:
     form = by_letters(options.get("format") or (LONG if "long" in options else USUAL), COLUMNS)
     from rm.client import Client
 
-    client = Client()
-    policy = client.status().policies["queue"]
+    with Client() as client:
+        policy, found = client.status().policies["queue"], client.queue()
     if policy not in BY_PRIORITY:
         raise Conflict(
             f"The queue policy {policy} does not order jobs by their priorities.",
             "`rmx why ID` says where a job stands.",
         )
-    found: list[Any] = client.queue()
     if users := given.words("user"):
         found = [job for job in found if job.spec.user in users]
     if partitions := given.words("partition"):
