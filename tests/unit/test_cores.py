@@ -150,9 +150,10 @@ def bound(agent: Agent, job: int, **more: Any) -> set[int]:
     return found
 
 
-def end(agent: Agent, job: int) -> None:
+def end(agent: Agent, job: int, tasks: int = 1) -> None:
     agent.call("stop", job=job, attempt=1, why="cancel", grace_us=0)
-    agent.event("exit", job=job)
+    for rank in range(tasks):
+        agent.event("exit", job=job, rank=rank)
 
 
 @two
@@ -186,8 +187,10 @@ def test_tasks_of_a_job_divide_its_processors(start: Start) -> None:
     other = allowed(agent, 1, rank=1)
     assert (len(first), len(other)) == (1, 1)
     assert not first & other
-    end(agent, 1)
-    assert bound(agent, 2, cpus=len(os.sched_getaffinity(0))) == os.sched_getaffinity(0)  # --exclusive
+    end(agent, 1, tasks=2)
+    usable = os.sched_getaffinity(0)
+    # --exclusive; refused, were some of them not free: a task that has none of its own runs on all, too
+    assert bound(agent, 2, cpus=len(usable), fence={**PINNED, "unenforced": "refuse"}) == usable
     end(agent, 2)
 
 
