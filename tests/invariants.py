@@ -65,6 +65,11 @@ def _placed(state: ClusterState) -> None:
     on = {name: {n for n, view in placed.items() if name in view.placement.hosts} for name in state.jobs_on}
     assert {h for view in placed.values() for h in view.placement.hosts} <= on.keys()
     assert state.jobs_on == on, f"on the hosts are {state.jobs_on}, and placed there {on}"
+    alone = {number for number, view in placed.items() if view.exclusive_user}
+    assert state.by_user == alone, f"of their users alone are {state.by_user}, and should be {alone}"
+    for name, numbers in on.items():
+        users = {placed[n].user for n in numbers}
+        assert len(users) < 2 or not numbers & alone, f"{name} is one user's alone, and has jobs of {users}"
     assert state.progress.keys() <= placed.keys(), f"of {set(state.progress)} progress is kept"
     aligned = {schedule.job for schedule in state.alignment.schedules}
     assert aligned <= placed.keys(), f"aligned are {aligned}, and placed {set(placed)}"

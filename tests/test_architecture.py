@@ -54,7 +54,7 @@ LONG = {
     "agents/rm_agent.py": 480, "agents/rm_attempts.py": 490,
     "agents/rm_stepd.py": 480, "rm/adapters/hosts/ssh.py": 475,
     "rm/core/jobs/transitions.py": 460,
-    "rm/core/model/job.py": 455, "rm/daemon/leading/leader.py": 455,
+    "rm/core/model/job.py": 460, "rm/daemon/leading/leader.py": 455,
 }  # fmt: skip
 
 

@@ -38,6 +38,8 @@ class JobRequest(Request, frozen=True, kw_only=True):
     hosts. A task sees its own GPUs of `gpus_per_task`, with `gpu_bind` none all of the job's on its host,
     as of `gpus_per_host`; with `ntasks_per_gpu` one of these. `partition` may be several, with commas.
 
+    With `exclusive` its hosts run no other job, with `exclusive_user` none of another user.
+
     With `fence_us` its hosts end it when they have not heard the daemon for this time (0: never), before it
     is started elsewhere.
 
@@ -118,6 +120,7 @@ class JobRequest(Request, frozen=True, kw_only=True):
     hosts_only: Sequence[str] = ()
     hosts_excluded: Sequence[str] = ()
     exclusive: bool = False
+    exclusive_user: bool = False
     low_comm: bool = False
     traffic: TrafficRequest | None = None
     submit_host: str = ""

@@ -93,6 +93,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     hosts_only: Sequence[str]
     hosts_excluded: Sequence[str]
     exclusive: bool
+    exclusive_user: bool = False
     low_comm: bool
     traffic: Traffic | None
     submit_host: str

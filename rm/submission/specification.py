@@ -98,14 +98,16 @@ def told(values: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _exclusive(values: Mapping[str, Any]) -> dict[str, Any]:
-    """--exclusive[=user|mcs|topo]; without a value the hosts are the job's own."""
+    """--exclusive[=user|mcs|topo]; without a value the hosts are the job's own, with "user" its user's."""
     if "exclusive" not in values:
         return {}
     if values["exclusive"] in (True, False, ""):
         return {"exclusive": values["exclusive"] is not False}
+    if values["exclusive"] == "user":
+        return {"exclusive_user": True}
     raise UsageError(
         f"--exclusive={values['exclusive']} is not supported.",
-        "--exclusive alone shares the hosts with no other job.",
+        "--exclusive alone shares the hosts with no other job, --exclusive=user with jobs of your own.",
     )
 
 

@@ -23,7 +23,7 @@ from tests.builders import GIB, full_mesh, host, job, placed, placement, profile
 
 # Of a specification placement reads everything but these: whoever adds a field decides where it belongs.
 DECIDES_NO_PLACEMENT = {
-    "name", "user", "script", "script_args", "launch", "env", "chdir", "chdir_required", "output", "error",
+    "name", "script", "script_args", "launch", "env", "chdir", "chdir_required", "output", "error",
     "open_mode", "warn_signal", "warn_before_us", "warn_batch", "nice",
     "deliver", "submit_host", "comment", "time_limit_us", "expected_us", "iterations", "begin_us",
     "deadline_us", "time_min_us", "input", "mail_events", "mail_user", "hold",
@@ -57,6 +57,8 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "hosts_only": ((), ("h1",)),
     "hosts_excluded": ((), ("h0",)),
     "exclusive": (False, True),
+    "exclusive_user": (False, True),
+    "user": ("alice", "bob"),
     "low_comm": (False, True),
     "traffic": (QUIET, LOUD),
 }
@@ -80,7 +82,7 @@ def test_every_field_of_a_specification_is_part_of_the_demand_or_decides_no_plac
     names = {f.name for f in fields(JobSpec)}
     assert names >= DECIDES_NO_PLACEMENT
     assert VALUES.keys() == names - DECIDES_NO_PLACEMENT
-    kept = (set(Shape._fields) | set(Demand._fields)) - {"shape", "avoid", "declared_bps"}
+    kept = (set(Shape._fields) | set(Demand._fields)) - {"shape", "avoid", "declared_bps", "foreign"}
     assert (
         kept - {"partitions", "features", "container"}
         | {

@@ -132,6 +132,11 @@ def spec_of(whole: Any) -> Any:
     return whole.job.spec
 
 
+def oversubscribed(spec: Any) -> str:
+    """Who may be beside a job on its hosts, as OverSubscribe says it."""
+    return "NO" if spec.exclusive else "USER" if spec.exclusive_user else "OK"
+
+
 def dictionary(job: JobRow) -> Mapping[str, Any]:
     """The fields of Slurm's JSON that rm knows."""
     limit_us = job.time_limit_us

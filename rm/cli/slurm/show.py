@@ -16,7 +16,7 @@ from rm.cli.slurm.hosts import (
     reason_of,
     state_of,
 )
-from rm.cli.slurm.jobs import NONE, clock, clock_limit, rest_of, size
+from rm.cli.slurm.jobs import NONE, clock, clock_limit, oversubscribed, rest_of, size
 from rm.errors import NotFound
 from rm.units import fold_hosts, parse_hosts
 
@@ -143,8 +143,7 @@ def _job(found: Job) -> Record:
         f"TRES={','.join(filter(None, tres))}",
         f"MinCPUsNode={spec.cpus_per_task} MinMemory{each}={size(mem_bytes)} MinTmpDiskNode=0",
         f"Features={spec.constraint or NONE} DelayBoot=00:00:00",
-        f"OverSubscribe={'NO' if spec.exclusive else 'OK'} Contiguous=0 Licenses={spec.licenses or NONE} "
-        f"Network={NONE}",
+        f"OverSubscribe={oversubscribed(spec)} Contiguous=0 Licenses={spec.licenses or NONE} Network={NONE}",
         f"Command={NONE}",
         f"WorkDir={spec.chdir}",
         f"StdErr={_path(spec.error, job) if spec.error else output}",

@@ -7,7 +7,7 @@ from typing import Any
 from rm.api.job_rows import JobRow
 from rm.cli.formats import Column
 from rm.cli.shown import elapsed_us, ends_by_us, moment, row_ref
-from rm.cli.slurm.jobs import ENDED, NONE, STATES, hosts_of, size, spec_of
+from rm.cli.slurm.jobs import ENDED, NONE, STATES, hosts_of, oversubscribed, size, spec_of
 from rm.units import fold_hosts, format_elapsed, format_time_limit
 
 _ORDER = {state: place for place, state in enumerate(STATES)}
@@ -48,7 +48,7 @@ def left(job: JobRow) -> str:
 
 
 def shared(job: Any) -> str:
-    return "NO" if spec_of(job).exclusive else "OK"
+    return oversubscribed(spec_of(job))
 
 
 def null(_: object) -> str:

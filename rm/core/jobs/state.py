@@ -111,6 +111,7 @@ class ClusterState:
     elements: dict[int, dict[int, int]] = field(default_factory=dict)  # by array and index: the job, if known
     slices: Counter[int] = field(default_factory=Counter)  # derived: how many of each slice are placed
     behind: Counter[int] = field(default_factory=Counter)  # derived, by array: of these all but one of each
+    by_user: set[int] = field(default_factory=set)  # derived: placed, on hosts that are their users' alone
 
     def snapshot(self, now_us: int) -> Snapshot:
         """A view for one pass. `free` and `placed` are copies: the pass reserves in them."""
@@ -129,6 +130,7 @@ class ClusterState:
             licenses=MappingProxyType(self.licenses),
             next_job=self.next_job,
             behind=MappingProxyType(self.behind),
+            by_user=frozenset(self.by_user),
         )
 
     def snapshot_without(self, job: Job, now_us: int) -> Snapshot:
@@ -199,6 +201,8 @@ class ClusterState:
                 self.free[host] = take(self.free[host], job.spec, placement.on(host))
             self.jobs_on.setdefault(host, set()).add(job.id)
         self.placed[job.id] = placed_view(job, placement, self.next_sequence)
+        if job.spec.exclusive_user:
+            self.by_user.add(job.id)
         self.next_sequence += 1
         self.placed_version += 1
 
@@ -231,6 +235,7 @@ class ClusterState:
         if gone is None:
             return
         self.progress.pop(job.id, None)
+        self.by_user.discard(job.id)
         held = self._leave_slice(job)
         for host in gone.placement.hosts:
             self.jobs_on.get(host, set()).discard(job.id)
@@ -317,6 +322,8 @@ def placed_view(job: Job, placement: Placement, sequence: int) -> PlacedJob:
         traffic=job.traffic,
         low_comm=job.spec.low_comm,
         licenses=job.spec.demand.licenses,
+        user=job.spec.user,
+        exclusive_user=job.spec.exclusive_user,
     )
 
 

@@ -34,6 +34,7 @@ FOUND_AGAIN = frozenset(
         "elements",
         "slices",
         "behind",
+        "by_user",
         "deadlines",
         "marks",
     }
@@ -101,6 +102,8 @@ def restore_state(plain: dict[str, Any], now_us: int) -> ClusterState:
             raise ValueError(f"job {job_id} is placed, but nowhere")
         state.placed[job_id] = placed_view(job, placement, sequence)
         state.join_slice(job)
+        if job.spec.exclusive_user:
+            state.by_user.add(job_id)
         for name in placement.hosts:
             state.jobs_on.setdefault(name, set()).add(job_id)
     for name, job_id, attempt, held in plain.get("strays", ()):

@@ -41,6 +41,7 @@ class Shape(NamedTuple):
     exclusive: bool
     features: tuple[str, ...]
     container: bool = False  # its tasks need a runtime of containers on their host
+    foreign: tuple[str, ...] = ()  # hosts that it may not share: jobs of other users stand against it there
 
     @property
     def least_gpus(self) -> int:
@@ -75,6 +76,8 @@ class Demand(NamedTuple):
     declared_bps: int
     avoid: tuple[str, ...] = ()
     licenses: tuple[tuple[str, int], ...] = ()
+    user: str = ""
+    exclusive_user: bool = False
 
     @property
     def is_high(self) -> bool:
@@ -92,6 +95,10 @@ class Demand(NamedTuple):
         """As if the user had excluded these hosts too."""
         excluded = (*self.shape.hosts_excluded, *sorted(hosts))
         return self._replace(shape=self.shape._replace(hosts_excluded=excluded))
+
+    def apart_from(self, foreign: Iterable[str]) -> Demand:
+        """Without the hosts on which jobs of other users stand against it now."""
+        return self._replace(shape=self.shape._replace(foreign=tuple(sorted(foreign))))
 
     def avoiding(self) -> Demand:
         """Without the hosts that failed to launch the job."""

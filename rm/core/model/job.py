@@ -144,6 +144,7 @@ class JobSpec(WithDemand):
     hosts_only: tuple[str, ...] = ()
     hosts_excluded: tuple[str, ...] = ()
     exclusive: bool = False
+    exclusive_user: bool = False  # its hosts run jobs of its user alone: Slurm's --exclusive=user
     low_comm: bool = False
     traffic: TrafficProfile | None = None  # None and not low_comm: profiled on the run
     submit_host: str = ""
@@ -235,6 +236,8 @@ def _demand_of(spec: JobSpec) -> Demand:
         traffic=spec.traffic,
         declared_bps=spec.traffic.peak_bps if spec.traffic is not None else 0,
         licenses=parse(spec.licenses) if spec.licenses else (),
+        user=spec.user,
+        exclusive_user=spec.exclusive_user,
     )
 
 

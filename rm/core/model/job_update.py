@@ -64,6 +64,8 @@ class JobUpdate:
         for name in TIMES:
             if name in changed:
                 changed[name] = changed[name] or None
+        if "exclusive" in changed:
+            changed["exclusive_user"] = False
         given: Any = spec
         applied: Spec = replace(given, **changed)
         return applied

@@ -26,4 +26,24 @@ class PlacementRequest:
 
 def request_of(job: Job, snapshot: Snapshot) -> PlacementRequest:
     left_us = remaining_us(job, snapshot.progress.get(job.id), snapshot.now_us)
-    return PlacementRequest(job.demand, job.id, job.attempt, left_us)
+    demand = job.demand
+    if foreign := foreign_to(demand, snapshot):
+        demand = demand.apart_from(foreign)
+    return PlacementRequest(demand, job.id, job.attempt, left_us)
+
+
+def foreign_to(demand: Demand, snapshot: Snapshot) -> set[str]:
+    """The hosts that a job may not share with those that are there: hosts of another user's job that shares
+    them with its own user's alone, and if it does so itself, all with a job of another user, or of nobody
+    knows whom.
+
+    Source: sbatch(1) of Slurm 22.05, --exclusive=user.
+    """
+    placed = snapshot.placed
+    if not demand.exclusive_user:
+        if not snapshot.by_user:
+            return set()
+        others = (placed[job] for job in snapshot.by_user if job in placed)
+        return {host for one in others if one.user != demand.user for host in one.placement.hosts}
+    found = {host for one in placed.values() if one.user != demand.user for host in one.placement.hosts}
+    return found | {host for host, free in snapshot.free.items() if free.strays}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -67,6 +68,8 @@ class PlacedJob:
     traffic: TrafficProfile | None
     low_comm: bool
     licenses: tuple[tuple[str, int], ...] = ()
+    user: str = ""
+    exclusive_user: bool = False
 
     @property
     def communicates(self) -> bool:
@@ -100,4 +103,7 @@ class Snapshot:
     fabric: Fabric | None = None
     licenses: Mapping[str, int] = field(default_factory=dict)  # how many of each there are
     behind: Mapping[int, int] = field(default_factory=dict)  # by array: placed, in line behind another one
+    by_user: AbstractSet[int] = (
+        frozenset()
+    )  # placed jobs whose hosts are their users' alone; others may be in it
     next_job: int = 1  # the first id that no job has: an element of an array that is placed gets the next one

@@ -102,7 +102,7 @@ def decide(
     made = (
         dict(snapshot.jobs) if reserves(policies.queue) else {}
     )  # with elements that get an id in this pass
-    snapshot = replace(snapshot, jobs=made) if made else snapshot
+    snapshot = replace(snapshot, jobs=made or snapshot.jobs, by_user=set(snapshot.by_user))
     ahead = reserving(snapshot, policies, tuning)
     left = 0
     # by identity, since each turn looks at all that wait and hashing a demand costs as much as the rest
@@ -349,6 +349,9 @@ def reserve(snapshot: Snapshot, job: Job, placement: Placement, sequence: int) -
     for host in placement.hosts:
         free[host] = take(free[host], job.spec, placement.on(host))
     snapshot.placed[job.id] = placed_view(job, placement, sequence)
+    if job.spec.exclusive_user:
+        assert isinstance(snapshot.by_user, set)
+        snapshot.by_user.add(job.id)
 
 
 def explain(

@@ -48,11 +48,15 @@ class Reservation:
             free[host] = take(free[host], job.spec, placement.on(host))
         sequence = max((p.sequence for p in self.then.placed.values()), default=0) + 1
         placed = TrackedDict({**self.then.placed, job.id: placed_view(job, placement, sequence)})
-        then = replace(self.then, free=free, placed=placed)
+        by_user = self.then.by_user | {job.id} if job.spec.exclusive_user else self.then.by_user
+        then = replace(self.then, free=free, placed=placed, by_user=by_user)
         mine = self.placement
         touched = [h for h in placement.hosts if h in mine.hosts]
         licensed = lacking(self.job.demand, then) is None
-        if not licensed or not all(holds(then.hosts[h], free[h], self.job.spec, mine.on(h)) for h in touched):
+        specs, apart = (job.spec, self.job.spec), job.spec.user != self.job.spec.user
+        alone = bool(touched) and apart and any(spec.exclusive_user for spec in specs)
+        room = all(holds(then.hosts[h], free[h], self.job.spec, mine.on(h)) for h in touched)
+        if alone or not licensed or not room:
             elsewhere = self.fits(then)
             if elsewhere is None:
                 return False

@@ -29,7 +29,7 @@ def slice_length(array: Job, element: Job, left: int, snapshot: Snapshot, bound_
     known, spec = array.array, array.spec
     if known is None or not bound_us or not known.turn_us or left < 2:
         return 1
-    alone = spec.ntasks > 1 or spec.hosts_min > 1 or spec.exclusive or not spec.requeue
+    alone = spec.ntasks > 1 or spec.hosts_min > 1 or spec.exclusive or spec.exclusive_user or not spec.requeue
     if alone or spec.runs_once or spec.licenses or spec.fence_us or spec.deadline_us or is_singleton(array):
         return 1
     if element.traffic is not None or element.demand.traffic is not None:

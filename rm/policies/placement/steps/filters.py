@@ -39,6 +39,7 @@ def admits(host: Host, shape: Shape) -> bool:
         and (not shape.partitions or any(p in host.partitions for p in shape.partitions))
         and (not shape.hosts_only or host.name in shape.hosts_only)
         and host.name not in shape.hosts_excluded
+        and host.name not in shape.foreign
         and (not shape.zone or host.zone == shape.zone)
         and _has_features(host, shape)
         and (not shape.container or bool(host.containers))
@@ -99,6 +100,12 @@ def refusal(host: Host, free: Free | None, shape: Shape) -> Reason | None:
             ReasonCode.HOST_NOT_AVAILABLE,
             "is excluded by the job",
             (("hosts_excluded", len(shape.hosts_excluded)),),
+        )
+    if host.name in shape.foreign:
+        return Reason(
+            ReasonCode.RESOURCES,
+            "has jobs of another user, and one of them or this job shares hosts with its own user's alone",
+            (("hosts_of_others", len(shape.foreign)), ("free_of_others", 0)),
         )
     if shape.zone and host.zone != shape.zone:
         return Reason(
