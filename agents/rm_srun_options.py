@@ -265,7 +265,7 @@ def _ranks(text, number):
         low, dash, high = part.partition("-")
         if not low.isdigit() or (dash and not high.isdigit()):
             raise Wrong(
-                "Line %d of the file of programs begins with '%s', which is no task." % (number, text)
+                "Line %d of the file of programs begins with '%s', which is not a task." % (number, text)
             )
         ranks += range(int(low), int(high if dash else low) + 1)
     return ranks

@@ -19,7 +19,7 @@ def line_end():
 
 
 class Terminal:
-    """Standard input. OSError: it is no terminal."""
+    """Standard input. OSError: it is not a terminal."""
 
     def __init__(self):
         self.size()

@@ -210,8 +210,8 @@ class StepDaemon(Sessions):
         self._take(peer)
 
     def _take(self, peer):
-        """What it has said. A program of the user says one line; after that of `carry` all belongs to the
-        stream, after that of `create` it says how its step ended."""
+        """Takes what the peer has said. A program of the user says one line. After the line of `carry` all
+        belongs to the stream; after the line of `create` the program says how its step ended."""
         if not peer.kind and b"\n" in peer.inbox:
             line, _, rest = bytes(peer.inbox).partition(b"\n")
             peer.inbox = bytearray(rest)

@@ -71,7 +71,7 @@ def _signal_of(text: str) -> int:
         if text.isdecimal():
             return int(signal.Signals(int(text)))
         return int(signal.Signals[f"SIG{text.upper().removeprefix('SIG')}"])
-    raise UsageError(f"--kill-command is '{text}', which is no signal.", "Write a name such as TERM.")
+    raise UsageError(f"--kill-command is '{text}', which is not a signal.", "Write a name such as TERM.")
 
 
 def allocate(session: Session, flags: Mapping[str, Any], how: How, command: Sequence[str]) -> int:
