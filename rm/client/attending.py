@@ -39,6 +39,7 @@ from rm.protocol.sessions import (
 
 PAUSE_S = 0.5  # between two tries to attend again
 PATIENCE_S = 600.0  # with a daemon that is away: as long as the session keeps its end
+LARGEST = 1 << 62  # offset of a stream
 ALIVE_S = 60.0  # the daemon pings every 20 s: a connection that says nothing for so long is dead
 
 
@@ -129,8 +130,10 @@ class Session:
                 with suppress(OSError):
                     self._say(frame(TAKEN, self._got + 1))
                 return self._ended
-            except (OSError, ValueError):
+            except OSError:
                 self._drop()
+            except (ValueError, struct.error):
+                raise self._nonsense() from None
             finally:
                 if self._ended is not None:
                     self._drop()
@@ -189,6 +192,8 @@ class Session:
         assert socket is not None
         before = self._got
         for kind, number, data in frames(self._inbox):
+            if number > (self._sent if kind == TAKEN else LARGEST):  # a host says what it likes
+                raise self._nonsense()
             if kind in (OUTPUT, ERRORS):
                 fresh = data[max(0, self._got - number) :]
                 _write(streams.stdout if kind == OUTPUT else streams.stderr, fresh)
@@ -248,8 +253,8 @@ class Session:
             while len(self._inbox) < HEAD.size:
                 self._inbox += b"".join(socket.heard())
             kind, far, _ = HEAD.unpack_from(self._inbox)
-            if kind != HAVE:
-                raise ConnectionError("the session speaks something else")
+            if kind != HAVE or far > LARGEST:
+                raise self._nonsense()
             del self._inbox[: HEAD.size]
         except BaseException:
             socket.close()
@@ -259,6 +264,12 @@ class Session:
         self._socket, self._begin, self._end_sent, self.began = socket, None, False, True
         self._sent = max(self._taken, min(far, self._taken + len(self._input)))
         self._send_input()
+
+    def _nonsense(self) -> RmError:
+        return RmError(
+            f"The host of job {self._job} says what no session says.",
+            "Look at that host, or upgrade its agents: rmx playbook run agents.",
+        )
 
     def _drop(self) -> None:
         if self._socket is not None:

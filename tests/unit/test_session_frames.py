@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from rm.client import attending
 from rm.client.websocket import BINARY, PING, TEXT, WebSocket
+from rm.errors import RmError
 from rm.protocol import sessions
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "agents"))
@@ -112,3 +114,32 @@ def test_what_came_with_the_greeting_is_taken_at_once(
     assert ended is not None
     assert ended.exit_code == 3
     assert capfdbinary.readouterr().out == b"done\n"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        sessions.frame(sessions.HAVE, 2**64 - 1),
+        sessions.frame(b"?", 0),
+        sessions.frame(sessions.HAVE, 0) + sessions.frame(sessions.TAKEN, 2**40),
+        sessions.frame(sessions.HAVE, 0) + sessions.frame(sessions.OUTPUT, 2**64 - 1, b"x"),
+        sessions.frame(sessions.HAVE, 0) + sessions.frame(sessions.ENDED, 2**64 - 1, b"0 0"),
+        sessions.frame(sessions.HAVE, 0) + sessions.frame(sessions.ENDED, 0, b"0 much"),
+        sessions.frame(sessions.HAVE, 0) + sessions.HEAD.pack(sessions.OUTPUT, 0, 1 << 31),
+    ],
+)
+def test_a_host_that_speaks_nonsense_keeps_nobody_busy(said: bytes) -> None:
+    """It was attended again and again without a pause, or input was sent to it for ever, or there was a
+    traceback."""
+    near, far = socket.socketpair()
+    reads, writes = os.pipe()
+    os.write(writes, b"typed")
+    for kind, body in ((TEXT, b'{"ok": true}'), (BINARY, said)):
+        far.sendall(bytes([0x80 | kind, len(body)]) + body)
+    ways = [WebSocket(near)]
+    connection = SimpleNamespace(upgraded=lambda *path: ways.pop())  # there is no second one
+    session = attending.Session(lambda: connection, 7, "", "abcdefgh", None, lambda note: None)  # type: ignore[arg-type,return-value]
+    far.shutdown(socket.SHUT_WR)  # else who closes waits for the other
+    with far, open(reads), open(writes, "wb"), pytest.raises(RmError, match="what no session says"):
+        session.attend(attending.Streams(reads, -1, -1))
+    session.close()
