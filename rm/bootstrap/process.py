@@ -26,9 +26,9 @@ def raise_descriptors() -> None:
 
 
 def make_state_dir(path: Path) -> None:
-    """The daemon's own files."""
+    """The daemon's own files, whatever the umask: who may write there can exchange the database."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(
             f"The state directory {path} cannot be used: {error.strerror or error}.",
