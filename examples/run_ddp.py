@@ -34,7 +34,10 @@ LEFT_OUT_S = 4.0  # after the later start: connections warm up, and a silent job
 SEED = 1
 ON_THE_WIRE = 1.06  # bytes on the link per byte of gradients
 PATIENCE_S = 180.0
-UNMANAGED, SHAPED, ROTATED, MANAGED = scenario.MODES
+UNMANAGED, SHAPED, ROTATED, MANAGED = (
+    {mode.name: mode for mode in scenario.MODES}[name]
+    for name in ("unmanaged", "shaped", "rotated", "managed")
+)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 from rm.api.reasons import Why
@@ -57,3 +60,10 @@ def test_two_jobs_fit_together_as_far_as_their_phases_leave_room() -> None:
 
     assert together(90) == 100
     assert 50 < together(128) < 95
+
+
+def test_the_programs_of_make_targets_start() -> None:
+    program = Path(__file__).parents[2] / "examples" / "run_ddp.py"
+    told = subprocess.run([sys.executable, str(program), "--help"], capture_output=True, text=True)
+    assert (told.returncode, told.stderr) == (0, "")
+    assert "--iterations" in told.stdout
