@@ -13,7 +13,7 @@ import pytest
 
 from rm.cli.jobs.alloc import OWN, How, how_of
 from rm.cli.jobs.allocated import environment
-from rm.cli.slurm.srun import _job_named, there
+from rm.cli.slurm.srun import _job_named, asks_for_terminal, there
 from rm.client import attending
 from rm.client.connection import Connection
 from rm.client.tether import Tether
@@ -97,6 +97,27 @@ BY_THE_DAEMON = {
     "SLURM_JOB_NUM_NODES": "2", "SLURM_NNODES": "2", "SLURM_SUBMIT_DIR": "/there",
     "SLURM_SUBMIT_HOST": "login", "PATH": "/tmp/p:/bin",
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "terminal"),
+    [
+        ("--pty bash", True),
+        ("-n 2 --pty bash", True),
+        ("-ln2 -N1 --mem 5 --pty", True),
+        ("-w h1 --label --exact --pty=0 bash", True),
+        ("bash --pty", False),
+        ("-n2 tool --pty", False),
+        ("-J --pty tool", False),
+        ("--job-name --pty tool", False),
+        ("-- tool --pty", False),
+        ("", False),
+    ],
+)
+def test_a_terminal_is_asked_for_by_an_option_and_by_no_word_of_the_command(
+    line: str, terminal: bool
+) -> None:
+    assert asks_for_terminal(line.split()) is terminal
 
 
 def test_the_command_finds_the_allocation_and_not_its_first_host() -> None:

@@ -13,6 +13,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "agents"))
 import rm_srun_options as options
 import rm_step_plan as plan
 
+from rm.cli.slurm.srun import LETTERS, VALUES
+
 HOSTS = [{"host": f"h{n}", "address": f"10.0.0.{n}", "tasks": 2, "cpus": 4, "gpus": 2} for n in (1, 2, 3)]
 
 
@@ -169,3 +171,9 @@ def test_programs_are_read_from_a_file() -> None:
 def test_names_of_files_hold_the_step_and_the_task() -> None:
     known = {"t": 3, "s": 0, "j": "7", "N": "h1"}
     assert options.file_name("o-%j.%s-%4t-%N-%%-%q", known) == "o-7.0-0003-h1-%-%q"
+
+
+def test_an_srun_outside_of_the_job_knows_which_options_have_values() -> None:
+    every = {**options.TAKEN, **options.IGNORED, **options.REFUSED}
+    assert {spelling[:-1] for spelling in every if spelling.endswith("=")} == VALUES
+    assert {letter[0] for letter in every.values() if letter.endswith(":")} == LETTERS

@@ -79,15 +79,42 @@ def _in_allocation(job: str, words: Sequence[str]) -> int:
     session, number = Session(None, None), one_number(job)
     spec = session.client.job(number).spec
     argv = there(words, os.environ, dict(getattr(spec, "env", ())), os.getcwd(), spec.chdir)
-    terminal = "--pty" in words and os.isatty(
-        0
-    )  # the far `srun` says what is missing, and goes on, as Slurm's
+    terminal = asks_for_terminal(words) and os.isatty(0)  # else the far `srun` says what is missing
     begin = beginning(argv, terminal)
     with Signals() as signals:
         name = os.urandom(10).hex()
         return Attendance(session, number, "", name, begin, terminal=terminal, interrupts=not terminal).run(
             signals
         )
+
+
+# the options of a step that take the next word as their value: the job's own `srun` reads them
+_TAKING = """
+    account acctg-freq array chdir comment constraint container core-spec cores-per-socket cpu-bind cpu-freq
+    cpus-per-gpu cpus-per-task deadline delay-boot dependency distribution epilog error exclude export
+    extra-node-info gid gpu-bind gpu-freq gpus gpus-per-node gpus-per-task gres gres-flags het-group hint
+    input job-name jobid licenses max-exit-timeout mem mem-bind mem-per-cpu mem-per-gpu mincpus mpi
+    msg-timeout network nodelist nodes ntasks ntasks-per-core ntasks-per-gpu ntasks-per-node
+    ntasks-per-socket open-mode output partition profile prolog qos relative reservation signal slurmd-debug
+    sockets-per-node switches task-epilog task-prolog threads threads-per-core time tmp uid wait wckey
+"""
+VALUES = frozenset(_TAKING.split())
+LETTERS = frozenset("ABCDGJLNSTWcdeimnopqrtwx")
+
+
+def asks_for_terminal(words: Sequence[str]) -> bool:
+    """Is --pty among the options, before the command, whose own words are its own?"""
+    rest = iter(words)
+    for word in rest:
+        if word in ("-", "--") or not word.startswith("-"):
+            return False
+        if word == "--pty" or word.startswith("--pty="):
+            return True
+        letters = "" if word.startswith("--") else word[1:]
+        takes = next((at for at, letter in enumerate(letters, 1) if letter in LETTERS), 0)
+        if word[2:] in VALUES if not letters else takes == len(letters):
+            next(rest, "")
+    return False
 
 
 # of this machine, this login or this process: another machine has its own
