@@ -14,7 +14,8 @@ import time
 import rm_logs
 import rm_signalled
 import rm_step_records
-from rm_attempts import NOT_LIVE, Attempt, Attempts, untold
+from rm_attempt import NOT_LIVE, Attempt, untold
+from rm_attempts import Attempts
 from rm_fence_mounts import remove_temporary
 from rm_lease import Lease, alive_us
 from rm_reports import size_of

@@ -1,0 +1,75 @@
+"""One attempt on this host: what is known of it, and in which slice it is."""
+
+import os
+
+from rm_slot import end_of
+from rm_spool import read_json
+
+LIVE = ("launching", "prepared", "running")
+NOT_LIVE = ("exited", "lost")
+
+
+class Attempt:
+    """What is known of one attempt. `ranks`: rank -> its line in the answer to `tasks`."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.ranks = {}
+        self.meta = {}
+        self.waiting = []  # replies owed once it is launched
+        self.discarding = []  # replies owed once it has ended
+        self.log_bytes = {}  # rank -> size of its log, where that is known at its end
+        self.offsets = {}  # rank -> bytes of its reports already read
+        self.reported = set()  # ranks that have written some
+        self.reported_at = 0.0
+        self.vanished = 0  # looks since its folder was gone before its launch was reported
+        self.orphan = False  # its folder was deleted under it: it is lost, however it ends
+        self.troubled = False  # a step of ours failed for it, and that was said
+        self.cores = ()  # that nobody else has; those of one that was found again are in `meta`
+        self.slice, self.place = None, 0  # the folder of the slice that it is in, and where among its members
+
+    def alive(self):
+        """Does its supervisor live?"""
+        return (self.slice is not None and self.slice.alive()) or self.folder.alive()
+
+    def tell(self, message):
+        """One line to its supervisor; False when there is none."""
+        if self.slice is None:
+            return self.folder.tell(message)
+        return self.slice.tell(dict(message, job=self.folder.job, attempt=self.folder.attempt))
+
+    def waits(self):
+        """Has it not begun, in its slice?"""
+        prepared = self.slice is not None and self.ranks[0]["state"] == "prepared"
+        return prepared and not os.path.isdir(self.folder.path)
+
+    def exit(self, rank):
+        """The record of a rank's end; None when there is none."""
+        found = self.folder.exit(rank)
+        return end_of(self.slice, self.place) if found is None and self.slice is not None else found
+
+    def live(self):
+        return any(rank["state"] in LIVE for rank in self.ranks.values())
+
+    def settled(self):
+        return all(rank["state"] != "launching" for rank in self.ranks.values())
+
+
+def members_of(spool):
+    """(job, attempt) -> the folder of its slice, and its place there. A slice whose members were never
+    written down is taken away."""
+    found = {}
+    for folder in spool.scan_slices():
+        members = read_json(folder.at("members.json"))
+        if members is None and not folder.alive():
+            folder.remove()
+            continue
+        for place, (job, attempt) in enumerate(members or ()):
+            found[job, attempt] = folder, place
+    return found
+
+
+def untold(folder, rank):
+    return {"job": folder.job, "attempt": folder.attempt, "rank": rank, "state": "launching", "pid": 0,
+            "started_us": None, "ended_us": None, "ran_us": None, "code": None, "signal": None, "oom": False,
+            "why": "", "epilog": ""}  # fmt: skip
