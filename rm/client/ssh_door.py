@@ -9,14 +9,13 @@ of this user on this machine and forwards each connection to the daemon's socket
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import http.client
 import os
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from rm import paths
+from rm.client import kept_ssh
 from rm.client.address import Address
 from rm.client.unix_door import UnixConnection
 from rm.errors import ConfigError, RmError, Unreachable
@@ -41,13 +40,6 @@ OPTIONS = {
 }
 
 
-def runtime_directory(env: Mapping[str, str]) -> str:
-    runtime = env.get("XDG_RUNTIME_DIR", "")
-    if runtime.startswith("/") and os.path.isdir(runtime):
-        return os.path.join(runtime, "rm", "ssh")
-    return os.path.join(paths.state_dir(env, os.geteuid()), "ssh")
-
-
 class SshDoor:
     """`local` is the socket of this machine that leads to the daemon, once `open()` has returned."""
 
@@ -55,11 +47,9 @@ class SshDoor:
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        self._directory = runtime_directory(os.environ)
-        host = f"{os.uname().nodename} {address.user}@{address.host}:{address.port}"  # a home may be shared
-        self._base = os.path.join(self._directory, hashlib.sha256(host.encode()).hexdigest()[:12])
-        path = hashlib.sha256(address.path.encode()).hexdigest()[:8]
-        self.local = f"{self._base}.{path}"
+        self._base = kept_ssh.base_of(address)
+        self._directory = os.path.dirname(self._base)
+        self.local = kept_ssh.local_of(address)
         self._log = f"{self._base}.log"
         self._seen = 0  # bytes of the log before the newest connection
         if len(os.fsencode(self.local)) > PATH_MOST:
@@ -186,8 +176,7 @@ class SshDoor:
     def _own_directory(self) -> None:
         try:
             os.makedirs(self._directory, mode=0o700, exist_ok=True)
-            about = os.lstat(self._directory)
-            if about.st_uid != os.geteuid() or about.st_mode & 0o077:
+            if not kept_ssh.is_mine_alone(os.lstat(self._directory)):
                 raise ConfigError(
                     f"{self._directory} must be yours alone: its writers can pose as your daemon.",
                     f"Run: chmod 700 {self._directory}",

@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,8 @@ from rm.api.job_rows import JobRow
 from rm.cli import start
 from rm.cli.ending import INTERRUPTED
 from rm.cli.jobs import quick_queue, quick_submit
-from rm.client import listing
+from rm.client import kept_ssh, listing
+from rm.client.address import find_daemon
 from tests.command_line import Rmx
 from tests.fake_service import Daemon
 
@@ -270,3 +272,34 @@ def test_rows_that_are_none_of_rms_or_never_end_are_left_to_the_usual_way(
     page = json.dumps({"columns": JobRow._fields, "rows": rows, "more": True}).encode()
     monkeypatch.setattr(listing, "answered", lambda *_: page)
     assert listing.rows_at_once("/nowhere", {}) is None
+
+
+def test_a_connection_that_ssh_keeps_leads_to_the_daemon_as_its_socket_does(
+    request: pytest.FixtureRequest,
+    daemon: Daemon,
+    rmx: Rmx,
+    quick: Attempt,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What ssh forwards to is played by a link to the daemon's socket."""
+    socket = os.environ["RM_DAEMON__SOCKET"]
+    monkeypatch.delenv("RM_DAEMON__SOCKET")
+    runtime = tempfile.TemporaryDirectory()  # whose path is short enough for a socket's
+    request.addfinalizer(runtime.cleanup)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", runtime.name)
+    monkeypatch.setenv("RM_DAEMON", f"ssh://bob@control{socket}")
+    assert quick("queue") == (None, "", "")  # ssh is not there yet
+    local = kept_ssh.local_of(find_daemon(None, None))
+    os.makedirs(os.path.dirname(local), mode=0o700)
+    os.symlink(socket, local)
+    done, usual = quick("submit", "train.sh"), rmx("submit", "train.sh")
+    assert done.err == usual.err.replace("logs 2", "logs 1")
+    assert "The daemon is on another machine" in done.err
+    assert (done.out, usual.out) == ("Submitted batch job 1\n", "Submitted batch job 2\n")
+    assert quick("queue", "--noheader", "-o", "%i").out == "1\n2\n"
+    os.chmod(os.path.dirname(local), 0o770)  # who may write there could pose as the daemon
+    assert quick("queue") == (None, "", "")
+    os.chmod(os.path.dirname(local), 0o700)
+    os.unlink(local)
+    os.symlink(f"{runtime.name}/gone", local)  # ssh has ended
+    assert quick("queue") == (None, "", "")

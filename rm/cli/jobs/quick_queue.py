@@ -11,6 +11,7 @@ from rm.api.job_rows import JobRow
 from rm.cli.ending import ended
 from rm.cli.jobs.queue_view import View
 from rm.client.address import find_daemon
+from rm.client.kept_ssh import at_hand
 from rm.client.listing import rows_at_once
 from rm.errors import RmError
 
@@ -30,7 +31,8 @@ def attempt(words: Sequence[str]) -> int | None:
     gc.disable()  # ten thousand rows stay to the end, which is soon
     try:
         address, view = find_daemon(None, None), View(**options)
-        rows = _rows(address.path, view) if address.scheme == "unix" else None
+        path = at_hand(address)
+        rows = _rows(path, view) if path else None
     except (RmError, OSError):
         rows = None
     if rows is None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 from rm.cli.ending import ended
 from rm.cli.output import note
 from rm.client.address import Address, find_daemon
+from rm.client.kept_ssh import at_hand
 from rm.client.one_request import answered
 from rm.errors import RmError
 from rm.submission import directives
@@ -28,7 +30,7 @@ def attempt(words: Sequence[str]) -> int | None:
     """The exit code; None: this is not simple, and nothing has been done."""
     try:
         address = find_daemon(None, None)
-        made = _job(words) if address.scheme == "unix" else None
+        made = _job(words) if at_hand(address) else None
     except (RmError, OSError):
         return None
     if made is None:
@@ -59,7 +61,14 @@ def _job(words: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any], list[str
 def _submit(address: Address, spec: dict[str, Any], parsable: bool) -> int:
     job = submitted(address, spec)
     print(job if parsable else f"Submitted batch job {job}")
+    say_where_the_log_is(address, spec, job)
     return 0
+
+
+def say_where_the_log_is(address: Address, spec: dict[str, Any], job: int) -> None:
+    if address.scheme != "unix" and not spec.get("output"):
+        sys.stdout.flush()
+        note(f"The daemon is on another machine, so it puts no log here: `rmx logs {job}` shows it.")
 
 
 def submitted(address: Address, spec: dict[str, Any]) -> int:
@@ -69,7 +78,8 @@ def submitted(address: Address, spec: dict[str, Any]) -> int:
         RmError: the daemon refuses it, or cannot be reached.
     """
     key = os.urandom(16).hex()
-    job = _at_once(address.path, spec, key) if address.scheme == "unix" else None
+    path = at_hand(address)
+    job = _at_once(path, spec, key) if path else None
     if job is None:
         from contextlib import closing
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from rm.cli.jobs.quick_submit import say_where_the_log_is
 from rm.cli.output import note
 from rm.cli.session import Session, emit_json, json_option
 from rm.client import submission
@@ -108,8 +109,7 @@ def submit(
         emit_json({"job": job})
     else:
         click.echo(str(job) if values.get("parsable") else f"Submitted batch job {job}")
-    if session.connection.address.scheme != "unix" and not spec.get("output"):
-        note(f"The daemon is on another machine, so it puts no log here: `rmx logs {job}` shows it.")
+    say_where_the_log_is(session.connection.address, spec, job)
     if values.get("wait"):
         from rm.arrays import JobId
         from rm.cli.jobs.wait import wait_for

@@ -9,6 +9,7 @@ from rm.api.job_rows import JobRow, row_of
 from rm.arrays import JobId, mask, text_of
 from rm.cli.shown import ends_by_us
 from rm.client.address import find_daemon
+from rm.client.kept_ssh import at_hand
 from rm.client.listing import rows_at_once
 from rm.units import fold_hosts
 
@@ -34,7 +35,8 @@ def rows(**selection: Any) -> list[JobRow]:
     """The jobs as rows, by ascending id. `selection`: keywords of `rm.client.Client.rows`."""
     address = find_daemon(None, None)
     asked = {"all" if name == "ended" else name: value for name, value in selection.items()}
-    found = rows_at_once(address.path, asked) if address.scheme == "unix" else None
+    path = at_hand(address)
+    found = rows_at_once(path, asked) if path else None
     if found is None:
         from rm.client import Client
 
