@@ -34,7 +34,7 @@ def batch_job(script: str | os.PathLike[str], *arguments: object, **options: obj
     remarks = Remarks()
     flags = directives.of_keywords(options, remarks)
     text = read_script(file)
-    by = batch.Submitter(os.environ, os.getcwd(), os.uname().nodename)
+    by = batch.Submitter.here()
     spec, values = batch.batch_job(
         text, os.path.basename(file), [str(word) for word in arguments],
         directives.parse(text, file, remarks), flags, by, remarks,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rm.errors import UsageError
 from rm.submission import directives, specification
 from rm.submission.options import SBATCH
 from rm.submission.remarks import Remarks
@@ -27,6 +29,17 @@ class Submitter(NamedTuple):
     host: str
     now: Callable[[], datetime] = local_time
     prefix: str = SBATCH
+
+    @classmethod
+    def here(cls, prefix: str = SBATCH) -> Submitter:
+        """This process; UsageError where its directory has been removed."""
+        try:
+            directory = os.getcwd()
+        except FileNotFoundError:
+            raise UsageError(
+                "The current directory no longer exists.", "Change to another one, or use --chdir."
+            ) from None
+        return cls(os.environ, directory, os.uname().nodename, prefix=prefix)
 
 
 def batch_job(

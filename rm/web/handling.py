@@ -10,14 +10,20 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from rm.core.model.acceptance import NUMBER_MAX
-from rm.errors import UsageError
-from rm.web.ports import Answer
+from rm.errors import Conflict, UsageError
+from rm.web.ports import Answer, Monitoring, Service
 
 BESIDE = web.AppKey("beside", asyncio.Semaphore)
 LONG = 50  # jobs whose reading or telling is long: some milliseconds
 REST, REST_MAX_S = 3.0, 0.3  # the pause after a piece of work, in times its length
 STILL_THERE_S = 2.0  # between two looks whether the client waits still
 T = TypeVar("T")
+
+
+def monitoring_of(service: Service) -> Monitoring:
+    if service.monitoring is None:
+        raise Conflict("This daemon does not monitor.")
+    return service.monitoring
 
 
 async def settled(answer: Answer[T]) -> T:

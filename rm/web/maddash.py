@@ -14,8 +14,9 @@ from urllib.parse import quote
 from aiohttp import web
 
 from rm.core.monitoring.cells import Status
-from rm.errors import Conflict, NotFound, UsageError
+from rm.errors import NotFound, UsageError
 from rm.web import wire
+from rm.web.handling import monitoring_of
 from rm.web.maddash_history import bad_times, seconds, tries_of
 from rm.web.ports import Monitoring, Service
 
@@ -34,6 +35,10 @@ class Maddash:
     def __init__(self, service: Service) -> None:
         self._service = service
 
+    @property
+    def _monitoring(self) -> Monitoring:
+        return monitoring_of(self._service)
+
     def routes(self) -> list[web.RouteDef]:
         return [
             web.get(ROOT + "/dashboards", self.dashboards),
@@ -45,21 +50,15 @@ class Maddash:
             web.get(ROOT + "/events", self.events),
         ]
 
-    def _monitoring(self) -> Monitoring:
-        found = self._service.monitoring
-        if found is None:
-            raise Conflict("This daemon does not monitor.")
-        return found
-
     async def _mesh(self, name: str) -> Mapping[str, Any]:
-        rows: Sequence[Mapping[str, Any]] = (await self._monitoring().meshes())["meshes"]
+        rows: Sequence[Mapping[str, Any]] = (await self._monitoring.meshes())["meshes"]
         for row in rows:
             if row["name"] == name:
                 return row
         raise NotFound(f"There is no grid '{name}'.", f"{ROOT}/grids lists them.")
 
     async def _listed(self) -> list[dict[str, Any]]:
-        return [_named(m["name"], m["name"]) for m in (await self._monitoring().meshes())["meshes"]]
+        return [_named(m["name"], m["name"]) for m in (await self._monitoring.meshes())["meshes"]]
 
     async def dashboards(self, request: web.Request) -> web.Response:
         return _answer({"dashboards": [{"name": DASHBOARD, "grids": await self._listed()}]})
@@ -69,25 +68,25 @@ class Maddash:
 
     async def grid(self, request: web.Request) -> web.Response:
         name = request.match_info["grid"]
-        mesh, grid = await self._mesh(name), await self._monitoring().grid(name)
+        mesh, grid = await self._mesh(name), await self._monitoring.grid(name)
         return await asyncio.to_thread(_grid, name, mesh["checks"], grid)  # it may be large
 
     async def row(self, request: web.Request) -> web.Response:
         grid, row = request.match_info["grid"], request.match_info["row"]
-        hosts = [h["name"] for h in (await self._monitoring().grid(grid))["hosts"]]
+        hosts = [h["name"] for h in (await self._monitoring.grid(grid))["hosts"]]
         _must_be(row, hosts, grid)
         return _answer({"name": row, "cells": [_named(h, grid, row, h) for h in hosts if h != row]})
 
     async def cell(self, request: web.Request) -> web.Response:
         grid, row, column = (request.match_info[n] for n in ("grid", "row", "column"))
-        mesh, hosts = await self._mesh(grid), (await self._monitoring().grid(grid))["hosts"]
+        mesh, hosts = await self._mesh(grid), (await self._monitoring.grid(grid))["hosts"]
         for name in (row, column):
             _must_be(name, [h["name"] for h in hosts], grid)
         return _answer({"checks": [_named(c, grid, row, column, c) for c in mesh["checks"]]})
 
     async def check(self, request: web.Request) -> web.Response:
         grid, row, column, check = (request.match_info[n] for n in ("grid", "row", "column", "check"))
-        mesh, found = await self._mesh(grid), await self._monitoring().grid(grid)
+        mesh, found = await self._mesh(grid), await self._monitoring.grid(grid)
         cell = next(
             (
                 c
@@ -100,8 +99,8 @@ class Maddash:
             raise NotFound(f"Grid {grid} has no check '{check}' from {row} to {column}.")
         every_us = mesh["every_us"]
         span_us = min(SPAN_MAX_US, max(TRIES * every_us, min(SPAN_MIN_US, 5 * TRIES * every_us)))
-        history = await self._monitoring().history(row, column, span_us)
-        changes = await self._monitoring().changes(grid, check, row, column, PAST_US, CHANGES)
+        history = await self._monitoring.history(row, column, span_us)
+        changes = await self._monitoring.changes(grid, check, row, column, PAST_US, CHANGES)
         tries = tries_of(mesh, check, history["samples"], changes["changes"], cell["status"])
         page, pages = _page(request), max(1, -(-len(tries) // PAGE))
         checked, interval_s = seconds(cell["checked_us"]), round(every_us / 1e6)
@@ -140,7 +139,7 @@ class Maddash:
         asked = {name: request.query.getall(name, []) for name in ("gridName", "rowName", "columnName")}
         hosts = {*asked["rowName"], *asked["columnName"]}
         found = []
-        told = await self._monitoring().meshes()
+        told = await self._monitoring.meshes()
         for event in told["maintenance"]:
             if event["mesh"] and asked["gridName"] and event["mesh"] not in asked["gridName"]:
                 continue
@@ -157,7 +156,7 @@ class Maddash:
             )
         for name in (mesh["name"] for mesh in told["meshes"]):
             if not asked["gridName"] or name in asked["gridName"]:
-                changes = await self._monitoring().changes(name, "", "", "", EVENTS_US, EVENTS)
+                changes = await self._monitoring.changes(name, "", "", "", EVENTS_US, EVENTS)
                 found += bad_times(name, asked, changes["changes"])
         return _answer({"events": found})
 

@@ -8,10 +8,10 @@ from typing import Any
 from aiohttp import web
 
 from rm.api import monitoring, network
-from rm.errors import Conflict, UsageError
+from rm.errors import UsageError
 from rm.web import wire
 from rm.web.answers import respond_as
-from rm.web.handling import number
+from rm.web.handling import monitoring_of, number
 from rm.web.identity import CALLER
 from rm.web.ports import Monitoring, Service
 
@@ -23,6 +23,10 @@ CHANGES_MOST = 10_000
 class MonitorRoutes:
     def __init__(self, service: Service) -> None:
         self._service = service
+
+    @property
+    def _monitoring(self) -> Monitoring:
+        return monitoring_of(self._service)
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -37,17 +41,11 @@ class MonitorRoutes:
             web.post("/v1/sources/{name}/read", self.read_source),
         ]
 
-    def _monitoring(self) -> Monitoring:
-        found = self._service.monitoring
-        if found is None:
-            raise Conflict("This daemon does not monitor.")
-        return found
-
     async def meshes(self, request: web.Request) -> web.Response:
-        return respond_as(monitoring.Meshes, await self._monitoring().meshes())
+        return respond_as(monitoring.Meshes, await self._monitoring.meshes())
 
     async def grid(self, request: web.Request) -> web.Response:
-        return respond_as(monitoring.Grid, await self._monitoring().grid(request.match_info["mesh"]))
+        return respond_as(monitoring.Grid, await self._monitoring.grid(request.match_info["mesh"]))
 
     async def changes(self, request: web.Request) -> web.Response:
         wire.fields(request.query, "check", "source", "destination", "since_s", "limit")
@@ -56,7 +54,7 @@ class MonitorRoutes:
         limit = int(number(request, "limit", CHANGES_MOST))
         name = request.match_info["mesh"]
         most = max(1, min(limit, CHANGES_MOST))
-        told = await self._monitoring().changes(name, check, source, destination, span_us, most)
+        told = await self._monitoring.changes(name, check, source, destination, span_us, most)
         return respond_as(monitoring.Changes, told)
 
     async def history(self, request: web.Request) -> web.Response:
@@ -65,7 +63,7 @@ class MonitorRoutes:
         if not source or not destination:
             raise UsageError("Name the 'source' and the 'destination' of the history.")
         span_us = int(number(request, "since_s", DAY_S) * 1e6)
-        return respond_as(network.History, await self._monitoring().history(source, destination, span_us))
+        return respond_as(network.History, await self._monitoring.history(source, destination, span_us))
 
     async def run(self, request: web.Request) -> web.Response:
         body = wire.decode(await request.read())
@@ -73,21 +71,21 @@ class MonitorRoutes:
         if not isinstance(body.get("all", False), bool):
             raise UsageError("'all' must be true or false.")
         mesh = request.match_info["mesh"]
-        return await self._state(self._monitoring().run(mesh, body.get("all", False)))
+        return await self._state(self._monitoring.run(mesh, body.get("all", False)))
 
     async def pause(self, request: web.Request) -> web.Response:
         by = request[CALLER].user
-        return await self._state(self._monitoring().pause(request.match_info["mesh"], by))
+        return await self._state(self._monitoring.pause(request.match_info["mesh"], by))
 
     async def resume(self, request: web.Request) -> web.Response:
-        return await self._state(self._monitoring().resume(request.match_info["mesh"]))
+        return await self._state(self._monitoring.resume(request.match_info["mesh"]))
 
     async def sources(self, request: web.Request) -> web.Response:
-        return respond_as(monitoring.Sources, await self._monitoring().sources())
+        return respond_as(monitoring.Sources, await self._monitoring.sources())
 
     async def read_source(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]
-        return respond_as(monitoring.OneSource, {"source": await self._monitoring().read_source(name)})
+        return respond_as(monitoring.OneSource, {"source": await self._monitoring.read_source(name)})
 
     async def _state(self, state: Awaitable[Mapping[str, Any]]) -> web.Response:
         return respond_as(monitoring.OneMesh, {"mesh": await state})

@@ -50,7 +50,7 @@ def _job(words: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any], list[str
     script, remarks = rest[0], Remarks()
     text = read_script(script)
     options = directives.parse(text, script, remarks)
-    by = Submitter(os.environ, os.getcwd(), os.uname().nodename)
+    by = Submitter.here()
     flags = {option.key: value for option, value in given}
     spec, values = batch_job(text, os.path.basename(script) or script, rest[1:], options, flags, by, remarks)
     if remarks.errors or any(values.get(key) for key in ASKS_MORE):

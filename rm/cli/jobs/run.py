@@ -67,7 +67,7 @@ def held_job(session: Session, flags: Mapping[str, Any], name: str, what: str, p
         if flags.get(key):
             raise UsageError(f"{what} takes no {option}.", "Leave it out, or use `rmx submit`.")
     remarks = Remarks()
-    by = Submitter(os.environ, _cwd(), os.uname().nodename, prefix=prefix)
+    by = Submitter.here(prefix)
     spec, values = batch_job(SCRIPT, name, (), {}, flags, by, remarks)
     for warning in remarks.warnings:
         note(f"Warning: {warning}")
@@ -139,13 +139,6 @@ def _step_options(how: How) -> list[str]:
     words = ["--label"] if how.label else []
     words += ["--kill-on-bad-exit"] if how.kill_on_bad_exit else []
     return [*words, "--quiet"] if how.quiet else words
-
-
-def _cwd() -> str:
-    try:
-        return os.getcwd()
-    except FileNotFoundError:
-        raise UsageError("The current directory no longer exists.", "Change to another one.") from None
 
 
 @click.command(

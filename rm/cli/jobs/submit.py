@@ -95,7 +95,7 @@ def submit(
         script_args = (script, *script_args)  # --file=SCRIPT ARG...
     remarks = Remarks()
     text, name, options = _source(wrap, file_option or script, remarks)
-    by = Submitter(os.environ, _cwd(), os.uname().nodename)
+    by = Submitter.here()
     spec, values = batch_job(text, name, script_args, options, flags, by, remarks)
     for warning in remarks.warnings:
         note(f"Warning: {warning}")
@@ -138,12 +138,3 @@ def _source(wrap: str | None, file: str | None, remarks: Remarks) -> tuple[str, 
         shown, name = file, os.path.basename(file) or file
         text = read_script(file)
     return text, name, directives.parse(text, shown, remarks)
-
-
-def _cwd() -> str:
-    try:
-        return os.getcwd()
-    except FileNotFoundError:
-        raise UsageError(
-            "The current directory no longer exists.", "Change to another one, or use --chdir."
-        ) from None

@@ -35,7 +35,7 @@ def run(words: Sequence[str]) -> int:
     text, name = _wrapped(wrapped, rest) if wrapped is not None else _script(rest)
     remarks = Remarks()
     options = {} if wrapped is not None else directives.parse(text, rest[0] if rest else "stdin", remarks)
-    by = Submitter(os.environ, _cwd(), os.uname().nodename)
+    by = Submitter.here()
     spec, values = batch_job(text, name, rest[1:], options, flags, by, remarks)
     for warning in remarks.warnings:
         note(f"warning: {warning}")
@@ -74,10 +74,3 @@ def _script(rest: Sequence[str]) -> tuple[str, str]:
     if rest:
         return read_script(rest[0]), os.path.basename(rest[0]) or rest[0]
     return script_text(sys.stdin.buffer.read(SCRIPT_MAX_BYTES + 1), "the standard input"), "sbatch"
-
-
-def _cwd() -> str:
-    try:
-        return os.getcwd()
-    except FileNotFoundError:
-        raise UsageError("The current directory no longer exists.", "Change to another one.") from None

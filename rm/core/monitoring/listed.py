@@ -29,3 +29,10 @@ def heading(kind: str, table: Mapping[str, Any], known: Collection[str]) -> tupl
         if key not in known:
             raise ConfigError(f"{where} has no key '{key}'.", did_you_mean(str(key), known))
     return name, where
+
+
+def names_of(value: object) -> tuple[str, ...]:
+    """A key's list of names; ConfigError where it is none."""
+    if isinstance(value, list | tuple) and all(isinstance(v, str) and v for v in value):
+        return tuple(value)
+    raise ConfigError(f"{value!r:.60} is not a list of names.")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from rm.core.model.host import Host, selected
-from rm.core.monitoring.listed import heading
+from rm.core.monitoring.listed import heading, names_of
 from rm.core.monitoring.maintenance import Window, parse_window
 from rm.errors import ConfigError, UsageError
 from rm.units import DAY_US, HOUR_US, MINUTE_US, SECOND_US, parse_duration_us
@@ -233,12 +233,6 @@ GRADED_BY = (
 )
 
 
-def _strings(value: object) -> tuple[str, ...]:
-    if isinstance(value, list | tuple) and all(isinstance(v, str) and v for v in value):
-        return tuple(value)
-    raise ConfigError(f"{value!r:.60} is not a list of names.")
-
-
 def _pairs(value: object) -> frozenset[frozenset[str]]:
     if isinstance(value, list | tuple) and all(
         isinstance(pair, list | tuple)
@@ -252,7 +246,7 @@ def _pairs(value: object) -> frozenset[frozenset[str]]:
 
 
 def _tests(value: object) -> tuple[str, ...]:
-    names = _strings(value)
+    names = names_of(value)
     for name in names:
         if name not in TESTS:
             raise ConfigError(f"there is no test '{name}'.", f"There are {', '.join(TESTS)}.")
@@ -298,14 +292,14 @@ def _mbps(value: object) -> int:
 
 
 def _windows(value: object) -> tuple[Window, ...]:
-    return tuple(parse_window(text) for text in _strings(value))
+    return tuple(parse_window(text) for text in names_of(value))
 
 
 READ: Mapping[str, Any] = {
     "schedule": parse_schedule,
-    "hosts": _strings,
-    "zones": _strings,
-    "towards": _strings,
+    "hosts": names_of,
+    "zones": names_of,
+    "towards": names_of,
     "without": _pairs,
     "between": _between,
     "tests": _tests,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rm.core.model.host import Host
-from rm.core.monitoring.listed import heading
+from rm.core.monitoring.listed import heading, names_of
 from rm.core.monitoring.maintenance import Window, parse_window
 from rm.core.monitoring.mesh import LIMITS, TESTS, USUAL, Every, Mesh, Thresholds, thresholds_of
 from rm.errors import ConfigError, UsageError
@@ -143,12 +143,6 @@ def _duration(least_us: int, most_us: int) -> Any:
     return read
 
 
-def _names(value: object) -> tuple[str, ...]:
-    if isinstance(value, list | tuple) and all(isinstance(v, str) and v for v in value):
-        return tuple(value)
-    raise ConfigError(f"{value!r:.60} is not a list of names.")
-
-
 def _hosts(value: object) -> Mapping[str, str]:
     if isinstance(value, Mapping) and all(isinstance(v, str) for v in value.values()):
         return dict(value)
@@ -175,12 +169,12 @@ READ: Mapping[str, Any] = {
     "expect": _duration(SECOND_US, 31 * DAY_US),
     "timeout": _duration(SECOND_US, 10 * MINUTE_US),
     "hosts": _hosts,
-    "only": _names,
+    "only": names_of,
     "user": _text,
     "password_file": _text,
     "ca_file": _text,
     "retry_attempts": _attempts,
-    "maintenance": lambda value: tuple(parse_window(text) for text in _names(value)),
+    "maintenance": lambda value: tuple(parse_window(text) for text in names_of(value)),
 }
 FIELD = {
     "every": "every_us",
