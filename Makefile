@@ -11,12 +11,13 @@ SUBMITIT := .venv-submitit
 CLIENTS := submitit==1.5.4 hydra-submitit-launcher==1.2.0 snakemake==9.27.1 snakemake-executor-plugin-slurm==2.8.0
 MPI4PY := mpi4py==4.1.2
 
-.PHONY: help demo ddp frameworks test check lint bench papers lock dist docs man sbom clean setup setup-dev need-lab need-test
+.PHONY: help demo ddp frameworks test records check lint bench papers lock dist docs man sbom clean setup setup-dev need-lab need-test
 .NOTPARALLEL:
 help:
 	@echo "make setup   what rm needs to run, in .venv; make setup-dev: what building and testing it needs as well"
 	@echo "make demo    set everything up and watch two training jobs share a link, with and without rm"
 	@echo "make ddp     the same with real PyTorch DDP jobs (installs PyTorch, which is large, into .venv-ddp)"
+	@echo "make records   ask ansible-core anew what it does with the playbooks that rm is compared on"
 	@echo "make frameworks  torchrun, Lightning, MPI, submitit, Hydra and snakemake as jobs (uses .venv-ddp, too, and others)"
 	@echo "make test    set everything up and run the tests"
 	@echo "make check   lint, and the tests that need neither hosts nor a built wheel: what to run while writing"
@@ -42,6 +43,10 @@ frameworks: need-test $(DEV) $(DDP)/.installed $(MPI)/.installed $(SUBMITIT)/.in
 # as they share hosts; tests/conftest.py says in which order the files come
 test: need-test $(DEV) $(POSIX)
 	$(PY) -m pytest --numprocesses 6 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+# asks ansible-core anew what it does with each playbook of tests/e2e/equivalence/corpus
+records: need-test $(DEV) $(POSIX)
+	RM_TEST_ANSIBLE=record $(PY) -m pytest --numprocesses 2 --dist loadfile tests/e2e/equivalence $(ARGS)
 
 check: lint need-test $(DEV)
 	RM_TEST_SCHEDULES=500 $(PY) -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder \

@@ -143,8 +143,8 @@ def test_burn_in_names_the_bad_cable(lab: Lab, faults: str, says: str) -> None:
 
 def test_burn_in_of_a_host_that_is_cut_off_names_it(lab: Lab) -> None:
     playbook, bad = shipped_directory("playbooks") / "burn_in.yml", lab.hosts[1].name
-    quick = {"rm_burn_in_network_seconds": 0.1, "rm_burn_in_probes": 10, "rm_burn_in_max_loss_pct": 90,
-             "rm_burn_in_rate_mbps": 5, "rm_burn_in_min_share_pct": 5}  # fmt: skip
+    quick = {"rm_burn_in_network_seconds": 0.3, "rm_burn_in_probes": 10, "rm_burn_in_max_loss_pct": 90,
+             "rm_burn_in_rate_mbps": 5, "rm_burn_in_min_share_pct": 0}  # fmt: skip
     rules = "table inet bad { chain in { type filter hook input priority 0; meta l4proto udp drop; }; }"
     assert lab.exec(bad, ["nft", rules]).returncode == 0
     try:

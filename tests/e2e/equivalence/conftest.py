@@ -1,4 +1,4 @@
-"""Two labs for the playbooks of a file of tests, one for each tool."""
+"""A lab for the playbooks of a file of tests, and one for those that Ansible runs, too."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ def stage(
     asked = [item.callspec.params["recipe"] for item in request.session.items
              if item.path == request.path and "recipe" in item.callspec.params]  # fmt: skip
     recipes = [recipe for recipe in asked if recipe.possible]
-    hosts = sum(recipe.hosts for recipe in recipes) or 1
-    labs = [make_module_lab(zones=1, hosts=hosts) for _ in ("ansible", "rm")]
-    made = Stage([[recipe] for recipe in recipes], *labs, tmp_path_factory.mktemp("stage"))
+    made = Stage(
+        [[recipe] for recipe in recipes],
+        lambda hosts: make_module_lab(zones=1, hosts=hosts),
+        tmp_path_factory.mktemp("stage"),
+    )
     try:
         yield made
     finally:

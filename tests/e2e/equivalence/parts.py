@@ -14,6 +14,9 @@ files in `corpus/files/` and `corpus/templates/`, an inventory of the playbook's
 
     python -m pytest tests/e2e/equivalence -k NAME
 
+and to keep what Ansible did with it (see `recorded.py`): `make records ARGS="-k NAME"`. A change of what
+several playbooks share wants the records of all: `make records`.
+
 The corpus is in parts of about equal length, each a file of tests: files are what the test runner spreads
 over the cores.
 """

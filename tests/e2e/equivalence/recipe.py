@@ -34,7 +34,8 @@ class Recipe:
     says of it (null: nothing) where that is not what the first run does: what depends on a command's output.
     `config` is the text of an ansible.cfg for both. `random` are paths whose content no two hosts share,
     `moments` tasks whose output tells the time or a process, `unordered` loops whose items Ansible takes
-    as the directory has them. `collection` is one that the playbook needs.
+    as the directory has them. `collection` is one that the playbook needs. `of_machine`: what it registers
+    tells of the machine, so that Ansible is always asked (see `recorded.py`).
     """
 
     path: Path
@@ -48,6 +49,7 @@ class Recipe:
     moments: tuple[str, ...] = ()
     unordered: tuple[str, ...] = ()
     collection: str = ""
+    of_machine: bool = False
 
     @property
     def name(self) -> str:

@@ -6,6 +6,7 @@ type, mode, owner, group and content. A directory's content is the names in it: 
 
 from __future__ import annotations
 
+import difflib
 import json
 import stat
 import subprocess
@@ -16,6 +17,7 @@ from rm.lab import Lab
 
 ROOTS = ("/etc", "/home", "/opt", "/root", "/srv", "/tmp", "/usr/local", "/var/lib", "/var/spool")
 HOMES = "/home"
+CHANGED = (*ROOTS, "/etc/shadow")  # by the lab, which gives hosts users of their own
 ALONE = ("/root", "/tmp", HOMES)  # in which a host sees nothing of this machine
 # logins, and the backups that useradd and its like keep; besides, `.ansible` in a home is
 # the tool's own, what is in `.git` is compared by what git says of it, and
@@ -107,15 +109,30 @@ def look(lab: Lab, host: str, paths: Iterable[str]) -> State:
     return {path: _own(path, fact, here.get(path)) for path, fact in found.items()}
 
 
-def _own(path: str, fact: dict[str, Any], here: dict[str, Any] | None) -> dict[str, Any]:
-    """Of a directory's names those that the host has added, and with a minus those that it has removed.
-
-    Others come and go on this machine while tests run.
-    """
-    if here is None or path.startswith(ALONE) or {fact["type"], here["type"]} != {DIRECTORY}:
+def since(fact: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
+    """Of a file's lines those that the lab had not changed already, which has users of its own."""
+    known = before["content"] if before else None
+    if not isinstance(known, list) or not isinstance(fact["content"], list) or fact["type"] == DIRECTORY:
         return fact
-    mine, theirs = {*fact["content"]}, {*here["content"]}
-    return {**fact, "content": [*sorted(mine - theirs), *sorted(f"-{name}" for name in theirs - mine)]}
+    return {**fact, "content": [line for line in fact["content"] if line not in known]}
+
+
+def _own(path: str, fact: dict[str, Any], here: dict[str, Any] | None) -> dict[str, Any]:
+    """Of a directory's names, and of a file's lines, those that the host has added, and with a minus those
+    that it has removed.
+
+    Others come and go on this machine while tests run, and every machine has users of its own.
+    """
+    if here is None or fact["type"] != here["type"] or path.startswith(ALONE):
+        return fact
+    mine, theirs = fact["content"], here["content"]
+    if fact["type"] == DIRECTORY:
+        added, removed = {*mine} - {*theirs}, {*theirs} - {*mine}
+        return {**fact, "content": [*sorted(added), *(f"-{name}" for name in sorted(removed))]}
+    if not isinstance(mine, str) or not isinstance(theirs, str) or "\n" not in theirs:
+        return fact
+    lines = difflib.ndiff(theirs.splitlines(keepends=True), mine.splitlines(keepends=True))
+    return {**fact, "content": [line for line in lines if line[:1] in "+-"]}
 
 
 def _ask(argv: Sequence[str], since_s: float, roots: tuple[str, ...], also: tuple[str, ...]) -> State:

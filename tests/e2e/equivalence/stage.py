@@ -1,17 +1,22 @@
-"""Runs playbooks on hosts of their own, two at a time, and keeps what came of each."""
+"""Runs playbooks on hosts of their own, two at a time, and keeps what came of each.
+
+rm runs them all at once; Ansible those of which there is no record, and those whose record does not show that
+both do the same.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rm.lab import Lab
+from tests.e2e.equivalence import recorded
 from tests.e2e.equivalence.outcome import Run
 from tests.e2e.equivalence.recipe import Recipe
-from tests.e2e.equivalence.snapshot import ROOTS, State, hide_homes, look, snapshot
+from tests.e2e.equivalence.snapshot import CHANGED, State, hide_homes, look, since, snapshot
 from tests.e2e.equivalence.tools import Place, run_ansible, run_rm
 
 AT_A_TIME = 2  # as many as CI has processors
@@ -26,60 +31,80 @@ class Played:
     runs: list[Run] = field(default_factory=list)
     states: list[dict[str, State]] = field(default_factory=list)
 
+    def seen(self, index: int, host: str, paths: list[str]) -> State:
+        """These paths on a host, as far as they are there, after the runs (of which `index` is one)."""
+        found = look(self.place.lab, self.place.hosts[host], paths) if paths else {}
+        state: State = self.place.plain(found)
+        return state
+
+
+MakeLab = Callable[[int], Lab]
+Chain = Sequence[Recipe]
+
 
 class Stage:
-    """`labs` are two of the same shape, with as many hosts as all chains together want. The playbooks of a
-    chain are run on the same hosts, one after the other. `config` is an rm.toml for rm's runs."""
+    """`make_lab` brings a lab up of so many hosts. The playbooks of a chain are run on the same hosts, one
+    after the other. `config` is an rm.toml for rm's runs."""
 
     def __init__(
-        self,
-        chains: Sequence[Sequence[Recipe]],
-        ansible: Lab,
-        rm: Lab,
-        directory: Path,
-        config: Path | None = None,
+        self, chains: Sequence[Chain], make_lab: MakeLab, directory: Path, config: Path | None = None
     ) -> None:
-        self._config = config
+        self._make_lab, self._directory, self._config = make_lab, directory, config
         self._pool = ThreadPoolExecutor(AT_A_TIME)
         self._played: dict[tuple[str, str], Future[Played]] = {}
-        for lab in (ansible, rm):
-            hide_homes(lab)
-        self._since_s = time.time()
-        first = 0
-        for chain in chains:
-            count = max(recipe.hosts for recipe in chain)
-            for tool, lab in (("ansible", ansible), ("rm", rm)):
-                (directory / tool).mkdir(exist_ok=True)
-                names = [host.name for host in lab.hosts[first : first + count]]
-                for recipe in chain:
-                    self._played[tool, recipe.name] = Future()
-                self._pool.submit(self._play_all, tool, chain, lab, names, directory / tool)
-            first += count
+        self._chains = {recipe.name: chain for chain in chains for recipe in chain}
+        records = {recipe.name: recorded.read(recipe) for chain in chains for recipe in chain}
+        self._records = {name: record for name, record in records.items() if record}
+        self._begin("rm", chains)
+        unknown = [chain for chain in chains if any(recipe.name not in self._records for recipe in chain)]
+        self._begin("ansible", unknown)
 
-    def played(self, tool: str, recipe: Recipe) -> Played:
-        """Waits for it. With rm the first run is the one in check mode."""
-        return self._played[tool, recipe.name].result()
+    def _begin(self, tool: str, chains: Sequence[Chain]) -> None:
+        if not chains:
+            return
+        counts = [max(recipe.hosts for recipe in chain) for chain in chains]
+        lab = self._make_lab(sum(counts))
+        hide_homes(lab)
+        since_s = time.time()
+        (self._directory / tool).mkdir(exist_ok=True)
+        names = iter([host.name for host in lab.hosts])
+        for chain, count in zip(chains, counts, strict=True):
+            hosts = [next(names) for _ in range(count)]
+            for recipe in chain:
+                self._played[tool, recipe.name] = Future()
+            self._pool.submit(self._play_all, tool, chain, lab, hosts, since_s)
+
+    def played(self, recipe: Recipe) -> Played:
+        """Waits for rm's runs, of which the first is the one in check mode."""
+        return self._played["rm", recipe.name].result()
+
+    def recorded(self, recipe: Recipe) -> recorded.Recorded | None:
+        """What Ansible did once, if that is known."""
+        return self._records.get(recipe.name)
+
+    def by_ansible(self, recipe: Recipe) -> Played:
+        """Waits for Ansible's runs, which begin now where a record of them was to do."""
+        if ("ansible", recipe.name) not in self._played:
+            self._begin("ansible", [self._chains[recipe.name]])
+        return self._played["ansible", recipe.name].result()
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _play_all(
-        self, tool: str, chain: Sequence[Recipe], lab: Lab, hosts: Sequence[str], directory: Path
-    ) -> None:
+    def _play_all(self, tool: str, chain: Chain, lab: Lab, hosts: Sequence[str], since_s: float) -> None:
         for recipe in chain:
-            place = Place(
-                lab, dict(zip(recipe.names, hosts, strict=False)), directory / recipe.name, self._config
-            )
+            names = dict(zip(recipe.names, hosts, strict=False))
+            place = Place(lab, names, self._directory / tool / recipe.name, self._config)
             try:
-                self._played[tool, recipe.name].set_result(self._play(tool, recipe, place))
+                self._played[tool, recipe.name].set_result(self._play(tool, recipe, place, since_s))
             except BaseException as problem:
                 self._played[tool, recipe.name].set_exception(problem)
 
-    def _play(self, tool: str, recipe: Recipe, place: Place) -> Played:
+    def _play(self, tool: str, recipe: Recipe, place: Place, since_s: float) -> Played:
         played = Played(place)
         for name in recipe.dead:
             place.lab.kill_sshd(place.hosts[name])
-        before = {name: {**look(place.lab, host, ROOTS), **snapshot(place.lab, host, self._since_s)}
+        before = {name: {**look(place.lab, host, CHANGED), **snapshot(place.lab, host, since_s)}
                   for name, host in place.hosts.items()}  # fmt: skip
         modes = (False, False) if tool == "ansible" else (True, False, False)
         for check in modes:
@@ -87,15 +112,18 @@ class Stage:
             played.runs.append(run)
             states = {}
             for name, host in place.hosts.items():
-                seen = snapshot(place.lab, host, self._since_s)
-                states[name] = {path: fact for path, fact in seen.items() if fact != before[name].get(path)}
+                seen = snapshot(place.lab, host, since_s)
+                states[name] = {path: since(fact, before[name].get(path)) for path, fact in seen.items()
+                                if fact != before[name].get(path)}  # fmt: skip
             played.states.append(place.plain(states))
             if not check and not any(counts["changed"] for counts in run.recap.values()):
                 break  # a run that changed nothing is its own repetition
         return played
 
 
-def complete(one: tuple[Played, int], other: tuple[Played, int], host: str) -> tuple[State, State]:
+def complete(
+    one: tuple[Played | recorded.Recorded, int], other: tuple[Played, int], host: str
+) -> tuple[State, State]:
     """What changed on either host after a run (its index), on both.
 
     What only one tool touched is, on the other's host, as it always was there.
@@ -104,6 +132,5 @@ def complete(one: tuple[Played, int], other: tuple[Played, int], host: str) -> t
     for (mine, index), (theirs, at) in ((one, other), (other, one)):
         state = mine.states[index][host]
         missing = theirs.states[at][host].keys() - state.keys()
-        seen = look(mine.place.lab, mine.place.hosts[host], sorted(missing)) if missing else {}
-        sides.append({**state, **mine.place.plain(seen)})
+        sides.append({**state, **mine.seen(index, host, sorted(missing))})
     return sides[0], sides[1]

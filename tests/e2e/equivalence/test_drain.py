@@ -34,10 +34,10 @@ def test_both_act_alike_on_a_drained_host(make_module_lab: Any, tmp_path: Path) 
         (tmp_path / tool / RECIPE.name).mkdir(parents=True)
         act = "- name: Firmware\n  copy: {content: new, dest: /opt/firmware, mode: '0644'}\n"
         (tmp_path / tool / RECIPE.name / "act.yml").write_text(act)
-    labs = [make_module_lab(zones=1, hosts=1) for _ in ("ansible", "rm")]
+    labs = [make_module_lab(zones=1, hosts=1) for _ in ("rm", "ansible")]
     with serving(tmp_path / "rm.sock") as daemon:
         service = daemon.service
-        service.inventory = {"one": Host("one", "zone1", labs[1].hosts[0].address, 22, "root")}
+        service.inventory = {"one": Host("one", "zone1", labs[0].hosts[0].address, 22, "root")}
         drained = []
 
         def hosts() -> list[tuple[Host, Free | None, tuple[int, ...]]]:
@@ -47,7 +47,8 @@ def test_both_act_alike_on_a_drained_host(make_module_lab: Any, tmp_path: Path) 
         service.hosts = hosts
         config = tmp_path / "rm.toml"
         config.write_text(f'[daemon]\nstate_dir = "{tmp_path}/state"\nsocket = "{daemon.socket}"\n')
-        stage = Stage([[RECIPE]], *labs, tmp_path, config)
+        left = iter(labs)
+        stage = Stage([[RECIPE]], lambda _: next(left), tmp_path, config)
         try:
             compare(stage, RECIPE)
         finally:

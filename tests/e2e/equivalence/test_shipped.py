@@ -106,9 +106,7 @@ def stage(make_module_lab: Any, tmp_path_factory: pytest.TempPathFactory) -> Ite
     directory = tmp_path_factory.mktemp("shipped")
     _prepare(directory)
     chains = [chain for chain in CHAINS if all(recipe.possible for recipe in chain)]
-    hosts = sum(max(recipe.hosts for recipe in chain) for chain in chains)
-    labs = [make_module_lab(zones=1, hosts=hosts) for _ in ("ansible", "rm")]
-    made = Stage(chains, *labs, directory)
+    made = Stage(chains, lambda hosts: make_module_lab(zones=1, hosts=hosts), directory)
     try:
         yield made
     finally:

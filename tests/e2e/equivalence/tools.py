@@ -19,6 +19,7 @@ from tests.e2e.equivalence.recipe import Recipe
 
 BIN = Path(sys.executable).parent
 HERE = Path(__file__).parent
+SELF = "EQUIVALENCE"  # which stands for it in what is compared
 PATIENCE_S = 500
 PREFIXES = ("ansible.builtin.", "ansible.legacy.", "ansible.posix.")
 
@@ -60,6 +61,7 @@ class Place:
         text = re.sub(rf"\b{re.escape(network)}\.", "LAB.", text)
         text = text.replace(str(self.lab.known_hosts), "KNOWN-HOSTS")
         text = re.sub(r"ssh-ed25519 \S+ rm-lab-client", "KEY-OF-THE-LAB", text)
+        text = text.replace(str(HERE), SELF)
         return json.loads(text.replace(str(self.directory), "HERE"))
 
 
@@ -165,7 +167,7 @@ def _environment() -> dict[str, str]:
 
 
 def _place(path: str, recipe: Recipe) -> str:
-    name, _, line = path.rpartition(":")
+    name, _, line = path.replace(SELF, str(HERE)).rpartition(":")
     return f"{os.path.relpath(os.path.join(recipe.path.parent, name), recipe.path.parent)}:{line}"
 
 
