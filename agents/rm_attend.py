@@ -15,8 +15,8 @@ import socket
 import sys
 import threading
 
-import rm_stepd
 from rm_spool import Spool, SpoolError
+from rm_step_peer import SOCKET
 
 LINE_BYTES = 60 << 10
 PIECE_BYTES = 64 << 10
@@ -64,7 +64,7 @@ def _connected(state, asked):
         raise ValueError("a session has no such name")
     folder = spool.folder(int(asked["job"]), int(asked["attempt"]))
     host = os.uname().nodename
-    if not os.path.exists(folder.at(rm_stepd.SOCKET)):
+    if not os.path.exists(folder.at(SOCKET)):
         why = (
             "Job %d has no steps on %s: it has ended, or its script is started once for each task. "
             "One that is submitted with --launch=batch has them."
@@ -83,7 +83,7 @@ def _connected(state, asked):
 
 def _begin(folder, asked):
     try:
-        steps = _connect(folder.at(rm_stepd.SOCKET))
+        steps = _connect(folder.at(SOCKET))
         words = {"op": "session", "session": asked["session"], "begin": asked["begin"]}
         steps.sendall(json.dumps(words).encode() + b"\n")
         with steps.makefile("rb") as file:

@@ -17,13 +17,12 @@ import time
 
 import rm_sockets
 from rm_become import PR_SET_PDEATHSIG, prctl
-from rm_cgroup import send
 from rm_step_attached import pass_on
 from rm_step_bounds import Bounds
 from rm_step_frames import REQUEST_BYTES
 from rm_step_link import CHUNK_BYTES, Link
 from rm_step_part import Part
-from rm_step_peer import SOCKET, Peer
+from rm_step_peer import Peer
 from rm_step_plan import Busy, Refused, checked, folded_hosts, layout
 from rm_step_records import Records, how_ended
 from rm_step_sessions import Sessions
@@ -36,22 +35,6 @@ AHEAD_BYTES = 64 << 10  # said to the agent, and not yet taken
 TICK_S = 0.5
 NEWS_S = 1.0  # between two words to the daemon that steps were recorded
 CREDENTIALS = struct.Struct("3i")
-
-
-def listen(folder, user):
-    """The socket on which the attempt's steps are asked for; the user alone may connect."""
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    path = folder.at(SOCKET)
-    mask = os.umask(0o177)
-    try:
-        sock.bind(path)
-    finally:
-        os.umask(mask)
-    if os.getuid() == 0:
-        os.chown(path, user.uid, user.gid)
-    sock.listen(128)
-    sock.setblocking(False)
-    return sock
 
 
 NOT_UNDERSTOOD = (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError)
@@ -450,28 +433,3 @@ class StepDaemon(Sessions):
         elif self.links and now >= self.knocked_at + TICK_S:
             self.knocked_at = now
             self.say({"event": "steps"})  # an agent hears it, and connects
-
-
-def start(listener, folder, group, request, user, fence, say, leave):
-    """Fork the step daemon; its process id. `leave` closes what is the supervisor's alone."""
-    pid = os.fork()
-    if pid:
-        return pid
-    try:
-        signal.set_wakeup_fd(-1)
-        leave()
-        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD}:
-            with contextlib.suppress(OSError, ValueError):
-                signal.signal(number, signal.SIG_IGN)
-        StepDaemon(listener, folder, group, request, user, fence, say).run()
-    except BaseException:
-        import traceback
-
-        with open(folder.at("supervisor.err"), "a") as file:
-            file.write(traceback.format_exc())
-    finally:
-        os._exit(0)
-
-
-def end(pid):
-    send([pid], signal.SIGKILL)

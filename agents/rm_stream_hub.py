@@ -11,7 +11,7 @@ import sys
 import time
 
 import rm_sockets
-import rm_stepd
+from rm_step_peer import SOCKET
 
 PER_S, BURST = 2000, 200  # pieces that this host says; a daemon takes 5,000 notifications a second of a host
 REST_S = 0.01
@@ -47,7 +47,7 @@ class StreamHub:
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             sock.setblocking(False)  # a user who leaves no room in the queue must not keep the agent
             try:
-                sock.connect(folder.at(rm_stepd.SOCKET))
+                sock.connect(folder.at(SOCKET))
             except OSError as error:
                 sock.close()
                 sys.stderr.write("job %d: no step daemon: %s\n" % (folder.job, error))

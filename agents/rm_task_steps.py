@@ -3,7 +3,7 @@
 import select
 import time
 
-import rm_stepd
+import rm_step_process
 from rm_cgroup import descendants
 
 STEPS_S = 0.02  # between two looks whether steps still run that were asked to end
@@ -18,7 +18,7 @@ class Steps:
         self.look_at = None  # monotonic seconds: when to look again whether a step still runs
 
     def listen(self):
-        self._door = rm_stepd.listen(self._attempt.folder, self._attempt.user)
+        self._door = rm_step_process.listen(self._attempt.folder, self._attempt.user)
 
     def watch(self):
         if self._door is not None:
@@ -31,7 +31,7 @@ class Steps:
         attempt = self._attempt
         attempt.poll.unregister(self._door)
         attempt.request["task_files"] = attempt.task_files
-        self.daemon = rm_stepd.start(
+        self.daemon = rm_step_process.start(
             self._door, attempt.folder, attempt.group, attempt.request, attempt.user, attempt.fence,
             self._place.say, self._leave,
         )  # fmt: skip
@@ -52,7 +52,7 @@ class Steps:
 
     def end(self):
         if self.daemon:
-            rm_stepd.end(self.daemon)
+            rm_step_process.end(self.daemon)
 
     def _run(self):
         if self._attempt.group.path:

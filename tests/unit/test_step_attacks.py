@@ -23,6 +23,7 @@ from tests.unit.test_agent_batch import launch
 
 import rm_session  # type: ignore[import-not-found]  # isort: skip
 import rm_step_frames  # type: ignore[import-not-found]  # isort: skip
+import rm_step_peer  # type: ignore[import-not-found]  # isort: skip
 import rm_stepd  # type: ignore[import-not-found]  # isort: skip
 import rm_stream_hub  # type: ignore[import-not-found]  # isort: skip
 
@@ -44,7 +45,7 @@ class Door:
         self._open.close()
 
     def connect(self, *said: object) -> socket.socket:
-        sock = self.beside(rm_stepd.SOCKET)
+        sock = self.beside(rm_step_peer.SOCKET)
         for words in said:
             sock.sendall((words if isinstance(words, bytes) else json.dumps(words).encode()) + b"\n")
         return sock
@@ -83,7 +84,7 @@ def agent() -> Iterator[Agent]:
 @pytest.fixture(scope="module")
 def path(agent: Agent) -> Path:
     assert launch(agent, "exec sleep 1000")["ok"]
-    (path,) = agent.state.glob("**/" + rm_stepd.SOCKET)
+    (path,) = agent.state.glob("**/" + rm_step_peer.SOCKET)
     return path
 
 
@@ -239,10 +240,10 @@ def test_tasks_are_born_with_the_hosts_own_limits(door: Door) -> None:
 
 def test_the_agent_never_waits_for_a_queue_that_a_user_fills(tmp_path: Path) -> None:
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(tmp_path / rm_stepd.SOCKET))
+    listener.bind(str(tmp_path / rm_step_peer.SOCKET))
     listener.listen(0)
     waits = socket.socket(socket.AF_UNIX)
-    waits.connect(str(tmp_path / rm_stepd.SOCKET))
+    waits.connect(str(tmp_path / rm_step_peer.SOCKET))
     folder = SimpleNamespace(job=1, attempt=1, at=lambda name: str(tmp_path / name))
     hub = rm_stream_hub.StreamHub(selectors.DefaultSelector(), print, lambda: False)
     found: list[Any] = []
