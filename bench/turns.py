@@ -34,7 +34,8 @@ from rm.daemon.execution.launch import LaunchRules, launch_request
 from rm.daemon.execution.leadership import Leadership
 from rm.daemon.execution.log_home import LogHome
 from rm.daemon.leading.inbox import Inbox
-from rm.daemon.leading.leader import Leader, Listeners
+from rm.daemon.leading.leader import Leader
+from rm.daemon.leading.listeners import Listeners
 from rm.daemon.monitoring.monitor import Measured
 from rm.daemon.services.backlog import Backlog
 from rm.daemon.services.job_waiters import JobWaiters

@@ -27,7 +27,8 @@ from rm.daemon.execution.renewing import Renewer
 from rm.daemon.execution.step_book import StepBook
 from rm.daemon.execution.streams import Streams
 from rm.daemon.leading.inbox import Inbox
-from rm.daemon.leading.leader import Leader, Listeners
+from rm.daemon.leading.leader import Leader
+from rm.daemon.leading.listeners import Listeners
 from rm.daemon.leading.witness import Witness
 from rm.daemon.regulation.regulator import Regulator
 from rm.daemon.services.backlog import Backlog

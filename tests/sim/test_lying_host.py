@@ -36,7 +36,8 @@ from rm.daemon.execution.launch import LaunchRules, launch_request
 from rm.daemon.execution.leadership import Leadership
 from rm.daemon.execution.log_home import LogHome
 from rm.daemon.leading.inbox import Inbox as LeaderInbox
-from rm.daemon.leading.leader import Leader, Listeners
+from rm.daemon.leading.leader import Leader
+from rm.daemon.leading.listeners import Listeners
 from rm.daemon.leading.outbox import revivable
 from rm.daemon.monitoring.probe import Prober
 from rm.daemon.regulation.regulator import Regulator

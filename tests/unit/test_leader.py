@@ -25,7 +25,8 @@ from rm.core.scheduling.engine import Policies
 from rm.core.store import Batch, Store
 from rm.daemon.execution.greeting import HostReport
 from rm.daemon.leading import inbox, patience
-from rm.daemon.leading.leader import Leader, Listeners
+from rm.daemon.leading.leader import Leader
+from rm.daemon.leading.listeners import Listeners
 from rm.daemon.leading.outbox import revivable, revive, stored
 from rm.errors import Conflict, IllegalTransition, RmError, StoreError, StoreUnavailable, Unreachable
 from rm.sim.replay import records, verify

@@ -22,7 +22,8 @@ from rm.config import AlertsConfig, Config, PrivacyConfig
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
 from rm.core.jobs.strays import Held
-from rm.core.model.job import EarlierAttempt, JobState
+from rm.core.model.earlier_attempt import EarlierAttempt
+from rm.core.model.job import JobState
 from rm.core.model.job_step import JobStep, StepName
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.people.privacy import without_others

@@ -25,7 +25,8 @@ from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
 from rm.core.store import START, STEP, Batch, Entry
 from rm.daemon.leading.inbox import Inbox
-from rm.daemon.leading.leader import Leader, Listeners
+from rm.daemon.leading.leader import Leader
+from rm.daemon.leading.listeners import Listeners
 from rm.daemon.leading.prune import prune, prune_journal
 from rm.daemon.monitoring.monitor import Measured
 from rm.daemon.services.backlog import Backlog

@@ -24,6 +24,7 @@ import fabric
 import paramiko
 from invoke.exceptions import CommandTimedOut, ThreadException
 
+from rm.adapters.hosts.identity import Identities, identities
 from rm.adapters.hosts.known_hosts import AUTHORITY, REVOKED, Line, about, with_key
 from rm.adapters.hosts.pulse import WatchedSocket, pulse
 from rm.adapters.hosts.route import Route, known_as, route_to
@@ -101,7 +102,7 @@ def connect(host: Host, settings: SshSettings, password: str = "") -> fabric.Con
         "auth_timeout": settings.connect_timeout_s,
         "channel_timeout": settings.connect_timeout_s,
         "disabled_algorithms": disabled_algorithms(settings.weak_algorithms),
-        **_identity(host, settings, route),
+        **_keys(host, identities(host, settings, route)),
         **({"password": password} if password else {}),
     }
     try:
@@ -264,48 +265,19 @@ def _unreachable(host: Host, error: Exception, by: Any = None) -> Unreachable:
     )
 
 
-def _named(file: Path, host: Host) -> Path:
-    """The file with the host's name for %h, and % for %%; no name leads out of its folder."""
-    name = host.name.replace("/", "_")
-    return Path(re.sub("%[%h]", lambda found: "%" if found[0] == "%%" else name, str(file)))
-
-
-def _identity(host: Host, settings: SshSettings, route: Route) -> dict[str, Any]:
-    given = dict(host.variables)
-    own = given.get("ansible_ssh_private_key_file") or given.get("ansible_private_key_file")
-    files = [Path(own).expanduser()] if own else [_named(file, host) for file in settings.identity_files]
-    if not files and route.identity_files:  # ssh passes over those that are not there
-        good = [str(file) for file in route.identity_files if file.is_file() and not _open_to_others(file)]
-        return {"key_filename": good, "look_for_keys": False, "allow_agent": not route.identities_only}
-    if not files:  # the user's own keys, as ssh takes them, and an SSH agent
-        usual = [Path.home() / ".ssh" / f"id_{kind}" for kind in ("ed25519", "ecdsa", "rsa")]
-        good = [str(file) for file in usual if file.is_file() and not _open_to_others(file)]
-        return {"key_filename": good, "look_for_keys": False}
-    for file in files:
-        if _open_to_others(file):
-            raise ConfigError(
-                f"The SSH identity {file} of host {host.name} is open to other users of this machine.",
-                f"Run: chmod 600 {shlex.quote(str(file))}",
-            )
-    if len(files) > 1:
-        return {"key_filename": [str(f) for f in files], "look_for_keys": False, "allow_agent": False}
+def _keys(host: Host, found: Identities) -> dict[str, Any]:
+    """The keys as Paramiko takes them. A single one that somebody named is read at once."""
+    given = {"look_for_keys": False, "allow_agent": found.agent}
+    if not found.named or len(found.files) > 1:
+        return {"key_filename": [str(file) for file in found.files], **given}
+    (file,) = found.files
     try:
-        key = paramiko.PKey.from_path(files[0])
+        return {"pkey": paramiko.PKey.from_path(file), **given}
     except (OSError, paramiko.SSHException, ValueError, TypeError) as error:
         raise ConfigError(
-            f"The SSH identity {files[0]} of host {host.name} cannot be used: {error}.",
+            f"The SSH identity {file} of host {host.name} cannot be used: {error}.",
             "Give an existing, unencrypted private key, or none to use your SSH agent.",
         ) from None
-    return {"pkey": key, "look_for_keys": False, "allow_agent": False}
-
-
-def _open_to_others(file: Path) -> bool:
-    """May others read or write a private key of this user? ssh refuses such a key, too."""
-    try:
-        found = file.stat()
-    except OSError:
-        return False  # reported where it is opened
-    return found.st_uid == os.getuid() and bool(found.st_mode & 0o077)
 
 
 # commands and files

@@ -9,7 +9,8 @@ from rm.core.jobs.actions import Collect, Discard, Stop
 from rm.core.jobs.changes import Context
 from rm.core.jobs.state import touch
 from rm.core.jobs.suspending import counted
-from rm.core.model.job import EarlierAttempt, Job, JobState, Task
+from rm.core.model.earlier_attempt import EarlierAttempt
+from rm.core.model.job import Job, JobState, Task
 from rm.core.model.replacing import replace
 
 S = JobState

@@ -17,6 +17,7 @@ from rm.core.model.dependency import (
     lost_elements,
     together,
 )
+from rm.core.model.earlier_attempt import EarlierAttempt
 from rm.core.model.job_update import JobUpdate
 from rm.core.model.kept import WithDemand, WithHosts
 from rm.core.model.launching import BATCH, TASKS
@@ -301,19 +302,6 @@ class Task:
     note: str = ""
     silent: bool = False  # it has printed nothing
     cores: tuple[int, ...] = ()  # which processors of its host the job has for itself there; none: it shares
-
-
-@dataclass(frozen=True, slots=True)
-class EarlierAttempt:
-    """An attempt that a requeue followed: on which hosts it was, how it ended, and why it is not the last."""
-
-    attempt: int
-    hosts: tuple[str, ...] = ()
-    started_us: int | None = None  # None: it never started
-    ended_us: int | None = None
-    exit_code: int | None = None
-    exit_signal: int | None = None
-    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)

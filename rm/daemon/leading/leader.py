@@ -8,7 +8,6 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 from rm import __version__
@@ -19,9 +18,7 @@ from rm.core.jobs.published import Published
 from rm.core.jobs.state import ClusterState
 from rm.core.journal.journal import Recorder, named
 from rm.core.journal.restoring import restore
-from rm.core.model.alignment import Alignment
 from rm.core.model.host import Host
-from rm.core.model.job import Job
 from rm.core.model.job_step import JobStep
 from rm.core.people.audit import Act, with_targets
 from rm.core.people.token import Token
@@ -32,6 +29,7 @@ from rm.daemon.execution.executor import Executor
 from rm.daemon.execution.greeting import HostReport
 from rm.daemon.leading.inbox import Inbox
 from rm.daemon.leading.items import Keep, Question, Request, begin, refuse, stopping, weight_of
+from rm.daemon.leading.listeners import NOBODY, Listeners
 from rm.daemon.leading.outbox import revive, stored
 from rm.daemon.leading.patience import Patience
 from rm.daemon.leading.returns import Returns
@@ -48,23 +46,6 @@ STEP_US = 500_000  # less than that between two turns is not a clock that was se
 NEWS_EVERY_US = 5_000
 
 
-@dataclass(frozen=True, slots=True)
-class Listeners:
-    """Who is told of what, in the leader's thread: they take copies and return.
-
-    Attributes:
-        on_commit: the version that is durable now; before anybody is answered.
-        on_jobs: new versions of jobs.
-        on_alignment: the alignment, whenever it or what is aligned has changed.
-        on_fatal: the leader has ended, and why.
-    """
-
-    on_commit: Callable[[int], None] = lambda version: None
-    on_jobs: Sequence[Callable[[Sequence[Job]], None]] = ()
-    on_alignment: Callable[[Alignment, ClusterState], None] = lambda alignment, state: None
-    on_fatal: Callable[[str], None] = lambda why: None
-
-
 class Leader:
     """Owns the state. Everything else posts events, requests and questions to its inbox."""
 
@@ -79,7 +60,7 @@ class Leader:
         executor: Executor,
         recorder: Recorder | None = None,
         recent_us: int = 0,
-        listeners: Listeners = Listeners(),
+        listeners: Listeners = NOBODY,
         published: Published | None = None,
     ) -> None:
         self._inbox = inbox
