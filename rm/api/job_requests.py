@@ -57,7 +57,8 @@ class JobRequest(Request, frozen=True, kw_only=True):
     `array` makes it a job array, with a list of indices as --array has it: `0-99:2%8`.
 
     `constraint` and `prefer` name features of hosts, as --constraint has them; `licenses`
-    are those of the cluster that it holds, as --licenses has them.
+    are those of the cluster that it holds, as --licenses has them. `reservation` is one of hosts that
+    it runs in.
 
     With `container_image` the tasks run in that image; `container_mounts` is a list as --container-mounts has
     it, `container_workdir` where they begin there: "" is as the image says.
@@ -117,6 +118,7 @@ class JobRequest(Request, frozen=True, kw_only=True):
     constraint: str = ""
     prefer: str = ""
     licenses: str = ""
+    reservation: str = ""
     hosts_only: Sequence[str] = ()
     hosts_excluded: Sequence[str] = ()
     exclusive: bool = False
@@ -171,6 +173,7 @@ class JobUpdate(Request, frozen=True, kw_only=True):
     constraint: str | UnsetType = UNSET
     prefer: str | UnsetType = UNSET
     licenses: str | UnsetType = UNSET
+    reservation: str | UnsetType = UNSET
     dependency: str | UnsetType = UNSET
     hosts_min: Count | UnsetType = UNSET
     hosts_max: Count | UnsetType = UNSET

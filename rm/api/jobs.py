@@ -90,6 +90,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     constraint: str = ""
     prefer: str = ""
     licenses: str = ""
+    reservation: str = ""
     hosts_only: Sequence[str]
     hosts_excluded: Sequence[str]
     exclusive: bool

@@ -71,6 +71,7 @@ SUPPORTED = (
     Option("exclude", ("exclude",), "x", help="Not on these hosts.", metavar="HOSTS"),
     Option("constraint", ("constraint",), "C", help="Hosts with these features: a&!b.", metavar="LIST"),
     Option("licenses", ("licenses",), "L", help="Licences of the cluster that it holds.", metavar="NAME:N,…"),
+    Option("reservation", ("reservation",), help="Run in this reservation of hosts.", metavar="NAME"),
     Option("prefer", ("prefer",), help="Rather on hosts with these features.", metavar="LIST"),
     Option("container_image", ("container-image",), help="Run the tasks in this image.", metavar="IMAGE"),
     Option("container_mounts", ("container-mounts",), help="What they see of the host: SRC:DST,…",
@@ -115,7 +116,6 @@ UNSUPPORTED = _other(TOLD, "account/A=", "qos/q=") + _other(
     "propagate?", "export-file=", "reboot", "gpu-freq=", "cpu-freq=", "ignore-pbs", "container-id=",
 ) + _other(
     REFUSED,
-    "reservation=",
     "uid=", "gid=", "clusters/M=", "cluster-constraint=", "bb=", "bbf=", "container=", "het-group=", "jobid=",
     "gpus-per-socket=", "core-spec/S=", "thread-spec=", "batch=", "network=", "nodefile/F=",
     "mcs-label=", "container-name=", "container-save=", "container-mount-home", "no-container-mount-home",

@@ -187,6 +187,15 @@ def _features(values: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def _reservation(values: Mapping[str, Any]) -> dict[str, Any]:
+    text = (values.get("reservation") or "").strip()
+    if "," in text:
+        raise UsageError(
+            f"--reservation names several: {text[:80]}.", "Name one: a job runs in one reservation."
+        )
+    return {"reservation": text} if text else {}
+
+
 def _licenses(values: Mapping[str, Any]) -> dict[str, Any]:
     text = (values.get("licenses") or "").strip()
     if not text:
@@ -416,12 +425,13 @@ def _traffic(values: Mapping[str, Any]) -> dict[str, Any]:
 
 _READERS = (
     _exclusive, _partition, _time, _time_min, _launch, _open_mode, _expected, _iterations, _fence,
-    _priority, _nice, _hosts, _mail, _features, _licenses, _container, _array, _dependency, _traffic,
+    _priority, _nice, _hosts, _mail, _features, _licenses, _reservation, _container, _array,
+    _dependency, _traffic,
 )  # fmt: skip
 # those of one option alone, for a change of a job that was submitted
 READERS = {
     "partition": _partition, "time": _time, "time_min": _time_min, "priority": _priority,
     "nice": _nice, "mail_type": _mail, "nodelist": _hosts,
     "exclude": _hosts, "constraint": _features, "prefer": _features, "licenses": _licenses,
-    "dependency": _dependency,
+    "reservation": _reservation, "dependency": _dependency,
 }  # fmt: skip

@@ -34,6 +34,7 @@ _EMPTY: dict[str, dict[str, Any]] = {
     "constraint": {"constraint": ""},
     "prefer": {"prefer": ""},
     "licenses": {"licenses": ""},
+    "reservation": {"reservation": ""},
     "dependency": {"dependency": ""},
     "nodes": {"hosts_min": 0, "hosts_max": 0},
     "ntasks-per-node": {"tasks_per_host": 0},
@@ -47,8 +48,9 @@ _OTHERWISE = {"name": "job-name", "hosts": "nodelist"}
 NAMES = (
     "job-name", "comment", "mail-type", "mail-user", "partition", "priority", "nice", "time",
     "time-min", "begin", "deadline",
-    "requeue", "dependency", "nodelist", "exclude", "constraint", "prefer", "licenses", "exclusive", "nodes",
-    "ntasks", "ntasks-per-node", "cpus-per-task", "mem", "gpus-per-node", "gpus-per-task",
+    "requeue", "dependency", "nodelist", "exclude", "constraint", "prefer", "licenses", "reservation",
+    "exclusive", "nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "mem",
+    "gpus-per-node", "gpus-per-task",
 )  # fmt: skip
 
 

@@ -28,7 +28,7 @@ DECIDES_NO_PLACEMENT = {
     "deliver", "submit_host", "comment", "time_limit_us", "expected_us", "iterations", "begin_us",
     "deadline_us", "time_min_us", "input", "mail_events", "mail_user", "hold",
     "container_mounts", "container_workdir",
-    "requeue", "fence_us", "dependency", "kill_on_invalid_dep", "array",
+    "requeue", "fence_us", "dependency", "kill_on_invalid_dep", "array", "reservation",
 }  # fmt: skip
 QUIET, LOUD = profile(200, (0, 40, 500)), profile(200, (0, 120, 900))
 VALUES: dict[str, tuple[Any, Any]] = {
@@ -82,7 +82,13 @@ def test_every_field_of_a_specification_is_part_of_the_demand_or_decides_no_plac
     names = {f.name for f in fields(JobSpec)}
     assert names >= DECIDES_NO_PLACEMENT
     assert VALUES.keys() == names - DECIDES_NO_PLACEMENT
-    kept = (set(Shape._fields) | set(Demand._fields)) - {"shape", "avoid", "declared_bps", "foreign"}
+    kept = (set(Shape._fields) | set(Demand._fields)) - {
+        "shape",
+        "avoid",
+        "declared_bps",
+        "foreign",
+        "closed",
+    }
     assert (
         kept - {"partitions", "features", "container"}
         | {

@@ -62,8 +62,8 @@ def test_unsupported_options_are_warnings_that_name_them() -> None:
     ("line", "sentence"),
     [
         (
-            "#SBATCH --reservation=ours",
-            "--reservation .*line 2 of train.sh.* is not supported, and without it the job would",
+            "#SBATCH --network=ours",
+            "--network .*line 2 of train.sh.* is not supported, and without it the job would",
         ),
         ("#SBATCH --batch=a", "--batch .*would do something else"),
         ("#SBATCH --ntask=3", "Unknown option --ntask .*Did you mean '--ntasks'"),
@@ -79,21 +79,21 @@ def test_mistakes_are_errors_with_their_line(line: str, sentence: str) -> None:
 
 
 def test_every_line_with_a_mistake_is_told() -> None:
-    text = "#!/bin/sh\n#SBATCH --batch=a\n#SBATCH --reservation=m -N 2\n#SBATCH --ntask=3\n#SBATCH -n 4\n"
+    text = "#!/bin/sh\n#SBATCH --batch=a\n#SBATCH --network=m -N 2\n#SBATCH --ntask=3\n#SBATCH -n 4\n"
     remarks = Remarks()
     assert directives.parse(text, "train.sh", remarks) == {"nodes": "2", "ntasks": "4"}
-    assert [str(error).split()[0] for error in remarks.errors] == ["--batch", "--reservation", "Unknown"]
+    assert [str(error).split()[0] for error in remarks.errors] == ["--batch", "--network", "Unknown"]
     with pytest.raises(UsageError, match=r"for 3 reasons:\n  1\. --batch .*line 2"):
         remarks.refuse()
 
 
 def test_a_mistake_hides_no_other_of_its_line() -> None:
-    text = "#!/bin/sh\n#SBATCH --ntask 3 -Z --batch=a now --hold=yes --no-such=1 -N 2 --reservation=m --mem\n"
+    text = "#!/bin/sh\n#SBATCH --ntask 3 -Z --batch=a now --hold=yes --no-such=1 -N 2 --network=m --mem\n"
     remarks = Remarks()
     assert directives.parse(text, "train.sh", remarks) == {"nodes": "2"}
     assert [str(error).split(" (")[0] for error in remarks.errors] == [
         "Unknown option --ntask", "Unknown option -Z", "--batch", "'now'", "--hold",
-        "Unknown option --no-such", "--mem", "--reservation",
+        "Unknown option --no-such", "--mem", "--network",
     ]  # fmt: skip
 
 
@@ -112,7 +112,7 @@ def test_variables_stand_between_the_script_and_the_flags() -> None:
     environment = {
         "SBATCH_PARTITION": "long", "SBATCH_TIMELIMIT": "60", "SBATCH_MEM_PER_NODE": "8G", "SBATCH_WAIT": "0",
         "SBATCH_EXCLUSIVE": "", "SBATCH_NO_REQUEUE": "1", "SBATCH_ACCOUNT": "money", "SBATCH_GRES": "",
-        "SBATCH_NTASKS": "9", "SBATCH_SIGNAL": "USR1@60", "SBATCH_RESERVATION": "ours",
+        "SBATCH_NTASKS": "9", "SBATCH_SIGNAL": "USR1@60", "SBATCH_NETWORK": "ours",
         "SLURM_HINT": "nomultithread",
     }  # fmt: skip
     values = directives.of_environment(environment, remarks)
@@ -121,7 +121,7 @@ def test_variables_stand_between_the_script_and_the_flags() -> None:
         "signal": "USR1@60",
     }  # fmt: skip
     assert [str(error).split(",")[0] for error in remarks.errors] == [
-        "--reservation (SBATCH_RESERVATION in the environment) is not supported"
+        "--network (SBATCH_NETWORK in the environment) is not supported"
     ]
     assert [warning.split()[:2] for warning in remarks.warnings] == [
         ["--account", "(SBATCH_ACCOUNT"],

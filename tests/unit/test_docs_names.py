@@ -11,7 +11,7 @@ import pytest
 
 import rm.playbook.modules
 from rm.core.alerts.alert import CONDITIONS
-from rm.core.jobs import events
+from rm.core.jobs import events, host_events
 from rm.core.jobs.array_requests import HANDLERS
 from rm.core.jobs.cluster_events import CLUSTER_EVENTS
 from rm.core.jobs.transitions import TRANSITIONS
@@ -53,8 +53,8 @@ def test_each_module_is_described() -> None:
 
 
 def test_each_event_has_an_effect() -> None:
-    kinds = {
-        kind for _, kind in inspect.getmembers(events, inspect.isclass) if kind.__module__ == events.__name__
-    }
+    files = (events.__name__, host_events.__name__)
+    found = (kind for _, kind in inspect.getmembers(events, inspect.isclass))
+    kinds = {kind for kind in found if kind.__module__ in files}
     assert kinds == set(events.Event.__args__), "`Event` at the end of the file names them all"
     assert kinds == set(CLUSTER_EVENTS) | {kind for _, kind in TRANSITIONS} | set(HANDLERS)

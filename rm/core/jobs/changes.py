@@ -9,6 +9,7 @@ from rm.core.jobs.elements import follow
 from rm.core.jobs.mailing import mails_of, next_mark
 from rm.core.jobs.state import ClusterState
 from rm.core.model.host import Host
+from rm.core.model.host_reservation import HostReservation
 from rm.core.model.job import Job
 from rm.core.model.logs import KeptLog
 from rm.core.model.network import LinkStats
@@ -27,6 +28,7 @@ class Changes:
     measured: list[tuple[str, str, LinkStats]] = field(default_factory=list)
     settled: list[int] = field(default_factory=list)
     logs: list[KeptLog] = field(default_factory=list)
+    reservations: dict[str, HostReservation | None] = field(default_factory=dict)  # by name; None: gone
     judged: int = 0
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rm.core.jobs import events as ev
+from rm.core.jobs import reserving
 from rm.core.jobs.actions import Discard, Stop
 from rm.core.jobs.changes import Context
 from rm.core.jobs.dependents import asked_for
@@ -311,6 +312,10 @@ CLUSTER_EVENTS: dict[type, Callable[[Context, Any], None]] = {
     ev.HostMisbehaved: _host_misbehaved,
     ev.SpoolWritable: _spool_writable,
     ev.HostResumed: _host_resumed,
+    ev.ReservationSet: reserving.reservation_set,
+    ev.ReservationDeleted: reserving.reservation_deleted,
+    ev.ReservationRenewed: reserving.reservation_renewed,
+    ev.ReservationTurned: reserving.reservation_turned,
     ev.JobsProgressed: _progressed,
     ev.Measured: _measured,
     ev.ZoneMeasured: _zone_measured,

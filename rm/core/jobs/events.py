@@ -8,9 +8,50 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rm.core.jobs.dependents import PastJob
+from rm.core.jobs.host_events import (
+    HostAdded as HostAdded,
+)
+from rm.core.jobs.host_events import (
+    HostDown as HostDown,
+)
+from rm.core.jobs.host_events import (
+    HostDrained as HostDrained,
+)
+from rm.core.jobs.host_events import (
+    HostMisbehaved as HostMisbehaved,
+)
+from rm.core.jobs.host_events import (
+    HostRemoved as HostRemoved,
+)
+from rm.core.jobs.host_events import (
+    HostResumed as HostResumed,
+)
+from rm.core.jobs.host_events import (
+    HostSilent as HostSilent,
+)
+from rm.core.jobs.host_events import (
+    HostUp as HostUp,
+)
+from rm.core.jobs.host_events import (
+    LeaseOver as LeaseOver,
+)
+from rm.core.jobs.host_events import (
+    ReservationDeleted as ReservationDeleted,
+)
+from rm.core.jobs.host_events import (
+    ReservationRenewed as ReservationRenewed,
+)
+from rm.core.jobs.host_events import (
+    ReservationSet as ReservationSet,
+)
+from rm.core.jobs.host_events import (
+    ReservationTurned as ReservationTurned,
+)
+from rm.core.jobs.host_events import (
+    SpoolWritable as SpoolWritable,
+)
 from rm.core.jobs.strays import Held
 from rm.core.model.alignment import Alignment
-from rm.core.model.host import Gpu, Host, Nic
 from rm.core.model.job import Job, JobSpec, Placement
 from rm.core.model.job_update import JobUpdate
 from rm.core.model.logs import KeptLog
@@ -244,92 +285,6 @@ class StrayEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class HostAdded:
-    """A host of the inventory: new, or with new variables. Measured fields of a known host are kept."""
-
-    host: Host
-
-
-@dataclass(frozen=True, slots=True)
-class HostRemoved:
-    host: str
-    by: str
-
-
-@dataclass(frozen=True, slots=True)
-class HostUp:
-    """The agent answers. Zero or empty = not known."""
-
-    host: str
-    boot_id: str
-    agent_version: str
-    cpus: int = 0
-    mem_bytes: int = 0
-    gpus: tuple[Gpu, ...] = ()
-    interface: str = ""
-    nic_bps: int = 0
-    nics: tuple[Nic, ...] = ()
-    unenforced: tuple[str, ...] = ()
-    writable: bool = True  # its spool
-    newest_job: int = 0  # that it remembers: new jobs get larger ids
-    containers: str = ""  # the runtime of containers that it has
-
-
-@dataclass(frozen=True, slots=True)
-class HostSilent:
-    """The channel to the host is lost; its jobs go on until it is declared down."""
-
-    host: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class HostDown:
-    """Silent for longer than the configured time: its jobs are lost."""
-
-    host: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseOver:
-    """The host is not heard, and the lease of this attempt there has run out: its tasks have ended."""
-
-    job: int
-    attempt: int
-    host: str
-
-
-@dataclass(frozen=True, slots=True)
-class HostDrained:
-    host: str
-    by: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class HostMisbehaved:
-    """The host's agent said or did what no agent of this rm does: it gets no more jobs until an administrator
-    has looked at it. Those that run there go on."""
-
-    host: str
-    what: str
-
-
-@dataclass(frozen=True, slots=True)
-class SpoolWritable:
-    """The host that could launch nothing, as its spool could not be written, can write it again."""
-
-    host: str
-
-
-@dataclass(frozen=True, slots=True)
-class HostResumed:
-    host: str
-    by: str
-
-
-@dataclass(frozen=True, slots=True)
 class ProfileMeasured:
     """The traffic profile seen on the run (inspection, or a job submitted without one)."""
 
@@ -434,6 +389,10 @@ Event = (
     | HostMisbehaved
     | SpoolWritable
     | HostResumed
+    | ReservationSet
+    | ReservationDeleted
+    | ReservationRenewed
+    | ReservationTurned
     | ProfileMeasured
     | JobsProgressed
     | Measured

@@ -15,6 +15,7 @@ from rm.core.model.dependency import Standing
 from rm.core.model.element import sharing
 from rm.core.model.fabric import Fabric
 from rm.core.model.host import Host, HostState, Zone
+from rm.core.model.host_reservation import HostReservation
 from rm.core.model.job import Job, JobSpec, JobState, Placement, TaskPlacement
 from rm.core.model.network import Link, LinkStats, NetworkView
 from rm.core.model.progress import Progress
@@ -92,6 +93,7 @@ class ClusterState:
     progress: dict[int, Progress] = field(default_factory=dict)
     fabric: Fabric | None = None
     licenses: dict[str, int] = field(default_factory=dict)  # by rm.toml
+    reservations: dict[str, HostReservation] = field(default_factory=dict)  # of hosts, by name
     alignment: Alignment = NOTHING_TO_ALIGN
     reasons: dict[int, Reason] = field(default_factory=dict)  # why jobs wait that are not yet tried
     silent_since: dict[str, int] = field(default_factory=dict)
@@ -128,6 +130,7 @@ class ClusterState:
             progress=MappingProxyType(self.progress),
             fabric=self.fabric,
             licenses=MappingProxyType(self.licenses),
+            reservations=tuple(self.reservations.values()),
             next_job=self.next_job,
             behind=MappingProxyType(self.behind),
             by_user=frozenset(self.by_user),
@@ -338,6 +341,7 @@ def rebuild(
     *,
     fabric: Fabric | None = None,
     licenses: Mapping[str, int] = MappingProxyType({}),
+    reservations: Iterable[HostReservation] = (),
 ) -> ClusterState:
     """The state from the store; every host is silent until its agent says hello.
 
@@ -350,6 +354,7 @@ def rebuild(
         next_action=next_action,
         fabric=fabric,
         licenses=dict(licenses),
+        reservations={one.name: one for one in reservations},
     )
     for zone in zones:
         state.zones[zone.name] = zone

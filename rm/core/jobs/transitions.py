@@ -7,6 +7,7 @@ from typing import Any
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Discard, Launch, Start
+from rm.core.jobs.allowed import allowed_us
 from rm.core.jobs.changes import Context
 from rm.core.jobs.ending import (
     as_launched,
@@ -61,7 +62,7 @@ def _place(ctx: Context, job: Job, e: ev.JobPlaced) -> None:
         tasks=tuple(Task(t.rank, t.host, t.gpus) for t in e.placement.tasks),
         go=len(hosts) == 1,
         master_port=0,
-        allowed_us=_allowed_us(job, ctx.now_us),
+        allowed_us=allowed_us(ctx.state, job, ctx.now_us),
         mailed_share=0,
         freezes=0,
         stood_us=0,
@@ -82,15 +83,6 @@ def _place(ctx: Context, job: Job, e: ev.JobPlaced) -> None:
     ctx.state.occupy(job)
     for host in hosts:
         ctx.act(Launch(job.id, job.attempt, host, e.placement.on(host), len(hosts) > 1, e.slice_of))
-
-
-def _allowed_us(job: Job, now_us: int) -> int | None:
-    """The time that an attempt has until the job's deadline, where its time limit is not shorter."""
-    deadline_us, limit_us = job.spec.deadline_us, job.spec.time_limit_us
-    if deadline_us is None:
-        return None
-    left_us = max(1_000_000, deadline_us - now_us)
-    return left_us if limit_us is None or left_us < limit_us else None
 
 
 def _prepared(ctx: Context, job: Job, e: ev.TasksPrepared) -> None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import fields
+from typing import Any
 
 from rm.core.jobs.state import ClusterState, rebuild
+from rm.core.journal.plain import from_plain, to_plain
 from rm.core.model.host import HostState
+from rm.core.model.host_reservation import HostReservation
 from rm.core.store import Loaded
+
+RESERVATION = "reservation/"  # of the names of documents
 
 
 def restore(state: ClusterState, loaded: Loaded, now_us: int) -> None:
@@ -23,6 +29,7 @@ def restore(state: ClusterState, loaded: Loaded, now_us: int) -> None:
         now_us,
         fabric=state.fabric,
         licenses=state.licenses,
+        reservations=reservations_in(loaded),
     )
     for host in loaded.hosts:
         if host.state is HostState.UP:
@@ -40,3 +47,26 @@ def restore(state: ClusterState, loaded: Loaded, now_us: int) -> None:
     fresh.placed_version = max(fresh.placed_version, state.placed_version) + 1
     for field in fields(ClusterState):
         setattr(state, field.name, getattr(fresh, field.name))
+
+
+def reservations_in(
+    loaded: Loaded, damaged: Callable[[str, Exception], None] = lambda name, error: None
+) -> list[HostReservation]:
+    """Those of hosts, a document each; `damaged` hears of what is none, and is left as it is."""
+    found = []
+    for name, body in loaded.documents:
+        if name.startswith(RESERVATION):
+            try:
+                found.append(from_plain(HostReservation, body))
+            except (KeyError, TypeError, ValueError) as error:
+                damaged(name, error)
+    return found
+
+
+def documents_of(
+    changed: Mapping[str, HostReservation | None],
+) -> tuple[tuple[str, dict[str, Any] | None], ...]:
+    """What a commit says of reservations of hosts; None: it is gone."""
+    return tuple(
+        (RESERVATION + name, to_plain(one) if one is not None else None) for name, one in changed.items()
+    )

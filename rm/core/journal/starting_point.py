@@ -15,6 +15,7 @@ from rm.core.journal.plain import from_plain, to_plain
 from rm.core.model.alignment import Alignment
 from rm.core.model.fabric import Fabric
 from rm.core.model.host import Host, Zone
+from rm.core.model.host_reservation import HostReservation
 from rm.core.model.job import Job
 from rm.core.model.network import LinkStats
 from rm.core.model.progress import Progress
@@ -53,6 +54,7 @@ def dump_state(state: ClusterState, now_us: int) -> dict[str, Any]:
         "progress": [to_plain(p) for p in state.progress.values()],
         "fabric": to_plain(state.fabric),
         "licenses": dict(state.licenses),
+        "reservations": [to_plain(one) for one in state.reservations.values()],
         "alignment": to_plain(state.alignment),
         "silent_since": dict(state.silent_since),
         "strays": [
@@ -86,6 +88,8 @@ def restore_state(plain: dict[str, Any], now_us: int) -> ClusterState:
         placed_version=plain["placed_version"],
         rescheduled_us=plain.get("rescheduled_us"),
     )
+    for one in (from_plain(HostReservation, r) for r in plain.get("reservations", ())):
+        state.reservations[one.name] = one
     for zone in (from_plain(Zone, z) for z in plain["zones"]):
         state.zones[zone.name] = zone
     for host in (from_plain(Host, h) for h in plain["hosts"]):

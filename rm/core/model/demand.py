@@ -42,6 +42,7 @@ class Shape(NamedTuple):
     features: tuple[str, ...]
     container: bool = False  # its tasks need a runtime of containers on their host
     foreign: tuple[str, ...] = ()  # hosts that it may not share: jobs of other users stand against it there
+    closed: tuple[tuple[str, str], ...] = ()  # hosts that reservations keep from it, and why, by host
 
     @property
     def least_gpus(self) -> int:
@@ -99,6 +100,10 @@ class Demand(NamedTuple):
     def apart_from(self, foreign: Iterable[str]) -> Demand:
         """Without the hosts on which jobs of other users stand against it now."""
         return self._replace(shape=self.shape._replace(foreign=tuple(sorted(foreign))))
+
+    def kept_from(self, closed: tuple[tuple[str, str], ...]) -> Demand:
+        """Without the hosts that reservations keep from the job now."""
+        return self._replace(shape=self.shape._replace(closed=closed))
 
     def avoiding(self) -> Demand:
         """Without the hosts that failed to launch the job."""

@@ -142,6 +142,7 @@ class JobSpec(WithDemand):
     constraint: str = ""  # features that its hosts must have, as rm.features reads it
     prefer: str = ""  # instead of it, while such hosts are free
     licenses: str = ""  # that it holds while it is placed, as rm.licenses reads them
+    reservation: str = ""  # of hosts, that it runs in: rm.core.model.host_reservation
     hosts_only: tuple[str, ...] = ()
     hosts_excluded: tuple[str, ...] = ()
     exclusive: bool = False
@@ -394,6 +395,7 @@ class Job:
             or self.spec.begin_us
             or self.array is not None
             or self.array_job
+            or self.spec.reservation
         )
 
     @property

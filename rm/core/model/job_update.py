@@ -30,6 +30,7 @@ class JobUpdate:
     constraint: str | None = None
     prefer: str | None = None
     licenses: str | None = None
+    reservation: str | None = None
     dependency: str | None = None
     hosts_min: int | None = None
     hosts_max: int | None = None

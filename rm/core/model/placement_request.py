@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rm.core.model.demand import Demand
+from rm.core.model.host_reservation import closed_to
 from rm.core.model.job import Job
 from rm.core.model.progress import remaining_us
 from rm.core.model.snapshot import Snapshot
@@ -29,6 +30,8 @@ def request_of(job: Job, snapshot: Snapshot) -> PlacementRequest:
     demand = job.demand
     if foreign := foreign_to(demand, snapshot):
         demand = demand.apart_from(foreign)
+    if snapshot.reservations:
+        demand = demand.kept_from(closed_to(job.spec, snapshot.now_us, snapshot.reservations, snapshot.hosts))
     return PlacementRequest(demand, job.id, job.attempt, left_us)
 
 

@@ -18,6 +18,7 @@ class ReasonCode(StrEnum):
     HELD_USER = "JobHeldUser"
     HELD_ADMIN = "JobHeldAdmin"
     HOST_NOT_AVAILABLE = "ReqNodeNotAvail"
+    RESERVATION = "Reservation"
     # ours
     ZONE = "Zone"  # no zone, or no union of zones, has room
     BANDWIDTH = "Bandwidth"  # the host link is too narrow for the task

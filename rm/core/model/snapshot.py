@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from rm.core.model.fabric import Fabric
 from rm.core.model.host import Host, Zone
+from rm.core.model.host_reservation import HostReservation
 from rm.core.model.job import Job, Placement
 from rm.core.model.network import Link, NetworkView
 from rm.core.model.progress import Progress
@@ -106,4 +107,5 @@ class Snapshot:
     by_user: AbstractSet[int] = (
         frozenset()
     )  # placed jobs whose hosts are their users' alone; others may be in it
+    reservations: tuple[HostReservation, ...] = ()
     next_job: int = 1  # the first id that no job has: an element of an array that is placed gets the next one

@@ -27,19 +27,23 @@ class Ahead(Generic[D]):
     Args:
         snapshot: the pass's own; it reserves in it.
         attempt: the engine's choice for one job under some snapshot, or why there is none.
+        kind: jobs of one kind fit or fail together.
     """
 
-    def __init__(self, snapshot: Snapshot, ends: Ends, attempt: Attempt[D]) -> None:
+    def __init__(
+        self, snapshot: Snapshot, ends: Ends, attempt: Attempt[D], kind: Callable[[Job], Demand]
+    ) -> None:
         self.reservation: Reservation | None = None
         self._snapshot = snapshot
         self._ends = ends
         self._attempt = attempt
+        self._kind = kind
         self._hopeless: set[Demand] = set()  # what does not fit even when all has ended
         self._behind: dict[Demand, Reason] = {}  # what it refused to a job that would outlast it
 
     def reserve(self, job: Job) -> bool:
         """Give the reservation to a job that does not fit, if it is the first that ever will."""
-        kind = job.demand
+        kind = self._kind(job)
         if self.reservation is not None or kind in self._hopeless:
             return False
 
@@ -54,7 +58,7 @@ class Ahead(Generic[D]):
 
     def place(self, job: Job) -> tuple[D | None, list[Reason]]:
         """The engine's choice, unless it would delay the reserved job: then another that would not."""
-        ahead, kind = self.reservation, job.demand
+        ahead, kind = self.reservation, self._kind(job)
         stays = ahead is not None and ahead.outlasted_by(self._ends(job))
         if stays and kind in self._behind:
             return None, [self._behind[kind]]

@@ -29,20 +29,30 @@ class Blocked:
     waiting: dict[Key, dict[int, None]] = field(default_factory=dict)  # insertion-ordered sets
     reservation: Reservation | None = None
     retry_us: int | None = None
+    kept: dict[int, Demand] = field(default_factory=dict)  # of jobs that reservations of hosts keep from some
 
     def reason_of(self, job: Job) -> Reason | None:
-        reason = self.reasons.get(job.demand)
+        reason = self.reasons.get(self.kept.get(job.id, job.demand))
         if reason is None and job.id in self.waiting.get(behind(job), ()):
             return self.reasons[behind(job)]
         return reason
 
+    def note(self, job: Job, kind: Demand) -> None:
+        """By what a job is refused now, where reservations of hosts may keep it from some."""
+        if kind is job.demand or kind == job.demand:
+            self.kept.pop(job.id, None)
+        else:
+            self.kept[job.id] = kind
+
     def copy(self) -> Blocked:
         """To ask for reasons in another thread."""
-        return Blocked(dict(self.reasons), {key: dict(jobs) for key, jobs in self.waiting.items()})
+        waiting = {key: dict(jobs) for key, jobs in self.waiting.items()}
+        return Blocked(dict(self.reasons), waiting, kept=dict(self.kept))
 
     def clear(self) -> None:
         self.reasons.clear()
         self.waiting.clear()
+        self.kept.clear()
         self.reservation = self.retry_us = None
 
     def release(self, freed: Iterable[str], state: ClusterState) -> list[int]:

@@ -139,6 +139,7 @@ class Cycle:
         due += self._begins_us.values()
         due += (at_us + 1 for at_us in self.state.deadlines.values())
         due += (at_us for at_us, _ in self.state.marks.values())
+        due += (at for one in self.state.reservations.values() if (at := one.edge_us()) is not None)
         if self.blocked.retry_us is not None:
             due.append(self.blocked.retry_us)
         return min(due, default=None)
@@ -167,6 +168,10 @@ class Cycle:
         events += (
             ev.DeadlineMissed(i) for i, at_us in sorted(self.state.deadlines.items()) if at_us < now_us
         )
+        for one in self.state.reservations.values():
+            edge_us = one.edge_us()
+            if edge_us is not None and edge_us <= now_us:
+                events.append(ev.ReservationTurned(one.name, edge_us))
         marks = sorted(self.state.marks.items())
         events += (ev.SharePassed(i, share) for i, (at_us, share) in marks if at_us <= now_us)
         return events

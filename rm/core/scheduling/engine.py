@@ -16,6 +16,7 @@ from rm.core.jobs.state import all_of, placed_view, take
 from rm.core.model.alignment import NOTHING_TO_ALIGN, PERFECT, Alignment
 from rm.core.model.demand import Demand
 from rm.core.model.host import HostState
+from rm.core.model.host_reservation import waits_for as reserved_later
 from rm.core.model.job import Job, Placement
 from rm.core.model.placement_request import PlacementRequest, request_of
 from rm.core.model.reasons import HostVerdict, Reason, ReasonCode
@@ -25,6 +26,7 @@ from rm.core.ports import Candidate, CommPolicy, PlacementPolicy, QueuePolicy, r
 from rm.core.scheduling.ahead import Ahead
 from rm.core.scheduling.blocked import Blocked, behind
 from rm.core.scheduling.choosing import Best, Grounds, Taken, Tried, as_placed
+from rm.core.scheduling.kinds import Kinds
 from rm.core.scheduling.licensing import lacking
 from rm.core.scheduling.neighbours import Neighbourhood
 from rm.core.scheduling.slices import slice_length
@@ -103,17 +105,20 @@ def decide(
         dict(snapshot.jobs) if reserves(policies.queue) else {}
     )  # with elements that get an id in this pass
     snapshot = replace(snapshot, jobs=made or snapshot.jobs, by_user=set(snapshot.by_user))
-    ahead = reserving(snapshot, policies, tuning)
+    kinds = Kinds(snapshot)
+    ahead = reserving(snapshot, policies, tuning, kinds)
     left = 0
     # by identity, since each turn looks at all that wait and hashing a demand costs as much as the rest
     known: dict[int, tuple[Demand, bool, dict[int, None]]] = {}
     for job in pending:
         if job.is_conditional:
-            waits = not_yet(job, snapshot.now_us) or limited(job, snapshot)
+            waits = waiting(job, snapshot)
             if waits is not None:
                 result.reasons[job.id] = waits
                 continue
-        demand = job.demand
+        demand = kinds.of(job)
+        if snapshot.reservations:
+            blocked.note(job, demand)
         met = known.get(id(demand))
         if met is None:
             refused = demand in blocked.reasons  # before, and nothing has come free since
@@ -132,10 +137,10 @@ def decide(
             break
         if left and len(result.decisions) >= tuning.placements > 0:
             # behind a reservation also those keep their turn that are known not to fit
-            others = (j for j in eligible if ahead is not None or j.demand not in blocked.reasons)
+            others = (j for j in eligible if ahead is not None or kinds.of(j) not in blocked.reasons)
             result.untried = [j.id for j in others if j.id not in result.taken]
             break
-        key = job.demand
+        key = kinds.of(job)
         if key not in blocked.reasons:
             group = groups[key]
             if (limit := turns.limit(job)) is not None:
@@ -190,7 +195,7 @@ def decide(
     return result
 
 
-def reserving(snapshot: Snapshot, policies: Policies, tuning: Tuning) -> Ahead[Decision] | None:
+def reserving(snapshot: Snapshot, policies: Policies, tuning: Tuning, kinds: Kinds) -> Ahead[Decision] | None:
     """What decides for jobs behind a reservation, where the queue policy makes any."""
     queue = policies.queue
     if not reserves(queue):
@@ -199,6 +204,16 @@ def reserving(snapshot: Snapshot, policies: Policies, tuning: Tuning) -> Ahead[D
         snapshot,
         lambda job: queue.end_us(job, snapshot),
         lambda job, then: place(job, then, policies, tuning, NEWEST),
+        kinds.of,
+    )
+
+
+def waiting(job: Job, snapshot: Snapshot) -> Reason | None:
+    """Why anything but a lack of resources keeps a job from being placed now."""
+    return (
+        not_yet(job, snapshot.now_us)
+        or limited(job, snapshot)
+        or reserved_later(job.spec, snapshot.now_us, snapshot.reservations)
     )
 
 
@@ -361,9 +376,9 @@ def explain(
 
     `reserved` is the job that has a reservation, if any.
     """
-    waits = not_yet(job, snapshot.now_us) or limited(job, snapshot)
+    waits = waiting(job, snapshot)
     proposal = policies.placement.candidates(request_of(job, snapshot), snapshot, explain=True)
-    ahead = reserving(snapshot, policies, tuning)
+    ahead = reserving(snapshot, policies, tuning, Kinds(snapshot))
     mine = reserved is not None and reserved.id == job.id
     if ahead is not None:
         if reserved is not None and not mine:
@@ -396,6 +411,7 @@ def never_fits(job: Job, snapshot: Snapshot, policies: Policies) -> list[Reason]
         hosts={n: replace(h, state=HostState.UP, drained_by="") for n, h in snapshot.hosts.items()},
         free={n: all_of(h) for n, h in snapshot.hosts.items()},
         placed={},
+        reservations=tuple(one for one in snapshot.reservations if one.name == job.spec.reservation),
     )
     reasons: list[Reason] = []
     request = request_of(job, idle)

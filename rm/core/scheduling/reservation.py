@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 
 from rm.core.jobs.state import all_of, needs, one_of_each_slice, placed_view, take, usable_gpus
 from rm.core.model.host import Host
+from rm.core.model.host_reservation import changes_us
 from rm.core.model.job import Job, JobSpec, Placement, TaskPlacement
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.replacing import replace
@@ -102,33 +103,42 @@ class Reservation:
 
 
 def earliest(job: Job, snapshot: Snapshot, ends: Ends, fits: Fits) -> Reservation | None:
-    """The first end of running jobs after which the job fits; None when it does not even then.
+    """The first end of running jobs, or edge of a reservation of hosts, after which the job fits; None when
+    it does not even then.
 
-    `fits` is asked a logarithmic number of times: the more has ended, the more fits.
+    `fits` is asked a logarithmic number of times for each stretch in which the hosts that are reserved stay
+    the same for the job: there, the more has ended, the more fits.
     """
-    states = _Future(snapshot, ends)
-    failed, found = -1, 0
-    while (placement := fits(states.at(found))) is None:
-        failed = found
-        if found == states.last:
-            return None
-        found = min(2 * found + 1, states.last)
-    while found - failed > 1:
-        middle = (failed + found) // 2
-        sooner = fits(states.at(middle))
-        if sooner is None:
-            failed = middle
-        else:
-            found, placement = middle, sooner
-    return Reservation(job, states.times[found], states.at(found), placement, fits)
+    states = _Future(snapshot, ends, job.spec)
+    first = 0
+    for last in states.stretches:
+        failed, found = first - 1, first
+        while (placement := fits(states.at(found))) is None:
+            failed = found
+            if found == last:
+                break
+            found = min(2 * found + 1 - first, last)
+        if placement is None:
+            first = last + 1
+            continue
+        while found - failed > 1:
+            middle = (failed + found) // 2
+            sooner = fits(states.at(middle))
+            if sooner is None:
+                failed = middle
+            else:
+                found, placement = middle, sooner
+        return Reservation(job, states.times[found], states.at(found), placement, fits)
+    return None
 
 
 class _Future:
     """The cluster after each time at which running jobs are expected to end, worked out as asked for."""
 
-    def __init__(self, snapshot: Snapshot, ends: Ends) -> None:
+    def __init__(self, snapshot: Snapshot, ends: Ends, spec: JobSpec) -> None:
         self._snapshot = snapshot
-        known: dict[int, list[int]] = {}
+        edges = changes_us(spec, snapshot.now_us, snapshot.reservations)
+        known: dict[int, list[int]] = {edge: [] for edge in edges}
         never: list[int] = []
         self._on: dict[str, dict[int, None]] = {}
         for number, placed in snapshot.placed.items():
@@ -141,13 +151,12 @@ class _Future:
         if never or not known:
             self.times.append(None)
             ending.append(never)
+        starts = (self.times.index(edge) for edge in edges)
+        # where each ends; within one, the same hosts are reserved
+        self.stretches = [*sorted(start - 1 for start in starts if start), len(self.times) - 1]
         self._ended: list[list[int]] = ending
         self._changed: list[dict[str, Free]] = []
         self._sweep = self._each()
-
-    @property
-    def last(self) -> int:
-        return len(self.times) - 1
 
     def at(self, step: int) -> Snapshot:
         """The cluster when the jobs of this time and of all before it have ended."""
@@ -158,7 +167,8 @@ class _Future:
             free.update(self._changed[i])
             for number in self._ended[i]:
                 del placed[number]
-        now_us = self.times[step] or self._snapshot.now_us
+        past = self.times[:step] if len(self.stretches) > 1 else []
+        now_us = self.times[step] or (past[-1] if past else None) or self._snapshot.now_us
         return replace(self._snapshot, now_us=now_us, free=TrackedDict(free), placed=TrackedDict(placed))
 
     def _each(self) -> Iterator[dict[str, Free]]:

@@ -27,6 +27,8 @@ def slice_length(array: Job, element: Job, left: int, snapshot: Snapshot, bound_
             slots end together; 0: any number.
     """
     known, spec = array.array, array.spec
+    if snapshot.reservations:
+        return 1  # each begins when the one before has ended, which may be within a window
     if known is None or not bound_us or not known.turn_us or left < 2:
         return 1
     alone = spec.ntasks > 1 or spec.hosts_min > 1 or spec.exclusive or spec.exclusive_user or not spec.requeue

@@ -17,7 +17,7 @@ from rm.core.jobs.promised import Promised
 from rm.core.jobs.published import Published
 from rm.core.jobs.state import ClusterState
 from rm.core.journal.journal import Recorder, named
-from rm.core.journal.restoring import restore
+from rm.core.journal.restoring import documents_of, restore
 from rm.core.model.host import Host
 from rm.core.model.job_step import JobStep
 from rm.core.people.audit import Act, with_targets
@@ -375,6 +375,7 @@ class Leader:
             logs=tuple(changes.logs),
             choices=tuple((job, taken.choice()) for job, taken in outcome.taken.items()),
             measurements=tuple(Measured(a, b, s) for a, b, s in changes.measured),
+            documents=documents_of(changes.reservations),
             acts=acts,
         )
         if batch != Batch():

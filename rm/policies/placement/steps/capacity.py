@@ -111,7 +111,7 @@ class Capacities:
     def admitted(self, shape: Shape) -> Mask:
         """The hosts that pass the filters that do not depend on what is free; do not write to it."""
         names = shape.partitions or shape.hosts_only or shape.hosts_excluded or shape.zone
-        if not (names or shape.foreign or shape.features or shape.container):
+        if not (names or shape.foreign or shape.closed or shape.features or shape.container):
             return self._schedulable
         if shape not in self._admits:
             if len(self._admits) >= SHAPES_MAX:

@@ -6,6 +6,8 @@ for any host, capacity is 0 exactly when there is a refusal.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from rm.core.jobs.state import usable_gpus
 from rm.core.model.demand import Shape
 from rm.core.model.host import Host
@@ -40,10 +42,16 @@ def admits(host: Host, shape: Shape) -> bool:
         and (not shape.hosts_only or host.name in shape.hosts_only)
         and host.name not in shape.hosts_excluded
         and host.name not in shape.foreign
+        and (not shape.closed or host.name not in _closed(shape.closed))
         and (not shape.zone or host.zone == shape.zone)
         and _has_features(host, shape)
         and (not shape.container or bool(host.containers))
     )
+
+
+@lru_cache(maxsize=64)
+def _closed(pairs: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    return dict(pairs)
 
 
 def _has_features(host: Host, shape: Shape) -> bool:
@@ -107,6 +115,8 @@ def refusal(host: Host, free: Free | None, shape: Shape) -> Reason | None:
             "has jobs of another user, and one of them or this job shares hosts with its own user's alone",
             (("hosts_of_others", len(shape.foreign)), ("free_of_others", 0)),
         )
+    if shape.closed and (reserved := _closed(shape.closed).get(host.name)) is not None:
+        return Reason(ReasonCode.HOST_NOT_AVAILABLE, reserved, (("hosts_reserved", len(shape.closed)),))
     if shape.zone and host.zone != shape.zone:
         return Reason(
             ReasonCode.ZONE,
