@@ -13,6 +13,7 @@ from rm.client.alerts import Alerting
 from rm.client.client import Client
 from rm.client.monitor import Monitor
 from rm.client.network import Network
+from rm.client.reservations import HostReservations
 from scripts import section
 
 FILE = Path(__file__).parents[1] / "docs" / "python-client.md"
@@ -21,6 +22,7 @@ PLACES: dict[str, type[Any]] = {
     "client.network": Network,
     "client.monitor": Monitor,
     "client.alerts": Alerting,
+    "client.reservations": HostReservations,
     "client.accounts": Accounts,
 }
 

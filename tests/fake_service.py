@@ -15,6 +15,7 @@ from rm.core.model.alignment import Alignment, Schedule
 from rm.core.model.choice import Choice, Compared
 from rm.core.model.described import Described
 from rm.core.model.host import Host, Nic
+from rm.core.model.host_reservation import HostReservation
 from rm.core.model.job import Job, JobSpec, JobState, Placement, Task, TaskPlacement
 from rm.core.model.job_step import JobStep, StepName
 from rm.core.model.job_update import JobUpdate
@@ -42,6 +43,7 @@ class FakeService:
 
     def __init__(self) -> None:
         self.table: dict[int, Job] = {}
+        self.reserved: dict[str, HostReservation] = {}
         self.inventory: dict[str, Host] = {
             "h1": builders.host("h1", gpus=2, interface="eth0", nics=(CARD,)),
             "h2": builders.host("h2", "z2"),
@@ -67,6 +69,35 @@ class FakeService:
         return self
 
     reading = submissions = changes = job_logs = host_service = network_service = daemon_status = _itself
+    reservation_service = _itself
+
+    def reservations(self) -> list[HostReservation]:
+        return list(self.reserved.values())
+
+    async def create(self, wanted: Mapping[str, Any], by: str) -> HostReservation:
+        begins_us = wanted.get("start_us") or 0
+        ends_us = wanted.get("end_us") or begins_us + wanted.get("lasts_us", 0)
+        made = HostReservation(
+            wanted["name"], tuple(wanted.get("hosts", ("h1",))), ((begins_us, ends_us),),
+            tuple(wanted.get("users", ())), lasts_us=ends_us - begins_us, maint=wanted.get("maint", False),
+            comment=wanted.get("comment", ""), by=by,
+        )  # fmt: skip
+        self.reserved[made.name] = made
+        return made
+
+    async def change(self, name: str, wanted: Mapping[str, Any], by: str) -> HostReservation:
+        made = dataclasses.replace(self._reserved(name), users=tuple(wanted.get("users", ())))
+        self.reserved[name] = made
+        return made
+
+    async def delete(self, name: str, by: str) -> HostReservation:
+        self._reserved(name)
+        return self.reserved.pop(name)
+
+    def _reserved(self, name: str) -> HostReservation:
+        if name not in self.reserved:
+            raise NotFound(f"There is no reservation '{name}'.")
+        return self.reserved[name]
 
     async def submit(
         self, specs: Sequence[JobSpec], key: str = "", may_know: Callable[[str], bool] = lambda user: True

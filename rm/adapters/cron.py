@@ -201,6 +201,24 @@ def interval_us(schedule: Schedule, zone: tzinfo, now_us: int) -> int:
     return int(max(gaps).total_seconds() * 1e6)
 
 
+def begins_us(zone: tzinfo, expression: str, after_us: int, number: int) -> list[int]:
+    """The next times of a cron expression, microseconds since the epoch: at most so many.
+
+    Raises:
+        ConfigError: the cron expression says nothing.
+    """
+    trigger = trigger_of(Cron(expression), zone)
+    found: list[int] = []
+    previous = datetime.fromtimestamp(after_us / 1e6, zone)
+    while len(found) < number:
+        following = trigger.get_next_fire_time(previous, previous)
+        if following is None:
+            break
+        found.append(round(following.timestamp() * 1e6))
+        previous = following
+    return found
+
+
 def trigger_of(schedule: Schedule, zone: tzinfo, jitter_s: float = 0) -> Any:
     """APScheduler's trigger of a schedule; what a cron expression means is cron's to say, not APScheduler's.
 

@@ -24,6 +24,7 @@ from rm.api import (
     network,
     people,
     reasons,
+    reservations,
     status,
 )
 from rm.api.answer import Count, Request
@@ -256,6 +257,16 @@ ROUTES: Sequence[Route] = (
           errors=CONFLICT, private=HOSTS),
     Route("POST", "/v1/sources/{name}/read", "read_source", "Read the archive now.", monitoring.OneSource,
           who=Who.OPERATOR, errors=(409, 502)),
+    # -- reservations of hosts
+    Route("GET", "/v1/reservations", "reservations", "Those that are open or to come "
+          "([more](reservations.md)).", reservations.Reservations, private=HOSTS),
+    Route("POST", "/v1/reservations", "create_reservation", "Keep hosts for some users, or for maintenance.",
+          reservations.OneReservation, reservations.ReservationRequest, who=Who.OPERATOR, status=201,
+          errors=UNKNOWN),
+    Route("POST", "/v1/reservations/{name}", "change_reservation", "Change a reservation.",
+          reservations.OneReservation, reservations.ReservationUpdate, who=Who.OPERATOR, errors=CONFLICT),
+    Route("DELETE", "/v1/reservations/{name}", "delete_reservation", "Delete a reservation, in which no job "
+          "runs.", reservations.OneReservation, who=Who.OPERATOR, errors=CONFLICT),
     # -- alerts
     Route("GET", "/v1/alerts", "alerts", "Alerts, silences, rules and channels ([more](alerts.md)).",
           alerts.Alerts, errors=CONFLICT, private=HOSTS),

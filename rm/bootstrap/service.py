@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from rm import __version__
-from rm.adapters.cron import Timers
+from rm.adapters.cron import Timers, begins_us, zone_of
 from rm.adapters.playbook.shipped import agents_version
 from rm.bootstrap.choices import policies_of, retention_of, ssh_settings
 from rm.bootstrap.ground import Ground
@@ -35,7 +37,7 @@ def wire_service(
     timers.every(3600, "prune", lambda: prune(store, jobs.logs, clock, *kept))
     timers.every(3600, "prune the journal", lambda: prune_journal(store, clock, journal_days))
     timers.every(600, "prune the history", lambda: prune_history(store.history, clock, keep))
-    return make_service(
+    service = make_service(
         leader=jobs.leader,
         store=store,
         hosts=ground.fleet,
@@ -44,6 +46,7 @@ def wire_service(
         measure=monitoring.monitor.measure,
         clock=clock,
         logs=jobs.logs,
+        begins=partial(begins_us, zone_of(config.monitor.timezone)),
         recent_us=ground.recent_us,
         facts={
             "version": __version__,
@@ -68,3 +71,5 @@ def wire_service(
         tokens=tokens,
         audit=audit,
     )
+    timers.every(30, "renew reservations", service.reservation_service.renew)
+    return service

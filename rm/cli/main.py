@@ -41,6 +41,11 @@ OTHER_VERBS = {
     "resume": ("rm.cli.jobs.change", "resume", "Let suspended jobs go on."),
     "set": ("rm.cli.jobs.set", "set_fields", "Change a job that has been submitted."),
     "host": ("rm.cli.hosts.hosts", "host", "Add, drain, resume and remove hosts; accept their keys."),
+    "reservation": (
+        "rm.cli.hosts.reservation",
+        "reservation",
+        "Keep hosts for some users, or for maintenance.",
+    ),
     "monitor": (
         "rm.cli.network.monitor",
         "monitor",

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rm.client.alerts import Alerting
     from rm.client.monitor import Monitor
     from rm.client.network import Network
+    from rm.client.reservations import HostReservations
 
 JOBS_PAGE, ROWS_PAGE = 500, 10_000
 POLL_S = 60.0  # of one question whether a job has ended
@@ -399,6 +400,13 @@ class Client:
         from rm.client.alerts import Alerting
 
         return Alerting(self._ask)
+
+    @property
+    def reservations(self) -> HostReservations:
+        """Reservations of hosts."""
+        from rm.client.reservations import HostReservations
+
+        return HostReservations(self._ask)
 
     @property
     def accounts(self) -> Accounts:

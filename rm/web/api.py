@@ -36,6 +36,7 @@ from rm.web.metrics import metrics_routes
 from rm.web.monitor_routes import MonitorRoutes
 from rm.web.network_routes import NetworkRoutes
 from rm.web.ports import Service
+from rm.web.reservation_routes import ReservationRoutes
 from rm.web.session_routes import SessionRoutes
 from rm.web.steps_routes import StepsRoutes
 from rm.web.submit_routes import SubmitRoutes
@@ -65,6 +66,7 @@ def make_app(service: Service, config: Config) -> web.Application:
         LogRoutes(service, gate, visible),
         SessionRoutes(service, keeper, visible),
         HostRoutes(service, gate, visible),
+        ReservationRoutes(service),
         NetworkRoutes(service, visible),
         Maddash(service),
         AlertRoutes(service, visible),

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 from rm.api.job_requests import SignalTo
 from rm.core.model.described import Described
 from rm.core.model.host import Host
+from rm.core.model.host_reservation import HostReservation
 from rm.core.model.job import Job, JobSpec, JobState
 from rm.core.model.job_step import JobStep, StepName
 from rm.core.model.job_update import JobUpdate
@@ -321,6 +322,18 @@ class HostService(Protocol):
         ...
 
 
+class ReservationService(Protocol):
+    """Reservations of hosts; what is wanted are fields of a ReservationRequest, or a ReservationUpdate."""
+
+    def reservations(self) -> Answer[Sequence[HostReservation]]: ...
+
+    def create(self, wanted: Mapping[str, Any], by: str) -> Answer[HostReservation]: ...
+
+    def change(self, name: str, wanted: Mapping[str, Any], by: str) -> Answer[HostReservation]: ...
+
+    def delete(self, name: str, by: str) -> Answer[HostReservation]: ...
+
+
 class NetworkService(Protocol):
     """The network between the hosts."""
 
@@ -356,6 +369,8 @@ class Service(Protocol):
     def job_logs(self) -> JobLogs: ...
     @property
     def host_service(self) -> HostService: ...
+    @property
+    def reservation_service(self) -> ReservationService: ...
     @property
     def network_service(self) -> NetworkService: ...
     @property

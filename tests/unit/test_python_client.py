@@ -29,6 +29,10 @@ SCRIPT = "#!/bin/sh\ntrue\n"
 JOB = JobRequest(name="one", script=SCRIPT)
 # each route of the API, as a program asks for it
 CALLS: dict[str, Callable[[Client], object]] = {
+    "reservations": lambda c: c.reservations.list(),
+    "create_reservation": lambda c: c.reservations.create("r", users=["ann"], lasts_us=1),
+    "change_reservation": lambda c: c.reservations.change("r", users=["ann"]),
+    "delete_reservation": lambda c: c.reservations.delete("r"),
     "status": lambda c: c.status(),
     "me": lambda c: c.accounts.me(),
     "submit": lambda c: c.submit(JOB),

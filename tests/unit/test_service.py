@@ -83,7 +83,8 @@ class House:
         self.service = make_service(
             leader=self.leader, store=self.store, hosts=self.hosts, keys=anything, iterations=anything,
             measure=lambda zone: Measured(0), clock=clock,
-            logs=LogDirectory(folder), recent_us=10**9, facts={"epoch": 7, "agents": "0a1b"},
+            logs=LogDirectory(folder), begins=lambda cron, after_us, number: [],
+            recent_us=10**9, facts={"epoch": 7, "agents": "0a1b"},
             policies=policies,
             backlog=backlog, waiters=waiters, collecting=lambda job, attempt: (), policy_faults={},
         )  # fmt: skip

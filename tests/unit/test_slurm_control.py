@@ -169,7 +169,7 @@ def test_parameters_are_updated(slurm: Slurm, daemon: Daemon) -> None:
         (["suspend", "9"], "There is no job 9"),
         (["requeuehold", "1"], "'requeuehold' is not supported."),
         (["show"], "invalid entity:  for keyword: show."),
-        (["show", "reservation"], "invalid entity: reservation for keyword: show."),
+        (["show", "burstbuffer"], "invalid entity: burstbuffer for keyword: show."),
         (["hold"], "too few arguments: no job is named."),
         (["update", "JobId=1", "WorkDir=/x"], "Update of this parameter is not supported: workdir=/x."),
         (["update", "JobId=1", "TimeLimit=soon"], "'soon' is not a time limit"),
@@ -275,3 +275,23 @@ def test_what_is_wrong_is_an_error_of_sinfo(words: list[str], sentence: str, slu
     done = slurm("sinfo", *words)
     assert (done.code, done.out) == (1, "")
     assert done.err.startswith(f"sinfo: error: {sentence}")
+
+
+def test_reservations_are_shown(slurm: Slurm, rmx: Rmx, daemon: Daemon) -> None:
+    assert slurm("sinfo", "-T").out.strip() == "No reservations in the system"
+    assert slurm("scontrol", "show", "reservations").out == "No reservations in the system\n"
+    made = rmx("reservation", "create", "course", "--hosts", "h1", "--users", "ann,bob", "--start",
+               "2030-01-31T09:00", "--duration", "2:00:00")  # fmt: skip
+    assert made.out == "reservation course is made: h1, 2030-01-31T09:00:00 to 2030-01-31T11:00:00\n"
+    lines = slurm("sinfo", "-T").out.splitlines()
+    assert lines == [
+        "RESV_NAME     STATE           START_TIME             END_TIME     DURATION  NODELIST",
+        "course     INACTIVE  2030-01-31T09:00:00  2030-01-31T11:00:00     02:00:00  h1",
+    ]
+    shown = slurm("scontrol", "show", "reservation", "course").out.split()
+    for field in ("ReservationName=course", "Nodes=h1", "NodeCnt=1", "Users=ann,bob", "State=INACTIVE"):
+        assert field in shown
+    assert "course" in rmx("reservation", "show").out
+    assert "is changed" in rmx("reservation", "set", "course", "--users", "eve").out
+    assert "is deleted" in rmx("reservation", "delete", "course").out
+    assert rmx("reservation", "show", "course").code == 2

@@ -25,7 +25,7 @@ OPTIONS = Options(
     variables={"SCONTROL_ONELINER": "oneliner"},
 )
 LISTS = ("hostnames", "hostlist", "hostlistsorted")
-ENTITIES = ("job", "step", "node", "partition", "config", *LISTS)
+ENTITIES = ("job", "step", "node", "partition", "reservation", "config", *LISTS)
 FAILED = 1
 REFUSED = (
     "requeuehold",
@@ -126,7 +126,10 @@ def _show(words: list[str], oneliner: bool) -> int:
     from rm.client import Client
 
     with Client() as client:
-        for record in show.SHOWN[entity](client, named):
+        records = list(show.SHOWN[entity](client, named))
+        if entity == "reservation" and not records:
+            print("No reservations in the system")
+        for record in records:
             print(" ".join(record) if oneliner else "\n   ".join(record) + "\n")
     return 0
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rm import arrays
 from rm.cli.shown import elapsed_us, ends_by_us, job_ref, moment
+from rm.cli.slurm import reservations
 from rm.cli.slurm.hosts import (
     by_partition,
     cpus_taken,
@@ -143,6 +144,7 @@ def _job(found: Job) -> Record:
         f"TRES={','.join(filter(None, tres))}",
         f"MinCPUsNode={spec.cpus_per_task} MinMemory{each}={size(mem_bytes)} MinTmpDiskNode=0",
         f"Features={spec.constraint or NONE} DelayBoot=00:00:00",
+        *([f"Reservation={spec.reservation}"] if spec.reservation else []),
         f"OverSubscribe={oversubscribed(spec)} Contiguous=0 Licenses={spec.licenses or NONE} Network={NONE}",
         f"Command={NONE}",
         f"WorkDir={spec.chdir}",
@@ -246,5 +248,6 @@ def settings(client: Client, _: Sequence[str]) -> Iterator[Record]:
 
 
 SHOWN: dict[str, Callable[[Client, Sequence[str]], Iterator[Record]]] = {
-    "job": jobs, "step": steps, "node": hosts, "partition": partitions, "config": settings,
+    "job": jobs, "step": steps, "node": hosts, "partition": partitions, "reservation": reservations.shown,
+    "config": settings,
 }  # fmt: skip

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 OPTIONS = Options(
     taken=(
         "dead/d", "Format/O=", "format/o=", "list-reasons/R", "long/l", "Node/N", "nodes/n=", "noheader/h",
-        "partition/p=", "responding/r", "sort/S=", "states/t=", "summarize/s",
+        "partition/p=", "reservation/T", "responding/r", "sort/S=", "states/t=", "summarize/s",
     ),
     ignored=("all/a", "exact/e", "hide", "local", "noconvert", "verbose/v"),
     refused=(
-        "clusters/M=", "cluster=", "federation", "future/F", "iterate/i=", "json", "reservation/T", "yaml",
+        "clusters/M=", "cluster=", "federation", "future/F", "iterate/i=", "json", "yaml",
     ),
     variables={"SINFO_FORMAT": "format", "SINFO_PARTITION": "partition", "SINFO_SORT": "sort"},
 )  # fmt: skip
@@ -46,6 +46,8 @@ def run(words: Sequence[str]) -> int:
     options = given.options
     if given.operands:
         raise UsageError(f"Unrecognized option: {given.operands[0]}.", "Name hosts with --nodes=HOSTS.")
+    if "reservation" in options:
+        return _reservations("noheader" in options)
     wanted = _states(given)
     from rm.client import Client
 
@@ -64,6 +66,14 @@ def run(words: Sequence[str]) -> int:
     if "noheader" not in options:
         print(form.header())
     sys.stdout.writelines(f"{line}\n" for line in form.lines(groups))
+    return 0
+
+
+def _reservations(bare: bool) -> int:
+    from rm.cli.slurm.reservations import listed
+
+    lines = list(listed())
+    print("\n".join(lines[bare:] if lines else ["No reservations in the system"]))
     return 0
 
 

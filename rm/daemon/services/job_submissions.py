@@ -124,8 +124,13 @@ class JobSubmissions:
     async def refuse_impossible(self, specs: Sequence[JobSpec]) -> None:
         """Raise for a job that no state of this cluster could take; each demand is asked once."""
         kinds: dict[Demand, JobSpec] = {}
+        reserved: dict[tuple[str, str], JobSpec] = {}
         for spec in specs:
             kinds.setdefault(spec.demand, spec)
+            if spec.reservation:
+                reserved.setdefault((spec.reservation, spec.user), spec)
+        if reserved:
+            await self._refuse_unreserved(list(reserved.values()))
 
         # one look, without a turn of the leader's: hosts may as well change after the answer
         if kinds.keys() <= self._possible_on(self._leader.hosts):
@@ -153,6 +158,38 @@ class JobSubmissions:
                         "See `rmx hosts` for what there is.",
                     )
                 possible.add(kind)
+
+        await self._asking.think(specs[0].user, think)
+
+    async def _refuse_unreserved(self, specs: Sequence[JobSpec]) -> None:
+        """Raise for a job that names a reservation that is none, not for its user, or too small."""
+
+        def look(cycle: Cycle, now_us: int) -> Snapshot:
+            return cycle.state.detached(cycle.state.snapshot(now_us))
+
+        snapshot: Snapshot = await self._asking.ask(look)
+        known = {one.name: one for one in snapshot.reservations}
+        for spec in specs:
+            found = known.get(spec.reservation)
+            if found is None:
+                raise ImpossibleRequest(
+                    f"There is no reservation '{spec.reservation:.80}'.", "`rmx reservation show` lists them."
+                )
+            if not found.admits(spec.user):
+                raise ImpossibleRequest(
+                    f"Reservation {found.name} is not for {spec.user}.",
+                    "Ask who made it, or submit without --reservation.",
+                )
+
+        def think() -> None:
+            for spec in specs:
+                never = never_fits(Job(0, spec, 0, traffic=spec.traffic), snapshot, self._policies)
+                if never:
+                    raise ImpossibleRequest(
+                        f"Job '{spec.name}' could never run in reservation {spec.reservation}: "
+                        f"{never[0].message}.",
+                        "`rmx reservation show` lists its hosts.",
+                    )
 
         await self._asking.think(specs[0].user, think)
 

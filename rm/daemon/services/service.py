@@ -32,6 +32,7 @@ from rm.daemon.services.job_reading import JobReading
 from rm.daemon.services.job_submissions import JobSubmissions
 from rm.daemon.services.job_waiters import JobWaiters
 from rm.daemon.services.network_service import NetworkService
+from rm.daemon.services.reservation_service import Begins, ReservationService
 from rm.daemon.services.sessions import Sessions
 from rm.daemon.services.steps_service import Steps
 from rm.daemon.services.stored import StoredCounts
@@ -49,6 +50,7 @@ class Service:
     job_logs: LogReader
     iterations: Callable[[int], Mapping[str, Any]]  # of a job
     host_service: HostService
+    reservation_service: ReservationService
     network_service: NetworkService
     daemon_status: DaemonStatus
     monitoring: MonitorService | None = None
@@ -72,6 +74,7 @@ def make_service(
     measure: Callable[[str | None], Measured],
     clock: Clock,
     logs: LogPlace,
+    begins: Begins,
     recent_us: int,
     facts: Mapping[str, Any],
     policies: Policies,
@@ -135,6 +138,7 @@ def make_service(
         job_logs=LogReader(hosts, logs, reading.job, store.logs, collecting),
         iterations=iterations,
         host_service=HostService(asking=asking, hosts=hosts, keys=keys, monitoring=monitoring),
+        reservation_service=ReservationService(asking=asking, leader=leader, clock=clock, begins=begins),
         network_service=NetworkService(asking=asking, measure=measure),
         daemon_status=status,
         monitoring=monitoring,

@@ -1,0 +1,74 @@
+"""`/v1/reservations`: hosts that are kept for some users, or for maintenance. The contract is
+docs/http-api.md."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+from aiohttp import web
+
+from rm.api import reservations
+from rm.core.model.host_reservation import HostReservation
+from rm.errors import UsageError
+from rm.typed import convert
+from rm.web import wire
+from rm.web.answers import respond, typed
+from rm.web.handling import settled
+from rm.web.identity import CALLER
+from rm.web.ports import Service
+
+Asked = TypeVar("Asked", bound=msgspec.Struct)
+
+
+class ReservationRoutes:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.get("/v1/reservations", self.reservations),
+            web.post("/v1/reservations", self.create),
+            web.post("/v1/reservations/{name}", self.change),
+            web.delete("/v1/reservations/{name}", self.delete),
+        ]
+
+    async def reservations(self, request: web.Request) -> web.Response:
+        found = await settled(self._service.reservation_service.reservations())
+        return respond(
+            reservations.Reservations(reservations=[typed(one, reservations.Reservation) for one in found])
+        )
+
+    async def create(self, request: web.Request) -> web.Response:
+        by = request[CALLER].user
+        wanted = await _asked(request, reservations.ReservationRequest)
+        made = await settled(self._service.reservation_service.create(wanted, by))
+        return _one(made, 201)
+
+    async def change(self, request: web.Request) -> web.Response:
+        by = request[CALLER].user
+        wanted = await _asked(request, reservations.ReservationUpdate)
+        name = request.match_info["name"]
+        return _one(await settled(self._service.reservation_service.change(name, wanted, by)))
+
+    async def delete(self, request: web.Request) -> web.Response:
+        by = request[CALLER].user
+        name = request.match_info["name"]
+        return _one(await settled(self._service.reservation_service.delete(name, by)))
+
+
+async def _asked(request: web.Request, kind: type[Asked]) -> dict[str, Any]:
+    """The fields that the request names."""
+    body = wire.decode(await request.read(), wire.LIST_BYTES)
+    wire.fields(body, *kind.__struct_fields__)
+    try:
+        made = convert(body, kind)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"The reservation cannot be read: {error}.") from None
+    if body.get("playbook"):
+        request[CALLER].must_administer("let a playbook run")
+    return {name: getattr(made, name) for name in body}
+
+
+def _one(found: HostReservation, status: int = 200) -> web.Response:
+    return respond(reservations.OneReservation(reservation=typed(found, reservations.Reservation)), status)

@@ -1,0 +1,115 @@
+"""Reservations of hosts as the service makes, changes and deletes them."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC
+from typing import Any
+
+import pytest
+
+from rm.adapters.cron import begins_us
+from rm.core.jobs import events as ev
+from rm.core.model.host_reservation import HostReservation
+from rm.daemon.services.reservation_service import ReservationService
+from rm.errors import Conflict, ImpossibleRequest, NotFound, UsageError
+from tests import builders
+from tests.unit.test_service import House, house
+
+__all__ = ["house"]
+SECOND, HOUR = 1_000_000, 3_600_000_000
+
+
+def service(house: House) -> ReservationService:
+    for name in ("h1", "h2", "h3"):
+        house.do(ev.HostAdded(builders.host(name, features=("fast",) if name != "h1" else ())))
+        house.do(ev.HostUp(name, "boot", "1"))
+    return house.service.reservation_service
+
+
+def create(asked: ReservationService, name: str = "r", **wanted: Any) -> HostReservation:
+    usual = {"users": ["ann"], "lasts_us": HOUR}
+    return asyncio.run(asked.create({"name": name} | usual | wanted, "ops"))
+
+
+def test_one_is_made_changed_and_deleted_and_kept(house: House) -> None:
+    asked = service(house)
+    now_us = house.clock.us
+    made = create(asked, hosts=["h2"], start_us=now_us + HOUR)
+    assert (made.hosts, made.windows, made.by) == (("h2",), ((now_us + HOUR, now_us + 2 * HOUR),), "ops")
+    later = asyncio.run(asked.change("r", {"end_us": now_us + 4 * HOUR, "users": ["bob"]}, "ops"))
+    assert (later.users, later.windows) == (("bob",), ((now_us + HOUR, now_us + 4 * HOUR),))
+    assert [name for name, _ in house.store.load().documents] == ["reservation/r"]
+    assert asyncio.run(asked.delete("r", "ops")).name == "r"
+    assert asyncio.run(asked.reservations()) == []
+    assert house.store.load().documents == ()
+
+
+def test_hosts_are_chosen_that_keep_nobody_from_his_plans(house: House) -> None:
+    asked = service(house)
+    assert create(asked, "a", count=1, features="fast").hosts == ("h2",)
+    assert create(asked, "b", count=1, features="fast").hosts == ("h3",)
+    with pytest.raises(Conflict, match="Reservation a has h2"):
+        create(asked, "c", hosts=["h2"])
+    assert create(asked, "c", hosts=["h2"], maint=True).hosts == ("h2",), "maintenance may overlap"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ({"users": []}, "for nobody"),
+        ({"lasts_us": 0}, "has no end"),
+        ({"end_us": 10**15}, "has an end and a duration"),
+        ({"lasts_us": 0, "end_us": 1}, "would end at"),
+        ({"start_us": 1, "lasts_us": 5}, "over already"),
+        ({"name": "a b"}, "no name of a reservation"),
+        ({"count": 4}, "4 hosts, and 3 are such"),
+        ({"zone": "nowhere"}, "No host"),
+        ({"cron": "0 * * * *", "end_us": 10**15}, "comes again has no end"),
+        ({"playbook": "p.yml"}, "Only maintenance"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_a_sentence(house: House, wanted: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        create(service(house), **wanted)
+    with pytest.raises(NotFound, match="no host 'x'"):
+        create(house.service.reservation_service, hosts=["x"])
+
+
+def test_jobs_that_may_run_into_it_are_named(house: House) -> None:
+    asked = service(house)
+    house.do(ev.JobSubmitted(1, builders.spec()))
+    with pytest.raises(Conflict, match=r"may not be over by .*: 1 \(alice\)"):
+        create(asked, hosts=["h1"])
+    assert create(asked, hosts=["h1"], ignore_jobs=True).hosts == ("h1",)
+
+
+def test_a_job_of_no_such_reservation_is_refused(house: House) -> None:
+    asked = service(house)
+    create(asked, hosts=["h1"], users=["ann"])
+    submit = house.service.submissions.submit
+    for spec, said in (
+        ({"reservation": "x"}, "no reservation 'x'"),
+        ({"reservation": "r", "user": "bob"}, "not for bob"),
+        ({"reservation": "r", "user": "ann", "hosts_only": ("h2",)}, "could never run in reservation r"),
+    ):
+        with pytest.raises(ImpossibleRequest, match=said):
+            asyncio.run(submit([builders.spec(**spec)]))
+    (number,) = asyncio.run(submit([builders.spec(reservation="r", user="ann")]))
+    with pytest.raises(Conflict, match=f"Jobs of the reservation r run: {number}"):
+        asyncio.run(asked.delete("r", "ops"))
+
+
+def test_cron_names_the_windows(house: House) -> None:
+    house.service.reservation_service._begins = lambda *asked: begins_us(UTC, *asked)
+    asked = service(house)
+    made = create(asked, cron="0 * * * *", lasts_us=60 * SECOND)
+    assert len(made.windows) == 16
+    assert {begins % HOUR for begins, _ in made.windows} == {0}
+    with pytest.raises(UsageError, match="begins again before"):
+        create(asked, "s", cron="0 * * * *", lasts_us=2 * HOUR)
+    house.do(
+        ev.ReservationSet(HostReservation("r", ("h1",), made.windows[:2], ("ann",), made.cron, made.lasts_us))
+    )
+    asked.renew()
+    assert asyncio.run(asked.reservations())[0].windows[:16] == made.windows
