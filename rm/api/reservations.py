@@ -56,7 +56,8 @@ class ReservationUpdate(Request, frozen=True, kw_only=True):
 
 class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     """`windows`: [from, to] of the one that is open and of those to come that are known; `is_open`: the first
-    of them has begun. `by` made it at `since_us`."""
+    of them has begun. `by` made it at `since_us`. `result` is what became of the playbook in the window that
+    began at `played_us`."""
 
     name: str
     hosts: Sequence[str]
@@ -71,6 +72,8 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     by: str
     since_us: int
     is_open: bool
+    played_us: int = 0
+    result: str = ""
 
 
 class Reservations(Answer, frozen=True, kw_only=True):

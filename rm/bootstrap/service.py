@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
+from pathlib import Path
 
 from rm import __version__
 from rm.adapters.cron import Timers, begins_us, zone_of
@@ -17,10 +19,13 @@ from rm.core.scheduling.guarded import Faults
 from rm.daemon.alerts.alerting import Alerting
 from rm.daemon.leading.audit_log import AuditLog
 from rm.daemon.leading.prune import prune, prune_history, prune_journal
+from rm.daemon.services.maintenance import Maintenance
 from rm.daemon.services.service import Service, make_service
 from rm.daemon.services.sessions import Sessions
 from rm.daemon.services.steps_service import Steps
 from rm.daemon.services.token_keeper import TokenKeeper
+
+RMX = (sys.executable, "-c", "import sys; from rm.cli.start import main; sys.exit(main())", "--socket")
 
 
 def wire_service(
@@ -72,4 +77,10 @@ def wire_service(
         audit=audit,
     )
     timers.every(30, "renew reservations", service.reservation_service.renew)
+    maintenance = Maintenance(
+        jobs.leader,
+        lambda playbook, hosts: [*RMX, config.daemon.socket, "playbook", "run", playbook, "--limit", hosts],
+        Path(config.daemon.state_dir) / "maintenance",
+    )
+    timers.every(5, "maintenance", maintenance.begin)
     return service

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from rm.cli.session import Session
@@ -26,5 +28,7 @@ def daemon(session: Session, /, database: str | None, state_dir: str | None, log
         "daemon.state_dir": state_dir,
         "daemon.log_level": log_level,
     }
+    if session.config_flag:
+        os.environ["RM_CONFIG"] = os.path.abspath(session.config_flag)  # for the programs that it starts
     given = {key: value for key, value in flags.items() if value is not None}
     run_daemon(load_config(session.config_flag, flags=given))

@@ -32,7 +32,7 @@ from rm.sim.replayed_hosts import ReplayedHosts
 REQUESTS = get_args(Request)
 OUTSIDE = (
     ev.JobSubmitted, ev.ArrayLimitSet, ev.HostAdded, ev.HostRemoved, ev.HostDrained, ev.HostResumed,
-    ev.Measured, ev.ZoneMeasured,
+    ev.Measured, ev.ZoneMeasured, ev.ReservationSet, ev.ReservationDeleted, ev.ReservationRenewed,
 )  # fmt: skip
 RESTARTED = "it has not answered since the daemon started"
 

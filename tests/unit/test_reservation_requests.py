@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from datetime import UTC
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +13,11 @@ import pytest
 from rm.adapters.cron import begins_us
 from rm.core.jobs import events as ev
 from rm.core.model.host_reservation import HostReservation
+from rm.daemon.services.maintenance import Maintenance
 from rm.daemon.services.reservation_service import ReservationService
 from rm.errors import Conflict, ImpossibleRequest, NotFound, UsageError
 from tests import builders
-from tests.unit.test_service import House, house
+from tests.unit.test_service import PATIENCE_S, House, house
 
 __all__ = ["house"]
 SECOND, HOUR = 1_000_000, 3_600_000_000
@@ -113,3 +116,29 @@ def test_cron_names_the_windows(house: House) -> None:
     )
     asked.renew()
     assert asyncio.run(asked.reservations())[0].windows[:16] == made.windows
+
+
+def test_a_playbook_runs_once_in_a_window_when_no_job_is_left(house: House, tmp_path: Path) -> None:
+    asked, started = service(house), []
+
+    def command(playbook: str, hosts: str) -> list[str]:
+        started.append((playbook, hosts))
+        return ["sh", "-c", "echo it is done; exit 3"]
+
+    runs = Maintenance(house.leader, command, tmp_path / "maintenance")
+    house.do(ev.JobSubmitted(1, builders.spec(hosts_only=("h1",))))
+    wanted = {"users": [], "maint": True, "playbook": "mend", "ignore_jobs": True}
+    create(asked, "m", hosts=["h1", "h2"], **wanted)
+    runs.begin()
+    assert started == [], "a job is there"
+    house.do(ev.TasksStarted(1, 1, "h1", 5, (0,)))
+    house.do(ev.TaskExited(1, 1, "h1", 0, 0, 0, 5, 6))
+    runs.begin()
+    runs.begin()
+    for thread in threading.enumerate():
+        if thread.name == "maintenance m":
+            thread.join(PATIENCE_S)
+    assert started == [("mend", "h1,h2")]
+    (made,) = asyncio.run(asked.reservations())
+    assert made.result.startswith("failed with code 3")
+    assert (tmp_path / "maintenance" / "m.log").read_text() == "it is done\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -114,6 +115,8 @@ def _fields(options: dict[str, Any]) -> dict[str, Any]:
         if name in given:
             given[field] = given.pop(name)
     if given.get("playbook"):
+        if os.path.exists(given["playbook"]):
+            given["playbook"] = os.path.abspath(given["playbook"])
         given.setdefault("maint", True)
     return given
 
@@ -143,5 +146,5 @@ def _row(found: Reservation) -> tuple[Any, ...]:
         found.cron,
         f"maintenance ({whose})" if found.maint else whose,
         fold_hosts(list(found.hosts)),
-        printable(found.comment),
+        printable(found.comment or found.result),
     )

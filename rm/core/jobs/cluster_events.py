@@ -316,6 +316,7 @@ CLUSTER_EVENTS: dict[type, Callable[[Context, Any], None]] = {
     ev.ReservationDeleted: reserving.reservation_deleted,
     ev.ReservationRenewed: reserving.reservation_renewed,
     ev.ReservationTurned: reserving.reservation_turned,
+    ev.ReservationPlayed: reserving.reservation_played,
     ev.JobsProgressed: _progressed,
     ev.Measured: _measured,
     ev.ZoneMeasured: _zone_measured,

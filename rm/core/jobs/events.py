@@ -39,6 +39,9 @@ from rm.core.jobs.host_events import (
     ReservationDeleted as ReservationDeleted,
 )
 from rm.core.jobs.host_events import (
+    ReservationPlayed as ReservationPlayed,
+)
+from rm.core.jobs.host_events import (
     ReservationRenewed as ReservationRenewed,
 )
 from rm.core.jobs.host_events import (
@@ -393,6 +396,7 @@ Event = (
     | ReservationDeleted
     | ReservationRenewed
     | ReservationTurned
+    | ReservationPlayed
     | ProfileMeasured
     | JobsProgressed
     | Measured

@@ -124,3 +124,12 @@ class ReservationTurned:
 
     name: str
     edge_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationPlayed:
+    """What became of the playbook of a reservation, in the window that begins then."""
+
+    name: str
+    window_us: int
+    result: str

@@ -53,6 +53,12 @@ def reservation_turned(ctx: Context, e: ev.ReservationTurned) -> None:
         _forget(ctx, one.name)
 
 
+def reservation_played(ctx: Context, e: ev.ReservationPlayed) -> None:
+    one = ctx.state.reservations.get(e.name)
+    if one is not None:
+        _put(ctx, replace(one, played_us=e.window_us, result=e.result))
+
+
 def _open(ctx: Context, one: HostReservation) -> None:
     _put(ctx, replace(one, is_open=True))
     if one.drains:

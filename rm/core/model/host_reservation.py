@@ -40,6 +40,8 @@ class HostReservation:
     by: str = ""
     since_us: int = 0
     is_open: bool = False
+    played_us: int = 0  # the begin of the window for which the playbook was last begun; 0: never
+    result: str = ""  # of that
 
     @property
     def drains(self) -> bool:
