@@ -55,8 +55,17 @@ class Reserving(Cluster):
                 for j in over for t in j.tasks
             ]  # fmt: skip
             self.do(*(exits or [ev.Tick()]))
+            self.start()
         self.now_us = now_us - 10
         self.do(ev.Tick())
+
+    def start(self) -> None:
+        """What was placed runs, as its hosts say."""
+        placed = [job for job in self.state.jobs.values() if job.state is S.CONFIGURING]
+        ranks = [(job, t.host, t.rank) for job in placed for t in job.tasks]
+        told = [ev.TasksStarted(j.id, j.attempt, host, self.now_us, (rank,)) for j, host, rank in ranks]
+        if told:
+            self.do(*told)
 
     def limits(self) -> list[tuple[Job, int]]:
         """(a placed job, when its time is over)"""
@@ -109,7 +118,7 @@ def test_a_job_starts_before_a_window_only_if_its_time_limit_ends_it_by_then() -
     cluster.at(150 * SECOND)
     assert cluster.states(short, long) == [S.COMPLETED, S.PENDING]
     cluster.at(200 * SECOND)
-    assert cluster.states(long, endless) == [S.CONFIGURING, S.CONFIGURING]
+    assert cluster.states(long, endless) == [S.RUNNING, S.RUNNING]
     assert not cluster.state.reservations, "it is over, and was not to come again"
 
 
@@ -123,7 +132,7 @@ def test_jobs_of_a_reservation_run_in_its_window_on_its_hosts() -> None:
     assert "begins at 1970-01-01 00:01:40" in cluster.why(mine).message
     assert "is not for bob" in cluster.why(other).message
     cluster.at(100 * SECOND)
-    assert cluster.states(mine, other, endless) == [S.CONFIGURING, S.PENDING, S.CONFIGURING]
+    assert cluster.states(mine, other, endless) == [S.RUNNING, S.PENDING, S.RUNNING]
     assert {task.host for task in cluster.state.jobs[mine].tasks} == {"h2"}
     assert cluster.state.jobs[endless].allowed_us == 100 * SECOND, "it ends with the window"
     cluster.at(150 * SECOND)
@@ -193,7 +202,7 @@ def test_backfill_expects_a_job_after_the_window_that_keeps_it() -> None:
     cluster.at(299 * SECOND)
     assert cluster.states(wide) == [S.PENDING]
     cluster.at(300 * SECOND)
-    assert cluster.states(wide) == [S.CONFIGURING]
+    assert cluster.states(wide) == [S.RUNNING]
 
 
 def could_start(cluster: Reserving, job: Job) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rm.core.model.job import Job
+from rm.units import MINUTE_US
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +56,22 @@ def attained_us(job: Job, progress: Progress | None, now_us: int) -> int:
         return 0
     until_us = now_us if job.suspended_us is None else job.suspended_us
     return max(0, until_us - job.started_us - job.stood_us)
+
+
+def expected_left_us(job: Job, progress: Progress | None, now_us: int) -> int | None:
+    """How long the job is expected to run on, at most to the end of its time limit; None = nobody knows.
+
+    One that has outlived its expectation is expected to need as long again as it is overdue, at least a
+    minute.
+    """
+    left_us = remaining_us(job, progress, now_us)
+    if left_us is None:
+        return None
+    spec = job.spec
+    served_us = attained_us(job, progress, now_us)
+    if left_us == 0:
+        left_us = max(MINUTE_US, served_us - (spec.expected_us or served_us))
+    if spec.time_limit_us is not None:
+        ran_us = now_us - job.started_us - job.stood_us if job.started_us is not None else 0
+        left_us = min(left_us, max(0, spec.time_limit_us - ran_us))
+    return left_us

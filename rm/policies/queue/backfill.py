@@ -19,10 +19,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rm.core.model.job import Job, JobState
-from rm.core.model.progress import Progress, attained_us, remaining_us
+from rm.core.model.progress import expected_left_us
 from rm.core.model.snapshot import Snapshot
 from rm.policies.queue.priority import PriorityPolicy
-from rm.units import MINUTE_US
 
 
 class BackfillPolicy:
@@ -45,18 +44,3 @@ class BackfillPolicy:
 
 
 POLICY = BackfillPolicy
-
-
-def expected_left_us(job: Job, progress: Progress | None, now_us: int) -> int | None:
-    """How long the job is expected to run on; None = nobody knows."""
-    left_us = remaining_us(job, progress, now_us)
-    if left_us is None:
-        return None
-    spec = job.spec
-    served_us = attained_us(job, progress, now_us)
-    if left_us == 0:
-        left_us = max(MINUTE_US, served_us - (spec.expected_us or served_us))
-    if spec.time_limit_us is not None:
-        ran_us = now_us - job.started_us - job.stood_us if job.started_us is not None else 0
-        left_us = min(left_us, max(0, spec.time_limit_us - ran_us))
-    return left_us

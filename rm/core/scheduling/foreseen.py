@@ -1,0 +1,184 @@
+"""When pending jobs are expected to start: the cluster played forward by the code that decides.
+
+Nothing else is submitted, no host is lost, and each job ends when its reports say, else after its expected
+run time, else at its time limit. So a job behind one without any of these has no expected start. Traffic is
+not aligned on the way: a job that would wait for its neighbours' traffic starts later than said.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from dataclasses import dataclass, fields
+from typing import Any
+
+from rm.core.jobs import events as ev
+from rm.core.jobs.lifecycle import Rules
+from rm.core.jobs.state import ClusterState
+from rm.core.model.job import Job, JobSpec, JobState
+from rm.core.model.progress import expected_left_us
+from rm.core.model.replacing import replace
+from rm.core.registry import load
+from rm.core.scheduling.cycle import Cycle
+from rm.core.scheduling.engine import Policies, Tuning
+
+STARTS_MAX = 500  # jobs whose start is worked out, the first to start
+STEPS_MAX = 4 * STARTS_MAX
+ENDED_LEAST = 10  # jobs with a time limit by which the next ones are judged
+QUARTER = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """`at_us` if all jobs use up what they are expected to, `soonest_us` if they end as early as a quarter of
+    those that have ended did; on these hosts at `at_us`."""
+
+    job: int
+    at_us: int
+    soonest_us: int
+    hosts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """`starts` by job; of an array its next element's. A job that is not among them starts later than
+    `until_us`, or nobody knows (None: all that can be known is there)."""
+
+    starts: dict[int, Start]
+    until_us: int | None
+
+
+def copied(state: ClusterState) -> ClusterState:
+    """A state of its own with the same jobs and hosts, whose silence lasts."""
+    values: dict[str, Any] = {}
+    for field in fields(ClusterState):
+        value = getattr(state, field.name)
+        if isinstance(value, Counter):
+            value = Counter(value)
+        elif isinstance(value, dict):
+            value = {key: _copied(one) for key, one in value.items()}
+        elif isinstance(value, set):
+            value = set(value)
+        values[field.name] = value
+    return ClusterState(**values | {"silent_since": {}, "marks": {}})
+
+
+def _copied(value: Any) -> Any:
+    return value.copy() if isinstance(value, dict | set | list) else value
+
+
+def share_of_ended(state: ClusterState) -> float:
+    """Of its time limit a quarter of the jobs that have ended used at most this; 1 where too few have."""
+    used = sorted(
+        min(1.0, (job.ended_us - job.started_us) / job.spec.time_limit_us)
+        for job in state.jobs.values()
+        if job.state is JobState.COMPLETED
+        and job.ended_us is not None
+        and job.started_us is not None
+        and job.spec.time_limit_us
+    )
+    return used[len(used) // QUARTER] if len(used) >= ENDED_LEAST else 1.0
+
+
+def foresee(
+    state: ClusterState,
+    policies: Policies,
+    rules: Rules,
+    tuning: Tuning,
+    now_us: int,
+    new: JobSpec | None = None,
+) -> Foreseen:
+    """Of a copied state, which is used up; `new`: a job that is not there yet, as 0."""
+    share, spare = share_of_ended(state), copied(state)
+    late = _Played(state, policies, rules, tuning, 1.0)
+    late.play(now_us, new)
+    early = late
+    if share < 1:
+        early = _Played(spare, policies, rules, tuning, share)
+        early.play(now_us, new)
+    starts = {}
+    for job, (at_us, hosts) in late.starts.items():
+        soonest_us = min(at_us, early.starts.get(job, (at_us, ()))[0])
+        starts[job] = Start(job, at_us, soonest_us, hosts)
+    return Foreseen(starts, late.until_us)
+
+
+class _Played:
+    """One play. Only the jobs that waited at its begin are noted."""
+
+    def __init__(
+        self, state: ClusterState, policies: Policies, rules: Rules, tuning: Tuning, share: float
+    ) -> None:
+        policies = replace(policies, comm=load("comm", "none"))
+        self._cycle = Cycle(state, policies, rules, replace(tuning, slice_us=0))
+        self._cycle.start_over(aligned=True)
+        self._share = share
+        self._ends: list[tuple[int, int, int]] = []  # at_us, job, attempt
+        self._waiting = set(state.pending)
+        self._newest = 0
+        self.starts: dict[int, tuple[int, tuple[str, ...]]] = {}
+        self.until_us: int | None = None
+
+    def play(self, now_us: int, new: JobSpec | None) -> None:
+        state = self._cycle.state
+        for number in list(state.placed):
+            self._note_end(state.jobs[number], now_us)
+        events: list[ev.Event] = []
+        if new is not None:
+            self._newest = state.next_job
+            self._waiting.add(self._newest)
+            events = [ev.JobSubmitted(self._newest, new)]
+        for _ in range(STEPS_MAX):
+            events = self._step(events, now_us)
+            if not self._waiting or len(self.starts) >= STARTS_MAX:
+                break
+            if events:
+                continue  # at once: what was placed has started
+            due_us = self._cycle.next_due_us()
+            times = [at for at in (self._ends[0][0] if self._ends else None, due_us) if at is not None]
+            if not times:
+                return
+            now_us = max(now_us, min(times))
+            while self._ends and self._ends[0][0] <= now_us:
+                _, number, attempt = heapq.heappop(self._ends)
+                events += _exits(state.jobs[number], attempt, now_us)
+        self.until_us = now_us if self._waiting else None
+
+    def _step(self, events: list[ev.Event], now_us: int) -> list[ev.Event]:
+        """What follows at once."""
+        state, follows = self._cycle.state, list[ev.Event]()
+        out = self._cycle.step(events, now_us)
+        state.forget_finished()
+        for event in out.recorded:
+            if not isinstance(event, ev.JobPlaced):
+                continue
+            job = state.jobs[event.job]
+            waited = event.array_job or event.job
+            known = 0 if waited == self._newest else waited
+            self.starts.setdefault(known, (now_us, event.placement.hosts))
+            self._waiting.discard(waited)
+            for host in event.placement.hosts:
+                ranks = tuple(task.rank for task in event.placement.on(host))
+                follows.append(ev.TasksStarted(job.id, job.attempt, host, now_us, ranks))
+            self._note_end(job, now_us)
+        return follows
+
+    def _note_end(self, job: Job, now_us: int) -> None:
+        if job.state is JobState.SUSPENDED:
+            return
+        left_us = expected_left_us(job, self._cycle.state.progress.get(job.id), now_us)
+        if job.allowed_us is not None:
+            left_us = job.allowed_us if left_us is None else min(left_us, job.allowed_us)
+        if left_us is not None:
+            end_us = now_us + max(1, round(left_us * self._share))
+            heapq.heappush(self._ends, (end_us, job.id, job.attempt))
+
+
+def _exits(job: Job, attempt: int, now_us: int) -> list[ev.Event]:
+    if job.attempt != attempt or not job.occupies:
+        return []
+    return [
+        ev.TaskExited(job.id, attempt, task.host, task.rank, 0, 0, task.started_us or now_us, now_us)
+        for task in job.tasks
+        if task.ended_us is None
+    ]

@@ -1,0 +1,94 @@
+"""When pending jobs are expected to start: what is foreseen comes to pass when jobs run for their time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rm.core.jobs import events as ev
+from rm.core.scheduling.foreseen import Foreseen, copied, foresee, share_of_ended
+from tests import builders
+from tests.unit.test_host_reservations import SECOND, Reserving, limited
+
+
+def foreseen(cluster: Reserving, **new: Any) -> Foreseen:
+    cycle, before = cluster.cycle, copied(cluster.state)
+    found = foresee(
+        copied(cluster.state), cycle.policies, cycle.rules, cycle.tuning, cluster.now_us,
+        builders.spec(**new) if new else None,
+    )  # fmt: skip
+    assert cluster.state == before, "it is another state that is played"
+    return found
+
+
+def test_jobs_start_one_after_the_other() -> None:
+    cluster = Reserving(cpus=1)
+    first, second, third = (cluster.submit("", **limited(s)) for s in (100, 50, 20))
+    placed_us = cluster.state.jobs[first].history[-1][0]
+    found = foreseen(cluster)
+    assert found.until_us is None
+    assert {job: start.hosts for job, start in found.starts.items()} == {second: ("h1",), third: ("h1",)}
+    assert abs(found.starts[second].at_us - placed_us - 100 * SECOND) < SECOND
+    assert abs(found.starts[third].at_us - placed_us - 150 * SECOND) < SECOND
+    assert abs(foreseen(cluster, **limited(9)).starts[0].at_us - placed_us - 170 * SECOND) < SECOND
+
+
+def test_nobody_knows_what_comes_after_a_job_without_a_time_limit() -> None:
+    cluster = Reserving(cpus=1)
+    endless, waits = cluster.submit(""), cluster.submit("")
+    assert foreseen(cluster) == Foreseen({}, None)
+    assert endless != waits
+
+
+def test_held_jobs_and_begin_times() -> None:
+    cluster = Reserving(cpus=8)
+    held = cluster.submit("", hold=True)
+    later = cluster.submit("", begin_us=90 * SECOND)
+    found = foreseen(cluster).starts
+    assert held not in found
+    assert found[later].at_us == 90 * SECOND
+
+
+def test_it_may_be_sooner_as_jobs_have_ended_sooner() -> None:
+    cluster = Reserving(cpus=1)
+    for _ in range(12):
+        job = cluster.state.jobs[cluster.submit("", **limited(100))]
+        cluster.do(ev.TasksStarted(job.id, job.attempt, "h1", cluster.now_us, (0,)))
+        cluster.now_us += 20 * SECOND
+        cluster.end(cluster.state.jobs[job.id])
+    assert share_of_ended(cluster.state) == pytest.approx(0.2, abs=0.01)
+    cluster.submit("", **limited(100))
+    waits = cluster.submit("", **limited(100))
+    start = foreseen(cluster).starts[waits]
+    assert start.at_us - cluster.now_us == pytest.approx(100 * SECOND, rel=0.01)
+    assert start.soonest_us - cluster.now_us == pytest.approx(20 * SECOND, rel=0.02)
+
+
+JOBS = st.tuples(st.integers(1, 2), st.integers(1, 3), st.sampled_from([5, 20, 60]), st.integers(0, 2))
+
+
+@pytest.mark.parametrize("queue", ["fifo", "backfill"])
+@given(jobs=st.lists(JOBS, min_size=1, max_size=10), window=st.integers(0, 80))
+@settings(max_examples=40, deadline=None)
+def test_what_is_foreseen_comes_to_pass(queue: str, jobs: list[tuple[int, ...]], window: int) -> None:
+    cluster = Reserving(hosts=2, cpus=3, queue=queue)
+    if window:
+        begins_us = (10 + window) * SECOND
+        cluster.reserve(windows=((begins_us, begins_us + 30 * SECOND),), users=("zoe",))
+    for tasks, cpus, limit_s, priority in jobs:
+        more = {"ntasks": tasks, "cpus_per_task": cpus, "priority": priority}
+        cluster.submit("", **limited(limit_s, **more))
+        cluster.start()
+    waiting = set(cluster.state.pending)
+    found = foreseen(cluster).starts
+    cluster.at(cluster.now_us + 1000 * SECOND)
+    stories = ((number, cluster.state.jobs[number].history) for number in waiting)
+    started = {
+        number: at_us for number, story in stories for at_us, what in story if what.startswith("placed")
+    }
+    assert started.keys() == found.keys()
+    for number, at_us in started.items():
+        assert abs(at_us - found[number].at_us) <= 2 * SECOND, number
