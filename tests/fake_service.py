@@ -22,6 +22,7 @@ from rm.core.model.job_update import JobUpdate
 from rm.core.model.progress import Progress
 from rm.core.model.reasons import HostVerdict, Reason, ReasonCode
 from rm.core.model.snapshot import Free
+from rm.core.scheduling.foreseen import Foreseen, Start
 from rm.core.scheduling.queue_position import QueuePosition
 from rm.daemon.services.reasons import NO_REASONS, Reasons
 from rm.errors import Conflict, ImpossibleRequest, NotFound
@@ -69,7 +70,20 @@ class FakeService:
         return self
 
     reading = submissions = changes = job_logs = host_service = network_service = daemon_status = _itself
-    reservation_service = _itself
+    reservation_service = foresight = _itself
+
+    def starts(self) -> tuple[Foreseen, dict[int, str]]:
+        waiting = [job for job in self.table.values() if job.state is JobState.PENDING and not job.held]
+        found = {
+            job.id: Start(job.id, 2_000_000_000_000_000, 1_900_000_000_000_000, ("h1",)) for job in waiting
+        }
+        return Foreseen(found, None), {job.id: job.spec.user for job in waiting}
+
+    def start_of(self, job: int) -> Start | None:
+        return self.starts()[0].starts.get(job)
+
+    def start_of_new(self, spec: JobSpec) -> Start | None:
+        return Start(0, 2 * 10**15, 2 * 10**15, ("h1",))
 
     def reservations(self) -> list[HostReservation]:
         return list(self.reserved.values())

@@ -106,13 +106,32 @@ class Alignment(msgspec.Struct, frozen=True, kw_only=True):
     rejected: Reason | None = None
 
 
+class Start(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that waits is expected to start at `at_us`, on these hosts; at `soonest_us` if jobs end as early
+    as a quarter of those with a time limit have ended. Of an array its next element."""
+
+    job: int
+    at_us: int
+    soonest_us: int
+    hosts: Sequence[str]
+
+
+class Starts(Answer, frozen=True, kw_only=True):
+    """A job that is not among them starts after `until_us`, or nobody knows when."""
+
+    starts: Sequence[Start]
+    until_us: int | None
+
+
 class Plan(Answer, frozen=True, kw_only=True):
-    """A dry run: where the job would start now; without a placement the reasons why not."""
+    """A dry run: where the job would start now; without a placement the reasons why not,
+    and when it is expected to start."""
 
     placement: Placement | None
     alignment: Alignment | None
     reasons: Sequence[Reason]
     verdicts: Sequence[Verdict]
+    start: Start | None = None
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,7 +195,8 @@ class Why(Answer, frozen=True, kw_only=True):
     """Why a job waits; or why it was placed where it is: `choice` is null for a job that waits, and where an
     older rm had placed it without a record. `queue_position` is null for a job that does not wait, and for
     one that may not be tried now (held, before its begin time, or waiting for other jobs). `chain`: for which
-    jobs it waits, then for which these wait, and so on; `chain_left_out` more are not named."""
+    jobs it waits, then for which these wait, and so on; `chain_left_out` more are not named. `start`: when it
+    is expected to start."""
 
     job: int
     state: str
@@ -188,3 +208,4 @@ class Why(Answer, frozen=True, kw_only=True):
     queue_position: QueuePosition | None = None
     chain: Sequence[Link] = ()
     chain_left_out: int = 0
+    start: Start | None = None

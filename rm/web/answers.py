@@ -40,6 +40,7 @@ from rm.api.reasons import (
     QueuePosition,
     Reason,
     Schedule,
+    Start,
     Verdict,
     Why,
 )
@@ -143,6 +144,8 @@ def explanation(answer: Mapping[str, Any], kind: type[Explained]) -> Explained:
         "verdicts": [verdict_of(verdict) for verdict in answer["verdicts"]],
         "alignment": alignment_of(answer["alignment"]),
     }
+    if (start := answer.get("start")) is not None:
+        fields["start"] = typed(start, Start)
     if "choice" in answer:
         fields["choice"] = choice_of(answer["choice"])
     if (place := answer.get("queue_position")) is not None:

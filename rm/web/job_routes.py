@@ -17,7 +17,16 @@ from rm.core.model.reasons import ReasonCode
 from rm.errors import Forbidden, UsageError
 from rm.web import wire
 from rm.web.access import Gate
-from rm.web.answers import explanation, full_job_of, job_of, job_row_of, respond, respond_as, respond_jobs
+from rm.web.answers import (
+    explanation,
+    full_job_of,
+    job_of,
+    job_row_of,
+    respond,
+    respond_as,
+    respond_jobs,
+    typed,
+)
 from rm.web.handling import made, number, settled, while_connected
 from rm.web.identity import CALLER
 from rm.web.ports import Answer, Service
@@ -49,6 +58,7 @@ class JobRoutes:
         return [
             web.get("/v1/jobs", self.jobs),
             web.get("/v1/jobs/rows", self.rows),
+            web.get("/v1/jobs/starts", self.starts),
             web.delete("/v1/jobs", self.cancel_all),
             web.get("/v1/queue", self.queue),
             web.get(r"/v1/jobs/{id:\d{1,18}}", self.job),
@@ -93,6 +103,14 @@ class JobRoutes:
             return respond(jobs.JobRows(columns=JobRow._fields, rows=rows, more=more))
 
         return await made(request, answer, len(found))
+
+    async def starts(self, request: web.Request) -> web.Response:
+        found, users = await settled(self._service.foresight.starts())
+        sight, knows = await self._visible.sight(request), self._visible.knows(request[CALLER])
+        known = [sight.start(one) for one in found.starts.values() if knows(users[one.job])]
+        return respond(
+            reasons.Starts(starts=[typed(one, reasons.Start) for one in known], until_us=found.until_us)
+        )
 
     def _asked(self, request: web.Request) -> Asked | None:
         """What the service is asked for: one job more than a page holds; None: of nobody."""
@@ -227,7 +245,12 @@ class JobRoutes:
         if job.state is not JobState.PENDING or job.launch_failures:
             leases = [sight.reason(r) for r in answer["reasons"] if r.code is ReasonCode.LEASE]
             answer = {**answer, "reasons": leases or ([job.reason] if job.reason else [])}
-        return respond(explanation(answer, reasons.Why))
+        start = None
+        if job.state is JobState.PENDING:
+            start = await settled(self._service.foresight.start_of(job.id))
+        if start is not None:
+            start = sight.start(start)
+        return respond(explanation({**answer, "start": start}, reasons.Why))
 
     async def iterations(self, request: web.Request) -> web.Response:
         last = int(number(request, "last", 0))

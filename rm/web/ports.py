@@ -29,6 +29,7 @@ from rm.core.model.snapshot import Free
 from rm.core.people.audit import Act
 from rm.core.people.rights import Scope
 from rm.core.people.token import Token
+from rm.core.scheduling.foreseen import Foreseen, Start
 
 T = TypeVar("T")
 Answer: TypeAlias = Awaitable[T] | T
@@ -322,6 +323,18 @@ class HostService(Protocol):
         ...
 
 
+class Foresight(Protocol):
+    """When jobs are expected to start."""
+
+    def starts(self) -> Answer[tuple[Foreseen, Mapping[int, str]]]:
+        """Of the pending jobs, with their users."""
+        ...
+
+    def start_of(self, job: int) -> Answer[Start | None]: ...
+
+    def start_of_new(self, spec: JobSpec) -> Answer[Start | None]: ...
+
+
 class ReservationService(Protocol):
     """Reservations of hosts; what is wanted are fields of a ReservationRequest, or a ReservationUpdate."""
 
@@ -369,6 +382,8 @@ class Service(Protocol):
     def job_logs(self) -> JobLogs: ...
     @property
     def host_service(self) -> HostService: ...
+    @property
+    def foresight(self) -> Foresight: ...
     @property
     def reservation_service(self) -> ReservationService: ...
     @property

@@ -19,6 +19,7 @@ from rm.core.model.job import Job, JobState
 from rm.core.model.reasons import HostVerdict, Reason
 from rm.core.model.snapshot import Free
 from rm.core.people.privacy import veiled, without_others
+from rm.core.scheduling.foreseen import Start
 from rm.core.scheduling.queue_position import QueuePosition
 from rm.errors import ImpossibleRequest
 from rm.web.identity import Caller
@@ -81,6 +82,10 @@ class Sight:
             return reason
         numbers = tuple((n, v) for n, v in reason.numbers if not n.endswith("_job") or self.of(int(v)))
         return replace(reason, message=self.text(reason.message), numbers=numbers)
+
+    def start(self, start: Start) -> Start:
+        """When a job is expected to start; on which hosts is theirs to know who know the hosts."""
+        return replace(start, hosts=()) if self.hosts else start
 
     def explained(self, answer: Mapping[str, Any], user: str) -> Mapping[str, Any]:
         """Of why and plan, about a job of this user."""

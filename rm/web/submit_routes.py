@@ -74,9 +74,12 @@ class SubmitRoutes:
         if several:
             raise UsageError("A plan is made for one job: send 'spec'.")
         told = await settled(self._service.submissions.plan(specs[0], self._visible.knows(request[CALLER])))
-        return respond(
-            explanation((await self._visible.sight(request)).explained(told, specs[0].user), reasons.Plan)
-        )
+        sight, start = await self._visible.sight(request), None
+        if told["placement"] is None:
+            start = await settled(self._service.foresight.start_of_new(specs[0]))
+        if start is not None:
+            told = {**told, "start": sight.start(start)}
+        return respond(explanation(sight.explained(told, specs[0].user), reasons.Plan))
 
     async def update(self, request: web.Request) -> web.Response:
         job_id, caller = await self._visible.owned(request)

@@ -64,7 +64,7 @@ def test_everything_that_a_script_asks_in_vain_is_told_at_once(
 ) -> None:
     lines = ("--batch=a", "--gres=gpu:1,nvme:1", "--time=soon", "--frobnicate")
     (tmp_path / "bad.sh").write_text("#!/bin/sh\n" + "".join(f"#SBATCH {line}\n" for line in lines))
-    monkeypatch.setenv("SBATCH_RESERVATION", "ours")
+    monkeypatch.setenv("SBATCH_NETWORK", "ours")
     result = rmx("submit", "--begin=later", "bad.sh")
     assert (result.code, daemon.service.table) == (2, {})
     assert "for 6 reasons" in result.err
@@ -124,8 +124,8 @@ def test_submit_and_wait_exits_with_the_jobs_code(daemon: Daemon, rmx: Rmx) -> N
         (b"echo hi\n", "first line must be such as #!/bin/sh"),
         (b"", "is empty"),
         (
-            b"#!/bin/sh\n#SBATCH --reservation=x\n",
-            "--reservation (#SBATCH in line 2 of bad) is not supported",
+            b"#!/bin/sh\n#SBATCH --network=x\n",
+            "--network (#SBATCH in line 2 of bad) is not supported",
         ),
         (None, "cannot be read: No such file"),
     ],
@@ -144,9 +144,9 @@ def test_a_bad_script_is_one_sentence(
 def test_all_mistakes_of_a_command_line_and_its_script_are_told_at_once(
     daemon: Daemon, rmx: Rmx, slurm: Slurm, tmp_path: Path
 ) -> None:
-    (tmp_path / "bad.sh").write_text("#!/bin/sh\n#SBATCH --reservation=x\n#SBATCH --mem=lots\ntrue\n")
+    (tmp_path / "bad.sh").write_text("#!/bin/sh\n#SBATCH --network=x\n#SBATCH --mem=lots\ntrue\n")
     assert rmx("submit", "--time=1", "--mem").err == "rmx: --mem (a flag) needs a value.\n"
-    told = ("Unknown option --ntask (a flag)", "--reservation (#SBATCH in line 2", "'lots'", "'soon'")
+    told = ("Unknown option --ntask (a flag)", "--network (#SBATCH in line 2", "'lots'", "'soon'")
     for said in (
         rmx("submit", "--ntask=4", "--time=soon", "bad.sh"),
         rmx("submit", "--time=soon", "--ntask", "bad.sh"),
@@ -164,7 +164,7 @@ def test_all_mistakes_of_a_command_line_and_its_script_are_told_at_once(
     ("words", "code", "sentence"),
     [
         (["submit", "--wibble"], 2, "Unknown option --wibble (a flag)."),
-        (["submit", "--reservation=x", "train.sh"], 2, "the job would do something else"),
+        (["submit", "--network=x", "train.sh"], 2, "the job would do something else"),
         (["submit", "-n", "101", "train.sh"], 3, "The cluster has 2 hosts. Ask for less."),
         (["submit", "."], 2, "Is a directory"),
         (["sumbit"], 2, "Did you mean `rmx submit`?"),
@@ -747,3 +747,18 @@ def test_show_tells_the_earlier_attempts(daemon: Daemon, rmx: Rmx) -> None:
     (line,) = [line for line in shown.splitlines() if line.lstrip().startswith("1  h[1-2]")]
     assert line.endswith("0:15  host h1 was lost")
     assert rmx("show", "1", "--json").json["job"]["earlier"][0]["hosts"] == ["h1", "h2"]
+
+
+def test_the_expected_starts_of_waiting_jobs(rmx: Rmx, daemon: Daemon) -> None:
+    rmx("submit", "--wrap=true", "--job-name=a")
+    rmx("submit", "--wrap=true", "--job-name=b", "--hold")
+    lines = rmx("queue", "--start").out.splitlines()
+    assert lines[0].split() == ["JOBID", "PARTITION", "NAME", "USER", "EARLIEST", "EXPECTED", "ON", "REASON"]
+    assert [word[:11] for word in lines[1].split() if word[0] in "2h"] == ["2030-03-17T", "2033-05-18T", "h1"]
+    assert lines[2].split().count("N/A") == 2
+    assert [one["job"] for one in rmx("queue", "--start", "--json").json["starts"]] == [1]
+    assert "Expected to start at 2033-05-18" in rmx("why", "1").out
+    assert "Expected to start" not in rmx("why", "2").out
+    said = rmx("submit", "--test-only", "--cpus-per-task=9", "--wrap=true")
+    assert "Expected to start at 2033-05-18" in said.out
+    assert "columns and an order of its own" in rmx("queue", "--start", "--long").err

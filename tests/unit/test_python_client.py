@@ -29,6 +29,7 @@ SCRIPT = "#!/bin/sh\ntrue\n"
 JOB = JobRequest(name="one", script=SCRIPT)
 # each route of the API, as a program asks for it
 CALLS: dict[str, Callable[[Client], object]] = {
+    "starts": lambda c: c.starts(),
     "reservations": lambda c: c.reservations.list(),
     "create_reservation": lambda c: c.reservations.create("r", users=["ann"], lasts_us=1),
     "change_reservation": lambda c: c.reservations.change("r", users=["ann"]),

@@ -66,7 +66,7 @@ def test_a_command_and_the_standard_input_are_scripts(
         (["nowhere.sh"], "The script nowhere.sh cannot be read: No such file or directory."),
         (["--wrap", "true", "plain.sh"], "Script arguments are not permitted with --wrap."),
         (["--wrap", " "], "--wrap is empty."),
-        (["--reservation=r", "plain.sh"], "--reservation (a flag) is not supported"),
+        (["--network=r", "plain.sh"], "--network (a flag) is not supported"),
         (["-n", "101", "plain.sh"], "The cluster has 2 hosts."),
     ],
     ids=str,

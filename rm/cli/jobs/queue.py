@@ -9,6 +9,7 @@ import click
 from rm.api.job_rows import JobRow, row_of
 from rm.cli.jobs.queue_view import Selection, View
 from rm.cli.session import Session, completes, emit_json, json_option, table
+from rm.errors import UsageError
 
 if TYPE_CHECKING:
     from rm.api.jobs import Job
@@ -53,6 +54,7 @@ def _row_of(job: Job) -> JobRow:
     help="Columns, such as jobid,name,gpus; or Slurm's '%i %j %b'.",
 )
 @click.option("--sort", "-S", metavar="COLUMN[,COLUMN]", help="Sort by these columns; -gpus: the most first.")
+@click.option("--start", "starts", is_flag=True, help="When jobs that wait are expected to start.")
 @click.option("--noheader", is_flag=True, help="Leave out the header line.")
 @json_option
 @click.pass_obj
@@ -70,6 +72,7 @@ def queue(
     wide: bool,
     form: str | None,
     sort: str | None,
+    starts: bool,
     noheader: bool,
     as_json: bool,
 ) -> None:
@@ -79,6 +82,15 @@ def queue(
         nodelist=nodelist or "", wide=wide, form=form or "", sort=sort or "", noheader=noheader,
     )  # fmt: skip
     asked: Selection = {**view.selection, "ended": everything, "most": None if view.selects_more else limit}
+    if starts:
+        from rm.cli.jobs.starts import show_starts
+
+        if wide or form or sort:
+            raise UsageError(
+                "--start has columns and an order of its own.", "Leave out --long, --format and --sort."
+            )
+        show_starts(session, view.shown(session.client.rows(**asked), limit), as_json, not noheader)
+        return
     if as_json:
         found = {job.id: job for job in session.client.jobs(**asked)}
         rows = [_row_of(job) for job in found.values()]

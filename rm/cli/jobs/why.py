@@ -14,7 +14,7 @@ from rm.cli.shown import moment
 from rm.units import fold_hosts, format_duration
 
 if TYPE_CHECKING:
-    from rm.api.reasons import Alignment, Choice, Plan, QueuePosition, Reason, Verdict, Why
+    from rm.api.reasons import Alignment, Choice, Plan, QueuePosition, Reason, Start, Verdict, Why
 
 NO_ROOM = 3  # as ImpossibleRequest: it cannot run now
 
@@ -56,6 +56,15 @@ def _position(place: QueuePosition | None) -> None:
             f" and {count - named} more" if count > named else ""
         )
     click.echo(f"  Position {place.position} in the queue." + (f" Ahead of it: {ahead}." if count else ""))
+
+
+def _start(start: Start | None) -> None:
+    """When a job that waits is expected to start, as an interval where that is known."""
+    if start is None:
+        return
+    on = f" on {fold_hosts(list(start.hosts))}" if start.hosts else ""
+    sooner = f", at {moment(start.soonest_us)} at the earliest" if start.soonest_us < start.at_us else ""
+    click.echo(f"  Expected to start at {moment(start.at_us)}{on}{sooner}.")
 
 
 def _chain(answer: Why) -> None:
@@ -145,6 +154,7 @@ def why(session: Session, /, job: str | None, job_word: str | None, as_json: boo
     click.echo(f"Job {answer.job} is {answer.state}.")
     _position(answer.queue_position)
     _reasons(answer.reasons)
+    _start(answer.start)
     _chain(answer)
     waits = answer.state == "PENDING"
     if not waits:
@@ -163,6 +173,7 @@ def show_plan(plan: Plan, as_json: bool) -> int:
     elif placement is None:
         click.echo("The job would not start now:")
         _reasons(plan.reasons)
+        _start(plan.start)
         _verdicts(plan.verdicts)
     else:
         hosts = list(dict.fromkeys(task.host for task in placement.tasks))

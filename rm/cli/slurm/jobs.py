@@ -169,3 +169,21 @@ def dictionary(job: JobRow) -> Mapping[str, Any]:
         "current_working_directory": job.chdir,
         "comment": job.comment,
     }
+
+
+class Expecting:
+    """A job that waits, with when and where it is expected to start."""
+
+    def __init__(self, row: Any, at_us: int | None, hosts: Sequence[str]) -> None:
+        self.row, self.started_us, self.sched_hosts = row, at_us, hosts
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.row, name)
+
+
+def expecting(rows: Sequence[Any]) -> list[Any]:
+    from rm.client import Client
+
+    with Client() as client:
+        found = {one.job: (one.at_us, one.hosts) for one in client.starts().starts}
+    return [Expecting(row, *found.get(row.id, (None, ()))) for row in rows]

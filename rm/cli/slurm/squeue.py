@@ -12,7 +12,7 @@ from typing import Any
 from rm import arrays
 from rm.api.job_rows import JobRow
 from rm.cli.formats import Column, Format, by_letters, by_names
-from rm.cli.slurm.jobs import ENDED, NEVER, SHORT, STATES, dictionary, rows, tasks_of, whole
+from rm.cli.slurm.jobs import ENDED, NEVER, SHORT, STATES, dictionary, expecting, rows, tasks_of, whole
 from rm.cli.slurm.squeue_columns import COLUMNS
 from rm.cli.slurm.words import Given, Options, read
 from rm.errors import NotFound, UsageError
@@ -59,6 +59,8 @@ def run(words: Sequence[str]) -> int:
     needs_whole = any(column.whole for column in form.columns) or _sorts_whole(sort)
     listed: Sequence[Any] = whole(**asked) if needs_whole else rows(**asked)
     found = _chosen(listed, given, wanted)
+    if "start" in options and found:
+        found = expecting(found)
     if "json" in options:
         print(
             json.dumps({"meta": {"plugin": {"name": "rm"}}, "errors": [], "jobs": [*map(dictionary, found)]})

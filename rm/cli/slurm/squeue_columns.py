@@ -103,5 +103,5 @@ COLUMNS = {
     "q": Column("QOS", null, "QOS"),
     "w": Column("WCKEY", null, "WCKey"),
     "o": Column("COMMAND", null, "Command"),
-    "Y": Column("SCHEDNODES", null, "SchedNodes"),
+    "Y": Column("SCHEDNODES", lambda j: fold_hosts(getattr(j, "sched_hosts", ())) or NONE, "SchedNodes"),
 }  # fmt: skip

@@ -2,7 +2,8 @@
 
 Nothing else is submitted, no host is lost, and each job ends when its reports say, else after its expected
 run time, else at its time limit. So a job behind one without any of these has no expected start. Traffic is
-not aligned on the way: a job that would wait for its neighbours' traffic starts later than said.
+not aligned on the way: a job that would wait for its neighbours' traffic starts later than said. Of a long
+queue its head is played.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from rm.core.model.job import Job, JobSpec, JobState
 from rm.core.model.progress import expected_left_us
 from rm.core.model.replacing import replace
 from rm.core.registry import load
-from rm.core.scheduling.cycle import Cycle
+from rm.core.scheduling.cycle import Cycle, in_order
 from rm.core.scheduling.engine import Policies, Tuning
 
-STARTS_MAX = 500  # jobs whose start is worked out, the first to start
+WAITING_MAX = 1_000  # jobs that are played, the first in the queue policy's order
+STARTS_MAX = 300  # jobs whose start is worked out, the first to start
 STEPS_MAX = 4 * STARTS_MAX
 ENDED_LEAST = 10  # jobs with a time limit by which the next ones are judged
 QUARTER = 4
@@ -114,13 +116,15 @@ class _Played:
         self._cycle.start_over(aligned=True)
         self._share = share
         self._ends: list[tuple[int, int, int]] = []  # at_us, job, attempt
-        self._waiting = set(state.pending)
+        self._waiting: set[int] = set()
+        self._more = False  # wait than are played
         self._newest = 0
         self.starts: dict[int, tuple[int, tuple[str, ...]]] = {}
         self.until_us: int | None = None
 
     def play(self, now_us: int, new: JobSpec | None) -> None:
         state = self._cycle.state
+        self._shorten(now_us)
         for number in list(state.placed):
             self._note_end(state.jobs[number], now_us)
         events: list[ev.Event] = []
@@ -142,7 +146,18 @@ class _Played:
             while self._ends and self._ends[0][0] <= now_us:
                 _, number, attempt = heapq.heappop(self._ends)
                 events += _exits(state.jobs[number], attempt, now_us)
-        self.until_us = now_us if self._waiting else None
+        self.until_us = now_us if self._waiting or self._more else None
+
+    def _shorten(self, now_us: int) -> None:
+        state, queue = self._cycle.state, self._cycle.policies.queue
+        self._waiting = set(state.pending)
+        if len(state.pending) <= WAITING_MAX:
+            return
+        ordered = in_order((state.jobs[number] for number in state.pending), queue, state.snapshot(now_us))
+        head = {job.id for job in ordered[:WAITING_MAX]}
+        state.pending = {number: None for number in state.pending if number in head}
+        self._waiting = set(head)
+        self._more = True
 
     def _step(self, events: list[ev.Event], now_us: int) -> list[ev.Event]:
         """What follows at once."""

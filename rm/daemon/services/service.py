@@ -25,6 +25,7 @@ from rm.daemon.monitoring.service import MonitorService
 from rm.daemon.services.asking import Asking
 from rm.daemon.services.backlog import Backlog
 from rm.daemon.services.daemon_status import DaemonStatus
+from rm.daemon.services.foresight import Foresight
 from rm.daemon.services.host_keys import Keys
 from rm.daemon.services.host_service import HostService
 from rm.daemon.services.job_changes import JobChanges
@@ -51,6 +52,7 @@ class Service:
     iterations: Callable[[int], Mapping[str, Any]]  # of a job
     host_service: HostService
     reservation_service: ReservationService
+    foresight: Foresight
     network_service: NetworkService
     daemon_status: DaemonStatus
     monitoring: MonitorService | None = None
@@ -139,6 +141,7 @@ def make_service(
         iterations=iterations,
         host_service=HostService(asking=asking, hosts=hosts, keys=keys, monitoring=monitoring),
         reservation_service=ReservationService(asking=asking, leader=leader, clock=clock, begins=begins),
+        foresight=Foresight(asking=asking, policies=policies, clock=clock),
         network_service=NetworkService(asking=asking, measure=measure),
         daemon_status=status,
         monitoring=monitoring,
