@@ -52,6 +52,12 @@ def test_each_module_is_described() -> None:
     ) == set()
 
 
+def test_each_program_for_hosts_is_described() -> None:
+    programs = {path.name for path in ROOT.glob("agents/*.py") if '__name__ == "__main__"' in path.read_text()}
+    described = {word for document in ROOT.glob("docs/*.md") for word in words(str(document))}
+    assert programs - described == set()
+
+
 def test_each_event_has_an_effect() -> None:
     files = (events.__name__, host_events.__name__)
     found = (kind for _, kind in inspect.getmembers(events, inspect.isclass))
