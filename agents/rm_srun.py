@@ -376,7 +376,7 @@ def run(values, command, environ):
         raise Wrong("This is not a job whose script runs once: submit it with --launch=batch.")
     job = environ.get("SLURM_JOB_ID", "")
     if values.get("jobid", job) != job:
-        raise Wrong("--jobid=%s is another job than this one, which is %s." % (values["jobid"], job))
+        raise Wrong("--jobid=%s is not this job, which is %s." % (values["jobid"], job))
     if values.get("mpi", "none") not in ("none", "openmpi", "pmi2"):
         raise Wrong("--mpi=%s is not supported: pmi2, or start MPI programs by mpirun." % values["mpi"])
     terminal = rm_srun_terminal.near(values, say)

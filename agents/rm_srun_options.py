@@ -91,7 +91,7 @@ def parsed(words, environ, tell):
     refused = sorted(name.rstrip("=?") for name in REFUSED if name.rstrip("=?") in values)
     if refused:
         raise Wrong(
-            "--%s is not supported in a step of rm, and it would do something else without." % refused[0]
+            "--%s is not supported in a step of rm, which would do something else without it." % refused[0]
         )
     for spelling in IGNORED:
         name = spelling.rstrip("=?")
@@ -255,7 +255,7 @@ def programs(text, ntasks):
                 commands[rank] = [w.replace("%t", str(rank)).replace("%o", str(offset)) for w in words[1:]]
     missing = [rank for rank, command in enumerate(commands) if not command]
     if missing:
-        raise Wrong("The file of programs names none for task %d." % missing[0])
+        raise Wrong("The file of programs names no program for task %d." % missing[0])
     return commands
 
 

@@ -164,7 +164,7 @@ def test_programs_are_read_from_a_file() -> None:
         ["worker", "1"],
         ["rest", "3"],
     ]
-    with pytest.raises(options.Wrong, match="names none for task 1"):
+    with pytest.raises(options.Wrong, match="names no program for task 1"):
         options.programs("0 a\n", 2)
 
 
