@@ -159,6 +159,13 @@ def test_a_bad_exit_ends_the_step_if_asked() -> None:
         assert lines[-1] == "143"
 
 
+def test_a_bad_exit_ends_also_tasks_that_are_being_started() -> None:
+    with agents() as start:
+        script = "srun -O -n24 -K sh -c '[ $SLURM_PROCID != 0 ] || exit 7; exec sleep 1000'"
+        _, lines = run(start(), script)
+        assert not [line for line in lines if "Killed" in line]  # after half a minute, SIGTERM being lost
+
+
 def test_signals_are_passed_on() -> None:
     script = """
 D=$(mktemp -d)
