@@ -35,15 +35,25 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 gc.set_threshold(20_000, 10, 10)
 
 HERE = Path(__file__).parent
+STRICT = ("unit", "contract", "sim")  # folders whose tests fail by what warns
+WARNINGS = (
+    "error",
+    # commands of Slurm's leave their connection to the end of their process, and aiohttp's servers theirs
+    r"ignore:unclosed (<socket|<ssl|transport|event loop):ResourceWarning",
+    # click-man, which makes the manual pages
+    r"ignore:.*make_default_short_help:DeprecationWarning",
+    # Python 3.12 and later: tests fork beside a thread that serves a fake
+    r"ignore:.*multi-threaded.*fork:DeprecationWarning",
+)
 _ran: list[str] = []  # the folder of the test that this process ran last
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Unit tests fail by what they leave unclosed, but not by what others left before them, which may be
+    """Strict tests fail by what they leave unclosed, but not by what others left before them, which may be
     found at any time: it is collected here."""
     folder = item.path.relative_to(HERE).parts[0]
-    if folder == "unit" and _ran and _ran[0] != folder:
+    if folder in STRICT and _ran and _ran[0] not in STRICT:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             gc.collect()
@@ -62,6 +72,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     place |= {path: (number + 0.5) / len(computes) for number, path in enumerate(computes)}
     place |= {path: 1.0 + number for number, path in enumerate(groups["short"])}
     items.sort(key=lambda item: place[item.path])
+    for item in items:
+        if item.path.relative_to(HERE).parts[0] in STRICT:
+            item.add_marker(pytest.mark.filterwarnings(*WARNINGS))
 
 
 def _kind(path: Path) -> str:

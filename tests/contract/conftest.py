@@ -12,6 +12,7 @@ import pytest
 
 from rm.adapters.store.memory import MemoryDatabase, MemoryStore
 from rm.adapters.store.opening import open_store
+from tests.contract.opened import close_all, remembered
 from tests.postgres import Server, binaries
 
 
@@ -24,7 +25,13 @@ class Database:
     _open: Callable[[], Any]
 
     def open(self) -> Any:
-        return self._open()
+        return remembered(self._open())
+
+
+@pytest.fixture(autouse=True)
+def _stores_are_closed() -> Iterator[None]:
+    yield
+    close_all()
 
 
 @pytest.fixture(scope="session")

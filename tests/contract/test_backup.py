@@ -15,13 +15,13 @@ from click.testing import CliRunner
 from rm.adapters.store import backup as module
 from rm.adapters.store.backup import IDS_LEFT_OUT, back_up_to, restore_from
 from rm.adapters.store.migrate import MIGRATIONS, head, upgrade
-from rm.adapters.store.opening import open_store
 from rm.cli.main import rmx
 from rm.core.store import Batch, Entry
 from rm.errors import Conflict, StoreError, UsageError
 from rm.web.listener import claimed
 from tests import builders
 from tests.contract.conftest import Database
+from tests.contract.opened import open_store
 
 
 def led(url: str, *jobs: int) -> Any:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from rm.adapters.store.opening import open_store
 from rm.adapters.store.sql import SqlStore
 from rm.core.model.array import Array
 from rm.core.monitoring.cells import Cell, Change, Status
@@ -18,6 +17,7 @@ from rm.core.store import Batch
 from rm.errors import StoreError
 from rm.units import DAY_US, HOUR_US
 from tests import builders
+from tests.contract.opened import open_store
 from tests.contract.test_store_sql import run_sql
 
 DAYS = 3

@@ -17,11 +17,11 @@ import sqlalchemy as sa
 from rm.adapters.store import database as connections
 from rm.adapters.store import schema
 from rm.adapters.store.database import make_engine
-from rm.adapters.store.opening import open_store
 from rm.core.store import Batch, Entry
 from rm.errors import StaleLeader, StoreUnavailable
 from tests import builders
 from tests.cluster import until
+from tests.contract.opened import open_store
 from tests.postgres import Server
 
 BATCH = Batch(jobs=(builders.job(1),), events=(Entry(1, "submit"),))

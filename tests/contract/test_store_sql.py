@@ -20,7 +20,6 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from rm.adapters.store import database, migrate, opening, schema
-from rm.adapters.store.opening import open_store
 from rm.core.jobs.actions import Discard, Intent
 from rm.core.model.choice import Choice
 from rm.core.model.host import Zone
@@ -34,6 +33,7 @@ from rm.core.store import Batch, Entry, Measured, StoredAction
 from rm.daemon.leading.outbox import stored
 from rm.errors import ConfigError, StoreError
 from tests import builders
+from tests.contract.opened import open_store
 
 # Rows as the first rm wrote them, with a field it no longer has and without those it got later.
 FIRST_DATA = """

@@ -13,24 +13,6 @@ from tests.fake_service import Daemon, serving
 from tests.slurm_program import Slurm
 from tests.slurm_program import caller as slurm_caller
 
-HERE = Path(__file__).parent
-WARNINGS = (
-    "error",
-    # commands of Slurm's leave their connection to the end of their process, and aiohttp's servers theirs
-    r"ignore:unclosed (<socket|<ssl|transport|event loop):ResourceWarning",
-    # click-man, which makes the manual pages
-    r"ignore:.*make_default_short_help:DeprecationWarning",
-    # Python 3.12 and later: tests fork beside a thread that serves a fake
-    r"ignore:.*multi-threaded.*fork:DeprecationWarning",
-)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What warns here fails."""
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.filterwarnings(*WARNINGS))
-
 
 @pytest.fixture
 def rmx(capfd: pytest.CaptureFixture[str]) -> Rmx:
