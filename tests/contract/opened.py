@@ -1,24 +1,37 @@
-"""Stores that a test opens; each is closed after the test, if the test has not done that itself."""
+"""Stores and connections that a test opens; each is closed after the test, if it is open still."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from rm.adapters.store import opening
+import sqlalchemy as sa
 
-_open: list[Any] = []
+from rm.adapters.store import opening
+from rm.adapters.store.database import make_engine
+from rm.adapters.store.opening import MIGRATIONS
+
+_ends: list[Callable[[], None]] = []
 
 
 def remembered(store: Any) -> Any:
-    _open.append(store)
+    _ends.append(store.close)
     return store
 
 
-def open_store(url: str) -> Any:
+def open_store(url: str, migrations: Path = MIGRATIONS) -> Any:
     """As the daemon opens it."""
-    return remembered(opening.open_store(url))
+    return remembered(opening.open_store(url, migrations))
+
+
+def connected(url: str) -> sa.Connection:
+    """A connection beside those of a store."""
+    engine = make_engine(url)
+    _ends.append(engine.dispose)
+    return engine.connect()
 
 
 def close_all() -> None:
-    while _open:
-        _open.pop().close()
+    while _ends:
+        _ends.pop()()

@@ -16,12 +16,11 @@ import sqlalchemy as sa
 
 from rm.adapters.store import database as connections
 from rm.adapters.store import schema
-from rm.adapters.store.database import make_engine
 from rm.core.store import Batch, Entry
 from rm.errors import StaleLeader, StoreUnavailable
 from tests import builders
 from tests.cluster import until
-from tests.contract.opened import open_store
+from tests.contract.opened import connected, open_store
 from tests.postgres import Server
 
 BATCH = Batch(jobs=(builders.job(1),), events=(Entry(1, "submit"),))
@@ -133,7 +132,7 @@ def test_a_leader_that_vanishes_inside_a_commit_holds_nobody_up(
     url = empty_postgres()
     one, two = open_store(url), open_store(url)
     one.acquire_lease("one", 0, 1)
-    with closing(make_engine(url).connect()) as vanished:
+    with closing(connected(url)) as vanished:
         vanished.execute(schema.CLUSTER_FOR_UPDATE)  # and then nothing more
         seen = two.lease()  # waits for no lock
 
@@ -154,7 +153,7 @@ def test_a_standby_ends_the_commit_of_a_leader_that_hangs_in_the_middle_of_its_s
     url = empty_postgres()
     one, two = open_store(url), open_store(url)
     one.acquire_lease("one", 0, 1)
-    with closing(make_engine(url).connect()) as vanished, closing(make_engine(url).connect()) as other:
+    with closing(connected(url)) as vanished, closing(connected(url)) as other:
         other.exec_driver_sql("SELECT 1 FROM jobs")  # holds nothing that a leader needs
         raw: Any = vanished.connection.driver_connection
         raw.pgconn.enter_pipeline_mode()
