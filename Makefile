@@ -49,7 +49,7 @@ records: need-test $(DEV) $(POSIX)
 	RM_TEST_ANSIBLE=record $(PY) -m pytest --numprocesses 2 --dist loadfile tests/e2e/equivalence $(ARGS)
 
 check: lint need-test $(DEV)
-	RM_TEST_SCHEDULES=500 $(PY) -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder \
+	RM_TEST_SCHEDULES=500 RM_TEST_EXAMPLES=0.25 $(PY) -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder \
 	    tests/contract tests/sim tests/unit tests/test_architecture.py --ignore tests/unit/test_release.py $(ARGS)
 
 lint: $(DEV)

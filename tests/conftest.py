@@ -14,11 +14,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.examples import examples
+
 settings.register_profile(
     "repeatable",
     deadline=None,
     derandomize=True,
     database=None,
+    max_examples=examples(100),
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("repeatable")

@@ -16,10 +16,11 @@ from rm.core.model.host import HostState
 from rm.core.model.snapshot import Free, TrackedDict
 from rm.core.scheduling.engine import Blocked, Policies, Tuning, decide
 from tests.builders import GIB, asked, full_mesh, host, job, linkstats, placed, profile, snapshot
+from tests.examples import examples
 
 PLACEMENTS = registry.names("placement")
-SETTINGS = settings(max_examples=60)
-FEWER = settings(SETTINGS, max_examples=30)  # where one example is many placements
+SETTINGS = settings(max_examples=examples(60))
+FEWER = settings(SETTINGS, max_examples=examples(30))  # where one example is many placements
 CANDIDATES = 12  # how many of the lazy candidates are looked at
 
 

@@ -19,6 +19,7 @@ from rm.protocol.attempts import Grid
 from rm.protocol.network import Profiled
 from rm.sim.regulation import Regulation
 from tests import builders
+from tests.examples import examples
 from tests.regulating import TRAFFIC, House, schedule
 
 JOBS = (1, 2, 3)
@@ -241,7 +242,7 @@ GATED = Plan(((1, fields()), (2, fields(gate=True))))
 LOOSE = Plan(((1, fields()), (2, fields(gate=False))))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(STEPS, max_size=14))
 def test_any_story_leaves_the_hosts_of_both_worlds_with_the_same_schedules(steps: list[Step]) -> None:
     play(steps)

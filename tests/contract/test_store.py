@@ -31,6 +31,7 @@ from rm.core.people.token import Token
 from rm.core.store import START, STEP, Batch, Doors, Entry, Measured, StoredAction
 from rm.errors import StaleLeader, StoreError
 from tests import builders
+from tests.examples import examples
 
 
 def test_every_field_of_every_value_comes_back(database: Any, store: Any) -> None:
@@ -479,7 +480,7 @@ steps = st.lists(batches | prunes | st.just("reopen") | queries, max_size=8)
 
 
 @settings(
-    max_examples=60,
+    max_examples=examples(60),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(steps=steps, since=st.none() | small)

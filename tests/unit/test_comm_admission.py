@@ -14,8 +14,9 @@ from rm.errors import ConfigError
 from rm.policies.comm.adadual import AdaDual, AdaDualOptions
 from rm.policies.comm.srsf_n import SrsfN, SrsfOptions
 from rm.policies.comm.steps.contention import Contention, Flow, joins_hosts
+from tests.examples import examples
 
-SETTINGS = settings(max_examples=150)
+SETTINGS = settings(max_examples=examples(150))
 MB = 1e6
 PAPER = AdaDualOptions(b=0.853, eta=0.235)
 
@@ -369,7 +370,7 @@ def best_schedule(model: Contention, ongoing: float, waiting: Sequence[float]) -
     return best
 
 
-@settings(SETTINGS, max_examples=60)
+@settings(SETTINGS, max_examples=examples(60))
 @given(old=st.integers(20, 200).map(float), waiting=st.lists(sizes, min_size=2, max_size=3))
 def test_several_newcomers_beside_one_long_transfer(old: float, waiting: list[float]) -> None:
     """Asked one by one the rule is no longer optimal, but stays near the best order of starts."""

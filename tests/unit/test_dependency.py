@@ -23,6 +23,7 @@ from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
 from rm.dependencies import MINUTE_US, parse
 from tests import builders
+from tests.examples import examples
 
 S = JobState
 
@@ -501,7 +502,7 @@ def dependency_from(number: int, ids: list[int]) -> str:
     return one + more[number // 13 % 4]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(STEPS, st.booleans(), st.sampled_from([1, Rules().judged_max]))
 def test_what_may_start_and_what_never_may_are_as_brute_force_has_it(
     steps: list[tuple[str, int]], cancel_never: bool, judged_max: int

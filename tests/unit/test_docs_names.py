@@ -53,7 +53,9 @@ def test_each_module_is_described() -> None:
 
 
 def test_each_program_for_hosts_is_described() -> None:
-    programs = {path.name for path in ROOT.glob("agents/*.py") if '__name__ == "__main__"' in path.read_text()}
+    programs = {
+        path.name for path in ROOT.glob("agents/*.py") if '__name__ == "__main__"' in path.read_text()
+    }
     described = {word for document in ROOT.glob("docs/*.md") for word in words(str(document))}
     assert programs - described == set()
 

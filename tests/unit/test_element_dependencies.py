@@ -22,6 +22,7 @@ from rm.core.model.reasons import Reason, ReasonCode
 from rm.dependencies import AFTER, AFTERANY, AFTERCORR, AFTERNOTOK, AFTEROK, Condition, parse
 from rm.units import MINUTE_US
 from tests import builders
+from tests.examples import examples
 from tests.invariants import validate_state
 from tests.unit.test_job_arrays import Cluster
 
@@ -285,7 +286,7 @@ def condition_from(number: int, arrays: list[int]) -> str:
     return one(number // 5) + ["", "," + one(number // 71), "?" + one(number // 71)][number // 13 % 3]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(STEPS, st.booleans())
 def test_what_may_start_and_what_never_may_are_as_brute_force_has_it(
     steps: list[tuple[str, int]], cancel_never: bool

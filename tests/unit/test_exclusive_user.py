@@ -14,6 +14,7 @@ from rm.core.model.placement_request import request_of
 from rm.core.model.reasons import ReasonCode
 from rm.core.scheduling.engine import explain
 from tests import builders
+from tests.examples import examples
 from tests.unit.test_job_arrays import Cluster
 
 S = JobState
@@ -69,7 +70,7 @@ ACTS = st.tuples(st.booleans(), st.sampled_from("abc"), st.booleans(), st.intege
 
 @pytest.mark.parametrize("queue", ["fifo", "backfill"])
 @given(acts=st.lists(ACTS, max_size=25))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_nothing_waits_that_fits_and_nobody_shares_who_may_not(
     queue: str, acts: list[tuple[bool, str, bool, int, int]]
 ) -> None:

@@ -16,6 +16,7 @@ from rm.core.registry import load
 from rm.core.scheduling.engine import Policies, Tuning, never_fits, place
 from rm.errors import UsageError
 from tests.builders import host, job, snapshot, spec
+from tests.examples import examples
 
 NAMES = "abcd"
 SETS = [frozenset(some) for size in range(5) for some in combinations(NAMES, size)]
@@ -40,7 +41,7 @@ def texts(draw: Any, brackets: bool = False, depth: int = 3) -> tuple[str, str]:
     return text, "(" + f" {word} ".join(meaning for _, meaning in parts) + ")"
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(texts())
 def test_a_text_holds_for_the_hosts_that_python_would_choose(both: tuple[str, str]) -> None:
     text, meaning = both
@@ -50,7 +51,7 @@ def test_a_text_holds_for_the_hosts_that_python_would_choose(both: tuple[str, st
     assert [has for has in SETS if features.matches(same, has)] == wanted
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(texts(brackets=True))
 def test_brackets_leave_one_choice_to_all_hosts(both: tuple[str, str]) -> None:
     text = both[0]

@@ -17,8 +17,9 @@ from rm.errors import ConfigError
 from rm.policies.placement.steps.capacity import LatestCapacities
 from rm.policies.placement.steps.workload import LatestWorkload
 from tests.builders import GIB, asked, host, job, snapshot
+from tests.examples import examples
 
-SETTINGS = settings(max_examples=60)
+SETTINGS = settings(max_examples=examples(60))
 SECOND_US = 1_000_000
 SHARED = 2 * GIB  # of each GPU's 16
 

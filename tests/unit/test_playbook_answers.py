@@ -17,6 +17,7 @@ from rm.core.model.host import Host
 from rm.playbook.facts import gather
 from rm.playbook.model.connection import is_reserved
 from rm.playbook.modules import registry
+from tests.examples import examples
 from tests.steps_request import step
 from tests.unit.playbook_world import World, play
 from tests.unit.test_playbook_facts import RAW
@@ -139,7 +140,7 @@ TASKS = """\
 """
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(st.dictionaries(KEYS, JSON, max_size=5), min_size=6, max_size=6))
 def test_no_answer_of_a_host_ends_the_run(lies: list[dict[str, Any]]) -> None:
     told = iter(lies * 20)

@@ -15,6 +15,7 @@ from rm.core.model.host import Gpu, Host
 from rm.playbook.inventory.export import as_ini, as_yaml
 from rm.playbook.inventory.hosts import decode, encode, to_hosts
 from rm.playbook.inventory.inventory import parse
+from tests.examples import examples
 
 FORMATS = [(as_yaml, "hosts.yml"), (as_ini, "hosts.ini")]
 ODD = ["", " ", "yes", "1.10", "0644", "1e3", "null", "~", "{{ x }}", "a=b", "# no", "'", '"', "a\nb", "\\",
@@ -69,7 +70,7 @@ def inventories(draw):
     return {"all": {**written, "children": children}}
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(inventories())
 def test_what_is_exported_is_read_back(written):
     hosts = to_hosts(parse(yaml.safe_dump(written), "hosts.yml"))

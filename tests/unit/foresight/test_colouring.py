@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rm.policies.foresight import edge_colouring, max_degree
+from tests.examples import examples
 
-SETTINGS = settings(max_examples=200)
+SETTINGS = settings(max_examples=examples(200))
 Edges = Sequence[tuple[int | str, int | str]]
 
 

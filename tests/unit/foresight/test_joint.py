@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from rm.core.model.routes import CommPlan, PlannedIteration
 from rm.policies.foresight import JobDemand, Links, schedule
+from tests.examples import examples
 from tests.unit.foresight.demands import UPLINK, demand, links, parallel
 
-SETTINGS = settings(max_examples=60)
+SETTINGS = settings(max_examples=examples(60))
 RATES = (Fraction(1), Fraction(3, 4), Fraction(1, 2), Fraction(1, 4))
 
 
@@ -151,7 +152,7 @@ def test_the_full_variant_overloads_no_spine_link(repair: str, given_: tuple[lis
         assert max(spine_peaks(plan, jobs).values(), default=0) <= UPLINK
 
 
-@settings(SETTINGS, max_examples=15)
+@settings(SETTINGS, max_examples=examples(15))
 @given(clusters())
 def test_the_papers_rounds_say_truly_whether_they_came_to_an_end(
     given_: tuple[list[JobDemand], Links],

@@ -12,9 +12,10 @@ from rm.errors import UsageError
 from rm.policies.foresight import JobDemand, Links, Piece, Profile, schedule
 from rm.policies.foresight.occupancy import Occupancy
 from rm.policies.foresight.patterns import LogicalLink
+from tests.examples import examples
 from tests.unit.foresight.demands import UPLINK, demand, links, parallel
 
-SETTINGS = settings(max_examples=150)
+SETTINGS = settings(max_examples=examples(150))
 RATES = (Fraction(1), Fraction(3, 4), Fraction(1, 2), Fraction(1, 4))
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from rm.policies.interleave import LinkLoad
 from rm.policies.interleave.affinity import bfs_shifts, blocks, dominated, has_cycle, violations
+from tests.examples import examples
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 CASES = json.loads((GOLDEN / "affinity.json").read_text())
@@ -45,7 +46,7 @@ def test_worked_example(case: dict[str, Any]) -> None:
     assert violations(rotations, period, shifts) == wanted["violations"]
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.data())
 def test_shifts_over_a_graph_without_loops_are_consistent(data: st.DataObject) -> None:
     count = data.draw(st.integers(2, 6))

@@ -15,8 +15,9 @@ from rm.errors import UsageError
 from rm.policies.interleave.answer import Answer, LinkAnswer, answer, thresholds_for
 from rm.policies.interleave.circle import slot_pattern
 from rm.policies.interleave.problem import problem_from
+from tests.examples import examples
 
-FIXED = settings(max_examples=80)
+FIXED = settings(max_examples=examples(80))
 
 
 def job(name: str, period: float, *phases: tuple[float, float, float], **more: Any) -> dict[str, Any]:

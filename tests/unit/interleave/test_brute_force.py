@@ -21,8 +21,9 @@ from rm.policies.interleave import (
 )
 from rm.policies.interleave.feasible import circular_runs, run_middle
 from tests.enumeration import CAPACITY, Problem, crowds, enumerated, least_distances, problems
+from tests.examples import examples
 
-FIXED = settings(max_examples=250)
+FIXED = settings(max_examples=examples(250))
 
 
 @FIXED
@@ -100,7 +101,7 @@ def test_canonical_phases_keep_the_demand_at_every_tick(phases: list[tuple[int, 
         assert sum(bw for o, m, bw in made if o <= tick < o + m) == wanted
 
 
-@settings(FIXED, max_examples=60)
+@settings(FIXED, max_examples=examples(60))
 @given(crowds())
 def test_many_jobs(problem: Problem) -> None:
     plan, links = problem

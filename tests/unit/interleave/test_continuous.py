@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from rm.policies.interleave.answer import Answer, answer, thresholds_for
 from rm.policies.interleave.problem import problem_from
 from rm.policies.interleave.score import utilisation
+from tests.examples import examples
 
-FIXED = settings(max_examples=150, deadline=None)
+FIXED = settings(max_examples=examples(150), deadline=None)
 FULL = 10_000
 
 

@@ -16,8 +16,9 @@ from rm.sim.network.fabric import Topology
 from rm.sim.network.fluid import Fluid
 from rm.sim.network.ideal import Ideal
 from rm.sim.network.port import Flow, Network, Transfer
+from tests.examples import examples
 
-FIXED = settings(max_examples=150)
+FIXED = settings(max_examples=examples(150))
 MBPS = 1e6  # one bit per microsecond
 HOSTS = ["a", "b", "c", "d", "e"]
 LEAVES = Fabric({"a": "l0", "b": "l0", "c": "l1", "d": "l1"}, 2, 4_000_000)  # e hangs on no leaf

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from rm.errors import UsageError
 from rm.sim.network.penalty import Penalty
 from rm.sim.network.port import Transfer
+from tests.examples import examples
 
-FIXED = settings(max_examples=200)
+FIXED = settings(max_examples=examples(200))
 MS = 1000.0
 MB = 1e6
 HOSTS = ["a", "b", "c", "d"]

@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rm.sim.network.sharing import Demand, max_min
+from tests.examples import examples
 
-FIXED = settings(max_examples=150)
+FIXED = settings(max_examples=examples(150))
 Problem = tuple[list[int], list[Demand]]
 
 
