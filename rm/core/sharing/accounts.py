@@ -1,0 +1,267 @@
+"""The tree of accounts: each has shares among its siblings, and members who run jobs for it.
+
+A user may be a member of several accounts; one of them is the user's default. The users of an account and
+the accounts below it are siblings of each other, as in Slurm. Source of the terms: Slurm's "Fair Tree
+Fairshare Algorithm" and sacctmgr's manual.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from rm.core.model.replacing import replace
+from rm.errors import Conflict, NotFound, UsageError
+
+ROOT = "root"  # above all; nobody's jobs run for it
+MAX_SHARES = 2**31 - 1
+MAX_ACCOUNTS, MAX_MEMBERS = 10_000, 100_000
+_NAME = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,63}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """`shares` count among those with the same `parent`."""
+
+    name: str
+    parent: str = ROOT
+    shares: int = 1
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A user in an account; `default`: what the user submits without a name of an account is for this one."""
+
+    account: str
+    user: str
+    shares: int = 1
+    default: bool = False
+
+
+@dataclass(frozen=True)
+class Accounts:
+    """All of them, without the root. Made by `checked` or by the functions below, it is a tree."""
+
+    accounts: tuple[Account, ...] = ()
+    members: tuple[Member, ...] = ()
+
+    @cached_property
+    def by_name(self) -> dict[str, Account]:
+        return {one.name: one for one in self.accounts}
+
+    @cached_property
+    def _of_user(self) -> dict[str, tuple[Member, ...]]:
+        found: dict[str, list[Member]] = {}
+        for one in self.members:
+            found.setdefault(one.user, []).append(one)
+        return {user: tuple(sorted(some, key=lambda m: not m.default)) for user, some in found.items()}
+
+    def of_user(self, user: str) -> tuple[Member, ...]:
+        """A user's memberships, the default first."""
+        return self._of_user.get(user, ())
+
+    def path(self, name: str) -> tuple[str, ...]:
+        """From below the root to the account."""
+        found: list[str] = []
+        while name in self.by_name:
+            found.append(name)
+            name = self.by_name[name].parent
+        return tuple(reversed(found))
+
+    def below(self, name: str) -> list[Account]:
+        return [one for one in self.accounts if one.parent == name]
+
+    def members_of(self, name: str) -> list[Member]:
+        return [one for one in self.members if one.account == name]
+
+
+NO_ACCOUNTS = Accounts()
+
+
+def account_for(accounts: Accounts, user: str, named: str) -> str:
+    """For which account a user's job runs: the `named` one, or else the default; "" where there is none.
+
+    Raises:
+        UsageError: the user is not in the named account.
+    """
+    mine = accounts.of_user(user)
+    if not named:
+        return mine[0].account if mine else ""
+    if any(one.account == named for one in mine):
+        return named
+    if not accounts.accounts:
+        raise UsageError(
+            f"There is no account '{named:.80}': this cluster has none.",
+            "Submit without --account; an administrator makes accounts with `rmx account add`.",
+        )
+    where = _some(one.account for one in mine) or "no account"
+    there = (
+        f"{user} is not in account {named}"
+        if named in accounts.by_name
+        else f"There is no account '{named:.80}'"
+    )
+    raise UsageError(f"{there}.", f"{user} is in {where}.")
+
+
+def checked(accounts: Iterable[Account], members: Iterable[Member]) -> Accounts:
+    """A whole tree, as it is imported.
+
+    Raises:
+        UsageError: it is no tree, or a name, a number or a default is wrong.
+    """
+    made = Accounts(tuple(accounts), _with_defaults(tuple(members)))
+    if len(made.accounts) > MAX_ACCOUNTS or len(made.members) > MAX_MEMBERS:
+        raise UsageError(f"There may be {MAX_ACCOUNTS} accounts and {MAX_MEMBERS} members.")
+    if len(made.by_name) < len(made.accounts):
+        raise UsageError(f"Account {_twice([one.name for one in made.accounts])} is there twice.")
+    pairs = [f"{one.user} of {one.account}" for one in made.members]
+    if len(set(pairs)) < len(pairs):
+        raise UsageError(f"Member {_twice(pairs)} is there twice.")
+    for one in made.accounts:
+        _check_account(made, one)
+    for member in made.members:
+        _check_member(made, member)
+    for user in {one.user for one in made.members}:
+        if sum(one.default for one in made.of_user(user)) > 1:
+            raise UsageError(f"{user} has more than one default account.")
+    for one in made.accounts:
+        _refuse_circle(made, one)
+    return made
+
+
+def put_account(old: Accounts, wanted: Account, new: bool) -> Accounts:
+    """With an account added, or changed where it is not `new`.
+
+    Raises:
+        UsageError: it cannot be.
+        Conflict: a new one is there already.
+        NotFound: one to be changed is not.
+    """
+    if new and wanted.name in old.by_name:
+        raise Conflict(f"There is an account {wanted.name} already.", "Change it: rmx account set.")
+    if not new:
+        known(old, wanted.name)
+    others = tuple(wanted if one.name == wanted.name else one for one in old.accounts)
+    made = replace_accounts(old, (*others, wanted) if new else others, old.members)
+    _check_account(made, wanted)
+    _refuse_circle(made, wanted)
+    return made
+
+
+def put_member(old: Accounts, wanted: Member) -> Accounts:
+    """With a user in an account, or with other shares there; the first account of a user is the default."""
+    known(old, wanted.account)
+    _check_member(old, wanted)
+    kept = [one for one in old.members if (one.account, one.user) != (wanted.account, wanted.user)]
+    if wanted.default:
+        kept = [replace(one, default=False) if one.user == wanted.user else one for one in kept]
+    return replace_accounts(old, old.accounts, _with_defaults((*kept, wanted)))
+
+
+def without_account(old: Accounts, name: str) -> Accounts:
+    """Raises:
+    NotFound: there is no such account.
+    Conflict: accounts are below it, or users in it.
+    """
+    known(old, name)
+    if below := old.below(name):
+        raise Conflict(
+            f"Accounts are below {name}: {_some(one.name for one in below)}.", "Remove or move them before."
+        )
+    if members := old.members_of(name):
+        raise Conflict(
+            f"Users are in {name}: {_some(one.user for one in members)}.",
+            "Remove them before: rmx account remove NAME USER.",
+        )
+    left = tuple(one for one in old.accounts if one.name != name)
+    return replace_accounts(old, left, old.members)
+
+
+def without_member(old: Accounts, name: str, user: str) -> Accounts:
+    """Raises NotFound. A user's oldest other account becomes the default where this one was."""
+    known(old, name)
+    left = tuple(one for one in old.members if (one.account, one.user) != (name, user))
+    if len(left) == len(old.members):
+        raise NotFound(f"{user} is not in {name}.", "`rmx account show` lists who is.")
+    return replace_accounts(old, old.accounts, _with_defaults(left))
+
+
+def known(accounts: Accounts, name: str) -> Account:
+    """Raises NotFound."""
+    found = accounts.by_name.get(name)
+    if found is None:
+        raise NotFound(f"There is no account '{name:.80}'.", "`rmx account show` lists them.")
+    return found
+
+
+def replace_accounts(old: Accounts, accounts: tuple[Account, ...], members: tuple[Member, ...]) -> Accounts:
+    """The old one where nothing is new, so that its views stay."""
+    return old if (accounts, members) == (old.accounts, old.members) else Accounts(accounts, members)
+
+
+def refuse_lost(new: Accounts, used: Collection[tuple[str, str]]) -> None:
+    """Raises Conflict where jobs that have not ended are for an account, by a user, that `new` lacks; `used`
+    are their accounts and users."""
+    there = {(one.account, one.user) for one in new.members}
+    if lost := sorted(pair for pair in used if pair not in there):
+        raise Conflict(
+            f"Jobs that have not ended are for {_some(f'{account} (of {user})' for account, user in lost)}.",
+            "Cancel them, or wait for their end: rmx queue --all.",
+        )
+
+
+def _with_defaults(members: tuple[Member, ...]) -> tuple[Member, ...]:
+    """Each user's first account is the default of a user who has none."""
+    have = {one.user for one in members if one.default}
+    made = []
+    for one in members:
+        made.append(one if one.user in have else replace(one, default=True))
+        have.add(one.user)
+    return tuple(made)
+
+
+def _check_account(accounts: Accounts, one: Account) -> None:
+    if not _NAME.match(one.name) or one.name == ROOT:
+        raise UsageError(
+            f"'{one.name:.80}' is no name of an account.",
+            "Write up to 64 small letters, digits, _ . and -, beginning with a letter or a digit.",
+        )
+    if one.parent != ROOT and one.parent not in accounts.by_name:
+        raise UsageError(f"The parent of {one.name}, '{one.parent:.80}', is no account.", "Add it before.")
+    _check_shares(one.name, one.shares)
+
+
+def _check_member(accounts: Accounts, one: Member) -> None:
+    if one.account not in accounts.by_name:
+        raise UsageError(f"{one.user:.80} is in '{one.account:.80}', which is no account.", "Add it before.")
+    if not one.user or len(one.user) > 255 or not one.user.isprintable():
+        raise UsageError(f"'{one.user:.80}' is no name of a user.")
+    _check_shares(f"{one.user} in {one.account}", one.shares)
+
+
+def _check_shares(whose: str, shares: int) -> None:
+    if not 0 <= shares <= MAX_SHARES:
+        raise UsageError(f"The shares of {whose} are {shares}.", f"Write a number from 0 to {MAX_SHARES}.")
+
+
+def _refuse_circle(accounts: Accounts, one: Account) -> None:
+    seen = [one.name]
+    while (parent := accounts.by_name[seen[-1]].parent) != ROOT:
+        if parent in seen:
+            raise UsageError(
+                f"Account {parent} would be below itself: {' < '.join([*seen, parent])}.",
+                "Choose another parent.",
+            )
+        seen.append(parent)
+
+
+def _twice(names: Sequence[str]) -> str:
+    return next(name for index, name in enumerate(names) if name in names[:index])
+
+
+def _some(names: Iterable[str], most: int = 8) -> str:
+    words = list(names)
+    return ", ".join(words[:most]) + (", …" if len(words) > most else "")
