@@ -14,6 +14,7 @@ from rm.client.client import Client
 from rm.client.monitor import Monitor
 from rm.client.network import Network
 from rm.client.reservations import HostReservations
+from rm.client.sharing import Sharing
 from scripts import section
 
 FILE = Path(__file__).parents[1] / "docs" / "python-client.md"
@@ -23,6 +24,7 @@ PLACES: dict[str, type[Any]] = {
     "client.monitor": Monitor,
     "client.alerts": Alerting,
     "client.reservations": HostReservations,
+    "client.sharing": Sharing,
     "client.accounts": Accounts,
 }
 

@@ -21,6 +21,7 @@ OTHERWISE = {
     "(Priority)": "output",
     "[[monitor.mesh]]": "toml",
     "[gpus:vars]": "ini",
+    "[science]": "accounts",
     "[web]": "toml",
     "all:": "inventory",
     "excess": "formula",

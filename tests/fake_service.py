@@ -24,6 +24,18 @@ from rm.core.model.reasons import HostVerdict, Reason, ReasonCode
 from rm.core.model.snapshot import Free
 from rm.core.scheduling.foreseen import Foreseen, Start
 from rm.core.scheduling.queue_position import QueuePosition
+from rm.core.sharing.accounts import (
+    NO_ACCOUNTS,
+    Account,
+    Accounts,
+    Member,
+    checked,
+    known,
+    put_account,
+    put_member,
+    without_account,
+    without_member,
+)
 from rm.daemon.services.reasons import NO_REASONS, Reasons
 from rm.errors import Conflict, ImpossibleRequest, NotFound
 from rm.web.api import serve
@@ -45,6 +57,7 @@ class FakeService:
     def __init__(self) -> None:
         self.table: dict[int, Job] = {}
         self.reserved: dict[str, HostReservation] = {}
+        self.shared = NO_ACCOUNTS
         self.inventory: dict[str, Host] = {
             "h1": builders.host("h1", gpus=2, interface="eth0", nics=(CARD,)),
             "h2": builders.host("h2", "z2"),
@@ -84,6 +97,39 @@ class FakeService:
 
     def start_of_new(self, spec: JobSpec) -> Start | None:
         return Start(0, 2 * 10**15, 2 * 10**15, ("h1",))
+
+    reservation_service = account_service = _itself
+
+    def accounts(self) -> Accounts:
+        return self.shared
+
+    def add_account(self, wanted: Mapping[str, Any], by: str) -> Accounts:
+        self.shared = put_account(self.shared, Account(**wanted), new=True)
+        return self.shared
+
+    def set_account(self, name: str, wanted: Mapping[str, Any], by: str) -> Accounts:
+        changed = dataclasses.replace(known(self.shared, name), **wanted)
+        self.shared = put_account(self.shared, changed, new=False)
+        return self.shared
+
+    def remove_account(self, name: str, by: str) -> Accounts:
+        self.shared = without_account(self.shared, name)
+        return self.shared
+
+    def put_members(self, name: str, wanted: Mapping[str, Any], by: str) -> Accounts:
+        for user in wanted["users"]:
+            member = Member(name, user, wanted.get("shares", 1), wanted.get("default", False))
+            self.shared = put_member(self.shared, member)
+        return self.shared
+
+    def remove_members(self, name: str, users: Sequence[str], by: str) -> Accounts:
+        for user in users:
+            self.shared = without_member(self.shared, name, user)
+        return self.shared
+
+    def import_accounts(self, accounts: Sequence[Account], members: Sequence[Member], by: str) -> Accounts:
+        self.shared = checked(accounts, members)
+        return self.shared
 
     def reservations(self) -> list[HostReservation]:
         return list(self.reserved.values())

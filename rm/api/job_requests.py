@@ -119,6 +119,7 @@ class JobRequest(Request, frozen=True, kw_only=True):
     prefer: str = ""
     licenses: str = ""
     reservation: str = ""
+    account: str = ""
     hosts_only: Sequence[str] = ()
     hosts_excluded: Sequence[str] = ()
     exclusive: bool = False

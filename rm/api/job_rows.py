@@ -45,6 +45,7 @@ class JobRow(NamedTuple):
     hosts_min: int
     suspended_us: int | None = None
     stood_us: int = 0
+    account: str = ""
 
     def partition_in(self, named: Container[str]) -> bool:
         """Whether the partition that the job runs in is among these, or one of those that it waits for."""
@@ -102,4 +103,5 @@ def row_of(
         spec.hosts_min or (-(-spec.ntasks // spec.tasks_per_host) if spec.tasks_per_host else 1),
         job.suspended_us,
         job.stood_us,
+        job.account,
     )

@@ -91,6 +91,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     prefer: str = ""
     licenses: str = ""
     reservation: str = ""
+    account: str = ""
     hosts_only: Sequence[str]
     hosts_excluded: Sequence[str]
     exclusive: bool
@@ -192,9 +193,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     `mailed_share`: the last percentage of its time limit that somebody was mailed of;
     `allowed_us`: the time limit of this attempt, where the deadline leaves less than it asks for; `updates`:
     how often what it asks for was changed since it was submitted; `restarts`: how often it was started
-    before; `dependencies`: the conditions of its list, each with its standing; `progress`: there when its
-    iterations show it; `partition`: there when it asks for several, and has hosts: the one that it runs or
-    ran in."""
+    before; `account`: what it runs for, also where it names none; `dependencies`: the conditions of its
+    list, each with its standing; `progress`: there when its iterations show it; `partition`: there when
+    it asks for several, and has hosts: the one that it runs or ran in."""
 
     id: int
     spec: Spec
@@ -224,6 +225,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     avoid: Sequence[str]
     history: Sequence[tuple[int, str]]
     earlier: Sequence[EarlierAttempt]
+    account: str = ""
     dependencies: Sequence[Dependency] = ()
     array: Array | None = None
     array_job: int = 0

@@ -25,6 +25,7 @@ from rm.api import (
     people,
     reasons,
     reservations,
+    sharing,
     status,
 )
 from rm.api.answer import Count, Request
@@ -259,6 +260,21 @@ ROUTES: Sequence[Route] = (
           errors=CONFLICT, private=HOSTS),
     Route("POST", "/v1/sources/{name}/read", "read_source", "Read the archive now.", monitoring.OneSource,
           who=Who.OPERATOR, errors=(409, 502)),
+    # -- accounts
+    Route("GET", "/v1/accounts", "accounts", "Accounts, their shares, and who is in them "
+          "([more](sharing.md)).", sharing.Accounts, private=USED),
+    Route("POST", "/v1/accounts", "add_account", "Add an account.", sharing.Accounts, sharing.AccountRequest,
+          who=Who.ADMIN, status=201, errors=CONFLICT),
+    Route("POST", "/v1/accounts-import", "import_accounts", "Let these be all accounts and members.",
+          sharing.Accounts, sharing.AccountsImport, who=Who.ADMIN, errors=CONFLICT),
+    Route("POST", "/v1/accounts/{name}", "set_account", "Change an account.", sharing.Accounts,
+          sharing.AccountUpdate, who=Who.ADMIN, errors=CONFLICT),
+    Route("DELETE", "/v1/accounts/{name}", "remove_account", "Remove an account without users, and without "
+          "accounts below it.", sharing.Accounts, who=Who.ADMIN, errors=CONFLICT),
+    Route("POST", "/v1/accounts/{name}/members", "put_members", "Let users be in the account, or change what "
+          "they have there.", sharing.Accounts, sharing.MemberRequest, who=Who.ADMIN, errors=CONFLICT),
+    Route("DELETE", "/v1/accounts/{name}/members/{user}", "remove_member", "Take a user out of the account.",
+          sharing.Accounts, who=Who.ADMIN, errors=CONFLICT),
     # -- reservations of hosts
     Route("GET", "/v1/reservations", "reservations", "Those that are open or to come "
           "([more](reservations.md)).", reservations.Reservations, private=HOSTS),

@@ -14,7 +14,7 @@ from aiohttp import web
 from rm.collector import made_to_stay
 from rm.config import Config, licenses
 from rm.core.jobs.state import ClusterState, rebuild
-from rm.core.journal.restoring import reservations_in
+from rm.core.journal.restoring import accounts_in, reservations_in
 from rm.core.model.fabric import fabric_of
 from rm.core.ports import Clock
 from rm.core.store import Lease, Loaded, Store
@@ -103,12 +103,13 @@ class Waiting:
                 fabric=fabric_of(loaded.hosts, config.fabric.spines, config.fabric.uplink_mbps * MBPS),
                 licenses=licenses(config.jobs),
                 reservations=reservations_in(loaded, _unreadable),
+                accounts=accounts_in(loaded, _unreadable),
             )
         return Found(loaded, state, recent_us)
 
 
 def _unreadable(name: str, error: Exception) -> None:
-    log.error("the stored %s is not a reservation of hosts: %s", name, error)
+    log.error("the stored %s cannot be read: %s", name, error)
 
 
 class ReadAhead:

@@ -41,6 +41,7 @@ OTHER_VERBS = {
     "resume": ("rm.cli.jobs.change", "resume", "Let suspended jobs go on."),
     "set": ("rm.cli.jobs.set", "set_fields", "Change a job that has been submitted."),
     "host": ("rm.cli.hosts.hosts", "host", "Add, drain, resume and remove hosts; accept their keys."),
+    "account": ("rm.cli.account", "account", "Share the cluster among accounts."),
     "reservation": (
         "rm.cli.hosts.reservation",
         "reservation",

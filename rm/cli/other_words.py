@@ -27,6 +27,7 @@ CALLED = {
     "status": ("ping-daemon", "health", "sdiag", "version"),
     "config show": ("settings", "conf"),
     "daemon": ("slurmctld", "server", "serve"),
+    "account": ("sacctmgr", "accounts", "share", "shares"),
     "sim": ("simulate",),
     "run COMMAND": ("srun", "exec", "interactive"),
     "alloc": ("salloc", "allocate", "allocation"),
@@ -36,8 +37,8 @@ CALLED = {
     "set JOB": ("update", "modify", "edit", "alter"),
 }
 MISSING = {
-    ("sacctmgr", "sreport", "sshare", "account", "accounts", "usage"): (
-        "There are no accounts; `rmx queue --all --json` has every job with its user and times."
+    ("sreport", "sshare", "usage"): (
+        "Nothing is summed up; `rmx queue --all --json` has every job with its account, user and times."
     ),
 }
 

@@ -24,15 +24,11 @@ from rm.client.address import find_daemon
 from rm.client.asking import Asking
 from rm.client.connection import PATIENCE_S, PAUSE_S, Connection
 from rm.client.named_rows import NamedRows, rows_of
+from rm.client.topics import Topics
 from rm.errors import NotFound, TimedOut, Unreachable
 
 if TYPE_CHECKING:
     from rm.api.job_steps import JobStep
-    from rm.client.accounts import Accounts
-    from rm.client.alerts import Alerting
-    from rm.client.monitor import Monitor
-    from rm.client.network import Network
-    from rm.client.reservations import HostReservations
 
 JOBS_PAGE, ROWS_PAGE = 500, 10_000
 POLL_S = 60.0  # of one question whether a job has ended
@@ -42,7 +38,7 @@ Listed = TypeVar("Listed", Job, JobRow)
 JobRef = int | str | JobId  # a job; as text or JobId also elements of an array: "36_2", "36_[3-9]"
 
 
-class Client:
+class Client(Topics):
     """A daemon, by whichever door, with your rights.
 
     It keeps one connection and serves one thread at a time; give each thread a client of its own. Each
@@ -383,41 +379,6 @@ class Client:
         return self._ask.post(HostKeys, "hosts", name, "key", body=AcceptKey(fingerprint=fingerprint))
 
     # -- other topics; each is loaded when it is asked for
-
-    @property
-    def network(self) -> Network:
-        """Links, and measurements between hosts."""
-        from rm.client.network import Network
-
-        return Network(self._ask)
-
-    @property
-    def monitor(self) -> Monitor:
-        """Meshes, their grids, and archives."""
-        from rm.client.monitor import Monitor
-
-        return Monitor(self._ask)
-
-    @property
-    def alerts(self) -> Alerting:
-        """Alerts and silences."""
-        from rm.client.alerts import Alerting
-
-        return Alerting(self._ask)
-
-    @property
-    def reservations(self) -> HostReservations:
-        """Reservations of hosts."""
-        from rm.client.reservations import HostReservations
-
-        return HostReservations(self._ask)
-
-    @property
-    def accounts(self) -> Accounts:
-        """The caller, tokens, and the audit log."""
-        from rm.client.accounts import Accounts
-
-        return Accounts(self._ask)
 
 
 def _named(job: JobRef) -> JobId:

@@ -71,6 +71,7 @@ SUPPORTED = (
     Option("exclude", ("exclude",), "x", help="Not on these hosts.", metavar="HOSTS"),
     Option("constraint", ("constraint",), "C", help="Hosts with these features: a&!b.", metavar="LIST"),
     Option("licenses", ("licenses",), "L", help="Licences of the cluster that it holds.", metavar="NAME:N,…"),
+    Option("account", ("account",), "A", help="Run for this account.", metavar="NAME"),
     Option("reservation", ("reservation",), help="Run in this reservation of hosts.", metavar="NAME"),
     Option("prefer", ("prefer",), help="Rather on hosts with these features.", metavar="LIST"),
     Option("container_image", ("container-image",), help="Run the tasks in this image.", metavar="IMAGE"),
@@ -106,7 +107,7 @@ def _other(support: str, *spellings: str) -> tuple[Option, ...]:
     return tuple(found)
 
 
-UNSUPPORTED = _other(TOLD, "account/A=", "qos/q=") + _other(
+UNSUPPORTED = _other(TOLD, "qos/q=") + _other(
     IGNORED,
     "profile=", "acctg-freq=", "cpu-bind=", "mem-bind=", "gres-flags=",
     "wait-all-nodes=", "hint=", "get-user-env?", "quiet/Q", "verbose/v", "wckey=", "ntasks-per-core=",

@@ -183,6 +183,7 @@ def job_of(
         mailed_share=job.mailed_share,
         suspended_us=job.suspended_us,
         stood_us=job.stood_us,
+        account=job.account,
         started_us=job.started_us,
         ended_us=job.ended_us,
         exit_code=job.exit_code,

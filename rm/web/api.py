@@ -38,6 +38,7 @@ from rm.web.network_routes import NetworkRoutes
 from rm.web.ports import Service
 from rm.web.reservation_routes import ReservationRoutes
 from rm.web.session_routes import SessionRoutes
+from rm.web.sharing_routes import SharingRoutes
 from rm.web.steps_routes import StepsRoutes
 from rm.web.submit_routes import SubmitRoutes
 from rm.web.visible_jobs import VisibleJobs
@@ -67,6 +68,7 @@ def make_app(service: Service, config: Config) -> web.Application:
         SessionRoutes(service, keeper, visible),
         HostRoutes(service, gate, visible),
         ReservationRoutes(service),
+        SharingRoutes(service),
         NetworkRoutes(service, visible),
         Maddash(service),
         AlertRoutes(service, visible),

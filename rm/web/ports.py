@@ -30,6 +30,7 @@ from rm.core.people.audit import Act
 from rm.core.people.rights import Scope
 from rm.core.people.token import Token
 from rm.core.scheduling.foreseen import Foreseen, Start
+from rm.core.sharing.accounts import Account, Accounts, Member
 
 T = TypeVar("T")
 Answer: TypeAlias = Awaitable[T] | T
@@ -347,6 +348,26 @@ class ReservationService(Protocol):
     def delete(self, name: str, by: str) -> Answer[HostReservation]: ...
 
 
+class AccountService(Protocol):
+    """Accounts: what is wanted are fields of the requests of `rm.api.sharing`; each answers with all."""
+
+    def accounts(self) -> Answer[Accounts]: ...
+
+    def add_account(self, wanted: Mapping[str, Any], by: str) -> Answer[Accounts]: ...
+
+    def set_account(self, name: str, wanted: Mapping[str, Any], by: str) -> Answer[Accounts]: ...
+
+    def remove_account(self, name: str, by: str) -> Answer[Accounts]: ...
+
+    def put_members(self, name: str, wanted: Mapping[str, Any], by: str) -> Answer[Accounts]: ...
+
+    def remove_members(self, name: str, users: Sequence[str], by: str) -> Answer[Accounts]: ...
+
+    def import_accounts(
+        self, accounts: Sequence[Account], members: Sequence[Member], by: str
+    ) -> Answer[Accounts]: ...
+
+
 class NetworkService(Protocol):
     """The network between the hosts."""
 
@@ -386,6 +407,8 @@ class Service(Protocol):
     def foresight(self) -> Foresight: ...
     @property
     def reservation_service(self) -> ReservationService: ...
+    @property
+    def account_service(self) -> AccountService: ...
     @property
     def network_service(self) -> NetworkService: ...
     @property

@@ -40,17 +40,21 @@ def test_the_first_account_of_a_user_is_the_default_until_another_is() -> None:
 
 
 def test_a_user_of_no_account_has_none_and_can_name_none() -> None:
-    assert account_for(LAB, "carol", "") == account_for(NO_ACCOUNTS, "carol", "") == ""
-    for accounts, user, named, says in (
-        (NO_ACCOUNTS, "carol", "physics", "this cluster has none"),
-        (LAB, "carol", "physics", "carol is not in account physics"),
-        (LAB, "carol", "chess", "There is no account 'chess'"),
+    assert account_for(LAB, "carol", "") == ""
+    for named, says in (
+        ("physics", "carol is not in account physics"),
+        ("chess", "There is no account 'chess'"),
     ):
         with pytest.raises(UsageError, match=says):
-            account_for(accounts, user, named)
+            account_for(LAB, "carol", named)
     with pytest.raises(UsageError) as refused:
         account_for(LAB, "alice", "chess")
     assert refused.value.hint == "alice is in physics, teaching."
+
+
+def test_without_accounts_a_name_is_a_word_of_the_job() -> None:
+    assert account_for(NO_ACCOUNTS, "carol", "") == ""
+    assert account_for(NO_ACCOUNTS, "carol", "grant 7") == "grant 7"
 
 
 @pytest.mark.parametrize(

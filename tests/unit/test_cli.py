@@ -36,7 +36,7 @@ def test_submit_prints_what_slurm_prints(daemon: Daemon, rmx: Rmx, tmp_path: Pat
     first = rmx("submit", "-n", "3", "train.sh", "--epochs", "2")
     assert (first.code, first.out) == (0, "Submitted batch job 1\n")
     assert first.err == (
-        "rmx: Warning: --account (#SBATCH in line 2 of train.sh) is not supported: it is set in the job's "
+        "rmx: Warning: --qos (#SBATCH in line 2 of train.sh) is not supported: it is set in the job's "
         "environment and has no other effect.\n"
     )
     spec = daemon.service.table[1].spec
@@ -68,7 +68,7 @@ def test_everything_that_a_script_asks_in_vain_is_told_at_once(
     result = rmx("submit", "--begin=later", "bad.sh")
     assert (result.code, daemon.service.table) == (2, {})
     assert "for 6 reasons" in result.err
-    for said in ("--batch", "nvme:1", "'soon'", "--frobnicate", "SBATCH_RESERVATION", "'later'"):
+    for said in ("--batch", "nvme:1", "'soon'", "--frobnicate", "SBATCH_NETWORK", "'later'"):
         assert said in result.err
     assert rmx("submit", "--wrap", " ").err == "rmx: --wrap is empty. Write: rmx submit --wrap 'COMMAND'.\n"
 

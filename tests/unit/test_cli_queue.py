@@ -129,9 +129,9 @@ def test_a_word_of_another_tool_is_answered_with_ours(word: str) -> None:
 
 
 def test_what_there_is_not_is_said(rmx: Rmx) -> None:
-    answer = rmx("sacctmgr", "show")
+    answer = rmx("sreport", "show")
     assert answer.code == 2
-    assert answer.err.startswith("rmx: There is no command 'sacctmgr'. There are no accounts")
+    assert answer.err.startswith("rmx: There is no command 'sreport'. Nothing is summed up")
     for words in MISSING:
         assert not set(words) & set(VERBS)
         for other in CALLED.values():

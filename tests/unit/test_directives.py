@@ -48,14 +48,12 @@ def test_a_stronger_source_replaces_all_ways_to_say_the_same() -> None:
 
 def test_unsupported_options_are_warnings_that_name_them() -> None:
     remarks = Remarks()
-    text = "#!/bin/sh\n#SBATCH --profile=all --reboot -A money -n 3\n"
-    assert directives.parse(text, "train.sh", remarks) == {"account": "money", "ntasks": "3"}
+    text = "#!/bin/sh\n#SBATCH --profile=all --reboot -q long -n 3\n"
+    assert directives.parse(text, "train.sh", remarks) == {"qos": "long", "ntasks": "3"}
     first, _, last = remarks.warnings
     assert first == "--profile (#SBATCH in line 2 of train.sh) is not supported and was ignored."
-    assert last.startswith(
-        "--account (#SBATCH in line 2 of train.sh) is not supported: it is set in the job's"
-    )
-    assert [warning.split()[0] for warning in remarks.warnings] == ["--profile", "--reboot", "--account"]
+    assert last.startswith("--qos (#SBATCH in line 2 of train.sh) is not supported: it is set in the job's")
+    assert [warning.split()[0] for warning in remarks.warnings] == ["--profile", "--reboot", "--qos"]
 
 
 @pytest.mark.parametrize(
@@ -124,7 +122,6 @@ def test_variables_stand_between_the_script_and_the_flags() -> None:
         "--network (SBATCH_NETWORK in the environment) is not supported"
     ]
     assert [warning.split()[:2] for warning in remarks.warnings] == [
-        ["--account", "(SBATCH_ACCOUNT"],
         ["--hint", "(SLURM_HINT"],
     ]
     script = {"partition": "short", "mem_per_cpu": "1G", "nodes": "2"}

@@ -15,7 +15,9 @@ from typing import Any
 import click
 import pytest
 
+from rm.api.sharing import Accounts
 from rm.bootstrap.checks import complaints
+from rm.cli.account import as_toml, from_toml
 from rm.cli.main import JOB_VERBS
 from rm.config import load_config
 from rm.core.model.job import JobState
@@ -79,7 +81,7 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_every_block_has_a_kind() -> None:
     kinds = {"shell", "console", "output", "text", "formula", "script", "python", "toml", "json", "ini",
-             "inventory", "traffic"}  # fmt: skip
+             "inventory", "traffic", "accounts"}  # fmt: skip
     assert {block.name: block.kind for block in BLOCKS if block.kind not in kinds} == {}
     assert {block.kind for block in BLOCKS} == kinds
 
@@ -167,6 +169,13 @@ def test_it_is_json(block: Block) -> None:
 def test_it_is_an_inventory(block: Block) -> None:
     inventory = parse_inventory(block.text, "hosts.yml" if block.kind == "inventory" else "hosts")
     assert block.kind == "ini" or len(to_hosts(inventory)) == 3
+
+
+def test_it_is_a_file_of_accounts() -> None:
+    (block,) = of("accounts")
+    text = textwrap.dedent(block.text)
+    accounts, members = from_toml(text, "accounts.toml")
+    assert as_toml(Accounts(accounts=accounts, members=members)).strip() == text.strip()
 
 
 def test_it_is_a_traffic_file() -> None:

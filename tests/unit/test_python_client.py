@@ -17,6 +17,7 @@ from rm.api.hosts import HostRequest
 from rm.api.job_requests import JobRequest, JobUpdate
 from rm.api.job_rows import JobRow
 from rm.api.routes import ROUTES, Route
+from rm.api.sharing import Account
 from rm.client import Client, batch_job, exit_code, listing
 from rm.client.asking import Asking
 from rm.client.connection import Connection
@@ -30,6 +31,13 @@ JOB = JobRequest(name="one", script=SCRIPT)
 # each route of the API, as a program asks for it
 CALLS: dict[str, Callable[[Client], object]] = {
     "starts": lambda c: c.starts(),
+    "accounts": lambda c: c.sharing.accounts(),
+    "add_account": lambda c: c.sharing.add_account("b"),
+    "import_accounts": lambda c: c.sharing.import_accounts([Account(name="a")]),
+    "set_account": lambda c: c.sharing.set_account("a", shares=2),
+    "remove_account": lambda c: c.sharing.remove_account("a"),
+    "put_members": lambda c: c.sharing.put_members("a", ["ann"], shares=3),
+    "remove_member": lambda c: c.sharing.remove_member("a", "ann"),
     "reservations": lambda c: c.reservations.list(),
     "create_reservation": lambda c: c.reservations.create("r", users=["ann"], lasts_us=1),
     "change_reservation": lambda c: c.reservations.change("r", users=["ann"]),

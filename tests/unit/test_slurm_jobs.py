@@ -318,4 +318,4 @@ def test_a_job_is_listed_in_each_partition_that_it_may_run_in(slurm: Slurm, rmx:
 def test_shares_are_refused_by_a_sentence(slurm: Slurm) -> None:
     refused = slurm("sshare", "-a", "--whatever")
     assert (refused.code, refused.out) == (1, "")
-    assert refused.err.startswith("sshare: error: rm keeps no shares")
+    assert refused.err.startswith("sshare: error: What somebody has used changes")

@@ -71,6 +71,7 @@ def _lines(job: FullJob) -> Iterator[tuple[str, Any]]:
     yield "Constraint", spec.constraint
     yield "Prefer", spec.prefer
     yield "Licenses", spec.licenses
+    yield "Account", job.account
     yield "Reservation", spec.reservation
     yield "ContainerImage", spec.container_image
     yield "ContainerMounts", spec.container_mounts

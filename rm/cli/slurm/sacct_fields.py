@@ -157,7 +157,7 @@ def _nothing(_: Line) -> str:
 
 
 FIELDS = (
-    Field("Account", 10, _nothing),
+    Field("Account", 10, lambda line: line.job.account),
     Field("AllocCPUS", 10, _of_each(_allocated(cpus), script_cpus, lambda s: s.cpus)),
     Field("AllocNodes", 10, lambda line: _nodes(line) if line.job.hosts else 0),
     Field("AllocTRES", 10, _of_both(lambda j: tres(j) if j.hosts else "", step_tres)),

@@ -99,7 +99,7 @@ COLUMNS = {
     "Z": Column("WORK_DIR", lambda j: j.chdir, "WorkDir"),
     "J": Column("NUM_TASKS", lambda j: j.tasks, "NumTasks"),
     "z": Column("S:C:T", lambda j: "*:*:*", "sct"),
-    "a": Column("ACCOUNT", null, "Account"),
+    "a": Column("ACCOUNT", lambda j: j.account or NONE, "Account"),
     "q": Column("QOS", null, "QOS"),
     "w": Column("WCKEY", null, "WCKey"),
     "o": Column("COMMAND", null, "Command"),

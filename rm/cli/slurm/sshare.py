@@ -1,4 +1,4 @@
-"""`sshare`: there is no fair share to show."""
+"""`sshare`: no priority comes from shares, so that there is nothing to show."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ def run(words: Sequence[str]) -> int:
         Conflict: always.
     """
     raise Conflict(
-        "rm keeps no shares: there are no accounts, and what somebody has used changes no priority.",
-        "`sprio` lists the priorities of waiting jobs, `sacct` what ran.",
+        "What somebody has used changes no priority here.",
+        "`rmx account show` lists the shares, `sprio` priorities of waiting jobs, `sacct` what ran.",
     )

@@ -13,6 +13,7 @@ from rm.core.model.host_reservation import HostReservation
 from rm.core.model.job import Job
 from rm.core.model.logs import KeptLog
 from rm.core.model.network import LinkStats
+from rm.core.sharing.accounts import Accounts
 
 
 @dataclass(slots=True)
@@ -29,6 +30,7 @@ class Changes:
     settled: list[int] = field(default_factory=list)
     logs: list[KeptLog] = field(default_factory=list)
     reservations: dict[str, HostReservation | None] = field(default_factory=dict)  # by name; None: gone
+    accounts: Accounts | None = None  # all, where any has changed
     judged: int = 0
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from rm.core.jobs import events as ev
 from rm.core.jobs import reserving
+from rm.core.jobs.accounting import account_of, accounts_set
 from rm.core.jobs.actions import Discard, Stop
 from rm.core.jobs.changes import Context
 from rm.core.jobs.dependents import asked_for
@@ -28,6 +29,7 @@ def _submitted(ctx: Context, e: ev.JobSubmitted) -> None:
         held=e.spec.hold,
         traffic=e.spec.traffic,
         key=e.key,
+        account=account_of(ctx, e.spec),
         dependencies=asked_for(e.spec, e.past, ctx.now_us) if e.spec.dependency else (),
         array=array_of(e.spec),
         history=((ctx.now_us, f"submitted by {e.spec.user}"),),
@@ -317,6 +319,7 @@ CLUSTER_EVENTS: dict[type, Callable[[Context, Any], None]] = {
     ev.ReservationRenewed: reserving.reservation_renewed,
     ev.ReservationTurned: reserving.reservation_turned,
     ev.ReservationPlayed: reserving.reservation_played,
+    ev.AccountsSet: accounts_set,
     ev.JobsProgressed: _progressed,
     ev.Measured: _measured,
     ev.ZoneMeasured: _zone_measured,

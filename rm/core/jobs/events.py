@@ -62,6 +62,7 @@ from rm.core.model.network import LinkStats
 from rm.core.model.progress import Progress
 from rm.core.model.reasons import Reason
 from rm.core.model.traffic import TrafficProfile
+from rm.core.sharing.accounts import Accounts
 from rm.protocol.codes import Code
 
 
@@ -74,6 +75,14 @@ class JobSubmitted:
     spec: JobSpec
     key: str = ""
     past: tuple[PastJob, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AccountsSet:
+    """The accounts are these from now on."""
+
+    accounts: Accounts
+    by: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,6 +406,7 @@ Event = (
     | ReservationRenewed
     | ReservationTurned
     | ReservationPlayed
+    | AccountsSet
     | ProfileMeasured
     | JobsProgressed
     | Measured

@@ -22,6 +22,7 @@ from rm.core.model.progress import Progress
 from rm.core.model.reasons import Reason
 from rm.core.model.replacing import replace
 from rm.core.model.snapshot import Free, PlacedJob, Snapshot, TrackedDict
+from rm.core.sharing.accounts import NO_ACCOUNTS, Accounts
 
 
 def needs(spec: JobSpec, tasks: int) -> tuple[int, int]:
@@ -94,6 +95,7 @@ class ClusterState:
     fabric: Fabric | None = None
     licenses: dict[str, int] = field(default_factory=dict)  # by rm.toml
     reservations: dict[str, HostReservation] = field(default_factory=dict)  # of hosts, by name
+    accounts: Accounts = NO_ACCOUNTS
     alignment: Alignment = NOTHING_TO_ALIGN
     reasons: dict[int, Reason] = field(default_factory=dict)  # why jobs wait that are not yet tried
     silent_since: dict[str, int] = field(default_factory=dict)
@@ -342,6 +344,7 @@ def rebuild(
     fabric: Fabric | None = None,
     licenses: Mapping[str, int] = MappingProxyType({}),
     reservations: Iterable[HostReservation] = (),
+    accounts: Accounts = NO_ACCOUNTS,
 ) -> ClusterState:
     """The state from the store; every host is silent until its agent says hello.
 
@@ -355,6 +358,7 @@ def rebuild(
         fabric=fabric,
         licenses=dict(licenses),
         reservations={one.name: one for one in reservations},
+        accounts=accounts,
     )
     for zone in zones:
         state.zones[zone.name] = zone

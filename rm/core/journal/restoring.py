@@ -10,9 +10,12 @@ from rm.core.jobs.state import ClusterState, rebuild
 from rm.core.journal.plain import from_plain, to_plain
 from rm.core.model.host import HostState
 from rm.core.model.host_reservation import HostReservation
+from rm.core.sharing.accounts import NO_ACCOUNTS, Accounts
 from rm.core.store import Loaded
 
 RESERVATION = "reservation/"  # of the names of documents
+ACCOUNTS = "accounts"  # the name of one
+Damaged = Callable[[str, Exception], None]
 
 
 def restore(state: ClusterState, loaded: Loaded, now_us: int) -> None:
@@ -30,6 +33,7 @@ def restore(state: ClusterState, loaded: Loaded, now_us: int) -> None:
         fabric=state.fabric,
         licenses=state.licenses,
         reservations=reservations_in(loaded),
+        accounts=accounts_in(loaded),
     )
     for host in loaded.hosts:
         if host.state is HostState.UP:
@@ -49,9 +53,7 @@ def restore(state: ClusterState, loaded: Loaded, now_us: int) -> None:
         setattr(state, field.name, getattr(fresh, field.name))
 
 
-def reservations_in(
-    loaded: Loaded, damaged: Callable[[str, Exception], None] = lambda name, error: None
-) -> list[HostReservation]:
+def reservations_in(loaded: Loaded, damaged: Damaged = lambda name, error: None) -> list[HostReservation]:
     """Those of hosts, a document each; `damaged` hears of what is none, and is left as it is."""
     found = []
     for name, body in loaded.documents:
@@ -63,10 +65,20 @@ def reservations_in(
     return found
 
 
+def accounts_in(loaded: Loaded, damaged: Damaged = lambda name, error: None) -> Accounts:
+    """All accounts are one document; where it cannot be read there are none."""
+    body = dict(loaded.documents).get(ACCOUNTS, {})
+    try:
+        return from_plain(Accounts, body)
+    except (KeyError, TypeError, ValueError) as error:
+        damaged(ACCOUNTS, error)
+        return NO_ACCOUNTS
+
+
 def documents_of(
-    changed: Mapping[str, HostReservation | None],
+    reservations: Mapping[str, HostReservation | None], accounts: Accounts | None
 ) -> tuple[tuple[str, dict[str, Any] | None], ...]:
-    """What a commit says of reservations of hosts; None: it is gone."""
-    return tuple(
-        (RESERVATION + name, to_plain(one) if one is not None else None) for name, one in changed.items()
-    )
+    """What a commit says of reservations of hosts (None: it is gone), and of accounts (None: nothing)."""
+    found = [(RESERVATION + name, to_plain(one) if one is not None else None)
+             for name, one in reservations.items()]  # fmt: skip
+    return (*found, *([(ACCOUNTS, to_plain(accounts))] if accounts is not None else []))

@@ -19,6 +19,7 @@ from rm.core.model.host_reservation import HostReservation
 from rm.core.model.job import Job
 from rm.core.model.network import LinkStats
 from rm.core.model.progress import Progress
+from rm.core.sharing.accounts import Accounts
 
 # The fields of ClusterState that are not written: they are worked out from the others, or found
 # again by a pass over all pending jobs.
@@ -55,6 +56,7 @@ def dump_state(state: ClusterState, now_us: int) -> dict[str, Any]:
         "fabric": to_plain(state.fabric),
         "licenses": dict(state.licenses),
         "reservations": [to_plain(one) for one in state.reservations.values()],
+        "accounts": to_plain(state.accounts),
         "alignment": to_plain(state.alignment),
         "silent_since": dict(state.silent_since),
         "strays": [
@@ -81,6 +83,7 @@ def restore_state(plain: dict[str, Any], now_us: int) -> ClusterState:
         alignment=from_plain(Alignment, plain["alignment"]),
         fabric=None if plain["fabric"] is None else from_plain(Fabric, plain["fabric"]),
         licenses=dict(plain.get("licenses", {})),
+        accounts=from_plain(Accounts, plain.get("accounts", {})),
         silent_since=dict(plain["silent_since"]),
         next_job=plain["next_job"],
         next_action=plain["next_action"],

@@ -143,6 +143,7 @@ class JobSpec(WithDemand):
     prefer: str = ""  # instead of it, while such hosts are free
     licenses: str = ""  # that it holds while it is placed, as rm.licenses reads them
     reservation: str = ""  # of hosts, that it runs in: rm.core.model.host_reservation
+    account: str = ""  # that it names; "" = its user's default
     hosts_only: tuple[str, ...] = ()
     hosts_excluded: tuple[str, ...] = ()
     exclusive: bool = False
@@ -344,6 +345,7 @@ class Job:
     history: tuple[tuple[int, str], ...] = field(default=())  # (at_us, what happened)
     earlier: tuple[EarlierAttempt, ...] = ()  # the newest of them, in order
     key: str = ""  # the idempotency key that it was submitted with
+    account: str = ""  # that it runs for, as was found when it was submitted: rm.core.sharing.accounts
     dependencies: tuple[Dependency, ...] = ()  # those of `spec.dependency`, in its order
     array: Array | None = None  # of the record of a whole job array
     array_job: int = 0  # of an element: the id of its array, and its index there

@@ -83,6 +83,7 @@ NO_ACCOUNTS = Accounts()
 
 def account_for(accounts: Accounts, user: str, named: str) -> str:
     """For which account a user's job runs: the `named` one, or else the default; "" where there is none.
+    Where there are no accounts at all, a name is a mere word of the job, as in a Slurm without them.
 
     Raises:
         UsageError: the user is not in the named account.
@@ -90,13 +91,8 @@ def account_for(accounts: Accounts, user: str, named: str) -> str:
     mine = accounts.of_user(user)
     if not named:
         return mine[0].account if mine else ""
-    if any(one.account == named for one in mine):
+    if not accounts.accounts or any(one.account == named for one in mine):
         return named
-    if not accounts.accounts:
-        raise UsageError(
-            f"There is no account '{named:.80}': this cluster has none.",
-            "Submit without --account; an administrator makes accounts with `rmx account add`.",
-        )
     where = _some(one.account for one in mine) or "no account"
     there = (
         f"{user} is not in account {named}"

@@ -60,6 +60,8 @@ def job_environment(
         shared["JOB_END_TIME"] = str((placed_us(job) + limit_us) // 1_000_000)
     if spec.dependency:
         shared["JOB_DEPENDENCY"] = spec.dependency
+    if job.account:
+        shared["JOB_ACCOUNT"] = job.account
     if spec.reservation:
         shared["JOB_RESERVATION"] = spec.reservation
     if job.array_task is not None:

@@ -19,6 +19,7 @@ from rm.core.model.snapshot import Snapshot
 from rm.core.model.unknown import unknown_names
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies, Tuning, explain, never_fits, not_yet
+from rm.core.sharing.accounts import account_for
 from rm.daemon.leading.leader import Leader
 from rm.daemon.services.asking import Asking
 from rm.daemon.services.backlog import Admission, Backlog, Load, loads_of
@@ -105,6 +106,8 @@ class JobSubmissions:
             if room is None:
                 room = self._backlog.admit(specs[len(ids) :], None if ids else asked)
             part = specs[len(ids) : len(ids) + count]
+            for user, account in {(spec.user, spec.account) for spec in part}:
+                account_for(state.accounts, user, account)
             past = [named.of(spec, state) for spec in part]
             made[:] = promised.new_jobs(len(part), name if key else None)
             return [ev.JobSubmitted(i, s, key, p) for i, s, p in zip(made, part, past, strict=True)]

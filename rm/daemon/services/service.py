@@ -22,6 +22,7 @@ from rm.daemon.leading.audit_log import AuditLog
 from rm.daemon.leading.leader import Leader
 from rm.daemon.monitoring.monitor import Measured
 from rm.daemon.monitoring.service import MonitorService
+from rm.daemon.services.account_service import AccountService
 from rm.daemon.services.asking import Asking
 from rm.daemon.services.backlog import Backlog
 from rm.daemon.services.daemon_status import DaemonStatus
@@ -53,6 +54,7 @@ class Service:
     host_service: HostService
     reservation_service: ReservationService
     foresight: Foresight
+    account_service: AccountService
     network_service: NetworkService
     daemon_status: DaemonStatus
     monitoring: MonitorService | None = None
@@ -142,6 +144,7 @@ def make_service(
         host_service=HostService(asking=asking, hosts=hosts, keys=keys, monitoring=monitoring),
         reservation_service=ReservationService(asking=asking, leader=leader, clock=clock, begins=begins),
         foresight=Foresight(asking=asking, policies=policies, clock=clock),
+        account_service=AccountService(asking),
         network_service=NetworkService(asking=asking, measure=measure),
         daemon_status=status,
         monitoring=monitoring,

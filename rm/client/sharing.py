@@ -1,0 +1,54 @@
+"""`client.sharing`: accounts, their shares, and who is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rm.api.sharing import (
+    Account,
+    AccountRequest,
+    Accounts,
+    AccountsImport,
+    AccountUpdate,
+    Member,
+    MemberRequest,
+)
+from rm.client.asking import Asking
+
+
+class Sharing:
+    """Each change answers with all accounts."""
+
+    def __init__(self, ask: Asking) -> None:
+        self._ask = ask
+
+    def accounts(self) -> Accounts:
+        """All accounts, and all members."""
+        return self._ask.get(Accounts, "accounts")
+
+    def add_account(self, name: str, **fields: Any) -> Accounts:
+        """Add one, of the fields of an AccountRequest."""
+        return self._ask.post(Accounts, "accounts", body=AccountRequest(name=name, **fields))
+
+    def set_account(self, name: str, **fields: Any) -> Accounts:
+        """Change fields of an AccountUpdate; what is left out stays."""
+        return self._ask.post(Accounts, "accounts", name, body=AccountUpdate(**fields))
+
+    def remove_account(self, name: str) -> Accounts:
+        """Remove one that has no users, and no accounts below it."""
+        return self._ask.delete(Accounts, "accounts", name)
+
+    def put_members(self, name: str, users: Sequence[str], **fields: Any) -> Accounts:
+        """Let users be in the account, with fields of a MemberRequest."""
+        body = MemberRequest(users=users, **fields)
+        return self._ask.post(Accounts, "accounts", name, "members", body=body)
+
+    def remove_member(self, name: str, user: str) -> Accounts:
+        """Take a user out of the account, whose jobs for it have ended."""
+        return self._ask.delete(Accounts, "accounts", name, "members", user)
+
+    def import_accounts(self, accounts: Iterable[Account], members: Iterable[Member] = ()) -> Accounts:
+        """Let these be all accounts and members."""
+        body = AccountsImport(accounts=[*accounts], members=[*members])
+        return self._ask.post(Accounts, "accounts-import", body=body)

@@ -1,0 +1,80 @@
+"""`/v1/accounts`: accounts, their shares, and who is in them. The contract is docs/http-api.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+from aiohttp import web
+
+from rm.api import sharing
+from rm.core.sharing import accounts as core
+from rm.web import wire
+from rm.web.answers import respond, typed
+from rm.web.handling import settled
+from rm.web.identity import CALLER
+from rm.web.ports import AccountService, Service
+
+Asked = TypeVar("Asked", bound=msgspec.Struct)
+
+
+class SharingRoutes:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.get("/v1/accounts", self.accounts),
+            web.post("/v1/accounts", self.add_account),
+            web.post("/v1/accounts-import", self.import_accounts),
+            web.post("/v1/accounts/{name}", self.set_account),
+            web.delete("/v1/accounts/{name}", self.remove_account),
+            web.post("/v1/accounts/{name}/members", self.put_members),
+            web.delete("/v1/accounts/{name}/members/{user}", self.remove_member),
+        ]
+
+    @property
+    def _keeper(self) -> AccountService:
+        return self._service.account_service
+
+    async def accounts(self, request: web.Request) -> web.Response:
+        return _all(await settled(self._keeper.accounts()))
+
+    async def add_account(self, request: web.Request) -> web.Response:
+        asked = wire.typed_body(await request.read(), sharing.AccountRequest)
+        return _all(await settled(self._keeper.add_account(_named(asked), request[CALLER].user)), 201)
+
+    async def import_accounts(self, request: web.Request) -> web.Response:
+        asked = wire.typed_body(await request.read(), sharing.AccountsImport)
+        accounts = [core.Account(**msgspec.structs.asdict(one)) for one in asked.accounts]
+        members = [core.Member(**msgspec.structs.asdict(one)) for one in asked.members]
+        return _all(await settled(self._keeper.import_accounts(accounts, members, request[CALLER].user)))
+
+    async def set_account(self, request: web.Request) -> web.Response:
+        asked = wire.typed_body(await request.read(), sharing.AccountUpdate)
+        name = request.match_info["name"]
+        return _all(await settled(self._keeper.set_account(name, _named(asked), request[CALLER].user)))
+
+    async def remove_account(self, request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        return _all(await settled(self._keeper.remove_account(name, request[CALLER].user)))
+
+    async def put_members(self, request: web.Request) -> web.Response:
+        asked = wire.typed_body(await request.read(), sharing.MemberRequest)
+        name = request.match_info["name"]
+        return _all(await settled(self._keeper.put_members(name, _named(asked), request[CALLER].user)))
+
+    async def remove_member(self, request: web.Request) -> web.Response:
+        name, user = request.match_info["name"], request.match_info["user"]
+        return _all(await settled(self._keeper.remove_members(name, [user], request[CALLER].user)))
+
+
+def _named(asked: msgspec.Struct) -> Mapping[str, Any]:
+    """The fields that the request has."""
+    fields = msgspec.structs.asdict(asked)
+    return {name: value for name, value in fields.items() if value is not msgspec.UNSET}
+
+
+def _all(found: core.Accounts, status: int = 200) -> web.Response:
+    return respond(typed(found, sharing.Accounts), status)
