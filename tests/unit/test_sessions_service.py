@@ -53,9 +53,16 @@ def running() -> Job:
     return builders.job(1, state=JobState.RUNNING, tasks=(Task(0, "h1", (0,)),))
 
 
-async def attend(sessions: Sessions, user: str = "ann") -> None:
-    async with sessions.attend(running(), "", "abcdefgh", None, user):
+async def attend(sessions: Sessions, user: str = "ann", host: str = "") -> None:
+    async with sessions.attend(running(), host, "abcdefgh", None, user):
         pass
+
+
+def test_a_host_that_is_not_the_jobs_is_not_asked() -> None:
+    hosts = Hosts(b'{"ok": true}\n')
+    asyncio.run(attend(Sessions(hosts, "c"), host="h1"))
+    with pytest.raises(Conflict, match="does not run on h2: it runs on h1"):
+        asyncio.run(attend(Sessions(hosts, "c"), host="h2"))
 
 
 def test_what_a_host_refuses_with_cannot_command_a_terminal() -> None:
