@@ -229,7 +229,7 @@ def test_a_script_is_tried_and_submitted_as_rmx_submit_would(
         ("", "is empty"), ("hostname", "does not say what runs it"),
         ("#!/bin/sh\n#RM --traffic=/etc/shadow\n", "names a file, which the page cannot read"),
         ("#!/bin/sh\n#SBATCH --nodes=none\n", "--nodes is"),
-        ("#!/bin/sh\n#SBATCH --reservation=ours\n", "is not supported"),
+        ("#!/bin/sh\n#SBATCH --network=ours\n", "is not supported"),
         ("#!/bin/sh\n<script>alert(1)</script>\n#SBATCH --ntasks=101", ""),
     ],
 )  # fmt: skip
