@@ -3,6 +3,7 @@ And a host that fails its checks: drained by rm, returned by the burn-in."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -128,3 +129,39 @@ def test_who_fails_its_checks_is_drained_and_returned_by_the_burn_in(make_cluste
     assert cluster.wait(cluster.submit("-w", bad, "--wrap", "true"))["state"] == "COMPLETED"
     cluster.rmx("monitor", "run", LOSSY_MESH["name"])
     assert drained(bad) == ""
+
+
+def test_maintenance_keeps_jobs_off_its_hosts_and_runs_its_playbook(cluster: Cluster, tmp_path: Path) -> None:
+    """A reservation for nobody: jobs that would reach into it wait, its host is drained, and the playbook
+    changes it, once. Then one for a user, in which his job runs."""
+    first, second = sorted(hosts(cluster))
+    playbook = tmp_path / "mend.yml"
+    playbook.write_text("- hosts: all\n  tasks:\n    - ansible.builtin.command: touch /opt/mended\n")
+    script = "echo reserved: $SLURM_JOB_RESERVATION"
+    job = cluster.submit("-w", first, "--time=1:00:00", "--hold", "--wrap", script)
+    cluster.rmx("reservation", "create", "mend", "--hosts", first, "--duration", "1:00:00",
+                "--maintenance", playbook)  # fmt: skip
+    cluster.rmx("release", job)
+    until(
+        lambda: hosts(cluster)[first]["drained_by"].startswith("maintenance: reservation mend"), "it drains"
+    )
+
+    def result() -> str:
+        return str(json.loads(cluster.rmx("reservation", "show", "--json"))["reservations"][0]["result"])
+
+    until(lambda: result() not in ("", "it runs"), "the playbook has run", 60)
+    assert result() == "done"
+    assert cluster.lab.exec(first, ["test", "-e", "/opt/mended"]).returncode == 0
+    assert cluster.lab.exec(second, ["test", "-e", "/opt/mended"]).returncode != 0
+    assert cluster.job(job)["state"] == "PENDING"
+    cluster.restart()
+    assert result() == "done", "it is durable, and has not begun again"
+    cluster.rmx("hold", job)
+    cluster.rmx("reservation", "delete", "mend")
+    cluster.rmx("reservation", "create", "ours", "--hosts", first, "--duration", "1:00:00", "--users", "root")
+    cluster.rmx("release", job)
+    assert "reservation ours" in cluster.rmx("why", job)
+    cluster.rmx("set", job, "reservation=ours", "time=30")
+    cluster.wait(job, "COMPLETED")
+    assert cluster.log(job) == "reserved: ours\n"
+    cluster.rmx("reservation", "delete", "ours")

@@ -1,4 +1,4 @@
-"""A pass in which the first job that does not fit stands before those after it (EASY backfilling)."""
+"""A pass in which the first jobs that do not fit stand before those after them (backfilling)."""
 
 from __future__ import annotations
 
@@ -28,45 +28,71 @@ class Ahead(Generic[D]):
         snapshot: the pass's own; it reserves in it.
         attempt: the engine's choice for one job under some snapshot, or why there is none.
         kind: jobs of one kind fit or fail together.
+        depth: how many jobs may have a reservation.
     """
 
     def __init__(
-        self, snapshot: Snapshot, ends: Ends, attempt: Attempt[D], kind: Callable[[Job], Demand]
+        self,
+        snapshot: Snapshot,
+        ends: Ends,
+        attempt: Attempt[D],
+        kind: Callable[[Job], Demand],
+        depth: int = 1,
     ) -> None:
-        self.reservation: Reservation | None = None
+        self.reservations: list[Reservation] = []
         self._snapshot = snapshot
         self._ends = ends
         self._attempt = attempt
         self._kind = kind
+        self._depth = depth
         self._hopeless: set[Demand] = set()  # what does not fit even when all has ended
-        self._behind: dict[Demand, Reason] = {}  # what it refused to a job that would outlast it
+        # what those that it would outlast, by their number, refused to a job
+        self._behind: dict[tuple[Demand, tuple[int, ...]], Reason] = {}
 
-    def reserve(self, job: Job) -> bool:
-        """Give the reservation to a job that does not fit, if it is the first that ever will."""
+    @property
+    def full(self) -> bool:
+        """Have as many jobs a reservation as may?"""
+        return len(self.reservations) >= self._depth
+
+    def reserve(self, job: Job) -> Reservation | None:
+        """Give a reservation to a job that does not fit, if it is among the first that ever will."""
         kind = self._kind(job)
-        if self.reservation is not None or kind in self._hopeless:
-            return False
+        if self.full or kind in self._hopeless:
+            return None
 
-        def fits(then: Snapshot) -> Placement | None:
+        def tries(then: Snapshot) -> Placement | None:
             found = self._attempt(job, then)[0]
             return found.placement if found is not None else None
 
-        self.reservation = earliest(job, self._snapshot, self._ends, fits)
-        if self.reservation is None:
+        made = earliest(job, self._snapshot, self._ends, tries, self.reservations)
+        if made is None:
             self._hopeless.add(kind)
-        return self.reservation is not None
+        else:
+            self.reservations.append(made)
+        return made
 
     def place(self, job: Job) -> tuple[D | None, list[Reason]]:
-        """The engine's choice, unless it would delay the reserved job: then another that would not."""
-        ahead, kind = self.reservation, self._kind(job)
-        stays = ahead is not None and ahead.outlasted_by(self._ends(job))
-        if stays and kind in self._behind:
-            return None, [self._behind[kind]]
+        """The engine's choice, unless it would delay a reserved job: then another that would not."""
+        end_us = self._ends(job)
+        ahead = [one for one in self.reservations if one.outlasted_by(end_us)]
+        which = self._kind(job), tuple(one.job.id for one in ahead)
+        if which in self._behind:
+            return None, [self._behind[which]]
         found, reasons = self._attempt(job, self._snapshot)
-        if ahead is None or found is None or not stays or ahead.admits(job, found.placement):
+        if found is None or self._admitted(job, found.placement, ahead):
             return found, reasons
-        found = self._attempt(job, ahead.narrowed(self._snapshot))[0]
-        if found is not None and ahead.admits(job, found.placement):
+        narrowed = self._snapshot
+        for one in ahead:
+            narrowed = one.narrowed(narrowed)
+        found = self._attempt(job, narrowed)[0]
+        if found is not None and self._admitted(job, found.placement, ahead):
             return found, []
-        self._behind[kind] = ahead.reason()
-        return None, [self._behind[kind]]
+        self._behind[which] = ahead[0].reason()
+        return None, [self._behind[which]]
+
+    @staticmethod
+    def _admitted(job: Job, placement: Placement, ahead: list[Reservation]) -> bool:
+        """Is there enough for all of these when the job runs on? If so, it is counted in."""
+        if len(ahead) > 1 and not all(one.leaves_enough(job, placement) for one in ahead):
+            return False
+        return all(one.admits(job, placement) for one in ahead)

@@ -20,14 +20,14 @@ class Blocked:
     equal jobs costs one look.
 
     Valid until something that may fit comes free: the owner calls `release` or `clear` then. Jobs
-    that only the `reservation` of the last pass stood against have a key of their own: of equal jobs
+    that only the `reservations` of the last pass stood against have a key of their own: of equal jobs
     it lets pass those that end in time. Each pass makes it anew, so before it `retry` is called; and
     at `retry_us` at the latest, since by then what it was reckoned from has come to pass or not.
     """
 
     reasons: dict[Key, Reason] = field(default_factory=dict)
     waiting: dict[Key, dict[int, None]] = field(default_factory=dict)  # insertion-ordered sets
-    reservation: Reservation | None = None
+    reservations: tuple[Reservation, ...] = ()
     retry_us: int | None = None
     kept: dict[int, Demand] = field(default_factory=dict)  # of jobs that reservations of hosts keep from some
 
@@ -53,7 +53,7 @@ class Blocked:
         self.reasons.clear()
         self.waiting.clear()
         self.kept.clear()
-        self.reservation = self.retry_us = None
+        self.reservations, self.retry_us = (), None
 
     def release(self, freed: Iterable[str], state: ClusterState) -> list[int]:
         """Forget the refusals that these hosts' being freer may have ended: the jobs to try again.

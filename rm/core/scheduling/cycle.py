@@ -122,8 +122,13 @@ class Cycle:
     @property
     def reserved(self) -> Job | None:
         """The pending job that others must not delay, where the queue policy reserves for any."""
-        ahead = self.blocked.reservation
-        return self.state.jobs.get(ahead.job.id) if ahead is not None else None
+        return next(iter(self.all_reserved), None)
+
+    @property
+    def all_reserved(self) -> tuple[Job, ...]:
+        """All of these, in order."""
+        jobs, known = self.state.jobs, self.blocked.reservations
+        return tuple(jobs[one.job.id] for one in known if one.job.id in jobs)
 
     def next_due_us(self) -> int | None:
         """When the clock alone will change something: a begin time, a reservation that was not met, or
@@ -191,8 +196,9 @@ class Cycle:
         else:  # those that were refused before are refused still, unless what came free is for them
             again = dict.fromkeys(self.blocked.release(freed, state)) if freed else {}
             chosen = [j for j in untried | fresh | again | begin if j in state.pending]
-            if self.blocked.reservation is not None:
-                chosen = self._in_turn(chosen, self.blocked.reservation.job.id, now_us)
+            if self.blocked.reservations:
+                reserved = [one.job.id for one in self.blocked.reservations]
+                chosen = self._in_turn(chosen, reserved, now_us)
         if not chosen:
             return
         out.looked = True
@@ -223,7 +229,8 @@ class Cycle:
             )
             self._record(placed, now_us, out)
         out.taken = result.taken
-        starts_us = self.blocked.reservation.at_us if self.blocked.reservation is not None else None
+        known = (one.at_us for one in self.blocked.reservations if one.at_us is not None)
+        starts_us = min(known, default=None)
         self.blocked.retry_us = None if starts_us is None else max(starts_us, now_us + RETRY_US)
 
     def _all(self, fresh: Container[int]) -> list[int]:
@@ -233,22 +240,22 @@ class Cycle:
             return list(state.pending)
         return [j for j in state.pending if j not in waiting or j in fresh or j not in state.reasons]
 
-    def _in_turn(self, chosen: list[int], reserved: int, now_us: int) -> list[int]:
-        """Whom to try beside the chosen, since the last pass reserved for a job.
+    def _in_turn(self, chosen: list[int], reserved: list[int], now_us: int) -> list[int]:
+        """Whom to try beside the chosen, since the last pass reserved for jobs.
 
-        That job, which stands ahead still, and those behind it; but everybody when it has gone or
+        Those jobs, which stand ahead still, and those behind them; but everybody when one of them has gone or
         may start: only among all that wait does it show whose turn is next.
         """
         state, due = self.state, self.blocked.retry_us
-        job = state.jobs.get(reserved)
-        gone = job is None or reserved not in state.pending or not_yet(job, now_us) is not None
-        if gone or reserved in chosen:
+        jobs = [state.jobs[job] for job in reserved if job in state.pending]
+        gone = len(jobs) < len(reserved) or any(not_yet(job, now_us) is not None for job in jobs)
+        if gone or not set(reserved).isdisjoint(chosen):
             self.blocked.retry(state)
-            self.blocked.reservation = self.blocked.retry_us = None
+            self.blocked.reservations, self.blocked.retry_us = (), None
             return self._all(dict.fromkeys(chosen))
         if not chosen and (due is None or now_us < due):
             return []
-        return list(dict.fromkeys([reserved, *self.blocked.retry(state), *chosen]))
+        return list(dict.fromkeys([*reserved, *self.blocked.retry(state), *chosen]))
 
     def _align(self, now_us: int, out: Outcome) -> None:
         """Align everything that is placed, whenever that set or a profile has changed."""

@@ -6,7 +6,7 @@ reserved, and the next job sees the cluster with it. Pure: the same snapshot giv
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -133,7 +133,7 @@ def decide(
     sequence = max((p.sequence for p in snapshot.placed.values()), default=0)
     turns = Turns(snapshot)
     for job, one in turns.of(policies.queue.order(eligible, snapshot)):
-        if left == 0 and (ahead is None or ahead.reservation is not None):
+        if left == 0 and (ahead is None or ahead.full):
             break
         if left and len(result.decisions) >= tuning.placements > 0:
             # behind a reservation also those keep their turn that are known not to fit
@@ -184,14 +184,15 @@ def decide(
                 blocked.reasons[behind(job)] = reasons[0]
                 blocked.waiting.setdefault(behind(job), {})[job.id] = None
                 turns.end(job)
+                if ahead is not None and (promise := ahead.reserve(job)) is not None:
+                    result.reasons[job.id] = promise.promised(reasons[0])
                 continue
             blocked.reasons[key], blocked.waiting[key] = reasons[0], group
             left -= len(group)
         turns.end(job)
-        if ahead is not None and ahead.reserve(job):
-            assert ahead.reservation is not None
-            result.reasons[job.id] = ahead.reservation.promised(blocked.reasons[key])
-    blocked.reservation = ahead.reservation if ahead is not None else None
+        if ahead is not None and (promise := ahead.reserve(job)) is not None:
+            result.reasons[job.id] = promise.promised(blocked.reasons[key])
+    blocked.reservations = tuple(ahead.reservations) if ahead is not None else ()
     return result
 
 
@@ -205,6 +206,7 @@ def reserving(snapshot: Snapshot, policies: Policies, tuning: Tuning, kinds: Kin
         lambda job: queue.end_us(job, snapshot),
         lambda job, then: place(job, then, policies, tuning, NEWEST),
         kinds.of,
+        getattr(queue, "depth", 1),
     )
 
 
@@ -370,28 +372,29 @@ def reserve(snapshot: Snapshot, job: Job, placement: Placement, sequence: int) -
 
 
 def explain(
-    job: Job, snapshot: Snapshot, policies: Policies, tuning: Tuning, reserved: Job | None = None
+    job: Job, snapshot: Snapshot, policies: Policies, tuning: Tuning, reserved: Sequence[Job] = ()
 ) -> tuple[Decision | None, list[Reason], list[HostVerdict]]:
     """What the scheduler thinks of a job now, host by host: `rmx why` and `--dry-run`.
 
-    `reserved` is the job that has a reservation, if any.
+    `reserved` are the jobs that have a reservation.
     """
     waits = waiting(job, snapshot)
     proposal = policies.placement.candidates(request_of(job, snapshot), snapshot, explain=True)
     ahead = reserving(snapshot, policies, tuning, Kinds(snapshot))
-    mine = reserved is not None and reserved.id == job.id
+    mine = any(one.id == job.id for one in reserved)
     if ahead is not None:
-        if reserved is not None and not mine:
-            first = next(iter(policies.queue.order([reserved, job], snapshot)))
-            if first is reserved:
-                ahead.reserve(reserved)
+        others = [one for one in reserved if one.id != job.id]
+        for one in policies.queue.order([*others, job], snapshot) if others else ():
+            if one.id == job.id:
+                break
+            ahead.reserve(one)
         decision, reasons = ahead.place(job)
     else:
         decision, reasons = place(job, snapshot, policies, tuning, NEWEST)
     if next(proposal.candidates, None) is None:  # reasons and verdicts are complete only now
         reasons = list(dict.fromkeys([*proposal.reasons, *reasons]))
-    if mine and reasons and ahead is not None and ahead.reserve(job) and ahead.reservation is not None:
-        reasons[0] = ahead.reservation.promised(reasons[0])
+    if mine and reasons and ahead is not None and (promise := ahead.reserve(job)) is not None:
+        reasons[0] = promise.promised(reasons[0])
     verdicts = proposal.verdicts if decision is None else as_placed(proposal.verdicts, decision.placement)
     return decision, ([waits] if waits else []) + reasons, verdicts
 

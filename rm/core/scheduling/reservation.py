@@ -1,14 +1,17 @@
-"""Reservations: when the first job that does not fit will fit, and what others may use until then.
+"""Reservations: when the first jobs that do not fit will fit, and what others may use until then.
 
 Source: EASY backfilling (D. Lifka, JSSPP 1995; A. Mu'alem and D. Feitelson, IEEE TPDS 2001): only the
 first job that does not fit gets a reservation, at the earliest time at which enough of what runs
 will have ended. Another job may start before it if it ends by then, or leaves the reserved job
 enough. Here "enough" is what the placement policy says of the cluster as it will be.
+
+Several jobs may have one (conservative backfilling, in the same paper): each is worked out on the cluster as
+it will be with those before it, which it must not delay either.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -37,6 +40,7 @@ class Reservation:
     then: Snapshot
     placement: Placement
     fits: Fits
+    ends_us: int | None = None  # when it is expected to have ended; None = never
 
     def outlasted_by(self, end_us: int | None) -> bool:
         """Would a job that ends then still hold what it has when the reserved one is to start?"""
@@ -44,6 +48,18 @@ class Reservation:
 
     def admits(self, job: Job, placement: Placement) -> bool:
         """Is there still enough for the reserved job when this one runs on? If so, it is counted in."""
+        weighed = self._with(job, placement)
+        if weighed is None:
+            return False
+        self.then, self.placement = weighed
+        return True
+
+    def leaves_enough(self, job: Job, placement: Placement) -> bool:
+        """The same, without counting it in."""
+        return self._with(job, placement) is not None
+
+    def _with(self, job: Job, placement: Placement) -> tuple[Snapshot, Placement] | None:
+        """The cluster at its start with this job as well, and how the reserved one fits there."""
         free = TrackedDict(self.then.free)
         for host in placement.hosts:
             free[host] = take(free[host], job.spec, placement.on(host))
@@ -59,11 +75,8 @@ class Reservation:
         room = all(holds(then.hosts[h], free[h], self.job.spec, mine.on(h)) for h in touched)
         if alone or not licensed or not room:
             elsewhere = self.fits(then)
-            if elsewhere is None:
-                return False
-            self.placement = elsewhere
-        self.then = then
-        return True
+            return None if elsewhere is None else (then, elsewhere)
+        return then, mine
 
     def narrowed(self, snapshot: Snapshot) -> Snapshot:
         """The cluster as a job may use it that outlasts the start: without what is reserved."""
@@ -102,18 +115,25 @@ class Reservation:
         return f"at {at:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def earliest(job: Job, snapshot: Snapshot, ends: Ends, fits: Fits) -> Reservation | None:
-    """The first end of running jobs, or edge of a reservation of hosts, after which the job fits; None when
-    it does not even then.
+Tries = Callable[[Snapshot], Placement | None]
 
-    `fits` is asked a logarithmic number of times for each stretch in which the hosts that are reserved stay
-    the same for the job: there, the more has ended, the more fits.
+
+def earliest(
+    job: Job, snapshot: Snapshot, ends: Ends, tries: Tries, before: Sequence[Reservation] = ()
+) -> Reservation | None:
+    """The first end of running jobs, or edge of a reservation, after which the job fits and delays none of
+    those `before` it; None when it does not even then. It is counted in there.
+
+    `tries` is asked a logarithmic number of times for each stretch in which what is reserved stays the same
+    for the job: there, the more has ended, the more fits.
     """
-    states = _Future(snapshot, ends, job.spec)
+    end_us = ends(job)
+    lasts_us = None if end_us is None else end_us - snapshot.now_us
+    states = _Future(snapshot, ends, job.spec, lasts_us, before)
     first = 0
     for last in states.stretches:
         failed, found = first - 1, first
-        while (placement := fits(states.at(found))) is None:
+        while (placement := tries(states.around(found))) is None:
             failed = found
             if found == last:
                 break
@@ -123,68 +143,116 @@ def earliest(job: Job, snapshot: Snapshot, ends: Ends, fits: Fits) -> Reservatio
             continue
         while found - failed > 1:
             middle = (failed + found) // 2
-            sooner = fits(states.at(middle))
+            sooner = tries(states.around(middle))
             if sooner is None:
                 failed = middle
             else:
                 found, placement = middle, sooner
-        return Reservation(job, states.times[found], states.at(found), placement, fits)
+        if not all(one.admits(job, placement) for one in states.behind(found)):
+            return None
+        at_us = states.times[found]
+        over_us = None if at_us is None or lasts_us is None else at_us + lasts_us
+        return Reservation(job, at_us, states.at(found), placement, tries, over_us)
     return None
 
 
 class _Future:
-    """The cluster after each time at which running jobs are expected to end, worked out as asked for."""
+    """The cluster after each time at which running jobs are expected to end, and reserved ones to start or to
+    end, worked out as asked for. `lasts_us`: how long the job takes that is to fit; None = for ever."""
 
-    def __init__(self, snapshot: Snapshot, ends: Ends, spec: JobSpec) -> None:
-        self._snapshot = snapshot
-        edges = changes_us(spec, snapshot.now_us, snapshot.reservations)
-        known: dict[int, list[int]] = {edge: [] for edge in edges}
-        never: list[int] = []
-        self._on: dict[str, dict[int, None]] = {}
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        ends: Ends,
+        spec: JobSpec,
+        lasts_us: int | None,
+        before: Sequence[Reservation],
+    ) -> None:
+        self._snapshot, self._before, self._lasts_us = snapshot, before, lasts_us
+        edges = set(changes_us(spec, snapshot.now_us, snapshot.reservations))
+        ended: dict[int | None, list[int]] = {}
+        started: dict[int | None, list[Reservation]] = {}
+        self._on: dict[str, dict[int, Placement]] = {}
         for number, placed in snapshot.placed.items():
-            end_us = ends(snapshot.jobs[number])
-            (never if end_us is None else known.setdefault(end_us, [])).append(number)
+            ended.setdefault(ends(snapshot.jobs[number]), []).append(number)
             for host in placed.placement.hosts:
-                self._on.setdefault(host, {})[number] = None
-        self.times: list[int | None] = [*sorted(known)]
-        ending = [known[at] for at in sorted(known)]
-        if never or not known:
+                self._on.setdefault(host, {})[number] = placed.placement
+        for one in before:
+            started.setdefault(one.at_us, []).append(one)
+            if one.at_us is None:
+                continue
+            edges.add(one.at_us)
+            if lasts_us is not None:
+                edges.add(one.at_us - lasts_us + 1)  # from then on the job would still be there
+            if one.ends_us is not None:
+                ended.setdefault(one.ends_us, []).append(one.job.id)
+        edges = {edge for edge in edges if edge > snapshot.now_us}
+        known = sorted({at for at in (*ended, *started) if at is not None} | edges)
+        self.times: list[int | None] = [*known]
+        if None in ended or None in started or not known:
             self.times.append(None)
-            ending.append(never)
-        starts = (self.times.index(edge) for edge in edges)
-        # where each ends; within one, the same hosts are reserved
+        starts = (known.index(edge) for edge in edges)
+        # where each ends; within one, the same is reserved
         self.stretches = [*sorted(start - 1 for start in starts if start), len(self.times) - 1]
-        self._ended: list[list[int]] = ending
+        self._ended, self._started = ended, started
         self._changed: list[dict[str, Free]] = []
         self._sweep = self._each()
+
+    def behind(self, step: int) -> list[Reservation]:
+        """Those that start while the job would be there that starts at this time."""
+        at_us = self.times[step]
+        if at_us is None:
+            return []
+        end_us = None if self._lasts_us is None else at_us + self._lasts_us
+        later = (one for one in self._before if one.at_us is None or one.at_us > at_us)
+        return [one for one in later if one.outlasted_by(end_us)]
+
+    def around(self, step: int) -> Snapshot:
+        """The cluster at this time, without what is reserved while the job would be there."""
+        snapshot = self.at(step)
+        for one in self.behind(step):
+            snapshot = one.narrowed(snapshot)
+        return snapshot
 
     def at(self, step: int) -> Snapshot:
         """The cluster when the jobs of this time and of all before it have ended."""
         while len(self._changed) <= step:
             self._changed.append(next(self._sweep))
         free, placed = dict(self._snapshot.free), dict(self._snapshot.placed)
-        for i in range(step + 1):
+        for i, at in enumerate(self.times[: step + 1]):
             free.update(self._changed[i])
-            for number in self._ended[i]:
+            for number in self._ended.get(at, ()):
                 del placed[number]
+            for one in self._started.get(at, ()):
+                sequence = max((p.sequence for p in placed.values()), default=0) + 1
+                placed[one.job.id] = placed_view(one.job, one.placement, sequence)
         past = self.times[:step] if len(self.stretches) > 1 else []
         now_us = self.times[step] or (past[-1] if past else None) or self._snapshot.now_us
         return replace(self._snapshot, now_us=now_us, free=TrackedDict(free), placed=TrackedDict(placed))
 
     def _each(self) -> Iterator[dict[str, Free]]:
-        placed, jobs, hosts = self._snapshot.placed, self._snapshot.jobs, self._snapshot.hosts
-        for ended in self._ended:
-            changed: dict[str, Free] = {}
-            for number in ended:
-                for host in placed[number].placement.hosts:
+        placed, jobs, hosts = self._snapshot.placed, dict(self._snapshot.jobs), self._snapshot.hosts
+        where = {number: one.placement for number, one in placed.items()}
+        for one in self._before:
+            jobs[one.job.id], where[one.job.id] = one.job, one.placement
+        for at in self.times:
+            changed: dict[str, None] = {}
+            for number in self._ended.get(at, ()):
+                for host in where[number].hosts:
                     del self._on[host][number]
-                    if host in hosts:
-                        changed[host] = all_of(hosts[host])
-            for host, free in changed.items():
-                for job in one_of_each_slice(jobs[number] for number in sorted(self._on[host])):
-                    free = take(free, job.spec, placed[job.id].placement.on(host))
-                changed[host] = free
-            yield changed
+                    changed[host] = None
+            for one in self._started.get(at, ()):
+                for host in one.placement.hosts:
+                    self._on.setdefault(host, {})[one.job.id] = one.placement
+                    changed[host] = None
+            yield {host: self._free(host, jobs) for host in changed if host in hosts}
+
+    def _free(self, host: str, jobs: Mapping[int, Job]) -> Free:
+        there = self._on[host]
+        free = all_of(self._snapshot.hosts[host])
+        for job in one_of_each_slice(jobs[number] for number in sorted(there)):
+            free = take(free, job.spec, there[job.id].on(host))
+        return free
 
 
 def holds(host: Host, free: Free, spec: JobSpec, tasks: tuple[TaskPlacement, ...]) -> bool:

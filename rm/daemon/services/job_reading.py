@@ -220,10 +220,10 @@ class JobReading:
         if job.state is not JobState.PENDING:
             return await self._why_there(job)
 
-        def look(cycle: Cycle, now_us: int) -> tuple[Snapshot, list[Job], Tuning, Job | None]:
+        def look(cycle: Cycle, now_us: int) -> tuple[Snapshot, list[Job], Tuning, tuple[Job, ...]]:
             state = cycle.state
             pending = [state.jobs[j] for j in state.pending]
-            return state.detached(state.snapshot(now_us)), pending, cycle.tuning, cycle.reserved
+            return state.detached(state.snapshot(now_us)), pending, cycle.tuning, cycle.all_reserved
 
         snapshot, pending, tuning, reserved = await self._asking.ask(look)
 

@@ -211,11 +211,11 @@ class JobSubmissions:
         await self.refuse_impossible([spec])
         named = await named_jobs([spec], self._reading.job, self._reading.elements_of, may_know)
 
-        def look(cycle: Cycle, now_us: int) -> tuple[Snapshot, Tuning, Job | None, Job]:
+        def look(cycle: Cycle, now_us: int) -> tuple[Snapshot, Tuning, tuple[Job, ...], Job]:
             state = cycle.state
             waits_for = depending_now(spec, state, named.of(spec, state), now_us)
             job = Job(0, spec, now_us, traffic=spec.traffic, dependencies=waits_for)
-            return state.detached(state.snapshot(now_us)), cycle.tuning, cycle.reserved, job
+            return state.detached(state.snapshot(now_us)), cycle.tuning, cycle.all_reserved, job
 
         snapshot, tuning, reserved, job = await self._asking.ask(look)
         decision, reasons, verdicts = await self._asking.think(

@@ -6,6 +6,8 @@ for the earliest time at which enough of what runs will have ended; a later job 
 it ends in time or leaves the reserved job enough. Without it (`priority`, `fifo`) a large job may
 wait as long as smaller ones keep coming. Settled here:
 
+* With a `depth` above 1 as many jobs have a reservation: each is worked out with those before it, as in
+  conservative backfilling (Mu'alem and Feitelson), and a later job may delay none of them.
 * A job ends when its reports say, else after its expected run time, else at its time limit, which
   also bounds the other two.
 * A job that has outlived its expectation is expected to need as long again as it is overdue, at
@@ -17,6 +19,7 @@ wait as long as smaller ones keep coming. Settled here:
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from rm.core.model.job import Job, JobState
 from rm.core.model.progress import expected_left_us
@@ -24,11 +27,20 @@ from rm.core.model.snapshot import Snapshot
 from rm.policies.queue.priority import PriorityPolicy
 
 
+@dataclass(frozen=True, slots=True)
+class BackfillOptions:
+    """`depth`: how many jobs that do not fit have a reservation."""
+
+    depth: int = 1
+
+
 class BackfillPolicy:
-    """By priority (highest first), then time of submission, then job id; with a reservation."""
+    """By priority (highest first), then time of submission, then job id; with reservations."""
 
     name = "backfill"
-    Options = None
+
+    def __init__(self, options: BackfillOptions = BackfillOptions()) -> None:
+        self.depth = max(1, options.depth)
 
     def order(self, pending: Sequence[Job], snapshot: Snapshot) -> Iterable[Job]:
         return PriorityPolicy().order(pending, snapshot)
@@ -44,3 +56,4 @@ class BackfillPolicy:
 
 
 POLICY = BackfillPolicy
+OPTIONS = BackfillOptions
