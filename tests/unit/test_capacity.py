@@ -12,8 +12,9 @@ from rm.core.model.snapshot import TrackedDict
 from rm.policies.placement.steps.capacity import LatestCapacities
 from rm.policies.placement.steps.filters import capacity
 from tests.builders import GIB, host, snapshot, spec
+from tests.examples import examples
 
-SETTINGS = settings(max_examples=80)
+SETTINGS = settings(max_examples=examples(80))
 HOSTS = st.builds(
     lambda i, **more: host(f"h{i}", cpus=6, mem_gib=4, **more),
     st.integers(0, 3),

@@ -16,6 +16,7 @@ from rm.core.scheduling.engine import Blocked, Policies, Tuning, decide
 from rm.errors import ConfigError
 from rm.policies.comm.exclusive import Exclusive, ExclusiveOptions
 from tests.builders import MBPS, host, job, placed, profile, snapshot
+from tests.examples import examples
 
 HALF = profile(200, (0, 60, 500))
 MOST = profile(200, (0, 60, 600))
@@ -76,7 +77,7 @@ def test_it_admits_no_single_transfers() -> None:
         ExclusiveOptions(share="often")
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     pairs=st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from("abcdef")), max_size=4),
     full=st.sets(st.sampled_from("abcdef")),

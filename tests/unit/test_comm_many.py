@@ -23,6 +23,7 @@ from rm.policies.interleave.affinity import has_cycle
 from rm.policies.interleave.circle import LinkLoad
 from rm.policies.interleave.loads import link_loads
 from tests.builders import host, placed, profile, snapshot, spec
+from tests.examples import examples
 
 NAMES = "abcdef"
 CLUSTER = snapshot(*(host(n, nic_mbps=100) for n in NAMES))
@@ -87,7 +88,7 @@ def loopy(draw: st.DrawFn, periods: tuple[int, ...]) -> list[PlacedJob]:
     return jobs
 
 
-MANY = settings(max_examples=80)
+MANY = settings(max_examples=examples(80))
 
 
 @MANY

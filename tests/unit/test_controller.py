@@ -22,6 +22,7 @@ from rm.policies.regulate.controller import (
     Retime,
     member_of,
 )
+from tests.examples import examples
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 CASES = json.loads((GOLDEN / "controller.json").read_text())
@@ -219,7 +220,7 @@ def test_a_schedule_becomes_a_member_with_a_dead_band_above_noise() -> None:
 def test_no_high_job_is_paused_beside_a_low_one() -> None:
     paused = {"high": 0, "low": 0}
 
-    @settings(max_examples=60)
+    @settings(max_examples=examples(60))
     @given(st.data())
     def whatever_is_reported(data: st.DataObject) -> None:
         count = data.draw(st.integers(2, 4))

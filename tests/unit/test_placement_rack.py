@@ -13,8 +13,9 @@ from rm.core.model.snapshot import Snapshot
 from rm.core.registry import load
 from rm.errors import ConfigError
 from tests.builders import asked, host, job, snapshot
+from tests.examples import examples
 
-SETTINGS = settings(max_examples=100)
+SETTINGS = settings(max_examples=examples(100))
 
 
 def cluster(rooms: dict[str, int], leaf_of: dict[str, str]) -> Snapshot:

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rm.playbook.inventory.cables import Pair, Verdict, judge, rounds
+from tests.examples import examples
 
 RATE = 10_000_000_000
 
@@ -34,7 +35,7 @@ def test_rounds_hold_every_pair_once_and_each_host_once_a_round(count: int) -> N
 
 
 @given(st.data(), st.integers(5, 12))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_broken_cables_are_named_and_no_others(data: st.DataObject, count: int) -> None:
     hosts = [f"h{i:02}" for i in range(count)]
     culprits = set(data.draw(st.lists(st.sampled_from(hosts), max_size=(count - 1) // 2 - 1, unique=True)))

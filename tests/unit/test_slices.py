@@ -24,6 +24,7 @@ from rm.core.scheduling.engine import Policies, Tuning
 from rm.core.scheduling.slices import SLICE_MAX, slice_length
 from rm.daemon.execution.environment import job_environment
 from tests import builders
+from tests.examples import examples
 from tests.invariants import validate_state
 
 S = 1_000_000
@@ -181,7 +182,7 @@ def test_hosts_give_back_what_has_not_begun_when_the_limit_is_lowered() -> None:
         st.tuples(st.sampled_from(["end", "back", "lose", "limit"]), st.integers(0, 63)), max_size=25
     ),
 )
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_never_more_than_the_limit_run_at_once(
     limit: int, cpus: int, shares: int, acts: list[tuple[str, int]]
 ) -> None:

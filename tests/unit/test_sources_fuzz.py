@@ -16,6 +16,7 @@ from rm.core.monitoring.history import complaint
 from rm.core.monitoring.source import Source
 from rm.errors import RmError, UsageError
 from tests import builders
+from tests.examples import examples
 
 NOW_US = 1_790_000_000_000_000
 SPAN = Span(NOW_US - 10**12, NOW_US, {"a": "a", "b": "b"})
@@ -178,7 +179,7 @@ SHAPES = {"esmond": esmond, "opensearch": opensearch, "maddash": maddash}
 
 
 @pytest.mark.parametrize("kind", READERS)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(odd=st.lists(JSON, max_size=4), values=st.lists(JSON, max_size=3), shaped=st.booleans())
 @example(
     odd=[],
@@ -199,7 +200,7 @@ def test_no_answer_is_too_odd(kind: str, odd: list[Any], values: list[Any], shap
         assert isinstance(complaint(sample, NOW_US), str)  # says what is wrong rather than to fail
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(parts=st.dictionaries(KEYS, st.dictionaries(WORDS, JSON, max_size=3), max_size=5), document=JSON)
 def test_no_mesh_file_is_too_odd(parts: dict[str, Any], document: Any) -> None:
     hosts = [builders.host("a"), builders.host("b")]
