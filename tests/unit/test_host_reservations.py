@@ -187,10 +187,10 @@ def test_the_store_and_the_journal_keep_them() -> None:
     cluster = Reserving()
     cluster.reserve(windows=((100, 200),), users=("ann",), maint=True)
     known = cluster.state.reservations
-    ((name, body),) = documents_of({"r": known["r"]})
+    ((name, body),) = documents_of({"r": known["r"]}, None)
     assert body is not None
     assert reservations_in(Loaded(1, 1, 1, documents=((name, body), ("alert/1", {})))) == [*known.values()]
-    assert documents_of({"gone": None}) == (("reservation/gone", None),)
+    assert documents_of({"gone": None}, None) == (("reservation/gone", None),)
     assert restore_state(dump_state(cluster.state, 100), 100).reservations == known
 
 
