@@ -21,6 +21,7 @@ OTHERWISE = {
     "(Priority)": "output",
     "[[monitor.mesh]]": "toml",
     "[gpus:vars]": "ini",
+    "[policies]": "toml",
     "[science]": "accounts",
     "[web]": "toml",
     "all:": "inventory",

@@ -36,6 +36,8 @@ from rm.core.sharing.accounts import (
     without_account,
     without_member,
 )
+from rm.core.sharing.ledger import Ledger
+from rm.core.sharing.shares import Listed, Shares
 from rm.daemon.services.reasons import NO_REASONS, Reasons
 from rm.errors import Conflict, ImpossibleRequest, NotFound
 from rm.web.api import serve
@@ -57,7 +59,7 @@ class FakeService:
     def __init__(self) -> None:
         self.table: dict[int, Job] = {}
         self.reserved: dict[str, HostReservation] = {}
-        self.shared = NO_ACCOUNTS
+        self.shared, self.ledger = NO_ACCOUNTS, Ledger()
         self.inventory: dict[str, Host] = {
             "h1": builders.host("h1", gpus=2, interface="eth0", nics=(CARD,)),
             "h2": builders.host("h2", "z2"),
@@ -102,6 +104,9 @@ class FakeService:
 
     def accounts(self) -> Accounts:
         return self.shared
+
+    def shares(self) -> list[Listed]:
+        return Shares(self.shared, self.ledger).listed()
 
     def add_account(self, wanted: Mapping[str, Any], by: str) -> Accounts:
         self.shared = put_account(self.shared, Account(**wanted), new=True)

@@ -263,6 +263,8 @@ ROUTES: Sequence[Route] = (
     # -- accounts
     Route("GET", "/v1/accounts", "accounts", "Accounts, their shares, and who is in them "
           "([more](sharing.md)).", sharing.Accounts, private=USED),
+    Route("GET", "/v1/shares", "shares", "What accounts and users have used, and their fair share "
+          "([more](sharing.md)).", sharing.Shares, private=USED),
     Route("POST", "/v1/accounts", "add_account", "Add an account.", sharing.Accounts, sharing.AccountRequest,
           who=Who.ADMIN, status=201, errors=CONFLICT),
     Route("POST", "/v1/accounts-import", "import_accounts", "Let these be all accounts and members.",

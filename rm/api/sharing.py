@@ -12,7 +12,7 @@ from rm.api.answer import Answer, Request
 
 Name = Annotated[str, Meta(min_length=1, max_length=64)]
 User = Annotated[str, Meta(min_length=1, max_length=255)]
-Shares = Annotated[int, Meta(ge=0, lt=2**31)]
+ShareCount = Annotated[int, Meta(ge=0, lt=2**31)]
 Text = Annotated[str, Meta(max_length=4096)]
 
 
@@ -21,7 +21,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
     name: Name
     parent: Name = "root"
-    shares: Shares = 1
+    shares: ShareCount = 1
     description: Text = ""
 
 
@@ -30,7 +30,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
     account: Name
     user: User
-    shares: Shares = 1
+    shares: ShareCount = 1
     default: bool = False
 
 
@@ -51,7 +51,7 @@ class AccountRequest(Request, frozen=True, kw_only=True):
 
     name: Name
     parent: Name = "root"
-    shares: Shares = 1
+    shares: ShareCount = 1
     description: Text = ""
 
 
@@ -59,7 +59,7 @@ class AccountUpdate(Request, frozen=True, kw_only=True):
     """What is left out stays."""
 
     parent: Name | UnsetType = UNSET
-    shares: Shares | UnsetType = UNSET
+    shares: ShareCount | UnsetType = UNSET
     description: Text | UnsetType = UNSET
 
 
@@ -68,5 +68,28 @@ class MemberRequest(Request, frozen=True, kw_only=True):
     default account of each."""
 
     users: Annotated[Sequence[User], Meta(min_length=1, max_length=10_000)]
-    shares: Shares | UnsetType = UNSET
+    shares: ShareCount | UnsetType = UNSET
     default: bool = False
+
+
+class Share(msgspec.Struct, frozen=True, kw_only=True):
+    """What Fair Tree finds of a user in an account, or of an account (`user` is empty, and `factor` null).
+    `used` are weighted resource-seconds, decayed; `shares_part` and `used_part` are parts of what the
+    siblings have together; `level` is the one divided by the other, null where nothing was used; `factor` is
+    the rank from the last, of all members. `depth`: how far the account is below the root."""
+
+    account: str
+    user: str
+    shares: int
+    shares_part: float
+    used: float
+    used_part: float
+    level: float | None
+    factor: float | None
+    depth: int
+
+
+class Shares(Answer, frozen=True, kw_only=True):
+    """In the order of the tree, the root first."""
+
+    shares: Sequence[Share]

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from rm.collector import made_to_stay
-from rm.config import Config, licenses
+from rm.config import Config, SharingConfig, licenses
 from rm.core.jobs.state import ClusterState, rebuild
-from rm.core.journal.restoring import accounts_in, reservations_in
+from rm.core.journal.restoring import accounts_in, reservations_in, usage_in
 from rm.core.model.fabric import fabric_of
 from rm.core.ports import Clock
+from rm.core.sharing.ledger import Billing, Ledger
 from rm.core.store import Lease, Loaded, Store
 from rm.daemon.leading.lease import HeldLease, Monotonic, Standby, patiently
 from rm.errors import RmError
@@ -104,8 +105,14 @@ class Waiting:
                 licenses=licenses(config.jobs),
                 reservations=reservations_in(loaded, _unreadable),
                 accounts=accounts_in(loaded, _unreadable),
+                ledger=Ledger(billing_of(config.sharing), usage_in(loaded, _unreadable)),
             )
         return Found(loaded, state, recent_us)
+
+
+def billing_of(sharing: SharingConfig) -> Billing:
+    half_life_us = int(sharing.half_life_days * 86_400 * SECOND_US)
+    return Billing(sharing.gpu, sharing.cpu, sharing.mem_gib, half_life_us)
 
 
 def _unreadable(name: str, error: Exception) -> None:

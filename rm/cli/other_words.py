@@ -27,7 +27,8 @@ CALLED = {
     "status": ("ping-daemon", "health", "sdiag", "version"),
     "config show": ("settings", "conf"),
     "daemon": ("slurmctld", "server", "serve"),
-    "account": ("sacctmgr", "accounts", "share", "shares"),
+    "account": ("sacctmgr", "accounts"),
+    "slurm-shims": ("sshare", "shares"),
     "sim": ("simulate",),
     "run COMMAND": ("srun", "exec", "interactive"),
     "alloc": ("salloc", "allocate", "allocation"),
@@ -37,7 +38,7 @@ CALLED = {
     "set JOB": ("update", "modify", "edit", "alter"),
 }
 MISSING = {
-    ("sreport", "sshare", "usage"): (
+    ("sreport", "usage"): (
         "Nothing is summed up; `rmx queue --all --json` has every job with its account, user and times."
     ),
 }

@@ -13,6 +13,8 @@ from rm.api.sharing import (
     AccountUpdate,
     Member,
     MemberRequest,
+    Share,
+    Shares,
 )
 from rm.client.asking import Asking
 
@@ -26,6 +28,10 @@ class Sharing:
     def accounts(self) -> Accounts:
         """All accounts, and all members."""
         return self._ask.get(Accounts, "accounts")
+
+    def shares(self) -> Sequence[Share]:
+        """What accounts and users have used, and their fair share, in the order of the tree."""
+        return self._ask.get(Shares, "shares").shares
 
     def add_account(self, name: str, **fields: Any) -> Accounts:
         """Add one, of the fields of an AccountRequest."""

@@ -24,6 +24,7 @@ from rm.config.sections import (
     PrivacyConfig,
     RolesConfig,
     ShapingConfig,
+    SharingConfig,
     SshConfig,
     WebConfig,
 )
@@ -49,6 +50,7 @@ __all__ = [
     "PrivacyConfig",
     "RolesConfig",
     "ShapingConfig",
+    "SharingConfig",
     "SshConfig",
     "WebConfig",
     "flatten",

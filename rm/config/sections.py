@@ -227,6 +227,15 @@ class AuditConfig(msgspec.Struct, frozen=True):
     keep_days: Positive = 400.0
 
 
+class SharingConfig(msgspec.Struct, frozen=True):
+    """What counts as usage of an account, and for how long."""
+
+    gpu: NotNegative = 1.0
+    cpu: NotNegative = 0.0
+    mem_gib: NotNegative = 0.0
+    half_life_days: NotNegative = 7.0
+
+
 class Config(msgspec.Struct, frozen=True):
     daemon: DaemonConfig = DaemonConfig()
     jobs: JobsConfig = JobsConfig()
@@ -245,6 +254,7 @@ class Config(msgspec.Struct, frozen=True):
     privacy: PrivacyConfig = PrivacyConfig()
     audit: AuditConfig = AuditConfig()
     limits: LimitsConfig = LimitsConfig()
+    sharing: SharingConfig = SharingConfig()
 
 
 # tables whose keys belong to another's options class, which checks them when it is made

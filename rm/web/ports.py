@@ -31,6 +31,7 @@ from rm.core.people.rights import Scope
 from rm.core.people.token import Token
 from rm.core.scheduling.foreseen import Foreseen, Start
 from rm.core.sharing.accounts import Account, Accounts, Member
+from rm.core.sharing.shares import Listed
 
 T = TypeVar("T")
 Answer: TypeAlias = Awaitable[T] | T
@@ -352,6 +353,8 @@ class AccountService(Protocol):
     """Accounts: what is wanted are fields of the requests of `rm.api.sharing`; each answers with all."""
 
     def accounts(self) -> Answer[Accounts]: ...
+
+    def shares(self) -> Answer[Sequence[Listed]]: ...
 
     def add_account(self, wanted: Mapping[str, Any], by: str) -> Answer[Accounts]: ...
 

@@ -26,6 +26,7 @@ class SharingRoutes:
     def routes(self) -> list[web.RouteDef]:
         return [
             web.get("/v1/accounts", self.accounts),
+            web.get("/v1/shares", self.shares),
             web.post("/v1/accounts", self.add_account),
             web.post("/v1/accounts-import", self.import_accounts),
             web.post("/v1/accounts/{name}", self.set_account),
@@ -40,6 +41,10 @@ class SharingRoutes:
 
     async def accounts(self, request: web.Request) -> web.Response:
         return _all(await settled(self._keeper.accounts()))
+
+    async def shares(self, request: web.Request) -> web.Response:
+        told = await settled(self._keeper.shares())
+        return respond(sharing.Shares(shares=[typed(one, sharing.Share) for one in told]))
 
     async def add_account(self, request: web.Request) -> web.Response:
         asked = wire.typed_body(await request.read(), sharing.AccountRequest)

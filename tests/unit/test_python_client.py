@@ -32,6 +32,7 @@ JOB = JobRequest(name="one", script=SCRIPT)
 CALLS: dict[str, Callable[[Client], object]] = {
     "starts": lambda c: c.starts(),
     "accounts": lambda c: c.sharing.accounts(),
+    "shares": lambda c: c.sharing.shares(),
     "add_account": lambda c: c.sharing.add_account("b"),
     "import_accounts": lambda c: c.sharing.import_accounts([Account(name="a")]),
     "set_account": lambda c: c.sharing.set_account("a", shares=2),

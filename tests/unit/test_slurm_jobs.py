@@ -303,7 +303,7 @@ def test_priorities_are_listed_with_their_parts(slurm: Slurm, rmx: Rmx, daemon: 
     daemon.service.queue_policy = "srsf"
     refused = slurm("sprio")
     assert (refused.code, refused.out) == (1, "")
-    assert refused.err.startswith("sprio: error: The queue policy srsf does not order jobs by their")
+    assert refused.err.startswith("sprio: error: sprio does not know what priorities")
 
 
 def test_a_job_is_listed_in_each_partition_that_it_may_run_in(slurm: Slurm, rmx: Rmx) -> None:
@@ -313,9 +313,3 @@ def test_a_job_is_listed_in_each_partition_that_it_may_run_in(slurm: Slurm, rmx:
         assert slurm("sacct", "-n", "-X", "-o", "jobid", "-r", one).out.split() == ["6"]
         assert rmx("queue", "--noheader", "-o", "jobid", "-p", one).out.split() == ["6"]
     assert slurm("squeue", "-h", "-p", "gp").out == ""
-
-
-def test_shares_are_refused_by_a_sentence(slurm: Slurm) -> None:
-    refused = slurm("sshare", "-a", "--whatever")
-    assert (refused.code, refused.out) == (1, "")
-    assert refused.err.startswith("sshare: error: What somebody has used changes")

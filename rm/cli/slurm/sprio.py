@@ -46,7 +46,7 @@ def run(words: Sequence[str]) -> int:
         policy, found = client.status().policies["queue"], client.queue()
     if policy not in BY_PRIORITY:
         raise Conflict(
-            f"The queue policy {policy} does not order jobs by their priorities.",
+            f"sprio does not know what priorities the queue policy {policy} gives.",
             "`rmx why ID` says where a job stands.",
         )
     if users := given.words("user"):

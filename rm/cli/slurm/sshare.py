@@ -1,22 +1,101 @@
-"""`sshare`: no priority comes from shares, so that there is nothing to show."""
+"""`sshare`: shares and usage of accounts and users, as Slurm prints what Fair Tree finds.
+
+Source: the manual of sshare of Slurm 22.05, with PriorityFlags=FAIR_TREE.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import getpass
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from rm.cli.slurm.words import Options
-from rm.errors import Conflict
+from rm.cli.output import printable
+from rm.cli.slurm.words import Options, read
+from rm.errors import UsageError
 
-OPTIONS = Options(taken=())
+if TYPE_CHECKING:
+    from rm.api.sharing import Share
+
+OPTIONS = Options(
+    taken=(
+        "accounts/A=",
+        "all/a",
+        "long/l",
+        "noheader/h",
+        "parsable/p",
+        "parsable2/P",
+        "users/u=",
+        "Users/U",
+    ),
+    ignored=("verbose/v",),
+    refused=("cluster=", "clusters/M=", "partition/m", "format/o=", "json", "yaml"),
+)
+# with their widths: to the left where that is negative
+SHORT = {"Account": -20, "User": 10, "RawShares": 10, "NormShares": 11, "RawUsage": 11, "EffectvUsage": 13,
+         "FairShare": 10}  # fmt: skip
+LONG = {"Account": -20, "User": 10, "RawShares": 10, "NormShares": 11, "RawUsage": 11, "NormUsage": 11,
+        "EffectvUsage": 13, "FairShare": 10, "LevelFS": 10, "GrpTRESMins": 30, "TRESRunMins": 30}  # fmt: skip
 
 
 def run(words: Sequence[str]) -> int:
-    """Whatever is asked for.
+    given = read(words, OPTIONS, os.environ)
+    options = given.options
+    if given.operands:
+        raise UsageError(f"Unrecognized option: {given.operands[0]}.", "Name users with --users=NAME,…")
+    from rm.client import Client
 
-    Raises:
-        Conflict: always.
-    """
-    raise Conflict(
-        "What somebody has used changes no priority here.",
-        "`rmx account show` lists the shares, `sprio` priorities of waiting jobs, `sacct` what ran.",
-    )
+    with Client() as client:
+        found = client.sharing.shares()
+    accounts, users = given.words("accounts"), given.words("users")
+    if not users and "all" not in options:
+        users = frozenset({getpass.getuser()})
+    shown = [
+        one
+        for one in found
+        if (not accounts or one.account in accounts)
+        and (one.user in users or not users if one.user else "Users" not in options)
+    ]
+    columns = LONG if "long" in options else SHORT
+    depths, whole = _depths(found), found[0].used if found else 0.0
+    rows = [_row(one, depths[one.account], whole) for one in shown]
+    parsable = "parsable" in options or "parsable2" in options
+    if "noheader" not in options:
+        rows.insert(0, {name: name for name in columns})
+        if not parsable:
+            rows.insert(1, {name: "-" * abs(width) for name, width in columns.items()})
+    for number, row in enumerate(rows):
+        if parsable:
+            print("|".join(row.get(name, "") for name in columns) + ("|" if "parsable" in options else ""))
+        else:
+            print("".join(_fit(row.get(name, ""), columns[name], number) + " " for name in columns))
+    return 0
+
+
+def _row(one: Share, depth: int, whole: float) -> Mapping[str, str]:
+    """The cells by their columns; the root has no shares."""
+    is_root = not depth
+    level = "inf" if one.level is None else f"{one.level:.6f}"
+    return {
+        "Account": " " * (depth + bool(one.user)) + printable(one.account),
+        "User": printable(one.user),
+        "RawShares": "" if is_root else str(one.shares),
+        "NormShares": f"{0.0 if is_root else one.shares_part:.6f}",
+        "RawUsage": f"{one.used:.0f}",
+        "NormUsage": f"{one.used / whole if whole else 0.0:.6f}",
+        "EffectvUsage": f"{one.used_part:.6f}",
+        "FairShare": "" if one.factor is None else f"{one.factor:.6f}",
+        "LevelFS": "" if is_root else level,
+    }
+
+
+def _depths(found: Sequence[Share]) -> Mapping[str, int]:
+    """How far below the root each account is, which comes before its users and accounts."""
+    return {one.account: one.depth for one in found if not one.user}
+
+
+def _fit(text: str, width: int, number: int) -> str:
+    """Headers stand right; what is too long is cut, and marked by a plus."""
+    if len(text) > abs(width):
+        text = text[: abs(width) - 1] + "+"
+    return text.rjust(width) if width > 0 else text.rjust(-width) if number == 0 else text.ljust(-width)

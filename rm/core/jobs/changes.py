@@ -14,6 +14,7 @@ from rm.core.model.job import Job
 from rm.core.model.logs import KeptLog
 from rm.core.model.network import LinkStats
 from rm.core.sharing.accounts import Accounts
+from rm.core.sharing.fair_tree import Pair
 
 
 @dataclass(slots=True)
@@ -31,6 +32,7 @@ class Changes:
     logs: list[KeptLog] = field(default_factory=list)
     reservations: dict[str, HostReservation | None] = field(default_factory=dict)  # by name; None: gone
     accounts: Accounts | None = None  # all, where any has changed
+    used: set[Pair] = field(default_factory=set)  # whose usage grows at another rate now
     judged: int = 0
 
 
@@ -72,6 +74,8 @@ class Context:
             self.state.note_mark(job.id, next_mark(job))
         if job.array_task is not None:
             follow(self, old, job)
+        if job.account and (pair := self.state.ledger.follow(job, self.state.hosts, self.now_us)):
+            self.changes.used.add(pair)
         return job
 
     def act(self, action: Action) -> None:

@@ -23,6 +23,8 @@ from rm.core.model.reasons import Reason
 from rm.core.model.replacing import replace
 from rm.core.model.snapshot import Free, PlacedJob, Snapshot, TrackedDict
 from rm.core.sharing.accounts import NO_ACCOUNTS, Accounts
+from rm.core.sharing.ledger import Ledger
+from rm.core.sharing.shares import Shares
 
 
 def needs(spec: JobSpec, tasks: int) -> tuple[int, int]:
@@ -96,6 +98,7 @@ class ClusterState:
     licenses: dict[str, int] = field(default_factory=dict)  # by rm.toml
     reservations: dict[str, HostReservation] = field(default_factory=dict)  # of hosts, by name
     accounts: Accounts = NO_ACCOUNTS
+    ledger: Ledger = field(default_factory=Ledger)
     alignment: Alignment = NOTHING_TO_ALIGN
     reasons: dict[int, Reason] = field(default_factory=dict)  # why jobs wait that are not yet tried
     silent_since: dict[str, int] = field(default_factory=dict)
@@ -133,6 +136,7 @@ class ClusterState:
             fabric=self.fabric,
             licenses=MappingProxyType(self.licenses),
             reservations=tuple(self.reservations.values()),
+            shares=Shares(self.accounts, self.ledger, now_us),
             next_job=self.next_job,
             behind=MappingProxyType(self.behind),
             by_user=frozenset(self.by_user),
@@ -159,6 +163,7 @@ class ClusterState:
             network=NetworkView(dict(self.network), snapshot.now_us),
             jobs=dict(self.jobs),
             progress=dict(self.progress),
+            shares=Shares(self.accounts, replace(self.ledger, used=dict(self.ledger.used)), snapshot.now_us),
         )
 
     def enqueue(self, job_id: int) -> None:
@@ -345,6 +350,7 @@ def rebuild(
     licenses: Mapping[str, int] = MappingProxyType({}),
     reservations: Iterable[HostReservation] = (),
     accounts: Accounts = NO_ACCOUNTS,
+    ledger: Ledger | None = None,
 ) -> ClusterState:
     """The state from the store; every host is silent until its agent says hello.
 
@@ -359,6 +365,7 @@ def rebuild(
         licenses=dict(licenses),
         reservations={one.name: one for one in reservations},
         accounts=accounts,
+        ledger=ledger or Ledger(),
     )
     for zone in zones:
         state.zones[zone.name] = zone
@@ -377,6 +384,7 @@ def rebuild(
     for job in sorted(state.jobs.values(), key=lambda j: (j.started_us or j.submitted_us, j.id)):
         if job.occupies:
             state.occupy(job)
+    state.ledger.go_on(state.jobs.values(), state.hosts, now_us)
     for job_id in sorted(state.jobs):
         if key := state.jobs[job_id].key:
             state.submissions.setdefault((state.jobs[job_id].spec.user, key), []).append(job_id)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
+from rm.core.jobs.changes import Changes
 from rm.core.jobs.state import ClusterState, rebuild
 from rm.core.journal.plain import from_plain, to_plain
 from rm.core.model.host import HostState
 from rm.core.model.host_reservation import HostReservation
 from rm.core.sharing.accounts import NO_ACCOUNTS, Accounts
+from rm.core.sharing.fair_tree import Pair
+from rm.core.sharing.ledger import Ledger
+from rm.core.sharing.usage import Usage
 from rm.core.store import Loaded
 
 RESERVATION = "reservation/"  # of the names of documents
 ACCOUNTS = "accounts"  # the name of one
+USED = "usage/"
 Damaged = Callable[[str, Exception], None]
 
 
@@ -34,6 +39,7 @@ def restore(state: ClusterState, loaded: Loaded, now_us: int) -> None:
         licenses=state.licenses,
         reservations=reservations_in(loaded),
         accounts=accounts_in(loaded),
+        ledger=Ledger(state.ledger.billing, usage_in(loaded)),
     )
     for host in loaded.hosts:
         if host.state is HostState.UP:
@@ -75,10 +81,28 @@ def accounts_in(loaded: Loaded, damaged: Damaged = lambda name, error: None) -> 
         return NO_ACCOUNTS
 
 
-def documents_of(
-    reservations: Mapping[str, HostReservation | None], accounts: Accounts | None
-) -> tuple[tuple[str, dict[str, Any] | None], ...]:
-    """What a commit says of reservations of hosts (None: it is gone), and of accounts (None: nothing)."""
-    found = [(RESERVATION + name, to_plain(one) if one is not None else None)
-             for name, one in reservations.items()]  # fmt: skip
-    return (*found, *([(ACCOUNTS, to_plain(accounts))] if accounts is not None else []))
+def usage_in(loaded: Loaded, damaged: Damaged = lambda name, error: None) -> dict[Pair, Usage]:
+    """Of each account and user a document, without the rate, which comes from the jobs."""
+    found: dict[Pair, Usage] = {}
+    for name, body in loaded.documents:
+        if name.startswith(USED):
+            try:
+                account, user = name.removeprefix(USED).split("/", 1)
+                found[account, user] = Usage(float(body["amount"]), 0.0, int(body["at_us"]))
+            except (KeyError, TypeError, ValueError) as error:
+                damaged(name, error)
+    return found
+
+
+def documents_of(state: ClusterState, changes: Changes) -> tuple[tuple[str, dict[str, Any] | None], ...]:
+    """What a commit says of reservations of hosts (None: it is gone), of accounts and of usage."""
+    found: list[tuple[str, dict[str, Any] | None]] = [
+        (RESERVATION + name, to_plain(one) if one is not None else None)
+        for name, one in changes.reservations.items()
+    ]
+    if changes.accounts is not None:
+        found.append((ACCOUNTS, to_plain(changes.accounts)))
+    for account, user in sorted(changes.used):
+        used = state.ledger.used[account, user]
+        found.append((f"{USED}{account}/{user}", {"amount": used.amount, "at_us": used.at_us}))
+    return tuple(found)

@@ -6,6 +6,7 @@ gives back the very state that a leader had, with the order of its queue and of 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import fields
 from typing import Any
 
@@ -20,6 +21,8 @@ from rm.core.model.job import Job
 from rm.core.model.network import LinkStats
 from rm.core.model.progress import Progress
 from rm.core.sharing.accounts import Accounts
+from rm.core.sharing.ledger import Billing, Ledger
+from rm.core.sharing.usage import Usage
 
 # The fields of ClusterState that are not written: they are worked out from the others, or found
 # again by a pass over all pending jobs.
@@ -57,6 +60,7 @@ def dump_state(state: ClusterState, now_us: int) -> dict[str, Any]:
         "licenses": dict(state.licenses),
         "reservations": [to_plain(one) for one in state.reservations.values()],
         "accounts": to_plain(state.accounts),
+        "ledger": ledger_to_plain(state.ledger),
         "alignment": to_plain(state.alignment),
         "silent_since": dict(state.silent_since),
         "strays": [
@@ -91,6 +95,7 @@ def restore_state(plain: dict[str, Any], now_us: int) -> ClusterState:
         placed_version=plain["placed_version"],
         rescheduled_us=plain.get("rescheduled_us"),
     )
+    state.ledger = ledger_from(plain.get("ledger", {}))
     for one in (from_plain(HostReservation, r) for r in plain.get("reservations", ())):
         state.reservations[one.name] = one
     for zone in (from_plain(Zone, z) for z in plain["zones"]):
@@ -119,6 +124,21 @@ def restore_state(plain: dict[str, Any], now_us: int) -> ClusterState:
         state.recount(name)
     state.judge_dependencies()
     return state
+
+
+def ledger_to_plain(ledger: Ledger) -> dict[str, Any]:
+    return {
+        "billing": to_plain(ledger.billing),
+        "used": [[*pair, used.amount, used.rate, used.at_us] for pair, used in ledger.used.items()],
+        "rates": [[job, *pair, rate] for job, (pair, rate) in ledger.rates.items()],
+    }
+
+
+def ledger_from(plain: dict[str, Any]) -> Ledger:
+    used = {(account, user): Usage(*rest) for account, user, *rest in plain.get("used", ())}
+    rates = {job: ((account, user), rate) for job, account, user, rate in plain.get("rates", ())}
+    running = Counter(pair for pair, _ in rates.values())
+    return Ledger(from_plain(Billing, plain.get("billing", {})), used, rates, running)
 
 
 def stats_row(stats: LinkStats, now_us: int) -> list[Any]:

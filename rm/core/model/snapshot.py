@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from rm.core.model.fabric import Fabric
 from rm.core.model.host import Host, Zone
@@ -83,6 +83,24 @@ class PlacedJob:
         return not self.low_comm and len(self.placement.hosts) > 1
 
 
+class SharesView(Protocol):
+    """What policies ask of `rm.core.sharing`."""
+
+    def factor(self, account: str, user: str) -> float:
+        """The fair share of a user in an account, from 0 to 1."""
+        ...
+
+
+class NoShares:
+    """Where there are no accounts."""
+
+    def factor(self, account: str, user: str) -> float:
+        return 0.0
+
+
+NO_SHARES = NoShares()
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """A consistent view of the cluster at `now_us`.
@@ -108,4 +126,5 @@ class Snapshot:
         frozenset()
     )  # placed jobs whose hosts are their users' alone; others may be in it
     reservations: tuple[HostReservation, ...] = ()
+    shares: SharesView = NO_SHARES
     next_job: int = 1  # the first id that no job has: an element of an array that is placed gets the next one

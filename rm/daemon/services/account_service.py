@@ -11,6 +11,7 @@ from rm.core.model.replacing import replace
 from rm.core.scheduling.cycle import Cycle
 from rm.core.sharing import accounts as sharing
 from rm.core.sharing.accounts import Account, Accounts, Member
+from rm.core.sharing.shares import Listed, Shares
 from rm.daemon.services.asking import Asking
 
 
@@ -26,6 +27,14 @@ class AccountService:
 
         found: Accounts = await self._asking.ask(ask)
         return found
+
+    async def shares(self) -> list[Listed]:
+        def ask(cycle: Cycle, now_us: int) -> Shares:
+            state = cycle.state
+            return Shares(state.accounts, replace(state.ledger, used=dict(state.ledger.used)), now_us)
+
+        found: Shares = await self._asking.ask(ask)
+        return found.listed()
 
     async def add_account(self, wanted: Mapping[str, Any], by: str) -> Accounts:
         """Of the fields of an AccountRequest."""

@@ -1,0 +1,80 @@
+"""Who has which share of the cluster, and has used what of it: a view for one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import isfinite
+
+from rm.core.sharing.accounts import NO_ACCOUNTS, ROOT, Accounts
+from rm.core.sharing.fair_tree import Pair, Share, fair_tree
+from rm.core.sharing.ledger import Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A line of the tree: an account (`user` is empty) or a user in it. `shares_part` and `used_part` are
+    parts of the siblings' sum, `used` weighted resource-seconds; `level` is None where nothing was used,
+    and `factor` None for accounts."""
+
+    account: str
+    user: str
+    shares: int
+    shares_part: float
+    used: float
+    used_part: float
+    level: float | None
+    factor: float | None
+    depth: int  # of the account, below the root
+
+
+@dataclass(frozen=True)
+class Shares:
+    accounts: Accounts = NO_ACCOUNTS
+    ledger: Ledger = field(default_factory=Ledger)
+    now_us: int = 0
+
+    @cached_property
+    def amounts(self) -> Mapping[Pair, float]:
+        """Weighted resource-seconds, decayed, of each account and user."""
+        return self.ledger.amounts(self.now_us)
+
+    @cached_property
+    def found(self) -> dict[Pair, Share]:
+        """Of each member, and of each account with "" as the user."""
+        return fair_tree(self.accounts, self.amounts)
+
+    def listed(self) -> list[Listed]:
+        """All accounts and members, the root first, each account before its users, and these before the
+        accounts below it."""
+        used = {(ROOT, ""): 0.0}
+        for (account, user), amount in self.amounts.items():
+            used[account, user] = amount
+            for above in (ROOT, *self.accounts.path(account)):
+                used[above, ""] = used.get((above, ""), 0.0) + amount
+        lines = [Listed(ROOT, "", 1, 1.0, used[ROOT, ""], 1.0, 1.0, None, 0)]
+
+        def add(account: str, user: str, shares: int) -> None:
+            share, amount = self.found[account, user], used.get((account, user), 0.0)
+            level = share.level if isfinite(share.level) else None
+            factor = share.factor if user else None
+            depth = len(self.accounts.path(account))
+            lines.append(
+                Listed(account, user, shares, share.shares, amount, share.usage, level, factor, depth)
+            )
+
+        def descend(parent: str) -> None:
+            for one in self.accounts.below(parent):
+                add(one.name, "", one.shares)
+                for member in self.accounts.members_of(one.name):
+                    add(one.name, member.user, member.shares)
+                descend(one.name)
+
+        descend(ROOT)
+        return lines
+
+    def factor(self, account: str, user: str) -> float:
+        """Fair Tree's, from 0 to 1; 0 for who is no member of an account."""
+        share = self.found.get((account, user))
+        return share.factor if share is not None else 0.0

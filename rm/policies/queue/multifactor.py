@@ -1,0 +1,88 @@
+"""multifactor: by the weighted sum of what speaks for a job, of which fair share is the largest part.
+
+Source: Slurm's multifactor priority plugin: each factor is between 0 and 1, and its weight an option.
+Settled here: the job's own priority (`--priority`, Slurm's site factor) and `--nice` count as they are; the
+size of a job is its part of the cluster's processors or GPUs, whichever is larger; QOS and partitions have
+no factor. What does not fit yet is not overtaken by what would delay it, as under `backfill`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rm.core.model.job import Job
+from rm.core.model.snapshot import Snapshot
+from rm.policies.queue.backfill import BackfillOptions, BackfillPolicy
+
+DAY_US = 86_400 * 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class MultifactorOptions:
+    age_weight: float = 1_000.0
+    fair_share_weight: float = 10_000.0
+    size_weight: float = 0.0
+    age_max_days: float = 7.0  # after which a job's age counts no more than that
+    depth: int = 1  # as for backfill
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What each factor adds to a job's priority; `nice` is taken from it."""
+
+    site: float
+    age: float
+    fair_share: float
+    size: float
+    nice: float
+
+    @property
+    def sum(self) -> float:
+        return self.site + self.age + self.fair_share + self.size - self.nice
+
+
+class MultifactorPolicy(BackfillPolicy):
+    """By priority (highest first), then time of submission, then job id; with a reservation."""
+
+    name = "multifactor"
+
+    def __init__(self, options: MultifactorOptions | None = None) -> None:
+        self._options = options or MultifactorOptions()
+        super().__init__(BackfillOptions(self._options.depth))
+
+    def order(self, pending: Sequence[Job], snapshot: Snapshot) -> Iterable[Job]:
+        cpus = sum(host.cpus for host in snapshot.hosts.values())
+        gpus = sum(len(host.gpus) for host in snapshot.hosts.values())
+
+        def key(job: Job) -> tuple[float, int, int]:
+            return -self._parts(job, snapshot, cpus, gpus).sum, job.submitted_us, job.id
+
+        return sorted(pending, key=key)
+
+    def parts(self, job: Job, snapshot: Snapshot) -> Parts:
+        """What the job's priority is made of now."""
+        cpus = sum(host.cpus for host in snapshot.hosts.values())
+        gpus = sum(len(host.gpus) for host in snapshot.hosts.values())
+        return self._parts(job, snapshot, cpus, gpus)
+
+    def _parts(self, job: Job, snapshot: Snapshot, cpus: int, gpus: int) -> Parts:
+        spec, options = job.spec, self._options
+        since_us = max(job.submitted_us, job.begin_us)
+        age = min(1.0, max(0, snapshot.now_us - since_us) / (options.age_max_days * DAY_US))
+        asked = max(
+            spec.cpus_per_task * spec.ntasks / max(1, cpus),
+            (spec.gpus_per_task * spec.ntasks + spec.gpus_per_host * max(1, spec.hosts_min)) / max(1, gpus),
+        )
+        factor = snapshot.shares.factor(job.account, spec.user) if options.fair_share_weight else 0.0
+        return Parts(
+            site=spec.priority,
+            age=options.age_weight * age,
+            fair_share=options.fair_share_weight * factor,
+            size=options.size_weight * min(1.0, asked),
+            nice=spec.nice,
+        )
+
+
+POLICY = MultifactorPolicy
+OPTIONS = MultifactorOptions

@@ -1,0 +1,47 @@
+"""`sshare`: the tree with shares, usage and fair share, as Slurm 22.05 prints it."""
+
+import pytest
+
+from rm.core.sharing.accounts import Account, Member, checked
+from rm.core.sharing.usage import Usage
+from tests.fake_service import Daemon
+from tests.slurm_program import Slurm
+
+
+@pytest.fixture(autouse=True)
+def accounts(daemon: Daemon) -> None:
+    """ann has used more than eve, and chess nothing."""
+    service = daemon.service
+    service.shared = checked(
+        [Account("physics", shares=3), Account("chess"), Account("pawns", "chess", 2)],
+        [Member("physics", "ann", 1), Member("physics", "eve", 1), Member("pawns", "eve")],
+    )
+    service.ledger.used = {("physics", "ann"): Usage(600.0), ("physics", "eve"): Usage(200.0)}
+
+
+def test_the_tree_stands_below_its_root(slurm: Slurm) -> None:
+    assert slurm("sshare", "-a").out.splitlines() == [
+        "             Account       User  RawShares  NormShares    RawUsage  EffectvUsage  FairShare ",
+        "-------------------- ---------- ---------- ----------- ----------- ------------- ---------- ",
+        "root                                          0.000000         800      1.000000            ",
+        " physics                                 3    0.750000         800      1.000000            ",
+        "  physics                   ann          1    0.500000         600      0.750000   0.333333 ",
+        "  physics                   eve          1    0.500000         200      0.250000   0.666667 ",
+        " chess                                   1    0.250000           0      0.000000            ",
+        "  pawns                                  2    1.000000           0      0.000000            ",
+        "   pawns                    eve          1    1.000000           0      0.000000   1.000000 ",
+    ]
+
+
+def test_who_asks_for_nobody_sees_accounts_and_oneself(slurm: Slurm) -> None:
+    assert [line.split("|")[0:2] for line in slurm("sshare", "-hP").out.splitlines()] == [
+        ["root", ""], [" physics", ""], [" chess", ""], ["  pawns", ""],
+    ]  # fmt: skip
+    only = slurm("sshare", "-U", "-u", "eve", "-A", "physics", "-h", "-P", "-l").out
+    assert only == "  physics|eve|1|0.500000|200|0.250000|0.250000|0.666667|2.000000||\n"
+    assert slurm("sshare", "-hp", "-U", "-u", "eve", "-A", "pawns").out.endswith("|1.000000|\n")
+
+
+def test_what_it_does_not_know_is_refused(slurm: Slurm) -> None:
+    refused = slurm("sshare", "--format=Account")
+    assert (refused.code, refused.out, refused.err.count("\n")) == (1, "", 1)
