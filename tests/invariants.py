@@ -24,6 +24,9 @@ def validate_state(state: ClusterState) -> None:
     assert all(count <= state.licenses.get(name, 0) for name, count in held.items()), f"held are {held}"
     _slices(state)
     _arrays(state)
+    counted = {number for number in state.placed if state.jobs[number].account}
+    counted = {number for number in counted if not state.jobs[number].waits_in_slice}
+    assert state.ledger.rates.keys() == counted, f"usage grows by {set(state.ledger.rates)}, not by {counted}"
     assert not state.freed, "the pass did not look at what came free"
     assert state.fresh.keys() <= state.pending.keys(), f"to be tried are {list(state.fresh)}"
 

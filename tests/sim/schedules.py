@@ -62,6 +62,7 @@ def check(world: World) -> None:
             check_array(world, job, job.array)
     state = world.cycle.state
     assert not state.placed, "a job holds resources"
+    assert not state.ledger.rates, "usage grows without a job"
     assert {n: all_of(h) for n, h in state.hosts.items()} == state.free, "resources did not come back"
     assert all(not h.attempts for h in world.hosts.values()), "a host remembers"
     assert not world.db.actions, "the outbox is not empty"

@@ -700,6 +700,7 @@ class World:
             requeue=choices.happens("it may be requeued", 0.5),
             fence_us=LEASE_US if choices.happens("it is fenced", 0.3) else None,
             name=choices.among("its name", ["a", "b"]),
+            account=("", "physics")[len(self.acknowledged) % 2],
             array=(array := choices.among("it is", self.kinds)),
             dependency=self.dependency(array),
             mail_events=MAILED if choices.happens("somebody is mailed of it", 0.2) else "",
