@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rm.core.jobs import events as ev
+from rm.core.jobs.changes import Changes
 from rm.core.journal.restoring import documents_of, reservations_in
 from rm.core.journal.starting_point import dump_state, restore_state
 from rm.core.model.host_reservation import HostReservation
@@ -187,10 +188,10 @@ def test_the_store_and_the_journal_keep_them() -> None:
     cluster = Reserving()
     cluster.reserve(windows=((100, 200),), users=("ann",), maint=True)
     known = cluster.state.reservations
-    ((name, body),) = documents_of({"r": known["r"]}, None)
+    ((name, body),) = documents_of(cluster.state, Changes(reservations={"r": known["r"]}))
     assert body is not None
     assert reservations_in(Loaded(1, 1, 1, documents=((name, body), ("alert/1", {})))) == [*known.values()]
-    assert documents_of({"gone": None}, None) == (("reservation/gone", None),)
+    assert documents_of(cluster.state, Changes(reservations={"gone": None})) == (("reservation/gone", None),)
     assert restore_state(dump_state(cluster.state, 100), 100).reservations == known
 
 
