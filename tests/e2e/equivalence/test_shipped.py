@@ -72,12 +72,36 @@ CHAINS = [
 RECIPES = [recipe for chain in CHAINS for recipe in chain]
 
 
-def _copied() -> dict[str, set[str]]:
-    """The agents' files that each playbook copies, in the order of the chain: new ones, and few that are
-    there, since each file costs Ansible half a second."""
-    agent = _needs("rm_agent", set())
-    others = _needs("rm_shape", _needs("rm_probe", set(agent))) - agent
-    return {"bootstrap": agent, "agents": {*others, "rm_agent"}, "upgrade": {"rm_agent", "rm_probe"}}
+# the agents' programs that each playbook copies, in the order of the chain
+COPIED = {
+    "bootstrap": {"rm_agent"},
+    "agents": {"rm_agent", "rm_probe"},
+    "upgrade": {"rm_agent", "rm_probe"},
+}
+# a file that is copied costs Ansible half a second: a program is one here, with all that it imports
+WHOLE = """\
+import os, sys
+from importlib.util import spec_from_loader
+SOURCES = {sources!r}
+class Sources:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        return spec_from_loader(name, Sources) if name in SOURCES else None
+    @staticmethod
+    def create_module(spec):
+        return None
+    @staticmethod
+    def exec_module(module):
+        module.__file__ = os.path.join(os.path.dirname(os.path.abspath(__file__)), module.__name__ + ".py")
+        exec(compile(SOURCES[module.__name__], module.__file__, "exec"), module.__dict__)
+sys.meta_path.insert(0, Sources)
+exec(compile(SOURCES[{name!r}], __file__, "exec"))
+"""
+
+
+def _whole(name: str) -> str:
+    sources = {one: (AGENTS / f"{one}.py").read_text() for one in sorted(_needs(name, set()))}
+    return WHOLE.format(sources=sources, name=name)
 
 
 def _prepare(directory: Path) -> None:
@@ -85,11 +109,13 @@ def _prepare(directory: Path) -> None:
     for tool in ("ansible", "rm"):
         keys = directory / tool / "rotate_keys"
         keys.mkdir(parents=True)
-        for playbook, names in _copied().items():
+        for playbook, names in COPIED.items():
             agents = directory / tool / playbook / "agents"
             agents.mkdir(parents=True)
             for name in names:
-                shutil.copy2(AGENTS / f"{name}.py", agents)
+                (agents / f"{name}.py").write_text(_whole(name))
+        for name in _needs("rm_shape", set()):  # of which shaping.yml imports some
+            shutil.copy2(AGENTS / f"{name}.py", directory / tool / "agents/agents")
         with (directory / tool / "upgrade/agents/rm_agent.py").open("a") as program:
             program.write("# a newer one\n")
         for name in ("new", "old"):
