@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import pytest
@@ -9,19 +11,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rm.core.jobs import events as ev
+from rm.core.jobs.state import ClusterState
 from rm.core.scheduling.foreseen import Foreseen, copied, foresee, share_of_ended
 from tests import builders
 from tests.unit.test_host_reservations import SECOND, Reserving, limited
 
 
 def foreseen(cluster: Reserving, **new: Any) -> Foreseen:
-    cycle, before = cluster.cycle, copied(cluster.state)
+    cycle, before = cluster.cycle, deepcopy(cluster.state)
     found = foresee(
         copied(cluster.state), cycle.policies, cycle.rules, cycle.tuning, cluster.now_us,
         builders.spec(**new) if new else None,
     )  # fmt: skip
     assert cluster.state == before, "it is another state that is played"
     return found
+
+
+def test_the_state_that_is_played_has_nothing_that_changes_in_common_with_the_leaders() -> None:
+    cluster = Reserving(cpus=1)
+    for _ in range(3):
+        first = cluster.submit("", account="physics", **limited(10))
+        cluster.submit("", account="physics", dependency=f"afterok:{first}", **limited(10))
+    state, own = cluster.state, copied(cluster.state)
+    for field in fields(ClusterState):
+        mine, theirs = getattr(own, field.name), getattr(state, field.name)
+        fixed = is_dataclass(theirs) and theirs.__dataclass_params__.frozen
+        assert mine is not theirs or fixed or isinstance(theirs, int | tuple | None), field.name
+    foreseen(cluster)
 
 
 def test_jobs_start_one_after_the_other() -> None:

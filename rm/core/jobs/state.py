@@ -163,7 +163,7 @@ class ClusterState:
             network=NetworkView(dict(self.network), snapshot.now_us),
             jobs=dict(self.jobs),
             progress=dict(self.progress),
-            shares=Shares(self.accounts, replace(self.ledger, used=dict(self.ledger.used)), snapshot.now_us),
+            shares=Shares(self.accounts, self.ledger.copy(), snapshot.now_us),
         )
 
     def enqueue(self, job_id: int) -> None:

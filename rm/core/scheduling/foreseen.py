@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from rm.core.jobs import events as ev
+from rm.core.jobs.dependents import Dependents
 from rm.core.jobs.lifecycle import Rules
 from rm.core.jobs.state import ClusterState
 from rm.core.model.job import Job, JobSpec, JobState
@@ -62,7 +63,8 @@ def copied(state: ClusterState) -> ClusterState:
         elif isinstance(value, set):
             value = set(value)
         values[field.name] = value
-    return ClusterState(**values | {"silent_since": {}, "marks": {}})
+    own = {"silent_since": {}, "marks": {}, "dependents": Dependents(), "ledger": state.ledger.copy()}
+    return ClusterState(**values | own)
 
 
 def _copied(value: Any) -> Any:

@@ -48,6 +48,10 @@ class Ledger:
     rates: dict[int, tuple[Pair, float]] = field(default_factory=dict)
     running: Counter[Pair] = field(default_factory=Counter)  # how many jobs of each have a rate
 
+    def copy(self) -> Ledger:
+        """One that goes its own way."""
+        return Ledger(self.billing, dict(self.used), dict(self.rates), Counter(self.running))
+
     def follow(self, job: Job, hosts: Mapping[str, Host], now_us: int) -> Pair | None:
         """A job has changed: whose usage grows at another rate from now on, if anybody's does."""
         runs = bool(job.account) and job.occupies and not job.waits_in_slice

@@ -31,7 +31,7 @@ class AccountService:
     async def shares(self) -> list[Listed]:
         def ask(cycle: Cycle, now_us: int) -> Shares:
             state = cycle.state
-            return Shares(state.accounts, replace(state.ledger, used=dict(state.ledger.used)), now_us)
+            return Shares(state.accounts, state.ledger.copy(), now_us)
 
         found: Shares = await self._asking.ask(ask)
         return found.listed()
