@@ -19,6 +19,7 @@ from rm.core.model.host_reservation import HostReservation
 from rm.core.model.job import Job, JobSpec, JobState, Placement, Task, TaskPlacement
 from rm.core.model.job_step import JobStep, StepName
 from rm.core.model.job_update import JobUpdate
+from rm.core.model.priority_parts import PriorityParts
 from rm.core.model.progress import Progress
 from rm.core.model.reasons import HostVerdict, Reason, ReasonCode
 from rm.core.model.snapshot import Free
@@ -85,7 +86,17 @@ class FakeService:
         return self
 
     reading = submissions = changes = job_logs = host_service = network_service = daemon_status = _itself
-    reservation_service = foresight = _itself
+    reservation_service = foresight = priorities = _itself
+
+    def parts(self, job: int | None = None) -> dict[int, tuple[PriorityParts, str]]:
+        if self.queue_policy != "multifactor":
+            return {}
+        waiting = [one for one in self.table.values() if one.state is JobState.PENDING]
+        return {
+            one.id: (PriorityParts(one.spec.priority, 1.5, 5_000.0, 0.25, one.spec.nice), one.spec.user)
+            for one in waiting
+            if job in (None, one.id)
+        }
 
     def starts(self) -> tuple[Foreseen, dict[int, str]]:
         waiting = [job for job in self.table.values() if job.state is JobState.PENDING and not job.held]

@@ -123,6 +123,25 @@ class Starts(Answer, frozen=True, kw_only=True):
     until_us: int | None
 
 
+class Priority(msgspec.Struct, frozen=True, kw_only=True):
+    """What the priority of a job that waits is made of: `sum` is that of the others without `nice`, which is
+    taken away."""
+
+    job: int
+    sum: float
+    site: float
+    age: float
+    fair_share: float
+    size: float
+    nice: float
+
+
+class Priorities(Answer, frozen=True, kw_only=True):
+    """Of the jobs that wait; none where the queue policy does not order them by such sums."""
+
+    priorities: Sequence[Priority]
+
+
 class Plan(Answer, frozen=True, kw_only=True):
     """A dry run: where the job would start now; without a placement the reasons why not,
     and when it is expected to start."""
@@ -196,7 +215,7 @@ class Why(Answer, frozen=True, kw_only=True):
     older rm had placed it without a record. `queue_position` is null for a job that does not wait, and for
     one that may not be tried now (held, before its begin time, or waiting for other jobs). `chain`: for which
     jobs it waits, then for which these wait, and so on; `chain_left_out` more are not named. `start`: when it
-    is expected to start."""
+    is expected to start. `priority`: there where the queue policy orders jobs by such sums."""
 
     job: int
     state: str
@@ -209,3 +228,4 @@ class Why(Answer, frozen=True, kw_only=True):
     chain: Sequence[Link] = ()
     chain_left_out: int = 0
     start: Start | None = None
+    priority: Priority | None = None

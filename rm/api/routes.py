@@ -139,6 +139,8 @@ ROUTES: Sequence[Route] = (
           jobs.JobRows, query=JOB_FILTERS),
     Route("GET", "/v1/jobs/starts", "starts", "When jobs that wait are expected to start, those that start "
           "first.", reasons.Starts),
+    Route("GET", "/v1/jobs/priorities", "priorities", "What the priorities of jobs that wait are made of.",
+          reasons.Priorities),
     Route("GET", "/v1/jobs/steps", "job_steps", "What `srun` ran of these jobs, by job, attempt and step.",
           job_steps.JobSteps, query=(
               Parameter("jobs", Annotated[str, Meta(pattern="^[0-9]{1,18}(,[0-9]{1,18})*$")],

@@ -112,7 +112,7 @@ class Waiting:
 
 def billing_of(sharing: SharingConfig) -> Billing:
     half_life_us = int(sharing.half_life_days * 86_400 * SECOND_US)
-    return Billing(sharing.gpu, sharing.cpu, sharing.mem_gib, half_life_us)
+    return Billing(gpu=sharing.gpu, cpu=sharing.cpu, mem_gib=sharing.mem_gib, half_life_us=half_life_us)
 
 
 def _unreadable(name: str, error: Exception) -> None:

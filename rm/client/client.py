@@ -16,7 +16,7 @@ from rm.api.hosts import AcceptKey, AddHosts, AdoptHost, Drain, Host, HostKeys, 
 from rm.api.job_requests import ArrayLimit, JobRequest, JobUpdate, SignalTo
 from rm.api.job_rows import JobRow
 from rm.api.jobs import Cancelled, FullJob, Iterations, Job, Jobs, OneJob, Waited, WholeJob
-from rm.api.reasons import Plan, Starts, Why
+from rm.api.reasons import Plan, Priorities, Priority, Starts, Why
 from rm.api.status import Status
 from rm.arrays import JobId, parse_id
 from rm.client import submission
@@ -168,6 +168,10 @@ class Client(Topics):
     def starts(self) -> Starts:
         """When jobs that wait are expected to start."""
         return self._ask.get(Starts, "jobs", "starts")
+
+    def priorities(self) -> Sequence[Priority]:
+        """What the priorities of jobs that wait are made of, where the queue policy has such sums."""
+        return self._ask.get(Priorities, "jobs", "priorities").priorities
 
     def queue(self, *, user: str = "", most: int | None = None) -> list[Job]:
         """The waiting jobs in the order in which they are tried; last those that may not start yet."""

@@ -11,7 +11,8 @@ from aiohttp import web
 
 from rm.core.model.acceptance import NUMBER_MAX
 from rm.errors import Conflict, UsageError
-from rm.web.ports import Answer, Monitoring, Service
+from rm.web.planning_ports import Answer
+from rm.web.ports import Monitoring, Service
 
 BESIDE = web.AppKey("beside", asyncio.Semaphore)
 LONG = 50  # jobs whose reading or telling is long: some milliseconds

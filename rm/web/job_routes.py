@@ -13,6 +13,7 @@ from rm.api import job_requests, jobs, reasons
 from rm.api.job_rows import JobRow
 from rm.api.routes import JOBS_MOST
 from rm.core.model.job import Job, JobState
+from rm.core.model.priority_parts import PriorityParts
 from rm.core.model.reasons import ReasonCode
 from rm.errors import Forbidden, UsageError
 from rm.web import wire
@@ -29,7 +30,8 @@ from rm.web.answers import (
 )
 from rm.web.handling import made, number, settled, while_connected
 from rm.web.identity import CALLER
-from rm.web.ports import Answer, Service
+from rm.web.planning_ports import Answer
+from rm.web.ports import Service
 from rm.web.visible_jobs import VisibleJobs, array_tasks_of, signal_to_of
 
 WAIT_MAX_S = 300.0
@@ -59,6 +61,7 @@ class JobRoutes:
             web.get("/v1/jobs", self.jobs),
             web.get("/v1/jobs/rows", self.rows),
             web.get("/v1/jobs/starts", self.starts),
+            web.get("/v1/jobs/priorities", self.priorities),
             web.delete("/v1/jobs", self.cancel_all),
             web.get("/v1/queue", self.queue),
             web.get(r"/v1/jobs/{id:\d{1,18}}", self.job),
@@ -111,6 +114,11 @@ class JobRoutes:
         return respond(
             reasons.Starts(starts=[typed(one, reasons.Start) for one in known], until_us=found.until_us)
         )
+
+    async def priorities(self, request: web.Request) -> web.Response:
+        found, knows = await settled(self._service.priorities.parts()), self._visible.knows(request[CALLER])
+        known = [priority_of(job, parts) for job, (parts, user) in found.items() if knows(user)]
+        return respond(reasons.Priorities(priorities=known))
 
     def _asked(self, request: web.Request) -> Asked | None:
         """What the service is asked for: one job more than a page holds; None: of nobody."""
@@ -245,17 +253,26 @@ class JobRoutes:
         if job.state is not JobState.PENDING or job.launch_failures:
             leases = [sight.reason(r) for r in answer["reasons"] if r.code is ReasonCode.LEASE]
             answer = {**answer, "reasons": leases or ([job.reason] if job.reason else [])}
-        start = None
+        start = priority = None
         if job.state is JobState.PENDING:
+            found = await settled(self._service.priorities.parts(job.id))
+            priority = priority_of(job.id, found[job.id][0]) if job.id in found else None
             start = await settled(self._service.foresight.start_of(job.id))
         if start is not None:
             start = sight.start(start)
-        return respond(explanation({**answer, "start": start}, reasons.Why))
+        return respond(explanation({**answer, "start": start, "priority": priority}, reasons.Why))
 
     async def iterations(self, request: web.Request) -> web.Response:
         last = int(number(request, "last", 0))
         answer = await settled(self._service.iterations((await self._visible.job(request)).id))
         return respond_as(jobs.Iterations, {**answer, "items": answer["items"][-last:]})
+
+
+def priority_of(job: int, parts: PriorityParts) -> reasons.Priority:
+    return reasons.Priority(
+        job=job, sum=parts.sum, site=parts.site, age=parts.age, fair_share=parts.fair_share,
+        size=parts.size, nice=parts.nice,
+    )  # fmt: skip
 
 
 def _page(found: Sequence[Job], asked: Asked | None) -> tuple[Sequence[Job], bool]:

@@ -11,15 +11,14 @@ values or core dataclasses.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
-from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Protocol
 
 from rm.api.job_requests import SignalTo
 from rm.core.model.described import Described
 from rm.core.model.host import Host
-from rm.core.model.host_reservation import HostReservation
 from rm.core.model.job import Job, JobSpec, JobState
 from rm.core.model.job_step import JobStep, StepName
 from rm.core.model.job_update import JobUpdate
@@ -29,12 +28,7 @@ from rm.core.model.snapshot import Free
 from rm.core.people.audit import Act
 from rm.core.people.rights import Scope
 from rm.core.people.token import Token
-from rm.core.scheduling.foreseen import Foreseen, Start
-from rm.core.sharing.accounts import Account, Accounts, Member
-from rm.core.sharing.shares import Listed
-
-T = TypeVar("T")
-Answer: TypeAlias = Awaitable[T] | T
+from rm.web.planning_ports import AccountService, Answer, Foresight, Priorities, ReservationService
 
 
 class Auditing(Protocol):
@@ -325,52 +319,6 @@ class HostService(Protocol):
         ...
 
 
-class Foresight(Protocol):
-    """When jobs are expected to start."""
-
-    def starts(self) -> Answer[tuple[Foreseen, Mapping[int, str]]]:
-        """Of the pending jobs, with their users."""
-        ...
-
-    def start_of(self, job: int) -> Answer[Start | None]: ...
-
-    def start_of_new(self, spec: JobSpec) -> Answer[Start | None]: ...
-
-
-class ReservationService(Protocol):
-    """Reservations of hosts; what is wanted are fields of a ReservationRequest, or a ReservationUpdate."""
-
-    def reservations(self) -> Answer[Sequence[HostReservation]]: ...
-
-    def create(self, wanted: Mapping[str, Any], by: str) -> Answer[HostReservation]: ...
-
-    def change(self, name: str, wanted: Mapping[str, Any], by: str) -> Answer[HostReservation]: ...
-
-    def delete(self, name: str, by: str) -> Answer[HostReservation]: ...
-
-
-class AccountService(Protocol):
-    """Accounts: what is wanted are fields of the requests of `rm.api.sharing`; each answers with all."""
-
-    def accounts(self) -> Answer[Accounts]: ...
-
-    def shares(self) -> Answer[Sequence[Listed]]: ...
-
-    def add_account(self, wanted: Mapping[str, Any], by: str) -> Answer[Accounts]: ...
-
-    def set_account(self, name: str, wanted: Mapping[str, Any], by: str) -> Answer[Accounts]: ...
-
-    def remove_account(self, name: str, by: str) -> Answer[Accounts]: ...
-
-    def put_members(self, name: str, wanted: Mapping[str, Any], by: str) -> Answer[Accounts]: ...
-
-    def remove_members(self, name: str, users: Sequence[str], by: str) -> Answer[Accounts]: ...
-
-    def import_accounts(
-        self, accounts: Sequence[Account], members: Sequence[Member], by: str
-    ) -> Answer[Accounts]: ...
-
-
 class NetworkService(Protocol):
     """The network between the hosts."""
 
@@ -408,6 +356,8 @@ class Service(Protocol):
     def host_service(self) -> HostService: ...
     @property
     def foresight(self) -> Foresight: ...
+    @property
+    def priorities(self) -> Priorities: ...
     @property
     def reservation_service(self) -> ReservationService: ...
     @property

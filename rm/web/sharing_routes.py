@@ -14,7 +14,8 @@ from rm.web import wire
 from rm.web.answers import respond, typed
 from rm.web.handling import settled
 from rm.web.identity import CALLER
-from rm.web.ports import AccountService, Service
+from rm.web.planning_ports import AccountService
+from rm.web.ports import Service
 
 Asked = TypeVar("Asked", bound=msgspec.Struct)
 

@@ -31,6 +31,7 @@ JOB = JobRequest(name="one", script=SCRIPT)
 # each route of the API, as a program asks for it
 CALLS: dict[str, Callable[[Client], object]] = {
     "starts": lambda c: c.starts(),
+    "priorities": lambda c: c.priorities(),
     "accounts": lambda c: c.sharing.accounts(),
     "shares": lambda c: c.sharing.shares(),
     "add_account": lambda c: c.sharing.add_account("b"),

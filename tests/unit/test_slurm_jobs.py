@@ -300,6 +300,15 @@ def test_priorities_are_listed_with_their_parts(slurm: Slurm, rmx: Rmx, daemon: 
     assert slurm("sprio", "-h", "-o", "%i", "-j", "3_2,2", "-u", "root").out.split() == ["2", "3_[0,2-5%2]"]
     assert slurm("sprio", "-l").out.splitlines()[0].split()[2] == "USER"
     assert "%A, which is not supported" in slurm("sprio", "-o", "%A").err
+    daemon.service.queue_policy = "multifactor"
+    told = [line.split() for line in slurm("sprio", "-j", "6").out.splitlines()]
+    assert told == [
+        ["JOBID", "PARTITION", "PRIORITY", "SITE", "AGE", "FAIRSHARE", "JOBSIZE", "NICE"],
+        ["6", "fast,slow", "5007", "9", "2", "5000", "0", "4"],
+    ]
+    assert (
+        "  Priority 5007 = site 9 + age 1.5 + fair share 5000 + size 0.25 - nice 4.\n" in rmx("why", "6").out
+    )
     daemon.service.queue_policy = "srsf"
     refused = slurm("sprio")
     assert (refused.code, refused.out) == (1, "")

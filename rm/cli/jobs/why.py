@@ -14,7 +14,7 @@ from rm.cli.shown import moment
 from rm.units import fold_hosts, format_duration
 
 if TYPE_CHECKING:
-    from rm.api.reasons import Alignment, Choice, Plan, QueuePosition, Reason, Start, Verdict, Why
+    from rm.api.reasons import Alignment, Choice, Plan, Priority, QueuePosition, Reason, Start, Verdict, Why
 
 NO_ROOM = 3  # as ImpossibleRequest: it cannot run now
 
@@ -65,6 +65,17 @@ def _start(start: Start | None) -> None:
     on = f" on {fold_hosts(list(start.hosts))}" if start.hosts else ""
     sooner = f", at {moment(start.soonest_us)} at the earliest" if start.soonest_us < start.at_us else ""
     click.echo(f"  Expected to start at {moment(start.at_us)}{on}{sooner}.")
+
+
+def _priority(priority: Priority | None) -> None:
+    """What the queue policy orders it by."""
+    if priority is None:
+        return
+    parts = {"site": priority.site, "age": priority.age, "fair share": priority.fair_share,
+             "size": priority.size}  # fmt: skip
+    told = " + ".join(f"{name} {part:g}" for name, part in parts.items())
+    nice = f" - nice {priority.nice:g}" if priority.nice else ""
+    click.echo(f"  Priority {priority.sum:.0f} = {told}{nice}.")
 
 
 def _chain(answer: Why) -> None:
@@ -154,6 +165,7 @@ def why(session: Session, /, job: str | None, job_word: str | None, as_json: boo
     click.echo(f"Job {answer.job} is {answer.state}.")
     _position(answer.queue_position)
     _reasons(answer.reasons)
+    _priority(answer.priority)
     _start(answer.start)
     _chain(answer)
     waits = answer.state == "PENDING"

@@ -21,7 +21,10 @@ OPTIONS = Options(
 )
 USUAL = "%.15i %9r %.10Y %.10S %.10N"
 LONG = "%.15i %9r %.8u %.10Y %.10S %.10N"
+USUAL_OF_ALL = "%.15i %9r %.10Y %.10S %.10A %.10F %.10J %.10N"
+LONG_OF_ALL = "%.15i %9r %.8u %.10Y %.10S %.10A %.10F %.10J %.10N"
 BY_PRIORITY = ("priority", "backfill")  # queue policies
+BY_PARTS = "multifactor"
 
 
 COLUMNS = {
@@ -34,17 +37,36 @@ COLUMNS = {
 }
 
 
+def _of_job(column: Column) -> Column:
+    return Column(column.header, lambda pair: column.text(pair[0]))
+
+
+# with the queue policy multifactor: of pairs of a job and its parts
+COLUMNS_OF_ALL = {
+    **{letter: _of_job(COLUMNS[letter]) for letter in "iru"},
+    "Y": Column("PRIORITY", lambda pair: f"{pair[1].sum:.0f}"),
+    "S": Column("SITE", lambda pair: f"{pair[1].site:.0f}"),
+    "A": Column("AGE", lambda pair: f"{pair[1].age:.0f}"),
+    "F": Column("FAIRSHARE", lambda pair: f"{pair[1].fair_share:.0f}"),
+    "J": Column("JOBSIZE", lambda pair: f"{pair[1].size:.0f}"),
+    "N": Column("NICE", lambda pair: f"{pair[1].nice:.0f}"),
+}  # fmt: skip
+
+
 def run(words: Sequence[str]) -> int:
     given = read(words, OPTIONS, os.environ)
     options = given.options
     if given.operands:
         raise UsageError(f"Unrecognized option: {given.operands[0]}.", "Name jobs with --jobs=ID[,ID...].")
-    form = by_letters(options.get("format") or (LONG if "long" in options else USUAL), COLUMNS)
     from rm.client import Client
 
     with Client() as client:
         policy, found = client.status().policies["queue"], client.queue()
-    if policy not in BY_PRIORITY:
+        parts = {one.job: one for one in client.priorities()} if policy == BY_PARTS else {}
+    usual, long = (USUAL_OF_ALL, LONG_OF_ALL) if policy == BY_PARTS else (USUAL, LONG)
+    columns = COLUMNS_OF_ALL if policy == BY_PARTS else COLUMNS
+    form = by_letters(options.get("format") or (long if "long" in options else usual), columns)
+    if policy not in (*BY_PRIORITY, BY_PARTS):
         raise Conflict(
             f"sprio does not know what priorities the queue policy {policy} gives.",
             "`rmx why ID` says where a job stands.",
@@ -58,5 +80,6 @@ def run(words: Sequence[str]) -> int:
         found = [job for job in found if job.id in ids or job.array_job in ids]
     if "noheader" not in options:
         print(form.header())
-    sys.stdout.writelines(f"{line}\n" for line in form.lines(found))
+    shown = [(job, parts[job.id]) for job in found if job.id in parts] if policy == BY_PARTS else found
+    sys.stdout.writelines(f"{line}\n" for line in form.lines(shown))
     return 0

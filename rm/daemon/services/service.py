@@ -34,6 +34,7 @@ from rm.daemon.services.job_reading import JobReading
 from rm.daemon.services.job_submissions import JobSubmissions
 from rm.daemon.services.job_waiters import JobWaiters
 from rm.daemon.services.network_service import NetworkService
+from rm.daemon.services.priorities import Priorities
 from rm.daemon.services.reservation_service import Begins, ReservationService
 from rm.daemon.services.sessions import Sessions
 from rm.daemon.services.steps_service import Steps
@@ -54,6 +55,7 @@ class Service:
     host_service: HostService
     reservation_service: ReservationService
     foresight: Foresight
+    priorities: Priorities
     account_service: AccountService
     network_service: NetworkService
     daemon_status: DaemonStatus
@@ -144,6 +146,7 @@ def make_service(
         host_service=HostService(asking=asking, hosts=hosts, keys=keys, monitoring=monitoring),
         reservation_service=ReservationService(asking=asking, leader=leader, clock=clock, begins=begins),
         foresight=Foresight(asking=asking, policies=policies, clock=clock),
+        priorities=Priorities(asking=asking, policies=policies),
         account_service=AccountService(asking),
         network_service=NetworkService(asking=asking, measure=measure),
         daemon_status=status,

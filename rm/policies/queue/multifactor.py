@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rm.core.model.job import Job
+from rm.core.model.priority_parts import PriorityParts
 from rm.core.model.snapshot import Snapshot
 from rm.policies.queue.backfill import BackfillOptions, BackfillPolicy
 
@@ -27,21 +28,6 @@ class MultifactorOptions:
     depth: int = 1  # as for backfill
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What each factor adds to a job's priority; `nice` is taken from it."""
-
-    site: float
-    age: float
-    fair_share: float
-    size: float
-    nice: float
-
-    @property
-    def sum(self) -> float:
-        return self.site + self.age + self.fair_share + self.size - self.nice
-
-
 class MultifactorPolicy(BackfillPolicy):
     """By priority (highest first), then time of submission, then job id; with a reservation."""
 
@@ -52,21 +38,18 @@ class MultifactorPolicy(BackfillPolicy):
         super().__init__(BackfillOptions(self._options.depth))
 
     def order(self, pending: Sequence[Job], snapshot: Snapshot) -> Iterable[Job]:
-        cpus = sum(host.cpus for host in snapshot.hosts.values())
-        gpus = sum(len(host.gpus) for host in snapshot.hosts.values())
+        whole = _whole(snapshot)
 
         def key(job: Job) -> tuple[float, int, int]:
-            return -self._parts(job, snapshot, cpus, gpus).sum, job.submitted_us, job.id
+            return -self._parts(job, snapshot, *whole).sum, job.submitted_us, job.id
 
         return sorted(pending, key=key)
 
-    def parts(self, job: Job, snapshot: Snapshot) -> Parts:
+    def parts(self, job: Job, snapshot: Snapshot) -> PriorityParts:
         """What the job's priority is made of now."""
-        cpus = sum(host.cpus for host in snapshot.hosts.values())
-        gpus = sum(len(host.gpus) for host in snapshot.hosts.values())
-        return self._parts(job, snapshot, cpus, gpus)
+        return self._parts(job, snapshot, *_whole(snapshot))
 
-    def _parts(self, job: Job, snapshot: Snapshot, cpus: int, gpus: int) -> Parts:
+    def _parts(self, job: Job, snapshot: Snapshot, cpus: int, gpus: int) -> PriorityParts:
         spec, options = job.spec, self._options
         since_us = max(job.submitted_us, job.begin_us)
         age = min(1.0, max(0, snapshot.now_us - since_us) / (options.age_max_days * DAY_US))
@@ -75,13 +58,19 @@ class MultifactorPolicy(BackfillPolicy):
             (spec.gpus_per_task * spec.ntasks + spec.gpus_per_host * max(1, spec.hosts_min)) / max(1, gpus),
         )
         factor = snapshot.shares.factor(job.account, spec.user) if options.fair_share_weight else 0.0
-        return Parts(
+        return PriorityParts(
             site=spec.priority,
             age=options.age_weight * age,
             fair_share=options.fair_share_weight * factor,
             size=options.size_weight * min(1.0, asked),
             nice=spec.nice,
         )
+
+
+def _whole(snapshot: Snapshot) -> tuple[int, int]:
+    """All processors and GPUs."""
+    hosts = snapshot.hosts.values()
+    return sum(host.cpus for host in hosts), sum(len(host.gpus) for host in hosts)
 
 
 POLICY = MultifactorPolicy

@@ -1,0 +1,42 @@
+"""What the priorities of pending jobs are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rm.core.model.job import Job
+from rm.core.model.priority_parts import PriorityParts
+from rm.core.model.snapshot import Snapshot
+from rm.core.scheduling.cycle import Cycle
+from rm.core.scheduling.engine import Policies
+from rm.daemon.services.asking import Asking
+
+
+class Priorities:
+    """Its method runs in the web server's event loop.
+
+    Args:
+        policies: for the thread that thinks.
+    """
+
+    def __init__(self, *, asking: Asking, policies: Policies) -> None:
+        self._asking = asking
+        self._policies = policies
+
+    async def parts(self, job: int | None = None) -> Mapping[int, tuple[PriorityParts, str]]:
+        """Of one pending job, or of all, with their users; of none where the queue policy has no parts."""
+        parts = getattr(self._policies.queue, "parts", None)
+        if parts is None:
+            return {}
+
+        def look(cycle: Cycle, now_us: int) -> tuple[Snapshot, list[Job]]:
+            state = cycle.state
+            wanted = state.pending if job is None else [job] if job in state.pending else []
+            return state.detached(state.snapshot(now_us)), [state.jobs[number] for number in wanted]
+
+        snapshot, pending = await self._asking.ask(look)
+
+        def think() -> dict[int, tuple[PriorityParts, str]]:
+            return {one.id: (parts(one, snapshot), one.spec.user) for one in pending}
+
+        return await self._asking.think("", think)

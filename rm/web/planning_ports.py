@@ -1,0 +1,70 @@
+"""What the web needs of the daemon about plans: expected starts, priorities, reservations, accounts."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from rm.core.model.host_reservation import HostReservation
+from rm.core.model.job import JobSpec
+from rm.core.model.priority_parts import PriorityParts
+from rm.core.scheduling.foreseen import Foreseen, Start
+from rm.core.sharing.accounts import Account, Accounts, Member
+from rm.core.sharing.shares import Listed
+
+T = TypeVar("T")
+Answer: TypeAlias = Awaitable[T] | T
+
+
+class Foresight(Protocol):
+    """When jobs are expected to start."""
+
+    def starts(self) -> Answer[tuple[Foreseen, Mapping[int, str]]]:
+        """Of the pending jobs, with their users."""
+        ...
+
+    def start_of(self, job: int) -> Answer[Start | None]: ...
+
+    def start_of_new(self, spec: JobSpec) -> Answer[Start | None]: ...
+
+
+class Priorities(Protocol):
+    """What the priorities of pending jobs are made of."""
+
+    def parts(self, job: int | None = None) -> Answer[Mapping[int, tuple[PriorityParts, str]]]:
+        """Of one, or of all, with their users."""
+        ...
+
+
+class ReservationService(Protocol):
+    """Reservations of hosts; what is wanted are fields of a ReservationRequest, or a ReservationUpdate."""
+
+    def reservations(self) -> Answer[Sequence[HostReservation]]: ...
+
+    def create(self, wanted: Mapping[str, Any], by: str) -> Answer[HostReservation]: ...
+
+    def change(self, name: str, wanted: Mapping[str, Any], by: str) -> Answer[HostReservation]: ...
+
+    def delete(self, name: str, by: str) -> Answer[HostReservation]: ...
+
+
+class AccountService(Protocol):
+    """Accounts: what is wanted are fields of the requests of `rm.api.sharing`; each answers with all."""
+
+    def accounts(self) -> Answer[Accounts]: ...
+
+    def shares(self) -> Answer[Sequence[Listed]]: ...
+
+    def add_account(self, wanted: Mapping[str, Any], by: str) -> Answer[Accounts]: ...
+
+    def set_account(self, name: str, wanted: Mapping[str, Any], by: str) -> Answer[Accounts]: ...
+
+    def remove_account(self, name: str, by: str) -> Answer[Accounts]: ...
+
+    def put_members(self, name: str, wanted: Mapping[str, Any], by: str) -> Answer[Accounts]: ...
+
+    def remove_members(self, name: str, users: Sequence[str], by: str) -> Answer[Accounts]: ...
+
+    def import_accounts(
+        self, accounts: Sequence[Account], members: Sequence[Member], by: str
+    ) -> Answer[Accounts]: ...
