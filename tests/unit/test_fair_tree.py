@@ -1,14 +1,20 @@
 """Fair Tree against its definition, and usage that decays exactly."""
 
+import json
 import math
 from fractions import Fraction
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rm.cli.slurm.sshare import LONG, cells
 from rm.core.sharing.accounts import ROOT, Account, Accounts, Member, checked
 from rm.core.sharing.fair_tree import Pair, fair_tree
+from rm.core.sharing.ledger import Billing, Ledger
+from rm.core.sharing.shares import Listed, Shares
 from rm.core.sharing.usage import UNUSED, Usage
 
 
@@ -75,6 +81,28 @@ def test_each_factor_is_what_the_definition_says(drawn: tuple[Accounts, dict[Pai
     accounts, usage = drawn
     found = {pair: share.factor for pair, share in fair_tree(accounts, usage).items() if pair[1]}
     assert found == {pair: float(factor) for pair, factor in defined(accounts, usage).items()}
+
+
+TREES = json.loads((Path(__file__).parents[1] / "golden" / "fair_tree.json").read_text())["trees"]
+
+
+@pytest.mark.parametrize("tree", TREES, ids=range(len(TREES)))
+def test_slurm_finds_the_same(tree: dict[str, Any]) -> None:
+    """Of ten trees all that `sshare -l` of Slurm 22.05 printed, in its order."""
+    accounts = checked(
+        [Account(name, parent, shares) for name, parent, shares in tree["accounts"]],
+        [Member(account, user, shares) for account, user, shares in tree["members"]],
+    )
+    used = {(account, user): Usage(float(amount)) for name, amount in tree["usage"].items()
+            for account, user in [name.split("/")]}  # fmt: skip
+    found = Shares(accounts, Ledger(Billing(half_life_us=0), used)).listed()
+    assert [line(one, found[0].used) for one in found] == tree["sshare"][1:]
+
+
+def line(one: Listed, whole: float) -> list[str]:
+    """As sshare prints it."""
+    row = cells(one, whole)
+    return [row[name] for name in LONG if name in row]
 
 
 def test_all_members_of_the_account_that_used_less_come_first() -> None:

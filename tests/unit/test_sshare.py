@@ -21,21 +21,21 @@ def accounts(daemon: Daemon) -> None:
 
 def test_the_tree_stands_below_its_root(slurm: Slurm) -> None:
     assert slurm("sshare", "-a").out.splitlines() == [
-        "             Account       User  RawShares  NormShares    RawUsage  EffectvUsage  FairShare ",
+        "Account                    User  RawShares  NormShares    RawUsage  EffectvUsage  FairShare ",
         "-------------------- ---------- ---------- ----------- ----------- ------------- ---------- ",
         "root                                          0.000000         800      1.000000            ",
-        " physics                                 3    0.750000         800      1.000000            ",
-        "  physics                   ann          1    0.500000         600      0.750000   0.333333 ",
-        "  physics                   eve          1    0.500000         200      0.250000   0.666667 ",
         " chess                                   1    0.250000           0      0.000000            ",
         "  pawns                                  2    1.000000           0      0.000000            ",
         "   pawns                    eve          1    1.000000           0      0.000000   1.000000 ",
+        " physics                                 3    0.750000         800      1.000000            ",
+        "  physics                   ann          1    0.500000         600      0.750000   0.333333 ",
+        "  physics                   eve          1    0.500000         200      0.250000   0.666667 ",
     ]
 
 
 def test_who_asks_for_nobody_sees_accounts_and_oneself(slurm: Slurm) -> None:
     assert [line.split("|")[0:2] for line in slurm("sshare", "-hP").out.splitlines()] == [
-        ["root", ""], [" physics", ""], [" chess", ""], ["  pawns", ""],
+        ["root", ""], [" chess", ""], ["  pawns", ""], [" physics", ""],
     ]  # fmt: skip
     only = slurm("sshare", "-U", "-u", "eve", "-A", "physics", "-h", "-P", "-l").out
     assert only == "  physics|eve|1|0.500000|200|0.250000|0.250000|0.666667|2.000000||\n"

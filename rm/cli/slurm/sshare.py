@@ -16,6 +16,7 @@ from rm.errors import UsageError
 
 if TYPE_CHECKING:
     from rm.api.sharing import Share
+    from rm.core.sharing.shares import Listed
 
 OPTIONS = Options(
     taken=(
@@ -57,45 +58,40 @@ def run(words: Sequence[str]) -> int:
         and (one.user in users or not users if one.user else "Users" not in options)
     ]
     columns = LONG if "long" in options else SHORT
-    depths, whole = _depths(found), found[0].used if found else 0.0
-    rows = [_row(one, depths[one.account], whole) for one in shown]
+    whole = found[0].used if found else 0.0
+    rows: list[Mapping[str, str]] = [cells(one, whole) for one in shown]
     parsable = "parsable" in options or "parsable2" in options
     if "noheader" not in options:
         rows.insert(0, {name: name for name in columns})
         if not parsable:
             rows.insert(1, {name: "-" * abs(width) for name, width in columns.items()})
-    for number, row in enumerate(rows):
+    for row in rows:
         if parsable:
             print("|".join(row.get(name, "") for name in columns) + ("|" if "parsable" in options else ""))
         else:
-            print("".join(_fit(row.get(name, ""), columns[name], number) + " " for name in columns))
+            print("".join(_fit(row.get(name, ""), columns[name]) + " " for name in columns))
     return 0
 
 
-def _row(one: Share, depth: int, whole: float) -> Mapping[str, str]:
+def cells(one: Share | Listed, whole: float) -> Mapping[str, str]:
     """The cells by their columns; the root has no shares."""
-    is_root = not depth
+    is_root = not one.depth
     level = "inf" if one.level is None else f"{one.level:.6f}"
     return {
-        "Account": " " * (depth + bool(one.user)) + printable(one.account),
+        "Account": " " * (one.depth + bool(one.user)) + printable(one.account),
         "User": printable(one.user),
         "RawShares": "" if is_root else str(one.shares),
         "NormShares": f"{0.0 if is_root else one.shares_part:.6f}",
         "RawUsage": f"{one.used:.0f}",
-        "NormUsage": f"{one.used / whole if whole else 0.0:.6f}",
+        "NormUsage": "" if is_root else f"{one.used / whole if whole else 0.0:.6f}",
         "EffectvUsage": f"{one.used_part:.6f}",
         "FairShare": "" if one.factor is None else f"{one.factor:.6f}",
         "LevelFS": "" if is_root else level,
     }
 
 
-def _depths(found: Sequence[Share]) -> Mapping[str, int]:
-    """How far below the root each account is, which comes before its users and accounts."""
-    return {one.account: one.depth for one in found if not one.user}
-
-
-def _fit(text: str, width: int, number: int) -> str:
-    """Headers stand right; what is too long is cut, and marked by a plus."""
+def _fit(text: str, width: int) -> str:
+    """What is too long is cut, and marked by a plus."""
     if len(text) > abs(width):
         text = text[: abs(width) - 1] + "+"
-    return text.rjust(width) if width > 0 else text.rjust(-width) if number == 0 else text.ljust(-width)
+    return text.rjust(width) if width > 0 else text.ljust(-width)

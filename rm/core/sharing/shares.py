@@ -47,7 +47,7 @@ class Shares:
 
     def listed(self) -> list[Listed]:
         """All accounts and members, the root first, each account before its users, and these before the
-        accounts below it."""
+        accounts below it; by name, as sshare has them."""
         used = {(ROOT, ""): 0.0}
         for (account, user), amount in self.amounts.items():
             used[account, user] = amount
@@ -65,9 +65,9 @@ class Shares:
             )
 
         def descend(parent: str) -> None:
-            for one in self.accounts.below(parent):
+            for one in sorted(self.accounts.below(parent), key=lambda account: account.name):
                 add(one.name, "", one.shares)
-                for member in self.accounts.members_of(one.name):
+                for member in sorted(self.accounts.members_of(one.name), key=lambda member: member.user):
                     add(one.name, member.user, member.shares)
                 descend(one.name)
 
