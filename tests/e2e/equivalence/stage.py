@@ -55,8 +55,9 @@ class Stage:
         self._chains = {recipe.name: chain for chain in chains for recipe in chain}
         records = {recipe.name: recorded.read(recipe) for chain in chains for recipe in chain}
         self._records = {name: record for name, record in records.items() if record}
-        self._begin("rm", chains)
         unknown = [chain for chain in chains if any(recipe.name not in self._records for recipe in chain)]
+        # first of all, so that their hosts have the same names in both labs
+        self._begin("rm", [*unknown, *(chain for chain in chains if chain not in unknown)])
         self._begin("ansible", unknown)
 
     def _begin(self, tool: str, chains: Sequence[Chain]) -> None:
