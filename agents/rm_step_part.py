@@ -199,11 +199,13 @@ class Part:
             mine, its = socket.socketpair() if asked.get("pmi") else (None, None)
             # what ends the step meanwhile waits until the task no longer ignores it
             before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-            task.pid = self.group.fork()
-            if task.pid == 0:
-                task.pmi = its.detach() if its else -1
-                self._become(task, at, theirs)
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            try:
+                task.pid = self.group.fork()
+                if task.pid == 0:
+                    task.pmi = its.detach() if its else -1
+                    self._become(task, at, theirs)
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
             for fd in set(theirs):
                 os.close(fd)
             if mine:
