@@ -344,3 +344,27 @@ def test_final_states_survive_a_restart(cluster: Cluster) -> None:
 
 def test_the_daemon_said_nothing_of_defects(cluster: Cluster) -> None:
     no_defects(cluster)
+
+
+def test_the_usage_of_an_account_goes_on_over_a_daemon_that_was_killed(cluster: Cluster) -> None:
+    def used() -> float:
+        return next(one["used"] for one in cluster.client.get("shares")["shares"] if one["user"] == "root")
+
+    cluster.rmx("account", "add", "physics", "--shares=3")
+    cluster.rmx("account", "add", "physics", "root")
+    job = cluster.submit("--gpus=1", "--wrap=echo $SLURM_JOB_ACCOUNT; sleep 60")
+    cluster.until_said(job, "physics\n")
+    until(lambda: used() > 0, "the job counts")
+    cluster.restart()
+    before = until(used, "what was counted is known")
+    until(lambda: used() > before, "it goes on")
+    said = cluster.refused(2, "submit", "--account=chess", "--wrap=true")
+    assert said == "There is no account 'chess'. root is in physics."
+    assert "(of root)" in cluster.refused(6, "account", "remove", "physics", "root")
+    cluster.rmx("cancel", job)
+    cluster.wait(job, "CANCELLED")
+    total = used()
+    assert used() == pytest.approx(total, rel=1e-3)
+    assert cluster.rmx("account", "export").splitlines()[:2] == ["[physics]", "shares = 3"]
+    cluster.rmx("account", "remove", "physics", "root")
+    cluster.rmx("account", "remove", "physics")

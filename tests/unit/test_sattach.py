@@ -91,14 +91,12 @@ def test_who_takes_nothing_holds_no_task_up_and_hears_what_it_lacks() -> None:
         BEGIN
         + """
 mkfifo $D/runs $D/go $D/attached
-srun -n1 sh -c "echo > $D/runs; read x < $D/go; yes | head -c 5000000; echo > $D/runs; read x < $D/go" \\
-    > $D/own &
+srun -n1 sh -c "until [ -e $D/seen ]; do echo begun; sleep 0.02; done
+    yes | head -c 5000000; echo > $D/runs; read x < $D/go" > $D/own &
+until [ -s $D/own ]; do sleep 0.02; done
+sattach 1.0 < /dev/null 2> $D/err | { read x; touch $D/seen; read x < $D/attached; cat; } > $D/out & pid=$!
 read x < $D/runs
-sattach 1.0 < /dev/null 2> $D/err | { read x < $D/attached; cat; } > $D/out & pid=$!
-until sattach --layout 1.0 > /dev/null; do :; done
-echo > $D/go
-read x < $D/runs
-until [ $(stat -c %s $D/own) = 5000000 ]; do sleep 0.02; done
+until [ $(stat -c %s $D/own) -gt 5000000 ]; do sleep 0.02; done
 echo > $D/attached
 echo > $D/go
 wait $pid
