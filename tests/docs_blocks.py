@@ -23,6 +23,7 @@ OTHERWISE = {
     "[gpus:vars]": "ini",
     "[policies]": "toml",
     "[science]": "accounts",
+    "[root]": "accounts",
     "[web]": "toml",
     "all:": "inventory",
     "excess": "formula",

@@ -25,19 +25,14 @@ from rm.core.model.reasons import HostVerdict, Reason, ReasonCode
 from rm.core.model.snapshot import Free
 from rm.core.scheduling.foreseen import Foreseen, Start
 from rm.core.scheduling.queue_position import QueuePosition
+from rm.core.sharing import requests
 from rm.core.sharing.accounts import (
     NO_ACCOUNTS,
-    Account,
     Accounts,
-    Member,
-    checked,
-    known,
-    put_account,
-    put_member,
     without_account,
-    without_member,
 )
 from rm.core.sharing.ledger import Ledger
+from rm.core.sharing.qos import without_qos
 from rm.core.sharing.shares import Listed, Shares
 from rm.daemon.services.reasons import NO_REASONS, Reasons
 from rm.errors import Conflict, ImpossibleRequest, NotFound
@@ -93,7 +88,7 @@ class FakeService:
             return {}
         waiting = [one for one in self.table.values() if one.state is JobState.PENDING]
         return {
-            one.id: (PriorityParts(one.spec.priority, 1.5, 5_000.0, 0.25, one.spec.nice), one.spec.user)
+            one.id: (PriorityParts(one.spec.priority, 1.5, 5_000.0, 0.25, 0.0, one.spec.nice), one.spec.user)
             for one in waiting
             if job in (None, one.id)
         }
@@ -120,32 +115,35 @@ class FakeService:
         return Shares(self.shared, self.ledger).listed()
 
     def add_account(self, wanted: Mapping[str, Any], by: str) -> Accounts:
-        self.shared = put_account(self.shared, Account(**wanted), new=True)
-        return self.shared
+        return self._shared(requests.add_account(self.shared, wanted))
 
     def set_account(self, name: str, wanted: Mapping[str, Any], by: str) -> Accounts:
-        changed = dataclasses.replace(known(self.shared, name), **wanted)
-        self.shared = put_account(self.shared, changed, new=False)
-        return self.shared
+        return self._shared(requests.set_account(self.shared, name, wanted))
 
     def remove_account(self, name: str, by: str) -> Accounts:
-        self.shared = without_account(self.shared, name)
-        return self.shared
+        return self._shared(without_account(self.shared, name))
 
     def put_members(self, name: str, wanted: Mapping[str, Any], by: str) -> Accounts:
-        for user in wanted["users"]:
-            member = Member(name, user, wanted.get("shares", 1), wanted.get("default", False))
-            self.shared = put_member(self.shared, member)
-        return self.shared
+        return self._shared(requests.put_members(self.shared, name, wanted))
 
     def remove_members(self, name: str, users: Sequence[str], by: str) -> Accounts:
-        for user in users:
-            self.shared = without_member(self.shared, name, user)
-        return self.shared
+        return self._shared(requests.remove_members(self.shared, name, users))
 
-    def import_accounts(self, accounts: Sequence[Account], members: Sequence[Member], by: str) -> Accounts:
-        self.shared = checked(accounts, members)
-        return self.shared
+    def add_qos(self, wanted: Mapping[str, Any], by: str) -> Accounts:
+        return self._shared(requests.add_qos(self.shared, wanted))
+
+    def set_qos(self, name: str, wanted: Mapping[str, Any], by: str) -> Accounts:
+        return self._shared(requests.set_qos(self.shared, name, wanted))
+
+    def remove_qos(self, name: str, by: str) -> Accounts:
+        return self._shared(without_qos(self.shared, name))
+
+    def import_accounts(self, wanted: Accounts, by: str) -> Accounts:
+        return self._shared(requests.import_all(wanted))
+
+    def _shared(self, made: Accounts) -> Accounts:
+        self.shared = made
+        return made
 
     def reservations(self) -> list[HostReservation]:
         return list(self.reserved.values())

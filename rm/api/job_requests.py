@@ -58,7 +58,7 @@ class JobRequest(Request, frozen=True, kw_only=True):
 
     `constraint` and `prefer` name features of hosts, as --constraint has them; `licenses`
     are those of the cluster that it holds, as --licenses has them. `reservation` is one of hosts that
-    it runs in.
+    it runs in. `account` and `qos` are what it runs for and in; "" is the user's and the account's.
 
     With `container_image` the tasks run in that image; `container_mounts` is a list as --container-mounts has
     it, `container_workdir` where they begin there: "" is as the image says.
@@ -120,6 +120,7 @@ class JobRequest(Request, frozen=True, kw_only=True):
     licenses: str = ""
     reservation: str = ""
     account: str = ""
+    qos: str = ""
     hosts_only: Sequence[str] = ()
     hosts_excluded: Sequence[str] = ()
     exclusive: bool = False

@@ -46,6 +46,7 @@ class JobRow(NamedTuple):
     suspended_us: int | None = None
     stood_us: int = 0
     account: str = ""
+    qos: str = ""
 
     def partition_in(self, named: Container[str]) -> bool:
         """Whether the partition that the job runs in is among these, or one of those that it waits for."""
@@ -104,4 +105,5 @@ def row_of(
         job.suspended_us,
         job.stood_us,
         job.account,
+        job.qos,
     )

@@ -92,6 +92,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     licenses: str = ""
     reservation: str = ""
     account: str = ""
+    qos: str = ""
     hosts_only: Sequence[str]
     hosts_excluded: Sequence[str]
     exclusive: bool
@@ -193,9 +194,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     `mailed_share`: the last percentage of its time limit that somebody was mailed of;
     `allowed_us`: the time limit of this attempt, where the deadline leaves less than it asks for; `updates`:
     how often what it asks for was changed since it was submitted; `restarts`: how often it was started
-    before; `account`: what it runs for, also where it names none; `dependencies`: the conditions of its
-    list, each with its standing; `progress`: there when its iterations show it; `partition`: there when
-    it asks for several, and has hosts: the one that it runs or ran in."""
+    before; `account` and `qos`: what it runs for and in, also where it names none;
+    `dependencies`: the conditions of its list, each with its standing; `progress`: there when its iterations
+    show it; `partition`: there when it asks for several, and has hosts: the one that it runs or ran in."""
 
     id: int
     spec: Spec
@@ -226,6 +227,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     history: Sequence[tuple[int, str]]
     earlier: Sequence[EarlierAttempt]
     account: str = ""
+    qos: str = ""
     dependencies: Sequence[Dependency] = ()
     array: Array | None = None
     array_job: int = 0

@@ -132,6 +132,7 @@ class Priority(msgspec.Struct, frozen=True, kw_only=True):
     site: float
     age: float
     fair_share: float
+    qos: float = 0.0
     size: float
     nice: float
 

@@ -263,7 +263,7 @@ ROUTES: Sequence[Route] = (
     Route("POST", "/v1/sources/{name}/read", "read_source", "Read the archive now.", monitoring.OneSource,
           who=Who.OPERATOR, errors=(409, 502)),
     # -- accounts
-    Route("GET", "/v1/accounts", "accounts", "Accounts, their shares, and who is in them "
+    Route("GET", "/v1/accounts", "accounts", "Accounts, their shares, who is in them, and QOS "
           "([more](sharing.md)).", sharing.Accounts, private=USED),
     Route("GET", "/v1/shares", "shares", "What accounts and users have used, and their fair share "
           "([more](sharing.md)).", sharing.Shares, private=USED),
@@ -278,6 +278,12 @@ ROUTES: Sequence[Route] = (
     Route("POST", "/v1/accounts/{name}/members", "put_members", "Let users be in the account, or change what "
           "they have there.", sharing.Accounts, sharing.MemberRequest, who=Who.ADMIN, errors=CONFLICT),
     Route("DELETE", "/v1/accounts/{name}/members/{user}", "remove_member", "Take a user out of the account.",
+          sharing.Accounts, who=Who.ADMIN, errors=CONFLICT),
+    Route("POST", "/v1/qos", "add_qos", "Add a quality of service.", sharing.Accounts, sharing.QosRequest,
+          who=Who.ADMIN, status=201, errors=CONFLICT),
+    Route("POST", "/v1/qos/{name}", "set_qos", "Change a QOS.", sharing.Accounts, sharing.QosUpdate,
+          who=Who.ADMIN, errors=CONFLICT),
+    Route("DELETE", "/v1/qos/{name}", "remove_qos", "Remove a QOS in which no job waits or runs.",
           sharing.Accounts, who=Who.ADMIN, errors=CONFLICT),
     # -- reservations of hosts
     Route("GET", "/v1/reservations", "reservations", "Those that are open or to come "

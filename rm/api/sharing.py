@@ -1,8 +1,8 @@
-"""Accounts, their shares, and who is in them."""
+"""Accounts, their shares, who is in them, and QOS."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import msgspec
@@ -14,15 +14,23 @@ Name = Annotated[str, Meta(min_length=1, max_length=64)]
 User = Annotated[str, Meta(min_length=1, max_length=255)]
 ShareCount = Annotated[int, Meta(ge=0, lt=2**31)]
 Text = Annotated[str, Meta(max_length=4096)]
+LimitName = Annotated[str, Meta(max_length=64)]
+LimitCount = Annotated[int, Meta(ge=0, le=2**53)]
+Limits = Mapping[LimitName, LimitCount]
+LimitChanges = Mapping[LimitName, LimitCount | None]
+Factor = Annotated[float, Meta(ge=0)]
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """An account: its shares count among those with the same parent, and those of the parent's users."""
+    """An account: its shares count among those with the same parent, and those of the parent's users. `qos`
+    is that of jobs that name none; "": the parent's."""
 
     name: Name
     parent: Name = "root"
     shares: ShareCount = 1
     description: Text = ""
+    qos: str = ""
+    limits: Limits = msgspec.field(default_factory=dict)
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,18 +40,37 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     user: User
     shares: ShareCount = 1
     default: bool = False
+    limits: Limits = msgspec.field(default_factory=dict)
+
+
+class Qos(msgspec.Struct, frozen=True, kw_only=True):
+    """A quality of service: `priority` counts against the highest of all, what its jobs use counts
+    `usage_factor` times, and `accounts` may use it with those below them; none: all."""
+
+    name: Name
+    priority: ShareCount = 0
+    usage_factor: Factor = 1.0
+    accounts: Sequence[Name] = ()
+    limits: Limits = msgspec.field(default_factory=dict)
+    description: Text = ""
 
 
 class Accounts(Answer, frozen=True, kw_only=True):
+    """`limits` are those of the whole cluster, and of each user there."""
+
     accounts: Sequence[Account]
     members: Sequence[Member]
+    qos: Sequence[Qos] = ()
+    limits: Limits = msgspec.field(default_factory=dict)
 
 
 class AccountsImport(Request, frozen=True, kw_only=True):
-    """All accounts and members, instead of those that there are."""
+    """All accounts, members and QOS, instead of those that there are."""
 
     accounts: Annotated[Sequence[Account], Meta(max_length=10_000)]
     members: Annotated[Sequence[Member], Meta(max_length=100_000)] = ()
+    qos: Annotated[Sequence[Qos], Meta(max_length=1_000)] = ()
+    limits: Limits = msgspec.field(default_factory=dict)
 
 
 class AccountRequest(Request, frozen=True, kw_only=True):
@@ -53,13 +80,38 @@ class AccountRequest(Request, frozen=True, kw_only=True):
     parent: Name = "root"
     shares: ShareCount = 1
     description: Text = ""
+    qos: str = ""
+    limits: Limits = msgspec.field(default_factory=dict)
 
 
 class AccountUpdate(Request, frozen=True, kw_only=True):
-    """What is left out stays."""
+    """What is left out stays, limits too; a limit that is null goes. The account `root` has limits alone."""
 
     parent: Name | UnsetType = UNSET
     shares: ShareCount | UnsetType = UNSET
+    description: Text | UnsetType = UNSET
+    qos: str | UnsetType = UNSET
+    limits: LimitChanges | UnsetType = UNSET
+
+
+class QosRequest(Request, frozen=True, kw_only=True):
+    """A QOS to add."""
+
+    name: Name
+    priority: ShareCount = 0
+    usage_factor: Factor = 1.0
+    accounts: Sequence[Name] = ()
+    limits: Limits = msgspec.field(default_factory=dict)
+    description: Text = ""
+
+
+class QosUpdate(Request, frozen=True, kw_only=True):
+    """What is left out stays, limits too; a limit that is null goes."""
+
+    priority: ShareCount | UnsetType = UNSET
+    usage_factor: Factor | UnsetType = UNSET
+    accounts: Sequence[Name] | UnsetType = UNSET
+    limits: LimitChanges | UnsetType = UNSET
     description: Text | UnsetType = UNSET
 
 
@@ -70,6 +122,7 @@ class MemberRequest(Request, frozen=True, kw_only=True):
     users: Annotated[Sequence[User], Meta(min_length=1, max_length=10_000)]
     shares: ShareCount | UnsetType = UNSET
     default: bool = False
+    limits: LimitChanges | UnsetType = UNSET
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):

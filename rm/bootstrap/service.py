@@ -64,6 +64,7 @@ def wire_service(
         waiters=jobs.waiters,
         collecting=jobs.executor.collecting,
         policy_faults=faults.sentences,
+        refuse_never=config.sharing.refuse_never,
         monitoring=monitoring.service,
         alerting=alerting,
         steps=Steps(ground.fleet),

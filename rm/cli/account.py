@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import re
 import sys
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from rm.cli.account_file import ROOT, as_toml, from_toml
 from rm.cli.output import printable
 from rm.cli.session import Session, emit_json, json_option, table
+from rm.cli.sharing_limits import changes_of, given_of, limit_option, words_of
 from rm.errors import UsageError
 
 if TYPE_CHECKING:
-    from rm.api.sharing import Account, Accounts
+    from rm.api.sharing import Accounts
 
 SHARES = click.IntRange(0, 2**31 - 1)
-ROOT = "root"
-KNOWN = frozenset({"parent", "shares", "description", "users", "default"})
 
 
 @click.group()
@@ -34,11 +32,16 @@ def account() -> None:
 @click.option("--parent", metavar="ACCOUNT", help="Below this account (default: the root).")
 @click.option("--shares", type=SHARES, help="Of the account, or of the users in it (default: 1).")
 @click.option("--description", metavar="TEXT", help="Free text.")
+@click.option("--qos", metavar="NAME", help="Of jobs that name no QOS; empty: the parent's.")
+@limit_option
 @click.option("--default", is_flag=True, help="It becomes the default account of these users.")
 @click.pass_obj
-def add(session: Session, /, name: str, users: tuple[str, ...], **options: Any) -> None:
+def add(
+    session: Session, /, name: str, users: tuple[str, ...], limits: tuple[str, ...], **options: Any
+) -> None:
     """Add an account, or USERS to an account."""
     sharing = session.client.sharing
+    options["limits"] = given_of(limits) or None
     if users:
         sharing.put_members(name, users, **_of_users(options))
         click.echo(f"{', '.join(users)}: in account {name}.")
@@ -54,11 +57,16 @@ def add(session: Session, /, name: str, users: tuple[str, ...], **options: Any) 
 @click.option("--parent", metavar="ACCOUNT", help="Below this account from now on; root: below none.")
 @click.option("--shares", type=SHARES, help="Of the account, or of the users in it.")
 @click.option("--description", metavar="TEXT", help="Free text.")
+@click.option("--qos", metavar="NAME", help="Of jobs that name no QOS; empty: the parent's.")
+@limit_option
 @click.option("--default", is_flag=True, help="It becomes the default account of these users.")
 @click.pass_obj
-def set_(session: Session, /, name: str, users: tuple[str, ...], **options: Any) -> None:
-    """Change an account, or what USERS have in it."""
+def set_(
+    session: Session, /, name: str, users: tuple[str, ...], limits: tuple[str, ...], **options: Any
+) -> None:
+    """Change an account, or what USERS have in it; of the account root the limits of the cluster."""
     sharing = session.client.sharing
+    options["limits"] = changes_of(limits) or None
     if not _given(options):
         raise UsageError("Nothing is to be changed.", "Name an option, such as --shares.")
     if users:
@@ -97,14 +105,16 @@ def show(session: Session, /, as_json: bool) -> None:
     """List the accounts as a tree, with their users."""
     found = session.client.sharing.accounts()
     if as_json:
-        emit_json({"accounts": found.accounts, "members": found.members})
+        emit_json({"accounts": found.accounts, "members": found.members, "limits": found.limits})
         return
     if not found.accounts:
         click.echo("There are no accounts. `rmx account add NAME` makes one.")
         return
-    table(
-        ("ACCOUNT", "USER", "SHARES", "DEFAULT", "DESCRIPTION"), list(_rows(found, ROOT)), right=("SHARES",)
-    )
+    header = ("ACCOUNT", "USER", "SHARES", "DEFAULT", "QOS", "LIMITS", "DESCRIPTION")
+    rows = list(_rows(found, ROOT))
+    if found.limits:
+        rows.insert(0, (ROOT, "", "", "", "", words_of(found.limits), ""))
+    table(header, rows, right=("SHARES",))
 
 
 @account.command("export")
@@ -122,76 +132,19 @@ def import_(session: Session, /, file: Path) -> None:
     text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
     made = session.client.sharing.import_accounts(*from_toml(text, str(file)))
     users = len({one.user for one in made.members})
-    click.echo(f"{len(made.accounts)} accounts, {users} users.")
+    click.echo(f"{len(made.accounts)} accounts, {users} users, {len(made.qos)} QOS.")
 
 
-def as_toml(found: Accounts) -> str:
-    """One table for each account."""
-    lines = []
-    for one in found.accounts:
-        lines += [f"[{_key(one.name)}]", f"shares = {one.shares}"]
-        if one.parent != ROOT:
-            lines.append(f"parent = {_quoted(one.parent)}")
-        if one.description:
-            lines.append(f"description = {_quoted(one.description)}")
-        members = [member for member in found.members if member.account == one.name]
-        users = ", ".join(f"{_key(member.user)} = {member.shares}" for member in members)
-        lines.append(f"users = {{ {users} }}" if users else "users = {}")
-        if default := [_quoted(member.user) for member in members if member.default]:
-            lines.append(f"default = [{', '.join(default)}]")
-        lines.append("")
-    return "\n".join(lines)
-
-
-def from_toml(text: str, where: str) -> tuple[list[Account], list[Any]]:
-    """The accounts and members of `as_toml`'s text.
-
-    Raises:
-        UsageError: it is no TOML, or says something else.
-    """
-    import msgspec
-
-    from rm.api.sharing import Account, Member
-    from rm.typed import convert
-
-    try:
-        read = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{where} is no TOML: {error}.") from None
-    accounts, members = [], []
-    for name, fields in read.items():
-        if not isinstance(fields, Mapping):
-            raise UsageError(f"{where}: '{name:.80}' is no table.", "Each account is one: [physics].")
-        if unknown := sorted(fields.keys() - KNOWN):
-            raise UsageError(
-                f"{where}: account {name} has no '{unknown[0]:.80}'.",
-                f"It may have {', '.join(sorted(KNOWN))}.",
-            )
-        users, default = fields.get("users", {}), fields.get("default", [])
-        if not isinstance(users, Mapping) or not isinstance(default, list) or {*default} - users.keys():
-            raise UsageError(
-                f"{where}: the users of account {name} cannot be read.",
-                'Write users = { alice = 1 }, and of these default = ["alice"].',
-            )
-        own = {key: value for key, value in fields.items() if key not in ("users", "default")}
-        try:
-            accounts.append(convert({"name": name, **own}, Account))
-            for user, shares in users.items():
-                of = {"account": name, "user": user, "shares": shares, "default": user in default}
-                members.append(convert(of, Member))
-        except msgspec.ValidationError as error:
-            raise UsageError(f"{where}: account {name}: {error}.") from None
-    return accounts, members
-
-
-def _rows(found: Accounts, parent: str, depth: int = 0) -> Iterator[tuple[str, str, int, str, str]]:
+def _rows(found: Accounts, parent: str, depth: int = 0) -> Iterator[tuple[Any, ...]]:
     for one in found.accounts:
         if one.parent == parent:
-            yield " " * depth + one.name, "", one.shares, "", printable(one.description)
+            said = printable(one.description)
+            yield " " * depth + one.name, "", one.shares, "", one.qos, words_of(one.limits), said
             for member in found.members:
                 if member.account == one.name:
                     default = "yes" if member.default else ""
-                    yield " " * (depth + 1), printable(member.user), member.shares, default, ""
+                    limits = words_of(member.limits)
+                    yield " " * (depth + 1), printable(member.user), member.shares, default, "", limits, ""
             yield from _rows(found, one.name, depth + 1)
 
 
@@ -201,7 +154,7 @@ def _given(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _of_users(options: Mapping[str, Any]) -> dict[str, Any]:
     given = _given(options)
-    for name in ("parent", "description"):
+    for name in ("parent", "description", "qos"):
         if name in given:
             raise UsageError(f"--{name} is for accounts, not for users.", "Leave the users out.")
     return given
@@ -210,14 +163,3 @@ def _of_users(options: Mapping[str, Any]) -> dict[str, Any]:
 def _refuse_default(options: Mapping[str, Any]) -> None:
     if options["default"]:
         raise UsageError("--default is for users.", "Name them: rmx account set NAME USER --default.")
-
-
-def _key(text: str) -> str:
-    return text if re.fullmatch(r"[A-Za-z0-9_-]+", text, re.ASCII) else _quoted(text)
-
-
-def _quoted(text: str) -> str:
-    """A string of TOML, which has JSON's, but for the character DEL."""
-    import json
-
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,8 +1,8 @@
-"""`client.sharing`: accounts, their shares, and who is in them."""
+"""`client.sharing`: accounts, their shares and limits, who is in them, and QOS."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rm.api.sharing import (
@@ -13,6 +13,9 @@ from rm.api.sharing import (
     AccountUpdate,
     Member,
     MemberRequest,
+    Qos,
+    QosRequest,
+    QosUpdate,
     Share,
     Shares,
 )
@@ -54,7 +57,25 @@ class Sharing:
         """Take a user out of the account, whose jobs for it have ended."""
         return self._ask.delete(Accounts, "accounts", name, "members", user)
 
-    def import_accounts(self, accounts: Iterable[Account], members: Iterable[Member] = ()) -> Accounts:
-        """Let these be all accounts and members."""
-        body = AccountsImport(accounts=[*accounts], members=[*members])
+    def add_qos(self, name: str, **fields: Any) -> Accounts:
+        """Add a QOS, of the fields of a QosRequest."""
+        return self._ask.post(Accounts, "qos", body=QosRequest(name=name, **fields))
+
+    def set_qos(self, name: str, **fields: Any) -> Accounts:
+        """Change fields of a QosUpdate; what is left out stays."""
+        return self._ask.post(Accounts, "qos", name, body=QosUpdate(**fields))
+
+    def remove_qos(self, name: str) -> Accounts:
+        """Remove one in which no job runs or waits."""
+        return self._ask.delete(Accounts, "qos", name)
+
+    def import_accounts(
+        self,
+        accounts: Iterable[Account],
+        members: Iterable[Member] = (),
+        qos: Iterable[Qos] = (),
+        limits: Mapping[str, int] | None = None,
+    ) -> Accounts:
+        """Let these be all accounts, members and QOS, and these the limits of the cluster."""
+        body = AccountsImport(accounts=[*accounts], members=[*members], qos=[*qos], limits=limits or {})
         return self._ask.post(Accounts, "accounts-import", body=body)

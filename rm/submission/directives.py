@@ -20,7 +20,6 @@ from rm.submission.options import (
     MAYBE,
     REFUSED,
     SBATCH,
-    TOLD,
     VALUE,
     VARIABLES,
     Option,
@@ -127,8 +126,6 @@ def supported(option: Option, value: Any, where: str, remarks: Remarks) -> dict[
     if option.support == IGNORED:
         remarks.warnings.append(f"{said} and was ignored.")
         return {}
-    if option.support == TOLD:
-        remarks.warnings.append(f"{said}: it is set in the job's environment and has no other effect.")
     return {option.key: value}
 
 

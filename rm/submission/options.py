@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 VALUE, FLAG, MAYBE = "value", "flag", "maybe"  # MAYBE: a flag that may carry =value
-TOLD = "told"  # known to Slurm, and here only in the job's environment: a warning
 IGNORED = "ignored"  # known to Slurm, without effect here: a warning
 REFUSED = "refused"  # known to Slurm, and without it the job would mean something else: an error
 
@@ -72,6 +71,7 @@ SUPPORTED = (
     Option("constraint", ("constraint",), "C", help="Hosts with these features: a&!b.", metavar="LIST"),
     Option("licenses", ("licenses",), "L", help="Licences of the cluster that it holds.", metavar="NAME:N,…"),
     Option("account", ("account",), "A", help="Run for this account.", metavar="NAME"),
+    Option("qos", ("qos",), "q", help="In this quality of service.", metavar="NAME"),
     Option("reservation", ("reservation",), help="Run in this reservation of hosts.", metavar="NAME"),
     Option("prefer", ("prefer",), help="Rather on hosts with these features.", metavar="LIST"),
     Option("container_image", ("container-image",), help="Run the tasks in this image.", metavar="IMAGE"),
@@ -107,7 +107,7 @@ def _other(support: str, *spellings: str) -> tuple[Option, ...]:
     return tuple(found)
 
 
-UNSUPPORTED = _other(TOLD, "qos/q=") + _other(
+UNSUPPORTED = _other(
     IGNORED,
     "profile=", "acctg-freq=", "cpu-bind=", "mem-bind=", "gres-flags=",
     "wait-all-nodes=", "hint=", "get-user-env?", "quiet/Q", "verbose/v", "wckey=", "ntasks-per-core=",

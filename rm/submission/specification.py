@@ -28,7 +28,6 @@ OF_A_JOB = ("SLURM_", "SLURMD_")
 # option -> the variable in which the job finds it; what the placement decides is
 # rm.daemon.execution.environment's
 TOLD = {
-    "qos": "SLURM_JOB_QOS",
     "gpu_bind": "SLURM_GPU_BIND",
     "mem_per_gpu": "SLURM_MEM_PER_GPU",
     "cpus_per_gpu": "SLURM_CPUS_PER_GPU",
@@ -198,6 +197,11 @@ def _reservation(values: Mapping[str, Any]) -> dict[str, Any]:
 def _account(values: Mapping[str, Any]) -> dict[str, Any]:
     text = (values.get("account") or "").strip()
     return {"account": text} if text else {}
+
+
+def _qos(values: Mapping[str, Any]) -> dict[str, Any]:
+    text = (values.get("qos") or "").strip()
+    return {"qos": text} if text else {}
 
 
 def _licenses(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -429,7 +433,7 @@ def _traffic(values: Mapping[str, Any]) -> dict[str, Any]:
 
 _READERS = (
     _exclusive, _partition, _time, _time_min, _launch, _open_mode, _expected, _iterations, _fence,
-    _priority, _nice, _hosts, _mail, _features, _licenses, _account, _reservation, _container, _array,
+    _priority, _nice, _hosts, _mail, _features, _licenses, _account, _qos, _reservation, _container, _array,
     _dependency, _traffic,
 )  # fmt: skip
 # those of one option alone, for a change of a job that was submitted

@@ -184,6 +184,7 @@ def job_of(
         suspended_us=job.suspended_us,
         stood_us=job.stood_us,
         account=job.account,
+        qos=job.qos,
         started_us=job.started_us,
         ended_us=job.ended_us,
         exit_code=job.exit_code,

@@ -9,7 +9,7 @@ from rm.core.model.host_reservation import HostReservation
 from rm.core.model.job import JobSpec
 from rm.core.model.priority_parts import PriorityParts
 from rm.core.scheduling.foreseen import Foreseen, Start
-from rm.core.sharing.accounts import Account, Accounts, Member
+from rm.core.sharing.accounts import Accounts
 from rm.core.sharing.shares import Listed
 
 T = TypeVar("T")
@@ -65,6 +65,10 @@ class AccountService(Protocol):
 
     def remove_members(self, name: str, users: Sequence[str], by: str) -> Answer[Accounts]: ...
 
-    def import_accounts(
-        self, accounts: Sequence[Account], members: Sequence[Member], by: str
-    ) -> Answer[Accounts]: ...
+    def import_accounts(self, wanted: Accounts, by: str) -> Answer[Accounts]: ...
+
+    def add_qos(self, wanted: Mapping[str, Any], by: str) -> Answer[Accounts]: ...
+
+    def set_qos(self, name: str, wanted: Mapping[str, Any], by: str) -> Answer[Accounts]: ...
+
+    def remove_qos(self, name: str, by: str) -> Answer[Accounts]: ...

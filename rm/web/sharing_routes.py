@@ -1,4 +1,7 @@
-"""`/v1/accounts`: accounts, their shares, and who is in them. The contract is docs/http-api.md."""
+"""`/v1/accounts` and `/v1/qos`: accounts with shares and limits, who is in them, and QOS.
+
+The contract is docs/http-api.md.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +37,9 @@ class SharingRoutes:
             web.delete("/v1/accounts/{name}", self.remove_account),
             web.post("/v1/accounts/{name}/members", self.put_members),
             web.delete("/v1/accounts/{name}/members/{user}", self.remove_member),
+            web.post("/v1/qos", self.add_qos),
+            web.post("/v1/qos/{name}", self.set_qos),
+            web.delete("/v1/qos/{name}", self.remove_qos),
         ]
 
     @property
@@ -53,9 +59,15 @@ class SharingRoutes:
 
     async def import_accounts(self, request: web.Request) -> web.Response:
         asked = wire.typed_body(await request.read(), sharing.AccountsImport)
-        accounts = [core.Account(**msgspec.structs.asdict(one)) for one in asked.accounts]
-        members = [core.Member(**msgspec.structs.asdict(one)) for one in asked.members]
-        return _all(await settled(self._keeper.import_accounts(accounts, members, request[CALLER].user)))
+        wanted = core.Accounts(
+            tuple(core.Account(**msgspec.structs.asdict(one)) for one in asked.accounts),
+            tuple(core.Member(**msgspec.structs.asdict(one)) for one in asked.members),
+            tuple(
+                core.Qos(**{**msgspec.structs.asdict(one), "accounts": (*one.accounts,)}) for one in asked.qos
+            ),
+            dict(asked.limits),
+        )
+        return _all(await settled(self._keeper.import_accounts(wanted, request[CALLER].user)))
 
     async def set_account(self, request: web.Request) -> web.Response:
         asked = wire.typed_body(await request.read(), sharing.AccountUpdate)
@@ -74,6 +86,19 @@ class SharingRoutes:
     async def remove_member(self, request: web.Request) -> web.Response:
         name, user = request.match_info["name"], request.match_info["user"]
         return _all(await settled(self._keeper.remove_members(name, [user], request[CALLER].user)))
+
+    async def add_qos(self, request: web.Request) -> web.Response:
+        asked = wire.typed_body(await request.read(), sharing.QosRequest)
+        return _all(await settled(self._keeper.add_qos(_named(asked), request[CALLER].user)), 201)
+
+    async def set_qos(self, request: web.Request) -> web.Response:
+        asked = wire.typed_body(await request.read(), sharing.QosUpdate)
+        name = request.match_info["name"]
+        return _all(await settled(self._keeper.set_qos(name, _named(asked), request[CALLER].user)))
+
+    async def remove_qos(self, request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        return _all(await settled(self._keeper.remove_qos(name, request[CALLER].user)))
 
 
 def _named(asked: msgspec.Struct) -> Mapping[str, Any]:

@@ -27,7 +27,7 @@ def slurm(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
 @pytest.fixture
 def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
     """The working directory has a script, `train.sh`."""
-    (tmp_path / "train.sh").write_text("#!/bin/sh\n#SBATCH --job-name=train -q money\n#RM -n 2\necho hi\n")
+    (tmp_path / "train.sh").write_text("#!/bin/sh\n#SBATCH --job-name=train --reboot\n#RM -n 2\necho hi\n")
     monkeypatch.chdir(tmp_path)
     with serving(tmp_path / "rm.sock") as daemon:
         monkeypatch.setenv("RM_DAEMON__SOCKET", daemon.socket)

@@ -35,9 +35,9 @@ from tests.slurm_program import Slurm
 def test_submit_prints_what_slurm_prints(daemon: Daemon, rmx: Rmx, tmp_path: Path) -> None:
     first = rmx("submit", "-n", "3", "train.sh", "--epochs", "2")
     assert (first.code, first.out) == (0, "Submitted batch job 1\n")
-    assert first.err == (
-        "rmx: Warning: --qos (#SBATCH in line 2 of train.sh) is not supported: it is set in the job's "
-        "environment and has no other effect.\n"
+    assert (
+        first.err
+        == "rmx: Warning: --reboot (#SBATCH in line 2 of train.sh) is not supported and was ignored.\n"
     )
     spec = daemon.service.table[1].spec
     assert (spec.name, spec.ntasks, spec.script_args) == ("train", 3, ("--epochs", "2"))

@@ -21,7 +21,7 @@ def test_a_tree_is_made_changed_shown_and_taken_away(daemon: Daemon, rmx: Rmx) -
         assert rmx("account", *words).out == says
     lines = [line.split() for line in rmx("account", "show").out.splitlines()]
     assert lines == [
-        ["ACCOUNT", "USER", "SHARES", "DEFAULT", "DESCRIPTION"],
+        ["ACCOUNT", "USER", "SHARES", "DEFAULT", "QOS", "LIMITS", "DESCRIPTION"],
         ["science", "60"],
         ["ann", "1", "yes"],
         ["physics", "7", "ours"],
@@ -45,7 +45,7 @@ def test_what_is_exported_is_imported_again(daemon: Daemon, rmx: Rmx, tmp_path: 
     before = rmx("account", "show").out
     (tmp_path / "accounts.toml").write_text(rmx("account", "export").out)
     rmx("account", "add", "c")
-    assert rmx("account", "import", "accounts.toml").out == "2 accounts, 2 users.\n"
+    assert rmx("account", "import", "accounts.toml").out == "2 accounts, 2 users, 0 QOS.\n"
     assert rmx("account", "show").out == before
 
 
@@ -53,7 +53,7 @@ def test_what_is_exported_is_imported_again(daemon: Daemon, rmx: Rmx, tmp_path: 
     ("text", "says"),
     [
         ("[a", "accounts.toml is no TOML"),
-        ("a = 1", "'a' is no table"),
+        ("a = 1", "account a is no table"),
         ("[a]\ncolour = 1", "account a has no 'colour'"),
         ("[a]\nshares = -1", "account a: "),
         ('[a]\nusers = ["ann"]', "the users of account a cannot be read"),
@@ -88,3 +88,63 @@ def test_what_fits_no_account_or_no_user_is_a_sentence(
     rmx("account", "add", "a")
     refused = rmx("account", *words)
     assert (refused.code, says in refused.err) == (2, True)
+
+
+def test_qos_and_limits_are_made_changed_shown_and_kept_in_a_file(
+    daemon: Daemon, rmx: Rmx, tmp_path: Path
+) -> None:
+    assert rmx("qos", "show").out == "There is no QOS. `rmx qos add NAME` makes one.\n"
+    for words, says in (
+        (("account", "add", "physics", "--limit", "gpus=64,user.running=9"), "Account physics is there.\n"),
+        (("account", "add", "physics", "ann", "--limit", "gpus=8"), "ann: in account physics.\n"),
+        (("account", "set", "root", "--limit", "user.submitted=100"), "Account root is changed.\n"),
+        (("qos", "add", "fast", "--priority", "5", "--accounts", "physics"), "QOS fast is there.\n"),
+        (("qos", "set", "fast", "--limit", "job.minutes=1-00:00", "--usage-factor", "1.5"),
+         "QOS fast is changed.\n"),
+        (("account", "set", "physics", "--qos", "fast", "--limit", "gpus=none"),
+         "Account physics is changed.\n"),
+    ):  # fmt: skip
+        assert rmx(*words).out == says
+    lines = [line.split() for line in rmx("account", "show").out.splitlines()]
+    assert lines[1:] == [
+        ["root", "user.submitted=100"],
+        ["physics", "1", "fast", "user.running=9"],
+        ["ann", "1", "yes", "gpus=8"],
+    ]
+    assert rmx("qos", "show").out.splitlines()[1].split() == [
+        "fast",
+        "5",
+        "1.5",
+        "physics",
+        "job.minutes=1440",
+    ]
+    before, qos = rmx("account", "show").out, rmx("qos", "show", "--json").json
+    (tmp_path / "accounts.toml").write_text(rmx("account", "export").out)
+    rmx("account", "set", "physics", "--qos", "")
+    assert rmx("qos", "remove", "fast").out == "QOS fast is removed.\n"
+    assert rmx("account", "import", "accounts.toml").out == "1 accounts, 1 users, 1 QOS.\n"
+    assert (rmx("account", "show").out, rmx("qos", "show", "--json").json) == (before, qos)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("qos", "set", "fast"), "Nothing is to be changed."),
+        (("qos", "set", "fast", "--priority", "2"), "There is no QOS 'fast'."),
+        (("qos", "add", "Fast"), "'Fast' is no name of a QOS."),
+        (("qos", "add", "q", "--accounts", "chess"), "QOS q is for 'chess', which is no account."),
+        (("qos", "add", "q", "--limit", "gpus"), "--limit is 'gpus'."),
+        (("qos", "add", "q", "--limit", "gpus=-1"), "--limit gpus is '-1'."),
+        (("qos", "add", "q", "--limit", "speed=1"), "QOS q has no limit 'speed'."),
+        (("account", "set", "root", "--shares", "2"), "The root of the accounts has nothing but limits."),
+        (("account", "add", "b", "--qos", "fast"), "The QOS of b, 'fast', is none."),
+        (("account", "add", "b", "--limit", "account.gpus=1"), "Account b has no limit 'account.gpus'."),
+    ],
+)
+def test_what_is_no_qos_and_no_limit_is_refused(
+    daemon: Daemon, rmx: Rmx, words: tuple[str, ...], says: str
+) -> None:
+    refused = rmx(*words)
+    assert refused.code in (2, 4)
+    assert says in refused.err
+    assert refused.err.count("\n") == 1

@@ -172,11 +172,12 @@ def test_it_is_an_inventory(block: Block) -> None:
     assert block.kind == "ini" or len(to_hosts(inventory)) == 3
 
 
-def test_it_is_a_file_of_accounts() -> None:
-    (block,) = of("accounts")
+@pytest.mark.parametrize("block", of("accounts"), ids=shown)
+def test_it_is_a_file_of_accounts(block: Block) -> None:
     text = textwrap.dedent(block.text)
-    accounts, members = from_toml(text, "accounts.toml")
-    assert as_toml(Accounts(accounts=accounts, members=members)).strip() == text.strip()
+    accounts, members, qos, limits = from_toml(text, "accounts.toml")
+    found = Accounts(accounts=accounts, members=members, qos=qos, limits=limits)
+    assert as_toml(found).strip() == text.strip()
 
 
 def test_it_is_a_traffic_file() -> None:

@@ -15,7 +15,7 @@ from rm.core.journal.restoring import accounts_in, restore
 from rm.core.journal.starting_point import dump_state, restore_state
 from rm.core.model.job import Job
 from rm.core.sharing.accounts import NO_ACCOUNTS, Accounts
-from rm.errors import Conflict, UsageError
+from rm.errors import Conflict, ImpossibleRequest, UsageError
 from tests import builders
 from tests.fakes import PATIENCE_S
 from tests.unit.test_service import House
@@ -73,7 +73,7 @@ def test_what_jobs_run_for_cannot_go_before_they_end(house: House) -> None:
     job = submit(house, "chess", hold=True)
     for what, *words in (
         ("remove_members", "chess", ["alice"], "root"),
-        ("import_accounts", [], [], "root"),
+        ("import_accounts", NO_ACCOUNTS, "root"),
     ):
         with pytest.raises(Conflict, match=r"not ended are for chess \(of alice\)"):
             change(house, what, *words)
@@ -102,3 +102,54 @@ def test_what_is_stored_and_no_tree_is_left_as_it_is(house: House) -> None:
     told: list[str] = []
     assert accounts_in(house.store.load(), lambda name, error: told.append(name)) == NO_ACCOUNTS
     assert told == ["accounts"]
+
+
+def limit(house: House, **limits: int) -> None:
+    change(house, "set_account", "physics", {"limits": limits}, "root")
+
+
+def test_jobs_beyond_a_limit_of_submitted_ones_are_refused_whole(house: House) -> None:
+    limit(house, submitted=5)
+    submit(house, array="0-2", hold=True)
+    specs = [builders.spec(user="alice", hold=True) for _ in range(3)]
+    with pytest.raises(Conflict, match=r"physics may have 5 jobs that wait or run, has 3, and would have 6"):
+        asyncio.run(house.service.submissions.submit(specs))
+    asyncio.run(house.service.submissions.submit(specs[:2]))
+    with pytest.raises(Conflict, match="AssocGrpSubmitJobsLimit"):
+        submit(house, hold=True)
+    assert submit(house, "chess").account == "chess"
+    house.do(ev.CancelRequested(1, "alice", "0"))
+    submit(house, hold=True)
+
+
+def test_what_limits_would_never_let_run_is_refused(house: House) -> None:
+    limit(house, **{"cpus": 4, "job.minutes": 10, "job.elements": 3})
+    for spec, says in (
+        ({"cpus_per_task": 5}, "AssocGrpCpuLimit"),
+        ({"time_limit_us": 11 * 60 * 10**6}, "AssocMaxWallDurationPerJobLimit"),
+        ({"array": "0-3"}, "has 4 elements"),
+    ):
+        with pytest.raises(ImpossibleRequest, match=says):
+            submit(house, **spec)
+    job = submit(house, key="again")
+    assert job.spec.time_limit_us == 10 * 60 * 10**6
+    assert submit(house, key="again") == job
+
+
+def test_a_qos_is_the_accounts_and_cannot_go_before_its_jobs_end(house: House) -> None:
+    change(house, "add_qos", {"name": "fast", "accounts": ["physics"]}, "root")
+    change(house, "add_qos", {"name": "slow"}, "root")
+    change(house, "set_account", "physics", {"qos": "fast"}, "root")
+    assert submit(house, hold=True).qos == "fast"
+    assert submit(house, "chess").qos == ""
+    with pytest.raises(UsageError, match="QOS fast is not for account chess"):
+        submit(house, "chess", qos="fast")
+    with pytest.raises(UsageError, match="There is no QOS 'night'"):
+        submit(house, qos="night")
+    with pytest.raises(Conflict, match="fast is the QOS of account physics"):
+        change(house, "remove_qos", "fast", "root")
+    change(house, "set_account", "physics", {"qos": "slow"}, "root")
+    with pytest.raises(Conflict, match="not ended run in QOS fast"):
+        change(house, "remove_qos", "fast", "root")
+    house.do(ev.CancelRequested(1, "alice"))
+    assert [one.name for one in change(house, "remove_qos", "fast", "root").qos] == ["slow"]

@@ -236,8 +236,8 @@ def test_a_job_inherits_nothing_that_describes_the_job_that_submits_it() -> None
 
 
 def test_what_slurm_only_tells_the_job_is_told() -> None:
-    env = dict(build(qos="long", mem_per_gpu="8G", gpus="1", export="NONE")["env"])
-    assert env == {"SLURM_JOB_QOS": "long", "SLURM_MEM_PER_GPU": "8G"}
+    env = dict(build(mem_per_gpu="8G", gpus="1", export="NONE")["env"])
+    assert env == {"SLURM_MEM_PER_GPU": "8G"}
 
 
 def test_a_variable_that_is_no_text_stays_behind() -> None:

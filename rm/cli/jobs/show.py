@@ -72,6 +72,7 @@ def _lines(job: FullJob) -> Iterator[tuple[str, Any]]:
     yield "Prefer", spec.prefer
     yield "Licenses", spec.licenses
     yield "Account", job.account
+    yield "QOS", job.qos
     yield "Reservation", spec.reservation
     yield "ContainerImage", spec.container_image
     yield "ContainerMounts", spec.container_mounts

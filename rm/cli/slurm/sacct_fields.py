@@ -191,7 +191,7 @@ FIELDS = (
     Field("Partition", 10, _of_job(lambda j: j.partition or j.spec.partition)),
     Field("Planned", 10, _of_job(_waited)),
     Field("Priority", 10, _of_job(lambda j: j.spec.priority)),
-    Field("QOS", 10, _nothing),
+    Field("QOS", 10, lambda line: line.job.qos),
     Field("Reason", 22, _of_job(lambda j: j.reason.code if j.reason else "None")),
     Field("ReqCPUS", 8, _of_both(cpus, lambda s: s.cpus)),
     Field("ReqMem", 10, _of_job(memory)),

@@ -125,7 +125,7 @@ def _job(found: Job) -> Record:
     lines = [
         f"JobId={job.id}{array} JobName={spec.name}",
         f"{_owner(spec.user)} MCS_label=N/A",
-        f"Priority={spec.priority} Nice={spec.nice} Account={job.account or NONE} QOS={NONE}",
+        f"Priority={spec.priority} Nice={spec.nice} Account={job.account or NONE} QOS={job.qos or NONE}",
         f"JobState={job.state} Reason={job.reason.code if job.reason else 'None'} "
         f"Dependency={spec.dependency or NONE}",
         f"Requeue={int(spec.requeue)} Restarts={job.restarts} BatchFlag=1 Reboot=0 "

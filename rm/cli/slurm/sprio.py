@@ -49,6 +49,7 @@ COLUMNS_OF_ALL = {
     "A": Column("AGE", lambda pair: f"{pair[1].age:.0f}"),
     "F": Column("FAIRSHARE", lambda pair: f"{pair[1].fair_share:.0f}"),
     "J": Column("JOBSIZE", lambda pair: f"{pair[1].size:.0f}"),
+    "Q": Column("QOS", lambda pair: f"{pair[1].qos:.0f}"),
     "N": Column("NICE", lambda pair: f"{pair[1].nice:.0f}"),
 }  # fmt: skip
 

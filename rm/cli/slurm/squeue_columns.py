@@ -100,7 +100,7 @@ COLUMNS = {
     "J": Column("NUM_TASKS", lambda j: j.tasks, "NumTasks"),
     "z": Column("S:C:T", lambda j: "*:*:*", "sct"),
     "a": Column("ACCOUNT", lambda j: j.account or NONE, "Account"),
-    "q": Column("QOS", null, "QOS"),
+    "q": Column("QOS", lambda j: j.qos or NONE, "QOS"),
     "w": Column("WCKEY", null, "WCKey"),
     "o": Column("COMMAND", null, "Command"),
     "Y": Column("SCHEDNODES", lambda j: fold_hosts(getattr(j, "sched_hosts", ())) or NONE, "SchedNodes"),

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.changes import Context
+from rm.core.jobs.state import ClusterState
 from rm.core.model.job import JobSpec
+from rm.core.model.replacing import replace
 from rm.core.sharing.accounts import account_for
+from rm.core.sharing.qos import qos_for
 from rm.errors import IllegalTransition, UsageError
+
+MINUTE_US = 60_000_000
 
 
 def account_of(ctx: Context, spec: JobSpec) -> str:
@@ -17,5 +22,23 @@ def account_of(ctx: Context, spec: JobSpec) -> str:
         raise IllegalTransition(str(error)) from None
 
 
+def qos_of(ctx: Context, spec: JobSpec, account: str) -> str:
+    """Raises IllegalTransition: there is no such QOS, or not for the account."""
+    try:
+        return qos_for(ctx.state.accounts, account, spec.qos)
+    except UsageError as error:
+        raise IllegalTransition(error.what, error.hint) from None
+
+
+def with_time_limit(state: ClusterState, spec: JobSpec, account: str, qos: str) -> JobSpec:
+    """A job without a time limit has the longest that the limits of each job let it have."""
+    if spec.time_limit_us is not None or not state.tally.rules:
+        return spec
+    most = state.tally.of(account, spec.user, qos).job.get("minutes")
+    return spec if most is None else replace(spec, time_limit_us=max(1, most[0]) * MINUTE_US)
+
+
 def accounts_set(ctx: Context, e: ev.AccountsSet) -> None:
     ctx.state.accounts = ctx.changes.accounts = e.accounts
+    ctx.state.recount_limits()
+    ctx.state.capacity_version += 1  # other limits keep other jobs waiting

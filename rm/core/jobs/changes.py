@@ -74,8 +74,10 @@ class Context:
             self.state.note_mark(job.id, next_mark(job))
         if job.array_task is not None:
             follow(self, old, job)
-        if job.account and (pair := self.state.ledger.follow(job, self.state.hosts, self.now_us)):
+        state = self.state
+        if job.account and (pair := state.ledger.follow(job, state.hosts, self.now_us, state.qos_factor)):
             self.changes.used.add(pair)
+        state.tally.count(old, job)
         return job
 
     def act(self, action: Action) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rm.core.jobs import events as ev
 from rm.core.jobs import reserving
-from rm.core.jobs.accounting import account_of, accounts_set
+from rm.core.jobs.accounting import account_of, accounts_set, qos_of, with_time_limit
 from rm.core.jobs.actions import Discard, Stop
 from rm.core.jobs.changes import Context
 from rm.core.jobs.dependents import asked_for
@@ -22,14 +22,17 @@ from rm.core.model.replacing import replace
 
 
 def _submitted(ctx: Context, e: ev.JobSubmitted) -> None:
+    account = account_of(ctx, e.spec)
+    qos = qos_of(ctx, e.spec, account)
     job = Job(
         id=e.job,
-        spec=e.spec,
+        spec=with_time_limit(ctx.state, e.spec, account, qos),
         submitted_us=ctx.now_us,
         held=e.spec.hold,
         traffic=e.spec.traffic,
         key=e.key,
-        account=account_of(ctx, e.spec),
+        account=account,
+        qos=qos,
         dependencies=asked_for(e.spec, e.past, ctx.now_us) if e.spec.dependency else (),
         array=array_of(e.spec),
         history=((ctx.now_us, f"submitted by {e.spec.user}"),),

@@ -25,6 +25,7 @@ from rm.core.model.snapshot import Free, PlacedJob, Snapshot, TrackedDict
 from rm.core.sharing.accounts import NO_ACCOUNTS, Accounts
 from rm.core.sharing.ledger import Ledger
 from rm.core.sharing.shares import Shares
+from rm.core.sharing.tally import Tally, tally_of
 
 
 def needs(spec: JobSpec, tasks: int) -> tuple[int, int]:
@@ -99,6 +100,7 @@ class ClusterState:
     reservations: dict[str, HostReservation] = field(default_factory=dict)  # of hosts, by name
     accounts: Accounts = NO_ACCOUNTS
     ledger: Ledger = field(default_factory=Ledger)
+    tally: Tally = field(default_factory=Tally)  # derived
     alignment: Alignment = NOTHING_TO_ALIGN
     reasons: dict[int, Reason] = field(default_factory=dict)  # why jobs wait that are not yet tried
     silent_since: dict[str, int] = field(default_factory=dict)
@@ -136,7 +138,7 @@ class ClusterState:
             fabric=self.fabric,
             licenses=MappingProxyType(self.licenses),
             reservations=tuple(self.reservations.values()),
-            shares=Shares(self.accounts, self.ledger, now_us),
+            shares=Shares(self.accounts, self.ledger, now_us, self.tally),
             next_job=self.next_job,
             behind=MappingProxyType(self.behind),
             by_user=frozenset(self.by_user),
@@ -163,7 +165,7 @@ class ClusterState:
             network=NetworkView(dict(self.network), snapshot.now_us),
             jobs=dict(self.jobs),
             progress=dict(self.progress),
-            shares=Shares(self.accounts, self.ledger.copy(), snapshot.now_us),
+            shares=Shares(self.accounts, self.ledger.copy(), snapshot.now_us, self.tally.copy()),
         )
 
     def enqueue(self, job_id: int) -> None:
@@ -206,6 +208,8 @@ class ClusterState:
         placement = job.placement
         assert placement is not None
         held = self.join_slice(job)  # by others of its slice, one of which runs at a time
+        if not held:
+            self.tally.hold(job, self.hosts)
         for host in placement.hosts:
             if host in self.hosts and not held:
                 self.free[host] = take(self.free[host], job.spec, placement.on(host))
@@ -247,6 +251,8 @@ class ClusterState:
         self.progress.pop(job.id, None)
         self.by_user.discard(job.id)
         held = self._leave_slice(job)
+        if not held:
+            self.tally.release(job)
         for host in gone.placement.hosts:
             self.jobs_on.get(host, set()).discard(job.id)
             if not held:
@@ -267,6 +273,16 @@ class ClusterState:
             free = take(free, job.spec, self.placed[job.id].placement.on(host))
         strays = self.strays.get(host)
         return without_strays(free, self.hosts[host].gpus, strays) if strays else free
+
+    def recount_limits(self) -> None:
+        """What is in use and submitted under each limit, from all jobs."""
+        holding = one_of_each_slice(self.jobs[number] for number in sorted(self.placed))
+        self.tally = tally_of(self.accounts, self.jobs.values(), holding, self.hosts)
+
+    def qos_factor(self, qos: str) -> float:
+        """How often what its jobs use counts."""
+        found = self.accounts.qos_by_name.get(qos)
+        return found.usage_factor if found is not None else 1.0
 
     def note_instants(self, job: Job) -> None:
         """What the clock alone will change of a job: its deadline, and mails of its time limit."""
@@ -384,7 +400,8 @@ def rebuild(
     for job in sorted(state.jobs.values(), key=lambda j: (j.started_us or j.submitted_us, j.id)):
         if job.occupies:
             state.occupy(job)
-    state.ledger.go_on(state.jobs.values(), state.hosts, now_us)
+    state.ledger.go_on(state.jobs.values(), state.hosts, now_us, state.qos_factor)
+    state.recount_limits()
     for job_id in sorted(state.jobs):
         if key := state.jobs[job_id].key:
             state.submissions.setdefault((state.jobs[job_id].spec.user, key), []).append(job_id)

@@ -40,6 +40,7 @@ FOUND_AGAIN = frozenset(
         "slices",
         "behind",
         "by_user",
+        "tally",
         "deadlines",
         "marks",
     }
@@ -122,6 +123,7 @@ def restore_state(plain: dict[str, Any], now_us: int) -> ClusterState:
         state.strays.setdefault(name, {})[job_id, attempt] = from_plain(Held, held)
     for name in state.hosts:
         state.recount(name)
+    state.recount_limits()
     state.judge_dependencies()
     return state
 

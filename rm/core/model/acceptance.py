@@ -42,7 +42,7 @@ PHASES = 64  # of a traffic profile
 LAUNCH_BYTES = 7 << 20
 JSON_FACTOR = 6
 
-_WORDS = ("name", "user", "gpu_type", "partition", "zone", "submit_host", "reservation", "account")
+_WORDS = ("name", "user", "gpu_type", "partition", "zone", "submit_host", "reservation", "account", "qos")
 _PATHS = ("chdir", "output", "error", "input", "deliver", "container_workdir")
 _LEAST = {
     "ntasks": 1, "cpus_per_task": 1, "hosts_min": 0, "hosts_max": 0, "tasks_per_host": 0, "gpus_per_task": 0,

@@ -55,17 +55,8 @@ class JobState(StrEnum):
         return _SHORT[self]
 
 
-_FINAL = frozenset(
-    {
-        JobState.COMPLETED,
-        JobState.FAILED,
-        JobState.CANCELLED,
-        JobState.TIMEOUT,
-        JobState.NODE_FAIL,
-        JobState.PREEMPTED,
-        JobState.OUT_OF_MEMORY,
-    }
-)
+_NOT_FINAL = ("PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING")
+_FINAL = frozenset(state for state in JobState if state not in _NOT_FINAL)
 _SHORT = {
     JobState.PENDING: "PD",
     JobState.CONFIGURING: "CF",
@@ -144,6 +135,7 @@ class JobSpec(WithDemand):
     licenses: str = ""  # that it holds while it is placed, as rm.licenses reads them
     reservation: str = ""  # of hosts, that it runs in: rm.core.model.host_reservation
     account: str = ""  # that it names; "" = its user's default
+    qos: str = ""  # that it names; "" = its account's
     hosts_only: tuple[str, ...] = ()
     hosts_excluded: tuple[str, ...] = ()
     exclusive: bool = False
@@ -346,6 +338,7 @@ class Job:
     earlier: tuple[EarlierAttempt, ...] = ()  # the newest of them, in order
     key: str = ""  # the idempotency key that it was submitted with
     account: str = ""  # that it runs for, as was found when it was submitted: rm.core.sharing.accounts
+    qos: str = ""  # its quality of service, as was found then: rm.core.sharing.qos
     dependencies: tuple[Dependency, ...] = ()  # those of `spec.dependency`, in its order
     array: Array | None = None  # of the record of a whole job array
     array_job: int = 0  # of an element: the id of its array, and its index there

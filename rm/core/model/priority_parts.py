@@ -13,8 +13,9 @@ class PriorityParts:
     age: float = 0.0
     fair_share: float = 0.0
     size: float = 0.0
+    qos: float = 0.0
     nice: float = 0.0
 
     @property
     def sum(self) -> float:
-        return self.site + self.age + self.fair_share + self.size - self.nice
+        return self.site + self.age + self.fair_share + self.size + self.qos - self.nice

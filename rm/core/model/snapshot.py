@@ -90,11 +90,18 @@ class SharesView(Protocol):
         """The fair share of a user in an account, from 0 to 1."""
         ...
 
+    def qos_part(self, qos: str) -> float:
+        """The priority of a QOS, as a part of the highest one's."""
+        ...
+
 
 class NoShares:
     """Where there are no accounts."""
 
     def factor(self, account: str, user: str) -> float:
+        return 0.0
+
+    def qos_part(self, qos: str) -> float:
         return 0.0
 
 

@@ -24,6 +24,7 @@ from rm.core.model.snapshot import PlacedJob, Snapshot
 from rm.core.ports import CommPolicy, QueuePolicy
 from rm.core.scheduling.choosing import Taken
 from rm.core.scheduling.engine import Blocked, Policies, Tuning, decide, not_yet
+from rm.core.scheduling.limiting import LimitedJobs
 from rm.core.scheduling.rescheduling import to_move
 from rm.errors import IllegalTransition
 
@@ -78,6 +79,7 @@ class Cycle:
     _begins_us: dict[int, int] = field(default_factory=dict)  # of jobs that may not begin yet
     _seen_placed: int = -1
     _untried: list[int] = field(default_factory=list)  # pending jobs that the last pass came not to
+    _limited: LimitedJobs = field(default_factory=LimitedJobs)
 
     def step(self, events: Sequence[ev.Event], now_us: int) -> Outcome:
         """One turn; `events` in the order in which they arrived."""
@@ -112,6 +114,7 @@ class Cycle:
         self.state.judge_dependencies()
         self._begins_us.clear()
         self._untried.clear()
+        self._limited.clear()
         self._seen_capacity = -1
         self._seen_placed = self.state.placed_version if aligned else -1
 
@@ -145,6 +148,8 @@ class Cycle:
         due += (at_us + 1 for at_us in self.state.deadlines.values())
         due += (at_us for at_us, _ in self.state.marks.values())
         due += (at for one in self.state.reservations.values() if (at := one.edge_us()) is not None)
+        if (retry_us := self._limited.retry_us(self.state.pending)) is not None:
+            due.append(retry_us)
         if self.blocked.retry_us is not None:
             due.append(self.blocked.retry_us)
         return min(due, default=None)
@@ -186,6 +191,7 @@ class Cycle:
         fresh, state.fresh = state.fresh, {}
         freed, state.freed = state.freed, {}
         untried, self._untried = dict.fromkeys(self._untried), []
+        limited = self._limited.released(state, now_us)
         begin = {j: None for j, at_us in self._begins_us.items() if at_us <= now_us}
         for job_id in begin:
             del self._begins_us[job_id]
@@ -195,7 +201,7 @@ class Cycle:
             chosen = self._all(fresh)
         else:  # those that were refused before are refused still, unless what came free is for them
             again = dict.fromkeys(self.blocked.release(freed, state)) if freed else {}
-            chosen = [j for j in untried | fresh | again | begin if j in state.pending]
+            chosen = [j for j in untried | fresh | again | begin | limited if j in state.pending]
             if self.blocked.reservations:
                 reserved = [one.job.id for one in self.blocked.reservations]
                 chosen = self._in_turn(chosen, reserved, now_us)
@@ -208,6 +214,7 @@ class Cycle:
             state.reasons.pop(job_id, None)
         state.reasons |= result.reasons
         self._untried = result.untried
+        self._limited.note(result.limited, now_us)
         for job_id, reason in result.reasons.items():
             if reason.code in LATER and state.jobs[job_id].begin_us > now_us:
                 self._begins_us[job_id] = state.jobs[job_id].begin_us

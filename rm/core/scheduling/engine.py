@@ -28,6 +28,7 @@ from rm.core.scheduling.blocked import Blocked, behind
 from rm.core.scheduling.choosing import Best, Grounds, Taken, Tried, as_placed
 from rm.core.scheduling.kinds import Kinds
 from rm.core.scheduling.licensing import lacking
+from rm.core.scheduling.limiting import Limited, Limiter, exceeded
 from rm.core.scheduling.neighbours import Neighbourhood
 from rm.core.scheduling.slices import slice_length
 from rm.core.scheduling.turns import Turns
@@ -82,6 +83,7 @@ class Pass:
     decisions: list[Decision] = field(default_factory=list)
     taken: dict[int, Taken] = field(default_factory=dict)
     reasons: dict[int, Reason] = field(default_factory=dict)
+    limited: dict[int, Limited] = field(default_factory=dict)  # by limits of accounts, users or QOS
     untried: list[int] = field(default_factory=list)
 
 
@@ -131,7 +133,7 @@ def decide(
         left += not refused
         eligible.append(job)
     sequence = max((p.sequence for p in snapshot.placed.values()), default=0)
-    turns = Turns(snapshot)
+    turns, limiter = Turns(snapshot), Limiter.of(snapshot)
     for job, one in turns.of(policies.queue.order(eligible, snapshot)):
         if left == 0 and (ahead is None or ahead.full):
             break
@@ -143,28 +145,38 @@ def decide(
         key = kinds.of(job)
         if key not in blocked.reasons:
             group = groups[key]
-            if (limit := turns.limit(job)) is not None:
+            limit, limited = turns.limit(job), limiter.against(one)
+            decision, reasons = None, list[Reason]()
+            if limit is None and limited is None:
+                if ahead is not None:
+                    decision, reasons = ahead.place(one)
+                else:
+                    decision, reasons = place(one, snapshot, policies, tuning, sequence + 1)
+                if decision is not None:  # with the hosts that it would have
+                    limited = limiter.against(one, decision.placement)
+            if limited is not None:
+                result.limited[job.id] = limited
+                limit = limit or limited.reason
+            if limit is not None:
                 result.reasons[job.id] = limit
                 del group[job.id]
                 left -= 1
                 turns.end(job)
                 continue
-            if ahead is not None:
-                decision, reasons = ahead.place(one)
-            else:
-                decision, reasons = place(one, snapshot, policies, tuning, sequence + 1)
             if decision is not None:
                 sequence += 1
                 name = policies.placement.name
                 result.taken[one.id] = Taken(one, decision.grounds, name, snapshot.now_us)
                 reserve(snapshot, one, decision.placement, sequence)
+                limiter.place(one, decision.placement)
                 length = 1
                 if one is not job:
                     made[one.id] = one
                     decision = replace(decision, array_job=job.id, array_task=one.array_task or 0)
-                    length = slice_length(
-                        job, one, turns.left(job) + 1, snapshot, tuning.slice_us, tuning.slice_shares
-                    )
+                    if not limiter.ruled(one).by_time:  # as long as one after the other may run
+                        length = slice_length(
+                            job, one, turns.left(job) + 1, snapshot, tuning.slice_us, tuning.slice_shares
+                        )
                 over = turns.placed(job)
                 result.decisions.append(decision if length == 1 else replace(decision, slice_of=one.id))
                 for _ in range(length - 1):  # what the first holds is theirs after it
@@ -378,7 +390,7 @@ def explain(
 
     `reserved` are the jobs that have a reservation.
     """
-    waits = waiting(job, snapshot)
+    waits = waiting(job, snapshot) or exceeded(job, snapshot)
     proposal = policies.placement.candidates(request_of(job, snapshot), snapshot, explain=True)
     ahead = reserving(snapshot, policies, tuning, Kinds(snapshot))
     mine = any(one.id == job.id for one in reserved)
@@ -391,6 +403,8 @@ def explain(
         decision, reasons = ahead.place(job)
     else:
         decision, reasons = place(job, snapshot, policies, tuning, NEWEST)
+    if waits is None and decision is not None:  # with the hosts that it would have
+        waits = exceeded(job, snapshot, decision.placement)
     if next(proposal.candidates, None) is None:  # reasons and verdicts are complete only now
         reasons = list(dict.fromkeys([*proposal.reasons, *reasons]))
     if mine and reasons and ahead is not None and (promise := ahead.reserve(job)) is not None:

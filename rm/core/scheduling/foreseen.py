@@ -63,7 +63,13 @@ def copied(state: ClusterState) -> ClusterState:
         elif isinstance(value, set):
             value = set(value)
         values[field.name] = value
-    own = {"silent_since": {}, "marks": {}, "dependents": Dependents(), "ledger": state.ledger.copy()}
+    own: dict[str, Any] = {
+        "silent_since": {},
+        "marks": {},
+        "dependents": Dependents(),
+        "ledger": state.ledger.copy(),
+        "tally": state.tally.copy(),
+    }
     return ClusterState(**values | own)
 
 

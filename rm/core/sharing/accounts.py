@@ -8,11 +8,12 @@ Fairshare Algorithm" and sacctmgr's manual.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from rm.core.model.replacing import replace
+from rm.core.sharing.limits import OF_ACCOUNT, OF_MEMBER, check_limits
 from rm.errors import Conflict, NotFound, UsageError
 
 ROOT = "root"  # above all; nobody's jobs run for it
@@ -23,12 +24,15 @@ _NAME = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,63}\Z")
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """`shares` count among those with the same `parent`."""
+    """`shares` count among those with the same `parent`; `qos` is that of jobs which name none, "" the
+    parent's; `limits` (`rm.core.sharing.limits`) count what runs for the accounts below it, too."""
 
     name: str
     parent: str = ROOT
     shares: int = 1
     description: str = ""
+    qos: str = ""
+    limits: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +43,39 @@ class Member:
     user: str
     shares: int = 1
     default: bool = False
+    limits: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Qos:
+    """A quality of service: a class of jobs. `priority` counts against the highest of all; what its jobs use
+    counts `usage_factor` times. `accounts` may use it, with those below them; none: all."""
+
+    name: str
+    priority: int = 0
+    usage_factor: float = 1.0
+    accounts: tuple[str, ...] = ()
+    limits: dict[str, int] = field(default_factory=dict)
+    description: str = ""
 
 
 @dataclass(frozen=True)
 class Accounts:
-    """All of them, without the root. Made by `checked` or by the functions below, it is a tree."""
+    """All of them, without the root, but `limits` are the root's: of all jobs. Made by `checked` or by the
+    functions below, it is a tree. With the QOS, which `rm.core.sharing.qos` changes."""
 
     accounts: tuple[Account, ...] = ()
     members: tuple[Member, ...] = ()
+    qos: tuple[Qos, ...] = ()
+    limits: dict[str, int] = field(default_factory=dict)
 
     @cached_property
     def by_name(self) -> dict[str, Account]:
         return {one.name: one for one in self.accounts}
+
+    @cached_property
+    def qos_by_name(self) -> dict[str, Qos]:
+        return {one.name: one for one in self.qos}
 
     @cached_property
     def _of_user(self) -> dict[str, tuple[Member, ...]]:
@@ -102,13 +127,19 @@ def account_for(accounts: Accounts, user: str, named: str) -> str:
     raise UsageError(f"{there}.", f"{user} is in {where}.")
 
 
-def checked(accounts: Iterable[Account], members: Iterable[Member]) -> Accounts:
-    """A whole tree, as it is imported.
+def checked(
+    accounts: Iterable[Account],
+    members: Iterable[Member],
+    qos: Iterable[Qos] = (),
+    limits: Mapping[str, int] | None = None,
+) -> Accounts:
+    """A whole tree, as it is imported, whose QOS `rm.core.sharing.qos.check_all` is still to check.
 
     Raises:
         UsageError: it is no tree, or a name, a number or a default is wrong.
     """
-    made = Accounts(tuple(accounts), _with_defaults(tuple(members)))
+    made = Accounts(tuple(accounts), _with_defaults(tuple(members)), tuple(qos), dict(limits or {}))
+    check_limits("The root", made.limits, OF_ACCOUNT)
     if len(made.accounts) > MAX_ACCOUNTS or len(made.members) > MAX_MEMBERS:
         raise UsageError(f"There may be {MAX_ACCOUNTS} accounts and {MAX_MEMBERS} members.")
     if len(made.by_name) < len(made.accounts):
@@ -160,7 +191,7 @@ def put_member(old: Accounts, wanted: Member) -> Accounts:
 def without_account(old: Accounts, name: str) -> Accounts:
     """Raises:
     NotFound: there is no such account.
-    Conflict: accounts are below it, or users in it.
+    Conflict: accounts are below it, users in it, or a QOS names it.
     """
     known(old, name)
     if below := old.below(name):
@@ -172,6 +203,8 @@ def without_account(old: Accounts, name: str) -> Accounts:
             f"Users are in {name}: {_some(one.user for one in members)}.",
             "Remove them before: rmx account remove NAME USER.",
         )
+    if of := [one.name for one in old.qos if name in one.accounts]:
+        raise Conflict(f"QOS {of[0]} is for {name}.", f"Change it before: rmx qos set {of[0]} --accounts …")
     left = tuple(one for one in old.accounts if one.name != name)
     return replace_accounts(old, left, old.members)
 
@@ -195,7 +228,15 @@ def known(accounts: Accounts, name: str) -> Account:
 
 def replace_accounts(old: Accounts, accounts: tuple[Account, ...], members: tuple[Member, ...]) -> Accounts:
     """The old one where nothing is new, so that its views stay."""
-    return old if (accounts, members) == (old.accounts, old.members) else Accounts(accounts, members)
+    if (accounts, members) == (old.accounts, old.members):
+        return old
+    return Accounts(accounts, members, old.qos, old.limits)
+
+
+def limit_root(old: Accounts, limits: Mapping[str, int]) -> Accounts:
+    """With these limits of all jobs together, and of each user's."""
+    check_limits("The root", limits, OF_ACCOUNT)
+    return Accounts(old.accounts, old.members, old.qos, dict(limits))
 
 
 def refuse_lost(new: Accounts, used: Collection[tuple[str, str]]) -> None:
@@ -219,12 +260,20 @@ def _with_defaults(members: tuple[Member, ...]) -> tuple[Member, ...]:
     return tuple(made)
 
 
-def _check_account(accounts: Accounts, one: Account) -> None:
-    if not _NAME.match(one.name) or one.name == ROOT:
+def check_name(name: str, what: str) -> None:
+    """Raises UsageError."""
+    if not _NAME.match(name) or name == ROOT:
         raise UsageError(
-            f"'{one.name:.80}' is no name of an account.",
+            f"'{name:.80}' is no name of {what}.",
             "Write up to 64 small letters, digits, _ . and -, beginning with a letter or a digit.",
         )
+
+
+def _check_account(accounts: Accounts, one: Account) -> None:
+    check_name(one.name, "an account")
+    check_limits(f"Account {one.name}", one.limits, OF_ACCOUNT)
+    if one.qos and one.qos not in accounts.qos_by_name:
+        raise UsageError(f"The QOS of {one.name}, '{one.qos:.80}', is none.", "`rmx qos show` lists them.")
     if one.parent != ROOT and one.parent not in accounts.by_name:
         raise UsageError(f"The parent of {one.name}, '{one.parent:.80}', is no account.", "Add it before.")
     _check_shares(one.name, one.shares)
@@ -236,6 +285,7 @@ def _check_member(accounts: Accounts, one: Member) -> None:
     if not one.user or len(one.user) > 255 or not one.user.isprintable():
         raise UsageError(f"'{one.user:.80}' is no name of a user.")
     _check_shares(f"{one.user} in {one.account}", one.shares)
+    check_limits(f"{one.user} in {one.account}", one.limits, OF_MEMBER)
 
 
 def _check_shares(whose: str, shares: int) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from rm.core.model.host import Host
 from rm.core.model.job import Job
 from rm.core.model.replacing import replace
 from rm.core.sharing.fair_tree import Pair
+from rm.core.sharing.resources import Resources, resources_of
 from rm.core.sharing.usage import UNUSED, Usage
 
 GIB = 1 << 30
@@ -26,17 +27,12 @@ class Billing:
     half_life_us: int = 7 * 86_400 * 1_000_000
 
     def rate(self, job: Job, hosts: Mapping[str, Host]) -> float:
-        """What the job counts for in each second while it is placed; an exclusive one has its hosts whole."""
-        spec, names = job.spec, {task.host for task in job.tasks}
-        gpus = sum(len(task.gpus) for task in job.tasks)
-        cpus = spec.cpus_per_task * spec.ntasks
-        mem_bytes = spec.mem_bytes_per_task * spec.ntasks + spec.mem_bytes_per_host * len(names)
-        if spec.exclusive or spec.mem_all:
-            known = [hosts[name] for name in names if name in hosts]
-            mem_bytes = sum(host.mem_bytes for host in known)
-            if spec.exclusive:
-                gpus, cpus = sum(len(host.gpus) for host in known), sum(host.cpus for host in known)
-        return self.gpu * gpus + self.cpu * cpus + self.mem_gib * mem_bytes / GIB
+        """What the job counts for in each second while it is placed."""
+        return self.of(resources_of(job.spec, job.tasks, hosts))
+
+    def of(self, has: Resources) -> float:
+        """What these resources count for in each second."""
+        return self.gpu * has.gpus + self.cpu * has.cpus + self.mem_gib * has.mem_bytes / GIB
 
 
 @dataclass(slots=True)
@@ -52,13 +48,16 @@ class Ledger:
         """One that goes its own way."""
         return Ledger(self.billing, dict(self.used), dict(self.rates), Counter(self.running))
 
-    def follow(self, job: Job, hosts: Mapping[str, Host], now_us: int) -> Pair | None:
-        """A job has changed: whose usage grows at another rate from now on, if anybody's does."""
+    def follow(
+        self, job: Job, hosts: Mapping[str, Host], now_us: int, factor: Callable[[str], float]
+    ) -> Pair | None:
+        """A job has changed: whose usage grows at another rate from now on, if anybody's does. `factor`: how
+        often what jobs of a QOS use counts."""
         runs = bool(job.account) and job.occupies and not job.waits_in_slice
         if runs == (job.id in self.rates):
             return None
         if runs:
-            pair, rate = (job.account, job.spec.user), self.billing.rate(job, hosts)
+            pair, rate = (job.account, job.spec.user), self.billing.rate(job, hosts) * factor(job.qos)
             self.rates[job.id] = pair, rate
             self.running[pair] += 1
         else:
@@ -70,11 +69,17 @@ class Ledger:
         self.used[pair] = used if self.running[pair] else replace(used, rate=0.0)
         return pair
 
-    def go_on(self, jobs: Iterable[Job], hosts: Mapping[str, Host], now_us: int) -> None:
+    def go_on(
+        self,
+        jobs: Iterable[Job],
+        hosts: Mapping[str, Host],
+        now_us: int,
+        factor: Callable[[str], float],
+    ) -> None:
         """These jobs were running when the usage was written down, and have been since."""
         for job in jobs:
             if job.account and job.occupies and not job.waits_in_slice:
-                pair, rate = (job.account, job.spec.user), self.billing.rate(job, hosts)
+                pair, rate = (job.account, job.spec.user), self.billing.rate(job, hosts) * factor(job.qos)
                 used = self.used.get(pair, Usage(at_us=now_us))
                 self.used[pair] = replace(used, rate=used.rate + rate)
                 self.rates[job.id] = pair, rate

@@ -10,6 +10,8 @@ from math import isfinite
 from rm.core.sharing.accounts import NO_ACCOUNTS, ROOT, Accounts
 from rm.core.sharing.fair_tree import Pair, Share, fair_tree
 from rm.core.sharing.ledger import Ledger
+from rm.core.sharing.resources import Resources
+from rm.core.sharing.tally import Tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +36,33 @@ class Shares:
     accounts: Accounts = NO_ACCOUNTS
     ledger: Ledger = field(default_factory=Ledger)
     now_us: int = 0
+    tally: Tally = field(default_factory=Tally)
 
     @cached_property
     def amounts(self) -> Mapping[Pair, float]:
         """Weighted resource-seconds, decayed, of each account and user."""
         return self.ledger.amounts(self.now_us)
+
+    @cached_property
+    def _highest(self) -> int:
+        return max((one.priority for one in self.accounts.qos), default=0)
+
+    def qos_part(self, qos: str) -> float:
+        """The priority of a QOS, as a part of the highest one's; 0 where there is none."""
+        found = self.accounts.qos_by_name.get(qos)
+        return found.priority / self._highest if found is not None and self._highest else 0.0
+
+    def used(self, account: str, user: str = "") -> float:
+        """Weighted resource-seconds, decayed, of an account and those below it, or of a user there."""
+        return sum(
+            amount
+            for (one, who), amount in self.amounts.items()
+            if (account == ROOT or account in self.accounts.path(one)) and user in ("", who)
+        )
+
+    def rate(self, has: Resources) -> float:
+        """What these resources count for in each second."""
+        return self.ledger.billing.of(has)
 
     @cached_property
     def found(self) -> dict[Pair, Share]:

@@ -62,6 +62,8 @@ def job_environment(
         shared["JOB_DEPENDENCY"] = spec.dependency
     if job.account:
         shared["JOB_ACCOUNT"] = job.account
+    if job.qos:
+        shared["JOB_QOS"] = job.qos
     if spec.reservation:
         shared["JOB_RESERVATION"] = spec.reservation
     if job.array_task is not None:

@@ -1,4 +1,4 @@
-"""The use cases of accounts."""
+"""The use cases of accounts and QOS."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from typing import Any
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
-from rm.core.model.replacing import replace
 from rm.core.scheduling.cycle import Cycle
 from rm.core.sharing import accounts as sharing
-from rm.core.sharing.accounts import Account, Accounts, Member
+from rm.core.sharing import requests
+from rm.core.sharing.accounts import Accounts
+from rm.core.sharing.qos import refuse_lost_qos, without_qos
 from rm.core.sharing.shares import Listed, Shares
 from rm.daemon.services.asking import Asking
 
 
 class AccountService:
-    """Its methods run in the web server's event loop; each gives back all accounts."""
+    """Its methods run in the web server's event loop; each gives back all accounts and QOS. What is `wanted`
+    are fields of the requests of `rm.api.sharing`."""
 
     def __init__(self, asking: Asking) -> None:
         self._asking = asking
@@ -37,44 +39,31 @@ class AccountService:
         return found.listed()
 
     async def add_account(self, wanted: Mapping[str, Any], by: str) -> Accounts:
-        """Of the fields of an AccountRequest."""
-        return await self._change(lambda old: sharing.put_account(old, Account(**wanted), new=True), by)
+        return await self._change(lambda old: requests.add_account(old, wanted), by)
 
     async def set_account(self, name: str, wanted: Mapping[str, Any], by: str) -> Accounts:
-        """Of the fields of an AccountUpdate."""
-
-        def change(old: Accounts) -> Accounts:
-            return sharing.put_account(old, replace(sharing.known(old, name), **wanted), new=False)
-
-        return await self._change(change, by)
+        return await self._change(lambda old: requests.set_account(old, name, wanted), by)
 
     async def remove_account(self, name: str, by: str) -> Accounts:
         return await self._change(lambda old: sharing.without_account(old, name), by)
 
     async def put_members(self, name: str, wanted: Mapping[str, Any], by: str) -> Accounts:
-        """Of the fields of a MemberRequest."""
-
-        def change(old: Accounts) -> Accounts:
-            for user in wanted["users"]:
-                mine = next((one for one in old.members_of(name) if one.user == user), Member(name, user))
-                shares, default = wanted.get("shares", mine.shares), wanted.get("default") or mine.default
-                old = sharing.put_member(old, replace(mine, shares=shares, default=default))
-            return old
-
-        return await self._change(change, by)
+        return await self._change(lambda old: requests.put_members(old, name, wanted), by)
 
     async def remove_members(self, name: str, users: Sequence[str], by: str) -> Accounts:
-        def change(old: Accounts) -> Accounts:
-            for user in users:
-                old = sharing.without_member(old, name, user)
-            return old
+        return await self._change(lambda old: requests.remove_members(old, name, users), by)
 
-        return await self._change(change, by)
+    async def add_qos(self, wanted: Mapping[str, Any], by: str) -> Accounts:
+        return await self._change(lambda old: requests.add_qos(old, wanted), by)
 
-    async def import_accounts(
-        self, accounts: Sequence[Account], members: Sequence[Member], by: str
-    ) -> Accounts:
-        return await self._change(lambda old: sharing.checked(accounts, members), by)
+    async def set_qos(self, name: str, wanted: Mapping[str, Any], by: str) -> Accounts:
+        return await self._change(lambda old: requests.set_qos(old, name, wanted), by)
+
+    async def remove_qos(self, name: str, by: str) -> Accounts:
+        return await self._change(lambda old: without_qos(old, name), by)
+
+    async def import_accounts(self, wanted: Accounts, by: str) -> Accounts:
+        return await self._change(lambda old: requests.import_all(wanted), by)
 
     async def _change(self, change: Callable[[Accounts], Accounts], by: str) -> Accounts:
         """Jobs that have not ended keep their accounts, and those their members."""
@@ -86,6 +75,8 @@ class AccountService:
             known = {(one.account, one.user) for one in state.accounts.members}
             used = {(job.account, job.spec.user) for job in state.jobs.values() if not job.state.final}
             sharing.refuse_lost(new, used & known)
+            in_qos = {job.qos for job in state.jobs.values() if not job.state.final}
+            refuse_lost_qos(new, in_qos & state.accounts.qos_by_name.keys())
             return [ev.AccountsSet(new, by)]
 
         made: Accounts = await self._asking.request(make, lambda state: state.accounts)

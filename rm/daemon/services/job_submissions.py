@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import operator
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from rm.core.jobs import events as ev
+from rm.core.jobs.accounting import with_time_limit
 from rm.core.jobs.dependency import depending_now
 from rm.core.jobs.state import ClusterState
 from rm.core.model.demand import Demand
@@ -17,9 +19,10 @@ from rm.core.model.host import Host
 from rm.core.model.job import Job, JobSpec
 from rm.core.model.snapshot import Snapshot
 from rm.core.model.unknown import unknown_names
+from rm.core.scheduling.admission import admitted
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies, Tuning, explain, never_fits, not_yet
-from rm.core.sharing.accounts import account_for
+from rm.core.sharing.tally import Key
 from rm.daemon.leading.leader import Leader
 from rm.daemon.services.asking import Asking
 from rm.daemon.services.backlog import Admission, Backlog, Load, loads_of
@@ -41,16 +44,26 @@ class JobSubmissions:
         reading: finds the jobs that new ones depend on.
         policies: for the thread that thinks.
         backlog: how many jobs wait.
+        refuse_never: refuse what limits of accounts or QOS would keep waiting for ever.
     """
 
     def __init__(
-        self, *, asking: Asking, leader: Leader, reading: JobReading, policies: Policies, backlog: Backlog
+        self,
+        *,
+        asking: Asking,
+        leader: Leader,
+        reading: JobReading,
+        policies: Policies,
+        backlog: Backlog,
+        refuse_never: bool = True,
     ) -> None:
         self._asking = asking
         self._leader = leader
         self._reading = reading
         self._policies = policies
         self._backlog = backlog
+        self._refuse_never = refuse_never
+        self._under_limits: Counter[Key] = Counter()  # of submissions that are under way
         self._bulks: dict[str, asyncio.Lock] = {}
         self._possible: set[Demand] = set()
         self._possible_for: tuple[Host, ...] = ()
@@ -87,27 +100,28 @@ class JobSubmissions:
     ) -> Sequence[int]:
         ids: list[int] = []
         room: Admission | None = None
+        counted: Counter[Key] = Counter()
         name = (specs[0].user, key)
 
         def make(state: ClusterState, count: int, made: list[int]) -> list[ev.Event]:
             """May be called again, on the state of before, when another item makes the turn fail."""
-            nonlocal room
+            nonlocal room, counted
             promised = self._leader.promised
             known = promised.submitted(name) if key else []
             if len(known) > len(ids):
                 told = zip(known, specs, strict=False)
                 if len(known) > len(specs) or any(
-                    i in state.jobs and not state.jobs[i].updates and state.jobs[i].spec != spec
+                    i in state.jobs and not state.jobs[i].updates and not _is_for(state.jobs[i], spec, state)
                     for i, spec in told
                 ):
                     raise Conflict("Another submission had this idempotency key.", "Make a new one.")
                 made[:] = known[len(ids) :]
                 return []
             if room is None:
+                counted = admitted(state, specs[len(ids) :], self._under_limits, self._refuse_never)
+                self._under_limits.update(counted)
                 room = self._backlog.admit(specs[len(ids) :], None if ids else asked)
             part = specs[len(ids) : len(ids) + count]
-            for user, account in {(spec.user, spec.account) for spec in part}:
-                account_for(state.accounts, user, account)
             past = [named.of(spec, state) for spec in part]
             made[:] = promised.new_jobs(len(part), name if key else None)
             return [ev.JobSubmitted(i, s, key, p) for i, s, p in zip(made, part, past, strict=True)]
@@ -120,8 +134,9 @@ class JobSubmissions:
                 await self._asking.request(partial(make, count=count, made=made), weight=weight)
                 ids += made
         finally:
+            self._under_limits.subtract(counted)  # what was committed counts by itself
             if room is not None:
-                self._backlog.release(room)  # what was committed counts by itself
+                self._backlog.release(room)
         return ids
 
     async def refuse_impossible(self, specs: Sequence[JobSpec]) -> None:
@@ -229,3 +244,8 @@ class JobSubmissions:
             "reasons": reasons,
             "verdicts": verdicts,
         }
+
+
+def _is_for(job: Job, spec: JobSpec, state: ClusterState) -> bool:
+    """Is the job what this specification was submitted for?"""
+    return job.spec in (spec, with_time_limit(state, spec, job.account, job.qos))

@@ -88,6 +88,7 @@ def make_service(
     waiters: JobWaiters,
     collecting: Callable[[int, int], Sequence[Collect]],
     policy_faults: Mapping[str, str],
+    refuse_never: bool = True,
     monitoring: MonitorService | None = None,
     alerting: Alerting | None = None,
     steps: Steps | None = None,
@@ -108,6 +109,7 @@ def make_service(
         policies: of its own, for the thread that thinks: the leader's remember what they saw last.
         backlog, waiters: how many jobs wait, and who waits for one; the leader tells both of changed jobs.
         policy_faults: sentences about policies that failed, by their names.
+        refuse_never: refuse at the submission what limits would keep waiting for ever.
         monitoring, alerting, steps, sessions, tokens, audit: the other topics of the API.
     """
     asking = Asking(leader)
@@ -121,7 +123,12 @@ def make_service(
         collecting=collecting,
     )
     submissions = JobSubmissions(
-        asking=asking, leader=leader, reading=reading, policies=policies, backlog=backlog
+        asking=asking,
+        leader=leader,
+        reading=reading,
+        policies=policies,
+        backlog=backlog,
+        refuse_never=refuse_never,
     )
     changes = JobChanges(
         asking=asking,

@@ -2,8 +2,8 @@
 
 Source: Slurm's multifactor priority plugin: each factor is between 0 and 1, and its weight an option.
 Settled here: the job's own priority (`--priority`, Slurm's site factor) and `--nice` count as they are; the
-size of a job is its part of the cluster's processors or GPUs, whichever is larger; QOS and partitions have
-no factor. What does not fit yet is not overtaken by what would delay it, as under `backfill`.
+size of a job is its part of the cluster's processors or GPUs, whichever is larger; partitions have no factor.
+What does not fit yet is not overtaken by what would delay it, as under `backfill`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ class MultifactorOptions:
     age_weight: float = 1_000.0
     fair_share_weight: float = 10_000.0
     size_weight: float = 0.0
+    qos_weight: float = 10_000.0
     age_max_days: float = 7.0  # after which a job's age counts no more than that
     depth: int = 1  # as for backfill
 
@@ -63,6 +64,7 @@ class MultifactorPolicy(BackfillPolicy):
             age=options.age_weight * age,
             fair_share=options.fair_share_weight * factor,
             size=options.size_weight * min(1.0, asked),
+            qos=options.qos_weight * snapshot.shares.qos_part(job.qos) if job.qos else 0.0,
             nice=spec.nice,
         )
 

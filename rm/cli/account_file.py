@@ -1,0 +1,124 @@
+"""All accounts as a file of TOML, and back."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+from rm.errors import UsageError
+
+if TYPE_CHECKING:
+    from rm.api.sharing import Account, Accounts, Member, Qos
+
+ROOT = "root"
+OF_USERS = frozenset({"users", "default", "user_limits"})
+KNOWN = OF_USERS | {"parent", "shares", "description", "qos", "limits"}
+OF_ROOT = frozenset({"limits", "qos"})
+OF_QOS = frozenset({"priority", "usage_factor", "accounts", "limits", "description"})
+
+
+def as_toml(found: Accounts) -> str:
+    """One table for each account; in that of the root the limits of the cluster, and the QOS."""
+    lines = []
+    if found.limits:
+        lines += [f"[{ROOT}]", f"limits = {_limits(found.limits)}", ""]
+    for qos in found.qos:
+        lines += [f"[{ROOT}.qos.{_key(qos.name)}]", f"priority = {qos.priority}"]
+        lines.append(f"usage_factor = {float(qos.usage_factor)!r}")
+        if qos.accounts:
+            lines.append(f"accounts = [{', '.join(map(_quoted, qos.accounts))}]")
+        if qos.limits:
+            lines.append(f"limits = {_limits(qos.limits)}")
+        if qos.description:
+            lines.append(f"description = {_quoted(qos.description)}")
+        lines.append("")
+    for one in found.accounts:
+        lines += [f"[{_key(one.name)}]", f"shares = {one.shares}"]
+        if one.parent != ROOT:
+            lines.append(f"parent = {_quoted(one.parent)}")
+        if one.description:
+            lines.append(f"description = {_quoted(one.description)}")
+        if one.qos:
+            lines.append(f"qos = {_quoted(one.qos)}")
+        if one.limits:
+            lines.append(f"limits = {_limits(one.limits)}")
+        members = [member for member in found.members if member.account == one.name]
+        users = ", ".join(f"{_key(member.user)} = {member.shares}" for member in members)
+        lines.append(f"users = {{ {users} }}" if users else "users = {}")
+        if default := [_quoted(member.user) for member in members if member.default]:
+            lines.append(f"default = [{', '.join(default)}]")
+        if own := [f"{_key(one.user)} = {_limits(one.limits)}" for one in members if one.limits]:
+            lines.append(f"user_limits = {{ {', '.join(own)} }}")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def from_toml(text: str, where: str) -> tuple[list[Account], list[Member], list[Qos], Mapping[str, int]]:
+    """The accounts, members, QOS and limits of the cluster of `as_toml`'s text.
+
+    Raises:
+        UsageError: it is no TOML, or says something else.
+    """
+    import msgspec
+
+    from rm.api.sharing import Account, AccountsImport, Member, Qos
+    from rm.typed import convert
+
+    try:
+        read = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{where} is no TOML: {error}.") from None
+    accounts, members, qos = list[Account](), list[Member](), list[Qos]()
+    root = _table(read.pop(ROOT, {}), ROOT, OF_ROOT, where)
+    try:
+        limits = convert({"accounts": [], "limits": root.get("limits", {})}, AccountsImport).limits
+        for name, fields in _table(root.get("qos", {}), f"{ROOT}.qos", None, where).items():
+            qos.append(convert({"name": name, **_table(fields, f"QOS {name}", OF_QOS, where)}, Qos))
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{where}: {ROOT}: {error}.") from None
+    for name, fields in read.items():
+        _table(fields, f"account {name}", KNOWN, where)
+        users, default = fields.get("users", {}), fields.get("default", [])
+        own_limits = _table(fields.get("user_limits", {}), f"user_limits of {name}", {*users}, where)
+        if not isinstance(users, Mapping) or not isinstance(default, list) or {*default} - users.keys():
+            raise UsageError(
+                f"{where}: the users of account {name} cannot be read.",
+                'Write users = { alice = 1 }, and of these default = ["alice"].',
+            )
+        own = {key: value for key, value in fields.items() if key not in OF_USERS}
+        try:
+            accounts.append(convert({"name": name, **own}, Account))
+            for user, shares in users.items():
+                of = {"account": name, "user": user, "shares": shares, "default": user in default}
+                members.append(convert(of | {"limits": own_limits.get(user, {})}, Member))
+        except msgspec.ValidationError as error:
+            raise UsageError(f"{where}: account {name}: {error}.") from None
+    return accounts, members, qos, limits
+
+
+def _table(read: Any, what: str, known: Collection[str] | None, where: str) -> Mapping[str, Any]:
+    """Raises UsageError where it is no table, or has a key that is not `known`."""
+    if not isinstance(read, Mapping):
+        raise UsageError(f"{where}: {what:.80} is no table.", "Each account is one: [physics].")
+    if known is not None and (unknown := sorted(read.keys() - {*known})):
+        raise UsageError(
+            f"{where}: {what} has no '{unknown[0]:.80}'.", f"It may have {', '.join(sorted(known))}."
+        )
+    return read
+
+
+def _limits(limits: Mapping[str, int]) -> str:
+    return "{ " + ", ".join(f"{_key(name)} = {value}" for name, value in sorted(limits.items())) + " }"
+
+
+def _key(text: str) -> str:
+    return text if re.fullmatch(r"[A-Za-z0-9_-]+", text, re.ASCII) else _quoted(text)
+
+
+def _quoted(text: str) -> str:
+    """A string of TOML, which has JSON's, but for the character DEL."""
+    import json
+
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,94 @@
+"""`rmx qos`: qualities of service: limits, priority and price of a class of jobs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from rm.cli.output import printable
+from rm.cli.session import Session, emit_json, json_option, table
+from rm.cli.sharing_limits import changes_of, given_of, limit_option, words_of
+from rm.errors import UsageError
+
+PRIORITY = click.IntRange(0, 2**31 - 1)
+FACTOR = click.FloatRange(0.0)
+
+
+@click.group()
+def qos() -> None:
+    """Give classes of jobs limits, priority and a price."""
+
+
+@qos.command()
+@click.argument("name")
+@click.option("--priority", type=PRIORITY, help="Counts against the highest of all QOS (default: 0).")
+@click.option("--usage-factor", type=FACTOR, help="How often what its jobs use counts (default: 1).")
+@click.option("--accounts", metavar="LIST", help="These may use it, and those below them (default: all).")
+@limit_option
+@click.option("--description", metavar="TEXT", help="Free text.")
+@click.pass_obj
+def add(session: Session, /, name: str, limits: tuple[str, ...], **options: Any) -> None:
+    """Add a QOS."""
+    session.client.sharing.add_qos(name, **_given(options), limits=given_of(limits))
+    click.echo(f"QOS {name} is there.")
+
+
+@qos.command("set")
+@click.argument("name")
+@click.option("--priority", type=PRIORITY, help="Counts against the highest of all QOS.")
+@click.option("--usage-factor", type=FACTOR, help="How often what its jobs use counts.")
+@click.option("--accounts", metavar="LIST", help="These may use it, and those below them; empty: all.")
+@limit_option
+@click.option("--description", metavar="TEXT", help="Free text.")
+@click.pass_obj
+def set_(session: Session, /, name: str, limits: tuple[str, ...], **options: Any) -> None:
+    """Change a QOS: what is named, and no more."""
+    changes = _given(options) | ({"limits": changes_of(limits)} if limits else {})
+    if not changes:
+        raise UsageError("Nothing is to be changed.", "Name an option, such as --priority.")
+    session.client.sharing.set_qos(name, **changes)
+    click.echo(f"QOS {name} is changed.")
+
+
+@qos.command()
+@click.argument("name")
+@click.pass_obj
+def remove(session: Session, /, name: str) -> None:
+    """Remove a QOS in which no job waits or runs."""
+    session.client.sharing.remove_qos(name)
+    click.echo(f"QOS {name} is removed.")
+
+
+@qos.command()
+@json_option
+@click.pass_obj
+def show(session: Session, /, as_json: bool) -> None:
+    """List the QOS with their limits."""
+    found = session.client.sharing.accounts().qos
+    if as_json:
+        emit_json({"qos": found})
+        return
+    if not found:
+        click.echo("There is no QOS. `rmx qos add NAME` makes one.")
+        return
+    rows = [
+        (
+            one.name,
+            one.priority,
+            f"{one.usage_factor:g}",
+            ",".join(one.accounts),
+            words_of(one.limits),
+            printable(one.description),
+        )
+        for one in found
+    ]
+    header = ("QOS", "PRIORITY", "FACTOR", "ACCOUNTS", "LIMITS", "DESCRIPTION")
+    table(header, rows, right=("PRIORITY", "FACTOR"))
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    given = {name: value for name, value in options.items() if value is not None}
+    if "accounts" in given:
+        given["accounts"] = [name for name in given["accounts"].replace(" ", "").split(",") if name]
+    return given

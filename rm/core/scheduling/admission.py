@@ -1,0 +1,85 @@
+"""What limits refuse when jobs are submitted: too many of them, and those that could never run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from rm.arrays import parse
+from rm.core.jobs.accounting import with_time_limit
+from rm.core.jobs.state import ClusterState
+from rm.core.model.job import Job, JobSpec
+from rm.core.scheduling.limit_words import NOUNS, code_of
+from rm.core.scheduling.limiting import Limiter
+from rm.core.sharing.accounts import account_for
+from rm.core.sharing.limits import SUBMITTED
+from rm.core.sharing.qos import qos_for
+from rm.core.sharing.shares import Shares
+from rm.core.sharing.tally import Key
+from rm.errors import Conflict, ImpossibleRequest
+
+
+def admitted(
+    state: ClusterState,
+    specs: Sequence[JobSpec],
+    asked: Counter[Key],
+    refuse_never: bool,
+) -> Counter[Key]:
+    """By key of a limit of submitted jobs how many these are. `asked` are those of submissions that are under
+    way; `refuse_never`: a job that no limit would ever let run is refused, too, instead of waiting.
+
+    Raises:
+        UsageError: an account or a QOS that a job names is not for it.
+        Conflict: there would be too many.
+        ImpossibleRequest: a job could never run.
+    """
+    new: Counter[Key] = Counter()
+    seen: set[tuple[object, ...]] = set()
+    limiter: Limiter | None = None
+    known: dict[tuple[str, str, str], tuple[str, str]] = {}
+    for spec in specs:
+        named = spec.user, spec.account, spec.qos
+        if named not in known:
+            account = account_for(state.accounts, spec.user, spec.account)
+            known[named] = account, qos_for(state.accounts, account, spec.qos)
+        account, qos = known[named]
+        ruled = state.tally.of(account, spec.user, qos)
+        if not ruled.keys and not ruled.job:
+            continue
+        elements = parse(spec.array).mask.bit_count() if spec.array else 1
+        for key in ruled.keys:
+            if SUBMITTED in state.tally.limits[key]:
+                new[key] += elements
+        if not refuse_never:
+            continue
+        if spec.array and elements > (most := ruled.job.get("elements", (elements, None)))[0]:
+            raise ImpossibleRequest(
+                f"Job array '{spec.name}' has {elements} elements, and one of {most[1]} may have {most[0]}.",
+                "Submit it in parts.",
+            )
+        like = id(ruled), spec.demand, spec.time_limit_us
+        if like not in seen:
+            seen.add(like)
+            if limiter is None:
+                limiter = Limiter(
+                    Shares(state.accounts, state.ledger, 0, state.tally), state.jobs, state.hosts
+                )
+            whole = with_time_limit(state, spec, account, qos)
+            _refuse_never(limiter, Job(0, whole, 0, account=account, qos=qos))
+    for key, more in new.items():
+        limit, there = state.tally.limits[key][SUBMITTED], state.tally.submitted[key] + asked[key]
+        if there + more > limit:
+            raise Conflict(
+                f"{key} may have {limit} {NOUNS[SUBMITTED]}, has {there}, and would have {there + more} "
+                f"({code_of(key, SUBMITTED)}).",
+                "Submit them when some have ended.",
+            )
+    return new
+
+
+def _refuse_never(limiter: Limiter, job: Job) -> None:
+    if (limited := limiter.never(job)) is not None:
+        raise ImpossibleRequest(
+            f"Job '{job.spec.name}' could never run: {limited.reason.message} ({limited.reason.code}).",
+            "Ask for less, or for another account or QOS.",
+        )

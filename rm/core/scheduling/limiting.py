@@ -1,0 +1,249 @@
+"""Which limit keeps a job from being placed, before placement is asked: of accounts, users and QOS.
+
+What runs is kept by `rm.core.sharing.tally`; a pass adds what it places. Limits of GPU minutes count what
+runs until its time limits, so that no order of events can pass them. Source of the codes: Slurm's
+documentation, "Job Reason Codes".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rm.core.jobs.state import ClusterState
+from rm.core.model.host import Host
+from rm.core.model.job import Job, Placement
+from rm.core.model.progress import attained_us
+from rm.core.model.reasons import Reason
+from rm.core.model.replacing import replace
+from rm.core.model.snapshot import Snapshot
+from rm.core.scheduling.limit_words import NOUNS, code_of, code_of_job
+from rm.core.sharing.ledger import GIB
+from rm.core.sharing.limits import OF_A_JOB, SUBMITTED, USED
+from rm.core.sharing.resources import NOTHING, Resources, least_of, resources_of
+from rm.core.sharing.shares import Shares
+from rm.core.sharing.tally import BY_TIME, Key, Ruled
+
+MINUTE_US = 60_000_000
+NO_LIMIT_US = 365 * 86_400 * 1_000_000  # of a job that runs without a time limit
+WHO_MAX = 4
+RETRY_US = 30_000_000  # a limit that time lifts is looked at again so much later
+FOREVER = float("inf")
+
+
+class Limited(NamedTuple):
+    """`key` and `measure`: the limit; the job is looked at again when less is in use under it. `never`: it
+    could not run even if nothing else were in use."""
+
+    key: Key
+    measure: str
+    reason: Reason
+    never: bool
+
+
+class Limiter:
+    """Of the jobs of one pass, or one question."""
+
+    def __init__(self, shares: Shares, jobs: Mapping[int, Job], hosts: Mapping[str, Host]) -> None:
+        self._shares, self._jobs, self._hosts = shares, jobs, hosts
+        self._tally = shares.tally
+        self._more: dict[Key, Resources] = {}  # by this pass
+        self._minutes: dict[tuple[Key, str], float] = {}
+        self._refused: dict[tuple[int, Resources, int | None], Limited] = {}
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> Limiter:
+        shares = snapshot.shares
+        return cls(shares if isinstance(shares, Shares) else Shares(), snapshot.jobs, snapshot.hosts)
+
+    def ruled(self, job: Job) -> Ruled:
+        return self._tally.of(job.account, job.spec.user, job.qos)
+
+    def against(self, job: Job, placement: Placement | None = None) -> Limited | None:
+        """The first limit that keeps the job from being placed now, or so; None: none does."""
+        if not self._tally.rules:
+            return None
+        ruled = self.ruled(job)
+        if not ruled.keys and not ruled.job:
+            return None
+        need = least_of(job.spec) if placement is None else self._has(job, placement)
+        asked = id(ruled), need, job.spec.time_limit_us
+        found = self._refused.get(asked)
+        if found is None:
+            found = self._find(job, ruled, need)
+            if found is not None:
+                self._refused[asked] = found  # as its like: what is in use grows in a pass
+        return found
+
+    def never(self, job: Job) -> Limited | None:
+        """The first limit that keeps the job waiting even if nothing else is in use."""
+        if not self._tally.rules:
+            return None
+        found = self._find(job, self.ruled(job), least_of(job.spec), idle=True)
+        return found if found is not None and found.never else None
+
+    def place(self, job: Job, placement: Placement) -> None:
+        """This pass places it."""
+        if not self._tally.rules or not (ruled := self.ruled(job)).keys:
+            return
+        need = self._has(job, placement)
+        for key in ruled.keys:
+            self._more[key] = self._more.get(key, NOTHING).plus(need)
+            for measure in BY_TIME & self._tally.limits[key].keys():
+                minutes = self._minutes_in_use(key, measure)
+                self._minutes[key, measure] = minutes + self._minutes_of(job, need, measure)
+
+    def whose(self, limited: Limited) -> str:
+        """Who uses it up: `alice 48, bob 16`; empty where nobody else does."""
+        used: Counter[str] = Counter()
+        for number, (ruled, has) in self._tally.holds.items():
+            if limited.key in ruled.keys and (job := self._jobs.get(number)) is not None:
+                used[job.spec.user] += round(self._amount(job, has, limited.measure))
+        who = [f"{user} {count}" for user, count in used.most_common(WHO_MAX) if count]
+        return ", ".join(who) + (", …" if len(used) > WHO_MAX else "")
+
+    def _has(self, job: Job, placement: Placement) -> Resources:
+        return resources_of(job.spec, placement.tasks, self._hosts)
+
+    def _find(self, job: Job, ruled: Ruled, need: Resources, idle: bool = False) -> Limited | None:
+        for measure in OF_A_JOB:
+            if measure in ruled.job and (found := self._of_job(job, need, measure, *ruled.job[measure])):
+                return found
+        for key in ruled.keys:
+            for measure, limit in self._tally.limits[key].items():
+                if measure == SUBMITTED:
+                    continue  # asked at the submission
+                in_use = 0.0 if idle else self._in_use(key, measure)
+                if found := self._in_key(job, need, key, measure, limit, in_use):
+                    return found
+        return None
+
+    def _of_job(self, job: Job, need: Resources, measure: str, limit: int, key: Key) -> Limited | None:
+        if measure == "elements":
+            return None  # asked at the submission
+        amount = self._amount(job, need, measure)
+        if amount <= limit:
+            return None
+        asks = f"asks for {_number(amount)} {NOUNS[measure]}" if amount != FOREVER else "has no time limit"
+        said = f"{asks}, and a job of {key} may have {limit} {NOUNS[measure]}"
+        return Limited(key, measure, Reason(code_of_job(key, measure), said, (("limit", limit),)), True)
+
+    def _in_key(
+        self, job: Job, need: Resources, key: Key, measure: str, limit: int, in_use: float
+    ) -> Limited | None:
+        amount = self._amount(job, need, measure)
+        if in_use + amount <= limit:
+            return None
+        noun = NOUNS[measure]
+        numbers = [("limit", limit), ("in_use", round(in_use))]
+        if amount == FOREVER:
+            said = f"has no time limit, and {key} may have {limit} {noun}: give it one with --time"
+        else:
+            said = f"{key} may have {limit} {noun}: {_number(in_use)} in use, {_number(amount)} needed"
+            numbers.append(("needed", round(amount)))
+        return Limited(key, measure, Reason(code_of(key, measure), said, tuple(numbers)), amount > limit)
+
+    def _amount(self, job: Job, has: Resources, measure: str) -> float:
+        """Of a job that runs, or would from now on."""
+        match measure:
+            case "running":
+                return 1
+            case "mem_gib":
+                return has.mem_bytes / GIB
+            case "minutes":
+                return FOREVER if job.spec.time_limit_us is None else job.spec.time_limit_us / MINUTE_US
+            case "gpu_minutes_running" | "billing_minutes":
+                return self._minutes_of(job, has, measure)
+        count: int = getattr(has, measure)
+        return count
+
+    def _minutes_of(self, job: Job, has: Resources, measure: str) -> float:
+        rate: float = has.gpus
+        if measure == USED:
+            accounts = self._tally.accounts
+            found = accounts.qos_by_name.get(job.qos)
+            rate = self._shares.rate(has) * (found.usage_factor if found is not None else 1.0)
+        if not rate:
+            return 0.0
+        limit_us = job.allowed_us or job.spec.time_limit_us
+        if limit_us is None:
+            return FOREVER if not job.occupies else rate * NO_LIMIT_US / MINUTE_US
+        ran_us = attained_us(job, None, self._shares.now_us)
+        return rate * max(0, limit_us - ran_us) / MINUTE_US
+
+    def _in_use(self, key: Key, measure: str) -> float:
+        if measure in BY_TIME:
+            return self._minutes_in_use(key, measure)
+        has = self._tally.in_use.get(key, NOTHING).plus(self._more.get(key, NOTHING))
+        if measure == "mem_gib":
+            return has.mem_bytes / GIB
+        count: int = getattr(has, measure)
+        return count
+
+    def _minutes_in_use(self, key: Key, measure: str) -> float:
+        """Until what runs has reached its time limits; and for all, what was used."""
+        known = self._minutes.get((key, measure))
+        if known is None:
+            jobs = self._jobs
+            known = sum(
+                self._minutes_of(jobs[number], has, measure)
+                for number, (ruled, has) in self._tally.holds.items()
+                if key in ruled.keys and number in jobs
+            )
+            if measure == USED:
+                known += self._shares.used(key.name, key.each) / 60
+            self._minutes[key, measure] = known
+        return known
+
+
+def _number(amount: float) -> str:
+    return str(round(amount)) if abs(amount - round(amount)) < 0.05 else f"{amount:.1f}"
+
+
+def exceeded(job: Job, snapshot: Snapshot, placement: Placement | None = None) -> Reason | None:
+    """The limit that keeps a job from being placed now, or so, with who uses it up."""
+    limiter = Limiter.of(snapshot)
+    if (limited := limiter.against(job, placement)) is None:
+        return None
+    reason, who = limited.reason, limiter.whose(limited)
+    return replace(reason, message=f"{reason.message} ({who})") if who else reason
+
+
+@dataclass(slots=True)
+class LimitedJobs:
+    """Which pending jobs wait for less to be in use under which key, between the passes."""
+
+    _by_key: dict[Key, dict[int, None]] = field(default_factory=dict)
+    _by_time: dict[int, int] = field(
+        default_factory=dict
+    )  # these, for time to pass: when they are tried again
+
+    def clear(self) -> None:
+        self._by_key.clear()
+        self._by_time.clear()
+
+    def note(self, limited: Mapping[int, Limited], now_us: int) -> None:
+        for number, one in limited.items():
+            self._by_key.setdefault(one.key, {})[number] = None
+            if one.measure in BY_TIME and not one.never:
+                self._by_time[number] = now_us + RETRY_US
+
+    def released(self, state: ClusterState, now_us: int) -> dict[int, None]:
+        """Those that are to be tried now."""
+        freed, state.tally.freed = state.tally.freed, {}
+        found: dict[int, None] = {}
+        for key in freed:
+            found.update(self._by_key.pop(key, {}))
+        if self._by_time:
+            found.update(dict.fromkeys(job for job, at_us in self._by_time.items() if at_us <= now_us))
+            for job in found:
+                self._by_time.pop(job, None)
+        return found
+
+    def retry_us(self, pending: Container[int]) -> int | None:
+        """When time alone may let one of them run."""
+        for job in [job for job in self._by_time if job not in pending]:
+            del self._by_time[job]
+        return min(self._by_time.values(), default=None)
