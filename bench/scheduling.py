@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import time
+from dataclasses import replace
 
 from bench.figure import Figure, Settings
 from rm.core.jobs import events as ev
@@ -21,9 +22,11 @@ from rm.core.model.traffic import on_off
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
+from rm.core.sharing.accounts import Account, Accounts, Member, checked
 
 HOSTS, ZONES, GPUS = 1_000, 20, 8
 JOBS, SHAPES = 10_000, 50
+USERS = 10
 TARGET_S = 1.0
 NOW_US = 1_000_000_000
 
@@ -79,10 +82,47 @@ def cluster_of(placement: str) -> Cycle:
     return Cycle(state, policies)
 
 
-def submitted() -> list[ev.Event]:
+def submitted(users: int = 1) -> list[ev.Event]:
     chance = random.Random(11)
     kinds = shapes(chance)
-    return [ev.JobSubmitted(i + 1, chance.choice(kinds)) for i in range(JOBS)]
+    jobs = [ev.JobSubmitted(i + 1, chance.choice(kinds)) for i in range(JOBS)]
+    if users == 1:
+        return list[ev.Event](jobs)
+    return [replace(one, spec=replace(one.spec, user=f"user{one.job % users}")) for one in jobs]
+
+
+def limited() -> Accounts:
+    """Two accounts of five users each, all of whom and each of whom may have less than they ask for."""
+    accounts = [Account(name, limits={"gpus": 3_000, "user.gpus": 800, "job.hosts": 64}) for name in "ab"]
+    members = [Member("ab"[i % 2], f"user{i}", limits={"running": 300}) for i in range(USERS)]
+    return checked(accounts, members, limits={"gpus": 5_000, "user.running": 400})
+
+
+def with_limits(settings: Settings) -> list[Figure]:
+    """The same jobs of ten users with limits and without, one after the other; the best of some."""
+    best = {"limits": float("inf"), "none": float("inf")}
+    refused_s, placed = float("inf"), 0
+    for _ in range(2 if settings.quick else 5):
+        for name in best:
+            cycle = cluster_of("zone")
+            if name == "limits":
+                cycle.step([ev.AccountsSet(limited(), "root")], NOW_US)
+            jobs = submitted(USERS)
+            since = time.perf_counter()
+            cycle.step(jobs, NOW_US)
+            best[name] = min(best[name], time.perf_counter() - since)
+            if name == "limits":
+                placed = len(cycle.state.placed)
+                ended = end_of(cycle, next(iter(cycle.state.placed)))
+                since = time.perf_counter()
+                cycle.step(ended, NOW_US)
+                refused_s = min(refused_s, time.perf_counter() - since)
+    where = f"placement zone, {JOBS:,} pending of {USERS} users, {HOSTS:,} hosts"
+    beside = f"{where}; {placed:,} jobs placed; {best['none']:.3f} s without limits"
+    return [
+        Figure("pass over an empty cluster with limits", best["limits"], "s", beside, TARGET_S),
+        Figure("pass with limits after one job ended", refused_s, "s", where, TARGET_S),
+    ]
 
 
 def end_of(cycle: Cycle, job_id: int) -> list[ev.Event]:
@@ -124,4 +164,5 @@ def measure(placement: str, settings: Settings) -> list[Figure]:
 
 
 def run(settings: Settings) -> list[Figure]:
-    return [f for placement in ("zone", "metronome") for f in measure(placement, settings)]
+    figures = [f for placement in ("zone", "metronome") for f in measure(placement, settings)]
+    return figures + with_limits(settings)
