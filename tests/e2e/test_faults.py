@@ -368,3 +368,36 @@ def test_the_usage_of_an_account_goes_on_over_a_daemon_that_was_killed(cluster: 
     assert cluster.rmx("account", "export").splitlines()[:2] == ["[physics]", "shares = 3"]
     cluster.rmx("account", "remove", "physics", "root")
     cluster.rmx("account", "remove", "physics")
+
+
+def test_limits_and_qos_hold_over_a_daemon_that_was_killed(cluster: Cluster) -> None:
+    """One user's second job waits for the first by a limit of the user's account, with Slurm's code."""
+    for words in (
+        ("account", "add", "physics", "--limit", "user.running=1,job.minutes=30"),
+        ("account", "add", "physics", "root"),
+        ("qos", "add", "urgent", "--accounts=physics", "--limit", "job.gpus=1"),
+    ):
+        cluster.rmx(*words)
+    first = cluster.submit("--qos=urgent", "--wrap=echo qos=$SLURM_JOB_QOS; sleep 300")
+    cluster.until_said(first, "qos=urgent\n")
+    second = cluster.submit("--wrap=true")
+    said = cluster.refused(3, "submit", "--qos=urgent", "--gpus-per-task=1", "--ntasks=2", "--wrap=true")
+    assert "asks for 2 GPUs, and a job of QOS urgent has at most 1 (QOSMaxGRESPerJob)" in said
+    for _ in range(2):
+        why = cluster.rmx("why", second)
+        assert (
+            "(AssocMaxJobsLimit) root in account physics has 1 of at most 1 running jobs, and needs 1 more"
+            in why
+        )
+        assert "(root 1)" in why
+        cluster.restart()
+    assert "not ended run in QOS urgent" in cluster.refused(6, "qos", "remove", "urgent")
+    cluster.rmx("cancel", first)
+    job = cluster.wait(second, "COMPLETED")
+    assert job["spec"]["time_limit_us"] == 30 * 60 * 10**6
+    for words in (
+        ("qos", "remove", "urgent"),
+        ("account", "remove", "physics", "root"),
+        ("account", "remove", "physics"),
+    ):
+        cluster.rmx(*words)

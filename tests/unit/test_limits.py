@@ -204,7 +204,7 @@ def test_why_names_who_uses_it_up() -> None:
     state = cluster.state
     _, reasons, _ = explain(state.jobs[waits], state.snapshot(0), cluster.cycle.policies, Tuning())
     assert str(reasons[0]) == (
-        "(AssocGrpGRES) account physics may have 4 GPUs: 4 in use, 2 needed (ann 3, bob 1)"
+        "(AssocGrpGRES) account physics has 4 of at most 4 GPUs, and needs 2 more (ann 3, bob 1)"
     )
 
 

@@ -112,7 +112,7 @@ def test_jobs_beyond_a_limit_of_submitted_ones_are_refused_whole(house: House) -
     limit(house, submitted=5)
     submit(house, array="0-2", hold=True)
     specs = [builders.spec(user="alice", hold=True) for _ in range(3)]
-    with pytest.raises(Conflict, match=r"physics may have 5 jobs that wait or run, has 3, and would have 6"):
+    with pytest.raises(Conflict, match=r"physics has 3 of at most 5 submitted jobs, and would have 6"):
         asyncio.run(house.service.submissions.submit(specs))
     asyncio.run(house.service.submissions.submit(specs[:2]))
     with pytest.raises(Conflict, match="AssocGrpSubmitJobsLimit"):

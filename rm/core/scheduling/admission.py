@@ -54,7 +54,7 @@ def admitted(
             continue
         if spec.array and elements > (most := ruled.job.get("elements", (elements, None)))[0]:
             raise ImpossibleRequest(
-                f"Job array '{spec.name}' has {elements} elements, and one of {most[1]} may have {most[0]}.",
+                f"Job array '{spec.name}' has {elements} elements, and one of {most[1]} at most {most[0]}.",
                 "Submit it in parts.",
             )
         like = id(ruled), spec.demand, spec.time_limit_us
@@ -70,7 +70,7 @@ def admitted(
         limit, there = state.tally.limits[key][SUBMITTED], state.tally.submitted[key] + asked[key]
         if there + more > limit:
             raise Conflict(
-                f"{key} may have {limit} {NOUNS[SUBMITTED]}, has {there}, and would have {there + more} "
+                f"{key} has {there} of at most {limit} {NOUNS[SUBMITTED]}, and would have {there + more} "
                 f"({code_of(key, SUBMITTED)}).",
                 "Submit them when some have ended.",
             )

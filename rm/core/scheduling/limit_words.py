@@ -11,8 +11,8 @@ from rm.core.sharing.limits import USED
 from rm.core.sharing.tally import Key
 
 NOUNS = {
-    "running": "jobs that run",
-    "submitted": "jobs that wait or run",
+    "running": "running jobs",
+    "submitted": "submitted jobs",
     "cpus": "processors",
     "gpus": "GPUs",
     "hosts": "hosts",

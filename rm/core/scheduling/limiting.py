@@ -126,8 +126,12 @@ class Limiter:
         amount = self._amount(job, need, measure)
         if amount <= limit:
             return None
-        asks = f"asks for {_number(amount)} {NOUNS[measure]}" if amount != FOREVER else "has no time limit"
-        said = f"{asks}, and a job of {key} may have {limit} {NOUNS[measure]}"
+        asks = (
+            f"asks for {_number(amount)} {NOUNS[measure]}"
+            if amount != FOREVER
+            else f"has no time limit for its {NOUNS[measure]}"
+        )
+        said = f"{asks}, and a job of {key} has at most {limit}"
         return Limited(key, measure, Reason(code_of_job(key, measure), said, (("limit", limit),)), True)
 
     def _in_key(
@@ -139,9 +143,9 @@ class Limiter:
         noun = NOUNS[measure]
         numbers = [("limit", limit), ("in_use", round(in_use))]
         if amount == FOREVER:
-            said = f"has no time limit, and {key} may have {limit} {noun}: give it one with --time"
+            said = f"has no time limit, and {key} has at most {limit} {noun}: give it one with --time"
         else:
-            said = f"{key} may have {limit} {noun}: {_number(in_use)} in use, {_number(amount)} needed"
+            said = f"{key} has {_number(in_use)} of at most {limit} {noun}, and needs {_number(amount)} more"
             numbers.append(("needed", round(amount)))
         return Limited(key, measure, Reason(code_of(key, measure), said, tuple(numbers)), amount > limit)
 
