@@ -11,6 +11,7 @@ import pytest
 from rm.cli.slurm.sacct import _moment
 from rm.cli.slurm.sacct_fields import FIELDS
 from rm.core.model.array import Array
+from rm.core.model.job import JobState
 from rm.core.model.job_step import JobStep, StepName
 from rm.errors import UsageError
 from tests.command_line import Rmx
@@ -197,7 +198,7 @@ def test_what_is_no_time_is_refused(text: str) -> None:
         (["-u", "nobody-of-this-name"], "Invalid user id: nobody-of-this-name"),
         (["-S", "soon"], "Invalid time specification: soon."),
         (["-M", "other"], "--clusters is not supported."),
-        (["-A", "physics"], "--accounts is not supported."),
+        (["-W", "key"], "--wckeys is not supported."),
         (["42"], "Unrecognized option: 42."),
     ],
     ids=str,
@@ -206,3 +207,20 @@ def test_what_is_wrong_is_an_error_of_sacct(words: list[str], sentence: str, slu
     done = slurm("sacct", *words)
     assert (done.code, done.out) == (1, "")
     assert done.err.startswith(f"sacct: error: {sentence}")
+
+
+def test_jobs_are_chosen_by_account_and_qos(daemon: Daemon, slurm: Slurm) -> None:
+    for number, account, qos in ((1, "physics", "fast"), (2, "physics", "slow"), (5, "chess", "slow")):
+        daemon.service.put(number, account=account, qos=qos)
+
+    def listed(*words: str) -> list[str]:
+        return slurm(*words).out.split()
+
+    sacct = ("sacct", "-S", "1970-01-01", "-X", "-n", "-o", "JobID")
+    assert listed(*sacct, "-A", "physics") == ["1", "2"]
+    assert listed(*sacct, "-A", "physics,chess", "-q", "slow") == ["2", "5"]
+    squeue = ("squeue", "-h", "-o", "%i/%a/%q")
+    assert listed(*squeue, "-A", "physics") == ["2/physics/slow"]
+    assert listed(*squeue, "-q", "slow") == ["5/chess/slow", "2/physics/slow"]
+    assert slurm("scancel", "-q", "slow", "-A", "chess").code == 0
+    assert [job.id for job in daemon.service.table.values() if job.state is JobState.CANCELLED] == [5]

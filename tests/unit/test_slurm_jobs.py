@@ -172,7 +172,7 @@ def test_json_has_slurms_fields(slurm: Slurm) -> None:
         (["-o"], "option '--format' requires an argument."),
         (["--no"], "option '--no' is ambiguous: --nodelist, --noheader, --noconvert."),
         (["--me=1"], "option '--me' doesn't allow an argument."),
-        (["-A", "physics"], "--account is not supported."),
+        (["-R", "day"], "--reservation is not supported."),
         (["word"], "Unrecognized option: word."),
     ],
     ids=str,

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 OPTIONS = Options(
     taken=(
-        "allocations/X", "allusers/a", "brief/b", "clusters/M=", "delimiter=", "endtime/E=", "format/o=",
-        "helpformat/e", "jobs/j=", "long/l", "name=", "nodelist/N=", "noheader/n", "parsable/p",
-        "parsable2/P", "partition/r=", "starttime/S=", "state/s=", "uid=", "user/u=",
+        "accounts/A=", "allocations/X", "allusers/a", "brief/b", "clusters/M=", "delimiter=", "endtime/E=",
+        "format/o=", "helpformat/e", "jobs/j=", "long/l", "name=", "nodelist/N=", "noheader/n", "parsable/p",
+        "parsable2/P", "partition/r=", "qos/q=", "starttime/S=", "state/s=", "uid=", "user/u=",
     ),
     ignored=("array", "duplicates/D", "local", "noconvert", "truncate/T", "verbose/v"),
     refused=(
-        "accounts/A=", "allclusters/L", "batch-script/B", "completion/c", "constraints/C=", "cpus/I=",
+        "allclusters/L", "batch-script/B", "completion/c", "constraints/C=", "cpus/I=",
         "env-vars", "federation", "file/f=", "flags/F=", "gid/g=", "json", "mkjobs", "ncpus/i=", "nnodes=",
-        "qos/q=", "reason/R=", "step", "timelimit-max/K=", "timelimit-min/k=", "units=", "use-local-uid",
+        "reason/R=", "step", "timelimit-max/K=", "timelimit-min/k=", "units=", "use-local-uid",
         "wckeys/W=", "yaml",
     ),
     variables={"SACCT_FORMAT": "format"},
@@ -155,6 +155,10 @@ def _jobs(given: Given) -> list[Job]:
         tests.append(lambda job: job.spec.user in users)
     if names := given.words("name"):
         tests.append(lambda job: job.spec.name in names)
+    if accounts := given.words("accounts"):
+        tests.append(lambda job: job.account in accounts)
+    if qos := given.words("qos"):
+        tests.append(lambda job: job.qos in qos)
     if partitions := given.words("partition"):
         tests.append(lambda job: not partitions.isdisjoint(job.spec.partition.split(",")))
     if "nodelist" in options:

@@ -21,21 +21,18 @@ if TYPE_CHECKING:
 
 OPTIONS = Options(
     taken=(
-        "batch/b", "full/f", "me", "name/n=", "jobname=", "nodelist/w=", "partition/p=", "signal/s=",
-        "state/t=", "user/u=", "verbose/v",
+        "account/A=", "batch/b", "full/f", "me", "name/n=", "jobname=", "nodelist/w=", "partition/p=",
+        "qos/q=", "signal/s=", "state/t=", "user/u=", "verbose/v",
     ),
     ignored=("ctld", "hurry/H", "quiet/Q"),
-    refused=(
-        "account/A=", "clusters/M=", "interactive/i", "qos/q=", "reservation/R=", "sibling=",
-        "wckey=",
-    ),
+    refused=("clusters/M=", "interactive/i", "reservation/R=", "sibling=", "wckey="),
     variables={
-        "SCANCEL_BATCH": "batch", "SCANCEL_FULL": "full",
+        "SCANCEL_ACCOUNT": "account", "SCANCEL_QOS": "qos", "SCANCEL_BATCH": "batch", "SCANCEL_FULL": "full",
         "SCANCEL_NAME": "name", "SCANCEL_PARTITION": "partition", "SCANCEL_STATE": "state",
         "SCANCEL_USER": "user",
     },
 )  # fmt: skip
-FILTERS = ("me", "name", "nodelist", "partition", "state", "user")
+FILTERS = ("account", "me", "name", "nodelist", "partition", "qos", "state", "user")
 STATES = ("PENDING", "RUNNING", "SUSPENDED")
 FAILED = 1
 
@@ -104,6 +101,8 @@ def _matching(filters: dict[str, str], state: str, ids: list[JobId]) -> list[Job
         for job in listed
         if job.state not in ENDED
         and filters.get("partition", job.partition) == job.partition
+        and filters.get("account", job.account) == job.account
+        and filters.get("qos", job.qos) == job.qos
         and (hosts is None or not hosts.isdisjoint(job.hosts))
     ]
     targets = [(job, tasks_of(job, ids)) for job in found]

@@ -20,17 +20,18 @@ from rm.units import parse_hosts
 
 OPTIONS = Options(
     taken=(
-        "array/r", "array-unique", "Format/O=", "format/o=", "job/j?", "jobs?", "json", "long/l", "me",
-        "name/n=", "nodelist/w=", "noheader/h", "partition/p=", "sort/S=", "start", "states/t=", "user/u=",
-        "users=",
+        "account/A=", "array/r", "array-unique", "Format/O=", "format/o=", "job/j?", "jobs?", "json",
+        "long/l", "me", "name/n=", "nodelist/w=", "noheader/h", "partition/p=", "qos/q=", "sort/S=", "start",
+        "states/t=", "user/u=", "users=",
     ),
     ignored=("all/a", "hide", "local", "noconvert", "verbose/v"),
     refused=(
-        "account/A=", "clusters/M=", "cluster=", "federation", "iterate/i=", "licenses/L=", "priority/P",
-        "qos/q=", "reservation/R=", "sibling", "step/s?", "steps?", "yaml",
+        "clusters/M=", "cluster=", "federation", "iterate/i=", "licenses/L=", "priority/P", "reservation/R=",
+        "sibling", "step/s?", "steps?", "yaml",
     ),
     variables={
-        "SQUEUE_ARRAY": "array", "SQUEUE_FORMAT": "format", "SQUEUE_FORMAT2": "Format",
+        "SQUEUE_ACCOUNT": "account", "SQUEUE_QOS": "qos", "SQUEUE_ARRAY": "array",
+        "SQUEUE_FORMAT": "format", "SQUEUE_FORMAT2": "Format",
         "SQUEUE_NAMES": "name", "SQUEUE_PARTITION": "partition", "SQUEUE_SORT": "sort",
         "SQUEUE_STATES": "states", "SQUEUE_USERS": "user",
     },
@@ -118,7 +119,7 @@ def _chosen(listed: Sequence[Any], given: Given, wanted: frozenset[str]) -> list
         found = _named(found, listed, jobs)
     if wanted:
         found = [job for job in found if job.state in wanted]
-    for name in ("user", "name"):
+    for name in ("user", "name", "account", "qos"):
         if words := given.words(name):
             found = [job for job in found if getattr(job, name) in words]
     if partitions := given.words("partition"):
