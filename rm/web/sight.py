@@ -16,7 +16,7 @@ from rm.core.model.alignment import Alignment, Schedule
 from rm.core.model.choice import Choice
 from rm.core.model.host import Host
 from rm.core.model.job import Job, JobState
-from rm.core.model.reasons import HostVerdict, Reason
+from rm.core.model.reasons import USED_BY, HostVerdict, Reason
 from rm.core.model.snapshot import Free
 from rm.core.people.privacy import veiled, without_others
 from rm.core.scheduling.foreseen import Start
@@ -77,10 +77,12 @@ class Sight:
         return self._known(reason)
 
     def _known(self, reason: Reason) -> Reason:
-        """Without the jobs that may not be known."""
+        """Without the jobs that may not be known, and who has them."""
         if not self.jobs:
             return reason
-        numbers = tuple((n, v) for n, v in reason.numbers if not n.endswith("_job") or self.of(int(v)))
+        numbers = tuple(
+            (n, v) for n, v in reason.numbers if n != USED_BY and (not n.endswith("_job") or self.of(int(v)))
+        )
         return replace(reason, message=self.text(reason.message), numbers=numbers)
 
     def start(self, start: Start) -> Start:

@@ -389,7 +389,7 @@ def test_limits_and_qos_hold_over_a_daemon_that_was_killed(cluster: Cluster) -> 
             "(AssocMaxJobsLimit) root in account physics has 1 of at most 1 running jobs, and needs 1 more"
             in why
         )
-        assert "(root 1)" in why
+        assert "used_by=root 1" in why
         cluster.restart()
     assert "not ended run in QOS urgent" in cluster.refused(6, "qos", "remove", "urgent")
     cluster.rmx("cancel", first)

@@ -203,9 +203,8 @@ def test_why_names_who_uses_it_up() -> None:
     waits = cluster.submit("bob", "physics", gpus_per_task=2)
     state = cluster.state
     _, reasons, _ = explain(state.jobs[waits], state.snapshot(0), cluster.cycle.policies, Tuning())
-    assert str(reasons[0]) == (
-        "(AssocGrpGRES) account physics has 4 of at most 4 GPUs, and needs 2 more (ann 3, bob 1)"
-    )
+    assert str(reasons[0]) == "(AssocGrpGRES) account physics has 4 of at most 4 GPUs, and needs 2 more"
+    assert dict(reasons[0].numbers) == {"limit": 4, "in_use": 4, "needed": 2, "used_by": "ann 3, bob 1"}
 
 
 def in_use(state: ClusterState, chosen) -> Counter[str]:

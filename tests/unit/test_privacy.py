@@ -417,6 +417,17 @@ def test_the_story_of_ones_own_job_names_no_others() -> None:
     assert sight_of(PrivacyConfig(usage=True), identity.Caller(7, BOB), {5}).job(job) == job
 
 
+def test_who_uses_up_a_limit_is_not_said_where_jobs_are_private() -> None:
+    numbers = (("limit", 1), ("in_use", 1), ("used_by", f"{ANN} 1"))
+    reason = Reason(ReasonCode.ASSOC_JOBS, "the cluster has 1 of at most 1 running jobs", numbers)
+    for privacy, told in (
+        (PrivacyConfig(), reason),
+        (PrivacyConfig(jobs=True), replace(reason, numbers=numbers[:2])),
+        (PrivacyConfig(usage=True), replace(reason, message="The details are for operators.", numbers=())),
+    ):
+        assert sight_of(privacy, identity.Caller(7, BOB), {5}).reason(reason) == told
+
+
 def test_closed_hosts_are_those_without_a_job_of_ones_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

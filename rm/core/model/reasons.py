@@ -78,6 +78,9 @@ class ReasonCode(StrEnum):
     POLICY = "PolicyFault"  # the placement policy raised
 
 
+USED_BY = "used_by"  # the name of the number that names users
+
+
 @dataclass(frozen=True, slots=True)
 class Reason:
     """A code, one sentence, and the numbers behind it as (name, value) pairs."""

@@ -16,7 +16,7 @@ from rm.core.jobs.state import ClusterState
 from rm.core.model.host import Host
 from rm.core.model.job import Job, Placement
 from rm.core.model.progress import attained_us
-from rm.core.model.reasons import Reason
+from rm.core.model.reasons import USED_BY, Reason
 from rm.core.model.replacing import replace
 from rm.core.model.snapshot import Snapshot
 from rm.core.scheduling.limit_words import NOUNS, code_of, code_of_job
@@ -212,7 +212,7 @@ def exceeded(job: Job, snapshot: Snapshot, placement: Placement | None = None) -
     if (limited := limiter.against(job, placement)) is None:
         return None
     reason, who = limited.reason, limiter.whose(limited)
-    return replace(reason, message=f"{reason.message} ({who})") if who else reason
+    return replace(reason, numbers=(*reason.numbers, (USED_BY, who))) if who else reason
 
 
 @dataclass(slots=True)
