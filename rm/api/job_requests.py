@@ -176,6 +176,8 @@ class JobUpdate(Request, frozen=True, kw_only=True):
     prefer: str | UnsetType = UNSET
     licenses: str | UnsetType = UNSET
     reservation: str | UnsetType = UNSET
+    account: str | UnsetType = UNSET
+    qos: str | UnsetType = UNSET
     dependency: str | UnsetType = UNSET
     hosts_min: Count | UnsetType = UNSET
     hosts_max: Count | UnsetType = UNSET

@@ -35,6 +35,8 @@ _EMPTY: dict[str, dict[str, Any]] = {
     "prefer": {"prefer": ""},
     "licenses": {"licenses": ""},
     "reservation": {"reservation": ""},
+    "account": {"account": ""},
+    "qos": {"qos": ""},
     "dependency": {"dependency": ""},
     "nodes": {"hosts_min": 0, "hosts_max": 0},
     "ntasks-per-node": {"tasks_per_host": 0},
@@ -49,7 +51,7 @@ NAMES = (
     "job-name", "comment", "mail-type", "mail-user", "partition", "priority", "nice", "time",
     "time-min", "begin", "deadline",
     "requeue", "dependency", "nodelist", "exclude", "constraint", "prefer", "licenses", "reservation",
-    "exclusive", "nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "mem",
+    "account", "qos", "exclusive", "nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "mem",
     "gpus-per-node", "gpus-per-task",
 )  # fmt: skip
 

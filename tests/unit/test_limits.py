@@ -11,6 +11,7 @@ from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
 from rm.core.journal.starting_point import dump_state, restore_state
 from rm.core.model.job import JobState
+from rm.core.model.job_update import JobUpdate
 from rm.core.model.reasons import ReasonCode
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
@@ -313,3 +314,27 @@ def test_limits_are_never_exceeded_in_any_order_of_events(seed: int) -> None:
         assert reasons, "it could run, and waits"
         assert {reason.code for reason in reasons} - {ReasonCode.PRIORITY}
     assert not state.tally.holds
+
+
+def test_a_job_that_waits_gets_another_account_and_qos_and_runs_under_their_limits() -> None:
+    cluster = Cluster(lab(physics={"running": 1}, fast={"user.running": 1}))
+    cluster.submit("bob", "physics")
+    waits, array = cluster.submit("bob", "physics"), cluster.submit("bob", "physics", array="0-2")
+    cluster.step(ev.JobUpdated(waits, "bob", JobUpdate(account="chess")))
+    assert cluster.runs(waits)
+    assert cluster.state.jobs[waits].account == "chess"
+    cluster.step(ev.JobUpdated(array, "bob", JobUpdate(account="chess", qos="fast")))
+    elements = [job for job in cluster.state.jobs.values() if job.array_job == array]
+    assert [(job.account, job.qos, job.occupies) for job in elements] == [("chess", "fast", True)]
+    assert cluster.code(array) is ReasonCode.QOS_USER_JOBS
+    refused = cluster.cycle.step([ev.JobUpdated(array, "bob", JobUpdate(qos="night"))], 0).refused
+    assert "run, with what was asked for" in str(refused[0])
+    other = cluster.submit("bob", "physics")
+    for update, says in (
+        (JobUpdate(account="science"), "bob is not in account science"),
+        (JobUpdate(qos="night"), "There is no QOS 'night'"),
+    ):
+        refused = cluster.cycle.step([ev.JobUpdated(other, "bob", update)], 0).refused
+        assert says in str(refused[0])
+    again = restore_state(dump_state(cluster.state, 0), 0).tally
+    assert +again.submitted == +cluster.state.tally.submitted

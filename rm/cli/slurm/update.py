@@ -27,7 +27,7 @@ OPTIONS = {
     "oversubscribe": "exclusive", "shared": "exclusive", "numnodes": "nodes", "minnodes": "nodes",
     "numtasks": "ntasks", "ntaskspernode": "ntasks-per-node", "cpuspertask": "cpus-per-task",
     "cpus-per-task": "cpus-per-task", "minmemorynode": "mem", "trespernode": "gpus-per-node",
-    "gres": "gpus-per-node", "trespertask": "gpus-per-task",
+    "gres": "gpus-per-node", "trespertask": "gpus-per-task", "account": "account", "qos": "qos",
 }  # fmt: skip
 _RELATIVE = re.compile(r"([+-])\s*=?\s*(.+)\Z")
 _GRES = re.compile(r"(?:gres[:/])?gpu[:=/]", re.IGNORECASE)

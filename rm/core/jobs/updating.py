@@ -19,6 +19,8 @@ from rm.core.model.acceptance import accept
 from rm.core.model.job import Job, JobSpec, JobState
 from rm.core.model.job_update import GIVEN, SAID_ONLY, WHILE_RUNNING
 from rm.core.model.replacing import replace
+from rm.core.sharing.accounts import account_for
+from rm.core.sharing.qos import qos_for
 from rm.errors import IllegalTransition, UsageError
 
 
@@ -108,12 +110,15 @@ def _renewed(state: ClusterState, job: Job, e: ev.JobUpdated, now_us: int) -> Jo
 def _shared(state: ClusterState, job: Job, spec: JobSpec, e: ev.JobUpdated, now_us: int) -> Job:
     """An element as it is after a change of its array."""
     own = None if job.own is None else job.own.without(e.update)
-    if own is None and (job.state is not JobState.PENDING or e.update.dependency is None):
+    told = (e.update.dependency, e.update.account, e.update.qos)
+    if own is None and (job.state is not JobState.PENDING or told == (None, None, None)):
         return replace(job, spec=spec, own=None)
     if own is not None:
         spec = own.applied(spec)
         _accept(spec)
     new = replace(job, spec=spec, own=own)
+    if job.state is JobState.PENDING:
+        new = _accounted(state, new, e)
     if e.update.dependency is not None and job.state is JobState.PENDING:
         new = _depending(state, new, e, now_us)
     return new
@@ -171,7 +176,24 @@ def _new_version(state: ClusterState, job: Job, spec: JobSpec, e: ev.JobUpdated,
         new = _depending(state, new, e, now_us)
     if job.traffic is job.spec.traffic:
         new = replace(new, traffic=spec.traffic)
-    return new
+    return _accounted(state, new, e)
+
+
+def _accounted(state: ClusterState, job: Job, e: ev.JobUpdated) -> Job:
+    """The job for the account and in the QOS that its specification names now, where that was changed.
+
+    Raises:
+        IllegalTransition: its user is not in the account, or the QOS is not for it.
+    """
+    if e.update.account is None and e.update.qos is None:
+        return job
+    spec, account = job.spec, job.account
+    try:
+        if e.update.account is not None:
+            account = account_for(state.accounts, spec.user, spec.account)
+        return replace(job, account=account, qos=qos_for(state.accounts, account, spec.qos))
+    except UsageError as error:
+        raise IllegalTransition(error.what, error.hint) from None
 
 
 def _depending(state: ClusterState, job: Job, e: ev.JobUpdated, now_us: int) -> Job:

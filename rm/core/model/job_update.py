@@ -31,6 +31,8 @@ class JobUpdate:
     prefer: str | None = None
     licenses: str | None = None
     reservation: str | None = None
+    account: str | None = None
+    qos: str | None = None
     dependency: str | None = None
     hosts_min: int | None = None
     hosts_max: int | None = None
@@ -84,7 +86,7 @@ WHILE_RUNNING = frozenset({"name", "comment", "requeue", "nice", "time_limit_us"
 GIVEN = frozenset(
     {"ntasks", "tasks_per_host", "cpus_per_task", "mem_bytes_per_task", "mem_bytes_per_host", "mem_all",
      "gpus_per_task", "gpus_per_host", "gpu_type", "exclusive", "licenses", "hosts_min", "hosts_max",
-     "priority"}
+     "priority", "account", "qos"}
 )  # fmt: skip
 # what decides neither where nor when a job starts
 SAID_ONLY = frozenset({"name", "comment", "requeue", "mail_events", "mail_user"})
