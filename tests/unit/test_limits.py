@@ -19,6 +19,7 @@ from rm.core.scheduling.engine import Policies, Tuning, explain
 from rm.core.sharing.accounts import Account, Accounts, Member, Qos, checked
 from rm.core.sharing.qos import check_all
 from rm.core.sharing.resources import resources_of
+from rm.core.sharing.usage import Usage
 from tests import builders
 
 S = 1_000_000
@@ -338,3 +339,21 @@ def test_a_job_that_waits_gets_another_account_and_qos_and_runs_under_their_limi
         assert says in str(refused[0])
     again = restore_state(dump_state(cluster.state, 0), 0).tally
     assert +again.submitted == +cluster.state.tally.submitted
+
+
+def test_minutes_that_were_used_count_for_the_account_and_those_above_and_for_the_user_there_alone() -> None:
+    """eve is in science; what she used in physics, below it, is not hers in science."""
+    limits = {"science": {"billing_minutes": 100}, "eve_science": {"billing_minutes": 50}}
+    cluster = Cluster(lab(**limits))
+    hour = {"gpus_per_task": 1, "time_limit_us": 40 * MINUTE_US}
+    used = cluster.state.ledger.used
+    used["physics", "eve"] = Usage(amount=45 * 60.0)
+    first, second = cluster.submit("eve", **hour), cluster.submit("ann", **hour)
+    assert cluster.runs(first)
+    assert cluster.code(second) is ReasonCode.ASSOC_BILLING
+    cluster.end(first)
+    used["physics", "eve"] = Usage(amount=0.0)
+    cluster.step(ev.AccountsSet(lab(**limits), "root"))
+    assert cluster.runs(second)
+    used["science", "eve"] = Usage(amount=11 * 60.0)
+    assert not cluster.runs(cluster.submit("eve", **hour))

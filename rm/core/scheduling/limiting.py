@@ -126,10 +126,9 @@ class Limiter:
         amount = self._amount(job, need, measure)
         if amount <= limit:
             return None
+        noun = NOUNS[measure]
         asks = (
-            f"asks for {_number(amount)} {NOUNS[measure]}"
-            if amount != FOREVER
-            else f"has no time limit for its {NOUNS[measure]}"
+            f"asks for {_number(amount)} {noun}" if amount != FOREVER else f"has no time limit for its {noun}"
         )
         said = f"{asks}, and a job of {key} has at most {limit}"
         return Limited(key, measure, Reason(code_of_job(key, measure), said, (("limit", limit),)), True)
@@ -197,7 +196,8 @@ class Limiter:
                 if key in ruled.keys and number in jobs
             )
             if measure == USED:
-                known += self._shares.used(key.name, key.each) / 60
+                mine = self._shares.amounts.get((key.name, key.each), 0.0)
+                known += (mine if key.each else self._shares.used(key.name)) / 60
             self._minutes[key, measure] = known
         return known
 
@@ -220,9 +220,7 @@ class LimitedJobs:
     """Which pending jobs wait for less to be in use under which key, between the passes."""
 
     _by_key: dict[Key, dict[int, None]] = field(default_factory=dict)
-    _by_time: dict[int, int] = field(
-        default_factory=dict
-    )  # these, for time to pass: when they are tried again
+    _by_time: dict[int, int] = field(default_factory=dict)  # of those that time may help: when to try again
 
     def clear(self) -> None:
         self._by_key.clear()

@@ -52,12 +52,12 @@ class Shares:
         found = self.accounts.qos_by_name.get(qos)
         return found.priority / self._highest if found is not None and self._highest else 0.0
 
-    def used(self, account: str, user: str = "") -> float:
-        """Weighted resource-seconds, decayed, of an account and those below it, or of a user there."""
+    def used(self, account: str) -> float:
+        """Weighted resource-seconds, decayed, of an account and those below it."""
         return sum(
             amount
-            for (one, who), amount in self.amounts.items()
-            if (account == ROOT or account in self.accounts.path(one)) and user in ("", who)
+            for (one, _), amount in self.amounts.items()
+            if account == ROOT or account in self.accounts.path(one)
         )
 
     def rate(self, has: Resources) -> float:
