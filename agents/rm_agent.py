@@ -40,6 +40,7 @@ from rm_stream_hub import StreamHub, programs
 
 PROTOCOL = 1
 SIBLINGS = ("rm_shape", "rm_pause", "rm_probe", "rm_steps")
+UMASK = 0o022  # a job's user enters its folders, and only root writes there
 OUTSIDE = {"steps"}  # what they leave running is not part of us, and must not end with us
 CHANGES = {
     "launch",
@@ -58,8 +59,9 @@ CHANGES = {
 
 
 class Agent:
-    def __init__(self, state, jobs_only=False):
+    def __init__(self, state, jobs_only=False, login_umask=UMASK):
         self.jobs_only = jobs_only  # neither playbook steps nor jobs of root, for any caller
+        self.login_umask = login_umask  # files of playbooks are made with that of the login
         self.selector = selectors.PollSelector()
         self.channel = Channel(self.selector)
         self.hierarchy = Hierarchy(state)
@@ -218,8 +220,9 @@ class Agent:
         if op in self.ops or op in self.slow_ops:
             if op in self.ops:
                 return self.ops[op](request)
-            group = Group(self.hierarchy.login if op in OUTSIDE else "")
-            self._fork(number, self.slow_ops[op], request, group)
+            outside = op in OUTSIDE
+            group = Group(self.hierarchy.login if outside else "")
+            self._fork(number, self.slow_ops[op], request, group, self.login_umask if outside else UMASK)
             return None
         raise SpoolError(
             "no-such-op", "The agent on %s does not know the operation %s." % (os.uname().nodename, op)
@@ -253,7 +256,7 @@ class Agent:
 
     # slow operations
 
-    def _fork(self, number, function, request, group):
+    def _fork(self, number, function, request, group, umask=UMASK):
         read_end, write_end = os.pipe()
         agent = os.getpid()
         try:
@@ -264,6 +267,7 @@ class Agent:
             try:
                 _become_child(write_end, agent)
                 group.join()
+                os.umask(umask)
                 out = os.fdopen(write_end, "wb", 0)
 
                 def say(message):
@@ -362,12 +366,13 @@ def main(arguments):
         sys.stderr.write("usage: rm_agent.py --serve|--attend [--jobs-only]\n")
         return 2
     _forget_inherited_signals()
+    login_umask = os.umask(UMASK)  # sshd's may be anything
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     state = os.environ.get("RM_AGENT_STATE") or DEFAULT_STATE
     if arguments[0] == "--attend":
         return rm_attend.main(os.path.abspath(state))
     try:
-        agent = Agent(os.path.abspath(state), "--jobs-only" in arguments)
+        agent = Agent(os.path.abspath(state), "--jobs-only" in arguments, login_umask)
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC):
             raise

@@ -85,8 +85,11 @@ def remove_temporary(home):
 
 
 def _empty(folder, top):
-    """Remove a directory's files, and move its directories into `top`: their names there."""
+    """Remove a directory's files, and move its directories into `top`: their names there. It is root's from
+    here on: who holds it open puts nothing more into it."""
     moved = []
+    os.fchown(folder, 0, 0)
+    os.fchmod(folder, 0o700)
     with os.scandir(folder) as found:
         entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
     for name, is_folder in entries:

@@ -40,7 +40,7 @@ class SessionRoutes:
         if sessions is None:
             raise Conflict("This daemon has no agents.")
         socket = web.WebSocketResponse(max_msg_size=MESSAGE_BYTES + 4096, compress=False, heartbeat=20.0)
-        if not socket.can_prepare(request):
+        if not _is_upgrade(socket, request):
             raise UsageError("A session is attended by a WebSocket.", "Use `rmx run` or `rmx shell`.")
         job = await settled(self._service.reading.job(job_id))
         await socket.prepare(request)
@@ -119,6 +119,13 @@ class SessionRoutes:
                 if message.type is not WSMsgType.BINARY:
                     return
                 await way.write(message.data)
+
+
+def _is_upgrade(socket: web.WebSocketResponse, request: web.Request) -> bool:
+    try:
+        return socket.can_prepare(request).ok
+    except UnicodeError:  # its refusal would quote a header that is no text
+        return False
 
 
 def _told(error: RmError) -> dict[str, str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent_process import AGENTS, USER, WAIT_S, Agent, Start, launch_request, until
+from tests.steps_request import step
 
 root = pytest.mark.skipif(os.getuid() != 0, reason="needs root")
 SH = "#!/bin/sh\n"
@@ -242,3 +243,25 @@ def test_a_peer_that_asks_and_does_not_listen_costs_no_memory(agent: Agent) -> N
     process.stdin.close()
     process.stdout.close()
     assert process.wait(WAIT_S) == 0
+
+
+@root
+@pytest.mark.parametrize("umask", [0o077, 0])
+def test_the_umask_of_a_login_neither_locks_jobs_out_nor_opens_their_folders(
+    start: Start, umask: int
+) -> None:
+    """A careful sshd kept users out of the folders of their own jobs."""
+    before = os.umask(umask)
+    try:
+        agent = start()
+    finally:
+        os.umask(before)
+    agent.launch(SH + "umask; cat $0 >/dev/null && echo read; exec 2>&1; touch $RM_REPORTS")
+    assert agent.event("exit", job=1)["code"] == 0
+    assert agent.log() == "0022\nread\n"
+    opened = [path for path in agent.state.rglob("*") if path.lstat().st_mode & 0o022 and path.is_dir()]
+    assert opened == []
+    copied = agent.state / "copied"
+    made = agent.call("steps", steps=[step(1, "copy", dest=str(copied), content="x")])
+    assert made["results"][0]["changed"]
+    assert copied.stat().st_mode & 0o777 == 0o666 & ~umask  # as Ansible makes it there

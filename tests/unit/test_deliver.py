@@ -28,7 +28,13 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it becomes o
 @pytest.mark.parametrize(
     ("pattern", "good", "bad"),
     [
-        ("rm-%j.out", ["rm-7.out", "rm-7.0.out", "rm-.out"], ["authorized_keys", "rm-7.outs", "xrm-7.out"]),
+        (
+            "rm-%j.out",
+            ["rm-7.out", "rm-7.0.out", "rm-7_3.1.out"],
+            ["rm-x.out", "rm-7.outs", "xrm-7.out"],
+        ),
+        ("%j", ["7", "7_3", "7.0"], ["authorized_keys", "", "7_"]),
+        ("%A_%a.x", ["7_3.x", "7_%a.x", "7_3.0.x"], ["7_x.x", "7.x"]),
         ("%x.log", ["train.log", "a b.3.log"], [".bashrc", ".log", "train", "a/b.log"]),
         ("%x", ["anything"], [".profile", "../up", "a/b"]),
         ("100%%-%4t", ["100%-0003"], ["100-3", "100x-3"]),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
+import pwd
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -341,3 +344,39 @@ def test_what_v2_is_asked_for(tmp_path: Path) -> None:
     assert at_once["memory.max"] == str(3 << 30)  # of all tasks here, however many
     assert asked["weight"]["cpu.weight"] == "800"
     assert asked["limit"]["cpu.max"] == "800000 100000"
+
+
+def test_nothing_is_left_of_a_jobs_tmp_though_others_of_its_user_hold_it_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job handed its open directories to another one, which put more into them while they were removed."""
+    monkeypatch.syspath_prepend(str(AGENTS))
+    mounts = importlib.import_module("rm_fence_mounts")
+    account = pwd.getpwnam("nobody")
+    home = Path(mounts.make_temporary(str(tmp_path), "1.1"))
+    own = home / "tmp" / "own"
+    own.mkdir()
+    os.chown(own, account.pw_uid, account.pw_gid)
+    held = [os.open(path, os.O_RDONLY) for path in (own, home / "tmp")]
+    refused = []
+    scandir = os.scandir
+
+    def scanned(folder: int) -> Any:
+        """What is there now; then the user puts something into each directory."""
+        found = list(scandir(folder))
+        for fd in held:
+            os.seteuid(account.pw_uid)
+            try:
+                os.mkdir(f"late{len(refused)}", dir_fd=fd)
+            except OSError:
+                refused.append(fd)
+            finally:
+                os.seteuid(0)
+        return contextlib.nullcontext(found)
+
+    monkeypatch.setattr(mounts.os, "scandir", scanned)
+    mounts.remove_temporary(str(home))
+    for fd in held:
+        os.close(fd)
+    monkeypatch.undo()
+    assert os.listdir(tmp_path) == []

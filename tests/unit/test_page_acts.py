@@ -262,6 +262,21 @@ def test_nobody_reads_so_many_logs_that_none_are_left_for_others(daemon: Daemon)
     visiting(daemon.socket, story)
 
 
+def test_no_text_commands_or_reverses_what_stands_beside_it(daemon: Daemon) -> None:
+    """The headline of a job's page showed its name as it was."""
+    script = "#!/bin/sh\r\n\techo \u202ehcae\u2066\n"
+    spec = dataclasses.replace(daemon.service.table[1].spec, name="a\u202eb\x1b[31m\u2028", script=script)
+    daemon.service.put(1, spec=spec)
+
+    async def story(visit: Visit) -> None:
+        text = (await (await someone(visit, "t-ann")).get("/job/1")).text
+        assert "<bdi>a?b?[31m?</bdi>" in text
+        assert "\techo ?hcae?\n" in text
+        assert not set(text) & set("\u202e\u2066\u2028\x1b")
+
+    visiting(daemon.socket, story)
+
+
 def test_a_log_is_followed_to_its_end(daemon: Daemon) -> None:
     async def story(visit: Visit) -> None:
         ann = await someone(visit, "t-ann")

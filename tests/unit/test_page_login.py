@@ -366,6 +366,11 @@ def test_a_proxys_word_counts_from_its_address_with_its_secret_only(daemon: Daem
     visiting(daemon.socket, not_there, proxy=Proxy("X-Forwarded-User", elsewhere, SECRET))
 
 
+def test_a_proxys_secret_that_is_no_text_is_a_wrong_one() -> None:
+    """Anybody who reached the page wrote a traceback into the daemon's log with each request."""
+    assert not Proxy("X-Forwarded-User", LOCAL, SECRET).trusts("127.0.0.1", "\udcff")
+
+
 def test_forms_behind_a_proxy_need_their_secret_too(daemon: Daemon) -> None:
     async def story(visit: Visit) -> None:
         visitor = visit()

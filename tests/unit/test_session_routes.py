@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -63,14 +64,14 @@ def test_who_may_not_any_more_is_sent_away(
         way = Way()
         daemon.service.sessions = way
         call(daemon, "POST", "/v1/jobs", {"spec": SPEC})
-        socket: WebSocket = Connection(daemon.socket).upgraded("jobs", 1, "session")
-        socket.send(json.dumps({"session": "abcdefgh", "begin": None}).encode(), TEXT)
-        assert json.loads(said(socket)) == {"ok": True}
+        attending: WebSocket = Connection(daemon.socket).upgraded("jobs", 1, "session")
+        attending.send(json.dumps({"session": "abcdefgh", "begin": None}).encode(), TEXT)
+        assert json.loads(said(attending)) == {"ok": True}
         changed.set()
         kind = (Unauthenticated if change == "revoked" else Forbidden).__name__
-        assert json.loads(said(socket))["error"]["kind"] == kind
+        assert json.loads(said(attending))["error"]["kind"] == kind
         assert way.left.wait(PATIENCE_S)
-        socket.close()
+        attending.close()
 
 
 class Talking(Way):
@@ -88,14 +89,25 @@ def test_a_session_hears_that_somebody_went_while_its_program_talked(tmp_path: P
         for _ in range(10):
             way = Talking()
             daemon.service.sessions = way
-            socket: WebSocket = Connection(daemon.socket).upgraded("jobs", 1, "session")
-            socket.send(json.dumps({"session": "abcdefgh", "begin": None}).encode(), TEXT)
-            assert json.loads(said(socket)) == {"ok": True}
-            socket.close()
+            attending: WebSocket = Connection(daemon.socket).upgraded("jobs", 1, "session")
+            attending.send(json.dumps({"session": "abcdefgh", "begin": None}).encode(), TEXT)
+            assert json.loads(said(attending)) == {"ok": True}
+            attending.close()
             assert way.left.wait(PATIENCE_S)
 
 
-def said(socket: WebSocket) -> bytes:
+def test_a_handshake_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    with serving(tmp_path / "rm.sock", Config(jobs=JobsConfig(run_root_as="rmjob"))) as daemon:
+        daemon.service.sessions = Way()
+        call(daemon, "POST", "/v1/jobs", {"spec": SPEC})
+        with socket.socket(socket.AF_UNIX) as raw:
+            raw.settimeout(PATIENCE_S)
+            raw.connect(daemon.socket)
+            raw.sendall(b"GET /v1/jobs/1/session HTTP/1.1\r\nHost: x\r\nUpgrade: \xff\r\n\r\n")
+            assert raw.recv(100).startswith(b"HTTP/1.1 400 ")
+
+
+def said(attending: WebSocket) -> bytes:
     while True:
-        if found := socket.heard():
+        if found := attending.heard():
             return found[0]

@@ -76,6 +76,12 @@ def test_an_answer_that_is_too_deep_is_none() -> None:
         asyncio.run(attend(Sessions(Hosts(b"[" * 60_000 + b"\n"), "c")))
 
 
+def test_a_host_that_answers_byte_by_byte_gains_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rm.daemon.services.sessions.ANSWER_S", 0.0)
+    with pytest.raises(Unreachable, match="did not answer in time"):
+        asyncio.run(attend(Sessions(Hosts(b" " * 60_000), "c")))
+
+
 def test_hosts_that_do_not_answer_keep_nobody_elses_threads() -> None:
     opens = threading.Event()
 

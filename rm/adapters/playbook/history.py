@@ -8,8 +8,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,8 @@ def entry_of(
 def keep(directory: Path, entry: Mapping[str, Any]) -> None:
     """Append a run; raises OSError."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor = os.open(directory / FILE, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    with _as_owner_of(directory):
+        descriptor = os.open(directory / FILE, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "r+", encoding="utf-8", errors="backslashreplace") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.write(json.dumps(entry, ensure_ascii=False) + "\n")
@@ -67,10 +68,28 @@ def runs(directory: Path) -> list[dict[str, Any]]:
     """All kept runs, the oldest first; a torn line is left out. Raises OSError."""
     found = []
     try:
-        text = (directory / FILE).read_text(encoding="utf-8")
+        with _as_owner_of(directory):
+            text = (directory / FILE).read_text(encoding="utf-8")
     except FileNotFoundError:
         return []
     for line in text.splitlines():
         with suppress(ValueError):
             found.append(json.loads(line))
     return found
+
+
+@contextmanager
+def _as_owner_of(directory: Path) -> Iterator[None]:
+    """Root opens with no more rights than the daemon's account, which can put links there, and whose the file
+    is to be."""
+    about, group = os.stat(directory), os.getegid()
+    if os.geteuid() != 0 or about.st_uid == 0:
+        yield
+        return
+    os.setegid(about.st_gid)
+    os.seteuid(about.st_uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(group)

@@ -40,7 +40,13 @@ def named_by(pattern: str, name: str) -> bool:
 
 
 def _placeholder(found: re.Match[str]) -> str:
-    return "%" if found[1] == "%" else r"[^/\0]*"
+    """What may stand there: a number where it is one, so that names of any other sort are no logs."""
+    key = found[1][-1]
+    if key in "jJA":
+        return r"[0-9]+(_[0-9]+)?"
+    if key in "ant":
+        return rf"([0-9]+|{found[0]})"  # what the job has not stays as it is
+    return "%" if key == "%" else r"[^/\0]*"
 
 
 def configured_pattern(config: str = _CONFIG) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -78,8 +79,13 @@ class Attended:
         self._threads.shutdown(wait=False)
 
     def _line(self) -> bytes:
-        line = bytearray()
+        """The whole line comes in time, or OSError: a byte now and then would keep this session's place."""
+        line, until_s = bytearray(), time.monotonic() + ANSWER_S
         while len(line) < ANSWER_BYTES and not line.endswith(b"\n"):
+            left_s = until_s - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError("its agent did not answer in time")
+            self._channel.settimeout(left_s)
             data: bytes = self._channel.recv(1)  # what follows the line is the session's
             if not data:
                 break

@@ -51,7 +51,8 @@ class Proxy:
         except ValueError:
             return False
         here = any(found in network for network in self.addresses)
-        proven = hmac.compare_digest(secret.encode(), self.secret.encode())
+        given = secret.encode("utf-8", "surrogatepass")  # any bytes that a header can have
+        proven = hmac.compare_digest(given, self.secret.encode())
         return here and proven and (bool(self.secret) or not is_own(found))
 
 
