@@ -61,6 +61,10 @@ class AgentError(RmError):
         self.code = code
 
 
+class NotSent(AgentError):
+    """It is refused on this side: no agent would take it."""
+
+
 class NotConnected(Unreachable):
     """Nothing was sent: the operation has certainly not been carried out."""
 

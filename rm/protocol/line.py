@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from rm.errors import Unreachable
-from rm.protocol.codes import AgentError, Code
+from rm.protocol.codes import AgentError, Code, NotSent
 from rm.protocol.notifications import Unasked
 from rm.protocol.request import Answer, Request, answer_of, name_of
 from rm.typed import decoder_of
@@ -56,17 +56,17 @@ def request_line(number: int, request: Request[Any]) -> bytes:
     """The request with its id, as a line with its end.
 
     Raises:
-        AgentError: it does not fit the protocol, or is too long: no agent would take it (BAD_REQUEST).
+        NotSent: it does not fit the protocol, or is too long.
     """
     op = name_of(type(request))
     try:
         text = _encode(request)
         _decoder(type(request)).decode(text)  # the constructor checks no range
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise AgentError(Code.BAD_REQUEST, f"The request '{op}' cannot be sent: {shown(error)}.") from None
+        raise NotSent(Code.BAD_REQUEST, f"The request '{op}' cannot be sent: {shown(error)}.") from None
     line = b'{"id":%d,%s\n' % (number, text[1:])
     if len(line) > LINE_BYTES:
-        raise AgentError(
+        raise NotSent(
             Code.BAD_REQUEST,
             f"The request '{op}' has {len(line)} bytes, and an agent takes {LINE_BYTES}: "
             "script, arguments and environment together are too long.",

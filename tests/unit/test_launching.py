@@ -12,7 +12,9 @@ from rm.core.jobs.state import ClusterState
 from rm.core.model.job import JobState
 from rm.core.model.launching import AUTO, BATCH, TASKS, launch_of
 from rm.daemon.execution.launch import LaunchRules, launch_request
+from rm.daemon.execution.sending import failed
 from rm.protocol.attempts import Fence
+from rm.protocol.codes import Code, NotSent
 from tests.unit.test_environment import HOSTS, placed
 from tests.unit.test_lifecycle import World
 
@@ -115,6 +117,17 @@ def test_the_script_sees_the_whole_allocation_and_is_no_task_of_it() -> None:
     assert not {"RANK", "LOCAL_RANK", "WORLD_SIZE", "SLURM_STEP_ID", "SLURM_STEPID"} & env.keys()
     second = build(Launch(42, 1, "gpu02", placement.on("gpu02"), hold=True))
     assert (second.place, second.tasks[0].env["SLURMD_NODENAME"]) == (1, "gpu02")
+
+
+def test_a_path_that_its_patterns_make_too_long_is_no_fault_of_the_agents() -> None:
+    """The job's story said that the agents have another version."""
+    job = placed(name="n" * 250, output="/tmp/" + "%x/" * 40)
+    state = ClusterState(jobs={42: job}, hosts=dict(HOSTS))
+    action = Launch(42, 1, "gpu02", job.placement.on("gpu02") if job.placement else (), hold=True)
+    with pytest.raises(NotSent, match="has 10045 bytes: 4095 at most") as refused:
+        launch_request(state, RULES, 1)(action)
+    told = failed(action, refused.value.code, refused.value)
+    assert (told.code, told.message) == (Code.BAD_REQUEST, str(refused.value))
 
 
 def test_a_job_from_before_runs_its_script_for_each_task() -> None:

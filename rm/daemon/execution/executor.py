@@ -156,7 +156,7 @@ class Executor:
                     exc_info=not isinstance(error, RmError),
                 )
                 if isinstance(action, Launch | Start):
-                    self._post(failed(action, Code.DEFECT, error))
+                    self._post(failed(action, code_of(error) or Code.DEFECT, error))
                 self._post(ev.ActionSettled(intent.id))
                 continue
             self._outbox.put(entry)

@@ -11,6 +11,7 @@ from msgspec import UNSET, UnsetType
 from rm import containers
 from rm.core.jobs.actions import Launch
 from rm.core.jobs.state import ClusterState
+from rm.core.model.acceptance import PATH_BYTES
 from rm.core.model.job import Job, JobSpec, TaskPlacement
 from rm.daemon.execution.environment import (
     batch_environment,
@@ -21,6 +22,7 @@ from rm.daemon.execution.environment import (
 )
 from rm.errors import Conflict, NotFound
 from rm.protocol import attempts as wire
+from rm.protocol.codes import Code, NotSent
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +106,25 @@ def request_of(job: Job, action: Launch, state: ClusterState, rules: LaunchRules
     uuids = {g.index: g.uuid for g in host.gpus}
     everywhere = job.placement.gpus_on(host.name) if spec.runs_once and job.placement is not None else ()
 
+    def file(pattern: str, t: TaskPlacement) -> str | UnsetType:
+        if not pattern or t not in printing:
+            return UNSET
+        path = expand(pattern, job, t, host)
+        if (size := len(path.encode(errors="replace"))) > PATH_BYTES:
+            raise NotSent(
+                Code.BAD_REQUEST,
+                f"With its patterns replaced, the path '{path:.40}…' has {size} bytes: {PATH_BYTES} at most.",
+            )
+        return path
+
     def task(t: TaskPlacement) -> wire.Task:
         return wire.Task(
             rank=t.rank,
             gpus=[str(g) if rules.gpu_indices else uuids.get(g) or str(g) for g in everywhere or t.gpus],
             env=batch_environment(job, host) if spec.runs_once else task_environment(job, t, host),
-            output=expand(spec.output, job, t, host) if spec.output and t in printing else UNSET,
-            error=expand(spec.error, job, t, host) if spec.error and t in printing else UNSET,
-            input=expand(spec.input, job, t, host) if spec.input and t in printing else UNSET,
+            output=file(spec.output, t),
+            error=file(spec.error, t),
+            input=file(spec.input, t),
         )
 
     return wire.Launch(

@@ -14,7 +14,7 @@ from rm.daemon.agents import Hosts
 from rm.daemon.execution.agent_news import WORDS_MAX
 from rm.daemon.execution.greeting import CALL_TIMEOUT_S
 from rm.protocol import attempts as wire
-from rm.protocol.codes import AgentError, Code, code_of
+from rm.protocol.codes import AgentError, Code, NotSent, code_of
 from rm.protocol.request import Request
 
 TOO_OLD_TO_FENCE = (
@@ -31,7 +31,7 @@ OTHER_VERSION = (
 
 def failed(action: Launch | Start, code: Code, error: BaseException) -> ev.LaunchFailed:
     said = str(error)
-    if code is Code.BAD_REQUEST:
+    if code is Code.BAD_REQUEST and not isinstance(error, NotSent):
         said = OTHER_VERSION.format(host=action.host, said=said)
     return ev.LaunchFailed(action.job, action.attempt, action.host, code, said[:WORDS_MAX])
 
