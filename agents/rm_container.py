@@ -26,6 +26,13 @@ if ! [ -e "$image" ]; then
 fi
 exec "$@"
 """
+# a container that was killed with its job still runs in podman's books, and keeps the user from starting more
+# until podman looks again. That stops those that do run: nobody may have begun one since it failed.
+_PODMAN = """stuck() { "$podman" unshare true 2>&1 >/dev/null | grep -q "system migrate"; }
+podman=$1; shift
+! stuck || (flock -w 20 9; ! stuck || "$podman" system migrate >&2) 9<"${HOME:-/}"
+exec "$@"
+"""
 
 
 class ContainerError(Exception):
@@ -89,6 +96,8 @@ def command(runtime, program, container, name, own, argv, environ, gpus, is_dire
     if runc and runtime == "podman":  # a user's container stays in the caller's group then by itself
         words.remove("--cgroups=disabled")  # which it does not know
         words[1:1] = ["--runtime", runc, "--cgroup-manager=cgroupfs"]
+    if runtime == "podman":
+        words = ["/bin/sh", "-c", _PODMAN, "sh", program, *words]
     return words + list(argv)
 
 

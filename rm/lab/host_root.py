@@ -39,7 +39,7 @@ class RootPlan:
     share: Sequence[str]
     mapped: bool
     etc: str
-    cgroup_at: str
+    cgroups: bool  # has it a group of its own?
     python: str
 
 
@@ -62,9 +62,10 @@ def build(plan: RootPlan) -> None:
     _devices(f"{root}/dev", size, plan.mapped)
     sc.mount("proc", f"{root}/proc", "proc", sc.MS_NOSUID | sc.MS_NODEV | sc.MS_NOEXEC)
     sc.mount("sysfs", f"{root}/sys", "sysfs", sc.MS_NOSUID | sc.MS_NODEV | sc.MS_NOEXEC | sc.MS_RDONLY)
-    if plan.cgroup_at:
-        _cgroup(root, plan.cgroup_at)
+    if plan.cgroups:
+        sc.mount("cgroup2", f"{root}/sys/fs/cgroup", "cgroup2", sc.MS_NOSUID | sc.MS_NODEV | sc.MS_NOEXEC)
     sc.mount("tmpfs", f"{root}/run", "tmpfs", sc.MS_NOSUID | sc.MS_NODEV, f"mode=0755,{size}")
+    _whole_proc(f"{root}/run/.whole")
     sc.mount("tmpfs", f"{root}/tmp", "tmpfs", sc.MS_NOSUID | sc.MS_NODEV, f"mode=1777,{size}")
     os.makedirs(f"{disk}/root", mode=0o700, exist_ok=True)
     sc.mount(f"{disk}/root", f"{root}/root", flags=sc.MS_BIND)
@@ -181,14 +182,11 @@ def _devices(dev: str, size: str, mapped: bool) -> None:
     sc.mount("tmpfs", f"{dev}/shm", "tmpfs", sc.MS_NOSUID | sc.MS_NODEV, f"mode=1777,{size}")
 
 
-def _cgroup(root: str, where: str) -> None:
-    """The host's own group as the root of its cgroup v2, mounted where this machine has it."""
-    if where == "/sys/fs/cgroup/unified":
-        sc.mount("tmpfs", f"{root}/sys/fs/cgroup", "tmpfs", sc.MS_NOSUID | sc.MS_NODEV, "mode=0755,size=1m")
-        os.mkdir(f"{root}{where}")
-    else:
-        where = "/sys/fs/cgroup"
-    sc.mount("cgroup2", f"{root}{where}", "cgroup2", sc.MS_NOSUID | sc.MS_NODEV | sc.MS_NOEXEC)
+def _whole_proc(aside: str) -> None:
+    """The kernel lets a user's container have a /proc only where one lies that nothing covers in part."""
+    os.mkdir(aside, 0o700)
+    os.mkdir(f"{aside}/proc")
+    sc.mount("proc", f"{aside}/proc", "proc", sc.MS_NOSUID | sc.MS_NODEV | sc.MS_NOEXEC)
 
 
 def _interpreter(root: str, python: str) -> None:

@@ -37,7 +37,6 @@ class Keeper:
         self.frozen: set[str] = set()
         self.is_cut: set[str] = set()
         self.cgroup = Path(plan["cgroup"]) if plan["cgroup"] else None
-        self.cgroup_at: str = plan["cgroup_at"]
         self.sshd_as: str = plan["sshd_as"]
         self.python: str = plan["python"]
         self.etc = ""
@@ -114,7 +113,7 @@ class Keeper:
             share=self.spec.share,
             mapped=self.mode != "root",
             etc=self.etc,
-            cgroup_at=self.cgroup_at if self.cgroup else "",
+            cgroups=self.cgroup is not None,
             python=self.python,
         )
         if self.cgroup:

@@ -169,7 +169,6 @@ def _state(spec: LabSpec, slot: int, path: Path, mode: str) -> dict[str, Any]:
         "keeper_started": 0,
         "control": name if mode == "root" else "",
         "cgroup": str(group / name) if group else "",
-        "cgroup_at": str(group) if group else "",
         "sshd_as": f"{os.getuid()}:{os.getgid()}" if mode == "user" else "root",
         "python": sys.executable,
     }

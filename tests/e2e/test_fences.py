@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pwd
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +22,18 @@ OWNER, STRANGER, MISMATCHED = "nobody", "daemon", "games"
 SECRET = "hunter2-Qm3vB"
 NODES = {"nvidia0": (NVIDIA, 0), "nvidia1": (NVIDIA, 1), "nvidiactl": (NVIDIA, 255), "nvidia-uvm": (UVM, 0)}
 CONTROLLERS = ("memory", "pids")
+# a folder of the user's, with places for what podman mounts
+IMAGE = """
+home=/home/USER; image=$home/image
+for of in /etc/subuid /etc/subgid; do sed -i /^USER:/d $of; echo USER:300000:65536 >>$of; done
+sed -i 's,^\\(USER:[^:]*:[^:]*:[^:]*:[^:]*:\\)[^:]*,\\1/home/USER,' /etc/passwd
+mkdir -p $image; cd $image; mkdir -p bin dev etc proc run sys tmp there var/tmp
+cp $(command -v busybox) bin
+for name in cat echo id mount sh sleep; do ln -s busybox bin/$name; done
+ln -s /proc/mounts etc/mtab; touch etc/hosts etc/resolv.conf
+echo root:x:0:0::/:/bin/sh >etc/passwd; echo root:x:0: >etc/group
+chown -R USER: $home
+"""
 
 
 @pytest.fixture(scope="module")
@@ -179,6 +193,42 @@ def test_a_job_opens_no_gpu_but_its_own(cluster: Cluster) -> None:
     free = 1 - taken
     mine = opened(cluster, 1)
     assert mine == {f"nvidia{taken}": False, f"nvidia{free}": True, "nvidiactl": True, "nvidia-uvm": True}
+
+
+# containers
+
+
+@pytest.mark.skipif(
+    not all(map(shutil.which, ("podman", "crun", "newuidmap", "busybox"))), reason="needs podman and busybox"
+)
+def test_a_container_has_its_users_rights_and_ends_with_its_job(cluster: Cluster) -> None:
+    host = names(cluster)[1]
+    run(cluster.lab, host, IMAGE.replace("USER", STRANGER))
+    script = """
+        (echo x >/there/etc/x) && echo written; (: <>/there/dev/nvidia0) && echo opened
+        cat /there/etc/shadow && echo read; mount -t tmpfs x /tmp && echo mounted
+        id -u; echo tried
+        exec sleep 54321
+    """
+    wanted = {"container_image": f"/home/{STRANGER}/image", "container_mounts": "/:/there:rw"}
+    job = cluster.post_job(script, user=STRANGER, hosts_only=[host], **wanted)
+
+    def over() -> bool:
+        found = cluster.job(job)
+        assert found["ended_us"] is None, (found["reason"], cluster.log(job))
+        return bool(found["started_us"]) and "tried" in cluster.log(job)
+
+    until(over, "it has tried")
+    said = [line for line in cluster.log(job).splitlines() if " " not in line]
+    assert said == ["0", "tried"]  # root inside, and nothing more outside
+    assert "54321" in run(cluster.lab, host, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
+    cluster.client_of(STRANGER).delete("jobs", job, signal=9)
+    assert cluster.wait(job)["state"] == "FAILED"
+    left = f"grep -l '^Uid:.*\\b{pwd.getpwnam(STRANGER).pw_uid}\\b' /proc/[0-9]*/status || true"
+    assert run(cluster.lab, host, left) == ""
+    # podman takes the killed container for one that runs
+    again = cluster.wait(cluster.post_job("exit 7", user=STRANGER, hosts_only=[host], **wanted))
+    assert "exited with code 7" in again["reason"]["message"], cluster.log(again["id"])
 
 
 # memory and processes
