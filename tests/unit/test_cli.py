@@ -113,6 +113,11 @@ def test_submit_and_wait_exits_with_the_jobs_code(daemon: Daemon, rmx: Rmx) -> N
     rmx("submit", "train.sh")
     rmx("cancel", "3")
     assert rmx("wait", "3").code == 1
+    rmx("submit", "train.sh")
+    elsewhere = "/data cannot be entered on h1 (No such file or directory); the job runs in /root there."
+    tasks = tuple(Task(rank, "h1", note=elsewhere) for rank in (0, 1))
+    daemon.service.put(4, state=JobState.COMPLETED, ended_us=9_000_000, exit_code=0, tasks=tasks)
+    assert rmx("wait", "4").err == f"rmx: Job 4: {elsewhere}\n"  # its output is there, too
 
 
 @pytest.mark.parametrize(

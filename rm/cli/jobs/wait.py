@@ -28,6 +28,9 @@ def wait_for(
         if exit_code(job):
             reason = f" {job.reason.message}" if job.reason else ""
             note(f"Job {job_ref(job)} ended {job.state} ({job.exit or '-'}).{reason}")
+        else:  # where its output is, for one, if not where it was to be
+            for told in dict.fromkeys(task.note for task in job.tasks if task.note):
+                note(f"Job {job_ref(job)}: {told}")
     if as_json:
         emit_json({"jobs": ended})
     return max(map(exit_code, ended), default=0)
