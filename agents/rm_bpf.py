@@ -74,6 +74,18 @@ def load(code, kind, name, attach_type=0):
     return _unlocked(PROG_LOAD, attributes)
 
 
+def takes(kind):
+    """Does the kernel take programs of this kind from this process? Tried with the shortest one."""
+    code = Assembly()
+    code.add(MOVE, 0, value=-1)
+    code.add(EXIT)
+    try:
+        os.close(load(code.bytes(), kind, b"rm_tried"))
+    except OSError:
+        return False
+    return True
+
+
 def make_array(name, value_bytes):
     """An array map with one value, all zero; its file descriptor."""
     return _unlocked(MAP_CREATE, struct.pack("=IIIIIII16s", MAP_ARRAY, 4, value_bytes, 1, 0, 0, 0, name))

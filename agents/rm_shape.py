@@ -17,6 +17,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import rm_bpf
 import rm_first_come
 import rm_htb
 import rm_kernel
@@ -399,6 +400,14 @@ def watch(request):
         time.sleep(max(0.0, due - time.monotonic()))
 
 
+def features():
+    """What of the kernel's traffic control works here; "bpf" is missing where bursts cannot be ordered."""
+    found = rm_htb.features()
+    if not rm_bpf.takes(rm_bpf.TYPE_TRAFFIC):
+        found["missing"].append("bpf")
+    return found
+
+
 OPS = {
     "shape": shape,
     "unshape": unshape,
@@ -407,7 +416,7 @@ OPS = {
     "count": count,
 }
 SLOW_OPS = {"watch": watch}
-features = rm_htb.features
+
 
 if __name__ == "__main__":
     rm_kernel.serve_lines(dict(OPS, **SLOW_OPS))

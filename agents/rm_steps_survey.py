@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 
+import rm_bpf
 from rm_kernel import cgroup_mounts, cgroup_root, read_text
 from rm_steps_base import asks, find_tool
 
@@ -120,6 +121,7 @@ def do_survey(run, args):
         "controllers": controllers,
         "tools": [name for name in ("tc", "nft", "ip") if find_tool(name)],
         "bpf": os.path.exists("/proc/sys/kernel/unprivileged_bpf_disabled"),
+        "bursts": rm_bpf.takes(rm_bpf.TYPE_TRAFFIC) if root else None,
         "interfaces": _interfaces(),
         "peers": sorted(peers, key=lambda peer: peer["name"]),
         "home": _mount_of("/home"),

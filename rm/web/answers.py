@@ -269,6 +269,7 @@ def host_of(host: core_host.Host, variables: bool = False) -> Host:
         boot_id=host.boot_id,
         agent_version=host.agent_version,
         unenforced=host.unenforced,
+        unshaped=host.unshaped,
         containers=host.containers,
         since_us=host.since_us,
         schedulable=host.schedulable,

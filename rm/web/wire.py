@@ -196,6 +196,7 @@ _OBSERVED = (
     "boot_id",
     "agent_version",
     "unenforced",
+    "unshaped",
     "containers",
     "since_us",
 )

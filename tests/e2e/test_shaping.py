@@ -255,6 +255,11 @@ def test_a_kernel_that_takes_no_program_leaves_the_interface_as_it_was(pair: Pai
     reply = pair.reply(tmp_path / "rm_shape.py", **request)
     assert (reply["ok"], reply["code"]) == (False, "no-bpf"), reply
     assert "not permitted" in reply["error"]
+    told = subprocess.run(
+        [sys.executable, "-c", "import rm_shape; print(*rm_shape.features()['missing'])"],
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "bpf" in told.stdout.split()  # which `rmx hosts` shows
     assert pair.tc("-d", "qdisc", "show", "dev", "eth7") == before
 
 

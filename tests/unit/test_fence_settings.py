@@ -103,3 +103,17 @@ def test_what_a_host_cannot_limit_is_told(enforced: Enforced, gpus: int, wanted:
     facts = HostFacts(gpus=[Gpu(index=index) for index in range(gpus)])
     hello = Hello(version="1", protocol=1, features=Features(enforced=enforced))
     assert up_event("h1", facts, hello).unenforced == wanted
+
+
+@pytest.mark.parametrize(
+    ("features", "wanted"),
+    [
+        (Features(htb=True, nft=True, missing=["netem"]), ()),
+        (Features(htb=True, nft=True, missing=["prio", "bpf"]), ("bursts",)),
+        (Features(htb=True), ("classes", "bursts")),
+        (Features(nft=True), ("classes", "bursts")),
+    ],
+)
+def test_what_a_host_cannot_do_to_traffic_is_told(features: Features, wanted: tuple[str, ...]) -> None:
+    hello = Hello(version="1", protocol=1, features=features)
+    assert up_event("h1", HostFacts(), hello).unshaped == wanted

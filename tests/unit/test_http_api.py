@@ -103,7 +103,7 @@ def test_types_of_the_api_follow_the_core_whose_values_they_show() -> None:
     assert shape(hosts.Gpu) == shape(Gpu)
     assert shape(reasons.Schedule) == shape(Schedule)
     observed = ["state", "drained_by", "reason", "boot_id", "agent_version", "since_us"]
-    observed += ["found", "nics", "unenforced", "unwritable", "containers"]
+    observed += ["found", "nics", "unenforced", "unshaped", "unwritable", "containers"]
     assert shape(hosts.HostRequest) == shape(Host, *observed) | {"zone": "default", "address": ""}
     assert set(get_args(jobs.State)) == set(JobState)
     assert set(get_args(hosts.State)) == set(HostState)

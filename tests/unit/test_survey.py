@@ -9,7 +9,8 @@ import pytest
 from rm.playbook.inventory.survey import TOPICS, findings, row
 
 GOOD: dict[str, Any] = {
-    "python": "3.11.2", "kernel": "6.1", "root": True, "cgroup": 2, "bpf": True, "tools": ["tc", "nft", "ip"],
+    "python": "3.11.2", "kernel": "6.1", "root": True, "cgroup": 2, "bpf": True, "bursts": True,
+    "tools": ["tc", "nft", "ip"],
     "controllers": ["cpu", "cpuset", "devices", "freezer", "memory", "pids"],
     "interfaces": {"eth0": {"mtu_bytes": 1500, "mbps": 25000, "up": True}},
     "peers": [{"name": "b", "interface": "eth0", "problem": ""}], "home": ["nas:/home", "nfs4"],
@@ -45,6 +46,7 @@ def test_a_good_host_has_no_finding() -> None:
         ({"uids": {"ada": 2002}}, "users", "The user ada has uid 2002, on the control machine 1001", True),
         ({"uids": {"ada": None}}, "users", "unknown: ada", False),
         ({"bpf": False}, "cgroup", "no BPF", False),
+        ({"bursts": False}, "network", "takes no BPF programs for traffic", False),
     ],
 )
 def test_each_fault_is_named_with_what_to_mend(

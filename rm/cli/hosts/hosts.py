@@ -44,12 +44,17 @@ def _row(host: Host) -> tuple[Any, ...]:
         format_bandwidth(host.nic_bps) if host.nic_bps else "-",
         cards(host),
         ",".join(map(str, host.jobs or ())) or "-",
-        host.drained_by or host.reason or _unenforced(host),
+        host.drained_by or host.reason or _cannot(host),
     )
 
 
-def _unenforced(host: Host) -> str:
-    return f"does not limit {', '.join(host.unenforced)}" if host.unenforced else ""
+SHAPING = {"classes": "has no traffic classes", "bursts": "does not order bursts (BPF)"}
+
+
+def _cannot(host: Host) -> str:
+    """What its kernel cannot do for jobs; without classes there is nothing to order."""
+    told = [f"does not limit {', '.join(host.unenforced)}"] if host.unenforced else []
+    return "; ".join([*told, *(SHAPING.get(name, name) for name in host.unshaped[:1])])
 
 
 @click.command()

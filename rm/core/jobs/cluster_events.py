@@ -67,6 +67,7 @@ def _host_added(ctx: Context, e: ev.HostAdded) -> None:
             boot_id=old.boot_id,
             agent_version=old.agent_version,
             unenforced=old.unenforced,
+            unshaped=old.unshaped,
             containers=old.containers,
             since_us=old.since_us,
         )
@@ -110,6 +111,7 @@ def _host_up(ctx: Context, e: ev.HostUp) -> None:
         boot_id=e.boot_id,
         agent_version=e.agent_version,
         unenforced=e.unenforced,
+        unshaped=e.unshaped,
         containers=e.containers,
         since_us=ctx.now_us,
     )

@@ -41,6 +41,7 @@ class HostUp:
     writable: bool = True  # its spool
     newest_job: int = 0  # that it remembers: new jobs get larger ids
     containers: str = ""  # the runtime of containers that it has
+    unshaped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

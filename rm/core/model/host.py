@@ -78,6 +78,7 @@ class Host:
     found: tuple[str, ...] = ()
     nics: tuple[Nic, ...] = ()  # the one that carries jobs' traffic first; found at each hello
     unenforced: tuple[str, ...] = ()  # what its kernel cannot limit for a job: memory, cpus, processes, gpus
+    unshaped: tuple[str, ...] = ()  # what its kernel cannot do to jobs' traffic: classes, bursts
     containers: str = ""  # the runtime of containers that it has: podman, apptainer or enroot; "" = none
 
     @property

@@ -9,7 +9,7 @@ from rm.core.jobs.reconcile import ReportedTask
 from rm.core.model.host import Gpu, Nic
 from rm.protocol.attempts import TaskReport
 from rm.protocol.hosts import HostFacts, Interface
-from rm.protocol.notifications import Enforced, Exit, Hello, Started
+from rm.protocol.notifications import Enforced, Exit, Features, Hello, Started
 
 NICS_MAX = 64
 WORDS_MAX = 1_000  # characters of a host's sentence that are kept
@@ -31,6 +31,7 @@ def up_event(host: str, facts: HostFacts, hello: Hello) -> ev.HostUp:
         unenforced(hello.features.enforced, bool(facts.gpus)),
         hello.room,
         containers=hello.features.containers,
+        unshaped=unshaped(hello.features),
     )
 
 
@@ -56,6 +57,13 @@ def unenforced(how: Enforced, has_gpus: bool) -> tuple[str, ...]:
     """What the host cannot limit for a job."""
     means = [("memory", how.memory), ("cpus", how.cpu), ("processes", how.pids)]
     return tuple(name for name, by in [*means, *([("gpus", how.gpus)] if has_gpus else [])] if not by)
+
+
+def unshaped(features: Features) -> tuple[str, ...]:
+    """What the host cannot do to the traffic of jobs; bursts are ordered among classes."""
+    classes = features.htb and features.nft
+    works = {"classes": classes, "bursts": classes and "bpf" not in features.missing}
+    return tuple(name for name, does in works.items() if not does)
 
 
 def started(host: str, m: Started, offset_us: int, now_us: int) -> ev.TasksStarted:

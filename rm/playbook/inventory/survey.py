@@ -98,6 +98,9 @@ def _of_host(
             )
     if not survey["bpf"] and "devices" in survey["controllers"] and survey["cgroup"] == 2:
         add("cgroup", "The kernel has no BPF.", "GPUs are then fenced by a private /dev; see docs/fences.md.")
+    if survey["bursts"] is False:  # None: only root may ask
+        add("network", "The kernel takes no BPF programs for traffic: bursts of jobs are not ordered there.",
+            "A kernel with CONFIG_BPF_SYSCALL and CONFIG_NET_CLS_BPF does.")  # fmt: skip
     for peer in survey["peers"]:
         if peer["problem"]:
             add("network", f"{peer['name']} is not reached: {peer['problem']}.",

@@ -101,5 +101,6 @@ def _facts(host: Host) -> list[tuple[str, str]]:
         ("Interface", host.interface),
         ("Agent", host.agent_version),
         ("Not limited here", ", ".join(host.unenforced)),
+        ("Traffic not kept apart by", ", ".join(host.unshaped)),
     ]
     return [(what, shown(value, 300)) for what, value in told if value]
