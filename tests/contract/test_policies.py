@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from rm.core import registry
 from rm.core.model.host import HostState
 from rm.core.model.snapshot import Free, TrackedDict
-from rm.core.scheduling.engine import Blocked, Policies, Tuning, decide
+from rm.core.scheduling.blocked import Blocked
+from rm.core.scheduling.engine import Policies, Tuning, decide
 from tests.builders import GIB, asked, full_mesh, host, job, linkstats, placed, profile, snapshot
 from tests.examples import examples
 

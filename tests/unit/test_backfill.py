@@ -16,7 +16,8 @@ from rm.core.model.progress import Progress
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
-from rm.core.scheduling.engine import Policies, explain
+from rm.core.scheduling.engine import Policies
+from rm.core.scheduling.explaining import explain
 from tests.builders import host, job, snapshot, spec
 
 SECOND_US = 1_000_000

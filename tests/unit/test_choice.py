@@ -13,7 +13,8 @@ from rm.core.model.reasons import ReasonCode
 from rm.core.model.snapshot import Snapshot, TrackedDict
 from rm.core.ports import Candidate, Proposal
 from rm.core.registry import load
-from rm.core.scheduling.engine import Blocked, Policies, Tuning, decide
+from rm.core.scheduling.blocked import Blocked
+from rm.core.scheduling.engine import Policies, Tuning, decide
 from tests import builders
 from tests.unit.test_engine import PAIRS, ByHost, Fixed, Rejecting, cluster, policies, talker
 

@@ -12,7 +12,8 @@ from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import Snapshot
 from rm.core.ports import AdmissionPolicy
 from rm.core.registry import load
-from rm.core.scheduling.engine import Blocked, Policies, Tuning, decide
+from rm.core.scheduling.blocked import Blocked
+from rm.core.scheduling.engine import Policies, Tuning, decide
 from rm.errors import ConfigError
 from rm.policies.comm.exclusive import Exclusive, ExclusiveOptions
 from tests.builders import MBPS, host, job, placed, profile, snapshot

@@ -17,7 +17,8 @@ from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import Snapshot, TrackedDict
 from rm.core.ports import Candidate, Proposal
 from rm.core.registry import load
-from rm.core.scheduling.engine import Blocked, Policies, Tuning, decide
+from rm.core.scheduling.blocked import Blocked
+from rm.core.scheduling.engine import Policies, Tuning, decide
 from rm.errors import UsageError
 from tests.builders import GIB, full_mesh, host, job, placed, placement, profile, snapshot, spec, whole
 

@@ -16,7 +16,9 @@ from rm.core.model.snapshot import Free, PlacedJob, Snapshot, TrackedDict
 from rm.core.model.traffic import TrafficProfile
 from rm.core.ports import Candidate, Proposal
 from rm.core.registry import load
-from rm.core.scheduling.engine import Blocked, Policies, Tuning, decide, explain, never_fits
+from rm.core.scheduling.blocked import Blocked
+from rm.core.scheduling.engine import Policies, Tuning, decide
+from rm.core.scheduling.explaining import explain, never_fits
 from rm.core.scheduling.neighbours import Neighbourhood
 from tests import builders
 

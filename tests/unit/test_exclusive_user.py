@@ -12,7 +12,7 @@ from rm.core.jobs import events as ev
 from rm.core.model.job import Job, JobState
 from rm.core.model.placement_request import request_of
 from rm.core.model.reasons import ReasonCode
-from rm.core.scheduling.engine import explain
+from rm.core.scheduling.explaining import explain
 from tests import builders
 from tests.examples import examples
 from tests.unit.test_job_arrays import Cluster

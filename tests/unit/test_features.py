@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from rm import features
 from rm.core.model.unknown import unknown_names
 from rm.core.registry import load
-from rm.core.scheduling.engine import Policies, Tuning, never_fits, place
+from rm.core.scheduling.engine import Policies, Tuning, place
+from rm.core.scheduling.explaining import never_fits
 from rm.errors import UsageError
 from tests.builders import host, job, snapshot, spec
 from tests.examples import examples

@@ -16,7 +16,8 @@ from rm.core.model.reasons import ReasonCode
 from rm.core.ports import Candidate, Proposal, reserves
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
-from rm.core.scheduling.engine import Policies, never_fits
+from rm.core.scheduling.engine import Policies
+from rm.core.scheduling.explaining import never_fits
 from rm.core.scheduling.guarded import Faults, guarded
 from tests import builders
 

@@ -16,7 +16,7 @@ from rm.core.journal.starting_point import dump_state, restore_state
 from rm.core.model.host_reservation import HostReservation
 from rm.core.model.job import Job, JobState
 from rm.core.model.reasons import Reason, ReasonCode
-from rm.core.scheduling.engine import explain, never_fits
+from rm.core.scheduling.explaining import explain, never_fits
 from rm.core.store import Loaded
 from tests import builders
 from tests.unit.test_job_arrays import Cluster

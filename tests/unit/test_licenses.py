@@ -16,7 +16,8 @@ from rm.core.model.job import JobState
 from rm.core.model.reasons import ReasonCode
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
-from rm.core.scheduling.engine import Policies, explain, never_fits
+from rm.core.scheduling.engine import Policies
+from rm.core.scheduling.explaining import explain, never_fits
 from rm.errors import ConfigError, UsageError
 from tests.builders import host, job, spec
 from tests.invariants import validate_state

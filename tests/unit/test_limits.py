@@ -15,7 +15,8 @@ from rm.core.model.job_update import JobUpdate
 from rm.core.model.reasons import ReasonCode
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
-from rm.core.scheduling.engine import Policies, Tuning, explain
+from rm.core.scheduling.engine import Policies, Tuning
+from rm.core.scheduling.explaining import explain
 from rm.core.sharing.accounts import Account, Accounts, Member, Qos, checked
 from rm.core.sharing.qos import check_all
 from rm.core.sharing.resources import resources_of

@@ -9,7 +9,8 @@ from rm.core.model.job import Job
 from rm.core.model.reasons import ReasonCode
 from rm.core.model.snapshot import Snapshot
 from rm.core.registry import load, names
-from rm.core.scheduling.engine import Blocked, Policies, Tuning, decide
+from rm.core.scheduling.blocked import Blocked
+from rm.core.scheduling.engine import Policies, Tuning, decide
 from rm.errors import ConfigError
 from rm.policies.placement.cassini import CassiniOptions, CassiniPlacement
 from tests.builders import asked, host, job, placed, profile, snapshot

@@ -1,8 +1,8 @@
 """What a job's specification must be for rm to accept it, from any client.
 
-Whether the cluster can run the job is another question (`rm.core.scheduling.engine.never_fits`). The bounds
-keep what one job makes everybody pay small: a row in the database, a line to an agent, a place in a list, a
-turn of the leader.
+Whether the cluster can run the job is another question (`rm.core.scheduling.explaining.never_fits`). The
+bounds keep what one job makes everybody pay small: a row in the database, a line to an agent, a place in a
+list, a turn of the leader.
 """
 
 from __future__ import annotations

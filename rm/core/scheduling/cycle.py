@@ -22,8 +22,9 @@ from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.replacing import replace
 from rm.core.model.snapshot import PlacedJob, Snapshot
 from rm.core.ports import CommPolicy, QueuePolicy
+from rm.core.scheduling.blocked import Blocked
 from rm.core.scheduling.choosing import Taken
-from rm.core.scheduling.engine import Blocked, Policies, Tuning, decide, not_yet
+from rm.core.scheduling.engine import Policies, Tuning, decide, not_yet
 from rm.core.scheduling.limiting import LimitedJobs
 from rm.core.scheduling.rescheduling import to_move
 from rm.errors import IllegalTransition

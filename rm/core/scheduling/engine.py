@@ -6,35 +6,31 @@ reserved, and the next job sees the cluster with it. Pure: the same snapshot giv
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 
 from rm.core.jobs.dependency import why_not
 from rm.core.jobs.elements import limited
-from rm.core.jobs.state import all_of, placed_view, take
+from rm.core.jobs.state import placed_view, take
 from rm.core.model.alignment import NOTHING_TO_ALIGN, PERFECT, Alignment
 from rm.core.model.demand import Demand
-from rm.core.model.host import HostState
 from rm.core.model.host_reservation import waits_for as reserved_later
 from rm.core.model.job import Job, Placement
 from rm.core.model.placement_request import PlacementRequest, request_of
-from rm.core.model.reasons import HostVerdict, Reason, ReasonCode
+from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.replacing import replace
 from rm.core.model.snapshot import NEWEST, Snapshot
 from rm.core.ports import Candidate, CommPolicy, PlacementPolicy, QueuePolicy, reserves
 from rm.core.scheduling.ahead import Ahead
 from rm.core.scheduling.blocked import Blocked, behind
-from rm.core.scheduling.choosing import Best, Grounds, Taken, Tried, as_placed
+from rm.core.scheduling.choosing import Best, Grounds, Taken, Tried
 from rm.core.scheduling.kinds import Kinds
 from rm.core.scheduling.licensing import lacking
-from rm.core.scheduling.limiting import Limited, Limiter, exceeded
+from rm.core.scheduling.limiting import Limited, Limiter
 from rm.core.scheduling.neighbours import Neighbourhood
 from rm.core.scheduling.slices import slice_length
 from rm.core.scheduling.turns import Turns
-
-__all__ = ["Blocked", "Decision", "Pass", "Policies", "Tuning", "decide", "explain", "never_fits",
-           "not_yet", "place"]  # fmt: skip
 
 EPSILON = 1e-9
 REJECTED_MAX = 64  # candidates that the comm policy may reject in one round
@@ -381,62 +377,3 @@ def reserve(snapshot: Snapshot, job: Job, placement: Placement, sequence: int) -
     if job.spec.exclusive_user:
         assert isinstance(snapshot.by_user, set)
         snapshot.by_user.add(job.id)
-
-
-def explain(
-    job: Job, snapshot: Snapshot, policies: Policies, tuning: Tuning, reserved: Sequence[Job] = ()
-) -> tuple[Decision | None, list[Reason], list[HostVerdict]]:
-    """What the scheduler thinks of a job now, host by host: `rmx why` and `--dry-run`.
-
-    `reserved` are the jobs that have a reservation.
-    """
-    waits = waiting(job, snapshot) or exceeded(job, snapshot)
-    proposal = policies.placement.candidates(request_of(job, snapshot), snapshot, explain=True)
-    ahead = reserving(snapshot, policies, tuning, Kinds(snapshot))
-    mine = any(one.id == job.id for one in reserved)
-    if ahead is not None:
-        others = [one for one in reserved if one.id != job.id]
-        for one in policies.queue.order([*others, job], snapshot) if others else ():
-            if one.id == job.id:
-                break
-            ahead.reserve(one)
-        decision, reasons = ahead.place(job)
-    else:
-        decision, reasons = place(job, snapshot, policies, tuning, NEWEST)
-    if waits is None and decision is not None:  # with the hosts that it would have
-        waits = exceeded(job, snapshot, decision.placement)
-    if next(proposal.candidates, None) is None:  # reasons and verdicts are complete only now
-        reasons = list(dict.fromkeys([*proposal.reasons, *reasons]))
-    if mine and reasons and ahead is not None and (promise := ahead.reserve(job)) is not None:
-        reasons[0] = promise.promised(reasons[0])
-    verdicts = proposal.verdicts if decision is None else as_placed(proposal.verdicts, decision.placement)
-    return decision, ([waits] if waits else []) + reasons, verdicts
-
-
-def never_fits(job: Job, snapshot: Snapshot, policies: Policies) -> list[Reason]:
-    """Why no state of this cluster could ever take the job; empty when one could.
-
-    Asks the placement policy on the same hosts, all of them up and idle. A host that was not
-    yet discovered could be anything, so nothing is impossible while there is one.
-    """
-    if (without := lacking(job.demand, replace(snapshot, placed={}))) is not None:
-        return [without]
-    if not snapshot.hosts or any(h.cpus == 0 for h in snapshot.hosts.values()):
-        return []
-    idle = replace(
-        snapshot,
-        hosts={n: replace(h, state=HostState.UP, drained_by="") for n, h in snapshot.hosts.items()},
-        free={n: all_of(h) for n, h in snapshot.hosts.items()},
-        placed={},
-        reservations=tuple(one for one in snapshot.reservations if one.name == job.spec.reservation),
-    )
-    reasons: list[Reason] = []
-    request = request_of(job, idle)
-    for demand in request.demand.alternatives():
-        proposal = policies.placement.candidates(replace(request, demand=demand), idle)
-        if next(proposal.candidates, None) is not None:
-            return []
-        reasons += proposal.reasons
-    if any(reason.code is ReasonCode.POLICY for reason in reasons):
-        return []  # nobody knows
-    return list(dict.fromkeys(reasons)) or [Reason(ReasonCode.RESOURCES, "no placement is possible")]

@@ -19,7 +19,8 @@ from rm.core.model.reasons import Reason
 from rm.core.model.snapshot import Snapshot
 from rm.core.ports import Clock
 from rm.core.scheduling.cycle import Cycle, in_order
-from rm.core.scheduling.engine import Policies, Tuning, explain
+from rm.core.scheduling.engine import Policies, Tuning
+from rm.core.scheduling.explaining import explain
 from rm.core.scheduling.queue_position import queue_position
 from rm.core.store import Store
 from rm.daemon.services.array_elements import (

@@ -21,7 +21,8 @@ from rm.core.model.snapshot import Snapshot
 from rm.core.model.unknown import unknown_names
 from rm.core.scheduling.admission import admitted
 from rm.core.scheduling.cycle import Cycle
-from rm.core.scheduling.engine import Policies, Tuning, explain, never_fits, not_yet
+from rm.core.scheduling.engine import Policies, Tuning, not_yet
+from rm.core.scheduling.explaining import explain, never_fits
 from rm.core.sharing.tally import Key
 from rm.daemon.leading.leader import Leader
 from rm.daemon.services.asking import Asking

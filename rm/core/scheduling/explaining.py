@@ -1,0 +1,77 @@
+"""What the scheduler thinks of one job now, and whether any state of the cluster could take it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rm.core.jobs.state import all_of
+from rm.core.model.host import HostState
+from rm.core.model.job import Job
+from rm.core.model.placement_request import request_of
+from rm.core.model.reasons import HostVerdict, Reason, ReasonCode
+from rm.core.model.replacing import replace
+from rm.core.model.snapshot import NEWEST, Snapshot
+from rm.core.scheduling.choosing import as_placed
+from rm.core.scheduling.engine import Decision, Policies, Tuning, place, reserving, waiting
+from rm.core.scheduling.kinds import Kinds
+from rm.core.scheduling.licensing import lacking
+from rm.core.scheduling.limiting import exceeded
+
+
+def explain(
+    job: Job, snapshot: Snapshot, policies: Policies, tuning: Tuning, reserved: Sequence[Job] = ()
+) -> tuple[Decision | None, list[Reason], list[HostVerdict]]:
+    """What the scheduler thinks of a job now, host by host: `rmx why` and `--dry-run`.
+
+    `reserved` are the jobs that have a reservation.
+    """
+    waits = waiting(job, snapshot) or exceeded(job, snapshot)
+    proposal = policies.placement.candidates(request_of(job, snapshot), snapshot, explain=True)
+    ahead = reserving(snapshot, policies, tuning, Kinds(snapshot))
+    mine = any(one.id == job.id for one in reserved)
+    if ahead is not None:
+        others = [one for one in reserved if one.id != job.id]
+        for one in policies.queue.order([*others, job], snapshot) if others else ():
+            if one.id == job.id:
+                break
+            ahead.reserve(one)
+        decision, reasons = ahead.place(job)
+    else:
+        decision, reasons = place(job, snapshot, policies, tuning, NEWEST)
+    if waits is None and decision is not None:  # with the hosts that it would have
+        waits = exceeded(job, snapshot, decision.placement)
+    if next(proposal.candidates, None) is None:  # reasons and verdicts are complete only now
+        reasons = list(dict.fromkeys([*proposal.reasons, *reasons]))
+    if mine and reasons and ahead is not None and (promise := ahead.reserve(job)) is not None:
+        reasons[0] = promise.promised(reasons[0])
+    verdicts = proposal.verdicts if decision is None else as_placed(proposal.verdicts, decision.placement)
+    return decision, ([waits] if waits else []) + reasons, verdicts
+
+
+def never_fits(job: Job, snapshot: Snapshot, policies: Policies) -> list[Reason]:
+    """Why no state of this cluster could ever take the job; empty when one could.
+
+    Asks the placement policy on the same hosts, all of them up and idle. A host that was not
+    yet discovered could be anything, so nothing is impossible while there is one.
+    """
+    if (without := lacking(job.demand, replace(snapshot, placed={}))) is not None:
+        return [without]
+    if not snapshot.hosts or any(h.cpus == 0 for h in snapshot.hosts.values()):
+        return []
+    idle = replace(
+        snapshot,
+        hosts={n: replace(h, state=HostState.UP, drained_by="") for n, h in snapshot.hosts.items()},
+        free={n: all_of(h) for n, h in snapshot.hosts.items()},
+        placed={},
+        reservations=tuple(one for one in snapshot.reservations if one.name == job.spec.reservation),
+    )
+    reasons: list[Reason] = []
+    request = request_of(job, idle)
+    for demand in request.demand.alternatives():
+        proposal = policies.placement.candidates(replace(request, demand=demand), idle)
+        if next(proposal.candidates, None) is not None:
+            return []
+        reasons += proposal.reasons
+    if any(reason.code is ReasonCode.POLICY for reason in reasons):
+        return []  # nobody knows
+    return list(dict.fromkeys(reasons)) or [Reason(ReasonCode.RESOURCES, "no placement is possible")]
