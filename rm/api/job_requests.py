@@ -60,6 +60,8 @@ class JobRequest(Request, frozen=True, kw_only=True):
     are those of the cluster that it holds, as --licenses has them. `reservation` is one of hosts that
     it runs in. `account` and `qos` are what it runs for and in; "" is the user's and the account's.
 
+    `switches` is of how few racks its hosts shall be, as long as it waits for that: `switches_wait_us`.
+
     With `container_image` the tasks run in that image; `container_mounts` is a list as --container-mounts has
     it, `container_workdir` where they begin there: "" is as the image says.
 
@@ -125,6 +127,8 @@ class JobRequest(Request, frozen=True, kw_only=True):
     hosts_excluded: Sequence[str] = ()
     exclusive: bool = False
     exclusive_user: bool = False
+    switches: Count = 0
+    switches_wait_us: Count = 300_000_000
     low_comm: bool = False
     traffic: TrafficRequest | None = None
     submit_host: str = ""

@@ -97,6 +97,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     hosts_excluded: Sequence[str]
     exclusive: bool
     exclusive_user: bool = False
+    switches: int = 0
+    switches_wait_us: int = 300_000_000
     low_comm: bool
     traffic: Traffic | None
     submit_host: str

@@ -61,6 +61,18 @@ def _iso(text: str, now: datetime) -> datetime | None:
     return datetime.fromisoformat(text.strip())
 
 
+def deadline_us(text: str, now: datetime) -> int:
+    """Of --deadline, in microseconds since the epoch.
+
+    Raises:
+        UsageError: it is no time, or has passed.
+    """
+    at_us = begin_us(text, now, "--deadline")
+    if at_us <= round(now.timestamp() * 1_000_000):
+        raise UsageError(f"--deadline is '{text}', which has passed.", "Name a later time.")
+    return at_us
+
+
 def _spoken(text: str, now: datetime) -> datetime | None:
     """A time of day, a day, or both in any order."""
     clock: tuple[int, int, int] | None = None

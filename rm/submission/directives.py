@@ -80,6 +80,9 @@ def of_environment(environment: Mapping[str, str], remarks: Remarks, prefix: str
             values |= supported(option, name not in _OFF, f"{variable} in the environment", remarks)
         elif value or option.takes == MAYBE:
             values |= supported(option, value, f"{variable} in the environment", remarks)
+    wait = environment.get(f"{prefix}WAIT4SWITCH")
+    if wait and "@" not in values.get("switches", "@"):
+        values["switches"] += f"@{wait}"
     return values
 
 

@@ -78,6 +78,7 @@ SUPPORTED = (
     Option("container_mounts", ("container-mounts",), help="What they see of the host: SRC:DST,…",
            metavar="LIST"),
     Option("container_workdir", ("container-workdir",), help="Where they begin in it.", metavar="DIR"),
+    Option("switches", ("switches",), help="Below so few leaves; waits for that.", metavar="N[@TIME]"),
     Option("exclusive", ("exclusive",), takes=MAYBE, help="Share the hosts with no other job."),
     Option("signal", ("signal",), help="Send it before the time limit.", metavar="[B:]SIG[@S]"),
     Option("requeue", ("requeue",), takes=FLAG, help="Start again when a host fails.", off="no-requeue"),
@@ -112,7 +113,7 @@ UNSUPPORTED = _other(
     "profile=", "acctg-freq=", "cpu-bind=", "mem-bind=", "gres-flags=",
     "wait-all-nodes=", "hint=", "get-user-env?", "quiet/Q", "verbose/v", "wckey=", "ntasks-per-core=",
     "ntasks-per-socket=", "extra-node-info/B=", "sockets-per-node=", "cores-per-socket=",
-    "threads-per-core=", "mincpus=", "tmp=", "contiguous", "switches=", "power=",
+    "threads-per-core=", "mincpus=", "tmp=", "contiguous", "power=",
     "delay-boot=", "no-kill/k", "use-min-nodes", "spread-job", "overcommit/O", "oversubscribe/s",
     "propagate?", "export-file=", "reboot", "gpu-freq=", "cpu-freq=", "ignore-pbs", "container-id=",
 ) + _other(
@@ -128,7 +129,7 @@ ALL = SUPPORTED + UNSUPPORTED
 # Slurm's input variables: those that are not named after their options, and those that are
 _NAMED_OTHERWISE = {
     "SBATCH_ARRAY_INX": "array", "SBATCH_MEM_PER_NODE": "mem", "SBATCH_TIMELIMIT": "time",
-    "SBATCH_REQ_SWITCH": "switches", "SBATCH_WAIT4SWITCH": "switches", "SLURM_HINT": "hint",
+    "SBATCH_REQ_SWITCH": "switches", "SLURM_HINT": "hint",
     "SLURM_CLUSTERS": "clusters",
 }  # fmt: skip
 _NAMED_SO = (

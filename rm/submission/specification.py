@@ -83,7 +83,9 @@ def build(
             spec["begin_us"] = begin_us(values["begin"], now())
     with said.gathering():
         if "deadline" in values:
-            spec["deadline_us"] = _deadline_us(values["deadline"], now())
+            from rm.submission.begin import deadline_us
+
+            spec["deadline_us"] = deadline_us(values["deadline"], now())
     spec |= resources(values, said)
     if remarks is None:
         said.refuse()
@@ -121,15 +123,6 @@ def _partition(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _time(values: Mapping[str, Any]) -> dict[str, Any]:
     return {"time_limit_us": units.parse_time_limit_us(values["time"])} if "time" in values else {}
-
-
-def _deadline_us(text: str, now: datetime) -> int:
-    from rm.submission.begin import begin_us
-
-    at_us = begin_us(text, now, "--deadline")
-    if at_us <= round(now.timestamp() * 1_000_000):
-        raise UsageError(f"--deadline is '{text}', which has passed.", "Name a later time.")
-    return at_us
 
 
 def _time_min(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -238,6 +231,14 @@ def _container(values: Mapping[str, Any]) -> dict[str, Any]:
             "Write an absolute path of the container.",
         )
     return {key: text for key, text in given.items() if text}
+
+
+def _switches(values: Mapping[str, Any]) -> dict[str, Any]:
+    if not values.get("switches"):
+        return {}
+    from rm.submission.switches import switches
+
+    return switches(values["switches"])
 
 
 def _launch(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -434,7 +435,7 @@ def _traffic(values: Mapping[str, Any]) -> dict[str, Any]:
 _READERS = (
     _exclusive, _partition, _time, _time_min, _launch, _open_mode, _expected, _iterations, _fence,
     _priority, _nice, _hosts, _mail, _features, _licenses, _account, _qos, _reservation, _container, _array,
-    _dependency, _traffic,
+    _switches, _dependency, _traffic,
 )  # fmt: skip
 # those of one option alone, for a change of a job that was submitted
 READERS = {

@@ -28,7 +28,7 @@ DECIDES_NO_PLACEMENT = {
     "open_mode", "warn_signal", "warn_before_us", "warn_batch", "nice",
     "deliver", "submit_host", "comment", "time_limit_us", "expected_us", "iterations", "begin_us",
     "deadline_us", "time_min_us", "input", "mail_events", "mail_user", "hold",
-    "container_mounts", "container_workdir",
+    "container_mounts", "container_workdir", "switches_wait_us",
     "requeue", "fence_us", "dependency", "kill_on_invalid_dep", "array", "reservation", "account", "qos",
 }  # fmt: skip
 QUIET, LOUD = profile(200, (0, 40, 500)), profile(200, (0, 120, 900))
@@ -60,6 +60,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "exclusive": (False, True),
     "exclusive_user": (False, True),
     "user": ("alice", "bob"),
+    "switches": (0, 1),
     "low_comm": (False, True),
     "traffic": (QUIET, LOUD),
 }
@@ -139,7 +140,8 @@ def decided(jobs: Iterable[Job], snap: Snapshot, policies: Policies, tuning: Tun
     return {d.job: (d.placement, d.alignment.score) for d in result.decisions}
 
 
-@pytest.mark.parametrize("name", sorted(VALUES))
+# the engine asks the policy without `switches`, of each set of racks (test_switches.py)
+@pytest.mark.parametrize("name", sorted(VALUES.keys() - {"switches"}))
 def test_a_refusal_stands_for_equal_demands_alone(name: str) -> None:
     like, other = VALUES[name]
     beside = BESIDE.get(name, {})

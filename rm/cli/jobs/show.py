@@ -74,6 +74,8 @@ def _lines(job: FullJob) -> Iterator[tuple[str, Any]]:
     yield "Account", job.account
     yield "QOS", job.qos
     yield "Reservation", spec.reservation
+    if spec.switches:
+        yield "Switches", f"{spec.switches}@{format_elapsed(spec.switches_wait_us)}"
     yield "ContainerImage", spec.container_image
     yield "ContainerMounts", spec.container_mounts
     yield "ContainerWorkdir", spec.container_workdir

@@ -154,6 +154,8 @@ def _job(found: Job) -> Record:
     ]
     if spec.comment:
         lines.insert(-3, f"Comment={spec.comment}")
+    if spec.switches:
+        lines.append(f"Switches={spec.switches}@{clock(spec.switches_wait_us)}")
     return lines
 
 

@@ -47,7 +47,8 @@ _PATHS = ("chdir", "output", "error", "input", "deliver", "container_workdir")
 _LEAST = {
     "ntasks": 1, "cpus_per_task": 1, "hosts_min": 0, "hosts_max": 0, "tasks_per_host": 0, "gpus_per_task": 0,
     "gpus_per_host": 0, "ntasks_per_gpu": 0, "mem_bytes_per_task": 0, "mem_bytes_per_host": 0,
-    "gpu_mem_bytes": 0, "iterations": 0, "nice": 0, "warn_signal": 0, "warn_before_us": 0,
+    "gpu_mem_bytes": 0, "iterations": 0, "switches": 0, "switches_wait_us": 0, "nice": 0, "warn_signal": 0,
+    "warn_before_us": 0,
 }  # fmt: skip
 _short_texts, _counts_of = attrgetter(*_WORDS, *_PATHS, "comment"), attrgetter(*_LEAST)
 _ONE_OF = (("gpus_per_task", "gpus_per_host"), ("mem_bytes_per_task", "mem_bytes_per_host", "mem_all"))

@@ -63,8 +63,8 @@ class Demand(NamedTuple):
 
     `traffic` is declared, or measured on an earlier run; `declared_bps` the peak rate that the user
     declared, 0 = none. `avoid` are hosts that failed to launch the job: they are taken only when there is
-    no other way. `licenses`: how many of each, of the cluster's. The other fields are JobSpec's. A tuple, as
-    Shape is.
+    no other way. `licenses`: how many of each, of the cluster's. `switches`: it insists on hosts of
+    so few racks, 0 = it takes any. The other fields are JobSpec's. A tuple, as Shape is.
     """
 
     shape: Shape
@@ -79,6 +79,7 @@ class Demand(NamedTuple):
     licenses: tuple[tuple[str, int], ...] = ()
     user: str = ""
     exclusive_user: bool = False
+    switches: int = 0
 
     @property
     def is_high(self) -> bool:

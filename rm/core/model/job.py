@@ -140,6 +140,8 @@ class JobSpec(WithDemand):
     hosts_excluded: tuple[str, ...] = ()
     exclusive: bool = False
     exclusive_user: bool = False  # its hosts run jobs of its user alone: Slurm's --exclusive=user
+    switches: int = 0  # of how few racks its hosts shall be, as long as it waits for that; 0 = of any
+    switches_wait_us: int = 300_000_000  # how long it does: Slurm's `max_switch_wait`
     low_comm: bool = False
     traffic: TrafficProfile | None = None  # None and not low_comm: profiled on the run
     submit_host: str = ""
@@ -233,6 +235,7 @@ def _demand_of(spec: JobSpec) -> Demand:
         licenses=parse(spec.licenses) if spec.licenses else (),
         user=spec.user,
         exclusive_user=spec.exclusive_user,
+        switches=spec.switches,
     )
 
 

@@ -9,6 +9,7 @@ from rm.core.model.host_reservation import closed_to
 from rm.core.model.job import Job
 from rm.core.model.progress import remaining_us
 from rm.core.model.snapshot import Snapshot
+from rm.core.model.switches import insists
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,8 @@ class PlacementRequest:
 def request_of(job: Job, snapshot: Snapshot) -> PlacementRequest:
     left_us = remaining_us(job, snapshot.progress.get(job.id), snapshot.now_us)
     demand = job.demand
+    if demand.switches and not insists(job, snapshot):
+        demand = demand._replace(switches=0)
     if foreign := foreign_to(demand, snapshot):
         demand = demand.apart_from(foreign)
     if snapshot.reservations:

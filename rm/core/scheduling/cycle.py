@@ -21,6 +21,7 @@ from rm.core.model.network import NetworkView
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.replacing import replace
 from rm.core.model.snapshot import PlacedJob, Snapshot
+from rm.core.model.switches import insists_until_us
 from rm.core.ports import CommPolicy, QueuePolicy
 from rm.core.scheduling.blocked import Blocked
 from rm.core.scheduling.choosing import Taken
@@ -77,7 +78,9 @@ class Cycle:
     tuning: Tuning = field(default_factory=Tuning)
     blocked: Blocked = field(default_factory=Blocked)
     _seen_capacity: int = -1
-    _begins_us: dict[int, int] = field(default_factory=dict)  # of jobs that may not begin yet
+    _begins_us: dict[int, int] = field(
+        default_factory=dict
+    )  # of jobs that may not begin yet, or not anywhere
     _seen_placed: int = -1
     _untried: list[int] = field(default_factory=list)  # pending jobs that the last pass came not to
     _limited: LimitedJobs = field(default_factory=LimitedJobs)
@@ -236,6 +239,9 @@ class Cycle:
                 decision.slice_of,
             )
             self._record(placed, now_us, out)
+        for job_id in (j for j in chosen if j in state.pending and state.jobs[j].spec.switches):
+            if (until_us := insists_until_us(state.jobs[job_id], snapshot)) > now_us:
+                self._begins_us.setdefault(job_id, until_us)
         out.taken = result.taken
         known = (one.at_us for one in self.blocked.reservations if one.at_us is not None)
         starts_us = min(known, default=None)

@@ -29,6 +29,7 @@ from rm.core.scheduling.kinds import Kinds
 from rm.core.scheduling.licensing import lacking
 from rm.core.scheduling.limiting import Limited, Limiter
 from rm.core.scheduling.neighbours import Neighbourhood
+from rm.core.scheduling.racks import below_few
 from rm.core.scheduling.slices import slice_length
 from rm.core.scheduling.turns import Turns
 
@@ -115,7 +116,7 @@ def decide(
                 result.reasons[job.id] = waits
                 continue
         demand = kinds.of(job)
-        if snapshot.reservations:
+        if snapshot.reservations or job.spec.switches:
             blocked.note(job, demand)
         met = known.get(id(demand))
         if met is None:
@@ -267,12 +268,15 @@ def place(
     if demand.licenses and (without := lacking(demand, snapshot)) is not None:
         return None, [without]
 
+    def ask(asked: PlacementRequest) -> tuple[Decision | None, list[Reason]]:
+        return _place(job, asked, snapshot, policies, tuning, sequence)
+
     def first_of(demands: Iterable[Demand]) -> tuple[Decision | None, list[Reason]]:
         """The first that has a placement, or every reason of all."""
         reasons: list[Reason] = []
         for one in demands:
             asked = request if one is request.demand else replace(request, demand=one)
-            decision, against = _place(job, asked, snapshot, policies, tuning, sequence)
+            decision, against = below_few(asked, snapshot, ask) if one.switches else ask(asked)
             if decision is not None:
                 return decision, []
             reasons += against

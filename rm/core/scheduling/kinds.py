@@ -1,4 +1,5 @@
-"""Which jobs fit or fail together: by their demand, and by the hosts that reservations keep from them."""
+"""Which jobs fit or fail together: by their demand, the hosts that reservations keep from them, and whether
+they still wait for hosts of few racks."""
 
 from __future__ import annotations
 
@@ -6,21 +7,25 @@ from rm.core.model.demand import Demand
 from rm.core.model.host_reservation import HostReservation, closed_hosts, standing_against
 from rm.core.model.job import Job
 from rm.core.model.snapshot import Snapshot
+from rm.core.model.switches import insists
 
 Standing = tuple[str, tuple[str, ...]]
 
 
 class Kinds:
-    """Of the jobs of one pass; where nothing is reserved, a job's kind is its demand itself."""
+    """Of the jobs of one pass; where nothing is reserved, that of a job without --switches is its demand."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._closed: dict[Standing, tuple[tuple[str, str], ...]] = {}
         self._kinds: dict[tuple[int, Standing], tuple[Demand, Demand]] = {}  # by identity of the demand
+        self._anywhere: dict[int, tuple[Demand, Demand]] = {}  # the same
 
     def of(self, job: Job) -> Demand:
         """The same object for jobs of one demand and the same hosts, as long as both live."""
         demand, snapshot = job.demand, self._snapshot
+        if demand.switches and not insists(job, snapshot):
+            demand = self._anywhere.setdefault(id(demand), (demand, demand._replace(switches=0)))[1]
         if not snapshot.reservations:
             return demand
         spec = job.spec
