@@ -24,6 +24,7 @@ FIELDS = {
     "remapping_failed": "remapped_rows.failure",
     "link_width": "pcie.link.width.current",
     "link_width_max": "pcie.link.width.max",
+    "busy_pct": "utilization.gpu",
 }
 NEEDED = ("index", "uuid", "model", "mem_bytes")
 # the driver says for instance "Field "remapped_rows.pending" is not a valid field to query."

@@ -29,6 +29,7 @@ def wire_alerts(*, ground: Ground, jobs: Jobs, monitoring: Monitoring, timers: T
         stored=ground.loaded.documents,
         cluster=socket.gethostname(),
         connect_s=config.ssh.connect_timeout_s,
+        mails=bool(config.jobs.mail),
     )
     if config.alerts.enabled:
         timers.every(config.alerts.every_s, "alerts", alerting.look)

@@ -12,6 +12,7 @@ from rm.adapters.hosts.settings import SshSettings
 from rm.config import Config, policy_options
 from rm.core.alerts.alert import Rule
 from rm.core.alerts.channel import Channel
+from rm.core.alerts.idle_gpus import CONDITION as IDLE_GPUS
 from rm.core.journal.journal import Chosen
 from rm.core.monitoring.history import Retention
 from rm.core.registry import KINDS, load, options_in_force
@@ -75,7 +76,19 @@ def tuning_of(config: Config) -> Tuning:
 
 def alert_rules(config: Config) -> tuple[Rule, ...]:
     """Raises ConfigError, also for what is wrong with channels."""
-    check_conditions("alerts.drain_on", config.alerts.drain_on)
+    alerts = config.alerts
+    check_conditions("alerts.drain_on", alerts.drain_on)
+    if IDLE_GPUS in alerts.drain_on:
+        raise ConfigError(
+            f"alerts.drain_on: '{IDLE_GPUS}' is a fault of a job, not of its host.",
+            "Leave it out of drain_on.",
+        )
+    if alerts.gpus_idle_stop_s and not 0 < alerts.gpus_idle_s <= alerts.gpus_idle_stop_s:
+        raise ConfigError(
+            f"alerts.gpus_idle_stop_s is {alerts.gpus_idle_stop_s:g}, alerts.gpus_idle_s is "
+            f"{alerts.gpus_idle_s:g}: users hear of idle GPUs before their jobs are stopped.",
+            "Set gpus_idle_s above 0 and at most gpus_idle_stop_s.",
+        )
     return rules_of(config.alerts.rule, [c.name for c in channels_of(config.alerts.channel)])
 
 

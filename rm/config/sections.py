@@ -160,6 +160,8 @@ class AlertsConfig(msgspec.Struct, frozen=True):
     drain_after: AtLeastOne = 5
     return_after: Count = 20
     drain_share: Share = 0.25
+    gpus_idle_s: NotNegative = 0.0
+    gpus_idle_stop_s: NotNegative = 0.0
     rule: tuple[Options, ...] = ()
     channel: tuple[Options, ...] = ()
 

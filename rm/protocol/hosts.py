@@ -51,6 +51,7 @@ class Gpu(Struct, frozen=True, kw_only=True):
     remapping_failed: bool | None = None
     link_width: Count | None = None
     link_width_max: Count | None = None
+    busy_pct: Count | None = None  # of the driver's last sample, of a second at most
 
 
 class Xid(Struct, frozen=True, kw_only=True):

@@ -233,6 +233,8 @@ def _of_attempt(found: Recording, event: ev.Event, now_us: int) -> None:
         case ev.LaunchFailed():
             story.failures.append(event)
             run.interrupted = True
+        case ev.GpusIdle():
+            run.interrupted = run.interrupted or event.stop
         case ev.TasksLost() | ev.CancelRequested() | ev.RequeueRequested() | ev.JobMoved():
             run.interrupted = True
 

@@ -102,6 +102,7 @@ class Life:
             settings=AlertsConfig(**{"attempts": 3, "backoff_s": 0.001, **settings}),
             stored=loaded.documents,
             cluster="here",
+            mails=True,
         )
 
     def _cells(self, hosts: Mapping[str, Host]) -> list[Cell]:
@@ -340,6 +341,39 @@ def test_agents_are_asked_for_facts_now_and_then(world: World) -> None:
     life.hosts.take("facts", "a").refuse("defect")
     (alert,) = life.look(after_s=1)
     assert alert["state"] == "firing"  # what was last known
+
+
+def test_a_job_whose_gpus_do_nothing_is_told_of_and_stopped(world: World) -> None:
+    life = world.life(gpus_idle_s=60, gpus_idle_stop_s=120)
+    host = builders.host("a", gpus=1)
+    begun = [
+        ev.HostAdded(host),
+        ev.JobSubmitted(1, builders.spec(gpus_per_host=1)),
+    ]
+    life.leader.request(lambda state: begun).result(PATIENCE_S)
+    life.leader.request(lambda state: [ev.TasksStarted(1, 1, "a", life.clock.us, (0,))]).result(PATIENCE_S)
+
+    def story() -> list[str]:
+        job = life.leader.ask(lambda cycle, now_us: cycle.state.jobs[1]).result(PATIENCE_S)
+        return [what for _, what in job.history]
+
+    def minute(busy_pct: int) -> list[Any]:
+        for _ in range(12):
+            alerts = life.look(after_s=5)
+            for name in NAMES:
+                gpus = [{"index": 0, "uuid": host.gpus[0].uuid, "busy_pct": busy_pct}] if name == "a" else []
+                if name in [question.host for question in life.hosts.untaken("facts")]:
+                    life.hosts.take("facts", name).answer(gpus=gpus)
+        return [a for a in alerts if a["condition"] == "gpus-idle" and a["state"] == "firing"]
+
+    assert minute(0) == []
+    assert minute(40) == []
+    assert minute(0) == []
+    (alert,) = minute(0)
+    assert (alert["subject"], alert["hosts"]) == ("job 1", ("a",))
+    assert [what for what in story() if "GPUs" in what] == ["its GPUs did nothing for 1:00"]
+    minute(0)
+    assert "stopped: its GPUs did nothing for 2:00" in story()
 
 
 GOOD_RULE = {"name": "r", "on": ["loss"]}

@@ -61,7 +61,9 @@ def test_a_good_gpu_and_one_with_errors(driver: Driver) -> None:
            "remapped_rows.pending": "0", "retired_pages.pending": "Yes"}  # fmt: skip
     good = {"ecc.errors.uncorrected.volatile.total": "0", "pcie.link.width.current": "16",
             "pcie.link.width.max": "16", "remapped_rows.failure": "0"}  # fmt: skip
+    good["utilization.gpu"] = "0"
     first, second = rm_gpus.gpus(driver({**gpu(0), **good}, {**gpu(1), **bad}))
+    assert (first["busy_pct"], second["busy_pct"]) == (0, None)
     assert (first["model"], first["mem_bytes"], first["bus"]) == (
         "NVIDIA H100 80GB HBM3", 81559 << 20, "0000:3b:00",
     )  # fmt: skip

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -14,6 +15,9 @@ from typing import Any
 import pytest
 
 from tests.steps_request import done, kept, one, refused, run, step
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "agents"))
+import rm_gpus
 
 
 @pytest.fixture
@@ -359,16 +363,19 @@ def test_burn_in_measures_and_leaves_nothing(tmp_path: Path) -> None:
     assert "less than 10000000" in slow["msg"]
 
 
-# the columns are those that rm_gpus.py asks for
-NVIDIA = "echo '0, GPU-1, H100, 81559, 00000000:3B:00.0, {errors}, [N/A], No, 0, 0, {width}, 16'"
+def nvidia_smi(**told: object) -> str:
+    """A driver with one GPU, whose columns are those that rm_gpus.py asks for."""
+    gpu = {"index": 0, "uuid": "GPU-1", "model": "H100", "mem_bytes": 81559, "bus": "00000000:3B:00.0"}
+    gpu |= {"link_width_max": 16, **told}
+    return f"echo '{', '.join(str(gpu.get(name, '[N/A]')) for name in rm_gpus.FIELDS)}'"
 
 
 def test_burn_in_looks_at_gpus(tools: Any) -> None:
-    tools.add("nvidia-smi", NVIDIA.format(errors=0, width=16))
+    tools.add("nvidia-smi", nvidia_smi(ecc_uncorrected=0, link_width=16))
     found = one("rm_burn_in", tests=["gpu"], expect_gpus=1)
     assert (found["failed"], found["gpu"]["gpus"][0]["uuid"]) == (False, "GPU-1")
     assert "1 GPUs answer, 8 should" in one("rm_burn_in", tests=["gpu"], expect_gpus=8)["msg"]
-    tools.add("nvidia-smi", NVIDIA.format(errors=3, width=8))
+    tools.add("nvidia-smi", nvidia_smi(ecc_uncorrected=3, link_width=8))
     said = one("rm_burn_in", tests=["gpu"])["msg"]
     assert "3 uncorrected memory errors" in said
     assert "x8 of x16" in said

@@ -15,7 +15,7 @@ from rm.units import HOUR_US
 
 # Conditions that a mesh's cells show (rm.core.monitoring.cells), in two levels, and the others.
 GRADED = ("loss", "delay", "bandwidth", "mtu")
-CONDITIONS = (*GRADED, "unmeasured", "host-down", "agent-silent", "rotation-lost", "disk", "gpu")
+CONDITIONS = (*GRADED, "unmeasured", "host-down", "agent-silent", "rotation-lost", "disk", "gpu", "gpus-idle")
 LEVELS = ("warn", "critical")
 # One that comes back within this time is flapping: each further time its recovery must hold twice as long.
 FLAPPING_US = HOUR_US

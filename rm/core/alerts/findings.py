@@ -32,6 +32,14 @@ class HostFacts:
     gpu_errors: tuple[str, ...] = ()
     disk_bytes: int | None = None
     gpus_most: int = 0
+    gpus_busy: tuple[tuple[int, str, int | None], ...] = ()  # index, uuid, percent (None: not reported)
+
+    def busy_pct(self, index: int, uuid: str) -> int | None:
+        """Of the GPU with this uuid, without one with this index; None: nothing is known of it."""
+        for its_index, its_uuid, percent in self.gpus_busy:
+            if its_uuid == uuid if uuid else its_index == index:
+                return percent
+        return None
 
 
 def network_findings(cells: Iterable[Cell], told: Told) -> Iterator[Finding]:

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 from rm.core.jobs.dependents import PastJob
 from rm.core.jobs.host_events import (
+    GpusIdle as GpusIdle,
+)
+from rm.core.jobs.host_events import (
     HostAdded as HostAdded,
 )
 from rm.core.jobs.host_events import (
@@ -53,7 +56,12 @@ from rm.core.jobs.host_events import (
 from rm.core.jobs.host_events import (
     SpoolWritable as SpoolWritable,
 )
-from rm.core.jobs.strays import Held
+from rm.core.jobs.host_events import (
+    StrayEnded as StrayEnded,
+)
+from rm.core.jobs.host_events import (
+    StrayFound as StrayFound,
+)
 from rm.core.model.alignment import Alignment
 from rm.core.model.job import Job, JobSpec, Placement
 from rm.core.model.job_update import JobUpdate
@@ -275,28 +283,6 @@ class TasksLost:
 
 
 @dataclass(frozen=True, slots=True)
-class StrayFound:
-    """`host` still holds an attempt that is not this job's current one: it must be stopped there, and while
-    it runs it keeps what `held` says."""
-
-    job: int
-    attempt: int
-    host: str
-    running: bool
-    held: Held | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StrayEnded:
-    """A rank of such an attempt runs no longer; with the last one what it held is free."""
-
-    job: int
-    attempt: int
-    host: str
-    rank: int
-
-
-@dataclass(frozen=True, slots=True)
 class ProfileMeasured:
     """The traffic profile seen on the run (inspection, or a job submitted without one)."""
 
@@ -375,6 +361,7 @@ Event = (
     | JobMoved
     | DeadlineMissed
     | SharePassed
+    | GpusIdle
     | CancelRequested
     | HoldRequested
     | ReleaseRequested

@@ -1,4 +1,6 @@
-"""Events of hosts and of their reservations; `rm.core.jobs.events` has all.
+"""Events of hosts, of what they still hold and measure of jobs, and of their reservations.
+
+`rm.core.jobs.events` has all.
 
 All times are microseconds since the epoch of the daemon's clock.
 """
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rm.core.jobs.strays import Held
 from rm.core.model.host import Gpu, Host, Nic
 from rm.core.model.host_reservation import HostReservation, Window
 
@@ -134,3 +137,37 @@ class ReservationPlayed:
     name: str
     window_us: int
     result: str
+
+
+@dataclass(frozen=True, slots=True)
+class StrayFound:
+    """`host` still holds an attempt that is not this job's current one: it must be stopped there, and while
+    it runs it keeps what `held` says."""
+
+    job: int
+    attempt: int
+    host: str
+    running: bool
+    held: Held | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StrayEnded:
+    """A rank of such an attempt runs no longer; with the last one what it held is free."""
+
+    job: int
+    attempt: int
+    host: str
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class GpusIdle:
+    """By its hosts' measurements the GPUs of a job's attempt did nothing for `idle_us`. With `stop` the job
+    ends, with `mail` its user is mailed."""
+
+    job: int
+    attempt: int
+    idle_us: int
+    stop: bool = False
+    mail: bool = False

@@ -23,14 +23,14 @@ def mails_of(old: Job | None, job: Job, now_us: int) -> list[Mail]:
         return []  # its array is mailed of as a whole
     if job.array is not None and ARRAY_TASKS in asked:
         return []  # and its elements one by one
-    return [_mail(job, said) for event, said in _events(old, job, now_us) if event in asked]
+    return [mail_of(job, said) for event, said in _events(old, job, now_us) if event in asked]
 
 
 def share_mail(job: Job, share: int) -> Mail | None:
     """That so many percent of its time limit have passed; None: nobody asked."""
     if f"{LIMIT}_{share}" not in job.spec.mail_events.split(","):
         return None
-    return _mail(job, f"Reached {share}% of time limit")
+    return mail_of(job, f"Reached {share}% of time limit")
 
 
 def next_mark(job: Job) -> tuple[int, int] | None:
@@ -80,7 +80,8 @@ def _has_begun(job: Job) -> bool:
     return bool(array.running or array.requeued or array.completed or array.failed or array.cancelled)
 
 
-def _mail(job: Job, said: str) -> Mail:
+def mail_of(job: Job, said: str) -> Mail:
+    """To whom the job names for its mails, its user without a name."""
     spec = job.spec
     name = job.ref if job.array is None else f"{job.id}_*"
     return Mail(

@@ -18,6 +18,7 @@ from rm.core.jobs.ending import (
     stop_rest,
     with_earlier,
 )
+from rm.core.jobs.idle_gpus import idle
 from rm.core.jobs.mailing import share_mail
 from rm.core.jobs.slicing import IN_SLICE
 from rm.core.jobs.state import touch
@@ -392,6 +393,7 @@ TRANSITIONS: dict[tuple[JobState, type], Callable[[Context, Job, Any], None]] = 
     (S.PENDING, ev.CancelRequested): _cancel_pending,
     (S.PENDING, ev.DeadlineMissed): _miss,
     (S.RUNNING, ev.SharePassed): _share,
+    (S.RUNNING, ev.GpusIdle): idle,
     (S.PENDING, ev.HoldRequested): _hold,
     (S.PENDING, ev.ReleaseRequested): _release,
     **{(s, ev.JobUpdated): update for s in (S.PENDING, S.CONFIGURING, S.RUNNING, S.SUSPENDED)},

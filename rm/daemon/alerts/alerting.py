@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, replace
 from datetime import tzinfo
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -25,6 +26,7 @@ from rm.core.alerts.findings import (
     network_findings,
     rotation_findings,
 )
+from rm.core.alerts.idle_gpus import GpuJob, gpu_jobs
 from rm.core.alerts.notices import Notice, notice_of
 from rm.core.model.alignment import Alignment
 from rm.core.model.host import Host
@@ -37,6 +39,8 @@ from rm.daemon.alerts.delivery import Delivery
 from rm.daemon.alerts.draining import Draining
 from rm.daemon.alerts.draining import Settings as DrainSettings
 from rm.daemon.alerts.facts import Facts
+from rm.daemon.alerts.idle_gpus import IdleGpus
+from rm.daemon.alerts.idle_gpus import Settings as IdleSettings
 from rm.daemon.alerts.silences import Silences
 from rm.daemon.leading.leader import Leader
 from rm.errors import NotFound, RmError
@@ -50,7 +54,7 @@ MOST = 1_000  # alerts that are over and still listed
 PATIENCE_S = 30.0
 
 
-class Settings(DrainSettings, Protocol):
+class Settings(DrainSettings, IdleSettings, Protocol):
     @property
     def facts_s(self) -> float: ...
     @property
@@ -75,11 +79,13 @@ class Seen:
     silent_since: Mapping[str, int]
     alignment: Alignment
     places: Mapping[int, tuple[str, ...]]  # the hosts of the jobs that share links
+    gpu_jobs: tuple[GpuJob, ...] = ()
 
 
 class Alerting:
     """`cells` are those of all meshes now, `standings` says how well jobs keep their slots
-    (`Controller.standings`); `stored` are the documents of the last life."""
+    (`Controller.standings`); `stored` are the documents of the last life; with
+    `mails` users of jobs can be mailed."""
 
     def __init__(
         self,
@@ -97,6 +103,7 @@ class Alerting:
         stored: Iterable[tuple[str, Mapping[str, Any]]],
         cluster: str,
         connect_s: float = 10.0,
+        mails: bool = False,
     ) -> None:
         self._leader = leader
         self._clock = clock
@@ -110,6 +117,7 @@ class Alerting:
         self._cluster = cluster
         self._connect_us = round(connect_s * SECOND_US)
         self._draining = Draining(leader, settings)
+        self._idle_gpus = IdleGpus(leader, settings, mails=mails)
         self._facts = Facts(agents, clock, round(settings.facts_s * SECOND_US))
         self._lock = threading.Lock()
         documents = list(stored)
@@ -134,10 +142,10 @@ class Alerting:
             log.exception("alerts met a defect of rm")
 
     def _look(self) -> None:
-        seen: Seen = self._leader.ask(see).result(PATIENCE_S)
+        seen: Seen = self._leader.ask(partial(see, gpus=self._settings.gpus_idle_s > 0)).result(PATIENCE_S)
         now_us = self._clock.now_us()
         self.silences.forget()
-        self._facts.ask(seen.hosts.values(), now_us)
+        self._facts.ask(seen.hosts.values(), now_us, self._idle_gpus.often(seen.gpu_jobs))
         cells = list(self._cells(seen.hosts))
         with self._lock:
             told = {(a.condition, a.subject) for a in self._alerts.values() if a.firing}
@@ -177,6 +185,7 @@ class Alerting:
         silent = {h for h, t in seen.silent_since.items() if now_us - t >= self._connect_us}
         waited_for = seen.silent_since.keys() - silent
         least_bytes = self._settings.disk_free_mb << 20
+        facts = self._facts.known()
         return [
             *network_findings(cells, told),
             *host_findings(seen.hosts, silent, waited_for, maintained),
@@ -188,7 +197,8 @@ class Alerting:
                 self._standings(),
                 seen.places,
             ),
-            *facts_findings(seen.hosts, self._facts.known(), least_bytes, maintained),
+            *facts_findings(seen.hosts, facts, least_bytes, maintained),
+            *self._idle_gpus.look(seen.gpu_jobs, facts),
         ]
 
     def _keep(self, before: Mapping[str, Alert], after: Mapping[str, Alert]) -> Future[Any] | None:
@@ -251,13 +261,14 @@ class Alerting:
         }
 
 
-def see(cycle: Cycle, now_us: int) -> Seen:
+def see(cycle: Cycle, now_us: int, gpus: bool) -> Seen:
     state = cycle.state
     aligned = state.alignment
     placed = {*aligned.unmatched, *(s.job for s in aligned.schedules)} & state.jobs.keys()
     jobs = {job: state.jobs[job].placement for job in placed}
     places = {job: placement.hosts for job, placement in jobs.items() if placement is not None}
-    return Seen(dict(state.hosts), dict(state.silent_since), aligned, places)
+    idle = gpu_jobs(state) if gpus else ()
+    return Seen(dict(state.hosts), dict(state.silent_since), aligned, places, idle)
 
 
 def row(alert: Alert) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from functools import partial
 
@@ -32,15 +32,17 @@ class Facts:
         with self._lock:
             return dict(self._facts)
 
-    def ask(self, hosts: Iterable[Host], now_us: int) -> None:
-        """Ask the agents of those that are up and whose turn it is."""
+    def ask(self, hosts: Iterable[Host], now_us: int, often: Mapping[str, int]) -> None:
+        """Ask the agents of those that are up and whose turn it is; in `often`, after how many microseconds,
+        where that is sooner."""
         here = {host.name: host for host in hosts}
         with self._lock:
             self._facts = {n: f for n, f in self._facts.items() if n in here}
         self._asked_us = {n: t for n, t in self._asked_us.items() if n in here}
         for name, host in here.items():
             asked_us = self._asked_us.get(name)
-            lately = asked_us is not None and 0 <= now_us - asked_us < self._every_us  # the clock may go back
+            every_us = min(self._every_us, often.get(name, self._every_us))
+            lately = asked_us is not None and 0 <= now_us - asked_us < every_us  # the clock may go back
             if host.state is HostState.UP and not lately:
                 self._asked_us[name] = now_us
                 future = self._agents.call(name, wire.Facts(), TIMEOUT_S)
@@ -62,4 +64,5 @@ def facts_of(told: wire.HostFacts, at_us: int, before: HostFacts | None = None) 
         gpu_errors(told),
         told.disk_bytes,
         max(gpus, before.gpus_most if before is not None else 0),
+        tuple((gpu.index, gpu.uuid, gpu.busy_pct) for gpu in told.gpus),
     )
