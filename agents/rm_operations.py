@@ -160,8 +160,9 @@ class Operations(Attempts):
         why, grace_us = request.get("why", "cancel"), request.get("grace_us", 0)
         if not isinstance(why, str):
             raise ValueError("why is a string")
-        grace_us = number(grace_us, "grace_us")
-        return self._order(attempt, {"op": "stop", "why": why[:200], "grace_us": grace_us})
+        words = {"op": "stop", "why": why[:200], "grace_us": number(grace_us, "grace_us"),
+                 "warn_us": number(request.get("warn_us", 0), "warn_us")}  # fmt: skip
+        return self._order(attempt, words)
 
     def _order(self, attempt, words):
         """Tell its supervisor, unless it has ended. One that lives and has no room for it is asked later."""

@@ -20,6 +20,7 @@ class Orders:
         self._beginning, self._steps, self._lease = beginning, steps, lease
         self._stands, self._order = False, 0  # whether the tasks are to stand still; the number of that order
         self._frozen_at = None  # monotonic seconds, while they do
+        self._grace_us = None  # of a stop that comes after a warning
 
     def obey(self):
         self._place.obey(self.follow)
@@ -34,7 +35,7 @@ class Orders:
             self._beginning.start()
             self._beginning.watch()
         elif op == "stop":
-            self._stop(words["why"], words["grace_us"])
+            self._end(words["why"], words["grace_us"], words.get("warn_us", 0))
         elif op == "requeue":
             self._stop("requeue", at.request["grace_us"])
         elif op == "freeze" and words["order"] > self._order:
@@ -60,7 +61,8 @@ class Orders:
         if due.warns(now):
             self._warn()
         if due.limit_at is not None and now >= due.limit_at:
-            self._stop("timeout", self._attempt.request["grace_us"])
+            own = self._attempt.request["grace_us"]
+            self._stop("timeout", own if self._grace_us is None else self._grace_us)
         self._check_lease()
         if due.kill_at is not None and now >= due.kill_at:
             self.kill()
@@ -106,6 +108,18 @@ class Orders:
             self._frozen_at = None
             at.group.thaw()
             send(at.processes(), signal.SIGCONT)
+
+    def _end(self, why, grace_us, warn_us):
+        """Stop the tasks, at once or so long after their own signal; said again it changes nothing."""
+        at, due = self._attempt, self._deadlines
+        if not (warn_us and at.request["warn_signal"] and at.state == "running" and due.kill_at is None):
+            self._stop(why, grace_us)
+            return
+        self._stands = False
+        self._stand()
+        if due.end_within(warn_us / 1e6):
+            at.why, self._grace_us = at.why or why, grace_us
+            self._warn()
 
     def _stop(self, why, grace_us):
         at = self._attempt

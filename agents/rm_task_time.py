@@ -9,7 +9,7 @@ class Deadlines:
     def __init__(self, attempt):
         self._attempt = attempt
         self.begun_at = self.limit_at = self.warn_at = self.kill_at = None
-        self._warned = False
+        self._warned = self._ending = False
 
     def begin(self):
         self.begun_at = time.monotonic()
@@ -18,6 +18,8 @@ class Deadlines:
     def set_limit(self):
         """When the time limit ends the tasks, and when its signal warns them; a later one warns anew."""
         request = self._attempt.request
+        if self._ending:
+            return  # a longer time changes nothing any more
         self.limit_at = self.warn_at = None
         if not request["time_limit_us"]:
             return
@@ -37,6 +39,15 @@ class Deadlines:
             self.limit_at += late_s
         if self.warn_at is not None:
             self.warn_at += late_s
+
+    def end_within(self, left_s):
+        """The end comes no later than so, and without another warning. Is that news?"""
+        if self._ending:
+            return False
+        at, self._ending = time.monotonic() + left_s, True
+        self.limit_at = at if self.limit_at is None else min(self.limit_at, at)
+        self.warn_at = None
+        return True
 
     def stop(self, grace_s):
         """The tasks are asked to end, and killed after the grace; an earlier time stays."""

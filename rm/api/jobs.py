@@ -196,7 +196,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     `mailed_share`: the last percentage of its time limit that somebody was mailed of;
     `allowed_us`: the time limit of this attempt, where the deadline leaves less than it asks for; `updates`:
     how often what it asks for was changed since it was submitted; `restarts`: how often it was started
-    before; `account` and `qos`: what it runs for and in, also where it names none;
+    before; `preempted_by`: the job to which its last attempt gave its hosts up, 0 for none;
+    `account` and `qos`: what it runs for and in, also where it names none;
     `dependencies`: the conditions of its list, each with its standing; `progress`: there when its iterations
     show it; `partition`: there when it asks for several, and has hosts: the one that it runs or ran in."""
 
@@ -236,6 +237,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     array_task: int | None = None
     updates: int = 0
     restarts: int = 0
+    preempted_by: int = 0
     short_state: str
     exit: str | None
     hosts: Sequence[str]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -19,6 +19,9 @@ LimitCount = Annotated[int, Meta(ge=0, le=2**53)]
 Limits = Mapping[LimitName, LimitCount]
 LimitChanges = Mapping[LimitName, LimitCount | None]
 Factor = Annotated[float, Meta(ge=0)]
+PreemptMode = Literal["requeue", "cancel", "off"]
+Preempted = Annotated[Sequence[Name], Meta(max_length=1_000)]
+Seconds = Annotated[float, Meta(ge=0)]
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +48,9 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
 class Qos(msgspec.Struct, frozen=True, kw_only=True):
     """A quality of service: `priority` counts against the highest of all, what its jobs use counts
-    `usage_factor` times, and `accounts` may use it with those below them; none: all."""
+    `usage_factor` times, and `accounts` may use it with those below them; none: all. Its jobs may preempt
+    those of the QOS that `preempts` names. How its own are preempted: by `preempt_mode`, with `grace_s`, and
+    not before they have run for `exempt_s`."""
 
     name: Name
     priority: ShareCount = 0
@@ -53,6 +58,10 @@ class Qos(msgspec.Struct, frozen=True, kw_only=True):
     accounts: Sequence[Name] = ()
     limits: Limits = msgspec.field(default_factory=dict)
     description: Text = ""
+    preempts: Preempted = ()
+    preempt_mode: PreemptMode = "requeue"
+    grace_s: Seconds = 0.0
+    exempt_s: Seconds = 0.0
 
 
 class Accounts(Answer, frozen=True, kw_only=True):
@@ -103,6 +112,10 @@ class QosRequest(Request, frozen=True, kw_only=True):
     accounts: Sequence[Name] = ()
     limits: Limits = msgspec.field(default_factory=dict)
     description: Text = ""
+    preempts: Preempted = ()
+    preempt_mode: PreemptMode = "requeue"
+    grace_s: Seconds = 0.0
+    exempt_s: Seconds = 0.0
 
 
 class QosUpdate(Request, frozen=True, kw_only=True):
@@ -113,6 +126,10 @@ class QosUpdate(Request, frozen=True, kw_only=True):
     accounts: Sequence[Name] | UnsetType = UNSET
     limits: LimitChanges | UnsetType = UNSET
     description: Text | UnsetType = UNSET
+    preempts: Preempted | UnsetType = UNSET
+    preempt_mode: PreemptMode | UnsetType = UNSET
+    grace_s: Seconds | UnsetType = UNSET
+    exempt_s: Seconds | UnsetType = UNSET
 
 
 class MemberRequest(Request, frozen=True, kw_only=True):

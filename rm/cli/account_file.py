@@ -16,7 +16,19 @@ ROOT = "root"
 OF_USERS = frozenset({"users", "default", "user_limits"})
 KNOWN = OF_USERS | {"parent", "shares", "description", "qos", "limits"}
 OF_ROOT = frozenset({"limits", "qos"})
-OF_QOS = frozenset({"priority", "usage_factor", "accounts", "limits", "description"})
+OF_PREEMPTED = ("grace_s", "exempt_s")
+OF_QOS = frozenset(
+    {
+        "priority",
+        "usage_factor",
+        "accounts",
+        "limits",
+        "description",
+        "preempts",
+        "preempt_mode",
+        *OF_PREEMPTED,
+    }
+)
 
 
 def as_toml(found: Accounts) -> str:
@@ -29,6 +41,11 @@ def as_toml(found: Accounts) -> str:
         lines.append(f"usage_factor = {float(qos.usage_factor)!r}")
         if qos.accounts:
             lines.append(f"accounts = [{', '.join(map(_quoted, qos.accounts))}]")
+        if qos.preempts:
+            lines.append(f"preempts = [{', '.join(map(_quoted, qos.preempts))}]")
+        if qos.preempt_mode != "requeue":
+            lines.append(f"preempt_mode = {_quoted(qos.preempt_mode)}")
+        lines += [f"{name} = {value!r}" for name in OF_PREEMPTED if (value := float(getattr(qos, name)))]
         if qos.limits:
             lines.append(f"limits = {_limits(qos.limits)}")
         if qos.description:

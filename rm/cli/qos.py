@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -11,8 +12,25 @@ from rm.cli.session import Session, emit_json, json_option, table
 from rm.cli.sharing_limits import changes_of, given_of, limit_option, words_of
 from rm.errors import UsageError
 
+if TYPE_CHECKING:
+    from rm.api.sharing import Qos
+
 PRIORITY = click.IntRange(0, 2**31 - 1)
 FACTOR = click.FloatRange(0.0)
+MODES = click.Choice(["requeue", "cancel", "off"])
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def preemption_options(command: F) -> F:
+    """Whom the jobs of a QOS preempt, and how they are preempted themselves."""
+    for option in (
+        click.option("--exempt", "exempt_s", type=FACTOR, metavar="SECONDS", help="So long they run first."),
+        click.option("--grace", "grace_s", type=FACTOR, metavar="SECONDS", help="Between warning and end."),
+        click.option("--preempt-mode", type=MODES, help="What becomes of its jobs when they are preempted."),
+        click.option("--preempts", metavar="LIST", help="Its jobs preempt those of these QOS."),
+    ):
+        command = option(command)
+    return command
 
 
 @click.group()
@@ -25,6 +43,7 @@ def qos() -> None:
 @click.option("--priority", type=PRIORITY, help="Counts against the highest of all QOS (default: 0).")
 @click.option("--usage-factor", type=FACTOR, help="How often what its jobs use counts (default: 1).")
 @click.option("--accounts", metavar="LIST", help="These may use it, and those below them (default: all).")
+@preemption_options
 @limit_option
 @click.option("--description", metavar="TEXT", help="Free text.")
 @click.pass_obj
@@ -39,6 +58,7 @@ def add(session: Session, /, name: str, limits: tuple[str, ...], **options: Any)
 @click.option("--priority", type=PRIORITY, help="Counts against the highest of all QOS.")
 @click.option("--usage-factor", type=FACTOR, help="How often what its jobs use counts.")
 @click.option("--accounts", metavar="LIST", help="These may use it, and those below them; empty: all.")
+@preemption_options
 @limit_option
 @click.option("--description", metavar="TEXT", help="Free text.")
 @click.pass_obj
@@ -78,17 +98,26 @@ def show(session: Session, /, as_json: bool) -> None:
             one.priority,
             f"{one.usage_factor:g}",
             ",".join(one.accounts),
+            ",".join(one.preempts),
+            _preempted(one),
             words_of(one.limits),
             printable(one.description),
         )
         for one in found
     ]
-    header = ("QOS", "PRIORITY", "FACTOR", "ACCOUNTS", "LIMITS", "DESCRIPTION")
+    header = ("QOS", "PRIORITY", "FACTOR", "ACCOUNTS", "PREEMPTS", "PREEMPTED", "LIMITS", "DESCRIPTION")
     table(header, rows, right=("PRIORITY", "FACTOR"))
+
+
+def _preempted(one: Qos) -> str:
+    """`requeue`, `cancel,grace=60,exempt=600`"""
+    times = (("grace", one.grace_s), ("exempt", one.exempt_s))
+    return ",".join([one.preempt_mode, *(f"{name}={seconds:g}" for name, seconds in times if seconds)])
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:
     given = {name: value for name, value in options.items() if value is not None}
-    if "accounts" in given:
-        given["accounts"] = [name for name in given["accounts"].replace(" ", "").split(",") if name]
+    for name in ("accounts", "preempts"):
+        if name in given:
+            given[name] = [one for one in given[name].replace(" ", "").split(",") if one]
     return given

@@ -209,10 +209,12 @@ class Start(Ordered[Launched], frozen=True, kw_only=True, tag="start"):
 class Stop(Ordered[Done], frozen=True, kw_only=True, tag="stop"):
     """SIGTERM to every process, SIGKILL after `grace_us`; carried out by the supervisor, so that it happens
     also if the agent goes away. `why` is `cancel`, `timeout` or `abort`; with `hold` it concerns only what
-    waits in a slice, which is given back."""
+    waits in a slice, which is given back. With `warn_us`, tasks that run and have a `warn_signal` get it now,
+    and the rest comes so much later."""
 
     grace_us: DurationUs
     why: Word
+    warn_us: DurationUs = 0
 
 
 class SetLimit(Ordered[Done], frozen=True, kw_only=True, tag="limit"):

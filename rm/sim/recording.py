@@ -235,7 +235,9 @@ def _of_attempt(found: Recording, event: ev.Event, now_us: int) -> None:
             run.interrupted = True
         case ev.GpusIdle():
             run.interrupted = run.interrupted or event.stop
-        case ev.TasksLost() | ev.CancelRequested() | ev.RequeueRequested() | ev.JobMoved():
+        case (
+            ev.TasksLost() | ev.CancelRequested() | ev.RequeueRequested() | ev.JobMoved() | ev.JobPreempted()
+        ):
             run.interrupted = True
 
 

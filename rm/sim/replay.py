@@ -151,6 +151,8 @@ def _by_subject(decided: Iterable[ev.Event]) -> dict[Subject, tuple[object, ...]
             found["job", event.job] = event.placement.tasks
         elif isinstance(event, ev.JobMoved):
             found["move of job", event.job] = ("moved",)
+        elif isinstance(event, ev.JobPreempted):
+            found["preemption of job", event.job] = ("preempted", event.by)
         elif isinstance(event, ev.HostDown):
             found["host", event.host] = ("down",)
         elif isinstance(event, ev.DeadlineMissed):
@@ -166,7 +168,7 @@ def _by_subject(decided: Iterable[ev.Event]) -> dict[Subject, tuple[object, ...]
 
 def _told(cycle: Cycle, kind: str, name: int | str, what: tuple[object, ...] | None) -> tuple[str, str]:
     """(of then, of now)."""
-    if kind == "move of job":
+    if kind in ("move of job", "preemption of job"):
         return ("was decided", "is decided") if what else ("was not decided", "is not decided")
     if kind == "deadline of job":
         return ("was missed", "is missed") if what else ("was not missed", "is not missed")

@@ -206,6 +206,7 @@ def job_of(
         array_job=job.array_job,
         array_task=job.array_task,
         updates=job.updates,
+        preempted_by=job.preempted_by,
         restarts=job.restarts,
         short_state=job.state.short,
         exit=None if job.exit_code is None else f"{job.exit_code}:{job.exit_signal or 0}",

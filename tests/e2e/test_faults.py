@@ -401,3 +401,25 @@ def test_limits_and_qos_hold_over_a_daemon_that_was_killed(cluster: Cluster) -> 
         ("account", "remove", "physics"),
     ):
         cluster.rmx(*words)
+
+
+def test_a_job_saves_its_work_and_gives_its_hosts_up(cluster: Cluster) -> None:
+    """Over a daemon that is killed while the job has its grace; then the job comes back, and goes on."""
+    cluster.rmx("qos", "add", "batch", "--grace=600")
+    cluster.rmx("qos", "add", "urgent", "--preempts=batch")
+    script = f"trap 'echo saves; {GO}; exit' USR1; echo begins; {GO}; echo goes on"
+    low = cluster.submit("--qos=batch", "--signal=USR1@60", f"--wrap={script}")
+    cluster.until_said(low, "begins\n")
+    hosts = f"--nodes={len(cluster.hosts())}"
+    urgent = cluster.submit("--qos=urgent", "--exclusive", hosts, "--wrap=true")
+    until(lambda: "saves" in cluster.said(low), "it has its signal")
+    assert f"waits for the end of job {low}, preempted for it" in cluster.rmx("why", urgent)
+    cluster.restart()
+    assert cluster.job(low)["state"] == "COMPLETING"
+    go(cluster, low)
+    cluster.wait(urgent, "COMPLETED")
+    job = cluster.wait(low, "COMPLETED")
+    assert job["earlier"][0]["why"] == f"preempted by job {urgent} of QOS urgent"
+    assert cluster.rmx("logs", low).splitlines()[-1] == "goes on"
+    for name in ("urgent", "batch"):
+        cluster.rmx("qos", "remove", name)

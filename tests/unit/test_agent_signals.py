@@ -75,6 +75,39 @@ def test_a_job_that_is_stopped_first_gets_no_signal() -> None:
         assert (end["why"], end["signal"] == signal.SIGUSR1) == ("cancel", False)
 
 
+SAVES = SH + "trap 'echo saved; exit' USR1\necho ready\nwhile :; do sleep 0.02; done"
+BUSY = SH + "trap 'echo saved' USR1\ntrap 'echo asked; exit' TERM\necho ready\nwhile :; do sleep 0.02; done"
+
+
+def test_a_job_that_is_preempted_gets_its_signal_and_the_time_to_save_its_work() -> None:
+    with agents() as start:
+        agent = start()
+        late = {**WARNED, "warn_before_us": 0}
+        stop = partial(agent.call, "stop", attempt=1, grace_us=60_000_000, why="abort")
+        for job, script in enumerate((SAVES, BUSY, SAVES.replace("USR1", "TERM")), 1):
+            agent.launch(script, job=job, **(late if job < 3 else {}))
+            until(lambda job=job: "ready" in agent.log(job=job), "its handler is there")
+        stop(job=1, warn_us=3_600_000_000)
+        assert (agent.event("exit", job=1)["why"], "saved" in agent.log(job=1)) == ("abort", True)
+        for _ in range(2):  # said again it is no second signal
+            stop(job=2, warn_us=200_000)
+        assert agent.event("exit", job=2)["why"] == "abort"
+        lines = [line for line in agent.log(job=2).splitlines() if line in ("ready", "saved", "asked")]
+        assert lines == ["ready", "saved", "asked"]
+        stop(job=3, warn_us=3_600_000_000)  # it has no signal of its own
+        assert (agent.event("exit", job=3)["why"], "saved" in agent.log(job=3)) == ("abort", True)
+
+
+def test_a_job_that_stands_still_is_let_go_on_to_be_preempted() -> None:
+    with agents() as start:
+        agent = start()
+        agent.launch(SAVES, **{**WARNED, "warn_before_us": 0})
+        until(lambda: "ready" in agent.log(), "its handler is there")
+        agent.call("freeze", job=1, attempt=1, frozen=True, order=1)
+        agent.call("stop", job=1, attempt=1, grace_us=0, why="abort", warn_us=3_600_000_000)
+        assert (agent.event("exit", job=1)["why"], "saved" in agent.log()) == ("abort", True)
+
+
 def test_a_signal_that_there_is_not_is_refused() -> None:
     with agents() as start:
         answer = start().launch(SH + "true", **{**WARNED, "warn_signal": 99})

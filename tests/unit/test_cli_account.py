@@ -116,13 +116,20 @@ def test_qos_and_limits_are_made_changed_shown_and_kept_in_a_file(
         "5",
         "1.5",
         "physics",
+        "requeue",
         "job.minutes=1440",
     ]
+    rmx("qos", "add", "slow", "--preempt-mode", "cancel", "--grace", "60", "--exempt", "600")
+    assert rmx("qos", "set", "fast", "--preempts", "slow").out == "QOS fast is changed.\n"
+    lines = [line.split() for line in rmx("qos", "show").out.splitlines()]
+    assert lines[1][3:6] == ["physics", "slow", "requeue"]
+    assert lines[2][3:] == ["cancel,grace=60,exempt=600"]
+    assert "QOS fast preempts slow" in rmx("qos", "remove", "slow").err
     before, qos = rmx("account", "show").out, rmx("qos", "show", "--json").json
     (tmp_path / "accounts.toml").write_text(rmx("account", "export").out)
     rmx("account", "set", "physics", "--qos", "")
     assert rmx("qos", "remove", "fast").out == "QOS fast is removed.\n"
-    assert rmx("account", "import", "accounts.toml").out == "1 accounts, 1 users, 1 QOS.\n"
+    assert rmx("account", "import", "accounts.toml").out == "1 accounts, 1 users, 2 QOS.\n"
     assert (rmx("account", "show").out, rmx("qos", "show", "--json").json) == (before, qos)
 
 
@@ -133,6 +140,7 @@ def test_qos_and_limits_are_made_changed_shown_and_kept_in_a_file(
         (("qos", "set", "fast", "--priority", "2"), "There is no QOS 'fast'."),
         (("qos", "add", "Fast"), "'Fast' is no name of a QOS."),
         (("qos", "add", "q", "--accounts", "chess"), "QOS q is for 'chess', which is no account."),
+        (("qos", "add", "q", "--preempts", "p"), "QOS q preempts 'p', which is no QOS."),
         (("qos", "add", "q", "--limit", "gpus"), "--limit is 'gpus'."),
         (("qos", "add", "q", "--limit", "gpus=-1"), "--limit gpus is '-1'."),
         (("qos", "add", "q", "--limit", "speed=1"), "QOS q has no limit 'speed'."),

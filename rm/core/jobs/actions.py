@@ -38,7 +38,8 @@ class Start:
 @dataclass(frozen=True, slots=True)
 class Stop:
     """SIGTERM, `grace_us`, SIGKILL to the whole tree; `why` is cancel, timeout or abort. With `why` hold it
-    concerns only an attempt that waits in its slice: it is given back."""
+    concerns only an attempt that waits in its slice: it is given back. With `warn_us` the job's own signal
+    goes first, and the rest comes so much later."""
 
     kind: ClassVar[str] = "stop"
     job: int
@@ -46,6 +47,7 @@ class Stop:
     host: str
     grace_us: int
     why: str
+    warn_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)

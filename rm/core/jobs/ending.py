@@ -40,9 +40,10 @@ def as_launched(tasks: tuple[Task, ...], e: ev.TasksPrepared | ev.TasksStarted) 
     return tuple(replace(t, cores=e.cores) if e.cores and t.host == e.host else t for t in tasks)
 
 
-def stop_rest(ctx: Context, job: Job, why: str) -> Job:
+def stop_rest(ctx: Context, job: Job, why: str, grace_us: int | None = None, warn_us: int = 0) -> Job:
     """Stop every task that has not ended, once. Where a gang is only prepared there is nothing to
-    stop: its tasks end here, and `finish_if_over` lets the hosts forget them."""
+    stop: its tasks end here, and `finish_if_over` lets the hosts forget them. `grace_us`: None = as the rules
+    say; for `warn_us` see `Stop`."""
     if job.state is S.COMPLETING:
         return job
     job = replace(counted(job, ctx.now_us), state=S.COMPLETING)
@@ -52,7 +53,8 @@ def stop_rest(ctx: Context, job: Job, why: str) -> Job:
         tasks = tuple(replace(t, ended_us=ctx.now_us) if t.rank in ended else t for t in job.tasks)
         return ctx.put(replace(job, tasks=tasks))
     for host in hosts_of(left):
-        ctx.act(Stop(job.id, job.attempt, host, ctx.rules.grace_us, why))
+        grace = ctx.rules.grace_us if grace_us is None else grace_us
+        ctx.act(Stop(job.id, job.attempt, host, grace, why, warn_us))
     return ctx.put(job)
 
 

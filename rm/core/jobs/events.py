@@ -116,6 +116,14 @@ class JobMoved:
 
 
 @dataclass(frozen=True, slots=True)
+class JobPreempted:
+    """Another decision from inside: the job gives its hosts up to `by`, which waits (or some of it does)."""
+
+    job: int
+    by: int
+
+
+@dataclass(frozen=True, slots=True)
 class DeadlineMissed:
     """A pending job could not be over by its deadline any more: the cycle sees it by the clock."""
 
@@ -359,6 +367,7 @@ Event = (
     JobSubmitted
     | JobPlaced
     | JobMoved
+    | JobPreempted
     | DeadlineMissed
     | SharePassed
     | GpusIdle
@@ -405,6 +414,6 @@ Event = (
     | Tick
 )
 
-DECISIONS = (JobPlaced, JobMoved)  # what a cycle adds after the events of its batch
+DECISIONS = (JobPlaced, JobMoved, JobPreempted)  # what a cycle adds after the events of its batch
 
 __all__ = ["DECISIONS", "Event", "Reason", *(t.__name__ for t in Event.__args__)]

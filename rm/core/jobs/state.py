@@ -120,6 +120,8 @@ class ClusterState:
     elements: dict[int, dict[int, int]] = field(default_factory=dict)  # by array and index: the job, if known
     slices: Counter[int] = field(default_factory=Counter)  # derived: how many of each slice are placed
     behind: Counter[int] = field(default_factory=Counter)  # derived, by array: of these all but one of each
+    # derived: jobs that wait for what others are giving up to them, and which
+    claims: dict[int, dict[int, None]] = field(default_factory=dict)
     by_user: set[int] = field(default_factory=set)  # derived: placed, on hosts that are their users' alone
 
     def snapshot(self, now_us: int) -> Snapshot:
@@ -142,6 +144,7 @@ class ClusterState:
             next_job=self.next_job,
             behind=MappingProxyType(self.behind),
             by_user=frozenset(self.by_user),
+            claims={job: tuple(gone) for job, gone in self.claims.items() if job in self.pending},
         )
 
     def snapshot_without(self, job: Job, now_us: int) -> Snapshot:
@@ -407,6 +410,8 @@ def rebuild(
             state.submissions.setdefault((state.jobs[job_id].spec.user, key), []).append(job_id)
         if state.jobs[job_id].state is JobState.PENDING:
             state.pending[job_id] = None
+        if (by := state.jobs[job_id].preempted_by) and state.jobs[job_id].occupies:
+            state.claims.setdefault(by, {})[job_id] = None
         state.note_instants(state.jobs[job_id])
     state.judge_dependencies()
     return state

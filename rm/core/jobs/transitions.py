@@ -20,6 +20,7 @@ from rm.core.jobs.ending import (
 )
 from rm.core.jobs.idle_gpus import idle
 from rm.core.jobs.mailing import share_mail
+from rm.core.jobs.preempting import preempt
 from rm.core.jobs.slicing import IN_SLICE
 from rm.core.jobs.state import touch
 from rm.core.jobs.suspending import resume, suspend
@@ -77,8 +78,10 @@ def _place(ctx: Context, job: Job, e: ev.JobPlaced) -> None:
         exit_code=None,
         exit_signal=None,
         slice_of=e.slice_of,
+        preempted_by=0,
     )
     ctx.put(job)
+    ctx.state.claims.pop(e.array_job or job.id, None)
     ctx.state.pending.pop(job.id, None)
     ctx.state.reasons.pop(job.id, None)
     ctx.state.occupy(job)
@@ -426,6 +429,7 @@ TRANSITIONS: dict[tuple[JobState, type], Callable[[Context, Job, Any], None]] = 
     (S.SUSPENDED, ev.RequeueRequested): _requeue,
     (S.CONFIGURING, ev.RequeueRequested): _requeue,
     (S.RUNNING, ev.JobMoved): _moved,
+    **{(s, ev.JobPreempted): preempt for s in (S.CONFIGURING, S.RUNNING, S.SUSPENDED)},
     (S.RUNNING, ev.ProfileMeasured): _profiled,
     (S.SUSPENDED, ev.ProfileMeasured): _profiled,
     (S.COMPLETING, ev.ProfileMeasured): _profiled,

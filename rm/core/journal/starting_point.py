@@ -40,6 +40,7 @@ FOUND_AGAIN = frozenset(
         "slices",
         "behind",
         "by_user",
+        "claims",
         "tally",
         "deadlines",
         "marks",
@@ -117,6 +118,8 @@ def restore_state(plain: dict[str, Any], now_us: int) -> ClusterState:
         state.join_slice(job)
         if job.spec.exclusive_user:
             state.by_user.add(job_id)
+        if job.preempted_by:
+            state.claims.setdefault(job.preempted_by, {})[job_id] = None
         for name in placement.hosts:
             state.jobs_on.setdefault(name, set()).add(job_id)
     for name, job_id, attempt, held in plain.get("strays", ()):

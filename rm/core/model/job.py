@@ -349,6 +349,7 @@ class Job:
     updates: int = 0  # how often `rmx set` has changed its specification
     own: JobUpdate | None = None  # of an element: what was changed of its array's specification for it alone
     slice_of: int = 0  # of this attempt: the first element of the slice that it was handed out in; 0: none
+    preempted_by: int = 0  # the job to which its last attempt gave its hosts up
     unstarted: int = 0  # attempts that their host gave back without having started anything
 
     @property

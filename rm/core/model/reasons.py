@@ -69,6 +69,7 @@ class ReasonCode(StrEnum):
     BAD_NETWORK = "BadNetwork"  # excluded by measured loss, delay or bandwidth
     LAUNCH_FAILED = "LaunchFailed"
     HOST_LOST = "HostLost"
+    PREEMPTED = "Preempted"  # it gave its hosts up to another job
     LEASE = "Lease"  # a lost host may still run the job's tasks
     TIME_LIMIT = "TimeLimit"
     DEADLINE = "DeadLine"  # it could not be over by its deadline any more

@@ -132,6 +132,9 @@ class Snapshot:
     by_user: AbstractSet[int] = (
         frozenset()
     )  # placed jobs whose hosts are their users' alone; others may be in it
+    claims: Mapping[int, tuple[int, ...]] = field(
+        default_factory=dict
+    )  # by pending job: those that give their hosts up to it
     reservations: tuple[HostReservation, ...] = ()
     shares: SharesView = NO_SHARES
     next_job: int = 1  # the first id that no job has: an element of an array that is placed gets the next one

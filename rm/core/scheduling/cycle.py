@@ -27,6 +27,7 @@ from rm.core.scheduling.blocked import Blocked
 from rm.core.scheduling.choosing import Taken
 from rm.core.scheduling.engine import Policies, Tuning, decide, not_yet
 from rm.core.scheduling.limiting import LimitedJobs
+from rm.core.scheduling.preemption import Preemption
 from rm.core.scheduling.rescheduling import to_move
 from rm.errors import IllegalTransition
 
@@ -84,6 +85,7 @@ class Cycle:
     _seen_placed: int = -1
     _untried: list[int] = field(default_factory=list)  # pending jobs that the last pass came not to
     _limited: LimitedJobs = field(default_factory=LimitedJobs)
+    _preemption: Preemption = field(default_factory=Preemption)
 
     def step(self, events: Sequence[ev.Event], now_us: int) -> Outcome:
         """One turn; `events` in the order in which they arrived."""
@@ -102,7 +104,13 @@ class Cycle:
                 out.refused[index] = refusal
         go_on(self.state, now_us, self.rules, out.changes)
         out.looked = out.changes.judged > 0
+        fresh = tuple(self.state.fresh)
+        jobs, pending = self.state.jobs, self.state.pending
+        for number in [n for n in self.state.claims if n not in pending or not_yet(jobs[n], now_us)]:
+            del self.state.claims[number]
+            self.state.capacity_version += 1
         self._decide(now_us, out)
+        self._preempt(fresh, now_us, out)
         self._align(now_us, out)
         self._move(now_us, out)
         out.realigned = self.state.alignment != before
@@ -119,6 +127,7 @@ class Cycle:
         self._begins_us.clear()
         self._untried.clear()
         self._limited.clear()
+        self._preemption.clear()
         self._seen_capacity = -1
         self._seen_placed = self.state.placed_version if aligned else -1
 
@@ -156,6 +165,8 @@ class Cycle:
             due.append(retry_us)
         if self.blocked.retry_us is not None:
             due.append(self.blocked.retry_us)
+        if (look_us := self._preemption.due_us()) is not None:
+            due.append(look_us)
         return min(due, default=None)
 
     def _record(self, event: ev.Event, now_us: int, out: Outcome) -> None:
@@ -209,6 +220,8 @@ class Cycle:
             if self.blocked.reservations:
                 reserved = [one.job.id for one in self.blocked.reservations]
                 chosen = self._in_turn(chosen, reserved, now_us)
+        if state.claims and (chosen or freed):
+            chosen = list(dict.fromkeys([*(j for j in state.claims if j in state.pending), *chosen]))
         if not chosen:
             return
         out.looked = True
@@ -246,6 +259,22 @@ class Cycle:
         known = (one.at_us for one in self.blocked.reservations if one.at_us is not None)
         starts_us = min(known, default=None)
         self.blocked.retry_us = None if starts_us is None else max(starts_us, now_us + RETRY_US)
+
+    def _preempt(self, fresh: Sequence[int], now_us: int, out: Outcome) -> None:
+        """Let running jobs go for a pending one that stands above them. One that could not be placed although
+        all have gone keeps nothing from others any more."""
+        state = self.state
+        for number in [n for n, gone in state.claims.items() if gone.keys().isdisjoint(state.placed)]:
+            del state.claims[number]
+            state.capacity_version += 1
+            self._untried.append(number)
+        reserved = self.blocked.reservations
+        found = self._preemption.look(state, fresh, reserved, self.policies, self.tuning, now_us)
+        if found is None:
+            return
+        by, victims = found
+        for job in (job for victim in victims for job in victim.jobs):
+            self._record(ev.JobPreempted(job, by), now_us, out)
 
     def _all(self, fresh: Container[int]) -> list[int]:
         """The pending jobs but those of which it is known that they wait for others."""

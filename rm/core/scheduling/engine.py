@@ -22,6 +22,7 @@ from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.replacing import replace
 from rm.core.model.snapshot import NEWEST, Snapshot
 from rm.core.ports import Candidate, CommPolicy, PlacementPolicy, QueuePolicy, reserves
+from rm.core.scheduling.after import Tries, awaited, claimed_first
 from rm.core.scheduling.ahead import Ahead
 from rm.core.scheduling.blocked import Blocked, behind
 from rm.core.scheduling.choosing import Best, Grounds, Taken, Tried
@@ -101,10 +102,10 @@ def decide(
     eligible: list[Job] = []
     groups: dict[Demand, dict[int, None]] = {}  # those not yet looked at
     made = (
-        dict(snapshot.jobs) if reserves(policies.queue) else {}
+        dict(snapshot.jobs) if reserves(policies.queue) or snapshot.claims else {}
     )  # with elements that get an id in this pass
     snapshot = replace(snapshot, jobs=made or snapshot.jobs, by_user=set(snapshot.by_user))
-    kinds = Kinds(snapshot)
+    kinds, claims, served = Kinds(snapshot), snapshot.claims, set[int]()
     ahead = reserving(snapshot, policies, tuning, kinds)
     left = 0
     # by identity, since each turn looks at all that wait and hashing a demand costs as much as the rest
@@ -118,6 +119,10 @@ def decide(
         demand = kinds.of(job)
         if snapshot.reservations or job.spec.switches:
             blocked.note(job, demand)
+        if job.id in claims:
+            eligible.append(job)
+            left += 1
+            continue
         met = known.get(id(demand))
         if met is None:
             refused = demand in blocked.reasons  # before, and nothing has come free since
@@ -131,7 +136,10 @@ def decide(
         eligible.append(job)
     sequence = max((p.sequence for p in snapshot.placed.values()), default=0)
     turns, limiter = Turns(snapshot), Limiter.of(snapshot)
-    for job, one in turns.of(policies.queue.order(eligible, snapshot)):
+    ordered = policies.queue.order(eligible, snapshot)
+    if claims:
+        ordered = claimed_first(ordered, snapshot, tries_of(policies, tuning), served)
+    for job, one in turns.of(ordered):
         if left == 0 and (ahead is None or ahead.full):
             break
         if left and len(result.decisions) >= tuning.placements > 0:
@@ -140,8 +148,9 @@ def decide(
             result.untried = [j.id for j in others if j.id not in result.taken]
             break
         key = kinds.of(job)
-        if key not in blocked.reasons:
-            group = groups[key]
+        mine = job.id in claims
+        if mine or key not in blocked.reasons:
+            group = groups[key] if not mine else {job.id: None}
             limit, limited = turns.limit(job), limiter.against(one)
             decision, reasons = None, list[Reason]()
             if limit is None and limited is None:
@@ -183,9 +192,18 @@ def decide(
                         replace(decision, job=follower.id, array_task=task, slice_of=one.id)
                     )
                     over = turns.placed(job, in_line=True)
-                if over:
+                if mine and not over:  # the other elements have no claim: in the next pass it is one of many
+                    turns.end(job)
+                if mine:
+                    served.add(job.id)
+                if over or mine:
                     del group[job.id]
                     left -= 1
+                continue
+            if mine:
+                result.reasons[job.id] = awaited(job, snapshot) or reasons[0]
+                left -= 1
+                turns.end(job)
                 continue
             if reasons[0].code is ReasonCode.PRIORITY:  # its like may yet fit, if they end sooner
                 del group[job.id]
@@ -201,6 +219,7 @@ def decide(
         turns.end(job)
         if ahead is not None and (promise := ahead.reserve(job)) is not None:
             result.reasons[job.id] = promise.promised(blocked.reasons[key])
+    result.untried += (number for number in served if number not in result.taken)
     blocked.reservations = tuple(ahead.reservations) if ahead is not None else ()
     return result
 
@@ -288,6 +307,16 @@ def place(
             return elsewhere
         demand = demand._replace(avoid=())
     return first_of(demand.alternatives())
+
+
+def tries_of(policies: Policies, tuning: Tuning) -> Tries:
+    """Where a job could be placed under some snapshot."""
+
+    def tries(job: Job, then: Snapshot) -> Placement | None:
+        decision = place(job, then, policies, tuning, NEWEST)[0]
+        return None if decision is None else decision.placement
+
+    return tries
 
 
 def _place(

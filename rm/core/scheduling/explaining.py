@@ -11,6 +11,7 @@ from rm.core.model.placement_request import request_of
 from rm.core.model.reasons import HostVerdict, Reason, ReasonCode
 from rm.core.model.replacing import replace
 from rm.core.model.snapshot import NEWEST, Snapshot
+from rm.core.scheduling.after import awaited
 from rm.core.scheduling.choosing import as_placed
 from rm.core.scheduling.engine import Decision, Policies, Tuning, place, reserving, waiting
 from rm.core.scheduling.kinds import Kinds
@@ -25,7 +26,7 @@ def explain(
 
     `reserved` are the jobs that have a reservation.
     """
-    waits = waiting(job, snapshot) or exceeded(job, snapshot)
+    waits = waiting(job, snapshot) or exceeded(job, snapshot) or awaited(job, snapshot)
     proposal = policies.placement.candidates(request_of(job, snapshot), snapshot, explain=True)
     ahead = reserving(snapshot, policies, tuning, Kinds(snapshot))
     mine = any(one.id == job.id for one in reserved)

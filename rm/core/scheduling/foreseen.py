@@ -173,6 +173,8 @@ class _Played:
         out = self._cycle.step(events, now_us)
         state.forget_finished()
         for event in out.recorded:
+            if isinstance(event, ev.JobPreempted):
+                self._note_preempted(state.jobs[event.job], now_us)
             if not isinstance(event, ev.JobPlaced):
                 continue
             job = state.jobs[event.job]
@@ -185,6 +187,12 @@ class _Played:
                 follows.append(ev.TasksStarted(job.id, job.attempt, host, now_us, ranks))
             self._note_end(job, now_us)
         return follows
+
+    def _note_preempted(self, job: Job, now_us: int) -> None:
+        """It uses up its grace."""
+        qos = self._cycle.state.accounts.qos_by_name.get(job.qos)
+        grace_us = int(qos.grace_s * 1e6) if qos is not None else 0
+        heapq.heappush(self._ends, (now_us + max(1, grace_us), job.id, job.attempt))
 
     def _note_end(self, job: Job, now_us: int) -> None:
         if job.state is JobState.SUSPENDED:

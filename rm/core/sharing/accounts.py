@@ -18,6 +18,7 @@ from rm.errors import Conflict, NotFound, UsageError
 
 ROOT = "root"  # above all; nobody's jobs run for it
 MAX_SHARES = 2**31 - 1
+REQUEUE, CANCEL, OFF = PREEMPT_MODES = ("requeue", "cancel", "off")
 MAX_ACCOUNTS, MAX_MEMBERS = 10_000, 100_000
 _NAME = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,63}\Z")
 
@@ -49,7 +50,10 @@ class Member:
 @dataclass(frozen=True, slots=True)
 class Qos:
     """A quality of service: a class of jobs. `priority` counts against the highest of all; what its jobs use
-    counts `usage_factor` times. `accounts` may use it, with those below them; none: all."""
+    counts `usage_factor` times. `accounts` may use it, with those below them; none: all.
+
+    Its jobs may preempt those of the QOS that `preempts` names. How its own are preempted: by `preempt_mode`,
+    `grace_s` after the signal, and not before they have run for `exempt_s` seconds."""
 
     name: str
     priority: int = 0
@@ -57,6 +61,10 @@ class Qos:
     accounts: tuple[str, ...] = ()
     limits: dict[str, int] = field(default_factory=dict)
     description: str = ""
+    preempts: tuple[str, ...] = ()
+    preempt_mode: str = REQUEUE
+    grace_s: float = 0.0
+    exempt_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -76,6 +84,11 @@ class Accounts:
     @cached_property
     def qos_by_name(self) -> dict[str, Qos]:
         return {one.name: one for one in self.qos}
+
+    @cached_property
+    def preemptors(self) -> frozenset[str]:
+        """The QOS whose jobs may preempt others."""
+        return frozenset(one.name for one in self.qos if one.preempts)
 
     @cached_property
     def _of_user(self) -> dict[str, tuple[Member, ...]]:

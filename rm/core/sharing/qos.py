@@ -9,13 +9,14 @@ from collections.abc import Collection
 from math import isfinite
 
 from rm.core.model.replacing import replace
-from rm.core.sharing.accounts import ROOT, Accounts, Qos, check_name
+from rm.core.sharing.accounts import PREEMPT_MODES, ROOT, Accounts, Qos, check_name
 from rm.core.sharing.limits import OF_QOS, check_limits
 from rm.errors import Conflict, NotFound, UsageError
 
 USUAL = "normal"  # of jobs that name none, and whose account has none, where there is one of this name
 MAX_QOS = 1_000
 MAX_PRIORITY = 2**31 - 1
+LONGEST_S = 365 * 86_400
 
 
 def qos_for(accounts: Accounts, account: str, named: str) -> str:
@@ -70,11 +71,13 @@ def put_qos(old: Accounts, wanted: Qos, new: bool) -> Accounts:
 def without_qos(old: Accounts, name: str) -> Accounts:
     """Raises:
     NotFound: there is no such QOS.
-    Conflict: it is an account's.
+    Conflict: it is an account's, or another preempts it.
     """
     known_qos(old, name)
     if of := [one.name for one in old.accounts if one.qos == name]:
         raise Conflict(f"{name} is the QOS of account {of[0]}.", f"rmx account set {of[0]} --qos OTHER.")
+    if above := [one.name for one in old.qos if name in one.preempts]:
+        raise Conflict(f"QOS {above[0]} preempts {name}.", f"rmx qos set {above[0]} --preempts OTHER.")
     return replace(old, qos=tuple(one for one in old.qos if one.name != name))
 
 
@@ -106,11 +109,45 @@ def check_all(accounts: Accounts) -> None:
             raise UsageError(
                 f"The usage factor of QOS {one.name} is {one.usage_factor}.", "Write a number from 0 on."
             )
+        _check_preemption(one, accounts)
         for account in one.accounts:
             if account not in accounts.by_name:
                 raise UsageError(
                     f"QOS {one.name} is for '{account:.80}', which is no account.", "Add it before."
                 )
+
+
+def _check_preemption(one: Qos, accounts: Accounts) -> None:
+    if one.preempt_mode not in PREEMPT_MODES:
+        raise UsageError(
+            f"The preempt mode of QOS {one.name} is '{one.preempt_mode:.80}'.",
+            f"It may be {', '.join(PREEMPT_MODES)}.",
+        )
+    for what, seconds in (("grace", one.grace_s), ("exempt time", one.exempt_s)):
+        if not 0 <= seconds <= LONGEST_S:
+            raise UsageError(f"The {what} of QOS {one.name} is {seconds:g} s.", f"Write 0 to {LONGEST_S}.")
+    for name in one.preempts:
+        if name not in accounts.qos_by_name:
+            raise UsageError(f"QOS {one.name} preempts '{name:.80}', which is no QOS.", "Add it before.")
+    if circle := _circle(one.name, accounts):
+        raise UsageError(
+            f"QOS may not preempt each other: {', '.join(circle)}.", "Take one of them out of --preempts."
+        )
+
+
+def _circle(start: str, accounts: Accounts) -> list[str]:
+    """From a QOS by those that it preempts back to itself; empty where there is no such way."""
+    ways, seen = [[start]], {start}
+    while ways:
+        way = ways.pop()
+        found = accounts.qos_by_name.get(way[-1])
+        for name in found.preempts if found is not None else ():
+            if name == start:
+                return [*way, name]
+            if name not in seen:
+                seen.add(name)
+                ways.append([*way, name])
+    return []
 
 
 def _is_for(one: Qos, path: tuple[str, ...]) -> bool:

@@ -68,5 +68,5 @@ def _limits(mine: Mapping[str, int], wanted: Mapping[str, Any]) -> dict[str, Any
 
 
 def _of_qos(mine: Mapping[str, int], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    accounts = {"accounts": tuple(wanted["accounts"])} if "accounts" in wanted else {}
-    return {**wanted, **_limits(mine, wanted), **accounts}
+    lists = {name: tuple(wanted[name]) for name in ("accounts", "preempts") if name in wanted}
+    return {**wanted, **_limits(mine, wanted), **lists}

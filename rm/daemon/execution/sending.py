@@ -43,8 +43,10 @@ def request_of(action: Start | Stop | Discard | SetLimit | Freeze, epoch: int) -
             port = action.master_port
             return wire.Start(job=job, attempt=attempt, epoch=epoch, not_after_us=0, master_port=port)
         case Stop():
-            grace_us, why = action.grace_us, action.why
-            return wire.Stop(job=job, attempt=attempt, epoch=epoch, grace_us=grace_us, why=why)
+            grace_us, warn_us, why = action.grace_us, action.warn_us, action.why
+            return wire.Stop(
+                job=job, attempt=attempt, epoch=epoch, grace_us=grace_us, why=why, warn_us=warn_us
+            )
         case SetLimit():
             limit_us = action.time_limit_us
             return wire.SetLimit(job=job, attempt=attempt, epoch=epoch, time_limit_us=limit_us)

@@ -1,0 +1,224 @@
+"""Preemption: which running jobs give their hosts up to a pending one whose QOS stands above theirs.
+
+Victims are chosen so that little work is lost (the time since their start, for each of their GPUs), then so
+that they are few; and none whose going is not needed. A gang goes as a whole, and so does a slice. The exact
+minimum is a knapsack: here two orders of the candidates are tried, by loss and by size, each as far as it has
+to be, and then everybody is let off who can be. A job that resources are reserved for, and for which nobody
+can go, is not delayed by one that preempts behind it. Source of the terms: Slurm's documentation,
+"Preemption" (`PreemptType=preempt/qos`).
+
+Not to be taken for the `preemptive` transfers of the papers, which are about a link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from rm.core.jobs.state import ClusterState
+from rm.core.model.host import HostState
+from rm.core.model.job import Job, JobState
+from rm.core.model.progress import attained_us
+from rm.core.model.snapshot import Snapshot
+from rm.core.ports import reserves
+from rm.core.scheduling.after import After, Tries
+from rm.core.scheduling.engine import Policies, Tuning, tries_of, waiting
+from rm.core.scheduling.limiting import Limiter
+from rm.core.scheduling.reservation import Reservation
+from rm.core.scheduling.turns import Turns
+from rm.core.sharing.accounts import OFF, Accounts
+
+MAY_GO = frozenset({JobState.CONFIGURING, JobState.RUNNING, JobState.SUSPENDED})
+AGAIN_US = 1_000_000  # those for whom nobody could go are looked at again so much later
+TURN_US = 60_000_000  # and one for whom somebody went, and who does not run yet
+TRIED_MAX = 4  # kinds of jobs in one turn of the leader
+ASKED_MAX = 64  # questions to the placement policy, beyond which nobody else is let off
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """`jobs` go together: one, or the elements of a slice. `lost_us` is the time since their start, of each
+    of their GPUs."""
+
+    jobs: tuple[int, ...]
+    hosts: tuple[str, ...]
+    lost_us: int
+    size: tuple[int, int]  # GPUs, processors
+
+
+def may_go(snapshot: Snapshot, accounts: Accounts, qos: str) -> list[Victim]:
+    """Those that a job of this QOS may preempt, the least loss first."""
+    named = accounts.qos_by_name.get(qos)
+    below = [accounts.qos_by_name[name] for name in named.preempts] if named is not None else []
+    exempt = {one.name: one.exempt_s * 1e6 for one in below if one.preempt_mode != OFF}
+    up = {name for name, host in snapshot.hosts.items() if host.state is HostState.UP}
+    together: dict[tuple[int, int], list[Job]] = {}
+    spared: set[tuple[int, int]] = set()
+    for number, placed in snapshot.placed.items():
+        job = snapshot.jobs[number]
+        if job.qos not in exempt or number < 0:
+            continue
+        of = (job.slice_of, 0) if job.slice_of else (0, number)
+        ran_us = attained_us(job, None, snapshot.now_us)
+        if (
+            job.state not in MAY_GO
+            or not up.issuperset(placed.placement.hosts)
+            or (ran_us < exempt[job.qos] and not job.waits_in_slice)
+        ):
+            spared.add(of)
+        together.setdefault(of, []).append(job)
+    found = [_victim(jobs, snapshot) for of, jobs in together.items() if of not in spared]
+    return sorted(found, key=lambda one: (one.lost_us, one.jobs))
+
+
+def choose(job: Job, snapshot: Snapshot, candidates: Sequence[Victim], tries: Tries) -> tuple[Victim, ...]:
+    """Those of the candidates, in the order of their loss, that go so that the job can be placed; none where
+    it could not be even then."""
+    return _Choice(job, After(snapshot, tries), tries).best(candidates)
+
+
+class _Choice:
+    def __init__(self, job: Job, after: After, tries: Tries) -> None:
+        self._job, self._after, self._tries = job, after, tries
+        self._asked = 0
+
+    def best(self, candidates: Sequence[Victim]) -> tuple[Victim, ...]:
+        if not candidates or self._hosts(candidates) is None or self._hosts(()) is not None:
+            return ()
+        largest = sorted(candidates, key=lambda one: (*(-n for n in one.size), one.lost_us, one.jobs))
+        found = [self._few(self._first(order)) for order in (candidates, largest)]
+        return min(found, key=lambda some: (sum(one.lost_us for one in some), len(some)))
+
+    def _hosts(self, gone: Iterable[Victim]) -> frozenset[str] | None:
+        """Where the job could be placed had these gone."""
+        self._asked += 1
+        placement = self._tries(self._job, self._after.without([n for one in gone for n in one.jobs]))
+        return None if placement is None else frozenset(placement.hosts)
+
+    def _first(self, order: Sequence[Victim]) -> tuple[Victim, ...]:
+        """The shortest begin of the order that is enough, and of it what is in the way."""
+        short, enough = 0, len(order)
+        while enough - short > 1:
+            middle = (short + enough) // 2
+            if self._hosts(order[:middle]) is None:
+                short = middle
+            else:
+                enough = middle
+        some = tuple(order[:enough])
+        where = self._hosts(some) or frozenset()
+        there = tuple(one for one in some if not where.isdisjoint(one.hosts))
+        return there if len(there) < len(some) and self._hosts(there) is not None else some
+
+    def _few(self, some: tuple[Victim, ...]) -> tuple[Victim, ...]:
+        """Without those who need not go, the greatest loss first; many at once as long as that goes."""
+        rest, length = tuple(sorted(some, key=lambda one: (-one.lost_us, one.jobs))), len(some)
+        while length and len(rest) > 1:
+            at = 0
+            while at < len(rest) and (self._asked < ASKED_MAX or len(some) <= ASKED_MAX):
+                fewer = rest[:at] + rest[at + length :]
+                if fewer and self._hosts(fewer) is not None:
+                    rest = fewer
+                else:
+                    at += length
+            length //= 2
+        return rest
+
+
+@dataclass(slots=True)
+class Preemption:
+    """Which pending jobs may preempt others, and when they were last looked at, between the steps."""
+
+    _waiting: dict[int, None] | None = None  # None: it is to be found out
+    _not_before_us: dict[int, int] = field(default_factory=dict)
+    _accounts: Accounts | None = None
+    _next_us: int | None = None
+
+    def clear(self) -> None:
+        self._waiting, self._next_us, self._accounts = None, None, None
+        self._not_before_us.clear()
+
+    def due_us(self) -> int | None:
+        """When the clock alone may let one of them go on."""
+        return self._next_us
+
+    def look(
+        self,
+        state: ClusterState,
+        fresh: Iterable[int],
+        reserved: Sequence[Reservation],
+        policies: Policies,
+        tuning: Tuning,
+        now_us: int,
+    ) -> tuple[int, tuple[Victim, ...]] | None:
+        """(a pending job, who is to go for it), of the first in the queue policy's order that can be helped;
+        `fresh` are those that joined the queue, and `reserved` what the last pass keeps for whom."""
+        found = self._of_those(state, fresh)
+        if not found:
+            self._next_us = None
+            return None
+        new = any(number in found for number in fresh)
+        if not new and self._next_us is not None and now_us < self._next_us:
+            return None
+        self._next_us = now_us + AGAIN_US
+        snapshot = state.snapshot(now_us)
+        jobs = [state.jobs[number] for number in found if self._not_before_us.get(number, 0) <= now_us]
+        ready = [job for job in jobs if job.id not in state.claims and waiting(job, snapshot) is None]
+        limiter, seen = Limiter.of(snapshot), set[tuple[object, str]]()
+        standing: list[Reservation] = []
+        for job, one in Turns(snapshot).of(policies.queue.order(ready, snapshot)):
+            kind = job.demand, job.qos
+            if kind in seen or limiter.against(one) is not None or _delays(one, standing, policies, snapshot):
+                continue
+            seen.add(kind)
+            if len(seen) > TRIED_MAX:
+                break
+            victims = victims_of(one, snapshot, state.accounts, policies, tuning)
+            if victims:
+                self._not_before_us[job.id] = now_us + TURN_US
+                return job.id, victims
+            standing += [one for one in reserved if one.job.id == job.id]
+        return None
+
+    def _of_those(self, state: ClusterState, fresh: Iterable[int]) -> dict[int, None]:
+        accounts = state.accounts
+        if accounts is not self._accounts:
+            self._accounts, self._waiting = accounts, None
+        if not accounts.preemptors:
+            return {}
+        known = state.pending if self._waiting is None else {**self._waiting, **dict.fromkeys(fresh)}
+        self._waiting = {
+            number: None
+            for number in known
+            if number in state.pending and state.jobs[number].qos in accounts.preemptors
+        }
+        for number in [number for number in self._not_before_us if number not in self._waiting]:
+            del self._not_before_us[number]
+        return self._waiting
+
+
+def victims_of(
+    job: Job, snapshot: Snapshot, accounts: Accounts, policies: Policies, tuning: Tuning
+) -> tuple[Victim, ...]:
+    """Who is to go so that the job can be placed; nobody where that does not help, or is not needed."""
+    candidates = may_go(snapshot, accounts, job.qos)
+    if not candidates:
+        return ()
+    return choose(job, snapshot, candidates, tries_of(policies, tuning))
+
+
+def _delays(job: Job, standing: Sequence[Reservation], policies: Policies, snapshot: Snapshot) -> bool:
+    if not standing or not reserves(policies.queue):
+        return False
+    end_us = policies.queue.end_us(job, snapshot)
+    return any(one.outlasted_by(end_us) for one in standing)
+
+
+def _victim(jobs: list[Job], snapshot: Snapshot) -> Victim:
+    hosts = dict.fromkeys(host for job in jobs for host in snapshot.placed[job.id].placement.hosts)
+    lost_us, gpus, cpus = 0, 0, 0
+    for job in jobs:
+        placement = snapshot.placed[job.id].placement
+        mine = sum(len(placement.gpus_on(host)) for host in placement.hosts)
+        lost_us += attained_us(job, None, snapshot.now_us) * max(1, mine)
+        gpus, cpus = max(gpus, mine), max(cpus, job.spec.cpus_per_task * len(placement.tasks))
+    return Victim(tuple(job.id for job in jobs), tuple(hosts), lost_us, (gpus, cpus))
