@@ -26,6 +26,7 @@ from rm.core.model.job import PRIORITY_LOW, JobSpec
 from rm.core.model.traffic import on_off
 from rm.core.registry import load
 from rm.core.scheduling.engine import Policies
+from rm.policies.regulate.controller import ControllerOptions
 from rm.sim.network.fabric import Topology
 from rm.sim.network.fluid import Fluid
 from rm.sim.program import program_of
@@ -89,20 +90,22 @@ class Lost:
     first: float
 
 
-def play(case: Case, mode: str, seed: int) -> Lost:
+def play(case: Case, mode: str, seed: int, verify: bool = False) -> Lost:
+    """`verify`: what is slower managed is left alone after it was measured, which takes half of the span."""
     policy, options = MODES[mode]
     comm = load("comm", policy, options) if options else load("comm", policy)
     cluster = hosts(2, gpus=case.jobs, nic_bps=LINK_BPS)
     network = Fluid(Topology({h.name: float(h.nic_bps) for h in cluster}), lockstep=True)
     policies = Policies(load("queue", "fifo"), load("placement", "first-fit"), comm)
     noise = Noise(jitter=case.jitter, drift=case.jitter / PROFILED**0.5)
-    running = Running(seed=seed, noise=noise, until_us=SPAN_US)
-    jobs = World(cluster, _arriving(case, seed), policies, network, settings=running).run().jobs
+    controller = ControllerOptions(verify=verify)
+    running = Running(seed=seed, noise=noise, controller=controller, until_us=SPAN_US)
+    jobs = World(cluster, arriving(case, seed), policies, network, settings=running).run().jobs
     lost = [100 * (j.mean_us / j.alone_us - 1) for j in jobs]
     return Lost(max(lost), fmean(lost), lost[0])
 
 
-def _arriving(case: Case, seed: int) -> list[SimJob]:
+def arriving(case: Case, seed: int) -> list[SimJob]:
     chance = random.Random(f"arrivals/{seed}")
     jobs = []
     for index in range(case.jobs):

@@ -15,7 +15,9 @@ import msgspec
 from rm.core.model.alignment import Alignment, ShapingRule
 from rm.core.model.traffic import TrafficProfile
 from rm.policies.regulate.controller import ControllerOptions, Inspect, Report
-from rm.policies.regulate.desired import Desired, Iterating, Learn, Order
+from rm.policies.regulate.desired import Desired, Learn, Order
+from rm.policies.regulate.iterating import Iterating
+from rm.policies.regulate.verifying import Judgement, Manage, Release
 
 LATER = 1 << 48  # than all bursts of high jobs: no simulation has so many
 
@@ -24,7 +26,8 @@ class Regulation:
     """Time-shifts, pauses and injected idle time of all running jobs.
 
     Args:
-        inspect, learn: what the world does about a job to be profiled, and about a new profile.
+        inspect, learn, judge: what the world does about a job to be profiled, a new profile, and jobs that
+            are to be left alone or managed again.
         enabled: False takes the controller away and leaves the initial rotation: each job is put
             into its slot once, when its plan is installed.
     """
@@ -35,11 +38,13 @@ class Regulation:
         learn: Callable[[Learn], None],
         options: ControllerOptions,
         enabled: bool = True,
+        judge: Callable[[Judgement], None] = lambda judgement: None,
     ) -> None:
         self.pauses = 0
         self._enabled = enabled
         self._inspect = inspect
         self._learn = learn
+        self._judge = judge
         self._desired = Desired(options)
         self._documents: dict[int, tuple[int, Mapping[str, Any]]] = {}  # job -> attempt, document
         self._rules: dict[tuple[int, str], ShapingRule] = {}
@@ -91,6 +96,8 @@ class Regulation:
                 self._inspect(order)
             elif isinstance(order, Learn):
                 self._learn(order)
+            elif isinstance(order, (Release, Manage)):
+                self._judge(order)
             elif order.grid is None:
                 self._documents.pop(order.job, None)
             else:
@@ -101,4 +108,4 @@ class Regulation:
 def _moved_once(alignment: Alignment) -> Alignment:
     """The plan with nothing that keeps a job in its slot."""
     once = (replace(s, gate=False, inject_us=0, adjust=0.0, regulated=False) for s in alignment.schedules)
-    return replace(alignment, schedules=tuple(once))
+    return replace(alignment, schedules=tuple(once), together=())

@@ -49,7 +49,8 @@ class Result:
     how long GPUs computed, all of them together.
 
     `worst_score` is the least compatibility score of any alignment in force; `pauses` counts the
-    controller's, `moved` the jobs that were taken off their hosts to run elsewhere.
+    controller's, `moved` the jobs that were taken off their hosts to run elsewhere, `released` how often
+    jobs that share links were left alone.
     """
 
     jobs: tuple[JobResult, ...]
@@ -62,6 +63,7 @@ class Result:
     pauses: int = 0
     inspections: int = 0
     moved: int = 0
+    released: int = 0
 
     @property
     def finished(self) -> tuple[JobResult, ...]:

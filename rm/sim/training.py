@@ -11,7 +11,9 @@ from rm.core.model.traffic import TrafficProfile
 from rm.core.ports import AdmissionPolicy
 from rm.core.ports import Transfer as Asked
 from rm.policies.regulate.controller import ControllerOptions, Inspect, Report
-from rm.policies.regulate.desired import Iterating, Learn
+from rm.policies.regulate.desired import Learn
+from rm.policies.regulate.iterating import Iterating
+from rm.policies.regulate.verifying import Judgement
 from rm.sim.admission import Gatekeeper, Verdict
 from rm.sim.attempt import Attempt
 from rm.sim.following import Following, as_planned
@@ -35,6 +37,8 @@ class Timeline(Protocol):
 
     def learn(self, news: Learn) -> None: ...
 
+    def judge(self, judgement: Judgement) -> None: ...
+
 
 class Training:
     """All running attempts, by job id in `running`; `ended` is called at each one's last instant."""
@@ -53,7 +57,7 @@ class Training:
         self.running: dict[int, Attempt] = {}
         self.gpu_busy_us = 0.0  # compute on all GPUs together
         self.progressed: set[int] = set()  # jobs that made an iteration since somebody last looked
-        self.regulation = Regulation(timeline.inspect, timeline.learn, controller, regulated)
+        self.regulation = Regulation(timeline.inspect, timeline.learn, controller, regulated, timeline.judge)
         self._iterating: dict[int, Iterating] = {}
         self._time = timeline
         self._network = network
@@ -77,7 +81,7 @@ class Training:
         self._know(attempt, now_us)
         if attempt.story.start_us is None:
             attempt.story.start_us = now_us
-        if alignment.schedules:
+        if alignment.schedules or alignment.together:
             self.aligned(alignment)
         self._next_iteration(attempt)
 
@@ -118,7 +122,13 @@ class Training:
     def _know(self, attempt: Attempt, next_start_us: float | None) -> None:
         """From now on regulation expects the attempt to compute as it does at present."""
         next_us = None if next_start_us is None else round(next_start_us)
-        self._iterating[attempt.job] = Iterating(attempt.number, round(attempt.program.compute_us), next_us)
+        self._iterating[attempt.job] = Iterating(
+            attempt.number,
+            round(attempt.program.compute_us),
+            next_us,
+            round(attempt.program.alone_us) or None,
+            attempt.story.sim.spec.is_high,
+        )
 
     def carried(self, transfers: Iterable[int]) -> None:
         """The network has carried these, at this instant; those of stopped attempts are nobody's."""
@@ -207,7 +217,7 @@ class Training:
             if self._record:
                 story.durations_us.append(duration_us)
         known = self._iterating[attempt.job]
-        self._iterating[attempt.job] = Iterating(known.attempt, known.compute_us, round(until_us))
+        self._iterating[attempt.job] = replace(known, next_start_us=round(until_us))
         report = Report(
             attempt.job,
             round(origin_us),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rm.core.jobs import events as ev
@@ -25,6 +25,7 @@ from rm.core.scheduling.engine import Policies, Tuning
 from rm.errors import RmError
 from rm.policies.regulate.controller import ControllerOptions, Inspect
 from rm.policies.regulate.desired import Learn
+from rm.policies.regulate.verifying import Judgement, Manage, Release
 from rm.sim.attempt import Attempt, Story
 from rm.sim.network.port import Network
 from rm.sim.result import JobResult, Result
@@ -97,7 +98,7 @@ class World:
         self._number = 0  # of the next heap entry: equal times keep their order
         self._left = len(self._stories)
         self._events, self._alignments, self._worst = 0, 0, 100.0
-        self._inspections, self._moved = 0, 0
+        self._inspections, self._moved, self._released = 0, 0, 0
         self._inbox: list[ev.Event] = [ev.HostAdded(host) for host in hosts]
         self._inbox += [ev.HostUp(h.name, "boot", "sim") for h in hosts]
         self._inbox += [ev.Measured(a, b, stats) for a, b, stats in measured]
@@ -193,7 +194,7 @@ class World:
         if outcome.realigned:
             self._alignments += 1
             self._worst = min(self._worst, alignment.score)
-        if alignment.schedules or outcome.realigned:
+        if alignment.schedules or alignment.together or outcome.realigned:
             training.aligned(alignment)
 
     def _hear(self, event: ev.Event, _: object) -> None:
@@ -311,6 +312,17 @@ class World:
         """A profile has changed: the cycle hears of it, as live of the regulator's event."""
         self._inbox.append(ev.ProfileMeasured(news.job, news.attempt, news.profile, cooperative=True))
 
+    def judge(self, judgement: Judgement) -> None:
+        """Jobs are to be left alone, or managed again: the cycle hears of it, as live."""
+        match judgement:
+            case Release(released):
+                if released.until_us is not None:
+                    released = replace(released, until_us=START_US + released.until_us)
+                self._released += 1
+                self._inbox.append(ev.JobsReleased(released))
+            case Manage(jobs, why):
+                self._inbox.append(ev.JobsManaged(jobs, why))
+
     # -- the outcome ---------------------------------------------------------------------------
 
     def _stuck(self) -> None:
@@ -357,4 +369,5 @@ class World:
             pauses=self.training.regulation.pauses,
             inspections=self._inspections,
             moved=self._moved,
+            released=self._released,
         )

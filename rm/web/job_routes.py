@@ -35,6 +35,7 @@ from rm.web.ports import Service
 from rm.web.visible_jobs import VisibleJobs, array_tasks_of, signal_to_of
 
 WAIT_MAX_S = 300.0
+OF_RUNNING = (ReasonCode.LEASE, ReasonCode.LEFT_ALONE)  # that the job itself does not keep
 
 
 class Asked(TypedDict):
@@ -251,8 +252,8 @@ class JobRoutes:
         job, sight = await self._visible.job(request), await self._visible.sight(request)
         answer = sight.explained(await settled(self._service.reading.why(job.id)), job.spec.user)
         if job.state is not JobState.PENDING or job.launch_failures:
-            leases = [sight.reason(r) for r in answer["reasons"] if r.code is ReasonCode.LEASE]
-            answer = {**answer, "reasons": leases or ([job.reason] if job.reason else [])}
+            now = [sight.reason(r) for r in answer["reasons"] if r.code in OF_RUNNING]
+            answer = {**answer, "reasons": now or ([job.reason] if job.reason else [])}
         start = priority = None
         if job.state is JobState.PENDING:
             found = await settled(self._service.priorities.parts(job.id))

@@ -14,7 +14,8 @@ from rm.core.model.job import JobState
 from rm.core.model.traffic import TrafficProfile
 from rm.daemon.regulation.inspection import profile_of
 from rm.policies.regulate.controller import ControllerOptions, Inspect, Report
-from rm.policies.regulate.desired import Iterating, Learn
+from rm.policies.regulate.desired import Learn
+from rm.policies.regulate.iterating import Iterating
 from rm.protocol.attempts import Grid
 from rm.protocol.network import Profiled
 from rm.sim.regulation import Regulation

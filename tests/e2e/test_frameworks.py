@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.cluster import WAIT_S, Cluster
+from rm.demo.training import traffic_file
+from tests import builders
+from tests.cluster import WAIT_S, Cluster, until
 from tests.e2e.conftest import MakeCluster
 from tests.e2e.test_own_hosts import on_plain_inventory
 
@@ -43,7 +45,11 @@ print(json.dumps({**torch, **told}))
 
 @pytest.fixture(scope="module")
 def cluster(make_cluster: MakeCluster, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
-    settings = {"jobs": {"run_root_as": "", "allow_root": True}}  # whose interpreter may be root's own
+    settings = {
+        "jobs": {"run_root_as": "", "allow_root": True},  # whose interpreter may be root's own
+        "regulate": {"verify_periods": 10, "verify_again_min": 0.02},
+        "policies.options.comm.metronome": {"bursts": False},  # for gates
+    }
     made = make_cluster(settings, zones=1, hosts=HOSTS)
     return on_plain_inventory(made, tmp_path_factory.mktemp("inventory"))
 
@@ -106,3 +112,36 @@ def test_lightning_trains_as_under_slurm(cluster: Cluster) -> None:
     assert {one["size"] for one in found} == {HOSTS}
     assert len({tuple(one["weights"]) for one in found}) == 1
     assert all(one["last_loss"] < one["first_loss"] / 2 for one in found)
+
+
+SLOWER_MANAGED = """#!/usr/bin/python3
+import os, time
+from rm_iteration import Iterations
+iterations = Iterations()
+while True:
+    iterations.start()
+    slot = iterations.schedule or {}
+    time.sleep(0.04 + (0.04 if slot.get("gate") else 0))
+    iterations.end()
+"""
+
+
+def test_jobs_that_are_slower_in_their_slots_are_left_alone_and_tried_again(cluster: Cluster) -> None:
+    """These compute for longer while they have a slot, as no profile says."""
+    profile = cluster.directory / "profile.json"
+    rate_mbps = 0.9 * cluster.client.get("hosts")["hosts"][0]["nic_bps"] / 1e6
+    profile.write_text(traffic_file(builders.profile(40, (0, 12, rate_mbps))))
+    script = cluster.directory / "slower.py"
+    script.write_text(SLOWER_MANAGED)
+    words = (
+        "--nodes=2",
+        "--ntasks-per-node=1",
+        f"--traffic={profile}",
+        "--nodelist=" + ",".join(sorted(cluster.hosts())[:2]),
+    )
+    jobs = [cluster.submit(*words, str(script)) for _ in range(2)]
+    until(lambda: "(LeftAlone)" in cluster.rmx("why", jobs[1]), "they are left alone")
+    until(lambda: "managed again" in cluster.rmx("show", jobs[1]), "they are tried again")
+    for job in jobs:
+        cluster.rmx("cancel", job)
+        cluster.wait(job)

@@ -21,7 +21,7 @@ from rm.core.alerts.findings import (
 )
 from rm.core.alerts.silence import Silence, silenced_by
 from rm.core.jobs import events as ev
-from rm.core.model.alignment import Alignment, LinkAlignment
+from rm.core.model.alignment import Alignment, LinkAlignment, Released
 from rm.core.model.host import HostState
 from rm.core.monitoring.cells import Cell, Status
 from tests import builders
@@ -362,6 +362,13 @@ def test_rotations_that_are_lost() -> None:
         ("job 9", ("h3",), ""),
     ]
     assert found[2].message == "job 3 is not kept in its slot: it had to be moved back"
+    alone = (Released((2, 4), 1.3, 1.1, 99), Released((8, 9), 1.4))
+    told = {
+        f.subject: f.frozen or f.message
+        for f in rotation_findings(replace(alignment, released=alone), HOSTS, 90.0, never, standings, places)
+    }
+    assert told["job 2"].startswith("job 2 is left alone: the slowest job took 1.30 times")
+    assert told["job 9"] == "not known yet", "what it takes without is being measured"
     silenced = rotation_findings(alignment, HOSTS, 90.0, lambda h: h.name == "h1", standings, places)
     assert [f.frozen for f in silenced] == ["maintenance", "not known yet", "maintenance", ""]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from rm.core.alerts.alert import GRADED, LEVELS, Finding
 from rm.core.alerts.blame import Pair, blamed, pair
-from rm.core.model.alignment import Alignment
+from rm.core.model.alignment import Alignment, in_words
 from rm.core.model.host import Host, HostState
 from rm.core.monitoring.cells import Cell, Status
 
@@ -183,7 +183,8 @@ def rotation_findings(
     places: Mapping[int, tuple[str, ...]],
 ) -> Iterator[Finding]:
     """Links whose jobs fit less well than `least` (a compatibility score, 0 to 100), jobs that share a
-    contended link without a rotation, and jobs that the controller gave up to keep in their slots.
+    contended link without a rotation or are left alone since managing them makes them slower, and jobs that
+    the controller gave up to keep in their slots.
 
     Args:
         standings: of each controlled job "" = it keeps its slot, None = not known yet, else why not.
@@ -199,10 +200,17 @@ def rotation_findings(
             jobs = ", ".join(map(str, link.jobs))
             said = f"jobs {jobs} contend on {link.link}: score {link.score:.1f}, wanted {least:g}"
             yield Finding("rotation-lost", link.link, said, host, "", frozen(host))
-    for job in sorted({*alignment.unmatched, *standings}):
+    alone = {job: one for one in alignment.released for job in one.jobs if one.until_us is not None}
+    measured = {job for one in alignment.released for job in one.jobs} - alone.keys()
+    for job in sorted({*alignment.unmatched, *standings, *alone}):
         where = places.get(job, ())
         name, why = f"job {job}", standings.get(job)
-        if job in alignment.unmatched:
+        if job in measured:  # for some iterations
+            yield Finding("rotation-lost", name, hosts=where, frozen="not known yet")
+            continue
+        if job in alone:
+            said = f"{name} is left alone: {in_words(alone[job])}"
+        elif job in alignment.unmatched:
             said = f"{name} shares a link and has no rotation"
         elif why:
             said = f"{name} is not kept in its slot: {why}"

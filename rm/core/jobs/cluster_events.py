@@ -15,6 +15,7 @@ from rm.core.jobs.elements import array_of
 from rm.core.jobs.fencing import ended_after_us
 from rm.core.jobs.state import touch
 from rm.core.jobs.transitions import lose_tasks
+from rm.core.model.alignment import in_words
 from rm.core.model.host import FINDABLE, Host, HostState, Nic, Zone
 from rm.core.model.job import Job, JobState
 from rm.core.model.reasons import Reason, ReasonCode
@@ -228,6 +229,23 @@ def _recomputed(ctx: Context, e: ev.AlignmentRecomputed) -> None:
         ctx.state.alignment = e.alignment
 
 
+def _jobs_released(ctx: Context, e: ev.JobsReleased) -> None:
+    ctx.state.released[e.released.jobs] = e.released
+    _aligned_anew(ctx, e.released.jobs, in_words(e.released))
+
+
+def _jobs_managed(ctx: Context, e: ev.JobsManaged) -> None:
+    if ctx.state.released.pop(e.jobs, None) is not None:
+        _aligned_anew(ctx, e.jobs, f"its links are managed again: {e.why}")
+
+
+def _aligned_anew(ctx: Context, jobs: tuple[int, ...], story: str) -> None:
+    ctx.state.placed_version += 1
+    for job in jobs:
+        if job in ctx.state.placed:
+            ctx.put(touch(ctx.state.jobs[job], ctx.now_us, story))
+
+
 def _settled(ctx: Context, e: ev.ActionSettled) -> None:
     ctx.changes.settled.append(e.action)
     ctx.changes.logs += e.logs
@@ -268,6 +286,9 @@ def _clock_stepped(ctx: Context, e: ev.ClockStepped) -> None:
     state.silent_since = {host: since_us + e.by_us for host, since_us in state.silent_since.items()}
     if state.rescheduled_us is not None:
         state.rescheduled_us += e.by_us
+    for jobs, one in state.released.items():
+        if one.until_us is not None:
+            state.released[jobs] = replace(one, until_us=one.until_us + e.by_us)
     for job_id in [*state.pending, *state.placed]:
         job = state.jobs[job_id]
         moved = moved_by(job, e.by_us, before_us)
@@ -330,6 +351,8 @@ CLUSTER_EVENTS: dict[type, Callable[[Context, Any], None]] = {
     ev.Measured: _measured,
     ev.ZoneMeasured: _zone_measured,
     ev.AlignmentRecomputed: _recomputed,
+    ev.JobsReleased: _jobs_released,
+    ev.JobsManaged: _jobs_managed,
     ev.ActionSettled: _settled,
     ev.Noted: _noted,
     ev.StrayFound: stray,

@@ -62,7 +62,7 @@ from rm.core.jobs.host_events import (
 from rm.core.jobs.host_events import (
     StrayFound as StrayFound,
 )
-from rm.core.model.alignment import Alignment
+from rm.core.model.alignment import Alignment, Released
 from rm.core.model.job import Job, JobSpec, Placement
 from rm.core.model.job_update import JobUpdate
 from rm.core.model.logs import KeptLog
@@ -334,6 +334,21 @@ class AlignmentRecomputed:
 
 
 @dataclass(frozen=True, slots=True)
+class JobsReleased:
+    """Jobs that share links are slower than before they were managed, or may be: they are left alone."""
+
+    released: Released
+
+
+@dataclass(frozen=True, slots=True)
+class JobsManaged:
+    """Jobs that were left alone are managed again; `why` in words."""
+
+    jobs: tuple[int, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class ActionSettled:
     """The outcome of an outbox action is known; whatever it changed came as another event. `logs`: what
     became of those that were to be collected."""
@@ -408,6 +423,8 @@ Event = (
     | Measured
     | ZoneMeasured
     | AlignmentRecomputed
+    | JobsReleased
+    | JobsManaged
     | ActionSettled
     | Noted
     | ClockStepped

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from rm.core.jobs.dependents import Dependents, is_singleton
 from rm.core.jobs.mailing import next_mark
 from rm.core.jobs.strays import Held, without_strays
-from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment
+from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment, Released
 from rm.core.model.dependency import Standing
 from rm.core.model.element import sharing
 from rm.core.model.fabric import Fabric
@@ -102,6 +102,7 @@ class ClusterState:
     ledger: Ledger = field(default_factory=Ledger)
     tally: Tally = field(default_factory=Tally)  # derived
     alignment: Alignment = NOTHING_TO_ALIGN
+    released: dict[tuple[int, ...], Released] = field(default_factory=dict)  # by the jobs that share links
     reasons: dict[int, Reason] = field(default_factory=dict)  # why jobs wait that are not yet tried
     silent_since: dict[str, int] = field(default_factory=dict)
     strays: dict[str, dict[tuple[int, int], Held]] = field(default_factory=dict)  # by host

@@ -13,7 +13,7 @@ from typing import Any
 from rm.core.jobs.state import ClusterState, placed_view
 from rm.core.jobs.strays import Held
 from rm.core.journal.plain import from_plain, to_plain
-from rm.core.model.alignment import Alignment
+from rm.core.model.alignment import Alignment, Released
 from rm.core.model.fabric import Fabric
 from rm.core.model.host import Host, Zone
 from rm.core.model.host_reservation import HostReservation
@@ -64,6 +64,7 @@ def dump_state(state: ClusterState, now_us: int) -> dict[str, Any]:
         "accounts": to_plain(state.accounts),
         "ledger": ledger_to_plain(state.ledger),
         "alignment": to_plain(state.alignment),
+        "released": [to_plain(one) for one in state.released.values()],
         "silent_since": dict(state.silent_since),
         "strays": [
             [host, *name, to_plain(held)]
@@ -98,6 +99,8 @@ def restore_state(plain: dict[str, Any], now_us: int) -> ClusterState:
         rescheduled_us=plain.get("rescheduled_us"),
     )
     state.ledger = ledger_from(plain.get("ledger", {}))
+    for left_alone in (from_plain(Released, one) for one in plain.get("released", ())):
+        state.released[left_alone.jobs] = left_alone
     for one in (from_plain(HostReservation, r) for r in plain.get("reservations", ())):
         state.reservations[one.name] = one
     for zone in (from_plain(Zone, z) for z in plain["zones"]):

@@ -90,6 +90,21 @@ class ShapingRule:
     bursts: Bursts | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Jobs that share links and are left to do so without rotations and classes.
+
+    `managed` is by how much the slowest job's iterations took longer than its profile says while they were
+    managed (1.2: a fifth longer), `unmanaged` the same since; None while that is measured, and then they are
+    managed again at `until_us`.
+    """
+
+    jobs: tuple[int, ...]
+    managed: float
+    unmanaged: float | None = None
+    until_us: int | None = None
+
+
 PERFECT = 100.0  # the score of jobs that never meet on a link
 
 
@@ -101,7 +116,9 @@ class Alignment:
     `unmatched` jobs share a contended link but have no rotation (periods do not match, or no room):
     they are not controlled. `plans` say more than the schedules do: delays, throttles and routes of
     single iterations, each for jobs that share links. A placement whose alignment is `rejected` is
-    not taken, whatever else there is; of jobs that are placed already it says nothing.
+    not taken, whatever else there is; of jobs that are placed already it says nothing. `together` are the
+    jobs that share contended links or classes, by group, where it is to be verified that managing makes them
+    faster; `released` those of them that are left alone.
     """
 
     score: float
@@ -112,6 +129,16 @@ class Alignment:
     recompute: bool = False  # stage 3 (offline recomputation) would improve the cushions
     rejected: Reason | None = None
     plans: tuple[CommPlan, ...] = ()
+    together: tuple[tuple[int, ...], ...] = ()
+    released: tuple[Released, ...] = ()
 
 
 NOTHING_TO_ALIGN = Alignment(PERFECT)
+
+
+def in_words(released: Released) -> str:
+    """For users: what was measured, and that the job is left alone."""
+    managed = f"the slowest job took {released.managed:.2f} times as long as alone while links were managed"
+    if released.unmanaged is None:
+        return f"{managed}: what it takes without is measured"
+    return f"{managed}, and {released.unmanaged:.2f} times since: they are left alone"

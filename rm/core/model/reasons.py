@@ -71,6 +71,7 @@ class ReasonCode(StrEnum):
     HOST_LOST = "HostLost"
     PREEMPTED = "Preempted"  # it gave its hosts up to another job
     LEASE = "Lease"  # a lost host may still run the job's tasks
+    LEFT_ALONE = "LeftAlone"  # it runs; the jobs that share its links are slower managed
     TIME_LIMIT = "TimeLimit"
     DEADLINE = "DeadLine"  # it could not be over by its deadline any more
     CANCELLED = "Cancelled"

@@ -6,7 +6,7 @@ engine decide, and returns what must be committed and then carried out. It does 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rm.core.jobs import events as ev
@@ -14,7 +14,7 @@ from rm.core.jobs.actions import Intent
 from rm.core.jobs.fencing import on_silent_hosts
 from rm.core.jobs.lifecycle import Changes, Rules, apply, go_on
 from rm.core.jobs.state import ClusterState
-from rm.core.model.alignment import NOTHING_TO_ALIGN
+from rm.core.model.alignment import NOTHING_TO_ALIGN, Released
 from rm.core.model.host import HostState
 from rm.core.model.job import Job
 from rm.core.model.network import NetworkView
@@ -28,6 +28,7 @@ from rm.core.scheduling.choosing import Taken
 from rm.core.scheduling.engine import Policies, Tuning, decide, not_yet
 from rm.core.scheduling.limiting import LimitedJobs
 from rm.core.scheduling.preemption import Preemption
+from rm.core.scheduling.releasing import is_verified, left_alone
 from rm.core.scheduling.rescheduling import to_move
 from rm.errors import IllegalTransition
 
@@ -46,9 +47,11 @@ class Recomputation:
     placed: tuple[PlacedJob, ...]
     snapshot: Snapshot
     placed_version: int
+    released: Mapping[tuple[int, ...], Released] = field(default_factory=dict)
 
     def run(self) -> ev.AlignmentRecomputed:
-        alignment = self.comm.align(self.placed, self.snapshot, offline=True)
+        raw = self.comm.align(self.placed, self.snapshot, offline=True)
+        alignment = left_alone(raw, self.released) if is_verified(self.comm) else raw
         return ev.AlignmentRecomputed(self.placed_version, alignment)
 
 
@@ -310,14 +313,19 @@ class Cycle:
         placed = [p for p in state.placed.values() if p.communicates or (unprofiled and p.may_communicate)]
         if not placed:
             state.alignment = NOTHING_TO_ALIGN
+            state.released = {}
             return
         snapshot = state.snapshot(now_us)
         state.alignment = self.policies.comm.align(placed, snapshot)
+        if is_verified(self.policies.comm):
+            state.alignment = left_alone(state.alignment, state.released)
+        kept = {one.jobs: one for one in state.alignment.released}
+        state.released = kept  # of others some have gone, or more have come: they are managed
         if state.alignment.recompute:
             own = replace(
                 snapshot, hosts=dict(state.hosts), zones=dict(state.zones), jobs={}, network=NetworkView()
             )
-            out.recompute = Recomputation(self.policies.comm, tuple(placed), own, state.placed_version)
+            out.recompute = Recomputation(self.policies.comm, tuple(placed), own, state.placed_version, kept)
 
     def _move(self, now_us: int, out: Outcome) -> None:
         """Take a job off its hosts that a new profile has made incompatible with its neighbours."""

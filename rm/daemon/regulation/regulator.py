@@ -18,7 +18,7 @@ import msgspec
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
-from rm.core.model.alignment import Alignment
+from rm.core.model.alignment import Alignment, in_words
 from rm.core.model.traffic import TrafficProfile
 from rm.core.ports import Clock
 from rm.daemon.agents import Agents
@@ -30,7 +30,9 @@ from rm.daemon.regulation.running import Place, Running, View, running_of
 from rm.daemon.regulation.shaping import Shaping, ShapingSettings
 from rm.daemon.regulation.watching import Watching
 from rm.policies.regulate.controller import ControllerOptions, Inspect, Report
-from rm.policies.regulate.desired import Desired, Iterating, Learn, Order, Tell
+from rm.policies.regulate.desired import Desired, Learn, Order, Tell
+from rm.policies.regulate.iterating import Iterating
+from rm.policies.regulate.verifying import Manage, Release
 from rm.protocol import attempts as wire
 from rm.protocol.notifications import Iterations
 
@@ -174,6 +176,8 @@ class Regulator:
             running.attempt,
             traffic.period_us - traffic.comm_us if traffic else None,
             stats.next_start_us if stats is not None and heard else None,
+            traffic.period_us if traffic else None,
+            running.high,
         )
 
     # -- reports and orders --------------------------------------------------------------------
@@ -194,7 +198,7 @@ class Regulator:
             stats.add(start_us, duration_us, paused_us, comm_us)
             self._inspection.heard(job, attempt, duration_us - paused_us, comm_us)
             report = Report(job, start_us, duration_us, paused_us, comm_us)
-            self._obey(self._desired.report(attempt, report))
+            self._obey(self._desired.report(attempt, report, self._clock.now_us()))
 
     def _obey(self, orders: Iterable[Order]) -> None:
         for order in orders:
@@ -208,6 +212,12 @@ class Regulator:
                     self._post(
                         ev.ProfileMeasured(order.job, order.attempt, order.profile, self._reports(running))
                     )
+                case Release():
+                    log.info("jobs %s: %s", order.released.jobs, in_words(order.released))
+                    self._post(ev.JobsReleased(order.released))
+                case Manage():
+                    log.info("jobs %s are managed again: %s", order.jobs, order.why)
+                    self._post(ev.JobsManaged(order.jobs, order.why))
 
     def _tell(self, order: Tell, places: tuple[Place, ...] = ()) -> None:
         """Change a job's schedule on all of its hosts, or at these places, each on its own clock."""
@@ -234,6 +244,7 @@ class Regulator:
     def _look_after(self) -> None:
         """Jobs without a profile get one measured; silent jobs are regulated from outside."""
         self._progress.tell()
+        self._obey(self._desired.passed(self._clock.now_us()))
         self._standings = self._desired.standings()
         now_us = self._clock.now_us()
         scheduled = {s.job for s in self._view.alignment.schedules}

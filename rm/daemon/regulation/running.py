@@ -34,6 +34,7 @@ class Running:
     traffic: TrafficProfile | None
     low_comm: bool
     cooperative: bool
+    high: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,4 +76,5 @@ def _running(job: Job, hosts: tuple[str, ...], state: ClusterState) -> Running:
         job.traffic,
         job.spec.low_comm,
         job.cooperative,
+        job.spec.is_high,
     )

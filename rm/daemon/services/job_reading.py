@@ -22,6 +22,7 @@ from rm.core.scheduling.cycle import Cycle, in_order
 from rm.core.scheduling.engine import Policies, Tuning
 from rm.core.scheduling.explaining import explain
 from rm.core.scheduling.queue_position import queue_position
+from rm.core.scheduling.releasing import why_alone
 from rm.core.store import Store
 from rm.daemon.services.array_elements import (
     one_element,
@@ -244,7 +245,7 @@ class JobReading:
             return cycle.state.alignment, waiting(cycle.state, job, cycle.rules, now_us)
 
         alignment, leased = await self._asking.ask(look)
-        reason = leased or job.reason
+        reason = leased or job.reason or why_alone(alignment, job.id)
         choice = await asyncio.to_thread(self._store.choice, job.id)
         return {
             "job": job.id,

@@ -37,6 +37,7 @@ class FirstComeOptions:
 
 class FirstCome:
     name = "first-come"
+    verified = True
     aligns_unprofiled = True
 
     def __init__(self, options: FirstComeOptions | None = None) -> None:

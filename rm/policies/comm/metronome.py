@@ -115,6 +115,10 @@ class Metronome:
         self.options = options or MetronomeOptions()
 
     @property
+    def verified(self) -> bool:
+        return not self.options.paper
+
+    @property
     def rescheduling(self) -> Rescheduling | None:
         """When the cycle may move running jobs; None = never."""
         if not self.options.reschedule:

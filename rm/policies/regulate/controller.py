@@ -15,6 +15,7 @@ from fractions import Fraction
 from statistics import median
 
 from rm.core.model.alignment import Schedule
+from rm.errors import ConfigError
 
 
 class Phase(StrEnum):
@@ -24,7 +25,8 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ControllerOptions:
-    """Thresholds: `slow` is A_T, `overs` O_T; counts in reports, shares of the effective period."""
+    """Thresholds: `slow` is A_T, `overs` O_T; counts in reports, shares of the effective period. Those that
+    begin with `verify` say when jobs are left alone (verifying.py)."""
 
     window: int = 10
     slow: float = 1.10
@@ -35,6 +37,23 @@ class ControllerOptions:
     compute: float = 0.10
     frequent: int = 3
     frequent_window: int = 100
+    verify: bool = True
+    verify_periods: int = 50
+    verify_slow: float = 1.05
+    verify_margin: float = 0.03
+    verify_again_min: float = 30.0
+
+    def __post_init__(self) -> None:
+        if self.verify_periods < 10:
+            raise ConfigError(
+                f"The option verify_periods of [regulate] is {self.verify_periods}.",
+                "Fewer than 10 iterations tell nothing.",
+            )
+        if self.verify_slow < 1 or self.verify_margin < 0 or self.verify_again_min <= 0:
+            raise ConfigError(
+                "An option of [regulate] is out of range.",
+                "verify_slow is 1 or more, verify_margin 0 or more, and verify_again_min more than 0.",
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,22 +23,11 @@ from rm.policies.regulate.controller import (
     Retime,
     member_of,
 )
+from rm.policies.regulate.iterating import Iterating
+from rm.policies.regulate.verifying import Manage, Release, Verifier
 from rm.protocol.attempts import Grid
 
 CHANGED_SHARE = 0.05  # of a profile's numbers: less is noise of the measurement
-
-
-@dataclass(frozen=True, slots=True)
-class Iterating:
-    """A running job that may have a slot.
-
-    `compute_us`: computing per iteration by its profile; `next_start_us`: when its next iteration is
-    expected to begin. None = not known.
-    """
-
-    attempt: int
-    compute_us: int | None = None
-    next_start_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +49,7 @@ class Learn:
     profile: TrafficProfile
 
 
-Order = Tell | Inspect | Learn
+Order = Tell | Inspect | Learn | Release | Manage
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +79,7 @@ class Desired:
 
     def __init__(self, options: ControllerOptions, pauses_from: int = 0) -> None:
         self._controller = Controller(options)
+        self._verifier = Verifier(options)
         self._pauses_from = pauses_from
         self._alignment: Alignment = NOTHING_TO_ALIGN
         self._running: dict[int, Iterating] = {}
@@ -131,15 +121,21 @@ class Desired:
             plan = _Plan(tuple(group), tuple(running[s.job].attempt for s in group))
             if self._installed.get(component) != plan:
                 orders += self._install(component, plan)
-        return orders
+        return [*orders, *self._verifier.aligned(alignment, running)]
 
-    def report(self, attempt: int, report: Report) -> list[Order]:
-        """One finished iteration of a running job; of other attempts nothing follows."""
+    def passed(self, now_us: int) -> list[Order]:
+        """It is so late now."""
+        return [*self._verifier.passed(now_us)]
+
+    def report(self, attempt: int, report: Report, now_us: int | None = None) -> list[Order]:
+        """One finished iteration of a running job; of other attempts nothing follows. `now_us` is by a clock
+        that no host sets; without it the report's own end counts."""
         mine = self._running.get(report.job)
         if mine is None or mine.attempt != attempt:
             return []
-        self._starts[report.job] = report.start + report.duration
-        return self._obey(self._controller.report(report), {})
+        end_us = self._starts[report.job] = report.start + report.duration
+        judged = self._verifier.report(report.job, report.duration, end_us if now_us is None else now_us)
+        return [*self._obey(self._controller.report(report), {}), *judged]
 
     def profiled(
         self, job: int, attempt: int, old: TrafficProfile | None, new: TrafficProfile | None

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from rm.policies.regulate.controller import ControllerOptions
 from rm.sim.papers._metronome.run import Outcome, run
-from rm.sim.papers._metronome.schedulers import METRONOME
+from rm.sim.papers._metronome.schedulers import METRONOME, UNVERIFIED
 from rm.sim.papers._metronome.snapshots import CONGESTED, snapshot
 from rm.sim.papers._metronome.snapshots_compared import change_pct
 from rm.sim.papers.frame.paper import Sample, Series
@@ -43,7 +42,7 @@ def thresholds(name: str, seed: int) -> Iterator[Sample | Series]:
     found: dict[tuple[float, int], Outcome] = {}
     for slow in A_T:
         for overs in O_T:
-            how = replace(METRONOME, controller=ControllerOptions(slow=slow, overs=overs))
+            how = replace(METRONOME, controller=replace(UNVERIFIED, slow=slow, overs=overs))
             found[slow, overs] = run(members, how, seed, congested=congested)
     best = min(each.low_us for each in found.values())
     above = {setting: change_pct(best, each.low_us) for setting, each in found.items()}

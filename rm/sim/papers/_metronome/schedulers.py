@@ -10,6 +10,8 @@ from rm.core.registry import load
 from rm.core.scheduling.engine import Policies, Tuning
 from rm.policies.regulate.controller import ControllerOptions
 
+UNVERIFIED = ControllerOptions(verify=False)  # what each does is to be seen, also where it loses
+
 
 @dataclass(frozen=True, slots=True)
 class Scheduler:
@@ -22,7 +24,7 @@ class Scheduler:
     comm: str = "none"
     placing: Mapping[str, Any] = field(default_factory=dict)
     aligning: Mapping[str, Any] = field(default_factory=dict)
-    controller: ControllerOptions = field(default_factory=ControllerOptions)
+    controller: ControllerOptions = UNVERIFIED
     ideal: bool = False
     top_k: int = 1
 
