@@ -25,6 +25,7 @@ BENCHMARKS = (
 )  # fmt: skip
 BY_NAME = (
     "crowd",
+    "fidelity",
     "modes",
     "never_worse",
     "soak",

@@ -30,7 +30,7 @@ LEFT_OUT_S = 4.0
 def run(settings: Settings) -> list[Figure]:
     counts, iterations = (COUNTS[:2], 40) if settings.quick else (COUNTS, 45)
     found = []
-    with _stage(max(counts)) as stage:
+    with lab_stage(max(counts)) as stage:
         for count in counts:
             found += _compared(stage, count, iterations)
     return found
@@ -43,14 +43,14 @@ def _compared(stage: Stage, count: int, iterations: int) -> Iterator[Figure]:
     jobs = [Training(f"job{n + 1}", "low", PERIOD_MS - comm_ms, size, 4) for n in range(count)]
     stage.start_daemon(scenario.MANAGED)
     stage.await_hosts()
-    (alone,) = _runs(trainer, stage, jobs[:1], iterations // 2, None)
+    (alone,) = runs_of(trainer, stage, jobs[:1], iterations // 2, None)
     profile = figures.profile(alone.iterations)
     alone_us = statistics.fmean(i.duration_us for i in alone.iterations)
     for mode in scenario.MODES:
         stage.start_daemon(mode)
         stage.await_hosts()
         before = os.getloadavg()[0]
-        runs = _runs(trainer, stage, jobs, iterations, profile)
+        runs = runs_of(trainer, stage, jobs, iterations, profile)
         begin, end = figures.span(runs, LEFT_OUT_S)
         kept = [
             [i.duration_us for i in r.iterations if i.start_us >= begin and i.end_us <= end] for r in runs
@@ -66,7 +66,7 @@ def _compared(stage: Stage, count: int, iterations: int) -> Iterator[Figure]:
         )
 
 
-def _runs(
+def runs_of(
     trainer: Trainer,
     stage: Stage,
     jobs: Sequence[Training],
@@ -86,7 +86,7 @@ def _runs(
 
 
 @contextlib.contextmanager
-def _stage(gpus: int) -> Iterator[Stage]:
+def lab_stage(gpus: int) -> Iterator[Stage]:
     """Two hosts, with all that the jobs need."""
     with tempfile.TemporaryDirectory(prefix="rm-crowd-") as folder, contextlib.ExitStack() as stack:
         work = Path(folder)

@@ -120,7 +120,9 @@ def _network(scenario: form.Scenario, cluster: tuple[Host, ...], fabric: Fabric 
         )
     ecmp = scenario.fabric.ecmp if scenario.fabric is not None else "connection"
     topology = Topology({h.name: h.nic_bps for h in cluster}, fabric, ecmp=ecmp, seed=seed)
-    return Ideal(topology) if given.model == "ideal" else Fluid(topology, lockstep=given.lockstep)
+    if given.model == "ideal":
+        return Ideal(topology)
+    return Fluid(topology, lockstep=given.lockstep, newcomer=given.newcomer)
 
 
 def _settings(scenario: form.Scenario, seed: int) -> Settings:

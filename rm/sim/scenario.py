@@ -47,11 +47,13 @@ class FabricForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 class NetworkForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """`fluid`: max-min fair shares; `penalty`: Ada-SRSF's a + kbM + (k-1)ηM; `ideal`: no contention.
 
-    `a` is a duration, `b_ns` and `eta_ns` nanoseconds a byte.
+    `newcomer`: of its weight, by which a transfer counts in `fluid` that begins beside others. `a` is a
+    duration, `b_ns` and `eta_ns` nanoseconds a byte.
     """
 
     model: Literal["fluid", "penalty", "ideal"] = "fluid"
     lockstep: bool = True
+    newcomer: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
     a: str = "0s"
     b_ns: Share = 0.853
     eta_ns: Share = 0.235

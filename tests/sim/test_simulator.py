@@ -204,6 +204,15 @@ def test_sim_run_tells_each_job(scenario, invoke):
     assert invoke("run", scenario, "--jobs")[1].count("host[1-2]") == 2
 
 
+def test_newcomers_may_count_less_than_those_that_send_already(scenario, invoke):
+    slowdowns = []
+    for newcomer in (1, 0.7):
+        more = f"[noise]\njitter = 0.01\n[network]\nnewcomer = {newcomer}\n[policies]"
+        scenario.write_text(SCENARIO.replace("[policies]", more))
+        slowdowns.append(json.loads(invoke("run", scenario, "--json")[1])["metrics"]["mean_slowdown"])
+    assert slowdowns[1] < slowdowns[0] - 0.1, "they slide apart"
+
+
 def test_sim_compare_pairs_the_seeds(scenario, invoke):
     answer = json.loads(invoke("compare", scenario, "--vary", "comm=metronome", "--json")[1])
     gain = {(r["variant"], r["metric"]): r["gain_pct"] for r in answer["rows"]}
@@ -225,6 +234,7 @@ def test_sim_compare_pairs_the_seeds(scenario, invoke):
         ("[policies]", "[noise]\njitter = inf\n[policies]", "at noise.jitter: Expected `float` <= 1"),
         ("[[job]]", "[policies.options.comm.adadual]\nway = 3\n[[job]]", "has no option 'way'"),
         ("[[job]]", "[policies.options.kom.adadual]\nways = 3\n[[job]]", "There is no kind of policy 'kom'"),
+        ("[policies]", "[network]\nnewcomer = 0\n[policies]", "at network.newcomer: Expected `float` > 0"),
         ("[[job]]", '[[variant]]\nname = "x"\n' * 2 + "[[job]]", "has the name of another one, x"),
     ],
 )

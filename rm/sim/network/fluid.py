@@ -8,9 +8,11 @@ that happened at one time. Nothing is stepped: a stream's end is known from its 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from heapq import heapify, heappop, heappush
 from math import fsum, inf
 
+from rm.errors import UsageError
 from rm.sim.network.fabric import Topology
 from rm.sim.network.plan import PER_US, Plan, Wire, pair, plan
 from rm.sim.network.port import Flow, LinkUsage, Transfer
@@ -28,14 +30,35 @@ class Fluid:
     With `lockstep` all flows of a transfer (of one priority and weight) progress in proportion to
     their sizes and end together, as the steps of a ring do that wait for one another; otherwise
     each flow takes what it can get and the last one ends the transfer.
+
+    Sharing is fair between those that begin together. A transfer that begins while others are under way on
+    one of its links counts there by `newcomer` of its weight, until it ends: TCP's queue is the others'
+    already. 1 = the same; `python -m bench fidelity` measures it. A link between leaf and spine that several
+    jobs send over loses `shared_loss` of its capacity meanwhile: CASSINI's Fig. 2(b) has 2 x 22 of 50 Gbit/s.
     """
 
-    def __init__(self, topology: Topology, *, lockstep: bool = False) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        *,
+        lockstep: bool = False,
+        newcomer: float = 1.0,
+        shared_loss: float = 0.0,
+    ) -> None:
+        if not 0 < newcomer <= 1:
+            raise UsageError(f"A newcomer counts by {newcomer:g} of its weight.", "Use above 0, up to 1.")
+        if not 0 <= shared_loss < 1:
+            raise UsageError(f"A shared link loses {shared_loss:g} of itself.", "Use 0, up to less than 1.")
         self.topology = topology
         self.lockstep = lockstep
+        self._newcomer = newcomer
+        self._late: dict[Plan, Plan] = {}
         self._wires = [
             Wire(n, c * PER_US) for n, c in zip(topology.names, topology.capacity_bps, strict=True)
         ]
+        self._shared_loss = shared_loss
+        uplinks = (wire for wire in self._wires if "->" in wire.name)
+        self._lossy = {wire: wire.capacity for wire in uplinks} if shared_loss else {}
         if lockstep:
             for out, into in topology.pairs:
                 pair(self._wires[out], self._wires[into])
@@ -57,7 +80,9 @@ class Fluid:
             raise ValueError(f"transfer {transfer.id} has begun already")
         plans = self._plans_of(transfer)
         self._run_to(now_us)
-        running = self._running[transfer.id] = Running(transfer, plans)
+        if self._newcomer < 1 and self._late_on(plans):
+            plans = tuple(self._lighter(one) for one in plans)
+        running = self._running[transfer.id] = Running(transfer, plans, now_us)
         for index, one in enumerate(plans):
             self._number += 1
             current = Current(one, running, self._number, now_us)
@@ -149,6 +174,21 @@ class Fluid:
             self._plans[key] = transfer.flows, plans
         return plans
 
+    def _late_on(self, plans: tuple[Plan, ...]) -> bool:
+        """Is anybody under way on these wires who began before now?"""
+        wires = (wire for one in plans for wire, _ in one.wires)
+        return any(current.of.begun < self._now for wire in wires for current in wire.streams)
+
+    def _lighter(self, one: Plan) -> Plan:
+        """The plan of one that comes late: the same one each time, as rates are remembered by plans."""
+        known = self._late.get(one)
+        if known is None:
+            if len(self._late) >= REMEMBERED:
+                self._late.clear()
+            known = self._late[one] = copy(one)
+            known.weight *= self._newcomer
+        return known
+
     def _at(self, transfer: int, now_us: float) -> Running | None:
         """The transfer at this time; None if it has ended by then and was not reported."""
         self._run_to(now_us)
@@ -211,6 +251,8 @@ class Fluid:
             wire.streams[current] = weight * load
             wire.asked += asked * load
             wire.caps += cap * load
+            if wire in self._lossy:
+                self._crowd(wire)
             if wire.tight:
                 touched.append(wire)
             elif wire.caps > wire.bound and (wire.uneven or not wire.spare):
@@ -218,6 +260,12 @@ class Fluid:
                 touched.append(wire)
         self._new.append(current)
         self._live += 1
+
+    def _crowd(self, wire: Wire) -> None:
+        """The link's capacity, with one job or several on it."""
+        full = self._lossy[wire]
+        several = len({current.of.transfer.job for current in wire.streams}) > 1
+        wire.set_capacity(full * (1 - self._shared_loss) if several else full)
 
     def _detach(self, current: Current) -> None:
         """Take a stream off its wires, with what it has carried."""
@@ -237,6 +285,8 @@ class Fluid:
             if wire.streams:
                 wire.asked -= asked * load
                 wire.caps -= cap * load
+                if wire in self._lossy:
+                    self._crowd(wire)
                 if wire.tight:
                     wire.tight = wire.caps > wire.bound
                     self._touched.append(wire)

@@ -34,7 +34,7 @@ class Wire(Link):
     def __init__(self, name: str, capacity: float) -> None:
         super().__init__(capacity, tight=False)
         self.name = name
-        self.bound = capacity * (1 + ROUNDING)
+        self.set_capacity(capacity)
         self.other: Wire | None = None
         self.spare = False
         self.uneven = 0
@@ -43,6 +43,11 @@ class Wire(Link):
         self.since = 0.0
         self.carried = self.excess = 0.0
         self.busy_us = self.overloaded_us = 0.0
+
+    def set_capacity(self, capacity: float) -> None:
+        """For as long as the same streams are on it."""
+        self.capacity = capacity
+        self.bound = capacity * (1 + ROUNDING)
 
     def watch(self, now_us: float) -> None:
         """Count the time since the last change, before the next one."""

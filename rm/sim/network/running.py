@@ -53,11 +53,13 @@ class Current(Stream):
 
 
 class Running:
-    """A transfer that is under way, and which of its streams still are, each with its plan's index."""
+    """A transfer that is under way since `begun`, and which of its streams still are, each with its plan's
+    index."""
 
-    __slots__ = ("currents", "plans", "suspended", "transfer")
+    __slots__ = ("begun", "currents", "plans", "suspended", "transfer")
 
-    def __init__(self, transfer: Transfer, plans: tuple[Plan, ...]) -> None:
+    def __init__(self, transfer: Transfer, plans: tuple[Plan, ...], begun: float) -> None:
+        self.begun = begun
         self.transfer = transfer
         self.plans = plans
         self.currents: dict[Current, int] = {}

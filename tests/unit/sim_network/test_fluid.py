@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 
 import pytest
@@ -294,6 +294,34 @@ def test_two_rings_over_one_host_share_its_links_both_ways() -> None:
         120.0,
     )
     assert network.usage()["b:out"].overloaded_us == 0.0
+
+
+def test_whoever_begins_beside_others_counts_less_until_it_ends() -> None:
+    """3 Mbit each on 1 Mbit/s: alone for 1 s, then at 2/3 and 1/3 Mbit/s, then the second alone."""
+    one, two = (transfer(n, ring("ab", 3e6)) for n in (1, 2))
+    steps: list[Step] = [(0.0, "begin", (one,)), (1e6, "begin", (two,))]
+    topology = Topology(dict.fromkeys("ab", MBPS))
+    for _ in range(2):  # the second time the rates are remembered
+        ended = play(Fluid(topology, lockstep=True, newcomer=0.5), steps)
+        assert ended == {1: pytest.approx(4e6), 2: pytest.approx(6e6)}
+    together: list[Step] = [(0.0, "begin", (one,)), (0.0, "begin", (two,))]
+    assert play(Fluid(topology, lockstep=True, newcomer=0.5), together) == {1: 6e6, 2: 6e6}
+    with pytest.raises(UsageError, match=r"A newcomer counts by 0 of its weight\."):
+        Fluid(topology, newcomer=0)
+
+
+@pytest.mark.parametrize("lockstep", [True, False])
+def test_an_uplink_that_several_jobs_share_carries_less(lockstep: bool) -> None:
+    """8 Mbit over 4 Mbit/s: alone for 1 s; both at 1.5 until the second has its 3; alone again."""
+    topology = Topology(dict.fromkeys("abcd", 10 * MBPS), replace(LEAVES, spines=1))
+    one, two = transfer(1, (Flow("a", "c", 8e6),)), transfer(2, (Flow("b", "d", 3e6),))
+    steps: list[Step] = [(0.0, "begin", (one,)), (1e6, "begin", (two,))]
+    ended = play(Fluid(topology, lockstep=lockstep, shared_loss=0.25), steps)
+    assert ended == {2: pytest.approx(3e6), 1: pytest.approx(3.25e6)}
+    mine = [(0.0, "begin", (one,)), (1e6, "begin", (replace(two, job=1),))]
+    assert play(Fluid(topology, shared_loss=0.25), mine)[2] == pytest.approx(2.5e6), "one job shares nothing"
+    with pytest.raises(UsageError, match=r"A shared link loses 1 of itself\."):
+        Fluid(topology, shared_loss=1)
 
 
 def test_in_step_no_flow_of_a_ring_runs_ahead() -> None:
