@@ -72,6 +72,22 @@ def test_rows_hold_statistics_over_seeds_and_say_what_is_within(rows):
     assert result.values["Fig. 2", "new over old", "gain"] == pytest.approx(paired)
 
 
+def test_the_headline_counts_printed_numbers_claims_and_plain_figures_apart(rows):
+    result = run(TINY, expected=rows)
+    printed = sum(bool(row.within) for row in result.rows if row.published)
+    said = f"{printed} of 2 printed numbers are within their ranges"
+    assert show.verdict(result) == f"{said}; of 1 claims without a number 0 hold."
+    rows.write_text(ROWS.replace("low = 1\nhigh = 2\n", ""))
+    result = run(TINY, expected=rows)
+    assert show.verdict(result) == f"{said}; 1 rows are plain figures."
+    plain = result.rows[1]
+    assert (plain.low, plain.high, plain.within) == (None, None, None)
+    assert show.cells(plain)[-2:] == ("–", "")
+    assert "| – |  | Sec. 1; half as long" in show.markdown(result, expected.read(rows))
+    rows.write_text(ROWS.replace("low = 19\nhigh = 21\n", ""))
+    assert "of 1 printed numbers are" in show.verdict(run(TINY, expected=rows)), "a further reading"
+
+
 def test_result_does_not_depend_on_the_number_of_processes(rows):
     steps = []
     alone = run(TINY, seeds=3, expected=rows)
@@ -97,6 +113,7 @@ def test_one_seed_has_no_spread():
         ("high = 21", "high = 1", "low 19 is above high 1"),
         ("high = 21", "high = inf", "high is inf, not a finite number"),
         ("high = 21", "high = 21\ntolerance = 3", "unknown keys: tolerance"),
+        ("high = 2\n", "", "Row 2 of tiny.toml has half a range"),
         ('case = "new"', 'case = "old"', "Row 2 of tiny.toml repeats Fig. 1, old, time"),
         ('why = "5 %"', 'why = ""', "why is '', not text"),
         ("[[row]]", "[row", "is not TOML"),
@@ -189,7 +206,7 @@ def test_command_prints_a_table_or_json_and_draws(capsys, tmp_path):
     assert rmx(["sim", "paper", "tiny", "--seeds", "2", "--jobs", "1"]) == 0
     out, err = capsys.readouterr()
     assert out.splitlines()[0].split() == show.COLUMNS[0].split() + " ".join(show.COLUMNS[1:]).split()
-    assert "tiny: 2 of 3 rows are within their ranges." in out
+    assert "tiny: 2 of 2 printed numbers are within their ranges; of 1 claims" in out
     assert err == ""  # no progress bar but on a terminal
     plot = tmp_path / "sub" / "tiny.svg"
     assert rmx(["sim", "paper", "--name=tiny", "--json", "--plot", str(plot), "--jobs", "2"]) == 0
@@ -223,3 +240,20 @@ def test_command_updates_page_and_picture(capsys, monkeypatch, tmp_path):
 def test_command_refuses_in_sentences(capsys, words, code, said):
     assert rmx(["sim", "paper", *words]) == code
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", find.names())
+def test_the_page_has_the_rows_of_the_file_and_its_headline_counts_them(name):
+    """A page is written by a run; a range that was changed since then shows here."""
+    page = Path(__file__).parents[2] / f"docs/papers/{name}.md"
+    table = page.read_text().partition(show.BEGIN)[2].partition(show.END)[0].strip().splitlines()
+    figure, told = "", []
+    for line in table:
+        figure = line.strip("*") if line.startswith("**") else figure
+        if line.startswith("| ") and not line.startswith("| case |"):
+            told.append((figure, *(cell.strip() for cell in line.replace("\\|", "¦").split("|")[1:-1])))
+    rows = expected.read(expected.DIRECTORY / f"{name}.toml")
+    assert [(f, case, metric) for f, case, metric, *_ in told] == list(rows)
+    assert all((cells[5] == "–") == (one.low is None) for cells, one in zip(told, rows.values(), strict=True))
+    printed = [cells[6] == "yes" for cells in told if cells[3] != "–" and cells[5] != "–"]
+    assert table[0].startswith(f"{sum(printed)} of {len(printed)} printed numbers are within their ranges")

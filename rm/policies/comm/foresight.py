@@ -10,7 +10,7 @@ Where the paper is silent:
 * The leaf-spine fabric is the snapshot's. Without one, or on hosts of no known leaf, there is
   nothing to route: host links alone are timed. Hosts' links are looked at where jobs share a host.
 * `repair`: what happens when flows cannot be coloured. "local" (ours), "merged" and "paper" are
-  described in rm/policies/foresight/joint.py.
+  described in rm/policies/foresight/joint.py, "accumulated" in feedback.py beside it.
 * `guard`: a plan is dropped where a fluid model of the jobs (rm/policies/foresight/estimate.py)
   expects shorter iterations without it. A simulation can judge better and may be put in its place.
 * The score of a component is the share of its speed alone that its jobs keep under the plan (or,

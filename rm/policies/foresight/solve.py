@@ -13,6 +13,7 @@ from rm.core.model.routes import CommPlan, FlowRoute, PlannedIteration, RoutedRa
 from rm.errors import UsageError
 from rm.policies.foresight.cycle import cycle_us
 from rm.policies.foresight.demand import JobDemand, Links
+from rm.policies.foresight.feedback import solve_accumulated
 from rm.policies.foresight.joint import solve_local, solve_rounds
 from rm.policies.foresight.merging import merge_ranges, placed_patterns
 from rm.policies.foresight.patterns import shapes_of
@@ -20,7 +21,7 @@ from rm.policies.foresight.routing import Routed, solve_routing
 from rm.policies.foresight.timing import Slot, solve_timing
 
 VARIANTS = ("timing", "routing", "subflows", "full")
-REPAIRS = ("local", "merged", "paper")
+REPAIRS = ("local", "merged", "paper", "accumulated")
 
 
 def schedule(
@@ -44,6 +45,8 @@ def schedule(
     elif variant == "full":
         if repair == "paper":
             slots, routed = solve_rounds(jobs, shapes, links)
+        elif repair == "accumulated":
+            slots, routed = solve_accumulated(jobs, shapes, links)
         else:
             slots, routed = solve_local(jobs, shapes, links, repair == "merged")
     else:

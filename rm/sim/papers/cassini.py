@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rm.sim.papers._cassini import circles, loops, outcome, snapshots, testbed, traces
-from rm.sim.papers._cassini.models import MIXED, MODEL_PARALLEL
+from rm.sim.papers._cassini.models import LARGEST, MIXED, MODEL_PARALLEL
 from rm.sim.papers._cassini.outcome import Outcome
 from rm.sim.papers._cassini.schedulers import (
     IDEAL,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 HINGES = "what it hinges on"
 BEYOND = "beyond: traces"
+READ = "Fig. 11, a shared uplink loses 12 %"
 QUANTILES = tuple(float(q) for q in (*range(0, 95, 5), *range(95, 101)))
 PAIRS = ((THEMIS, TH_CASSINI), (POLLUX, PO_CASSINI))
 
@@ -108,6 +109,18 @@ def _checks(seed: int) -> Iterator[Sample]:
         yield from _gain(HINGES, f"{case}, Ideal", found[0], found[2])
 
 
+def _lossy(seed: int) -> Iterator[Sample]:
+    """Fig. 11 where an uplink that jobs share carries less; and with the models that send the most."""
+    known, bed = parameters("cassini"), testbed.single_gpu()
+    for case, models in (("", MIXED), (", the largest models", LARGEST)):
+        jobs = traces.poisson_trace(models, bed.gpus, seed)
+        mine = (THEMIS, TH_CASSINI, IDEAL)
+        epoch_us, loss = known["epoch_us"] // known["scale"], known["shared_loss"]
+        found = [outcome.run(bed, jobs, s, seed, epoch_us, shared_loss=loss) for s in mine]
+        yield from _gain(READ, f"Th+CASSINI over Themis{case}", found[0], found[1])
+        yield from _gain(READ, f"Ideal over Themis{case}", found[0], found[2])
+
+
 def _dynamic(seed: int) -> Iterator[Sample | Series]:
     known, bed = parameters("cassini"), testbed.single_gpu()
     epoch_us, after_us = known["dynamic_epoch_us"], known["arrival_us"]
@@ -170,6 +183,7 @@ PARTS = {
     "models": _models,
     "dynamic": _dynamic,
     "checks": _checks,
+    "lossy": _lossy,
     "loops": loops.measure,
 }
 PAPER = Paper(

@@ -152,13 +152,14 @@ def test_the_full_variant_overloads_no_spine_link(repair: str, given_: tuple[lis
         assert max(spine_peaks(plan, jobs).values(), default=0) <= UPLINK
 
 
+@pytest.mark.parametrize("repair", ["paper", "accumulated"])
 @settings(SETTINGS, max_examples=examples(15))
-@given(clusters())
+@given(given_=clusters())
 def test_the_papers_rounds_say_truly_whether_they_came_to_an_end(
-    given_: tuple[list[JobDemand], Links],
+    repair: str, given_: tuple[list[JobDemand], Links]
 ) -> None:
     jobs, where = given_
-    plan = schedule(jobs, where, "full", "paper")
+    plan = schedule(jobs, where, "full", repair)
     check_order(plan, jobs)
     assert plan.contention_free or not has_room(jobs, where)
     if plan.contention_free:

@@ -30,6 +30,7 @@ DATA_PARALLEL = (
     "XLM",
 )
 MODEL_PARALLEL = ("GPT-1", "GPT-2", "GPT-3", "GPT-3 hybrid", "DLRM")
+LARGEST = ("VGG11", "VGG16", "VGG19", "BERT", "RoBERTa", "XLM")  # Table 3: 450 MB and more
 MIXED = (*DATA_PARALLEL, "DLRM")  # Sec. 5.2: model parallelism for DLRM, data parallelism for the others
 
 

@@ -47,11 +47,12 @@ def run(
     seed: int,
     epoch_us: int,
     after_us: float = 0.0,
+    shared_loss: float = 0.0,
 ) -> Outcome:
     """Until all jobs have ended; at the end of each epoch all running ones are placed anew.
 
-    Iterations that began before `after_us` do not count. With one seed jobs and noise are the same under
-    every scheduler.
+    Iterations that began before `after_us` do not count. `shared_loss`: of an uplink that several jobs use.
+    With one seed jobs and noise are the same under every scheduler.
     """
     settings = Settings(
         seed=seed, noise=Noise(jitter=parameters("cassini")["jitter"]), lease_us=epoch_us, record=True
@@ -60,7 +61,7 @@ def run(
         bed.hosts,
         jobs,
         scheduler.policies(seed),
-        bed.network(scheduler.ideal),
+        bed.network(scheduler.ideal, shared_loss),
         tuning=scheduler.tuning,
         fabric=bed.fabric,
         settings=settings,

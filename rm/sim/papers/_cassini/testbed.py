@@ -28,10 +28,13 @@ class Testbed:
     def gpus(self) -> int:
         return sum(len(host.gpus) for host in self.hosts)
 
-    def network(self, ideal: bool = False) -> Fluid:
+    def network(self, ideal: bool = False, shared_loss: float = 0.0) -> Fluid:
         """Rings wait for their slowest flow; `ideal` gives each job a copy of its own."""
         rates = {host.name: float(host.nic_bps) for host in self.hosts}
-        return (Ideal if ideal else Fluid)(Topology(rates, self.fabric), lockstep=True)
+        topology = Topology(rates, self.fabric)
+        if ideal:
+            return Ideal(topology, lockstep=True)
+        return Fluid(topology, lockstep=True, shared_loss=shared_loss)
 
 
 def single_gpu(a_leaf: int | None = None) -> Testbed:

@@ -15,7 +15,8 @@ NAMES = ("S1", "S2", "S3")
 
 
 def swept(seed: int) -> Iterator[Sample | Series]:
-    """Utilisation gained over Default by `fill` and by `jitter`, the other as stated."""
+    """Utilisation gained over Default by `fill` and by `jitter`, the other as stated; and where sharing is
+    not fair, but as measured on real links."""
     known = parameters("metronome")
     for name in NAMES:
         fills: list[float] = known["fills"]
@@ -24,12 +25,19 @@ def swept(seed: int) -> Iterator[Sample | Series]:
         jitters: list[float] = known["jitters"]
         gained = [_gained(snapshot(name), seed, jitter) for jitter in jitters]
         yield from _told(name, "jitter", jitters, gained)
+        newcomer: float = known["newcomer"]
+        both = _gained(snapshot(name), seed, known["jitter"], newcomer)
+        for who, gain in zip(("Metronome", "ours"), both, strict=True):
+            yield Sample("Assumptions", f"{name}, newcomers at {newcomer:g}", f"{who}, utilisation", gain)
 
 
-def _gained(members: Sequence[Member], seed: int, jitter: float) -> tuple[float, float]:
+def _gained(
+    members: Sequence[Member], seed: int, jitter: float, newcomer: float = 1.0
+) -> tuple[float, float]:
     """By Metronome and by ours, percent."""
     default, theirs, ours = (
-        run(members, how, seed, jitter=jitter).utilisation for how in (DEFAULT, METRONOME, OURS)
+        run(members, how, seed, jitter=jitter, newcomer=newcomer).utilisation
+        for how in (DEFAULT, METRONOME, OURS)
     )
     return change_pct(default, theirs), change_pct(default, ours)
 

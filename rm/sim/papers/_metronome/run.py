@@ -86,12 +86,13 @@ def run(
     congested: bool = False,
     jitter: float | None = None,
     span_s: float | None = None,
+    newcomer: float = 1.0,
 ) -> Outcome:
     """A snapshot on the testbed. With one seed arrivals, jitter and the order of the hosts are the same
     under every scheduler."""
     span_us = 1e6 * (parameters("metronome")["span_s"] if span_s is None else span_s)
     hosts = testbed.hosts(seed)
-    network = testbed.network(hosts, scheduler.ideal)
+    network = testbed.network(hosts, scheduler.ideal, newcomer)
     if congested and not scheduler.ideal:
         testbed.congest(network)
     result = world(

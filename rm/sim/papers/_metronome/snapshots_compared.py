@@ -75,6 +75,8 @@ def _utilisation(name: str, found: Mapping[str, Outcome]) -> Iterator[Sample]:
         for other in others:
             gained = change_pct(found[other].utilisation, found[who].utilisation)
             yield Sample("Table V", f"{name}, {who}", f"against {other}", gained)
+    for who in ("Default", "Ideal", "Metronome", "ours"):
+        yield Sample("Table V", f"{name}, {who}", "Γ, eq. 5", 100 * found[who].utilisation)
 
 
 def incompatible(seed: int) -> Iterator[Sample]:

@@ -61,10 +61,11 @@ def delays(of: Sequence[Host], congested: bool) -> Iterator[tuple[str, str, Link
                 yield a.name, b.name, LinkStats(delay_us=known["congested_us" if slow else "delay_us"])
 
 
-def network(of: Sequence[Host], ideal: bool = False) -> Fluid:
+def network(of: Sequence[Host], ideal: bool = False, newcomer: float = 1.0) -> Fluid:
     """Full-duplex host links under one switch; `ideal` gives each job a copy of its own."""
     rates = {h.name: float(h.nic_bps) for h in of} | {MASTER: float(parameters("metronome")["a30_bps"])}
-    return (Ideal if ideal else Fluid)(Topology(rates), lockstep=True)
+    topology = Topology(rates)
+    return Ideal(topology, lockstep=True) if ideal else Fluid(topology, lockstep=True, newcomer=newcomer)
 
 
 def congest(network: Fluid, at_us: float = 0.0) -> None:

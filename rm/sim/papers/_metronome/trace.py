@@ -4,6 +4,10 @@ The paper's trace comes from Gavel's generator and is not published. This one ha
 snapshots in their order, one quiet job for each model that is in no snapshot, and run times drawn from
 the printed range; what comes next arrives as soon as the GPUs in use stay, undisturbed, within the
 printed load. Everything is `trace_scale` times as short, and reported as long as it would be.
+
+Sec. IV-B2 has another reading: it estimates each job's end as its start in the ideal trace plus its
+iterations times their mean time, which it prints for the snapshots alone. Then nobody waits for hosts, and
+jobs meet nobody but their partners of Table IV (`by_snapshots`).
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from statistics import fmean
 from rm.core.jobs import events as ev
 from rm.sim.papers._metronome import run, testbed
 from rm.sim.papers._metronome.schedulers import DEFAULT, DIKTYO, IDEAL, METRONOME, OURS, Scheduler
-from rm.sim.papers._metronome.snapshots import WORKERS, Member, sim_job, snapshot
+from rm.sim.papers._metronome.snapshots import CONGESTED, NAMES, WORKERS, Member, sim_job, snapshot
 from rm.sim.papers.frame.paper import Sample, Series
 from rm.sim.papers.frame.parameters import parameters
 from rm.sim.result import Result
@@ -24,6 +28,8 @@ from rm.sim.workload import SimJob
 
 HOUR_US = 3600e6
 MINUTE_US = 60e6
+READ = "Fig. 10, read from the snapshots"
+BY_SNAPSHOTS = {"Metronome": METRONOME, "ours": OURS}
 
 
 def total_times(seed: int) -> Iterator[Sample | Series]:
@@ -51,9 +57,30 @@ def total_times(seed: int) -> Iterator[Sample | Series]:
             "Fig. 10", case, "TCT saved of Default", reduction_pct(default.makespan_us, each.makespan_us)
         )
         yield Sample("Fig. 10", case, "JCT saved of Default", _saved_jct(default, each))
+    yield from by_snapshots(seed, scale, found["Ideal"])
     for name, result in found.items():
         ends = sorted(scale * (job.end_us or 0.0) / MINUTE_US for job in result.jobs)
         yield Series("Fig. 10", name, tuple(ends), tuple(float(i + 1) for i in range(len(ends))))
+
+
+def by_snapshots(seed: int, scale: int, ideal: Result) -> Iterator[Sample]:
+    """Total completion times as the paper estimates them, in minutes."""
+    minutes = {}
+    for name, how in {"Default": DEFAULT, "Diktyo": DIKTYO, "Ideal": IDEAL, **BY_SNAPSHOTS}.items():
+        takes_us: dict[tuple[str, bool], float] = {}
+        for shot in ("S0", *NAMES):
+            outcome = run.run(snapshot(shot), how, seed, congested=shot in CONGESTED)
+            takes_us[shot, True], takes_us[shot, False] = outcome.high_us, outcome.low_us
+        ends_us = [
+            (done.start_us or 0.0)
+            + done.iterations * (takes_us[shot, member.high] if shot else done.alone_us)
+            for (shot, member, _), done in zip(_drawn(seed, scale), ideal.jobs, strict=True)
+        ]
+        minutes[name] = scale * max(ends_us) / MINUTE_US
+    for name in BY_SNAPSHOTS:
+        for other in ("Default", "Diktyo"):
+            yield Sample(READ, name, f"earlier than {other}", minutes[other] - minutes[name])
+        yield Sample(READ, name, "later than Ideal", minutes[name] - minutes["Ideal"])
 
 
 def simulated(scheduler: Scheduler, seed: int, scale: int, apart: bool = False) -> Result:
@@ -74,12 +101,17 @@ def workload(seed: int, scale: int, apart: bool = False) -> list[SimJob]:
 
     `apart`: each snapshot waits for the one before to end, so that only Table IV's partners meet.
     """
+    return [job for _, _, job in _drawn(seed, scale, apart)]
+
+
+def _drawn(seed: int, scale: int, apart: bool = False) -> list[tuple[str, Member, SimJob]]:
+    """With the snapshot that each belongs to, "" for the quiet ones."""
     known = parameters("metronome")
     chance = random.Random(f"trace/{seed}")
     gpus = known["a30_hosts"] * known["a30_slices"] + 1
     together = int(known["most_load"] * gpus / WORKERS)  # jobs that the printed load allows at a time
-    at_h, ends_h, jobs = 0.0, list[float](), list[SimJob]()
-    for members in _sequence(chance, apart):
+    at_h, ends_h, jobs = 0.0, list[float](), list[tuple[str, Member, SimJob]]()
+    for name, members in _sequence(chance, apart):
         at_h += chance.uniform(0, known["gap_h"])
         if apart:
             at_h = max([at_h, *ends_h]) + known["gap_h"]
@@ -89,21 +121,21 @@ def workload(seed: int, scale: int, apart: bool = False) -> list[SimJob]:
             run_h = chance.uniform(*known["run_h"])
             ends_h.append(at_h + run_h)
             iterations = max(1, round(run_h * HOUR_US / scale / member.period_us))
-            jobs.append(sim_job(member, round(at_h * HOUR_US / scale), iterations))
+            jobs.append((name, member, sim_job(member, round(at_h * HOUR_US / scale), iterations)))
     return jobs
 
 
-def _sequence(chance: random.Random, apart: bool) -> list[tuple[Member, ...]]:
+def _sequence(chance: random.Random, apart: bool) -> list[tuple[str, tuple[Member, ...]]]:
     """What arrives together: the snapshots in order, the quiet jobs anywhere between them.
 
     S2 and S3 share one fine-tuned VGG19, which WideResNet101 joins; if they are apart they cannot.
     """
     known = parameters("metronome")
-    found = [snapshot(name) for name in ("S0", "S1", "S2", "S3", "S4", "S5")]
+    found = [(name, snapshot(name)) for name in ("S0", *NAMES)]
     if not apart:
-        found[3] = found[3][:1]
+        found[3] = ("S3", found[3][1][:1])
     for _ in range(known["low_comm_jobs"]):
-        found.insert(chance.randint(0, len(found)), (Member("quiet", known["s1_period_us"], 0, 0),))
+        found.insert(chance.randint(0, len(found)), ("", (Member("quiet", known["s1_period_us"], 0, 0),)))
     return found
 
 

@@ -6,12 +6,14 @@ modelled, with the sizes of the well-known examples for these data sets.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rm.sim.papers._zone_first.tcp import throughput_bps
 from rm.sim.papers._zone_first.testbed import Egress, one_way_s, rtt_s
 from rm.sim.papers.frame.parameters import parameters
+
+Tcp = Callable[[float, float, float], float]  # rate in bit/s, loss, round trip in s -> bit/s
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ def trainings() -> tuple[Training, Training]:
     return cifar, letters
 
 
-def ring_s(training: Training, hosts: Sequence[Egress]) -> float:
+def ring_s(training: Training, hosts: Sequence[Egress], tcp: Tcp = throughput_bps) -> float:
     """Training time by ring all-reduce (Patarasuk and Yuan 2009): all compute, then 2(n − 1) steps.
 
     In each step a host sends 1/n of the gradient to the next one: as soon as it has received
@@ -58,7 +60,7 @@ def ring_s(training: Training, hosts: Sequence[Egress]) -> float:
     send_s, travel_s = [], []
     for i, host in enumerate(hosts):
         after = hosts[(i + 1) % n]
-        send_s.append(training.bits / n / _rate_bps(host, after))
+        send_s.append(training.bits / n / _rate_bps(host, after, tcp))
         travel_s.append(one_way_s(host))
     have, sent = [training.compute_s] * n, [0.0] * n
     for _ in range(2 * (n - 1)):
@@ -67,7 +69,7 @@ def ring_s(training: Training, hosts: Sequence[Egress]) -> float:
     return training.batches / n * max(have)
 
 
-def asynchronous_s(training: Training, hosts: Sequence[Egress]) -> float:
+def asynchronous_s(training: Training, hosts: Sequence[Egress], tcp: Tcp = throughput_bps) -> float:
     """Training time with asynchronous parameter servers on unimpaired hosts: nobody waits for anybody.
 
     Each worker asks for the parameters, pulls them, computes on a batch, pushes its gradient and
@@ -79,12 +81,12 @@ def asynchronous_s(training: Training, hosts: Sequence[Egress]) -> float:
     server = Egress(link_bps, link_bps)
     batches_a_s = 0.0
     for host in hosts:
-        pull_s = training.bits / _rate_bps(server, host)
-        push_s = training.bits / _rate_bps(host, server)
+        pull_s = training.bits / _rate_bps(server, host, tcp)
+        push_s = training.bits / _rate_bps(host, server, tcp)
         batches_a_s += 1 / (2 * rtt_s(host, server) + pull_s + training.compute_s + push_s)
     return training.batches / batches_a_s
 
 
-def _rate_bps(source: Egress, target: Egress) -> float:
+def _rate_bps(source: Egress, target: Egress, tcp: Tcp) -> float:
     rate = min(source.rate_bps, target.link_bps)
-    return throughput_bps(rate, source.loss, rtt_s(source, target))
+    return tcp(rate, source.loss, rtt_s(source, target))

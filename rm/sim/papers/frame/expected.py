@@ -11,7 +11,9 @@
     high = 1140
     why = "10 %: one run, printed without a spread"
 
-`published`, `low` and `high` are in `unit`. Rows are shown in the order of the file.
+`published`, `low` and `high` are in `unit`. A row that nothing published or claimed could contradict has
+no range: it is a plain figure, which is not judged. Nor has a further reading of what another row judges,
+although it may have the published value beside it. Rows are shown in the order of the file.
 """
 
 from __future__ import annotations
@@ -36,9 +38,9 @@ class Expected:
     metric: str
     unit: str
     place: str
-    low: float
-    high: float
     why: str
+    low: float | None = None
+    high: float | None = None
     published: float | None = None
 
     @property
@@ -71,7 +73,7 @@ def _row(row: Mapping[str, Any], where: str) -> Expected:
     known = {f.name for f in fields(Expected)}
     if wrong := sorted(row.keys() - known):
         raise ConfigError(f"{where} has unknown keys: {', '.join(wrong)}.", f"Known: {', '.join(known)}.")
-    if missing := sorted(known - row.keys() - {"published"}):
+    if missing := sorted(known - row.keys() - {"published", "low", "high"}):
         raise ConfigError(f"{where} lacks {', '.join(missing)}.")
     for key in ("published", "low", "high"):
         value = row.get(key, 0)
@@ -80,6 +82,8 @@ def _row(row: Mapping[str, Any], where: str) -> Expected:
     for key in known - {"published", "low", "high"}:
         if not isinstance(row[key], str) or not (row[key] or key == "unit"):
             raise ConfigError(f"{where}: {key} is {row[key]!r}, not text.")
-    if row["low"] > row["high"]:
+    if ("low" in row) != ("high" in row):
+        raise ConfigError(f"{where} has half a range.", "Give low and high, or none of them.")
+    if "low" in row and row["low"] > row["high"]:
         raise ConfigError(f"{where}: low {row['low']} is above high {row['high']}.")
     return Expected(**row)

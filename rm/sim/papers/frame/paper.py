@@ -37,7 +37,8 @@ class Series:
 
 
 class Row(NamedTuple):
-    """One line of the table: what was published, and mean and spread of what was measured."""
+    """One line of the table: what was published, and mean and spread of what was measured. Without a range
+    it is a plain figure."""
 
     figure: str
     case: str
@@ -47,9 +48,9 @@ class Row(NamedTuple):
     mean: float
     std: float
     seeds: int
-    low: float
-    high: float
-    within: bool
+    low: float | None
+    high: float | None
+    within: bool | None
 
 
 @dataclass(frozen=True, slots=True)

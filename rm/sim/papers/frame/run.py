@@ -107,6 +107,7 @@ def _match(expected: Collection[Key], values: dict[Key, list[float]]) -> None:
 
 def _row(expected: Expected, values: Sequence[float]) -> Row:
     mean, std = mean_std(values)
+    low, high = expected.low, expected.high
     return Row(
         *expected.key,
         expected.unit,
@@ -114,7 +115,7 @@ def _row(expected: Expected, values: Sequence[float]) -> Row:
         mean,
         std,
         len(values),
-        expected.low,
-        expected.high,
-        expected.low <= mean <= expected.high,
+        low,
+        high,
+        None if low is None or high is None else low <= mean <= high,
     )

@@ -40,14 +40,28 @@ def cells(row: Row) -> tuple[str, ...]:
         number(row.mean),
         spread(row.std),
         str(row.seeds),
-        f"{number(row.low)} … {number(row.high)}",
-        "yes" if row.within else "no",
+        _range(row),
+        _judged(row, "no"),
     )
 
 
+def _range(row: Row) -> str:
+    return "–" if row.low is None or row.high is None else f"{number(row.low)} … {number(row.high)}"
+
+
+def _judged(row: Row, no: str) -> str:
+    return "" if row.within is None else "yes" if row.within else no
+
+
 def verdict(result: Result) -> str:
-    within = sum(row.within for row in result.rows)
-    return f"{within} of {len(result.rows)} rows are within their ranges."
+    """Counts printed numbers; what a text claims without one apart, and plain figures not at all."""
+    judged = [row for row in result.rows if row.within is not None]
+    printed = [bool(row.within) for row in judged if row.published is not None]
+    claimed = [bool(row.within) for row in judged if row.published is None]
+    plain = len(result.rows) - len(printed) - len(claimed)
+    told = f"{sum(printed)} of {len(printed)} printed numbers are within their ranges"
+    told += f"; of {len(claimed)} claims without a number {sum(claimed)} hold" if claimed else ""
+    return f"{told}; {plain} rows are plain figures." if plain else f"{told}."
 
 
 def markdown(result: Result, expected: dict[Key, Expected]) -> str:
@@ -68,8 +82,8 @@ def markdown(result: Result, expected: dict[Key, Expected]) -> str:
             row.metric,
             published,
             f"{number(row.mean)} ± {spread(row.std)}{unit}",
-            f"{number(row.low)} … {number(row.high)}",
-            "yes" if row.within else "**no**",
+            _range(row),
+            _judged(row, "**no**"),
             f"{told.place}; {told.why}",
         )
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |")
