@@ -11,7 +11,7 @@ SUBMITIT := .venv-submitit
 CLIENTS := submitit==1.5.4 hydra-submitit-launcher==1.2.0 snakemake==9.27.1 snakemake-executor-plugin-slurm==2.8.0
 MPI4PY := mpi4py==4.1.2
 
-.PHONY: help demo ddp frameworks test records check lint bench papers lock dist docs man sbom clean setup setup-dev need-lab need-test
+.PHONY: help demo ddp frameworks test records check schedules lint bench papers lock dist docs man sbom clean setup setup-dev need-lab need-test
 .NOTPARALLEL:
 help:
 	@echo "make setup   what rm needs to run, in .venv; make setup-dev: what building and testing it needs as well"
@@ -21,6 +21,7 @@ help:
 	@echo "make frameworks  torchrun, Lightning, MPI, submitit, Hydra and snakemake as jobs (uses .venv-ddp, too, and others)"
 	@echo "make test    set everything up and run the tests"
 	@echo "make check   lint, and the tests that need neither hosts nor a built wheel: what to run while writing"
+	@echo "make schedules  the seeded schedules of failures, 10,000 of them (COUNT=100000: more), on all cores"
 	@echo "make lint    ruff and mypy (strict)"
 	@echo "make bench   the speed figures"
 	@echo "make papers  the papers' results over seeds; writes the tables and plots of docs/papers (takes a while)"
@@ -51,6 +52,11 @@ records: need-test $(DEV) $(POSIX)
 check: lint need-test $(DEV)
 	RM_TEST_SCHEDULES=500 RM_TEST_EXAMPLES=0.25 $(PY) -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder \
 	    tests/contract tests/sim tests/unit tests/test_architecture.py --ignore tests/unit/test_release.py $(ARGS)
+
+# make test plays the first quarter of them
+COUNT := 10000
+schedules: $(DEV)
+	$(PY) -m tests.sim.schedules --count $(COUNT)
 
 lint: $(DEV)
 	.venv/bin/ruff check .
