@@ -201,6 +201,12 @@ def test_the_prior_job_keeps_its_rate_and_removal_restores_the_interface(pair: P
     assert "rm_shape" not in pair.run("nsenter", f"--net=/run/netns/{pair.names[0]}", "nft", "list", "tables")
 
 
+def programs(pair: Pair) -> list[int]:
+    """The kernel's numbers of the programs that look at what leaves."""
+    filters = json.loads(pair.tc("-j", "filter", "show", "dev", "eth7", "egress"))
+    return [f["options"]["prog"]["id"] for f in filters if "prog" in f.get("options", {})]
+
+
 def test_who_began_a_burst_first_has_the_link_until_it_is_too_long(pair: Pair) -> None:
     """Both jobs always send: one has the link for 300 ms, then the other; no process of ours changes it."""
     skip_without_classifier(pair)
@@ -215,6 +221,14 @@ def test_who_began_a_burst_first_has_the_link_until_it_is_too_long(pair: Pair) -
             pytest.skip("this kernel takes no such program")
         raise
     assert all(answer["verified"] and answer["classifier"] == "cgroupv2" for answer in shaped), shaped
+    # each request meets a new process of the agent: it finds the program, which keeps what it knows
+    (known,) = programs(pair)
+    shape(pair, HIGH, 1, 1_000_000, bursts=bursts)
+    assert programs(pair) == [known]
+    shape(pair, HIGH, 1, 1_000_000, bursts={**bursts, "gap_us": 21_000})
+    (other,) = programs(pair)
+    assert other != known, "other times are another program"
+    shape(pair, HIGH, 1, 1_000_000, bursts=bursts)
     sink = pair.start(1, sys.executable, "-c", SINK)
     assert sink.stdout is not None
     assert sink.stdout.readline() == "ready\n"
