@@ -66,7 +66,9 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
     shown: dict[str, Any] = {"show_default": True}
     for option in reversed(
         [
-            click.option("--zones", type=int, default=default.zones, help="Number of zones.", **shown),
+            click.option(
+                "--zones", type=int, help=f"Number of zones.  [default: {default.zones}; 1 with leaves]"
+            ),
             click.option(
                 "--hosts",
                 type=int,
@@ -113,6 +115,16 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
                 help="TCP's, in the hosts.",
                 **shown,
             ),
+            click.option("--leaves", type=int, default=0, help="Leaf switches, below which the hosts hang."),
+            click.option(
+                "--spines", type=int, default=0, help="Spine switches, to which each leaf has a link."
+            ),
+            click.option(
+                "--uplink-mbps",
+                type=float,
+                default=default.uplink_mbps,
+                help="Rate of such a link, Mbit/s.  [default: as a host's link]",
+            ),
             click.option("--offload", is_flag=True, help="Let links carry merged segments, up to 64 KiB."),
             click.option("--disk-mb", type=int, default=default.disk_mb, help="Disk of a host, MB.", **shown),
             click.option(
@@ -137,19 +149,25 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
 @_options
 @json_option
 @click.pass_obj
-def up(directory: Path, /, as_json: bool, degrade: tuple[str, ...], **settings: Any) -> None:
+def up(
+    directory: Path, /, as_json: bool, degrade: tuple[str, ...], zones: int | None, **settings: Any
+) -> None:
     """Bring a lab up; returns when every host's sshd answers.
 
-    Hosts are named z1h1, z1h2 … by zone and number, and spread evenly over the zones.
+    Hosts are named z1h1, z1h2 … by zone and number, and spread evenly over the zones, or over the leaves.
     """
     from rm.lab import LabSpec, parse_degrade
     from rm.lab import up as bring_up
+    from rm.lab.spines import fabric_toml
 
     # ended from outside is ended all the same: nothing may stay
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    spec = LabSpec(degrade=dict(map(parse_degrade, degrade)), **settings)
+    zones = zones if zones is not None else 1 if settings["leaves"] else LabSpec().zones
+    spec = LabSpec(zones=zones, degrade=dict(map(parse_degrade, degrade)), **settings)
     made = bring_up(spec, directory, progress=note)
     _show(made, as_json)
+    if not as_json and spec.leaves:
+        note(f"For rm.toml: {fabric_toml(spec)}")
     if not as_json and made.mode != "root":
         note(f"Only commands inside the lab reach these hosts: {' '.join(made.enter_command())} COMMAND")
 
@@ -180,6 +198,7 @@ def _show(made: Lab, as_json: bool) -> None:
             {
                 "name": host.name,
                 "zone": host.zone,
+                "leaf": host.leaf,
                 "address": host.address,
                 "state": states[host.name].state,
                 "cut": states[host.name].cut,

@@ -1,9 +1,9 @@
 """The lab's network as text for `ip -batch`, `tc -batch` and `nft -f`.
 
-One network namespace, the fabric, holds a bridge and router address per zone and the far end of every
-host's link. A host's link is shaped at both ends by a token bucket with a packet queue. Packets between zones
-are routed through the device `wan0`, whose other end a small program delays (see `delay.py`); packets
-to and from the machine that runs rm go through `control`, undelayed.
+One network namespace, the fabric, holds a bridge and router address per zone, or per leaf (`spines.py`), and
+the far end of every host's link. A host's link is shaped at both ends by a token bucket with a packet queue.
+Packets between zones are routed through the device `wan0`, whose other end a small program delays (see
+`delay.py`); packets to and from the machine that runs rm go through `control`, undelayed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import os
 import subprocess
 from collections.abc import Iterable, Sequence
 
-from rm.lab.spec import LabHost, LabSpec, network, zone_name
+from rm.lab import spines
+from rm.lab.spec import LabHost, LabSpec, network, switches, zone_name
 
 # an ordinary user's path may lack the directories of ip, tc, nft and sshd
 SEARCH = os.pathsep.join(
@@ -92,16 +93,17 @@ def backbone(spec: LabSpec, slot: int, hosts: Sequence[LabHost], control: bool) 
     """ip lines: bridges, routers, the delayed way between zones, extra wires of delayed hosts."""
     net = network(slot)
     lines = ["link set lo up"]
-    for zone in range(1, spec.zones + 1):
-        name = zone_name(zone)
+    for name, number in switches(spec).items():
         lines += [
-            f"link add {name} address 02:72:{64 + slot:02x}:00:{zone:02x}:01 type bridge stp_state 0"
+            f"link add {name} address 02:72:{64 + slot:02x}:00:{number:02x}:01 type bridge stp_state 0"
             " mcast_snooping 0",
             f"link set {name} up",
-            f"addr add {net}.{zone}.1/24 dev {name}",
+            f"addr add {net}.{number}.1/24 dev {name}",
         ]
     if control:
         lines += [f"addr add {net}.0.2/30 dev control", "link set control up"]
+    if spec.leaves:
+        lines += spines.links(spec, slot)
     if has_wan(spec):
         lines += ["link add wan0 type veth peer name wan1"]
         # without ARP, frames on wan0 carry its own address, so what wan1 sends back is taken in and routed
@@ -120,7 +122,7 @@ def backbone(spec: LabSpec, slot: int, hosts: Sequence[LabHost], control: bool) 
                 f"link add a-{name} type veth peer name b-{name}",
                 f"link add c-{name} type veth peer name d-{name}",
                 f"link set a-{name} master m-{name}",
-                f"link set d-{name} master {host.zone}",
+                f"link set d-{name} master {host.bridge}",
             ]
             # no ARP on the program's ends, or the fabric would answer there for its own addresses
             lines += [f"link set {end}-{name} arp off" for end in "bc"]
@@ -131,7 +133,7 @@ def backbone(spec: LabSpec, slot: int, hosts: Sequence[LabHost], control: bool) 
 def port(host: LabHost, init_pid: int, offload: bool) -> list[str]:
     """ip lines: the host's link, its `eth0` put into the namespace of `init_pid`."""
     name = host.name
-    bridge = f"m-{name}" if host.delay_ms else host.zone
+    bridge = f"m-{name}" if host.delay_ms else host.bridge
     merge = "" if offload else " gso_max_segs 1"
     return [
         f"link add {name} type veth peer name eth0 address {host.mac} netns {init_pid}",
@@ -189,7 +191,7 @@ def rules(spec: LabSpec, hosts: Sequence[LabHost]) -> list[str]:
             "};",
             "}",
         ]
-    return lines
+    return lines + (spines.rules(spec) if spec.leaves else [])
 
 
 def cut(host: str, on: bool) -> list[str]:

@@ -29,6 +29,7 @@ def write(directory: Path, spec: LabSpec, hosts: list[LabHost]) -> None:
         groups.setdefault(host.zone, {"hosts": {}})["hosts"][host.name] = {
             "ansible_host": host.address,
             "rm_zone": host.zone,
+            **({"rm_leaf": host.leaf} if host.leaf else {}),
             # what is declared, not what a degraded link really carries: that is for rm to find out
             "rm_nic_mbps": round(spec.link_mbps) or 1,
             "rm_gpus": [{"uuid": uuid, "model": spec.gpu_model, "mem": spec.gpu_mem} for uuid in host.gpus],

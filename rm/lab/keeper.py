@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rm.errors import Conflict, NotFound, RmError, Unreachable
-from rm.lab import cgroups, delay, fabric, host_init, host_root
+from rm.lab import cgroups, delay, fabric, host_init, host_root, spines
 from rm.lab import syscalls as sc
 from rm.lab.spec import LabHost, LabSpec, plan_hosts
 
@@ -58,6 +58,9 @@ class Keeper:
         hosts = list(self.hosts.values())
         fabric.ip(fabric.backbone(self.spec, self.slot, hosts, control=self.mode == "root"))
         fabric.nft(fabric.rules(self.spec, hosts))
+        rate_mbps, packets = self.spec.uplink_rate_mbps, self.spec.queue_packets
+        for ends in spines.devices(self.spec):
+            fabric.tc(line for end in ends[:2] for line in fabric.queue(end, rate_mbps, packets))
         wires = fabric.wires(hosts, self.spec)
         if wires and os.fork() == 0:
             self._become_delay(wires)

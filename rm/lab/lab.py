@@ -17,7 +17,7 @@ from typing import Any
 
 from rm import errors
 from rm.errors import NotFound, RmError, Unreachable
-from rm.lab import cgroups, fabric, inventory
+from rm.lab import cgroups, fabric, inventory, spines
 from rm.lab.spec import LabHost, LabSpec, plan_hosts
 
 PATIENCE_S = 60.0
@@ -149,12 +149,28 @@ class Lab:
 
     def link_bytes(self, host: str) -> tuple[int, int]:
         """What a host's link has carried since the host's boot, in bytes: (to the host, from the host)."""
-        argv = self.fabric_command(["ip", "-j", "-s", "link", "show", "dev", self.host(host).name])
+        found = self._carried(self.host(host).name)
+        if found is None:
+            raise errors.Conflict(f"The link of {host} is gone.", f"`rmx lab boot {host}` starts the host.")
+        return found
+
+    def uplink_bytes(self, leaf: int, spine: int) -> tuple[int, int]:
+        """What the link between a leaf and a spine, numbered from 1 on, has carried, in bytes: (up, down)."""
+        found = self._carried(spines.uplink(leaf, spine))
+        if found is None:
+            raise NotFound(f"No link leads from leaf {leaf} to spine {spine}.")
+        return found
+
+    def _carried(self, device: str) -> tuple[int, int] | None:
+        """What a switch's port has sent and received, in bytes; None where there is no such port."""
         done = subprocess.run(
-            argv, capture_output=True, check=False, env={**os.environ, "PATH": fabric.SEARCH}
+            self.fabric_command(["ip", "-j", "-s", "link", "show", "dev", device]),
+            capture_output=True,
+            check=False,
+            env={**os.environ, "PATH": fabric.SEARCH},
         )
         if done.returncode:
-            raise errors.Conflict(f"The link of {host} is gone.", f"`rmx lab boot {host}` starts the host.")
+            return None
         stats = json.loads(done.stdout)[0]["stats64"]
         return int(stats["tx"]["bytes"]), int(stats["rx"]["bytes"])
 

@@ -14,7 +14,8 @@ from rm.errors import UsageError
 
 MAX_ZONES = 200
 MAX_HOSTS_PER_ZONE = 240
-FIRST_HOST = 10  # the hosts of a zone are .10, .11 …; its router is .1
+MAX_LEAVES, MAX_SPINES = 64, 16
+FIRST_HOST = 10  # the hosts of a zone, or below a leaf, are .10, .11 …; its router is .1
 GPU_NAMESPACE = uuid.UUID("6b1d7f0e-3c52-4c1e-9d0a-0f6a5f0c9a11")
 
 
@@ -40,6 +41,9 @@ class LabSpec:
     network cards do. `disk_mb` bounds all that one host may write (its memory is taken only when used).
     `share`: directories of this machine that hosts see as they are, writable; all others are seen through
     an overlay, so that nothing a host writes reaches this machine.
+
+    With `leaves` the hosts of the one zone hang below so many leaf switches, as evenly as possible. Each leaf
+    has a link of `uplink_mbps` to each of the `spines`, each way; 0: as a host's link.
     """
 
     zones: int = 2
@@ -58,6 +62,9 @@ class LabSpec:
     disk_mb: int = 256
     degrade: Mapping[str, Degrade] = field(default_factory=dict)
     share: tuple[str, ...] = ()
+    leaves: int = 0
+    spines: int = 0
+    uplink_mbps: float = 0.0
 
     def __post_init__(self) -> None:
         def need(good: bool, what: str) -> None:
@@ -77,6 +84,13 @@ class LabSpec:
         need(1 <= self.queue_packets <= 100_000, f"a queue of {self.queue_packets} packets (1 to 100000)")
         need(0 <= self.zone_delay_ms <= 10_000, f"a zone delay of {self.zone_delay_ms} ms (0 to 10000)")
         need(0 <= self.zone_loss_pct < 100, f"a zone loss of {self.zone_loss_pct} % (0 to below 100)")
+        need(0 <= self.leaves <= MAX_LEAVES, f"{self.leaves} leaves (up to {MAX_LEAVES} are possible)")
+        need(0 <= self.spines <= MAX_SPINES, f"{self.spines} spines (up to {MAX_SPINES} are possible)")
+        need(bool(self.leaves) == bool(self.spines), "leaves and spines come together")
+        if self.leaves:
+            need(self.zones == 1, f"leaves and {self.zones} zones (below leaves all hosts are in one zone)")
+            need(self.hosts >= self.leaves, f"{self.hosts} hosts do not fit {self.leaves} leaves")
+        need(0 <= self.uplink_mbps <= 100_000, f"an uplink of {self.uplink_mbps} Mbit/s (up to 100000)")
         need(8 <= self.disk_mb <= 1_000_000, f"a disk of {self.disk_mb} MB (8 to 1000000)")
         need(bool(re.fullmatch(r"[a-z0-9_]+", self.congestion_control)), "the congestion control has no name")
         names = {name for name, _, _ in host_names(self)}
@@ -85,6 +99,11 @@ class LabSpec:
             need(bad.rate_mbps is None or bad.rate_mbps >= 0.1, f"{name}'s rate is {bad.rate_mbps} Mbit/s")
             need(0 <= bad.loss_pct < 100, f"{name}'s loss is {bad.loss_pct} %")
             need(0 <= bad.delay_ms <= 10_000, f"{name}'s delay is {bad.delay_ms} ms")
+
+    @property
+    def uplink_rate_mbps(self) -> float:
+        """Of one link between a leaf and a spine."""
+        return self.uplink_mbps or self.link_mbps
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -97,11 +116,13 @@ class LabSpec:
 
 @dataclass(frozen=True, slots=True)
 class LabHost:
-    """One host of a plan; `rate_mbps` is what its link really carries, which may be less than declared."""
+    """One host of a plan; `rate_mbps` is what its link really carries, which may be less than declared.
+    `bridge` is the switch it hangs on, that of its zone or its leaf; `leaf` is "" without leaves."""
 
     name: str
     zone: str
-    zone_number: int
+    leaf: str
+    bridge: str
     address: str
     mac: str
     gateway: str
@@ -113,6 +134,23 @@ class LabHost:
 
 def zone_name(number: int) -> str:
     return f"zone{number}"
+
+
+def leaf_name(number: int) -> str:
+    return f"leaf{number}"
+
+
+def dscp_of(spine: int) -> int:
+    """The code point by which the lab's leaves send a packet over this spine, from 0 on: those for local use
+    (RFC 2474, Sec. 6, pool 2)."""
+    return 4 * spine + 3
+
+
+def switches(spec: LabSpec) -> dict[str, int]:
+    """The switches that hosts hang on: the number of each one's network, from 1 on."""
+    if spec.leaves:
+        return {leaf_name(number): number for number in range(1, spec.leaves + 1)}
+    return {zone_name(number): number for number in range(1, spec.zones + 1)}
 
 
 def host_names(spec: LabSpec) -> list[tuple[str, int, int]]:
@@ -134,16 +172,19 @@ def plan_hosts(spec: LabSpec, slot: int) -> list[LabHost]:
     hosts = []
     for name, zone, number in host_names(spec):
         bad = spec.degrade.get(name, Degrade())
-        last = FIRST_HOST + number - 1
+        where, nth = _below(spec, number) if spec.leaves else (zone, number)
+        leaf = leaf_name(where) if spec.leaves else ""
+        last = FIRST_HOST + nth - 1
         hosts.append(
             LabHost(
                 name=name,
                 zone=zone_name(zone),
-                zone_number=zone,
-                address=f"{network(slot)}.{zone}.{last}",
+                leaf=leaf,
+                bridge=leaf or zone_name(zone),
+                address=f"{network(slot)}.{where}.{last}",
                 # fixed, so that a rebooted host is reachable at once: a stale ARP entry lasts 30 s
-                mac=f"02:72:{64 + slot:02x}:00:{zone:02x}:{last:02x}",
-                gateway=f"{network(slot)}.{zone}.1",
+                mac=f"02:72:{64 + slot:02x}:00:{where:02x}:{last:02x}",
+                gateway=f"{network(slot)}.{where}.1",
                 rate_mbps=spec.link_mbps if bad.rate_mbps is None else bad.rate_mbps,
                 loss_pct=bad.loss_pct,
                 delay_ms=bad.delay_ms,
@@ -154,6 +195,18 @@ def plan_hosts(spec: LabSpec, slot: int) -> list[LabHost]:
             )
         )
     return hosts
+
+
+def _below(spec: LabSpec, number: int) -> tuple[int, int]:
+    """The leaf of the host of this number, and its number below the leaf, all from 1 on."""
+    base, rest = divmod(spec.hosts, spec.leaves)
+    first = 1
+    for leaf in range(1, spec.leaves + 1):
+        here = base + (leaf <= rest)
+        if number < first + here:
+            return leaf, number - first + 1
+        first += here
+    raise AssertionError(f"no leaf has host {number}")
 
 
 _UNITS = {

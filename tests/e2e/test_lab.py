@@ -12,6 +12,7 @@ import yaml
 
 from rm.errors import Conflict, NotFound
 from rm.lab import Degrade, Lab
+from rm.lab.spec import dscp_of
 from tests.cluster import until
 
 pytestmark = pytest.mark.lab
@@ -31,7 +32,9 @@ print(total, time.monotonic())
 SOURCE = """
 import socket, sys, time
 print(time.monotonic())
-link = socket.create_connection((sys.argv[1], 7001))
+link = socket.socket()
+link.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, int((sys.argv[3:] or "0")[0]) << 2)
+link.connect((sys.argv[1], 7001))
 print(link.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\\0").decode())
 link.sendall(bytes(int(sys.argv[2])))
 """
@@ -252,6 +255,36 @@ def test_rates_delay_and_loss_are_as_asked_for(make_lab: MakeLab) -> None:
     assert abs(arrived(lab, "z1h1", "z2h1", 2000) - 0.9) < 0.04
     nominal = yaml.safe_load(lab.inventory.read_text())["all"]["children"]["zone1"]["hosts"]["z1h2"]
     assert nominal["rm_nic_mbps"] == 80, "that a link is worse than declared is for rm to find out"
+
+
+def test_a_leaf_sends_over_the_spine_of_the_code_point(make_lab: MakeLab) -> None:
+    lab = make_lab(zones=1, hosts=5, leaves=3, spines=2, uplink_mbps=50)
+    assert [host.leaf for host in lab.hosts] == ["leaf1", "leaf1", "leaf2", "leaf2", "leaf3"]
+    declared = yaml.safe_load(lab.inventory.read_text())["all"]["children"]["zone1"]["hosts"]
+    assert declared["z1h5"]["rm_leaf"] == "leaf3"
+
+    def over(spine: int) -> int:
+        up, down = lab.uplink_bytes(1, spine)[0], lab.uplink_bytes(2, spine)[1]
+        assert abs(up - down) < 100_000
+        return up
+
+    def send(target: str, dscp: int) -> None:
+        with listening(lab, target, SINK):
+            python(lab, "z1h1", SOURCE, address(lab, target), "2000000", str(dscp))
+
+    for spine in (1, 2):
+        before = over(1), over(2)
+        send("z1h3", dscp_of(spine - 1))
+        grown = over(1) - before[0], over(2) - before[1]
+        assert grown[spine - 1] > 2_000_000
+        assert grown[2 - spine] < 100_000
+    before = over(1) + over(2)
+    send("z1h2", 0)
+    assert over(1) + over(2) - before < 100_000, "below one leaf nothing takes a spine"
+    send("z1h3", 0)
+    assert over(1) + over(2) - before > 2_000_000, "without a code point a hash chooses one"
+    throughput_between(lab, "z1h1", "z1h3", 35, 50)
+    throughput_between(lab, "z1h1", "z1h2", 60, 100)
 
 
 def test_congestion_control_is_the_one_asked_for(make_lab: MakeLab) -> None:

@@ -147,6 +147,9 @@ def test_interrupted_up_leaves_nothing(make_lab: MakeLab, tmp_path: Path) -> Non
         {"zones": 0, "hosts": 2},
         {"degrade": {"z7h1": Degrade(loss_pct=1)}},
         {"zone_loss_pct": 100},
+        {"zones": 1, "leaves": 2},
+        {"zones": 2, "leaves": 2, "spines": 1},
+        {"zones": 1, "leaves": 5, "spines": 1},
     ],
 )
 def test_an_impossible_lab_is_refused_in_a_sentence(spec: dict[str, object]) -> None:
