@@ -4,6 +4,7 @@ Shared by rm_shape.py, rm_pause.py and rm_probe.py, which lie in the same direct
 by netlink, without starting a program: about 50 microseconds each, so that they can be sampled.
 """
 
+import fcntl
 import json
 import os
 import socket
@@ -25,6 +26,22 @@ class KernelRefused(Exception):
     def __init__(self, code, sentence):
         super().__init__(sentence)
         self.code = code
+
+
+class Locked:
+    """One change of its kind at a time on this host, whichever process makes it."""
+
+    def __init__(self, kind):
+        self.folder = "%s/%s" % (STATE, kind)
+
+    def __enter__(self):
+        os.makedirs(self.folder, exist_ok=True)
+        self.file = open(self.folder + "/lock", "w")
+        fcntl.flock(self.file, fcntl.LOCK_EX)
+
+    def __exit__(self, *_):
+        self.file.close()
+        return False
 
 
 def now_us():

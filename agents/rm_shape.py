@@ -6,13 +6,9 @@ no tc classifier is needed. The state is the kernel's own, plus a note of what w
 last removal restores it.
 """
 
-import contextlib
-import fcntl
 import json
 import os
 import re
-import socket
-import struct
 import sys
 import time
 
@@ -21,24 +17,12 @@ import rm_bpf
 import rm_first_come
 import rm_htb
 import rm_kernel
+from rm_classify import left_behind, matches, send_as
 from rm_first_come import HIGH_JOBS, JOBS, MOST_JOBS
-from rm_kernel import STATE, TABLE, KernelRefused, now_us, require
+from rm_kernel import TABLE, KernelRefused, Locked, now_us, require
 
 # minor numbers: of jobs that have a class of their own, and of those that have one per burst
 OWN, ORDERED = range(0x10, JOBS), range(JOBS, JOBS + MOST_JOBS)
-
-
-class _Lock:
-    """One change of the traffic classes at a time on this host, whichever process makes it."""
-
-    def __enter__(self):
-        os.makedirs(STATE + "/shape", exist_ok=True)
-        self.file = open(STATE + "/shape/lock", "w")
-        fcntl.flock(self.file, fcntl.LOCK_EX)
-
-    def __exit__(self, *_):
-        self.file.close()
-        return False
 
 
 # --- nftables: who is who ---------------------------------------------------------------------------
@@ -65,65 +49,6 @@ def _rules():
     return found
 
 
-def _matches(job, attempt, missing):
-    """Ways to identify the job's packets, best first: (name, nft expression). Says what is missing."""
-    group = rm_kernel.job_cgroup(job, attempt)
-    if group:
-        inside = os.path.relpath(group, "/sys/fs/cgroup")  # nft resolves names below this folder
-        depth = len(os.path.relpath(group, rm_kernel.cgroup_root()).split("/"))
-        yield "cgroupv2", 'socket cgroupv2 level %d "%s"' % (depth, inside)
-        # Kernels before 6.11 count levels from the real root, also inside a cgroup namespace.
-        for above in range(1, 6):
-            yield "cgroupv2", 'socket cgroupv2 level %d "%s"' % (depth + above, inside)
-        missing.append("socket-cgroupv2")
-    else:
-        missing.append("cgroup2")
-    classid = _net_cls(job, attempt)
-    if classid:
-        yield "net_cls", "meta cgroup %d" % classid
-    missing.append("net_cls")
-    owners = _owners(job, attempt)
-    if len(owners) == 1 and 0 not in owners and not _taken(owners, job):
-        yield "skuid", "meta skuid %d" % owners.pop()
-    missing.append("skuid")
-
-
-def _owners(job, attempt):
-    """User ids of the job's processes."""
-    found = set()
-    for pid in rm_kernel.job_processes(job, attempt):
-        with contextlib.suppress(OSError):
-            found.add(os.stat("/proc/%d" % pid).st_uid)
-    return found
-
-
-def _taken(owners, job):
-    """Does a user id already stand for another job here? Then it cannot distinguish the two."""
-    return any(
-        rule["classifier"] == "skuid" and owners & _owners(other, rule["attempt"])
-        for (other, _), rule in _rules().items()
-        if other != job
-    )
-
-
-def _net_cls(job, attempt):
-    """Move the job's processes into a net_cls group of their own; its classid, 0 when there is none."""
-    for mount in rm_kernel.cgroup_mounts("cgroup", "net_cls"):
-        folder = "%s/rm_job_%d_%d" % (mount, job, attempt)
-        classid = (rm_htb.MAJOR << 16) | (job % 0xFF00 + 1)
-        try:
-            os.makedirs(folder, exist_ok=True)
-            with open(folder + "/net_cls.classid", "w") as file:
-                file.write(str(classid))
-            for pid in rm_kernel.job_processes(job, attempt):
-                with open(folder + "/cgroup.procs", "w") as file:
-                    file.write(str(pid))
-        except OSError:
-            continue
-        return classid
-    return 0
-
-
 def _write_rule(job, attempt, interface, classifier, match, minor, old):
     """Count, and class when `minor` is not 0, the packets that `match`; replaces the old rule at once."""
     name, index = _counter(job, interface), rm_kernel.interface_index(interface)
@@ -148,34 +73,6 @@ def _remove_rule(job, interface, old):
         rm_htb.run("nft", "delete", "table", "inet", TABLE, may_fail=True)
 
 
-def _send_as(job, attempt, interface):
-    """One small multicast datagram from within the job's control group; False when that is impossible."""
-    group = rm_kernel.job_cgroup(job, attempt)
-    if not group:
-        return False
-    child = os.fork()
-    if child == 0:
-        try:
-            with open(group + "/cgroup.procs", "w") as file:
-                file.write("0")
-            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
-                where = struct.pack("=4s4si", b"\0" * 4, b"\0" * 4, rm_kernel.interface_index(interface))
-                link.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, where)
-                link.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 1)
-                link.sendto(b"rm", ("224.0.0.1", 9))
-            os._exit(0)
-        finally:
-            os._exit(1)
-    for _ in range(200):  # a frozen job would hold the child back
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return status == 0
-        time.sleep(0.001)
-    os.kill(child, 9)
-    os.waitpid(child, 0)
-    return False
-
-
 def _verified(job, attempt, interface, minor):
     """Does a packet of the job pass its rule and its class? None when no packet could be sent."""
     name = _counter(job, interface)
@@ -190,7 +87,7 @@ def _verified(job, attempt, interface, minor):
         return counted, sum(found[klass]["packets"] for klass in classes & found.keys())
 
     before = seen()
-    if not _send_as(job, attempt, interface):
+    if not send_as(job, attempt, interface):
         return None
     for _ in range(50):  # behind a full queue it waits for its turn
         after = seen()
@@ -206,8 +103,9 @@ def _mark(job, attempt, interface, minor, old):
     if old and old["attempt"] == attempt and old["minor"] == minor:
         passed = rm_kernel.named_counters().get(_counter(job, interface), (0, 0))[1] > 0
         return old["classifier"], passed or bool(_verified(job, attempt, interface, minor)), missing
+    by_owner = {j: r["attempt"] for (j, _), r in _rules().items() if r["classifier"] == "skuid"}
     unsure = None
-    for classifier, match in _matches(job, attempt, missing):
+    for classifier, match in matches(job, attempt, missing, by_owner):
         try:
             _write_rule(job, attempt, interface, classifier, match, minor, old)
         except KernelRefused as refusal:
@@ -243,7 +141,7 @@ def shape(request):
     job, attempt, interface, rate, priority, class_rate, ceil = require(
         request, "job", "attempt", "interface", "rate_bps", "priority", "class_rate_bps", "ceil_bps"
     )
-    with _Lock():
+    with Locked("shape"):
         index = rm_kernel.interface_index(interface)
         if not rm_htb.attached(interface):
             rm_htb.attach(interface)
@@ -328,7 +226,7 @@ def _restore(interface):
 def count(request):
     """Count the job's bytes on the interface without shaping them."""
     job, attempt, interface = require(request, "job", "attempt", "interface")
-    with _Lock():
+    with Locked("shape"):
         old = _rules().get((job, rm_kernel.interface_index(interface)))
         minor = old["minor"] if old else 0
         classifier, verified, missing = _mark(job, attempt, interface, minor, old)
@@ -338,7 +236,7 @@ def count(request):
 def unshape(request):
     """Remove the job's class, rule and counter; the last job's removal restores the interface."""
     job, interface = require(request, "job", "interface")
-    with _Lock():
+    with Locked("shape"):
         rules = _rules()
         index = rm_kernel.interface_index(interface)
         old = rules.pop((job, index), None)
@@ -347,10 +245,7 @@ def unshape(request):
             if old["minor"] and rm_htb.attached(interface):
                 _remove_class(interface, old["minor"])
         _restore(interface)
-    for mount in rm_kernel.cgroup_mounts("cgroup", "net_cls"):
-        folder = "%s/rm_job_%d_%d" % (mount, job, old["attempt"] if old else request.get("attempt") or 0)
-        if os.path.isdir(folder) and not rm_kernel.read_text(folder + "/cgroup.procs").split():
-            os.rmdir(folder)
+    left_behind(job, old["attempt"] if old else request.get("attempt") or 0)
     return {}
 
 

@@ -54,6 +54,7 @@ class House:
             clock=self.clock,
             options=ControllerOptions(),
             shaping=Shaping(),
+            dscp=(3, 7),
             epoch=epoch,
         )
         self.regulator.start()

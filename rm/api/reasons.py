@@ -94,6 +94,14 @@ class ShapingRule(msgspec.Struct, frozen=True, kw_only=True):
     bursts: Bursts | None = None
 
 
+class JobPath(msgspec.Struct, frozen=True, kw_only=True):
+    """What the job sends from the host to hosts below other leaves goes over this spine, counted from 0."""
+
+    job: int
+    host: str
+    spine: int
+
+
 class Alignment(msgspec.Struct, frozen=True, kw_only=True):
     """`unmatched` jobs share a contended link and have no rotation."""
 
@@ -102,6 +110,7 @@ class Alignment(msgspec.Struct, frozen=True, kw_only=True):
     schedules: Sequence[Schedule] = ()
     shaping: Sequence[ShapingRule] = ()
     unmatched: Sequence[int] = ()
+    paths: Sequence[JobPath] = ()
     recompute: bool = False
     rejected: Reason | None = None
 

@@ -62,6 +62,7 @@ def wire_jobs(*, ground: Ground, policies: Policies, witness: Witness) -> Jobs:
         clock=ground.clock,
         options=options_for(config, "regulate", ControllerOptions),
         shaping=config.shaping,
+        dscp=config.fabric.dscp,
         epoch=lease.epoch,
     )
     executor = Executor(

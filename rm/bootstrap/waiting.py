@@ -101,7 +101,12 @@ class Waiting:
                 network,
                 *counters,
                 now_us,
-                fabric=fabric_of(loaded.hosts, config.fabric.spines, config.fabric.uplink_mbps * MBPS),
+                fabric=fabric_of(
+                    loaded.hosts,
+                    config.fabric.spines,
+                    config.fabric.uplink_mbps * MBPS,
+                    config.fabric.dscp,
+                ),
                 licenses=licenses(config.jobs),
                 reservations=reservations_in(loaded, _unreadable),
                 accounts=accounts_in(loaded, _unreadable),

@@ -31,6 +31,12 @@ def resolve(config: Config, env: Mapping[str, str], euid: int) -> Config:
             f"fabric.spines is {config.fabric.spines}, but fabric.uplink_mbps is 0.",
             "Say how much one link from a leaf to a spine carries, in Mbit/s.",
         )
+    dscp = config.fabric.dscp
+    if dscp and (len(dscp) != config.fabric.spines or len(set(dscp)) < len(dscp)):
+        raise ConfigError(
+            f"fabric.dscp is {list(dscp)}, and fabric.spines is {config.fabric.spines}.",
+            "Name one code point for each spine, all different; or none.",
+        )
     if config.privacy.metrics not in list(Role):
         raise ConfigError(
             f"privacy.metrics is '{config.privacy.metrics}'.", f"Use {', '.join(Role)}: who may read them."

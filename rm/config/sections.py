@@ -118,6 +118,7 @@ class FabricConfig(msgspec.Struct, frozen=True):
 
     spines: Count = 0
     uplink_mbps: Count = 0
+    dscp: tuple[Annotated[int, msgspec.Meta(ge=0, le=63)], ...] = ()
 
 
 class ShapingConfig(msgspec.Struct, frozen=True):

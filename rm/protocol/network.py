@@ -51,6 +51,28 @@ class Unshape(Ordered[Done], frozen=True, kw_only=True, tag="unshape"):
     interface: Word
 
 
+class PathSet(Struct, frozen=True, kw_only=True):
+    """`verified`: a packet of the job got the code point."""
+
+    classifier: Word
+    verified: bool
+    missing: Missing
+
+
+class SetPath(Ordered[PathSet], frozen=True, kw_only=True, tag="path"):
+    """Give what the job sends through the interface this code point (DSCP), by which switches choose its
+    path."""
+
+    interface: Word
+    dscp: Annotated[int, Meta(ge=0, le=63)]
+
+
+class UnsetPath(Ordered[Done], frozen=True, kw_only=True, tag="unpath"):
+    """The job's packets are sent as they are again."""
+
+    interface: Word
+
+
 class Counted(Struct, frozen=True, kw_only=True):
     classifier: Word
     verified: bool

@@ -107,7 +107,8 @@ def _fabric(scenario: form.Scenario, cluster: tuple[Host, ...]) -> Fabric | None
     if given is None:
         return None
     leaf_of = {h.name: f"leaf{i * given.leaves // len(cluster) + 1}" for i, h in enumerate(cluster)}
-    return Fabric(leaf_of, given.spines, form.bandwidth_bps(given.uplink, "fabric.uplink"))
+    dscp = tuple(range(given.spines)) if given.pinned else ()
+    return Fabric(leaf_of, given.spines, form.bandwidth_bps(given.uplink, "fabric.uplink"), dscp)
 
 
 def _network(scenario: form.Scenario, cluster: tuple[Host, ...], fabric: Fabric | None, seed: int) -> Network:

@@ -18,6 +18,7 @@ from rm.policies.regulate.controller import ControllerOptions, Inspect, Report
 from rm.policies.regulate.desired import Desired, Learn, Order
 from rm.policies.regulate.iterating import Iterating
 from rm.policies.regulate.verifying import Judgement, Manage, Release
+from rm.sim.network.port import Flow
 
 LATER = 1 << 48  # than all bursts of high jobs: no simulation has so many
 
@@ -49,6 +50,7 @@ class Regulation:
         self._documents: dict[int, tuple[int, Mapping[str, Any]]] = {}  # job -> attempt, document
         self._rules: dict[tuple[int, str], ShapingRule] = {}
         self._ordered: set[int] = set()
+        self._spines: dict[tuple[int, str], int] = {}
 
     def schedule(self, job: int, attempt: int) -> Mapping[str, Any] | None:
         """The document that the attempt's iteration client reads; None = no schedule."""
@@ -65,20 +67,33 @@ class Regulation:
             return rule.priority
         return burst if rule.priority == 0 else LATER + burst
 
+    def pinned(self, job: int, flows: tuple[Flow, ...]) -> tuple[Flow, ...]:
+        """The job's flows over the spines that it keeps to; others where the network sends them."""
+        if not self._spines:
+            return flows
+        return tuple(
+            flow
+            if flow.route or (spine := self._spines.get((job, flow.source))) is None
+            else replace(flow, route=((spine, 1.0),))
+            for flow in flows
+        )
+
     def ordered(self, job: int) -> bool:
         """Does each burst of the job have a place of its own on some host?"""
         return job in self._ordered
 
     def aligned(self, alignment: Alignment, running: Mapping[int, Iterating]) -> bool:
-        """Take a new plan, or new attempts under the old one; True when traffic classes changed."""
+        """Take a new plan, or new attempts under the old one; True when traffic classes or paths changed."""
         for gone in self._documents.keys() - running.keys():
             del self._documents[gone]
         if not self._enabled:
             alignment = _moved_once(alignment)
         self._obey(self._desired.aligned(alignment, running))
-        before, self._rules = self._rules, {(r.job, r.host): r for r in alignment.shaping}
+        before = self._rules, self._spines
+        self._rules = {(r.job, r.host): r for r in alignment.shaping}
+        self._spines = {(one.job, one.host): one.spine for one in alignment.paths}
         self._ordered = {r.job for r in alignment.shaping if r.bursts is not None}
-        return before != self._rules
+        return before != (self._rules, self._spines)
 
     def report(self, attempt: int, report: Report) -> None:
         """One finished iteration."""

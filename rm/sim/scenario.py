@@ -36,12 +36,16 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class FabricForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A leaf-spine fabric: the hosts in this many equal racks, each with one link to each spine."""
+    """A leaf-spine fabric: the hosts in this many equal racks, each with one link to each spine.
+
+    With `pinned` jobs keep to the spines that rm chooses for them.
+    """
 
     leaves: Positive
     spines: Positive
     uplink: str
     ecmp: Literal["connection", "transfer"] = "connection"
+    pinned: bool = False
 
 
 class NetworkForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

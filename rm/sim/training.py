@@ -81,7 +81,7 @@ class Training:
         self._know(attempt, now_us)
         if attempt.story.start_us is None:
             attempt.story.start_us = now_us
-        if alignment.schedules or alignment.together:
+        if alignment.schedules or alignment.together or alignment.paths:
             self.aligned(alignment)
         self._next_iteration(attempt)
 
@@ -321,6 +321,7 @@ class Training:
             flows = attempt.ring(stage, priorities)
             if attempt.planned is not None:
                 flows = as_planned(flows, attempt.planned, attempt.operation, self._host_bps)
+            flows = self.regulation.pinned(job, flows)
             if not self.regulation.ordered(job):
                 attempt.flows[attempt.stage] = flows
         self._transfers += 1

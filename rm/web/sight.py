@@ -153,6 +153,7 @@ class Sight:
             links=links,
             schedules=tuple(filter(None, (self.schedule(s) for s in told.schedules if self.of(s.job)))),
             shaping=tuple(rule for rule in told.shaping if self.of(rule.job)),
+            paths=tuple(one for one in told.paths if self.of(one.job)),
             unmatched=tuple(filter(self.of, told.unmatched)),
             rejected=None if told.rejected is None else self.reason(told.rejected),
             plans=(),

@@ -25,6 +25,7 @@ from tests.agent_process import AGENTS, ME, USER, Agent, agents
 
 sys.path.insert(0, str(AGENTS))
 import rm_agent
+import rm_path
 import rm_pause
 import rm_probe
 import rm_shape
@@ -47,7 +48,7 @@ def test_the_document_has_the_tables_as_they_are() -> None:
 
 def test_there_is_a_request_for_every_operation_and_no_other() -> None:
     own = {"ping", "facts", "cancel", "tasks", "adopt", "logs", "job-steps", *rm_agent.CHANGES}
-    siblings = (rm_shape, rm_pause, rm_probe, rm_steps)
+    siblings = (rm_shape, rm_path, rm_pause, rm_probe, rm_steps)
     known = own.union(*(set(module.OPS) | set(module.SLOW_OPS) for module in siblings))
     assert {name_of(kind) for kind in requests()} == known
 
@@ -213,6 +214,8 @@ def test_real_agents_take_every_request_and_say_nothing_else(wire: Wire) -> None
     for request in (
         shape,
         network.Unshape(**order, interface=NOWHERE),
+        network.SetPath(**order, interface=NOWHERE, dscp=3),
+        network.UnsetPath(**order, interface=NOWHERE),
         network.CountTraffic(**here),
         network.ShapeCounters(interface=NOWHERE),
         network.CountersNow(interface=NOWHERE),

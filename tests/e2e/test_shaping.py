@@ -277,6 +277,46 @@ def test_a_kernel_that_takes_no_program_leaves_the_interface_as_it_was(pair: Pai
     assert pair.tc("-d", "qdisc", "show", "dev", "eth7") == before
 
 
+RECEIVED = """
+table ip seen {
+  chain input {
+    type filter hook input priority 0
+    ip dscp 7 counter
+    ip dscp 11 counter
+  }
+}
+"""
+
+
+def test_a_job_s_packets_get_the_code_point_of_their_path(pair: Pair) -> None:
+    skip_without_classifier(pair)
+    group = pair.group(HIGH)
+    there = ["nsenter", f"--net=/run/netns/{pair.names[1]}", "nft"]
+    subprocess.run([*there, "-f", "-"], input=RECEIVED, text=True, check=True)
+
+    def seen() -> list[int]:
+        listed = json.loads(pair.run(*there, "-j", "list", "table", "ip", "seen"))["nftables"]
+        rules = [entry["rule"]["expr"] for entry in listed if "rule" in entry]
+        return [part["counter"]["bytes"] for expr in rules for part in expr if "counter" in part]
+
+    def path(dscp: int) -> dict[str, Any]:
+        return pair.ask("rm_path.py", op="path", job=HIGH, attempt=1, interface="eth7", dscp=dscp)
+
+    answer = until(lambda: (told := path(7))["verified"] and told, "a packet gets it")
+    assert answer["classifier"] == "cgroupv2"
+    sink = pair.start(1, sys.executable, "-c", SINK)
+    assert sink.stdout is not None
+    assert sink.stdout.readline() == "ready\n"
+    for joined in (group, None):  # what others send stays as it is
+        pair.start(0, sys.executable, "-c", SEND, "10.98.7.2", "7777", group=joined)
+    until(lambda: seen()[0] > 1_000_000, "it is on what the job sends")
+    assert seen()[1] == 0
+    path(11)  # while it runs
+    until(lambda: seen()[1] > 1_000_000, "the job takes another path")
+    pair.ask("rm_path.py", op="unpath", job=HIGH, attempt=1, interface="eth7")
+    assert "rm_path" not in pair.run("nsenter", f"--net=/run/netns/{pair.names[0]}", "nft", "list", "tables")
+
+
 def test_shaping_again_changes_a_running_class_in_place(pair: Pair) -> None:
     skip_without_classifier(pair)
     pair.group(HIGH)

@@ -253,6 +253,7 @@ class World:
             clock=clock,
             options=ControllerOptions(),
             shaping=Shaping(),
+            dscp=(3, 7),
             epoch=epoch,
         )
         self.prober = Prober(self.hosts)

@@ -133,6 +133,9 @@ def test_the_tours_configuration_and_its_lab_agree_on_where_they_are(
         ("[jobs]\nfence = '5s'\n", "from 10 s to a day"),
         ("[jobs]\npartition_fences = ['gpu']\n", "jobs.partition_fences has 'gpu'"),
         ("[jobs]\npartition_fences = ['=60s']\n", "jobs.partition_fences has '=60s'"),
+        ("[fabric]\nspines = 2\nuplink_mbps = 100\ndscp = [3]\n", "one code point for each spine"),
+        ("[fabric]\nspines = 2\nuplink_mbps = 100\ndscp = [3, 3]\n", "all different"),
+        ("[fabric]\nspines = 1\nuplink_mbps = 100\ndscp = [64]\n", r"fabric\.dscp.*<= 63"),
         (f"[daemon]\nsocket = '/{'x' * 200}'\n", "107 bytes"),
     ],
 )

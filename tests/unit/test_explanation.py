@@ -1,6 +1,9 @@
 """What `rmx why` shows of the plan: the part that concerns one job, in the form of a dry run."""
 
+from dataclasses import replace
+
 from rm.core.model.alignment import Alignment, LinkAlignment, Schedule
+from rm.core.model.paths import JobPath
 from rm.daemon.services.job_reading import alignment_around
 
 
@@ -28,3 +31,5 @@ def test_only_what_concerns_the_job_is_shown() -> None:
     assert lost is not None
     assert (lost.score, lost.schedules, lost.unmatched) == (40.0, (), (7, 8))
     assert alignment_around(plan, 5) is None
+    pinned = alignment_around(replace(plan, paths=(JobPath(5, "a", 1), JobPath(6, "a", 0))), 5)
+    assert pinned == Alignment(100.0, paths=(JobPath(5, "a", 1),))

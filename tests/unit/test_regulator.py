@@ -7,6 +7,7 @@ import pytest
 
 from rm.core.jobs import events as ev
 from rm.core.model.alignment import Alignment, Bursts, ShapingRule
+from rm.core.model.paths import JobPath
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
@@ -46,6 +47,22 @@ def test_shaping_follows_the_plan_by_its_differences(house: House) -> None:
     house.see(Alignment(100.0, shaping=(rule(1, "a"),)))
     assert house.hosts.take("unshape").host == "a"
     assert house.hosts.untaken("shape") == []
+
+
+def test_paths_follow_the_plan_by_their_differences(house: House) -> None:
+    house.run(1)
+    house.see(Alignment(100.0, paths=(JobPath(1, "a", 0), JobPath(1, "b", 1))))
+    told = {"job": 1, "attempt": 1, "interface": "eth0", "epoch": 7, "cluster": ""}
+    assert house.hosts.take("path", "a").args == {**told, "dscp": 3}
+    assert house.hosts.take("path", "b").args == {**told, "dscp": 7}
+    house.see(Alignment(100.0, paths=(JobPath(1, "a", 1), JobPath(1, "b", 1))))
+    assert house.hosts.take("path").args == {**told, "dscp": 7}
+    house.see(Alignment(100.0, paths=(JobPath(1, "b", 1),)))
+    assert house.hosts.take("unpath").host == "a"
+    house.do(ev.CancelRequested(1, "alice"))
+    house.see(Alignment(100.0, paths=(JobPath(1, "b", 1),)))
+    assert house.hosts.take("unpath").host == "b"
+    assert house.hosts.untaken("path") == []
 
 
 def test_bursts_are_ordered_where_the_plan_says_so(house: House) -> None:

@@ -148,6 +148,11 @@ def _alignment(alignment: Alignment | None, when: str = "") -> None:
             else "starts " + format_duration(schedule.shift_us) + " later"
         )
         click.echo(f"  job {schedule.job} {role}, an iteration every {format_duration(schedule.period_us)}")
+    spines: dict[tuple[int, int], list[str]] = {}
+    for path in alignment.paths:
+        spines.setdefault((path.job, path.spine), []).append(path.host)
+    for (job, spine), hosts in spines.items():
+        click.echo(f"  job {job}: over spine {spine} from {', '.join(hosts)}")
     if unmatched := alignment.unmatched:
         click.echo(f"  without a rotation: {', '.join(f'job {job}' for job in unmatched)}")
 

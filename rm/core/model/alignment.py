@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rm.core.model.paths import JobPath
 from rm.core.model.reasons import Reason
 from rm.core.model.routes import CommPlan
 
@@ -118,7 +119,7 @@ class Alignment:
     single iterations, each for jobs that share links. A placement whose alignment is `rejected` is
     not taken, whatever else there is; of jobs that are placed already it says nothing. `together` are the
     jobs that share contended links or classes, by group, where it is to be verified that managing makes them
-    faster; `released` those of them that are left alone.
+    faster; `released` those of them that are left alone. `paths` are the spines that jobs keep to.
     """
 
     score: float
@@ -131,6 +132,7 @@ class Alignment:
     plans: tuple[CommPlan, ...] = ()
     together: tuple[tuple[int, ...], ...] = ()
     released: tuple[Released, ...] = ()
+    paths: tuple[JobPath, ...] = ()
 
 
 NOTHING_TO_ALIGN = Alignment(PERFECT)

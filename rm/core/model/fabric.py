@@ -27,12 +27,14 @@ class Fabric:
     """A leaf-spine fabric: each leaf has one link of `uplink_bps` (each way) to each spine.
 
     `leaf_of` names the leaf of each host; a host that is not in it hangs on no known leaf, and
-    its traffic is counted on its host link alone.
+    its traffic is counted on its host link alone. `dscp` are the code points by which leaves send a packet
+    over each spine; empty: they choose as they like.
     """
 
     leaf_of: Mapping[str, str]
     spines: int
     uplink_bps: int
+    dscp: tuple[int, ...] = ()
 
     @property
     def capacity_bps(self) -> int:
@@ -75,9 +77,9 @@ def leaf_of(host: Host) -> str | None:
         return text
 
 
-def fabric_of(hosts: Iterable[Host], spines: int, uplink_bps: int) -> Fabric | None:
+def fabric_of(hosts: Iterable[Host], spines: int, uplink_bps: int, dscp: Iterable[int] = ()) -> Fabric | None:
     """The fabric above these hosts; None without spines."""
     if spines == 0:
         return None
     found = {host.name: leaf for host in hosts if (leaf := leaf_of(host)) is not None}
-    return Fabric(found, spines, uplink_bps)
+    return Fabric(found, spines, uplink_bps, tuple(dscp))

@@ -14,10 +14,11 @@ from rm.core.jobs.actions import Intent
 from rm.core.jobs.fencing import on_silent_hosts
 from rm.core.jobs.lifecycle import Changes, Rules, apply, go_on
 from rm.core.jobs.state import ClusterState
-from rm.core.model.alignment import NOTHING_TO_ALIGN, Released
+from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment, Released
 from rm.core.model.host import HostState
 from rm.core.model.job import Job
 from rm.core.model.network import NetworkView
+from rm.core.model.paths import JobPath
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.replacing import replace
 from rm.core.model.snapshot import PlacedJob, Snapshot
@@ -27,6 +28,7 @@ from rm.core.scheduling.blocked import Blocked
 from rm.core.scheduling.choosing import Taken
 from rm.core.scheduling.engine import Policies, Tuning, decide, not_yet
 from rm.core.scheduling.limiting import LimitedJobs
+from rm.core.scheduling.paths import job_paths
 from rm.core.scheduling.preemption import Preemption
 from rm.core.scheduling.releasing import is_verified, left_alone
 from rm.core.scheduling.rescheduling import to_move
@@ -48,11 +50,12 @@ class Recomputation:
     snapshot: Snapshot
     placed_version: int
     released: Mapping[tuple[int, ...], Released] = field(default_factory=dict)
+    paths: tuple[JobPath, ...] = ()  # stay
 
     def run(self) -> ev.AlignmentRecomputed:
         raw = self.comm.align(self.placed, self.snapshot, offline=True)
         alignment = left_alone(raw, self.released) if is_verified(self.comm) else raw
-        return ev.AlignmentRecomputed(self.placed_version, alignment)
+        return ev.AlignmentRecomputed(self.placed_version, replace(alignment, paths=self.paths))
 
 
 @dataclass(slots=True)
@@ -312,20 +315,28 @@ class Cycle:
         unprofiled = getattr(self.policies.comm, "aligns_unprofiled", False)
         placed = [p for p in state.placed.values() if p.communicates or (unprofiled and p.may_communicate)]
         if not placed:
-            state.alignment = NOTHING_TO_ALIGN
+            state.alignment = self._with_paths(NOTHING_TO_ALIGN)
             state.released = {}
             return
         snapshot = state.snapshot(now_us)
-        state.alignment = self.policies.comm.align(placed, snapshot)
+        aligned = self.policies.comm.align(placed, snapshot)
         if is_verified(self.policies.comm):
-            state.alignment = left_alone(state.alignment, state.released)
+            aligned = left_alone(aligned, state.released)
+        state.alignment = self._with_paths(aligned)
         kept = {one.jobs: one for one in state.alignment.released}
         state.released = kept  # of others some have gone, or more have come: they are managed
         if state.alignment.recompute:
             own = replace(
                 snapshot, hosts=dict(state.hosts), zones=dict(state.zones), jobs={}, network=NetworkView()
             )
-            out.recompute = Recomputation(self.policies.comm, tuple(placed), own, state.placed_version, kept)
+            out.recompute = Recomputation(
+                self.policies.comm, tuple(placed), own, state.placed_version, kept, state.alignment.paths
+            )
+
+    def _with_paths(self, alignment: Alignment) -> Alignment:
+        state = self.state
+        paths = job_paths(state.placed.values(), state.fabric, state.hosts, alignment.paths)
+        return alignment if paths == alignment.paths else replace(alignment, paths=paths)
 
     def _move(self, now_us: int, out: Outcome) -> None:
         """Take a job off its hosts that a new profile has made incompatible with its neighbours."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from rm.daemon.agents import Agents
 from rm.daemon.regulation.asking import ask
 from rm.daemon.regulation.inspection import Inspection
 from rm.daemon.regulation.iterations import IterationBook
+from rm.daemon.regulation.paths import Paths
 from rm.daemon.regulation.progress import Awaited, ProgressWatch, awaited_of
 from rm.daemon.regulation.running import Place, Running, View, running_of
 from rm.daemon.regulation.shaping import Shaping, ShapingSettings
@@ -57,6 +58,7 @@ class Regulator:
         clock: Clock,
         options: ControllerOptions,
         shaping: ShapingSettings,
+        dscp: Sequence[int],
         epoch: int,
     ) -> None:
         self._agents = agents
@@ -65,6 +67,7 @@ class Regulator:
         # above every number that an earlier leader gave: a host obeys only a pause that it has not seen
         self._desired = Desired(options, pauses_from=epoch * PAUSES_PER_EPOCH)
         self._shaping = Shaping(agents, shaping, epoch)
+        self._paths = Paths(agents, dscp, epoch)
         self._epoch = epoch
         self._book = IterationBook()
         self._progress = ProgressWatch(post, clock)
@@ -142,7 +145,8 @@ class Regulator:
 
     def _see(self, view: View) -> None:
         before, self._view = self._view, view
-        self._shaping.follow(view)
+        self._shaping.follow(view.alignment.shaping, view)
+        self._paths.follow(view.alignment.paths, view)
         self._watching.see(view.running)
         for schedule in view.alignment.schedules:
             if (running := view.running.get(schedule.job)) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from functools import partial
 from typing import Protocol
 
@@ -12,7 +13,8 @@ import rm.protocol.network as wire
 from rm.core.model.alignment import Bursts, ShapingRule
 from rm.daemon.agents import Agents
 from rm.daemon.regulation.asking import ask
-from rm.daemon.regulation.running import Place, Running, View, place_on
+from rm.daemon.regulation.rules import Rules
+from rm.daemon.regulation.running import Place, Running, View
 from rm.protocol.line import shown
 from rm.protocol.network import Shape, Shaped, Unshape
 
@@ -26,35 +28,17 @@ class ShapingSettings(Protocol):
     def queue_packets(self) -> int: ...
 
 
-class Shaping:
-    """Compares the plan's rules with those that hosts were sent; belongs to one thread."""
-
+class Shaping(Rules[ShapingRule]):
     def __init__(self, agents: Agents, settings: ShapingSettings, epoch: int) -> None:
+        super().__init__()
         self._agents = agents
         self._settings = settings
         self._epoch = epoch
-        self._shaped: dict[tuple[int, str], tuple[Running, Place, ShapingRule]] = {}
 
-    def follow(self, view: View) -> None:
-        wanted = self._wanted(view) if self._settings.enabled else {}
-        for key in self._shaped.keys() - wanted.keys():
-            self._unshape(*self._shaped.pop(key)[:2])
-        for key, (running, place, rule) in wanted.items():
-            old = self._shaped.get(key)
-            if old is None or (old[0].attempt, *old[1:]) != (running.attempt, place, rule):
-                self._shaped[key] = (running, place, rule)
-                self._shape(running, place, rule)
+    def follow(self, rules: Iterable[ShapingRule], view: View) -> None:
+        super().follow(rules if self._settings.enabled else (), view)
 
-    def _wanted(self, view: View) -> dict[tuple[int, str], tuple[Running, Place, ShapingRule]]:
-        wanted = {}
-        for rule in view.alignment.shaping:
-            running = view.running.get(rule.job)
-            place = place_on(running, rule.host)
-            if running is not None and place is not None and place.interface:
-                wanted[(rule.job, rule.host)] = (running, place, rule)
-        return wanted
-
-    def _shape(self, running: Running, place: Place, rule: ShapingRule) -> None:
+    def set_on(self, running: Running, place: Place, rule: ShapingRule) -> None:
         request = Shape(
             job=running.job,
             attempt=running.attempt,
@@ -69,7 +53,7 @@ class Shaping:
         )
         ask(self._agents, running, place, request, on_answer=partial(_warn_unless_verified, running, place))
 
-    def _unshape(self, running: Running, place: Place) -> None:
+    def unset_on(self, running: Running, place: Place) -> None:
         request = Unshape(
             job=running.job, attempt=running.attempt, epoch=self._epoch, interface=place.interface
         )

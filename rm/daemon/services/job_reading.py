@@ -10,7 +10,7 @@ from typing import Any
 from rm.core.jobs.actions import Collect
 from rm.core.jobs.chain import Chain, chain_of
 from rm.core.jobs.fencing import waiting
-from rm.core.model.alignment import Alignment
+from rm.core.model.alignment import PERFECT, Alignment
 from rm.core.model.described import Described, partition_of
 from rm.core.model.job import Job, JobState
 from rm.core.model.job_step import JobStep, StepName
@@ -259,14 +259,16 @@ class JobReading:
 
 
 def alignment_around(alignment: Alignment, job: int) -> Alignment | None:
-    """What the plan says of one job's links and of the jobs it is aligned with; None = no contention."""
+    """What the plan says of one job's links and paths, and of the jobs it is aligned with; None = nothing."""
     mine = tuple(link for link in alignment.links if job in link.jobs)
-    if not mine:
+    paths = tuple(path for path in alignment.paths if path.job == job)
+    if not mine and not paths:
         return None
     component = next((s.component for s in alignment.schedules if s.job == job), None)
     return Alignment(
-        score=min(link.score for link in mine),
+        score=min((link.score for link in mine), default=PERFECT),
         links=mine,
         schedules=tuple(s for s in alignment.schedules if s.component == component),
         unmatched=tuple(j for j in alignment.unmatched if any(j in link.jobs for link in mine)),
+        paths=paths,
     )

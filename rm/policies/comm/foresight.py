@@ -18,7 +18,8 @@ Where the paper is silent:
 
 Delays, throttles and routes of single iterations are in `Alignment.plans`; the simulator carries
 them out. Live hosts keep what repeats: where a plan comes down to one time-shift per job, it is
-also given as schedules; other jobs are `unmatched`, and run as they like.
+also given as schedules, and other jobs are `unmatched`, and run as they like; what a job sends from a host
+over one spine in all iterations keeps to it (`Alignment.paths`).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from rm.policies.foresight.guard import guarded
 from rm.policies.foresight.patterns import LogicalLink, capacity, shapes_of
 from rm.policies.foresight.ring import RATES, iterations_within, links_of, ring_demand
 from rm.policies.foresight.solve import REPAIRS, VARIANTS, schedule
-from rm.policies.foresight.steady import steady_shifts
+from rm.policies.foresight.steady import steady_paths, steady_shifts
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,7 @@ class Foresight:
             schedules=tuple(sorted(schedules, key=lambda s: s.job)),
             unmatched=tuple(sorted({j for link in links for j in link.jobs} - scheduled)),
             plans=tuple(plans),
+            paths=tuple(path for plan in plans for path in steady_paths(plan)),
         )
 
     def _demands(self, group: Sequence[PlacedJob], snapshot: Snapshot) -> tuple[list[JobDemand], Links]:

@@ -1,4 +1,4 @@
-"""Plans that repeat: one time-shift per job is all that they need, for as long as the jobs run.
+"""Plans that repeat: one time-shift per job, one spine per host is all that they need while the jobs run.
 
 A plan delays every iteration as it must; only where no job is ever delayed or throttled again
 after its first iteration, and all goes on like that for ever, does it come down to CASSINI's
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import lcm
 
+from rm.core.model.paths import JobPath
 from rm.core.model.routes import CommPlan
 from rm.policies.foresight.demand import JobDemand, Links
 from rm.policies.foresight.occupancy import Occupancy
@@ -17,6 +18,15 @@ from rm.policies.foresight.patterns import capacity, shapes_of
 from rm.policies.foresight.timing import loads_of
 
 ITERATIONS_MAX = 2_000  # of all jobs in one common period; longer ones are not looked at
+
+
+def steady_paths(plan: CommPlan) -> tuple[JobPath, ...]:
+    """What a job sends from a host over one spine, to wherever and in all iterations, sorted."""
+    over: dict[tuple[int, str], set[int]] = {}
+    for job, iterations in plan.iterations.items():
+        for route in (r for i in iterations for part in i.ranges for r in part.routes):
+            over.setdefault((job, route.source), set()).update(spine for spine, _ in route.spines)
+    return tuple(JobPath(*key, *spines) for key, spines in sorted(over.items()) if len(spines) == 1)
 
 
 def steady_shifts(jobs: Sequence[JobDemand], links: Links, plan: CommPlan) -> Mapping[int, int] | None:
