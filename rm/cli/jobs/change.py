@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from rm.api.jobs import Job
     from rm.client import Client
 
+NAMED_MOST = 100  # jobs; of more only how many they are
 DONE = {
     "hold": "is held",
     "release": "is released",
@@ -55,9 +57,12 @@ def _all_that_fit(session: Session, user: str, name: str, state: str, as_json: b
         note(refused.message)
     if as_json:
         emit_json({"jobs": answer.jobs})
-    else:
+    elif len(answer.jobs) <= NAMED_MOST:
         for job in answer.jobs:
             click.echo(f"Job {job_ref(job)} is {job.state}")
+    else:
+        for ended, count in sorted(Counter(job.state for job in answer.jobs).items()):
+            click.echo(f"{count} jobs are {ended}")
     if not answer.jobs and not answer.refused:
         note("No unfinished job matches.")
     return Forbidden.exit_code if answer.refused else 0
