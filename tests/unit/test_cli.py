@@ -270,7 +270,7 @@ def test_show_tells_the_story(daemon: Daemon, rmx: Rmx) -> None:
         assert line in text
 
 
-def test_of_very_many_cancelled_jobs_their_number_is_said(rmx: Rmx) -> None:
+def test_of_very_many_cancelled_jobs_their_number_is_said(daemon: Daemon, rmx: Rmx) -> None:
     for _ in range(101):
         rmx("submit", "train.sh")
     assert rmx("cancel", "--job-name=train").out == "101 jobs are CANCELLED\n"
