@@ -18,23 +18,15 @@ from dataclasses import dataclass
 
 from bench.crowd import lab_stage
 from bench.figure import Figure, Settings
-from rm.core.model.demand import PRIORITY_HIGH
-from rm.core.model.job import PRIORITY_LOW, JobSpec
 from rm.core.model.traffic import TrafficProfile
 from rm.core.registry import load
 from rm.core.scheduling.engine import Policies
 from rm.demo import figures, scenario
 from rm.demo.scenario import MODES, Mode, Training
+from rm.demo.simulated import NEWCOMER, Links, Ran, Times, jitter_of, means, simulated, times
 from rm.demo.stage import Stage
 from rm.demo.training import JobRun, Trainer, program_text
-from rm.sim.network.fabric import Topology
-from rm.sim.network.fluid import Fluid
-from rm.sim.program import program_of
-from rm.sim.workload import Noise, SimJob, hosts
-from rm.sim.world import Settings as Running
-from rm.sim.world import World
 
-NEWCOMER = 0.87  # of its weight, by which one counts on a link that others are using already
 WEIGHTS = (0.7, 0.75, 0.8, 0.85, 0.87, 0.9, 0.95, 1.0)
 SEEDS = (1, 2, 3, 4, 5)  # of the simulated jitter
 LEFT_OUT_S = 2.0
@@ -53,12 +45,6 @@ class Scenario:
     mode: Mode
     delays_ms: tuple[float, ...]
     iterations: tuple[int, ...] = ()  # of each; without, all make ITERATIONS
-
-
-@dataclass(frozen=True, slots=True)
-class Times:
-    mean_ms: float
-    p99_ms: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,17 +115,6 @@ def _alone(
     return figures.profile(ran.iterations)
 
 
-def _jitter(runs: Sequence[JobRun]) -> float:
-    """The standard deviation of what the jobs computed, as a share; the slowest hundredth, when something
-    else had the processor for long, left out."""
-    found = []
-    for ran in runs:
-        computed = sorted(i.duration_us - i.comm_us - i.paused_us for i in ran.iterations)
-        calm = computed[: -(-99 * len(computed) // 100)]
-        found.append(statistics.pstdev(calm) / statistics.fmean(calm))
-    return statistics.fmean(found)
-
-
 def _all_jobs() -> Iterator[Training]:
     for one in scenarios():
         yield from one.jobs
@@ -178,8 +153,8 @@ def _live(trainer: Trainer, stage: Stage, one: Scenario, alone: Mapping[str, Tra
     live = []
     for ran in runs:
         own = [(i.start_us - first_us, i.duration_us) for i in ran.iterations]
-        live.append(_times(own, begins_us, _until(runs, first_us)))
-    return Played(one, begins_us, counts, _jitter(runs), tuple(live))
+        live.append(times(own, max(begins_us) + 1e6 * LEFT_OUT_S, _until(runs, first_us)))
+    return Played(one, begins_us, counts, jitter_of(runs), tuple(live))
 
 
 def _until(runs: Sequence[JobRun], first_us: int) -> int:
@@ -188,55 +163,32 @@ def _until(runs: Sequence[JobRun], first_us: int) -> int:
     return min(r.iterations[-1].end_us for r in runs if len(r.iterations) == most) - first_us
 
 
-def _times(own: Sequence[tuple[float, float]], begins_us: Sequence[float], until_us: float) -> Times:
-    """Of the iterations, (begin, duration), after the start and until a job of full length ends."""
-    from_us = max(begins_us) + 1e6 * LEFT_OUT_S
-    kept = [took for begin, took in own if begin >= from_us and begin + took <= until_us]
-    ordered = sorted(kept or [took for _, took in own])
-    return Times(statistics.fmean(ordered) / 1000, ordered[max(0, -(-99 * len(ordered) // 100) - 1)] / 1000)
-
-
 # -- simulated ---------------------------------------------------------------------------------
 
 
-def simulated(one: Played, alone: Mapping[str, TrafficProfile], newcomer: float) -> tuple[Times, ...]:
+def averaged(one: Played, alone: Mapping[str, TrafficProfile], newcomer: float) -> tuple[Times, ...]:
     """The same jobs in the simulator: means over the seeds of its jitter."""
-    found = [_simulated(one, alone, newcomer, seed) for seed in SEEDS]
-    return tuple(
-        Times(statistics.fmean(t.mean_ms for t in each), statistics.fmean(t.p99_ms for t in each))
-        for each in zip(*found, strict=True)
-    )
+    return means(_simulated(one, alone, newcomer, seed) for seed in SEEDS)
 
 
 def _simulated(
     one: Played, alone: Mapping[str, TrafficProfile], newcomer: float, seed: int
 ) -> tuple[Times, ...]:
-    link_bps = scenario.LINK_MBPS * 1_000_000
-    cluster = hosts(2, gpus=len(one.scenario.jobs), nic_bps=link_bps)
-    jobs = []
-    for training, begin_us, count in zip(one.scenario.jobs, one.begins_us, one.iterations, strict=True):
-        profile = alone[training.name]
-        high = training.priority == "high"
-        spec = JobSpec(
-            training.name, "sim", "", ntasks=2, tasks_per_host=1, gpus_per_task=1, traffic=profile,
-            priority=PRIORITY_HIGH if high else PRIORITY_LOW,
-        )  # fmt: skip
-        jobs.append(SimJob(begin_us, spec, program_of(profile, count)))
-    network = Fluid(Topology({h.name: float(h.nic_bps) for h in cluster}), lockstep=True, newcomer=newcomer)
-    running = Running(seed=seed, noise=Noise(jitter=one.jitter), record=True)
-    result = World(cluster, jobs, _policies(one.scenario.mode), network, settings=running).run()
-    most = max(one.iterations)
-    ends = [
-        job.end_us or 0.0 for job, count in zip(result.jobs, one.iterations, strict=True) if count == most
+    names = ("host1", "host2")
+    jobs = [
+        Ran(training, alone[training.name], names, begin_us, count)
+        for training, begin_us, count in zip(one.scenario.jobs, one.begins_us, one.iterations, strict=True)
     ]
-    found = []
-    for job in result.jobs:
-        begin_us, own = job.start_us or 0.0, []
-        for took_us in job.durations_us:
-            own.append((begin_us, took_us))
-            begin_us += took_us
-        found.append(_times(own, one.begins_us, min(ends)))
-    return tuple(found)
+    links = Links(dict.fromkeys(names, scenario.LINK_MBPS * 1_000_000))
+    return simulated(
+        jobs,
+        _policies(one.scenario.mode),
+        links,
+        jitter=one.jitter,
+        left_out_s=LEFT_OUT_S,
+        seed=seed,
+        newcomer=newcomer,
+    )
 
 
 def _policies(mode: Mode) -> Policies:
@@ -268,7 +220,7 @@ def calibrated(played: Sequence[Played], alone: Mapping[str, TrafficProfile]) ->
 
     def wrong(weight: float) -> float:
         return statistics.fmean(
-            abs(mean) for one in free for mean, _ in errors(one.live, simulated(one, alone, weight))
+            abs(mean) for one in free for mean, _ in errors(one.live, averaged(one, alone, weight))
         )
 
     return min(sorted(WEIGHTS, reverse=True), key=wrong) if free else 1.0
@@ -280,7 +232,7 @@ def _compared(played: Sequence[Played], alone: Mapping[str, TrafficProfile]) -> 
     for one in played:
         worst, told = 0.0, []
         for weight in (1.0, NEWCOMER):
-            found = simulated(one, alone, weight)
+            found = averaged(one, alone, weight)
             wrong = errors(one.live, found)
             means[weight] += [abs(mean) for mean, _ in wrong]
             tails[weight] += [abs(tail) for _, tail in wrong]

@@ -30,14 +30,23 @@ FORMATS = (".svg", ".png", ".pdf")
     "--picture", metavar="FILE", help="Where the picture goes, .svg or .png (default: beside the figures)."
 )
 @click.option("--quick", is_flag=True, help="One short run of each mode: to see that it works, not how well.")
-def demo(json_file: str | None, picture: str | None, quick: bool) -> int:
+@click.option("--paper", metavar="NAME", help="A paper's idea instead, live and simulated, in three minutes.")
+def demo(json_file: str | None, picture: str | None, quick: bool, paper: str | None) -> int:
     """Bring up hosts on this machine, and let two training jobs share their links, with and without rm.
 
     Takes about five minutes (--quick: one), needs about 1 GB of memory, and leaves nothing behind but the
     files that you name. As root, or without root where the system allows user namespaces.
 
     If other work on this machine spoils a measurement, all is measured once more when the machine is quieter.
+
+    Papers are metronome, cassini, foresight, ada-srsf and zone-first.
     """
+    if paper is not None:
+        if picture or quick:
+            raise UsageError("--paper makes no picture, and is quick.", "Leave --picture and --quick out.")
+        from rm.cli.paper_demo import paper_demo
+
+        return paper_demo(paper, json_file, _writable(json_file))
     from rm.cli.lab import default_directory
     from rm.demo import scenario
     from rm.demo.figures import report
@@ -50,7 +59,7 @@ def demo(json_file: str | None, picture: str | None, quick: bool) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     length = scenario.QUICK if quick else scenario.FULL
-    with _screen() as screen:
+    with shown_screen() as screen:
         measured, meter = play(default_directory().parent, length, screen)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         draw(measured, meter, drawn)
@@ -95,7 +104,7 @@ def _existing(path: Path) -> Path:
     return path
 
 
-class _Screen:
+class Shown:
     """Lines with the time on standard error; on a terminal also what happens at this moment."""
 
     def __init__(self, status: Any) -> None:
@@ -120,16 +129,16 @@ class _Screen:
 
 
 @contextmanager
-def _screen() -> Iterator[_Screen]:
+def shown_screen() -> Iterator[Shown]:
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
-        screen = _Screen(None)
+        screen = Shown(None)
         with screen.heartbeat:
             yield screen
         return
     from rich.console import Console
 
     with Console(stderr=True).status("starting") as status:
-        yield _Screen(status)
+        yield Shown(status)
 
 
 def show(measured: Measured) -> None:
@@ -178,7 +187,7 @@ def _rotation(measured: Measured) -> None:
         click.echo(f"Link {host}: compatibility score {after} of 100 rotated{unrotated}.")
     for job in report(measured)["jobs"]:
         if job["shift_ms"] is not None:
-            _paragraph(
+            paragraph(
                 f"Job {job['name']}: time-shift {job['shift_ms']:.1f} ms, idle time {job['injected_ms']:.1f}",
                 f"ms an iteration; {job['pauses']} pauses by the controller and {job['waits']} waits for its",
                 f"slot ({job['waited_ms']:.0f} ms in all) in {measured.repeats} run(s).",
@@ -192,7 +201,7 @@ def _conditions(measured: Measured) -> None:
     starts = ", ".join(f"{run.start_offset_ms:.0f}" for run in measured.of("unmanaged"))
     before, after = measured.load
     click.echo()
-    _paragraph(
+    paragraph(
         f"{measured.repeats} run(s) of each mode, the modes taking turns on the same hosts; unmanaged, the",
         f"low job began {starts} ms after the high one. The first {measured.left_out_s:g} s of each run are",
         f"left out. Queue of each link {scenario.QUEUE_PACKETS} packets, congestion control",
@@ -201,10 +210,10 @@ def _conditions(measured: Measured) -> None:
         f"{before:g} before and {after:g} after, on {os.cpu_count()} processors.",
     )
     if measured.shaping:
-        _paragraph(f"Shaping: {measured.shaping}")
+        paragraph(f"Shaping: {measured.shaping}")
 
 
-def _paragraph(*parts: str) -> None:
+def paragraph(*parts: str) -> None:
     import textwrap
 
     click.echo(textwrap.fill(" ".join(parts), 110))
@@ -232,7 +241,7 @@ def _apart(apart: dict[str, Any]) -> None:
         return
     where = " and ".join(f"{name} on {', '.join(hosts)}" for name, hosts in apart["hosts"].items())
     click.echo()
-    _paragraph(
+    paragraph(
         f"Kept apart: two jobs that communicate {apart['communication_ms']:.0f} of {apart['period_ms']:.0f}",
         f"ms have no rotation (score together {apart['score_together']}), so they run on different links:",
         f"{where}.",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rm.lab import LabSpec
+
 LINK_MBPS = 100
 QUEUE_PACKETS = 30
 CONGESTION_CONTROL = "cubic"
@@ -14,13 +16,16 @@ BAD_HOST, BAD_RATE_MBPS, BAD_LOSS_PCT, BAD_DELAY_MS = "z1h2", 20, 3.0, 8.0
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """One job as its user knows it: it computes for a time, then all-reduces a number of bytes."""
+    """One job as its user knows it: it computes for a time, then all-reduces a number of bytes. `spread`: its
+    tasks are to be on hosts of their own."""
 
     name: str
     priority: str
     compute_ms: float
     bytes: int
     buckets: int = 1
+    spread: bool = True
+    tasks: int = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,18 @@ class Mode:
     shaping: bool
     rotation: bool
     comm: str = "metronome"
+
+    def tables(self, spec: LabSpec, shapes: bool) -> str:
+        """The part of rm.toml that makes the mode; without its classes where the hosts cannot shape."""
+        shaping = self.shaping and shapes
+        if not (shaping or self.rotation):
+            return '[policies]\ncomm = "none"\n[shaping]\nenabled = false\n'
+        shaped = f"[shaping]\nenabled = {str(shaping).lower()}\nqueue_packets = {QUEUE_PACKETS}\n"
+        if self.comm != "metronome":
+            return f'[policies]\ncomm = "{self.comm}"\n{shaped}'
+        flags = {"shaping": shaping, "rotation": self.rotation, "gating": self.rotation}
+        lines = "".join(f"{key} = {str(value).lower()}\n" for key, value in flags.items())
+        return f'[policies]\ncomm = "metronome"\n[policies.options.comm.metronome]\n{lines}{shaped}'
 
 
 BUCKETS = 4  # gradients travel in parts, as PyTorch DDP sends them
@@ -77,15 +94,3 @@ FULL = Length(
 QUICK = Length(
     iterations=30, iterations_alone=15, iterations_heavy=10, repeats=1, repeats_alone=1, left_out_s=1.2
 )
-
-
-def policy_tables(mode: Mode) -> str:
-    """The part of rm.toml that makes the mode."""
-    if not (mode.shaping or mode.rotation):
-        return '[policies]\ncomm = "none"\n[shaping]\nenabled = false\n'
-    shaped = f"[shaping]\nenabled = {str(mode.shaping).lower()}\nqueue_packets = {QUEUE_PACKETS}\n"
-    if mode.comm != "metronome":
-        return f'[policies]\ncomm = "{mode.comm}"\n{shaped}'
-    flags = {"shaping": mode.shaping, "rotation": mode.rotation, "gating": mode.rotation}
-    lines = "".join(f"{key} = {str(value).lower()}\n" for key, value in flags.items())
-    return f'[policies]\ncomm = "metronome"\n[policies.options.comm.metronome]\n{lines}{shaped}'

@@ -17,13 +17,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from rm.client import Client
 from rm.client.connection import Connection
 from rm.demo import scenario
-from rm.demo.scenario import Mode
 from rm.errors import RmError, Unreachable
 from rm.lab import Degrade, Lab, LabSpec, up
 from rm.lab.lab import discard
@@ -34,6 +33,14 @@ PR_SET_PDEATHSIG = 1
 
 
 Tell = Callable[[str], None]
+
+
+class Chosen(Protocol):
+    """One way to run rm."""
+
+    def tables(self, spec: LabSpec, shapes: bool) -> str:
+        """What it adds to rm.toml, on hosts of this lab, which can shape traffic or not."""
+        ...
 
 
 class Stage:
@@ -111,8 +118,8 @@ class Stage:
 
     # -- the daemon ----------------------------------------------------------------------------
 
-    def configure(self, mode: Mode) -> None:
-        """Write the rm.toml of the mode; without its shaping where the hosts cannot shape."""
+    def configure(self, mode: Chosen) -> None:
+        """Write the rm.toml of the mode."""
         users = 'run_root_as = "rmjob"' if self.full_root else "allow_root = true"
         self.config.write_text(
             f'[daemon]\nsocket = "{self.work}/rm.sock"\nstate_dir = "{self.work}/state"\n'
@@ -120,10 +127,10 @@ class Stage:
             f'[ssh]\nknown_hosts = "{self.lab.known_hosts}"\n'
             # probes beside the measurements would be measured, too: the demo asks for them once
             "[monitor]\nenabled = false\n"
-            f"{scenario.policy_tables(mode if self.shapes else replace(mode, shaping=False))}"
+            f"{mode.tables(self.lab.spec, self.shapes)}"
         )
 
-    def start_daemon(self, mode: Mode) -> None:
+    def start_daemon(self, mode: Chosen) -> None:
         """Start the daemon, or start it again in another mode, and wait until all hosts are up."""
         self.stop_daemon()
         self.configure(mode)

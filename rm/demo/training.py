@@ -63,20 +63,24 @@ class JobRun:
 def batch_script(
     training: Training, program: str, iterations: int, start_delay_s: float, congestion: str
 ) -> str:
-    """A self-contained batch script: two tasks on two hosts, one GPU each."""
+    """A self-contained batch script: each task has a GPU, and a host of its own where the job spreads."""
+    layout = (
+        f"--nodes={training.tasks} --ntasks-per-node=1" if training.spread else f"--ntasks={training.tasks}"
+    )
     options = [
         f"--iterations={iterations}",
         f"--compute-ms={training.compute_ms:g}",
         f"--bytes={training.bytes}",
         f"--buckets={training.buckets}",
         f"--start-delay={start_delay_s:.3f}",
-        f"--congestion-control={congestion}",
+        # between two processes of one host it is the kernel's own, which only root may change
+        *([f"--congestion-control={congestion}"] if training.spread else []),
         "--durations",
     ]
     return (
         "#!/bin/sh\n"
         f"#RM --job-name={training.name} --priority={training.priority} --time=10\n"
-        "#RM --nodes=2 --ntasks-per-node=1 --gpus-per-task=1\n"
+        f"#RM {layout} --gpus-per-task=1 --launch=tasks\n"
         f"exec python3 - {shlex.join(options)} <<'{END}'\n{program}\n{END}\n"
     )
 

@@ -36,7 +36,7 @@ def demo(home: Path, *words: str) -> subprocess.Popen[str]:
     program = "import sys; from rm.cli.start import main; sys.exit(main())"
     env = {**os.environ, "XDG_STATE_HOME": str(home / "state"), "PYTHONUNBUFFERED": "1"}
     return subprocess.Popen(
-        [sys.executable, "-c", program, "demo", "--quick", *words],
+        [sys.executable, "-c", program, "demo", *words],
         env=env,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -87,7 +87,7 @@ def blurred(told: dict[str, Any]) -> str:
 def test_the_pair_shares_links_and_gains(home: Path) -> None:
     figures, picture = home / "figures.json", home / "links.png"
     for _ in range(TRIES):
-        process = demo(home, f"--json={figures}", f"--picture={picture}")
+        process = demo(home, "--quick", f"--json={figures}", f"--picture={picture}")
         out, err = process.communicate(timeout=900)
         until(lambda: not left(home), "nothing is left")
         if process.returncode and "busy" in err:  # it says so itself, which is all that it can do
@@ -131,7 +131,7 @@ def test_the_pair_shares_links_and_gains(home: Path) -> None:
     ids=["lab-sigterm", "daemon-ctrl-c", "jobs-ctrl-c"],
 )
 def test_interrupted_it_leaves_nothing(home: Path, reached: str, number: signal.Signals) -> None:
-    process = demo(home)
+    process = demo(home, "--quick")
     assert process.stderr is not None
     seen = ""
     for line in process.stderr:
@@ -147,8 +147,34 @@ def test_interrupted_it_leaves_nothing(home: Path, reached: str, number: signal.
 
 
 def test_a_place_that_cannot_be_written_is_told_before_anything_is_done(home: Path) -> None:
-    process = demo(home, f"--picture={home}/links.txt")
+    process = demo(home, "--quick", f"--picture={home}/links.txt")
     _, err = process.communicate(timeout=60)
     assert process.returncode == 2
     assert "cannot be written as links.txt" in err
     assert not (home / "state").exists()
+
+
+def test_a_paper_s_idea_is_shown_live_and_simulated(home: Path) -> None:
+    """LWF-1 needs no network for jobs that first fit lets cross it, and share a link."""
+    out, err = demo(home, "--paper=ada-srsf", "--json=-").communicate(timeout=300)
+    assert left(home) == [], err
+    told = json.loads(out)
+    rows = {(row["way"], row["job"]): row for row in told["rows"]}
+    assert told["paper"] == "ada-srsf"
+    assert [rows["first fit", job]["hosts"] for job in ("one", "two")] == ["z1h[1-2]", "z1h[2-3]"]
+    assert [rows["LWF-1", job]["hosts"] for job in ("one", "two")] == ["z1h2", "z1h3"]
+    for job in ("one", "two"):
+        crossing, alone_on_host = rows["first fit", job], rows["LWF-1", job]
+        for figure in ("live_ms", "simulated_ms"):
+            assert crossing[figure] > crossing["alone_ms"]
+            assert alone_on_host[figure] < 0.8 * crossing[figure]
+
+
+def test_a_demo_of_no_paper_is_refused_before_anything_is_made(home: Path) -> None:
+    process = demo(home, "--paper=slurm")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 4
+    assert err == (
+        "rmx: There is no demo of a paper 'slurm'. "
+        "There are: metronome, cassini, foresight, ada-srsf, zone-first.\n"
+    )

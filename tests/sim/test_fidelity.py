@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from bench.fidelity import Played, Times, _times, calibrated, errors, scenarios, simulated
+from bench.fidelity import Played, averaged, calibrated, errors, scenarios
 from rm.core.model.traffic import on_off
+from rm.demo.simulated import Times, times
 
 EQUAL = next(one for one in scenarios() if one.name == "equal pair, unmanaged")
 ALONE = {job.name: on_off(200_000, 0.45, 100_000_000) for job in EQUAL.jobs}
@@ -14,8 +15,8 @@ PLAYED = Played(EQUAL, (0, 20_000), (30, 30), 0.005, ())
 
 def test_only_iterations_count_that_all_jobs_made_together() -> None:
     own = [(n * 1e6, 1e6 + n) for n in range(10)]
-    assert _times(own, (0, 1_500_000), 8e6) == Times(pytest.approx(1000.005), pytest.approx(1000.006))
-    assert _times(own[:2], (0, 0), 8e6).mean_ms == pytest.approx(1000.0005), "all, where none is left"
+    assert times(own, 3_500_000, 8e6) == Times(pytest.approx(1000.005), pytest.approx(1000.006))
+    assert times(own[:2], 2_000_000, 8e6).mean_ms == pytest.approx(1000.0005), "all, where none is left"
 
 
 def test_errors_are_of_the_simulation() -> None:
@@ -24,6 +25,6 @@ def test_errors_are_of_the_simulation() -> None:
 
 def test_the_weight_that_made_the_times_is_found_again() -> None:
     """Equal jobs that share fairly stay in step; else they slide apart."""
-    assert simulated(PLAYED, ALONE, 1.0)[0].mean_ms > simulated(PLAYED, ALONE, 0.8)[0].mean_ms + 10
+    assert averaged(PLAYED, ALONE, 1.0)[0].mean_ms > averaged(PLAYED, ALONE, 0.8)[0].mean_ms + 10
     for weight in (0.8, 1.0):
-        assert calibrated([replace(PLAYED, live=simulated(PLAYED, ALONE, weight))], ALONE) == weight
+        assert calibrated([replace(PLAYED, live=averaged(PLAYED, ALONE, weight))], ALONE) == weight
