@@ -5,16 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rm.cli.heartbeat import Heartbeat
+from rm.cli.demo_screen import paragraph, shown_screen
 from rm.cli.session import table
 from rm.errors import UsageError
 
@@ -104,43 +100,6 @@ def _existing(path: Path) -> Path:
     return path
 
 
-class Shown:
-    """Lines with the time on standard error; on a terminal also what happens at this moment."""
-
-    def __init__(self, status: Any) -> None:
-        self._status = status
-        self._began = time.monotonic()
-        self.doing = "starting"
-        self.heartbeat = Heartbeat(lambda: self.doing)
-
-    def say(self, text: str) -> None:
-        self.doing = ""
-        line = f"{time.monotonic() - self._began:5.0f} s  {text}"
-        if self._status is None:
-            click.echo(line, err=True)
-            self.heartbeat.spoke()
-        else:
-            self._status.console.print(line, markup=False, highlight=False)
-
-    def now(self, text: str) -> None:
-        self.doing = text
-        if self._status is not None:
-            self._status.update(text)
-
-
-@contextmanager
-def shown_screen() -> Iterator[Shown]:
-    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
-        screen = Shown(None)
-        with screen.heartbeat:
-            yield screen
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status("starting") as status:
-        yield Shown(status)
-
-
 def show(measured: Measured) -> None:
     """The tables, on standard output."""
     click.echo(f"\nIteration times, and use of the links {', '.join(measured.hosts)}:\n")
@@ -211,12 +170,6 @@ def _conditions(measured: Measured) -> None:
     )
     if measured.shaping:
         paragraph(f"Shaping: {measured.shaping}")
-
-
-def paragraph(*parts: str) -> None:
-    import textwrap
-
-    click.echo(textwrap.fill(" ".join(parts), 110))
 
 
 def _why(measured: Measured) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rm.cli.demo_screen import paragraph, shown_screen
 from rm.cli.session import table
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 def paper_demo(paper: str, json_file: str | None, figures_file: Path | None) -> int:
     """Play it, and show or write the figures; the exit code."""
-    from rm.cli.demo import shown_screen
     from rm.cli.lab import default_directory
     from rm.demo.papers.play import play_paper
     from rm.demo.papers.scenes import scene_of
@@ -41,7 +41,6 @@ def paper_demo(paper: str, json_file: str | None, figures_file: Path | None) -> 
 
 
 def _show(played: Played) -> None:
-    from rm.cli.demo import paragraph
     from rm.demo.simulated import NEWCOMER
 
     scene = played.scene
