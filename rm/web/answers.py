@@ -162,14 +162,9 @@ def explanation(answer: Mapping[str, Any], kind: type[Explained]) -> Explained:
 # -- jobs
 
 
-def job_of(
-    job: core_job.Job,
-    progress: core_progress.Progress | None = None,
-    newest: core_reasons.Reason | None = None,
-    partition: str = "",
-) -> Job:
-    """`newest`: the reason for which it waits, where that is not the job's own yet. `partition`: of several
-    the one that it runs in, "" = it has no hosts or did not ask for several."""
+def job_of(job: core_job.Job, progress: core_progress.Progress | None = None, partition: str = "") -> Job:
+    """As the caller may see it: `rm.web.sight`. `partition`: of several the one that it runs in, "" = it has
+    no hosts or did not ask for several."""
     return Job(
         id=job.id,
         spec=typed(job.spec, Spec),
@@ -189,7 +184,7 @@ def job_of(
         ended_us=job.ended_us,
         exit_code=job.exit_code,
         exit_signal=job.exit_signal,
-        reason=reason_of(newest or job.reason),
+        reason=reason_of(job.reason),
         traffic=None if job.traffic is None else typed(job.traffic, Traffic),
         cooperative=job.cooperative,
         ending=None if job.ending is None else job.ending.value,

@@ -51,14 +51,20 @@ def make_app(service: Service, config: Config) -> web.Application:
     accounts = Accounts(config)
     keeper = Doorkeeper(accounts, service)
     gate = Gate(keeper, config.privacy, service)
-    limits = Limits(config.limits)
+    limits, visible = Limits(config.limits), VisibleJobs(service, config.privacy)
     app = web.Application(
-        middlewares=[answering_failures, gate.identifying(), limits.middleware(), gate.middleware(), tagged],
+        middlewares=[
+            answering_failures,
+            gate.identifying(),
+            limits.middleware(),
+            gate.middleware(),
+            visible.middleware(),
+            tagged,
+        ],
         client_max_size=config.limits.body_bytes,
     )
     app[LIMITS] = limits
     app[BESIDE] = asyncio.Semaphore(1)
-    visible = VisibleJobs(service, config.privacy)
     for topic in (
         DaemonRoutes(service, config, visible),
         SubmitRoutes(service, config, visible),
@@ -67,8 +73,8 @@ def make_app(service: Service, config: Config) -> web.Application:
         LogRoutes(service, gate, visible),
         SessionRoutes(service, keeper, visible),
         HostRoutes(service, gate, visible),
-        ReservationRoutes(service),
-        SharingRoutes(service),
+        ReservationRoutes(service, visible),
+        SharingRoutes(service, visible),
         NetworkRoutes(service, visible),
         Maddash(service),
         AlertRoutes(service, visible),

@@ -86,8 +86,8 @@ class JobRoutes:
         sight = await self._visible.sight(request)
 
         def shown(job: Job) -> jobs.Job:
-            newest, partition = sight.why(job, reasons.of_job(job)), reasons.partitions.get(job.id, "")
-            return job_of(sight.job(job), told.get(job.id), newest, partition)
+            seen, partition = sight.job(reasons.shown(job)), reasons.partitions.get(job.id, "")
+            return job_of(seen, told.get(job.id), partition)
 
         return await listed(request, found, shown, more=more)
 
@@ -169,7 +169,7 @@ class JobRoutes:
         signal_to = signal_to_of(request)
         tasks = array_tasks_of(request)
         job = await settled(self._service.changes.cancel(job_id, caller.user, signal, tasks, signal_to))
-        return respond(jobs.OneJob(job=job_of(job)))
+        return await self._visible.changed(request, job)
 
     async def cancel_all(self, request: web.Request) -> web.Response:
         wire.fields(request.query, "user", "name", "state")
@@ -204,9 +204,10 @@ class JobRoutes:
 
         await made(request, judge, len(listed))
         done = await settled(self._service.changes.cancel_all(mine, caller.user))
+        sight = await self._visible.sight(request)
 
         def answer() -> web.Response:
-            return respond(jobs.Cancelled(jobs=[job_of(job) for job in done], refused=refused))
+            return respond(jobs.Cancelled(jobs=[job_of(sight.job(job)) for job in done], refused=refused))
 
         return await made(request, answer, len(done) + len(refused))
 
@@ -219,7 +220,7 @@ class JobRoutes:
         else:
             act = self._service.changes.hold if verb == "hold" else self._service.changes.release
             job = await settled(act(job_id, caller.user, tasks))
-        return respond(jobs.OneJob(job=job_of(job)))
+        return await self._visible.changed(request, job)
 
     async def suspend(self, request: web.Request) -> web.Response:
         return await self._let(request, self._service.changes.suspend)
@@ -230,13 +231,13 @@ class JobRoutes:
     async def _let(self, request: web.Request, act: Callable[[int, str, str], Answer[Job]]) -> web.Response:
         job_id, user = int(request.match_info["id"]), request[CALLER].user
         job = await settled(act(job_id, user, array_tasks_of(request)))
-        return respond(jobs.OneJob(job=job_of(job)))
+        return await self._visible.changed(request, job)
 
     async def limit_array(self, request: web.Request) -> web.Response:
         job_id, caller = await self._visible.owned(request)
         asked = wire.typed_body(await request.read(), job_requests.ArrayLimit)
         job = await settled(self._service.changes.limit_array(job_id, caller.user, asked.limit))
-        return respond(jobs.OneJob(job=job_of(job)))
+        return await self._visible.changed(request, job)
 
     async def wait(self, request: web.Request) -> web.Response:
         timeout_s = min(number(request, "timeout_s", 60.0), WAIT_MAX_S)

@@ -140,6 +140,10 @@ class Reasons(Protocol):
 
     def of_job(self, job: Job) -> Reason | None: ...
 
+    def shown(self, job: Job) -> Job:
+        """The job with its newest reason."""
+        ...
+
 
 class JobReading(Protocol):
     """The jobs that there are."""

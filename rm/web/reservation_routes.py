@@ -17,13 +17,15 @@ from rm.web.answers import respond, typed
 from rm.web.handling import settled
 from rm.web.identity import CALLER
 from rm.web.ports import Service
+from rm.web.visible_jobs import VisibleJobs
 
 Asked = TypeVar("Asked", bound=msgspec.Struct)
 
 
 class ReservationRoutes:
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, visible: VisibleJobs) -> None:
         self._service = service
+        self._visible = visible
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -34,7 +36,8 @@ class ReservationRoutes:
         ]
 
     async def reservations(self, request: web.Request) -> web.Response:
-        found = await settled(self._service.reservation_service.reservations())
+        sight = await self._visible.sight(request)
+        found = map(sight.reservation, await settled(self._service.reservation_service.reservations()))
         return respond(
             reservations.Reservations(reservations=[typed(one, reservations.Reservation) for one in found])
         )

@@ -19,13 +19,15 @@ from rm.web.handling import settled
 from rm.web.identity import CALLER
 from rm.web.planning_ports import AccountService
 from rm.web.ports import Service
+from rm.web.visible_jobs import VisibleJobs
 
 Asked = TypeVar("Asked", bound=msgspec.Struct)
 
 
 class SharingRoutes:
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, visible: VisibleJobs) -> None:
         self._service = service
+        self._visible = visible
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -47,10 +49,11 @@ class SharingRoutes:
         return self._service.account_service
 
     async def accounts(self, request: web.Request) -> web.Response:
-        return _all(await settled(self._keeper.accounts()))
+        sight = await self._visible.sight(request)
+        return _all(sight.accounts(await settled(self._keeper.accounts())))
 
     async def shares(self, request: web.Request) -> web.Response:
-        told = await settled(self._keeper.shares())
+        told = (await self._visible.sight(request)).shares(await settled(self._keeper.shares()))
         return respond(sharing.Shares(shares=[typed(one, sharing.Share) for one in told]))
 
     async def add_account(self, request: web.Request) -> web.Response:

@@ -6,26 +6,39 @@ line in `rm.api.routes` (`private`); here is what answers keep for those who may
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from rm.config import PrivacyConfig
 from rm.core.jobs.chain import Chain
 from rm.core.model.alignment import Alignment, Schedule
 from rm.core.model.choice import Choice
 from rm.core.model.host import Host
+from rm.core.model.host_reservation import HostReservation
 from rm.core.model.job import Job, JobState
 from rm.core.model.reasons import USED_BY, HostVerdict, Reason
 from rm.core.model.snapshot import Free
 from rm.core.people.privacy import veiled, without_others
 from rm.core.scheduling.foreseen import Start
 from rm.core.scheduling.queue_position import QueuePosition
+from rm.core.sharing.accounts import Accounts
 from rm.errors import ImpossibleRequest
 from rm.web.identity import Caller
 
 FOR_OPERATORS = "The details are for operators."
 Listed = tuple[Host, Free | None, Sequence[int]]
+
+
+class OfUser(Protocol):
+    """`user` "": of nobody, but all."""
+
+    @property
+    def user(self) -> str: ...
+
+
+Told = TypeVar("Told", bound=OfUser)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +55,11 @@ class Sight:
     def of(self, job: int) -> bool:
         return not self.jobs or job in self.own
 
-    def text(self, text: str) -> str:
-        return without_others(text, self.of) if self.jobs else text
+    def text(self, text: str, asked: str = "") -> str:
+        """Without the jobs that may not be known, but those whose numbers are in what was `asked`."""
+        if not self.jobs:
+            return text
+        return without_others(text, lambda job: self.of(job) or re.search(rf"\b{job}\b", asked) is not None)
 
     # -- jobs
 
@@ -61,7 +77,8 @@ class Sight:
         if self.jobs:
             history = tuple((at_us, self.text(what)) for at_us, what in job.history)
             earlier = tuple(replace(one, why=self.text(one.why)) for one in job.earlier)
-            job = replace(job, history=history, earlier=earlier)
+            by = job.preempted_by if self.of(job.preempted_by) else 0
+            job = replace(job, history=history, earlier=earlier, preempted_by=by)
         return job if job.reason is None else replace(job, reason=self.why(job, job.reason))
 
     def why(self, job: Job, reason: Reason | None) -> Reason | None:
@@ -168,6 +185,25 @@ class Sight:
         if not self._vague:
             return error
         return ImpossibleRequest("The job could never run on this cluster.", FOR_OPERATORS)
+
+    # -- who shares the cluster
+
+    def accounts(self, found: Accounts) -> Accounts:
+        """Where users do not know of each other, one's own place in them."""
+        return replace(found, members=tuple(filter(self._own, found.members))) if self.jobs else found
+
+    def shares(self, found: Iterable[Told]) -> list[Told]:
+        """What accounts have used, and of users what may be known."""
+        return [one for one in found if not (self.jobs and one.user) or self._own(one)]
+
+    def reservation(self, one: HostReservation) -> HostReservation:
+        """What runs in it is a file of the control machine, and operators' business."""
+        if not self.caller.operates:
+            one = replace(one, playbook="", result="")
+        return replace(one, users=tuple(u for u in one.users if u == self.caller.user)) if self.jobs else one
+
+    def _own(self, one: OfUser) -> bool:
+        return one.user == self.caller.user
 
     # -- hosts and links
 

@@ -15,7 +15,7 @@ from rm.core.model.job import JobSpec
 from rm.errors import Forbidden, ImpossibleRequest, UsageError
 from rm.units import parse_time_limit_us
 from rm.web import wire
-from rm.web.answers import explanation, job_of, respond
+from rm.web.answers import explanation, respond
 from rm.web.fence_defaults import FenceDefaults
 from rm.web.handling import beside, settled
 from rm.web.identity import CALLER, Caller
@@ -93,7 +93,7 @@ class SubmitRoutes:
             job = await settled(change(job_id, caller.user, update, knows, caller.admin, tasks))
         except ImpossibleRequest as error:
             raise (await self._visible.sight(request)).refusal(error) from None
-        return respond(jobs.OneJob(job=job_of(job)))
+        return await self._visible.changed(request, job)
 
     async def _specs(self, request: web.Request) -> tuple[list[JobSpec], bool]:
         """The jobs of the request's body, as the caller may ask for them; and whether it names a list."""

@@ -6,14 +6,17 @@ from collections.abc import Callable
 from typing import cast, get_args
 
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 
 from rm.api.job_requests import SignalTo
+from rm.api.jobs import OneJob
 from rm.arrays import JobId, mask, text_of
 from rm.config import PrivacyConfig
 from rm.core.model.described import Described
 from rm.core.model.job import Job
 from rm.core.people.rights import Role
-from rm.errors import NotFound, UsageError
+from rm.errors import NotFound, RmError, UsageError
+from rm.web.answers import job_of, respond
 from rm.web.handling import settled
 from rm.web.identity import CALLER, Caller
 from rm.web.ports import Service
@@ -96,6 +99,25 @@ class VisibleJobs:
         )
         return sight_of(self._privacy, caller, {job.id for job in await settled(own)})
 
+    def middleware(self) -> Middleware:
+        """No refusal names a job of others that may not be known, unless it was asked for."""
+
+        @web.middleware
+        async def nameless(request: web.Request, handler: Handler) -> web.StreamResponse:
+            try:
+                return await handler(request)
+            except RmError as error:
+                if self._privacy.jobs and (caller := request.get(CALLER)) and not caller.operates:
+                    sight, asked = await self.sight(request), await _asked(request)
+                    error.what, error.hint = sight.text(error.what, asked), sight.text(error.hint, asked)
+                raise
+
+        return nameless
+
+    async def changed(self, request: web.Request, job: Job) -> web.Response:
+        """The answer to a change: the job as it is now, as the caller may see it."""
+        return respond(OneJob(job=job_of((await self.sight(request)).job(job))))
+
     async def owned(self, request: web.Request, least: Role = Role.OPERATOR) -> tuple[int, Caller]:
         """The id of the job in the path, which must be the caller's unless the role is `least` or above."""
         job_id = int(request.match_info["id"])
@@ -104,3 +126,8 @@ class VisibleJobs:
             job = await self.job(request)
             caller.must_own(job.spec.user, f"Job {job_id}", least)
         return job_id, caller
+
+
+async def _asked(request: web.Request) -> str:
+    """The request's own words, which are no news to who asks."""
+    return f"{request.path_qs} {(await request.read()).decode('utf-8', 'replace')}"

@@ -165,7 +165,7 @@ class World:
             "traffic": chance.choice((None, *TRAFFIC)), "time_limit_us": chance.choice((None, 60_000_000)),
             "priority": chance.choice((0, 5)),
         }  # fmt: skip
-        spec = builders.spec(**own, user=user, **{**drawn, **fields})
+        spec = builders.spec(user=user, **{**own, **drawn, **fields})
         self.jobs[user].append(number)
 
         def make(state: ClusterState) -> list[ev.Event]:

@@ -20,7 +20,7 @@ def preempt(ctx: Context, job: Job, e: ev.JobPreempted) -> None:
     said = f"preempted by job {by.id} of QOS {by.qos}"
     again = not job.go or (job.spec.requeue and qos is not None and qos.preempt_mode == REQUEUE)
     ending = JobState.PENDING if again else JobState.PREEMPTED
-    reason = Reason(ReasonCode.PREEMPTED, said, (("preemptor", by.id),))
+    reason = Reason(ReasonCode.PREEMPTED, said, (("preempting_job", by.id),))
     job = touch(job, ctx.now_us, said, ending=ending, reason=reason, preempted_by=by.id)
     ctx.state.claims.setdefault(by.id, {})[job.id] = None
     grace_us = int(qos.grace_s * 1e6) if qos is not None else 0

@@ -72,10 +72,9 @@ class HostReservation:
 
     def against(self, window: Window) -> str:
         """Why a job that has no part in it does not start on its hosts."""
-        whose = f"for {', '.join(self.users)}" if self.users else "for nobody"
-        what = "for maintenance" if self.maint else whose
+        what = " for maintenance" if self.maint else ""
         return (
-            f"is reserved {what} from {moment(window[0])} to {moment(window[1])} (reservation {self.name}), "
+            f"is reserved{what} from {moment(window[0])} to {moment(window[1])} (reservation {self.name}), "
             "and the job's time limit does not end it by then"
         )
 
