@@ -58,14 +58,27 @@ def state_dir(env: Mapping[str, str], euid: int) -> str:
     return SYSTEM_STATE if euid == 0 else os.path.join(state_home(env), "rm")
 
 
+def runtime_dir(env: Mapping[str, str]) -> str:
+    """$XDG_RUNTIME_DIR, "" without one. One that others own or may write to counts for nothing, as the
+    specification demands: they would put their own sockets there (`su` and `sudo -E` keep the variable)."""
+    runtime = env.get("XDG_RUNTIME_DIR", "")
+    if not runtime.startswith("/"):
+        return ""
+    try:
+        about = os.stat(runtime)
+    except FileNotFoundError:
+        return runtime
+    except OSError:
+        return ""
+    return runtime if about.st_uid == os.geteuid() and not about.st_mode & 0o022 else ""
+
+
 def socket_path(env: Mapping[str, str], euid: int) -> str:
     """The default socket of a daemon run by `euid`."""
     if euid == 0:
         return SYSTEM_SOCKET
-    runtime = env.get("XDG_RUNTIME_DIR", "")
+    runtime = runtime_dir(env)
     # without a runtime directory: the state directory, which nobody else can write to
     return (
-        os.path.join(runtime, "rm", "rm.sock")
-        if runtime.startswith("/")
-        else os.path.join(state_dir(env, euid), "rm.sock")
+        os.path.join(runtime, "rm", "rm.sock") if runtime else os.path.join(state_dir(env, euid), "rm.sock")
     )

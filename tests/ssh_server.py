@@ -80,6 +80,13 @@ class SshServer:
             capture_output=True, text=True, check=False, timeout=120,
         )  # fmt: skip
 
+    def masters(self) -> list[int]:
+        """The processes that keep connections open."""
+        found = subprocess.run(
+            ["pgrep", "-f", f"{self.directory}/run/rm/ssh"], capture_output=True, text=True, check=False
+        )
+        return [int(pid) for pid in found.stdout.split()]
+
     def hang_up(self) -> None:
         """End the connections that are kept open."""
         for control in self.directory.glob("run/rm/ssh/*.ctl"):

@@ -13,8 +13,8 @@ from rm.client.address import Address
 
 
 def directory(env: Mapping[str, str]) -> str:
-    runtime = env.get("XDG_RUNTIME_DIR", "")
-    if runtime.startswith("/") and os.path.isdir(runtime):
+    runtime = paths.runtime_dir(env)
+    if os.path.isdir(runtime):
         return os.path.join(runtime, "rm", "ssh")
     return os.path.join(paths.state_dir(env, os.geteuid()), "ssh")
 

@@ -21,6 +21,7 @@ from rm.client.unix_door import UnixConnection
 from rm.errors import ConfigError, RmError, Unreachable
 
 KEPT_S = 600
+ANSWERS_S = 5.0  # in which a living ssh answers on its own socket
 PATH_MOST = 107 - 17  # bytes of a Unix socket's path, less what ssh appends while it makes one
 TAIL = 4096  # bytes of ssh's log that are looked at
 OPTIONS = {
@@ -88,7 +89,7 @@ class SshDoor:
                 return  # another command of this user was faster
             with suppress(FileNotFoundError):
                 os.unlink(self.local)
-            done = self._ssh("-F", "none", "-O", "forward", "-L", f"{self.local}:{self.address.path}")
+            done = self._master("forward", "-L", f"{self.local}:{self.address.path}")
             if done.returncode:
                 raise Unreachable(
                     f"ssh does not forward {self.address.path} of {self.address.host}: {_last(done.stderr)}."
@@ -115,9 +116,9 @@ class SshDoor:
     def _lives(self) -> bool:
         if not os.path.exists(f"{self._base}.ctl"):
             return False
-        if self._ssh("-F", "none", "-O", "check").returncode == 0:
+        if self._master("check").returncode == 0:
             return True
-        with suppress(FileNotFoundError):  # left by one that was killed
+        with suppress(FileNotFoundError):  # left by one that was killed, or of one that stands still
             os.unlink(f"{self._base}.ctl")
         return False
 
@@ -155,7 +156,11 @@ class SshDoor:
             else [self.address.host]
         )
 
-    def _ssh(self, *words: str) -> subprocess.CompletedProcess[bytes]:
+    def _master(self, order: str, *words: str) -> subprocess.CompletedProcess[bytes]:
+        """An order to the ssh that stays open; one that does not answer has not done it."""
+        return self._ssh("-F", "none", "-O", order, *words, patience_s=ANSWERS_S)
+
+    def _ssh(self, *words: str, patience_s: float | None = None) -> subprocess.CompletedProcess[bytes]:
         command = ["ssh", "-S", f"{self._base}.ctl", *words, *self._destination()]
         try:
             return subprocess.run(
@@ -164,7 +169,10 @@ class SshDoor:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 check=False,
+                timeout=patience_s,
             )
+        except subprocess.TimeoutExpired:
+            return subprocess.CompletedProcess(command, 255, stderr=b"ssh's open connection does not answer")
         except FileNotFoundError:
             raise Unreachable(
                 "The program ssh is not on this machine's PATH.",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -107,13 +109,28 @@ def test_what_is_wrong_is_said(cluster: Cluster, server: SshServer, door: str) -
 
 def test_the_connection_is_made_again_after_it_was_lost(server: SshServer, door: str) -> None:
     assert server.rmx(door, "status").returncode == 0
-    masters = subprocess.run(
-        ["pgrep", "-f", f"{server.directory}/run/rm/ssh"], capture_output=True, text=True, check=False
-    ).stdout.split()
+    masters = server.masters()
     assert masters
     for pid in masters:
-        subprocess.run(["kill", "-9", pid], check=True)  # it leaves its sockets behind
+        os.kill(pid, signal.SIGKILL)  # it leaves its sockets behind
     until(lambda: server.rmx(door, "status").returncode == 0, "a new connection")
+
+
+def test_an_open_connection_that_stands_still_is_replaced(server: SshServer, door: str) -> None:
+    """Its socket is there and takes connections: nobody behind it answers."""
+    server.hang_up()
+    assert server.rmx(door, "status").returncode == 0
+    masters = server.masters()
+    assert masters
+    for pid in masters:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        for local in (server.directory / "run" / "rm" / "ssh").glob("*.????????"):
+            local.unlink()
+        assert server.rmx(door, "status").returncode == 0
+    finally:
+        for pid in masters:
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_an_sshd_that_forbids_forwarding_is_named(cluster: Cluster) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import os
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from rm import config
+from rm import config, paths
 from rm.cli.lab import default_directory
+from rm.client import kept_ssh
 from rm.client.address import Address, find_daemon
 from rm.core import registry
 from rm.errors import ConfigError
@@ -98,6 +100,27 @@ def test_places_of_root_and_of_users(tmp_path: Path) -> None:
     )
     user = load(tmp_path, XDG_RUNTIME_DIR="/run/user/7", XDG_STATE_HOME="/s").config
     assert (user.daemon.socket, user.ssh.known_hosts) == ("/run/user/7/rm/rm.sock", "/s/rm/known_hosts")
+
+
+@pytest.mark.parametrize("theirs", ["owned by others", "for all to write to"])
+def test_no_socket_is_looked_for_where_others_could_put_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, theirs: str
+) -> None:
+    """As after `su`, which keeps the other user's variable; or with /tmp in it."""
+    runtime = tmp_path / "runtime"
+    (runtime / "rm" / "ssh").mkdir(parents=True, mode=0o700)
+    (runtime / "rm" / "rm.sock").touch()
+    runtime.chmod(0o700)
+    env = {"HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(runtime), "XDG_STATE_HOME": "/s"}
+    assert paths.socket_path(env, 7) == f"{runtime}/rm/rm.sock"
+    assert kept_ssh.directory(env) == f"{runtime}/rm/ssh"
+    if theirs == "owned by others":
+        other = os.geteuid() + 1
+        monkeypatch.setattr("os.geteuid", lambda: other)
+    else:
+        runtime.chmod(0o1777)
+    assert paths.socket_path(env, 7) == "/s/rm/rm.sock"
+    assert not kept_ssh.directory(env).startswith(str(runtime))
 
 
 @pytest.mark.parametrize("set_to", ["", "/s"])
