@@ -6,11 +6,13 @@ is not seen outside, and a user cannot take it away.
 
 import contextlib
 import ctypes
+import itertools
 import os
 
 CLONE_NEWNS = 0x20000
 MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_SLAVE = 2, 4, 4096, 16384, 1 << 19
 IN_MEMORY = "tmpfs"
+TOGETHER = 1_000  # entries of a directory that are looked at, and removed
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -62,45 +64,50 @@ def remove_temporary(home):
     """With everything in it; follows no link, and knows no directory but those that `make_temporary` made.
 
     A directory's own directories are moved up before it is removed: however deep a job has nested them, it is
-    never gone into further than one step.
+    never gone into further than one step. Some entries are looked at together: however many there are, they
+    take no memory of root's.
     """
     if not home or not os.path.basename(home).startswith("rm-"):
         return
     with contextlib.suppress(OSError):
         top = os.open(home, FOLDER)
         try:
-            found = _empty(top, top)
-            while found:
-                name = found.pop()
-                with contextlib.suppress(OSError):
-                    inside = os.open(name, FOLDER, dir_fd=top)
-                    try:
-                        found += _empty(inside, top)
-                    finally:
-                        os.close(inside)
-                    os.rmdir(name, dir_fd=top)
+            while _removes_some(top, top):
+                pass
         finally:
             os.close(top)
         os.rmdir(home)
 
 
-def _empty(folder, top):
-    """Remove a directory's files, and move its directories into `top`: their names there. It is root's from
-    here on: who holds it open puts nothing more into it."""
-    moved = []
+def _removes_some(folder, top):
+    """Take the first entries out of a directory, its directories by moving them into `top`, or out of `top`
+    for good; false when none could be. It is root's from here on: who holds it open puts nothing more into
+    it."""
     os.fchown(folder, 0, 0)
     os.fchmod(folder, 0o700)
     with os.scandir(folder) as found:
-        entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
-    for name, is_folder in entries:
+        first = [(e.name, e.is_dir(follow_symlinks=False)) for e in itertools.islice(found, TOGETHER)]
+    gone = 0
+    for name, is_folder in first:
         with contextlib.suppress(OSError):
-            if is_folder:
-                aside = os.urandom(8).hex()
-                os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=top)
-                moved.append(aside)
-            else:
+            if not is_folder:
                 os.unlink(name, dir_fd=folder)
-    return moved
+            elif folder == top:
+                _remove_folder(name, top)
+            else:
+                os.rename(name, os.urandom(8).hex(), src_dir_fd=folder, dst_dir_fd=top)
+            gone += 1
+    return gone > 0
+
+
+def _remove_folder(name, top):
+    inside = os.open(name, FOLDER, dir_fd=top)
+    try:
+        while _removes_some(inside, top):
+            pass
+    finally:
+        os.close(inside)
+    os.rmdir(name, dir_fd=top)
 
 
 def namespace():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import itertools
 import os
 import pwd
 import signal
@@ -344,6 +345,31 @@ def test_what_v2_is_asked_for(tmp_path: Path) -> None:
     assert at_once["memory.max"] == str(3 << 30)  # of all tasks here, however many
     assert asked["weight"]["cpu.weight"] == "800"
     assert asked["limit"]["cpu.max"] == "800000 100000"
+
+
+def test_a_jobs_tmp_with_many_files_takes_no_memory_of_roots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(AGENTS))
+    mounts = importlib.import_module("rm_fence_mounts")
+    home = Path(mounts.make_temporary(str(tmp_path), "1.1"))
+    for number in range(4_000):
+        (home / "tmp" / f"file-{number}").touch()
+        (home / "tmp" / f"folder-{number}").mkdir()
+    (home / "tmp" / "folder-7" / "inside").mkdir()
+    most = 0
+    islice = itertools.islice
+
+    def some(found: Any, number: int) -> list[Any]:
+        nonlocal most
+        entries = list(islice(found, number))
+        most = max(most, len(entries))
+        return entries
+
+    monkeypatch.setattr(mounts.itertools, "islice", some)
+    mounts.remove_temporary(str(home))
+    assert 0 < most <= 1_000
+    assert os.listdir(tmp_path) == []
 
 
 def test_nothing_is_left_of_a_jobs_tmp_though_others_of_its_user_hold_it_open(
