@@ -13,7 +13,8 @@ RUNTIMES = ("podman", "apptainer", "enroot")  # the first that a host has is tak
 # of the job's environment, what is the image's own business: where its programs and libraries lie
 OF_THE_IMAGE = frozenset(
     ("PATH", "HOME", "SHELL", "PWD", "OLDPWD", "TMPDIR", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH",
-     "RM_STEPS", "XDG_RUNTIME_DIR", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME")
+     "RM_STEPS", "XDG_RUNTIME_DIR", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME",
+     "DBUS_SESSION_BUS_ADDRESS")
 )  # fmt: skip
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 # enroot starts files: an image of a registry becomes one first, once for each user
@@ -28,7 +29,10 @@ exec "$@"
 """
 # a container that was killed with its job still runs in podman's books, and keeps the user from starting more
 # until podman looks again. That stops those that do run: nobody may have begun one since it failed.
-_PODMAN = """stuck() { "$podman" unshare true 2>&1 >/dev/null | grep -q "system migrate"; }
+# A systemd of the user's must not hear of it: podman would be moved there, out of the job's control group and
+# its fence, wherever the host began with systemd (podman 4), or podman's own settings say so.
+_PODMAN = """export DBUS_SESSION_BUS_ADDRESS=unix:path=/dev/null
+stuck() { "$podman" unshare true 2>&1 >/dev/null | grep -q "system migrate"; }
 podman=$1; shift
 ! stuck || (flock -w 20 9; ! stuck || "$podman" system migrate >&2) 9<"${HOME:-/}"
 exec "$@"
@@ -95,7 +99,7 @@ def command(runtime, program, container, name, own, argv, environ, gpus, is_dire
     words = build(program, container, name, mounts, names, gpus, is_directory, environ)
     if runc and runtime == "podman":  # a user's container stays in the caller's group then by itself
         words.remove("--cgroups=disabled")  # which it does not know
-        words[1:1] = ["--runtime", runc, "--cgroup-manager=cgroupfs"]
+        words[1:1] = ["--runtime", runc]
     if runtime == "podman":
         words = ["/bin/sh", "-c", _PODMAN, "sh", program, *words]
     return words + list(argv)
@@ -108,8 +112,9 @@ def _flags(text, known):
 def _podman(program, container, name, mounts, names, gpus, is_directory, environ):
     image = container["image"]
     words = [
-        program, "run", "--rm", "--replace", "--name", name, "--init", "--cgroups=disabled", "--network=host",
-        "--log-driver=none", "--security-opt=label=disable", "--entrypoint=", "--volume", "/dev/shm:/dev/shm",
+        program, "--cgroup-manager=cgroupfs", "run", "--rm", "--replace", "--name", name, "--init",
+        "--cgroups=disabled", "--network=host", "--log-driver=none", "--security-opt=label=disable",
+        "--entrypoint=", "--volume", "/dev/shm:/dev/shm",
     ]  # fmt: skip
     for source, target, flags in mounts:
         options = _flags(flags, ("ro", "rw", "bind", "rbind", "private", "rprivate", "slave", "rslave"))

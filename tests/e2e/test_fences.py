@@ -231,6 +231,40 @@ def test_a_container_has_its_users_rights_and_ends_with_its_job(cluster: Cluster
     assert "exited with code 7" in again["reason"]["message"], cluster.log(again["id"])
 
 
+@pytest.mark.skipif(
+    not all(map(shutil.which, ("podman", "crun", "newuidmap", "busybox"))), reason="needs podman and busybox"
+)
+def test_a_container_is_not_moved_to_a_systemd_of_its_user(cluster: Cluster) -> None:
+    """There it would be out of the job's control group, and of all that is fenced by it."""
+    host, uid = names(cluster)[1], pwd.getpwnam(OWNER).pw_uid
+    run(cluster.lab, host, IMAGE.replace("USER", OWNER).replace("300000", "400000"))
+    settings = f"/home/{OWNER}/.config/containers"
+    listens = (
+        "import os, socket; bus = socket.socket(socket.AF_UNIX); bus.bind('bus'); os.chmod('bus', 0o777)\n"
+        "bus.listen(9)\nopen('listens', 'w').close()\nbus.accept()\nopen('asked', 'w').close()\n"
+    )
+    cluster.write(host, "/run/bus.py", listens)
+    script = f"""
+        mkdir -p {settings} /run/user/{uid}; chmod 700 /run/user/{uid}
+        printf '[engine]\\ncgroup_manager="systemd"\\n' >{settings}/containers.conf
+        chown -R {OWNER}: /home/{OWNER}/.config /run/user/{uid}
+        cd /run/user/{uid}; setsid python3 /run/bus.py </dev/null >/dev/null 2>&1 &
+    """
+    run(cluster.lab, host, script)
+    look = f"ls /run/user/{uid}"
+    until(lambda: "listens" in run(cluster.lab, host, look), "its bus is there")
+    address = [
+        ["XDG_RUNTIME_DIR", f"/run/user/{uid}"],
+        ["DBUS_SESSION_BUS_ADDRESS", f"unix:path=/run/user/{uid}/bus"],
+    ]
+    job = cluster.post_job(
+        "echo inside", user=OWNER, hosts_only=[host], env=address, container_image=f"/home/{OWNER}/image"
+    )
+    assert cluster.wait(job)["state"] == "COMPLETED", cluster.log(job)
+    assert "inside" in cluster.log(job)
+    assert "asked" not in run(cluster.lab, host, look)
+
+
 # memory and processes
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import subprocess
 import sys
 import tempfile
 from datetime import UTC, datetime
@@ -45,7 +47,7 @@ def words(runtime: str, image: str = "nvcr.io#nvidia/pytorch:24.01", directory: 
 def test_podman_runs_it_in_the_group_and_passes_what_the_image_does_not_decide() -> None:
     found = words("podman", gpus=("GPU-1", "GPU-2"))
     assert found[3:6] == ["sh", "/opt/podman", "/opt/podman"]
-    assert found[6] == "run"
+    assert found[6:8] == ["--cgroup-manager=cgroupfs", "run"]
     assert found[-3] == "nvcr.io/nvidia/pytorch:24.01"
     assert "--cgroups=disabled" in found
     assert [found[i + 1] for i, word in enumerate(found) if word == "--env"] == ["A"]
@@ -68,6 +70,19 @@ def test_podman_starts_it_by_runc_where_control_groups_are_of_both_versions(tmp_
     (tmp_path / "sys/fs/cgroup/unified").mkdir(parents=True)
     (tmp_path / "sys/fs/cgroup/unified/cgroup.controllers").write_text("")
     assert rm_container.runc(str(tmp_path)) == rm_facts.program("runc")
+
+
+def test_podman_finds_no_systemd_of_the_users_to_move_to(tmp_path: Path) -> None:
+    podman = tmp_path / "podman"
+    podman.write_text('#!/bin/sh\necho "$1 $DBUS_SESSION_BUS_ADDRESS" >>"$0.said"\n')
+    podman.chmod(0o755)
+    container, environ = {"image": "a", "mounts": [], "workdir": ""}, {"DBUS_SESSION_BUS_ADDRESS": "unix:x"}
+    words = rm_container.command("podman", str(podman), container, "n", [], ["x"], environ, ())
+    subprocess.run(words, env={"PATH": os.environ["PATH"], **environ}, check=True)
+    said = Path(f"{podman}.said").read_text().splitlines()
+    assert [line.split()[1] for line in said] == ["unix:path=/dev/null"] * 2  # its look at its books, and it
+    assert said[-1].startswith("--cgroup-manager=cgroupfs ")
+    assert "DBUS_SESSION_BUS_ADDRESS" not in words  # nor is the address known inside
 
 
 def test_apptainer_becomes_it() -> None:
