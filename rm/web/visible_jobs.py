@@ -77,13 +77,16 @@ class VisibleJobs:
         Raises:
             NotFound: there is none that the caller may know of.
         """
+        return await self._described(request, array_tasks_of(request))
+
+    async def _described(self, request: web.Request, array_tasks: str) -> Described:
         caller, job_id = request[CALLER], int(request.match_info["id"])
         try:
-            found = await settled(self._service.reading.described(job_id, array_tasks_of(request)))
+            found = await settled(self._service.reading.described(job_id, array_tasks))
         except NotFound:
             found = None
         if found is None or self.whose(caller, found.job.spec.user) is None:
-            named = JobId(job_id, array_tasks_of(request))
+            named = JobId(job_id, array_tasks)
             raise NotFound(f"There is no job {named}.", "`rmx queue --all` lists those that you may see.")
         sight = await self.sight(request)
         schedule = sight.schedule(found.schedule)
@@ -123,7 +126,7 @@ class VisibleJobs:
         job_id = int(request.match_info["id"])
         caller = request[CALLER]
         if not caller.role >= least:
-            job = await self.job(request)
+            job = (await self._described(request, "")).job  # an array's elements are its user's, too
             caller.must_own(job.spec.user, f"Job {job_id}", least)
         return job_id, caller
 

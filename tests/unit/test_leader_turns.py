@@ -11,6 +11,7 @@ import pytest
 from rm.adapters.store.memory import MemoryStore
 from rm.core.jobs import events as ev
 from rm.core.model.job import JobSpec, JobState
+from rm.core.model.job_update import JobUpdate
 from rm.core.model.traffic import Phase, TrafficProfile
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Tuning
@@ -164,6 +165,30 @@ def test_a_user_has_a_bounded_number_of_jobs_waiting(tmp_path: Path) -> None:
     submit(house, mine[:100])
     with pytest.raises(Conflict):
         submit(house, mine[:1])
+    house.leader.stop()
+
+
+def test_a_change_makes_no_more_wait_than_a_submission_may(tmp_path: Path) -> None:
+    house = House(tmp_path, pending_jobs=5, pending_bytes=20_000)
+    (array,) = submit(house, [builders.spec(hold=True, array="0-9")])
+    (job,) = submit(house, [builders.spec(hold=True)])
+
+    def change(job: int, tasks: str = "", **fields: Any) -> None:
+        update = JobUpdate(**fields)
+        asyncio.run(house.service.changes.update(job, "alice", update, lambda user: True, False, tasks))
+
+    change(array, "0-2", name="own")  # they are jobs of their own from here on
+    with pytest.raises(Conflict, match=r"alice has 5 jobs waiting, and with 2 more would have over 5"):
+        change(array, "3-4", name="own")
+    change(array, "0-2", name="again")
+    for _ in range(2):
+        change(job, comment="x" * 4_000)  # the second is no growth
+    change(array, "0", comment="x" * 4_000)
+    change(array, "1", comment="x" * 4_000)
+    with pytest.raises(Conflict, match=r"alice would have over 20000 bytes"):
+        change(array, comment="x" * 4_000)
+    assert all(job.spec.comment == "" for job in house.store.jobs() if job.id == array)
+    change(job, comment="")
     house.leader.stop()
 
 

@@ -14,6 +14,7 @@ from rm.core.jobs import events as ev
 from rm.core.jobs.changes import Context
 from rm.core.jobs.elements import at_once, chosen_of, drop, let_look, put_array, short
 from rm.core.jobs.slicing import give_back
+from rm.core.jobs.submitted_limits import refuse_again
 from rm.core.jobs.transitions import handler_of, missed
 from rm.core.jobs.updating import update_array, update_elements
 from rm.core.model.array import Array
@@ -100,6 +101,10 @@ def _requeue(ctx: Context, record: Job, e: ev.RequeueRequested) -> None:
     if e.failed:
         chosen &= array.has("failed")
     dropped = 0 if e.failed else array.has("dropped") & chosen
+    ended = each((array.has("completed") | array.has("failed") | array.has("cancelled")) & chosen)
+    known, jobs = ctx.state.elements.get(record.id, {}), ctx.state.jobs
+    again = [jobs[known[task]] for task in ended if known.get(task) in jobs]
+    refuse_again(ctx.state, again, dropped.bit_count(), record)
     if dropped:
         put_array(
             ctx, record, array.moved(dropped, "waiting"), f"requeued by {e.by}: elements {short(dropped)}"

@@ -23,6 +23,7 @@ from rm.core.jobs.mailing import share_mail
 from rm.core.jobs.preempting import preempt
 from rm.core.jobs.slicing import IN_SLICE
 from rm.core.jobs.state import touch
+from rm.core.jobs.submitted_limits import refuse_again
 from rm.core.jobs.suspending import resume, suspend
 from rm.core.jobs.updating import update
 from rm.core.model.job import Job, JobState, Task
@@ -351,6 +352,7 @@ def _moved(ctx: Context, job: Job, e: ev.JobMoved) -> None:
 
 
 def _requeue_finished(ctx: Context, job: Job, e: ev.RequeueRequested) -> None:
+    refuse_again(ctx.state, [job])
     earlier = with_earlier(job, f"ended {job.state}")
     job = touch(job, ctx.now_us, f"requeued by {e.by}", launch_failures=0, host_faults=0, avoid=(), losses=0,
                 reason=None)  # fmt: skip

@@ -15,6 +15,7 @@ from rm.core.jobs.changes import Context
 from rm.core.jobs.dependents import asked_for, group_of, is_singleton, submission_of
 from rm.core.jobs.elements import chosen_of, element_of, short
 from rm.core.jobs.state import ClusterState, touch
+from rm.core.jobs.submitted_limits import refuse_moved
 from rm.core.model.acceptance import accept
 from rm.core.model.job import Job, JobSpec, JobState
 from rm.core.model.job_update import GIVEN, SAID_ONLY, WHILE_RUNNING
@@ -28,7 +29,7 @@ def update(ctx: Context, job: Job, e: ev.JobUpdated) -> None:
     """Change a job that waits, or of one that runs what may still change; an element of an array by itself.
 
     Raises:
-        IllegalTransition: the job's state does not allow it, or the job would wait for itself.
+        IllegalTransition: the job's state or a limit does not allow it, or the job would wait for itself.
     """
     _take(ctx, job, _renewed(ctx.state, job, e, ctx.now_us), e)
 
@@ -60,6 +61,7 @@ def update_array(ctx: Context, record: Job, e: ev.JobUpdated) -> None:
         _refuse_raise(job, e)
     whole = _new_version(ctx.state, record, _changed(record.spec, e), e, ctx.now_us)
     renewed = [(job, _shared(ctx.state, job, whole.spec, e, ctx.now_us)) for job in own]
+    refuse_moved(ctx.state, [(record, whole), *renewed])
     _put(ctx, record, whole, e)
     for job, new in renewed:
         _take(ctx, job, new, e)
@@ -102,6 +104,7 @@ def _renewed(state: ClusterState, job: Job, e: ev.JobUpdated, now_us: int) -> Jo
         _refuse_fixed(job, e)
         _refuse_raise(job, e)
     new = _new_version(state, job, spec, e, now_us)
+    refuse_moved(state, [(job, new)])
     if job.array_task is None:
         return new
     return replace(new, own=e.update if job.own is None else job.own.and_then(e.update))

@@ -50,13 +50,13 @@ def admitted(
         for key in ruled.keys:
             if SUBMITTED in state.tally.limits[key]:
                 new[key] += elements
-        if not refuse_never:
-            continue
         if spec.array and elements > (most := ruled.job.get("elements", (elements, None)))[0]:
             raise ImpossibleRequest(
                 f"Job array '{spec.name}' has {elements} elements, and one of {most[1]} at most {most[0]}.",
                 "Submit it in parts.",
             )
+        if not refuse_never:
+            continue
         like = id(ruled), spec.demand, spec.time_limit_us
         if like not in seen:
             seen.add(like)

@@ -6,8 +6,11 @@ import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from rm.arrays import each, mask
+from rm.core.jobs.state import ClusterState
 from rm.core.model.acceptance import size_bytes
 from rm.core.model.job import Job, JobSpec, JobState
+from rm.core.model.job_update import JobUpdate
 from rm.errors import Conflict
 
 
@@ -32,6 +35,21 @@ def loads_of(specs: Sequence[JobSpec]) -> dict[str, Load]:
         load.jobs += 1
         load.bytes += size_bytes(spec)
     return loads
+
+
+def growth_of(state: ClusterState, job: Job, update: JobUpdate, part: str) -> Load:
+    """By how much what waits of its user becomes more: elements that a change of some of an array (`part`)
+    makes jobs of their own, and what they and other jobs then ask for."""
+    own, size = state.elements.get(job.id, {}), size_bytes(update.applied(job.spec))
+    if job.array is None:
+        return Load(0, max(0, size - size_bytes(job.spec)) if job.state is JobState.PENDING else 0)
+    if not part:
+        return Load(0, max(0, size - size_bytes(job.spec)) * (1 + len(own)))
+    chosen = mask(part)
+    leave = (job.array.has("waiting") & chosen).bit_count()
+    there = (state.jobs[own[task]] for task in each(job.array.has("requeued") & chosen) if task in own)
+    more = sum(max(0, size_bytes(update.applied(one.spec)) - size_bytes(one.spec)) for one in there)
+    return Load(leave, leave * size + more)
 
 
 class Backlog:
@@ -61,14 +79,23 @@ class Backlog:
                 load.bytes += more.bytes
         return Admission(asked)
 
+    def refuse_growth(self, user: str, more: Load) -> None:
+        """Of jobs that wait already, by a change.
+
+        Raises:
+            Conflict: the user would have too many jobs waiting, or too large ones.
+        """
+        with self._lock:
+            self._refuse(user, self._loads.get(user, Load()), more)
+
     def _refuse(self, user: str, load: Load, more: Load) -> None:
-        if load.jobs + more.jobs > self._jobs_max:
+        if more.jobs and load.jobs + more.jobs > self._jobs_max:
             raise Conflict(
                 f"{user} has {load.jobs} jobs waiting, and with {more.jobs} more would have over "
                 f"{self._jobs_max}.",
                 "Submit them when some have started (limits.pending_jobs).",
             )
-        if load.jobs and load.bytes + more.bytes > self._bytes_max:
+        if more.bytes and load.jobs and load.bytes + more.bytes > self._bytes_max:
             raise Conflict(
                 f"The waiting jobs of {user} would have over {self._bytes_max} bytes of scripts, "
                 "environments and lists.",

@@ -167,7 +167,7 @@ class JobChanges:
         specs = [update.applied(spec) for spec in await self._specs_of(job, array_tasks)]
         for spec in specs:
             accept(spec)
-        changed = [spec for spec in specs if spec.demand != job.spec.demand]
+        changed = [spec for spec in specs if spec.demand != job.spec.demand or update.reservation]
         if changed and job.state is JobState.PENDING:
             await self._submissions.refuse_impossible(changed)
         spec = specs[0]
@@ -177,6 +177,7 @@ class JobChanges:
         def make(state: ClusterState, part: str) -> list[ev.Event]:
             if job_id not in state.jobs:
                 raise Conflict(f"Job {job_id} has ended too long ago to be changed.", "Submit it again.")
+            self._submissions.refuse_growth(state, state.jobs[job_id], update, part)
             past = named.of(spec, state) if asked else ()
             array = state.jobs[job_id].array
             leave = array.has("waiting") & mask(part) if array is not None and part else 0

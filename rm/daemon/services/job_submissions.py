@@ -17,6 +17,7 @@ from rm.core.jobs.state import ClusterState
 from rm.core.model.demand import Demand
 from rm.core.model.host import Host
 from rm.core.model.job import Job, JobSpec
+from rm.core.model.job_update import JobUpdate
 from rm.core.model.snapshot import Snapshot
 from rm.core.model.unknown import unknown_names
 from rm.core.scheduling.admission import admitted
@@ -26,7 +27,7 @@ from rm.core.scheduling.explaining import explain, never_fits
 from rm.core.sharing.tally import Key
 from rm.daemon.leading.leader import Leader
 from rm.daemon.services.asking import Asking
-from rm.daemon.services.backlog import Admission, Backlog, Load, loads_of
+from rm.daemon.services.backlog import Admission, Backlog, Load, growth_of, loads_of
 from rm.daemon.services.job_reading import SLICE, JobReading
 from rm.daemon.services.named_jobs import NamedJobs, named_jobs
 from rm.daemon.services.parts import first_part, weight_of
@@ -139,6 +140,10 @@ class JobSubmissions:
             if room is not None:
                 self._backlog.release(room)
         return ids
+
+    def refuse_growth(self, state: ClusterState, job: Job, update: JobUpdate, part: str) -> None:
+        """Raise for a change after which more would wait of its user than may."""
+        self._backlog.refuse_growth(job.spec.user, growth_of(state, job, update, part))
 
     async def refuse_impossible(self, specs: Sequence[JobSpec]) -> None:
         """Raise for a job that no state of this cluster could take; each demand is asked once."""
