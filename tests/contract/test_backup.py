@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
+import struct
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +85,57 @@ def test_what_is_no_backup_changes_nothing(make_durable: Callable[[], Database],
     store = open_store(url)
     assert ids(store) == [1]
     store.close()
+
+
+def journal(database: Path, names: Path) -> bytes:
+    """A rollback journal that SQLite would play back, of a transaction over several databases whose list is
+    in `names`: once it is played back, that file is removed (sqlite.org/fileformat.html, section 3)."""
+    page_bytes, sector, magic = 4096, 512, bytes.fromhex("d9d505f920a163d7")
+    first = database.read_bytes()[:page_bytes]
+    checksum = sum(first[i] for i in range(page_bytes - 200, 0, -200)) & 0xFFFFFFFF
+    pages = database.stat().st_size // page_bytes
+    head = magic + struct.pack(">5I", 1, 0, pages, sector, page_bytes)
+    record = struct.pack(">I", 1) + first + struct.pack(">I", checksum)
+    name = os.fsencode(names)
+    super_journal = (
+        struct.pack(">I", 0x40000000 // page_bytes + 1) + name + struct.pack(">2I", len(name), sum(name))
+    )
+    return head.ljust(sector, b"\0") + record + super_journal + magic
+
+
+def test_a_journal_beside_a_backup_removes_no_file(tmp_path: Path) -> None:
+    url, file, precious = (
+        f"sqlite:///{tmp_path}/state/rm.sqlite3",
+        tmp_path / "b #1?mode=x%.db",
+        tmp_path / "key",
+    )
+    (tmp_path / "state").mkdir()
+    led(url, 1).close()
+    back_up_to(url, file)
+    precious.write_text("secret")
+    beside = tmp_path / f"{file.name}-journal"
+    beside.write_bytes(journal(file, precious))
+    with pytest.raises(StoreError, match="A rollback journal lies beside"):
+        restore_from(url, file, tmp_path / "kept")
+    assert precious.read_text() == "secret"
+    beside.unlink()
+    assert restore_from(url, file, tmp_path / "kept").jobs == 1
+    with closing(sqlite3.connect(file)) as played:  # it is one that would be played back
+        beside.write_bytes(journal(file, precious))
+        played.execute("SELECT count(*) FROM jobs").fetchone()
+    assert not precious.exists()
+
+
+def test_a_write_ahead_log_beside_a_backup_counts(tmp_path: Path) -> None:
+    """As beside what was put aside, or rescued."""
+    url = f"sqlite:///{tmp_path}/state/rm.sqlite3"
+    (tmp_path / "state").mkdir()
+    store = led(url, 1, 2)
+    for end in ("", "-wal"):
+        shutil.copy(f"{tmp_path}/state/rm.sqlite3{end}", f"{tmp_path}/copy{end}")
+    store.close()
+    assert os.path.getsize(tmp_path / "copy-wal")
+    assert restore_from(url, tmp_path / "copy", tmp_path / "kept").jobs == 2
 
 
 def test_a_backup_of_an_older_rm_is_brought_up_to_date_and_one_of_a_newer_is_refused(

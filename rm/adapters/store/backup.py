@@ -14,6 +14,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, make_url
@@ -156,13 +157,15 @@ def _sync(folder: Path) -> None:
 # -- SQLite
 
 
-def _copy_sqlite(source: Path, target: Path) -> None:
+def _copy_sqlite(source: Path, target: Path, mode: str = "rw") -> None:
+    """`mode` "ro": a write-ahead log beside the source counts, and a rollback journal is refused. That one
+    names files that SQLite would remove, and whoever has kept a backup may have put it there."""
     name = f"sqlite:///{source}"
     if not source.exists():
         raise StoreError(f"There is no database {source}.", "See daemon.database, and be the daemon's user.")
     with (
         sentences(name, "be backed up"),
-        closing(sqlite3.connect(f"file:{source}?mode=rw", uri=True)) as old,
+        closing(sqlite3.connect(f"file:{quote(str(source))}?mode={mode}", uri=True)) as old,
         closing(sqlite3.connect(target)) as new,
     ):
         old.backup(new)
@@ -170,12 +173,17 @@ def _copy_sqlite(source: Path, target: Path) -> None:
 
 
 def _restore_sqlite(path: Path, file: Path) -> Restored:
+    if os.path.lexists(f"{file}-journal"):  # opening it for reading only would refuse it, with other words
+        raise StoreError(
+            f"A rollback journal lies beside the backup: {file}-journal. `rmx backup` leaves none.",
+            "Restore a copy of the backup alone, if you trust it.",
+        )
     aside = path.with_name(f"{path.name}.restoring")
     aside.unlink(missing_ok=True)
     path.parent.mkdir(parents=True, exist_ok=True)
     os.close(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     try:
-        _copy_sqlite(file, aside)
+        _copy_sqlite(file, aside, "ro")
         with sentences(f"sqlite:///{file}", "be restored"), closing(sqlite3.connect(aside)) as copy:
             (sound,) = copy.execute("PRAGMA quick_check(1)").fetchone()
             if sound != "ok":
