@@ -159,7 +159,9 @@ class FakeService:
         self.reserved[made.name] = made
         return made
 
-    async def change(self, name: str, wanted: Mapping[str, Any], by: str) -> HostReservation:
+    async def change(
+        self, name: str, wanted: Mapping[str, Any], by: str, may_play: bool = False
+    ) -> HostReservation:
         made = dataclasses.replace(self._reserved(name), users=tuple(wanted.get("users", ())))
         self.reserved[name] = made
         return made

@@ -49,10 +49,10 @@ class ReservationRoutes:
         return _one(made, 201)
 
     async def change(self, request: web.Request) -> web.Response:
-        by = request[CALLER].user
+        caller, name = request[CALLER], request.match_info["name"]
         wanted = await _asked(request, reservations.ReservationUpdate)
-        name = request.match_info["name"]
-        return _one(await settled(self._service.reservation_service.change(name, wanted, by)))
+        change = self._service.reservation_service.change
+        return _one(await settled(change(name, wanted, caller.user, caller.admin)))
 
     async def delete(self, request: web.Request) -> web.Response:
         by = request[CALLER].user

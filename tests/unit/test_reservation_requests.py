@@ -15,7 +15,7 @@ from rm.core.jobs import events as ev
 from rm.core.model.host_reservation import HostReservation
 from rm.daemon.services.maintenance import Maintenance
 from rm.daemon.services.reservation_service import ReservationService
-from rm.errors import Conflict, ImpossibleRequest, NotFound, UsageError
+from rm.errors import Conflict, Forbidden, ImpossibleRequest, NotFound, UsageError
 from tests import builders
 from tests.unit.test_service import PATIENCE_S, House, house
 
@@ -116,6 +116,21 @@ def test_cron_names_the_windows(house: House) -> None:
     )
     asked.renew()
     assert asyncio.run(asked.reservations())[0].windows[:16] == made.windows
+
+
+def test_only_an_administrator_says_when_and_where_a_playbook_runs(house: House) -> None:
+    asked = service(house)
+    maintenance = {"users": [], "maint": True, "playbook": "mend", "hosts": ["h1"]}
+    made = create(asked, "m", start_us=house.clock.us + HOUR, **maintenance)
+    later: list[dict[str, Any]] = [
+        {"hosts": ["h1", "h2"]}, {"start_us": house.clock.us + 1}, {"cron": "* * * * *"}, {"playbook": ""},
+    ]  # fmt: skip
+    for wanted in later:
+        with pytest.raises(Forbidden, match="A playbook runs in reservation m"):
+            asyncio.run(asked.change("m", wanted, "ops"))
+    assert asyncio.run(asked.reservations()) == [made]
+    assert asyncio.run(asked.change("m", later[0], "admin", may_play=True)).hosts == ("h1", "h2")
+    assert asyncio.run(asked.delete("m", "ops")).name == "m"  # nothing runs then
 
 
 def test_a_playbook_runs_once_in_a_window_when_no_job_is_left(house: House, tmp_path: Path) -> None:

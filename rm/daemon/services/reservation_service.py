@@ -18,7 +18,7 @@ from rm.core.ports import Clock
 from rm.core.scheduling.cycle import Cycle
 from rm.daemon.leading.leader import Leader
 from rm.daemon.services.asking import Asking
-from rm.errors import UsageError
+from rm.errors import Forbidden, UsageError
 
 WINDOWS = 16  # of one that comes again, that are known ahead
 CHOOSES = frozenset(field.name for field in fields(Choice))
@@ -64,12 +64,24 @@ class ReservationService:
             new.name, lambda state: ev.ReservationSet(requests.made(state, new, choice, now_us))
         )
 
-    async def change(self, name: str, wanted: Mapping[str, Any], by: str) -> HostReservation:
-        """Of the fields of a ReservationUpdate."""
+    async def change(
+        self, name: str, wanted: Mapping[str, Any], by: str, may_play: bool = False
+    ) -> HostReservation:
+        """Of the fields of a ReservationUpdate. `may_play`: also of one in which a playbook runs: who says
+        when and on which hosts that is, lets it run.
+
+        Raises:
+            Forbidden: a playbook runs in it.
+        """
         now_us = self._clock.now_us()
 
         def make(state: ClusterState) -> ev.Event:
             old = requests.known(state, name)
+            if old.playbook and not may_play:
+                raise Forbidden(
+                    f"A playbook runs in reservation {name}: only an administrator may change it.",
+                    "Delete it, or ask an administrator.",
+                )
             new = replace(old, **_told(wanted))
             if wanted.keys() & {"start_us", "end_us", "lasts_us", "cron"}:
                 new = replace(
