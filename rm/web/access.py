@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from rm.adapters.asker import ASKER
 from rm.adapters.store.audit_scope import deed
 from rm.api.routes import ROUTES, Route, Who
 from rm.config import PrivacyConfig
@@ -119,7 +120,9 @@ class Gate:
         async def gate(request: web.Request, handler: Handler) -> web.StreamResponse:
             route = self._route(request)
             if route is not None:
-                return await self._pass(request, handler, request[CALLER], route)
+                caller = request[CALLER]
+                ASKER.set(caller.user or asker_of(caller.origin))
+                return await self._pass(request, handler, caller, route)
             if request.match_info.http_exception is None:  # registered, yet not in the table
                 raise Forbidden("This route is for nobody.")
             return await handler(request)

@@ -251,7 +251,8 @@ class JobRoutes:
 
     async def why(self, request: web.Request) -> web.Response:
         job, sight = await self._visible.job(request), await self._visible.sight(request)
-        answer = sight.explained(await settled(self._service.reading.why(job.id)), job.spec.user)
+        told = await while_connected(request, settled(self._service.reading.why(job.id)))
+        answer = sight.explained(told, job.spec.user)
         if job.state is not JobState.PENDING or job.launch_failures:
             now = [sight.reason(r) for r in answer["reasons"] if r.code in OF_RUNNING]
             answer = {**answer, "reasons": now or ([job.reason] if job.reason else [])}

@@ -17,7 +17,7 @@ from rm.units import parse_time_limit_us
 from rm.web import wire
 from rm.web.answers import explanation, respond
 from rm.web.fence_defaults import FenceDefaults
-from rm.web.handling import beside, settled
+from rm.web.handling import beside, settled, while_connected
 from rm.web.identity import CALLER, Caller
 from rm.web.limits import LIMITS
 from rm.web.ports import Service
@@ -73,10 +73,11 @@ class SubmitRoutes:
         specs, several = await self._specs(request)
         if several:
             raise UsageError("A plan is made for one job: send 'spec'.")
-        told = await settled(self._service.submissions.plan(specs[0], self._visible.knows(request[CALLER])))
+        plan = self._service.submissions.plan(specs[0], self._visible.knows(request[CALLER]))
+        told = await while_connected(request, settled(plan))
         sight, start = await self._visible.sight(request), None
         if told["placement"] is None:
-            start = await settled(self._service.foresight.start_of_new(specs[0]))
+            start = await while_connected(request, settled(self._service.foresight.start_of_new(specs[0])))
         if start is not None:
             told = {**told, "start": sight.start(start)}
         return respond(explanation(sight.explained(told, specs[0].user), reasons.Plan))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from rm.adapters.asker import ASKER
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
 from rm.core.scheduling.cycle import Cycle
@@ -14,6 +15,7 @@ from rm.daemon.fair_pool import FairPool
 from rm.daemon.leading.leader import Leader
 
 T = TypeVar("T")
+Copy = TypeVar("Copy")
 LOOK_S = 1.0  # between two looks whether the leader waits
 
 
@@ -44,8 +46,28 @@ class Asking:
     ) -> Any:
         return await asyncio.wrap_future(self._leader.request(make, answer, weight))
 
+    async def think_of(
+        self, whose: str, question: Callable[[Cycle, int], Copy], work: Callable[[Copy], T]
+    ) -> T:
+        """As `think`, of what the question finds: it is asked when the turn has come, so that nobody has
+        copies of the state waiting."""
+        return await self.think(whose, lambda: work(self._now(question)))
+
+    def _now(self, question: Callable[[Cycle, int], Copy]) -> Copy:
+        """The answer, in the thread that thinks."""
+        asked = self._leader.ask(question)
+        while True:
+            try:
+                found: Copy = asked.result(LOOK_S)
+                return found
+            except TimeoutError:
+                if (waiting := self._leader.waiting()) is not None:
+                    asked.cancel()
+                    raise waiting from None
+
     async def think(self, whose: str, work: Callable[[], T]) -> T:
-        """Work it out beside the leader, from copies, when the caller's turn has come."""
+        """Work it out beside the leader, from copies, in turns: of who asks, or of `whose` job it is where
+        nobody is known to ask; "" = of what is worked out for all."""
         done: Future[T] = Future()
 
         def work_it_out() -> None:
@@ -56,7 +78,7 @@ class Asking:
             except Exception as error:  # the asker gets any error
                 done.set_exception(error)
 
-        self._thinkers.submit("", whose, work_it_out)
+        self._thinkers.submit("", whose and (ASKER.get() or whose), work_it_out)
         return await asyncio.wrap_future(done)
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 
 from rm.core.jobs.lifecycle import Rules
@@ -14,6 +15,8 @@ from rm.core.scheduling.foreseen import Foreseen, Start, copied, foresee
 from rm.daemon.services.asking import Asking
 
 KEPT_US = 5_000_000  # for so long an answer is good for everybody
+Told = tuple[Foreseen, Mapping[int, str]]
+Copy = tuple[ClusterState, Rules, Tuning, int]
 
 
 class Foresight:
@@ -27,18 +30,31 @@ class Foresight:
         self._asking = asking
         self._policies = policies
         self._clock = clock
-        self._kept: tuple[int, Foreseen, dict[int, str]] | None = None
+        self._kept: tuple[int, Foreseen, Mapping[int, str]] | None = None
+        self._coming: asyncio.Future[Told] | None = None
 
-    async def starts(self) -> tuple[Foreseen, Mapping[int, str]]:
+    async def starts(self) -> Told:
         """What is foreseen of the pending jobs, and whose they are."""
         kept, now_us = self._kept, self._clock.now_us()
         if kept is not None and 0 <= now_us - kept[0] < KEPT_US:
             return kept[1], kept[2]
-        state, rules, tuning, now_us = await self._copy()
-        users = {number: state.jobs[number].spec.user for number in state.pending}
-        found = await self._asking.think("", lambda: foresee(state, self._policies, rules, tuning, now_us))
-        self._kept = now_us, found, users
-        return found, users
+        if self._coming is None:  # all who ask meanwhile get the same
+            self._coming = asyncio.ensure_future(self._foresee())
+            self._coming.add_done_callback(self._came)
+        return await asyncio.shield(self._coming)
+
+    async def _foresee(self) -> Told:
+        def work(copy: Copy) -> Told:
+            state, rules, tuning, now_us = copy
+            users = {number: state.jobs[number].spec.user for number in state.pending}
+            return foresee(state, self._policies, rules, tuning, now_us), users
+
+        return await self._asking.think_of("", _copy, work)
+
+    def _came(self, done: asyncio.Future[Told]) -> None:
+        self._coming = None
+        if not done.cancelled() and done.exception() is None:
+            self._kept = self._clock.now_us(), *done.result()
 
     async def start_of(self, job: int) -> Start | None:
         """Of a pending job; None: nobody knows, or it is far away."""
@@ -48,15 +64,13 @@ class Foresight:
         """Of a job, as if it were submitted now."""
         if spec.dependency or spec.hold:
             return None
-        state, rules, tuning, now_us = await self._copy()
-        found = await self._asking.think(
-            spec.user, lambda: foresee(state, self._policies, rules, tuning, now_us, spec)
-        )
-        return found.starts.get(0)
 
-    async def _copy(self) -> tuple[ClusterState, Rules, Tuning, int]:
-        def look(cycle: Cycle, now_us: int) -> tuple[ClusterState, Rules, Tuning, int]:
-            return copied(cycle.state), cycle.rules, cycle.tuning, now_us
+        def work(copy: Copy) -> Foreseen:
+            state, rules, tuning, now_us = copy
+            return foresee(state, self._policies, rules, tuning, now_us, spec)
 
-        copy: tuple[ClusterState, Rules, Tuning, int] = await self._asking.ask(look)
-        return copy
+        return (await self._asking.think_of(spec.user, _copy, work)).starts.get(0)
+
+
+def _copy(cycle: Cycle, now_us: int) -> Copy:
+    return copied(cycle.state), cycle.rules, cycle.tuning, now_us

@@ -137,14 +137,13 @@ class JobReading:
             pending = [state.jobs[j] for j in state.pending]
             return pending, state.detached(state.snapshot(now_us)), Reasons.of(cycle)
 
-        pending, snapshot, reasons = await self._asking.ask(look)
-
-        def think() -> list[Job]:
+        def think(copy: tuple[list[Job], Snapshot, Reasons]) -> list[Job]:
+            pending, snapshot, reasons = copy
             ordered = in_order(pending, self._policies.queue, snapshot)
             found = (job for job in ordered if not user or job.spec.user == user)
             return list(map(reasons.shown, islice(found, limit or None)))
 
-        return await self._asking.think(user, think)
+        return await self._asking.think_of(user or "everybody's", look, think)
 
     async def job(self, job_id: int) -> Job:
         return (await self.described(job_id)).job
@@ -227,15 +226,14 @@ class JobReading:
             pending = [state.jobs[j] for j in state.pending]
             return state.detached(state.snapshot(now_us)), pending, cycle.tuning, cycle.all_reserved
 
-        snapshot, pending, tuning, reserved = await self._asking.ask(look)
-
-        def think() -> dict[str, Any]:
+        def think(found: tuple[Snapshot, list[Job], Tuning, tuple[Job, ...]]) -> dict[str, Any]:
+            snapshot, pending, tuning, reserved = found
             _, reasons, verdicts = explain(job, snapshot, self._policies, tuning, reserved)
             place = queue_position(job, pending, self._policies.queue, snapshot)
             chain = chain_of(job, snapshot.jobs) if job.dependencies else Chain()
             return {"reasons": reasons, "verdicts": verdicts, "queue_position": place, "chain": chain}
 
-        thoughts = await self._asking.think(job.spec.user, think)
+        thoughts = await self._asking.think_of(job.spec.user, look, think)
         return {"job": job_id, "state": job.state, "alignment": None, **thoughts}
 
     async def _why_there(self, job: Job) -> Mapping[str, Any]:

@@ -238,12 +238,12 @@ class JobSubmissions:
             job = Job(0, spec, now_us, traffic=spec.traffic, dependencies=waits_for)
             return state.detached(state.snapshot(now_us)), cycle.tuning, cycle.all_reserved, job
 
-        snapshot, tuning, reserved, job = await self._asking.ask(look)
-        decision, reasons, verdicts = await self._asking.think(
-            spec.user, lambda: explain(job, snapshot, self._policies, tuning, reserved)
-        )
-        if not_yet(job, snapshot.now_us) is not None:
-            decision = None
+        def think(copy: tuple[Snapshot, Tuning, tuple[Job, ...], Job]) -> Any:
+            snapshot, tuning, reserved, job = copy
+            decision, reasons, verdicts = explain(job, snapshot, self._policies, tuning, reserved)
+            return decision if not_yet(job, snapshot.now_us) is None else None, reasons, verdicts
+
+        decision, reasons, verdicts = await self._asking.think_of(spec.user, look, think)
         return {
             "placement": decision.placement if decision else None,
             "alignment": replace(decision.alignment, plans=()) if decision else None,  # for simulators

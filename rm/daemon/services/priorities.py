@@ -34,9 +34,8 @@ class Priorities:
             wanted = state.pending if job is None else [job] if job in state.pending else []
             return state.detached(state.snapshot(now_us)), [state.jobs[number] for number in wanted]
 
-        snapshot, pending = await self._asking.ask(look)
-
-        def think() -> dict[int, tuple[PriorityParts, str]]:
+        def think(copy: tuple[Snapshot, list[Job]]) -> dict[int, tuple[PriorityParts, str]]:
+            snapshot, pending = copy
             return {one.id: (parts(one, snapshot), one.spec.user) for one in pending}
 
-        return await self._asking.think("", think)
+        return await self._asking.think_of("everybody's", look, think)

@@ -1,0 +1,88 @@
+"""Questions that take long: nobody makes others wait by asking many, or about the jobs of others."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rm.adapters.asker import ASKER
+from rm.core.jobs import events as ev
+from rm.core.scheduling.foreseen import Foreseen
+from rm.daemon.services import foresight
+from rm.daemon.services.asking import Asking
+from tests import builders
+from tests.fakes import PATIENCE_S
+from tests.unit.test_service import House
+
+
+class Leader:
+    """Answers at once, and counts."""
+
+    asked = 0
+
+    def ask(self, question: Any) -> Future[Any]:
+        self.asked += 1
+        done: Future[Any] = Future()
+        done.set_result(question(None, 7))
+        return done
+
+    def waiting(self) -> None:
+        return None
+
+
+def as_asker(name: str, asking: asyncio.Future[Any] | Any) -> asyncio.Future[Any]:
+    ASKER.set(name)
+    return asyncio.ensure_future(asking)
+
+
+def test_many_questions_about_anothers_job_wait_in_the_turn_of_who_asks() -> None:
+    leader: Any = Leader()
+    asking, order, begin = Asking(leader), list[str](), threading.Event()
+
+    def think(who: str) -> asyncio.Future[Any]:
+        """About a job of Ann's."""
+        return as_asker(who, asking.think_of("ann", lambda cycle, now_us: who, order.append))
+
+    async def story() -> None:
+        first = as_asker("bob", asking.think("bob", lambda: begin.wait(PATIENCE_S)))
+        many = [think("mallory") for _ in range(20)]
+        own = think("ann")
+        await asyncio.sleep(0)
+        assert leader.asked == 0  # nobody has a copy of the state waiting
+        begin.set()
+        await asyncio.gather(first, own, *many)
+
+    asyncio.run(story())
+    asking.close()
+    assert "ann" in order[:2]
+    assert leader.asked == len(order) == 21
+
+
+def test_all_who_ask_when_jobs_will_start_get_one_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house, plays = House(tmp_path), []
+    house.do(ev.JobSubmitted(1, builders.spec()))
+
+    def foresee(state: Any, *rest: Any) -> Foreseen:
+        plays.append(list(state.pending))
+        return Foreseen({}, 5)
+
+    monkeypatch.setattr(foresight, "foresee", foresee)
+
+    async def story() -> list[Any]:
+        return await asyncio.gather(*(house.service.foresight.starts() for _ in range(20)))
+
+    told = asyncio.run(story())
+    assert plays == [[1]]
+    assert {found.until_us for found, users in told} == {5}
+    assert told[0][1] == {1: "alice"}
+    house.clock.us += foresight.KEPT_US
+    asyncio.run(house.service.foresight.starts())
+    assert len(plays) == 2
+    house.leader.stop()
