@@ -72,4 +72,4 @@ def members_of(spool):
 def untold(folder, rank):
     return {"job": folder.job, "attempt": folder.attempt, "rank": rank, "state": "launching", "pid": 0,
             "started_us": None, "ended_us": None, "ran_us": None, "code": None, "signal": None, "oom": False,
-            "why": "", "epilog": ""}  # fmt: skip
+            "why": "", "epilog": "", "used": None, "whole": None}  # fmt: skip

@@ -15,6 +15,7 @@ import rm_epilog
 import rm_reports
 import rm_step_records
 import rm_task_epilog
+import rm_used
 from rm_attempt import LIVE, NOT_LIVE, Attempt, members_of, untold
 from rm_become import MARK
 from rm_cgroup import marked, marks, send
@@ -254,6 +255,7 @@ class Attempts:
         line.update({key: record[key] for key in ("started_us", "ended_us", "code", "signal", "oom", "why")})
         line["ran_us"] = record.get("ran_us")  # older supervisors do not say it
         line["epilog"] = record.get("epilog", "")
+        line["used"], line["whole"] = rm_used.told(record.get("used")), rm_used.told(record.get("whole"))
         attempt.log_bytes[rank] = record.get("log_bytes")
 
     # the loop
@@ -314,7 +316,7 @@ class Attempts:
         self._guarded(attempt, self._read_reports)
         line = attempt.ranks[rank]
         keys = ("job", "attempt", "rank", "code", "signal", "started_us", "ended_us", "ran_us", "oom", "why",
-                "epilog")  # fmt: skip
+                "epilog", "used", "whole")  # fmt: skip
         if rm_step_records.are_there(attempt.folder):
             self.tell_steps(attempt)  # first: the daemon then asks before it lets the attempt be forgotten
         log_bytes = attempt.log_bytes.get(rank)

@@ -14,8 +14,8 @@ import zlib
 
 DEFAULT_STATE = "/var/lib/rm"
 MOUNT = "/sys/fs/cgroup"
-CONTROLLERS = ("memory", "cpu", "pids", "devices", "cpuset")
-ONLY_V2 = ("cpuset",)  # of v1 it would need memory nodes in each group, and a move of each task
+CONTROLLERS = ("memory", "cpu", "pids", "devices", "cpuset", "io")
+ONLY_V2 = ("cpuset", "io")  # of v1 they would need memory nodes in each group, and a move of each task
 CLONE3 = 435  # the same number on all architectures
 CLONE_INTO_CGROUP = 0x200000000
 _syscall = ctypes.PyDLL(None).syscall  # PyDLL keeps the interpreter's lock held, which the child needs

@@ -27,7 +27,7 @@ def line_of(event, job, attempt):
     event = dict(event, job=job, attempt=attempt)
     for key in ("why", "error"):
         if key in event:
-            event[key] = event[key][:600]  # six bytes each at most: the event stays below PIPE_BUF
+            event[key] = event[key][:540]  # six bytes each at most: the event stays below PIPE_BUF
     return json.dumps(event, ensure_ascii=False).encode(errors="replace") + b"\n"
 
 

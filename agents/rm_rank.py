@@ -22,6 +22,7 @@ class Rank:
         self.started_alive_us = None
         self.end = None  # (code, signal, ended_us, ended_alive_us)
         self.recorded = False
+        self.used = None  # the numbers of its process, once that was reaped
 
     def named(self, stream):
         """The file that the user named for a stream and the task opened; "" when it opened none."""

@@ -206,7 +206,9 @@ class InSlice:
 
     def make_group(self):
         fence = self._attempt.fence
-        if not self._of.has_group:
+        if self._of.has_group:
+            self._attempt.used.share()
+        else:
             if fence.program >= 0:
                 fence.program = os.dup(fence.program)
             make_group(self._attempt)

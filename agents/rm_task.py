@@ -177,12 +177,14 @@ class Supervisor:
         if self._place.inbox in ready:
             self._orders.obey()
         self._orders.check_time()
+        at.used.look()
         self._place.look()
         self._ending.reap()
         self._ending.record_again()
 
     def _due(self):
-        others = [*self._attempt.captures.due(), *self._ending.due()]
+        at = self._attempt
+        others = [*at.captures.due(), *at.used.due(), *self._ending.due()]
         place = self._place.due()
         return others if place is None else [*others, place]
 

@@ -13,6 +13,7 @@ from rm_named import Named
 from rm_news import now_us
 from rm_rank import Rank
 from rm_spool import boot_id
+from rm_used import Used
 
 LATER_BYTES = 256  # of numbers and words that are not known at first, for each path
 
@@ -23,6 +24,7 @@ class Attempt:
     def __init__(self, folder, group, request, user, fence):
         self.folder, self.group, self.request, self.user, self.fence = folder, group, request, user, fence
         self.ranks = [Rank(task) for task in request["tasks"]]
+        self.used = Used(group)
         self.why = ""  # why it ends, unless by itself
         # do the first processes pass signals on to the tasks, which would have them twice?
         self.relays = bool(request["container"]) and rm_container.passes_signals(rm_container.found()[0])

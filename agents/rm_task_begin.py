@@ -43,6 +43,7 @@ class Beginning:
     def start(self):
         attempt = self._attempt
         attempt.meta["state"] = "running"
+        attempt.used.begin()
         for rank in attempt.ranks:
             if rank.idle:
                 continue

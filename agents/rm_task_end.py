@@ -57,13 +57,15 @@ class Ending:
         by_pid = {rank.pid: rank for rank in self._attempt.ranks if rank.pid and rank.end is None}
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
                 return True
             if pid == 0:
                 return False
             self._steps.reaped(pid)
+            numbers = self._attempt.used.reaped(usage)
             if pid in by_pid:
+                by_pid[pid].used = numbers
                 signalled = os.WIFSIGNALED(status)
                 code = 0 if signalled else os.WEXITSTATUS(status)
                 number = os.WTERMSIG(status) if signalled else 0
@@ -99,7 +101,10 @@ class Ending:
         record = {"rank": rank.rank, "code": code, "signal": number, "started_us": rank.started_us,
                   "ended_us": ended_us, "ran_us": ran_us, "oom": oom, "why": why,
                   "epilog": self._epilog, "log_bytes": log_bytes}  # fmt: skip
+        if len(at.ranks) > 1 and rank.used:
+            record["used"] = rank.used
         if at.finished and all(r.recorded for r in at.ranks):
+            record["whole"] = at.used.now()
             self._place.remove_group()
             at.fence.remove()
         try:

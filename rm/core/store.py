@@ -20,6 +20,8 @@ from rm.core.model.network import LinkStats
 from rm.core.monitoring.history import History
 from rm.core.people.audit import Act
 from rm.core.people.token import Token
+from rm.core.sharing.ended import Ended, Heap, Sums
+from rm.core.sharing.usage_query import Asked
 
 # Kinds of journal entries (`rm.core.journal.journal`); what precedes a start can be forgotten.
 START, STEP = "start", "step"
@@ -67,7 +69,8 @@ class Batch:
     `Loaded.next_job_id`; ids that were skipped can no longer be used. The same holds for actions.
     A job's `spec` is written with its first version only, since it never changes; an element of an array has
     that of its array. `acts` are added to the audit log; `logs` and `job_steps` replace what was recorded
-    under the same names, `choices` what was recorded of the job's placement before.
+    under the same names, `choices` what was recorded of the job's placement before. `ended` is added to the
+    sums of usage.
     """
 
     events: tuple[Entry, ...] = ()
@@ -86,6 +89,7 @@ class Batch:
     logs: tuple[KeptLog, ...] = ()
     job_steps: tuple[JobStep, ...] = ()
     choices: tuple[tuple[int, Choice], ...] = ()
+    ended: tuple[Ended, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +257,11 @@ class Store(Protocol):
         `after` one."""
         ...
 
+    def usage(self, asked: Asked) -> list[tuple[Heap, Sums]]:
+        """What was added up of attempts that ended, by the names that are asked for: each heap has only
+        these, and the start of the time."""
+        ...
+
     def journal(self, after: int = 0, limit: int = 1000) -> list[tuple[int, Entry]]:
         """The oldest `limit` entries with a sequence number above `after`, in order."""
         ...
@@ -293,6 +302,11 @@ class Store(Protocol):
 
     def prune_acts(self, before_us: int) -> int:
         """Forgets the acts before `before_us`; counts them."""
+        ...
+
+    def prune_usage(self, hours_before_us: int, days_before_us: int) -> int:
+        """Forgets the sums of hours and of days before these instants; counts them. What was asked for by the
+        hour is then known by the day."""
         ...
 
     def close(self) -> None: ...

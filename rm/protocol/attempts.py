@@ -27,6 +27,7 @@ from rm.protocol.scalars import (
     Text,
     Word,
 )
+from rm.protocol.used import Used
 
 LOG_CHUNK_BYTES = 2 << 20  # no answer to `Logs` holds more
 Stream = Literal["out", "err"]
@@ -278,7 +279,7 @@ class TaskReport(Struct, frozen=True, kw_only=True):
     """One task that the host knows of: instants by the host's clock, `ran_us` by one that is never set.
     `code` and `signal` are null while it runs and when it was lost. `cooperative`: it has reported
     iterations. `cpus`, `mem_bytes` and `gpus` are what it was given; without `gpus` the host does not know
-    that."""
+    that. `used` and `whole` as of `exit`."""
 
     job: Job
     attempt: Attempt
@@ -297,6 +298,8 @@ class TaskReport(Struct, frozen=True, kw_only=True):
     cpus: Annotated[int, Meta(ge=0, le=1 << 20)] = 0
     mem_bytes: Bytes = 0
     gpus: Annotated[list[Word], Meta(max_length=1_024)] | None = None
+    used: Used | None = None
+    whole: Used | None = None
 
 
 class TaskReports(Struct, frozen=True, kw_only=True):

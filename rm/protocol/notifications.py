@@ -25,6 +25,7 @@ from rm.protocol.scalars import (
     Word,
 )
 from rm.protocol.streams import Data, Place
+from rm.protocol.used import Used
 
 
 class Notification(Struct, frozen=True, kw_only=True, tag_field="event"):
@@ -84,7 +85,8 @@ class Exit(Notification, frozen=True, kw_only=True, tag="exit"):
     set, null where the task never ran. `why` is empty, `cancel`, `timeout`, `abort`, `discard`, `fence` (its
     lease was over), `requeue` (a task of the job asked for it), `unstarted` (it waited in a slice, and was
     given back), or a sentence when the task could not be started or was lost. `log_bytes` is the size of
-    its log in the spool, null where that may still grow, or where it named files."""
+    its log in the spool, null where that may still grow, or where it named files. `used`: by this task alone,
+    where it is one of several; `whole`, with the last one on the host: by the attempt there."""
 
     job: Job
     attempt: Attempt
@@ -98,6 +100,8 @@ class Exit(Notification, frozen=True, kw_only=True, tag="exit"):
     why: Sentence = ""
     epilog: Sentence = ""  # how the epilog failed
     log_bytes: Bytes | None = None
+    used: Used | None = None
+    whole: Used | None = None
 
 
 class Started(Notification, frozen=True, kw_only=True, tag="started"):

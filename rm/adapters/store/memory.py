@@ -18,6 +18,8 @@ from rm.core.model.logs import KeptLog, LogName
 from rm.core.model.network import LinkStats
 from rm.core.people.audit import Act
 from rm.core.people.token import Token
+from rm.core.sharing.ended import SPANS_US, Heap, Sums, added_up
+from rm.core.sharing.usage_query import Asked, answer
 from rm.core.store import NO_DOORS, START, Batch, Damaged, Doors, Entry, Lease, Loaded, Measured, StoredAction
 from rm.errors import StaleLeader, StoreError
 
@@ -49,6 +51,7 @@ class MemoryDatabase:
     logs: dict[LogName, KeptLog] = field(default_factory=dict)
     job_steps: dict[StepName, JobStep] = field(default_factory=dict)
     choices: dict[int, Choice] = field(default_factory=dict)
+    usage: dict[Heap, Sums] = field(default_factory=dict)
     history: HistoryTables = field(default_factory=HistoryTables)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -192,6 +195,17 @@ class MemoryStore:
         wanted = [step for name, step in found if name.job in jobs and (after is None or name > after)]
         return wanted[:limit]
 
+    def usage(self, asked: Asked) -> list[tuple[Heap, Sums]]:
+        with self._db.lock:
+            return answer(asked, self._db.usage)
+
+    def prune_usage(self, hours_before_us: int, days_before_us: int) -> int:
+        before_us = dict(zip(SPANS_US, (hours_before_us, days_before_us), strict=True))
+        with self._db.lock:
+            known = self._db.usage
+            self._db.usage = {h: s for h, s in known.items() if h.start_us + h.span_us > before_us[h.span_us]}
+            return len(known) - len(self._db.usage)
+
     def journal(self, after: int = 0, limit: int = 1000) -> list[tuple[int, Entry]]:
         with self._db.lock:
             return [(s, e) for s, e in self._db.journal if s > after][:limit]
@@ -300,6 +314,8 @@ def _apply(db: MemoryDatabase, batch: Batch) -> None:
     db.logs.update((log.name, log) for log in batch.logs)
     db.job_steps.update((step.name, step) for step in batch.job_steps)
     db.choices.update(batch.choices)
+    for heap, sums in added_up(batch.ended).items():
+        db.usage[heap] = db.usage[heap].plus(sums) if heap in db.usage else sums
     for entry in batch.events:
         db.last_seq += 1
         db.journal.append((db.last_seq, entry))

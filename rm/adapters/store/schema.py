@@ -31,6 +31,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.dml import Insert
 
+from rm.core.sharing.ended import Sums
 from rm.core.store import START
 
 # SQLite only makes an INTEGER PRIMARY KEY the row's own address
@@ -212,6 +213,18 @@ job_steps = Table(
     Column("attempt", BigInteger, primary_key=True, autoincrement=False),
     Column("step", BigInteger, primary_key=True, autoincrement=False),
     Column("body", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+# What jobs used, added up over hours and days (`rm/adapters/store/usage_sql.py`): by what they ran for, or by
+# host. A name that a sum is not of is "".
+usage_sums = Table(
+    "usage_sums",
+    metadata,
+    Column("span_us", BigInteger, primary_key=True, autoincrement=False),
+    Column("start_us", BigInteger, primary_key=True, autoincrement=False),
+    *(Column(name, Text, primary_key=True) for name in ("account", "user_name", "qos", "partition", "host")),
+    *(Column(name, BigInteger, nullable=False) for name in Sums._fields),
     sqlite_with_rowid=False,
 )
 

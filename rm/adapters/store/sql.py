@@ -29,6 +29,7 @@ from rm.adapters.store.history_sql import SqlHistory
 from rm.adapters.store.log_database import LogDatabase
 from rm.adapters.store.set_aside import put_aside, rows_aside, sound, sound_cluster
 from rm.adapters.store.sql_lease import SqlLease
+from rm.adapters.store.usage_sql import addition, old_usage, read_usage, rows_of
 from rm.collector import uncollected
 from rm.core.jobs.dependents import named_by
 from rm.core.model.choice import Choice
@@ -36,6 +37,8 @@ from rm.core.model.job import Job, JobState
 from rm.core.model.job_step import JobStep, StepName
 from rm.core.model.logs import KeptLog
 from rm.core.people.audit import Act
+from rm.core.sharing.ended import Heap, Sums
+from rm.core.sharing.usage_query import Asked
 from rm.core.store import Batch, Damaged, Entry, Loaded
 from rm.errors import StaleLeader, StoreError, StoreUnavailable
 
@@ -179,6 +182,7 @@ class SqlStore(SqlLease):
         often["logs"](c, [records.kept_log_row(log) for log in batch.logs])
         often["job_steps"](c, [records.job_step_row(step) for step in batch.job_steps])
         often["choices"](c, [records.choice_row(*one) for one in batch.choices])
+        often["usage_sums"](c, rows_of(batch.ended))
         often["journal"](c, [records.entry_row(e) for e in batch.events])
 
     # ── everybody's side ──
@@ -255,6 +259,14 @@ class SqlStore(SqlLease):
         return self._around_damage(
             "read the steps of jobs", lambda c: sound("job_step", c.execute(query), records.job_step)
         )
+
+    def usage(self, asked: Asked) -> list[tuple[Heap, Sums]]:
+        return self._around_damage("read the sums of usage", lambda c: read_usage(c, asked))
+
+    def prune_usage(self, hours_before_us: int, days_before_us: int) -> int:
+        old = old_usage(hours_before_us, days_before_us)
+        with self._changing("prune the sums of usage") as c:
+            return c.execute(sa.delete(schema.usage_sums).where(old)).rowcount
 
     def journal(self, after: int = 0, limit: int = 1000) -> list[tuple[int, Entry]]:
         columns = schema.journal.c
@@ -391,6 +403,8 @@ def _often(driver: str) -> dict[str, Prepared]:
         table.name: Prepared(statement, dialect, [c.name for c in table.c if c.name != "seq"])
         for table, statement in statements.items()
     }
+    sums = schema.usage_sums
+    made[sums.name] = Prepared(addition(dialect.name), dialect, [c.name for c in sums.c])
     made["finished"] = Prepared(schema.DELETE_ACTION, dialect)
     made["cluster"] = Prepared(schema.UPDATE_CLUSTER, dialect, ["version", "next_job_id", "next_action_id"])
     return made

@@ -14,6 +14,7 @@ from rm.core.model.job import Job
 from rm.core.model.logs import KeptLog
 from rm.core.model.network import LinkStats
 from rm.core.sharing.accounts import Accounts
+from rm.core.sharing.ended import Ended
 from rm.core.sharing.fair_tree import Pair
 
 
@@ -33,6 +34,7 @@ class Changes:
     reservations: dict[str, HostReservation | None] = field(default_factory=dict)  # by name; None: gone
     accounts: Accounts | None = None  # all, where any has changed
     used: set[Pair] = field(default_factory=set)  # whose usage grows at another rate now
+    ended: list[Ended] = field(default_factory=list)  # attempts that ran, for the account of usage
     judged: int = 0
 
 

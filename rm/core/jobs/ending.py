@@ -12,6 +12,7 @@ from rm.core.jobs.suspending import counted
 from rm.core.model.earlier_attempt import EarlierAttempt
 from rm.core.model.job import Job, JobState, Task
 from rm.core.model.replacing import replace
+from rm.core.sharing.ended import ended_parts
 
 S = JobState
 EARLIER_MAX = 100  # attempts that a job remembers
@@ -81,6 +82,7 @@ def finish_if_over(ctx: Context, job: Job) -> None:
             ctx.act(Discard(job.id, job.attempt, host))
     ctx.state.vacate(job)
     job = counted(job, ctx.now_us)
+    ctx.changes.ended += ended_parts(job, ctx.state.hosts)
     if job.ending is S.PENDING:
         said = next((what for _, what in reversed(job.history)), "")  # a replayed job has no story
         why = job.reason.message if job.reason is not None else said
@@ -127,6 +129,7 @@ def back_to_queue(ctx: Context, job: Job) -> None:
             state=S.PENDING,
             served_us=job.served_us + ran_us(job),
             tasks=(),
+            used=(),
             ending=None,
             started_us=None,
             ended_us=None,

@@ -70,6 +70,7 @@ from rm.core.model.network import LinkStats
 from rm.core.model.progress import Progress
 from rm.core.model.reasons import Reason
 from rm.core.model.traffic import TrafficProfile
+from rm.core.model.used import Used
 from rm.core.sharing.accounts import Accounts
 from rm.protocol.codes import Code
 
@@ -248,7 +249,8 @@ class TaskExited:
     """`code`/`signal` as Slurm's `code:signal`; `why` is "", "cancel", "timeout", "abort" or a sentence.
     `ran_us` is how long it ran by a clock that nobody sets, None where the host does not say it; `epilog` how
     the administrator's program failed that ran after the last one, "" = it did not. `silent`:
-    its host says that it printed nothing."""
+    its host says that it printed nothing. `used`: by it alone, where it is one of several on its host;
+    `whole`: by all of the attempt there, which comes with the last."""
 
     job: int
     attempt: int
@@ -263,6 +265,8 @@ class TaskExited:
     ran_us: int | None = None
     epilog: str = ""
     silent: bool = False
+    used: Used | None = None
+    whole: Used | None = None
 
 
 @dataclass(frozen=True, slots=True)

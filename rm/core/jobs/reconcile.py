@@ -15,6 +15,7 @@ from rm.core.jobs.state import ClusterState
 from rm.core.jobs.strays import Held
 from rm.core.model.job import Task
 from rm.core.model.replacing import replace
+from rm.core.model.used import Used
 
 STRAYS_MAX = 200  # of one hello, those that run first: each becomes an action, and more come at the next
 
@@ -25,7 +26,7 @@ class ReportedTask:
 
     `state` is prepared, running, exited or lost (its supervisor died without an exit record). `gpus` are
     those that it was given, by UUID or index; None: the host does not know what the task was given. `ran_us`
-    is how long an ended one ran by a clock that nobody sets.
+    is how long an ended one ran by a clock that nobody sets; `used` and `whole` as of `TaskExited`.
     """
 
     job: int
@@ -43,6 +44,8 @@ class ReportedTask:
     gpus: tuple[str, ...] | None = None
     ran_us: int | None = None
     epilog: str = ""
+    used: Used | None = None
+    whole: Used | None = None
 
     @property
     def runs(self) -> bool:
@@ -175,6 +178,8 @@ def _news(host: str, task: ReportedTask, known: Task, now_us: int) -> ev.Event |
             task.why,
             task.ran_us,
             task.epilog,
+            used=task.used,
+            whole=task.whole,
         )
     if task.state == "lost":
         return ev.TasksLost(task.job, task.attempt, host, (task.rank,), task.why, task.epilog)

@@ -29,6 +29,7 @@ from rm.core.jobs.updating import update
 from rm.core.model.job import Job, JobState, Task
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.replacing import replace
+from rm.core.model.used import with_told
 from rm.protocol.codes import Code
 
 S = JobState
@@ -139,7 +140,8 @@ def _exited(ctx: Context, job: Job, e: ev.TaskExited) -> None:
         silent=e.silent and not (job.spec.output or job.spec.error),
         note=task.note if e.why in WORDS else e.why,
     )
-    job = replace(job, tasks=tasks, started_us=job.started_us or started)
+    used = with_told(job.used, e.host, e.rank, e.used, e.whole)
+    job = replace(job, tasks=tasks, started_us=job.started_us or started, used=used)
     if job.state is S.CONFIGURING and all(t.prepared or t.started_us for t in tasks):
         job = replace(job, state=S.RUNNING)
     # a host may say so of any job, but ends by a lease only what has one

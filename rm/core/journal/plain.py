@@ -18,6 +18,7 @@ from typing import Any, TypeVar, get_args, get_origin
 
 import numpy as np
 
+from rm.core.jobs.events import TaskExited
 from rm.core.model.host import Host
 from rm.core.model.job import Job, JobSpec, TaskPlacement
 from rm.core.model.progress import Progress
@@ -32,7 +33,8 @@ POSITIONAL = frozenset({Phase, Progress, TaskPlacement})
 # What no decision depends on, and what users would not want others to read; read back as this.
 LEFT_OUT: dict[type, dict[str, object]] = {
     JobSpec: {"script": "", "script_args": (), "env": ()},
-    Job: {"history": (), "earlier": (), "reason": None},
+    Job: {"history": (), "earlier": (), "reason": None, "used": ()},
+    TaskExited: {"used": None, "whole": None},
 }
 
 

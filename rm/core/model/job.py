@@ -23,6 +23,7 @@ from rm.core.model.kept import WithDemand, WithHosts
 from rm.core.model.launching import BATCH, TASKS
 from rm.core.model.reasons import Reason
 from rm.core.model.traffic import TrafficProfile
+from rm.core.model.used import HostUsed
 from rm.features import alternatives
 from rm.licenses import parse
 
@@ -351,6 +352,7 @@ class Job:
     slice_of: int = 0  # of this attempt: the first element of the slice that it was handed out in; 0: none
     preempted_by: int = 0  # the job to which its last attempt gave its hosts up
     unstarted: int = 0  # attempts that their host gave back without having started anything
+    used: tuple[HostUsed, ...] = ()  # by this attempt, as far as its hosts have told it
 
     @property
     def ref(self) -> str:

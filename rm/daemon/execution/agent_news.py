@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from rm.core.jobs import events as ev
 from rm.core.jobs.reconcile import ReportedTask
 from rm.core.model.host import Gpu, Nic
+from rm.core.model.used import Used
 from rm.protocol.attempts import TaskReport
 from rm.protocol.hosts import HostFacts, Interface
 from rm.protocol.notifications import Enforced, Exit, Features, Hello, Started
+from rm.protocol.used import Used as UsedTold
 
 NICS_MAX = 64
 WORDS_MAX = 1_000  # characters of a host's sentence that are kept
@@ -88,6 +90,8 @@ def exited(host: str, m: Exit, offset_us: int, now_us: int) -> ev.TaskExited | e
         m.ran_us,
         m.epilog[:WORDS_MAX],
         m.log_bytes == 0,
+        used(m.used),
+        used(m.whole),
     )
 
 
@@ -108,6 +112,25 @@ def reported(t: TaskReport, offset_us: int, now_us: int) -> ReportedTask:
         None if t.gpus is None else tuple(t.gpus),
         t.ran_us,
         t.epilog[:WORDS_MAX],
+        used(t.used),
+        used(t.whole),
+    )
+
+
+def used(told: UsedTold | None) -> Used | None:
+    if told is None:
+        return None
+    return Used(
+        told.user_us,
+        told.system_us,
+        told.mem_bytes,
+        told.peak_bytes,
+        told.read_bytes,
+        told.written_bytes,
+        told.gpu_us,
+        told.gpu_busy_us,
+        told.gpu_mem_bytes,
+        told.energy_mj,
     )
 
 

@@ -375,6 +375,7 @@ class Leader:
             logs=tuple(changes.logs),
             choices=tuple((job, taken.choice()) for job, taken in outcome.taken.items()),
             measurements=tuple(Measured(a, b, s) for a, b, s in changes.measured),
+            ended=tuple(changes.ended),
             documents=documents_of(state, changes),
             acts=acts,
         )
