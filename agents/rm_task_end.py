@@ -101,7 +101,7 @@ class Ending:
         record = {"rank": rank.rank, "code": code, "signal": number, "started_us": rank.started_us,
                   "ended_us": ended_us, "ran_us": ran_us, "oom": oom, "why": why,
                   "epilog": self._epilog, "log_bytes": log_bytes}  # fmt: skip
-        if len(at.ranks) > 1 and rank.used:
+        if (len(at.ranks) > 1 or at.request["batch"]) and rank.used:
             record["used"] = rank.used
         if at.finished and all(r.recorded for r in at.ranks):
             record["whole"] = at.used.now()

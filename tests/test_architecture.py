@@ -32,6 +32,7 @@ ONLY_IN = {
             "sql",
             "sql_connections",
             "sql_lease",
+            "usage_sql",
         )
     },
     "fabric": {"rm/adapters/hosts/ssh.py"},

@@ -134,6 +134,32 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     cores: Sequence[int] = ()
 
 
+class Used(msgspec.Struct, frozen=True, kw_only=True):
+    """What was measured: time of processors in programs and in the kernel, the most memory at once without
+    file caches and with them (0: not known), bytes of disks. Of GPUs: the time that was watched, added up
+    over them, how much of it they were busy, the most memory of one, and what they drew, in millijoules."""
+
+    user_us: int = 0
+    system_us: int = 0
+    mem_bytes: int = 0
+    peak_bytes: int = 0
+    read_bytes: int = 0
+    written_bytes: int = 0
+    gpu_us: int = 0
+    gpu_busy_us: int = 0
+    gpu_mem_bytes: int = 0
+    energy_mj: int = 0
+
+
+class HostUsed(msgspec.Struct, frozen=True, kw_only=True):
+    """By one task, or (`rank` -1) by all that the attempt ran on the host. A task that is alone on its host
+    has no line of its own."""
+
+    host: str
+    rank: int
+    used: Used
+
+
 class EarlierAttempt(msgspec.Struct, frozen=True, kw_only=True):
     """One that a requeue followed; `started_us` is null when it never started."""
 
@@ -199,7 +225,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     before; `preempted_by`: the job to which its last attempt gave its hosts up, 0 for none;
     `account` and `qos`: what it runs for and in, also where it names none;
     `dependencies`: the conditions of its list, each with its standing; `progress`: there when its iterations
-    show it; `partition`: there when it asks for several, and has hosts: the one that it runs or ran in."""
+    show it; `used`: by this attempt, as its hosts tell when its tasks have ended; `partition`: there when it
+    asks for several, and has hosts: the one that it runs or ran in."""
 
     id: int
     spec: Spec
@@ -238,6 +265,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     updates: int = 0
     restarts: int = 0
     preempted_by: int = 0
+    used: Sequence[HostUsed] = ()
     short_state: str
     exit: str | None
     hosts: Sequence[str]

@@ -9,6 +9,7 @@ import click
 
 from rm.arrays import text_of
 from rm.cli.jobs.logs import shared_file
+from rm.cli.jobs.used import used_text
 from rm.cli.output import note, printable
 from rm.cli.session import Session, emit_answer, emit_json, job_operand, json_option, one_job, table
 from rm.cli.shown import elapsed_us, exact_moment, job_ref
@@ -122,6 +123,7 @@ def _lines(job: FullJob) -> Iterator[tuple[str, Any]]:
         yield "Elapsed", format_elapsed(elapsed_us(job))
     if job.ended_us is not None:
         yield "Ended", exact_moment(job.ended_us)
+    yield "Used", used_text(job)
     if job.attempt > 1:
         yield "Attempt", job.attempt
     yield "Hosts", fold_hosts(job.hosts)

@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rm.cli.shown import elapsed_us, job_ref, moment
+from rm.cli.slurm import sacct_used as used
 from rm.cli.slurm.jobs import clock, clock_limit, size
 from rm.units import fold_hosts
 
 if TYPE_CHECKING:
     from rm.api.job_steps import JobStep
-    from rm.api.jobs import Job
+    from rm.api.jobs import Job, Used
 
 
 class Line(NamedTuple):
@@ -156,15 +157,42 @@ def _nothing(_: Line) -> str:
     return ""
 
 
+def _no_step(_: JobStep) -> str:
+    return ""
+
+
+def _of_script(text: Callable[[Job], Any]) -> Callable[[Line], Any]:
+    """Of the line `.batch` alone, as in Slurm."""
+    return lambda line: text(line.job) if line.step and line.told is None else ""
+
+
+def _cpu_time(number: Callable[[Used], int]) -> Callable[[Line], Any]:
+    return _of_each(used.of_job_time(number), used.of_script_time(number), _no_step)
+
+
+def _energy(shown: Callable[[int], str]) -> Callable[[Job], Any]:
+    """Joules of GPUs."""
+
+    def text(job: Job) -> str:
+        found = used.total(job, lambda u: u.energy_mj)
+        return "" if found is None else shown(found // 1000)
+
+    return text
+
+
 FIELDS = (
     Field("Account", 10, lambda line: line.job.account),
     Field("AllocCPUS", 10, _of_each(_allocated(cpus), script_cpus, lambda s: s.cpus)),
     Field("AllocNodes", 10, lambda line: _nodes(line) if line.job.hosts else 0),
     Field("AllocTRES", 10, _of_both(lambda j: tres(j) if j.hosts else "", step_tres)),
-    Field("AveCPU", 10, _nothing),
-    Field("AveRSS", 10, _nothing),
+    Field("AveCPU", 10, _of_script(used.average(used.cpu_us, clock))),
+    Field("AveDiskRead", 14, _of_script(used.average(lambda u: u.read_bytes, used.exact))),
+    Field("AveDiskWrite", 14, _of_script(used.average(lambda u: u.written_bytes, used.exact))),
+    Field("AveRSS", 10, _of_script(used.average(lambda u: u.mem_bytes, used.memory_size))),
     Field("Cluster", 10, _nothing),
     Field("Comment", 14, _of_job(lambda j: j.spec.comment)),
+    Field("ConsumedEnergy", 14, _of_each(_energy(used.exact), _energy(used.exact), _no_step)),
+    Field("ConsumedEnergyRaw", 17, _of_each(_energy(str), _energy(str), _no_step)),
     Field("Constraints", 19, _of_job(lambda j: j.spec.constraint)),
     Field("CPUTime", 10, _of_each(lambda j: clock(elapsed_us(j) * cpus(j)),
                                   lambda j: clock(elapsed_us(j) * script_cpus(j)),
@@ -182,8 +210,19 @@ FIELDS = (
     Field("JobID", -12, _shown),
     Field("JobIDRaw", -12, lambda line: _with_step(str(line.job.id), line)),
     Field("JobName", 10, _name),
-    Field("MaxRSS", 10, _nothing),
+    Field("MaxDiskRead", 12, _of_script(used.most(lambda u: u.read_bytes, used.exact))),
+    Field("MaxDiskReadNode", 15, _of_script(used.where(lambda u: u.read_bytes, max, "host"))),
+    Field("MaxDiskReadTask", 15, _of_script(used.where(lambda u: u.read_bytes, max, "rank"))),
+    Field("MaxDiskWrite", 12, _of_script(used.most(lambda u: u.written_bytes, used.exact))),
+    Field("MaxDiskWriteNode", 16, _of_script(used.where(lambda u: u.written_bytes, max, "host"))),
+    Field("MaxDiskWriteTask", 16, _of_script(used.where(lambda u: u.written_bytes, max, "rank"))),
+    Field("MaxRSS", 10, _of_script(used.most(lambda u: u.mem_bytes, used.memory_size))),
+    Field("MaxRSSNode", 10, _of_script(used.where(lambda u: u.mem_bytes, max, "host"))),
+    Field("MaxRSSTask", 10, _of_script(used.where(lambda u: u.mem_bytes, max, "rank"))),
     Field("MaxVMSize", 10, _nothing),
+    Field("MinCPU", 10, _of_script(used.least(used.cpu_us, clock))),
+    Field("MinCPUNode", 10, _of_script(used.where(used.cpu_us, min, "host"))),
+    Field("MinCPUTask", 10, _of_script(used.where(used.cpu_us, min, "rank"))),
     Field("NCPUS", 10, _of_each(cpus, script_cpus, lambda s: s.cpus)),
     Field("NNodes", 8, _nodes),
     Field("NodeList", 15, _hosts),
@@ -203,14 +242,22 @@ FIELDS = (
     Field("State", 10, _of_both(lambda j: j.state, lambda s: s.state)),
     Field("Submit", 19, _of_both(lambda j: moment(j.submitted_us), lambda s: moment(s.started_us))),
     Field("SubmitLine", 20, _nothing),
-    Field("SystemCPU", 10, _nothing),
+    Field("SystemCPU", 10, _cpu_time(lambda u: u.system_us)),
     Field("Timelimit", 10, _of_job(lambda j: clock_limit(j.spec.time_limit_us))),
     Field("TimelimitRaw", 10, _of_job(
         lambda j: "UNLIMITED" if j.spec.time_limit_us is None else -(-j.spec.time_limit_us // 60_000_000))),
-    Field("TotalCPU", 10, _nothing),
+    Field("TotalCPU", 10, _cpu_time(used.cpu_us)),
+    Field("TRESUsageInAve", 14, _of_script(lambda j: used.tres_in(j, used.mean))),
+    Field("TRESUsageInMax", 14, _of_script(lambda j: used.tres_in(j, max))),
+    Field("TRESUsageInMin", 14, _of_script(lambda j: used.tres_in(j, min))),
+    Field("TRESUsageInTot", 14, _of_script(lambda j: used.tres_in(j, sum))),
+    Field("TRESUsageOutAve", 15, _of_script(lambda j: used.tres_out(j, used.mean))),
+    Field("TRESUsageOutMax", 15, _of_script(lambda j: used.tres_out(j, max))),
+    Field("TRESUsageOutMin", 15, _of_script(lambda j: used.tres_out(j, min))),
+    Field("TRESUsageOutTot", 15, _of_script(lambda j: used.tres_out(j, sum))),
     Field("UID", 6, _of_job(_uid)),
     Field("User", 9, _of_job(lambda j: j.spec.user)),
-    Field("UserCPU", 10, _nothing),
+    Field("UserCPU", 10, _cpu_time(lambda u: u.user_us)),
     Field("WorkDir", 20, _of_job(lambda j: j.spec.chdir)),
 )  # fmt: skip
 BY_NAME = {field.name.lower(): field for field in FIELDS}

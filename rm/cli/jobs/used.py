@@ -1,0 +1,53 @@
+"""What a job used of what it held, in one line, as Slurm's `seff` says in several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rm.cli.shown import elapsed_us
+from rm.units import format_bytes
+
+if TYPE_CHECKING:
+    from rm.api.jobs import HostUsed, Job
+
+ALL_TASKS = -1
+
+
+def used_text(job: Job) -> str:
+    """`2 GiB of 16 GiB of memory, processors busy 31 %, GPUs busy 12 %`; "" until a host has told it."""
+    lines = [line for line in job.used if line.rank == ALL_TASKS]
+    if not lines:
+        return ""
+    return ", ".join(_parts(job, lines))
+
+
+def _parts(job: Job, lines: list[HostUsed]) -> Iterator[str]:
+    most = max(lines, key=lambda line: line.used.mem_bytes)
+    tasks = [sum(task.host == line.host for task in job.tasks) for line in lines]
+    held_bytes = job.spec.mem_bytes_per_host or job.spec.mem_bytes_per_task * tasks[lines.index(most)]
+    of = f" of {format_bytes(held_bytes)}" if held_bytes else ""
+    where = f" on {most.host}" if len(lines) > 1 else ""
+    yield f"{format_bytes(most.used.mem_bytes)}{of} of memory{where}"
+    used = [line.used for line in lines]
+    held_us = elapsed_us(job) * job.spec.cpus_per_task * sum(tasks)
+    if held_us and not job.spec.exclusive:  # it held all of its hosts, and how many these have is not said
+        yield f"processors busy {percent(sum(one.user_us + one.system_us for one in used), held_us)}"
+    if watched_us := sum(one.gpu_us for one in used):
+        yield f"GPUs busy {percent(sum(one.gpu_busy_us for one in used), watched_us)}"
+    if energy_mj := sum(one.energy_mj for one in used):
+        yield f"{energy_mj / 3_600_000_000:.3g} kWh"
+    for word, size_bytes in (
+        ("read", sum(one.read_bytes for one in used)),
+        ("wrote", sum(one.written_bytes for one in used)),
+    ):
+        if size_bytes:
+            yield f"{word} {format_bytes(size_bytes)}"
+    untold = sorted({task.host for task in job.tasks} - {line.host for line in lines})
+    if untold:
+        yield f"not told by {', '.join(untold)}"
+
+
+def percent(part: int, whole: int) -> str:
+    """Above 100 % where a job had more processors than it held."""
+    return f"{100 * part / whole:.0f} %"
