@@ -31,9 +31,11 @@ from rm.core.sharing.accounts import (
     Accounts,
     without_account,
 )
+from rm.core.sharing.ended import Ended, Heap, Sums, added_up
 from rm.core.sharing.ledger import Ledger
 from rm.core.sharing.qos import without_qos
 from rm.core.sharing.shares import Listed, Shares
+from rm.core.sharing.usage_query import Asked, answer, asked
 from rm.daemon.services.reasons import NO_REASONS, Reasons
 from rm.errors import Conflict, ImpossibleRequest, NotFound
 from rm.web.api import serve
@@ -56,6 +58,7 @@ class FakeService:
         self.table: dict[int, Job] = {}
         self.reserved: dict[str, HostReservation] = {}
         self.shared, self.ledger = NO_ACCOUNTS, Ledger()
+        self.ended: list[Ended] = []
         self.inventory: dict[str, Host] = {
             "h1": builders.host("h1", gpus=2, interface="eth0", nics=(CARD,)),
             "h2": builders.host("h2", "z2"),
@@ -106,7 +109,13 @@ class FakeService:
     def start_of_new(self, spec: JobSpec) -> Start | None:
         return Start(0, 2 * 10**15, 2 * 10**15, ("h1",))
 
-    reservation_service = account_service = _itself
+    reservation_service = account_service = usage_service = _itself
+
+    def usage(
+        self, by: Sequence[str], since_us: int, until_us: int, only: Sequence[tuple[str, str]]
+    ) -> tuple[Asked, list[tuple[Heap, Sums]]]:
+        what = asked(by, since_us, until_us or 2_000_000_000_000_000, only, 0)
+        return what, answer(what, added_up(self.ended))
 
     def accounts(self) -> Accounts:
         return self.shared

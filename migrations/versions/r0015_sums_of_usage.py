@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import sqlalchemy as sa
@@ -44,15 +45,18 @@ def upgrade() -> None:
     while some := rows.fetchmany(ROWS):
         for row in some:
             try:
-                _count(found, row)
+                counted = list(_counted(row))
             except (ValueError, TypeError, KeyError, AttributeError):
                 continue  # a damaged row, which the daemon sets aside
+            for key, sums in counted:
+                heap = found.setdefault(key, [0] * len(SUMS))
+                heap[:] = map(sum, zip(heap, sums, strict=True))
     values = [dict(zip((*KEY, *SUMS), (*key, *sums), strict=True)) for key, sums in found.items()]
     for at in range(0, len(values), ROWS):
         op.bulk_insert(made, values[at : at + ROWS])
 
 
-def _count(found: dict[tuple[Any, ...], list[int]], row: Any) -> None:
+def _counted(row: Any) -> Iterator[tuple[tuple[Any, ...], list[int]]]:
     """As rm counts a job when it ends; what it used of what it held is not known."""
     job, spec = json.loads(row.body), json.loads(row.spec)
     elapsed_us = max(0, row.ended_us - row.started_us - job.get("stood_us", 0))
@@ -73,8 +77,7 @@ def _count(found: dict[tuple[Any, ...], list[int]], row: Any) -> None:
         for span_us in SPANS_US:
             start_us = row.ended_us - row.ended_us % span_us
             for names in (who, ("", "", "", "", host)):
-                heap = found.setdefault((span_us, start_us, *names), [0] * len(SUMS))
-                heap[:] = map(sum, zip(heap, sums, strict=True))
+                yield (span_us, start_us, *names), sums
         once = [0, 0, 0, 0, 0]  # on its first host
 
 

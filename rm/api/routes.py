@@ -27,6 +27,7 @@ from rm.api import (
     reservations,
     sharing,
     status,
+    usage,
 )
 from rm.api.answer import Count, Request
 
@@ -267,6 +268,15 @@ ROUTES: Sequence[Route] = (
           "([more](sharing.md)).", sharing.Accounts, private=USED),
     Route("GET", "/v1/shares", "shares", "What accounts and users have used, and their fair share "
           "([more](sharing.md)).", sharing.Shares, private=USED),
+    Route("GET", "/v1/usage", "usage", "What jobs used that ended in a time, added up ([more](usage.md)).",
+          usage.Usage, query=(
+              Parameter("by", str, "account, user, qos and partition, or host; and day; with commas", ""),
+              Parameter("since_us", Count, "that ended at or after this instant", 0),
+              Parameter("until_us", Count, "that ended before this instant; 0 = now", 0),
+              *(Parameter(name, str, f"of one {what}")
+                for name, what in (("account", "account"), ("user", "user"), ("qos", "QOS"),
+                                   ("partition", "partition"), ("host", "host"))),
+          ), private=USED),
     Route("POST", "/v1/accounts", "add_account", "Add an account.", sharing.Accounts, sharing.AccountRequest,
           who=Who.ADMIN, status=201, errors=CONFLICT),
     Route("POST", "/v1/accounts-import", "import_accounts", "Let these be all accounts and members.",

@@ -24,6 +24,7 @@ from rm.daemon.services.service import Service, make_service
 from rm.daemon.services.sessions import Sessions
 from rm.daemon.services.steps_service import Steps
 from rm.daemon.services.token_keeper import TokenKeeper
+from rm.daemon.services.usage_service import UsageService
 
 RMX = (sys.executable, "-c", "import sys; from rm.cli.start import main; sys.exit(main())", "--socket")
 
@@ -36,7 +37,9 @@ def wire_service(
     audit = AuditLog(jobs.leader, store, clock, keep_days=config.audit.keep_days)
     keep, kept = retention_of(config), (config.jobs.keep_days, config.jobs.keep_finished)
     journal_days = config.daemon.journal_days
+    usage = UsageService(store, clock, config.jobs.usage_days)
     timers.every(60, "tokens", tokens.write_down)
+    timers.every(3600, "prune the sums of usage", usage.prune)
     timers.every(3600, "look for garbage", look_at_all)
     timers.every(3600, "prune the audit log", audit.prune)
     timers.every(3600, "prune", lambda: prune(store, jobs.logs, clock, *kept))
@@ -76,6 +79,7 @@ def wire_service(
         ),
         tokens=tokens,
         audit=audit,
+        usage=usage,
     )
     timers.every(30, "renew reservations", service.reservation_service.renew)
     maintenance = Maintenance(

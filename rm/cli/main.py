@@ -42,6 +42,7 @@ OTHER_VERBS = {
     "set": ("rm.cli.jobs.set", "set_fields", "Change a job that has been submitted."),
     "host": ("rm.cli.hosts.hosts", "host", "Add, drain, resume and remove hosts; accept their keys."),
     "account": ("rm.cli.account", "account", "Share the cluster among accounts."),
+    "usage": ("rm.cli.usage", "usage", "Show what jobs used, by account, user, QOS, partition or host."),
     "qos": ("rm.cli.qos", "qos", "Give classes of jobs limits, priority and a price."),
     "reservation": (
         "rm.cli.hosts.reservation",

@@ -19,6 +19,7 @@ from rm.api.sharing import (
     Share,
     Shares,
 )
+from rm.api.usage import Usage
 from rm.client.asking import Asking
 
 
@@ -35,6 +36,12 @@ class Sharing:
     def shares(self) -> Sequence[Share]:
         """What accounts and users have used, and their fair share, in the order of the tree."""
         return self._ask.get(Shares, "shares").shares
+
+    def usage(self, by: Sequence[str] = (), *, since_us: int = 0, until_us: int = 0, **only: str) -> Usage:
+        """What jobs used that ended from `since_us` until before `until_us` (0: now), by some of account,
+        user, qos and partition, or by host, and by day; `only` those of one account=…, user=… and so on."""
+        query: dict[str, Any] = {"by": ",".join(by), "since_us": since_us, "until_us": until_us, **only}
+        return self._ask.get(Usage, "usage", **query)
 
     def add_account(self, name: str, **fields: Any) -> Accounts:
         """Add one, of the fields of an AccountRequest."""

@@ -53,6 +53,7 @@ class JobsConfig(msgspec.Struct, frozen=True):
     recent_s: NotNegative = 300.0
     keep_days: Positive = 30
     keep_finished: Count = 100_000
+    usage_days: Positive = 800
     max_log_bytes: Count = 64 * 1024 * 1024
     max_losses: Count = 2
     max_requeues: Count = 0

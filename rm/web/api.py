@@ -41,6 +41,7 @@ from rm.web.session_routes import SessionRoutes
 from rm.web.sharing_routes import SharingRoutes
 from rm.web.steps_routes import StepsRoutes
 from rm.web.submit_routes import SubmitRoutes
+from rm.web.usage_routes import UsageRoutes
 from rm.web.visible_jobs import VisibleJobs
 
 log = logging.getLogger("rm.web")
@@ -75,6 +76,7 @@ def make_app(service: Service, config: Config) -> web.Application:
         HostRoutes(service, gate, visible),
         ReservationRoutes(service, visible),
         SharingRoutes(service, visible),
+        UsageRoutes(service),
         NetworkRoutes(service, visible),
         Maddash(service),
         AlertRoutes(service, visible),

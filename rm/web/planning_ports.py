@@ -10,7 +10,9 @@ from rm.core.model.job import JobSpec
 from rm.core.model.priority_parts import PriorityParts
 from rm.core.scheduling.foreseen import Foreseen, Start
 from rm.core.sharing.accounts import Accounts
+from rm.core.sharing.ended import Heap, Sums
 from rm.core.sharing.shares import Listed
+from rm.core.sharing.usage_query import Asked
 
 T = TypeVar("T")
 Answer: TypeAlias = Awaitable[T] | T
@@ -48,6 +50,16 @@ class ReservationService(Protocol):
     ) -> Answer[HostReservation]: ...
 
     def delete(self, name: str, by: str) -> Answer[HostReservation]: ...
+
+
+class UsageService(Protocol):
+    """What jobs used, added up."""
+
+    def usage(
+        self, by: Sequence[str], since_us: int, until_us: int, only: Sequence[tuple[str, str]]
+    ) -> Answer[tuple[Asked, Sequence[tuple[Heap, Sums]]]]:
+        """What was asked, as it is answered, and the lines."""
+        ...
 
 
 class AccountService(Protocol):

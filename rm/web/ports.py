@@ -28,7 +28,14 @@ from rm.core.model.snapshot import Free
 from rm.core.people.audit import Act
 from rm.core.people.rights import Scope
 from rm.core.people.token import Token
-from rm.web.planning_ports import AccountService, Answer, Foresight, Priorities, ReservationService
+from rm.web.planning_ports import (
+    AccountService,
+    Answer,
+    Foresight,
+    Priorities,
+    ReservationService,
+    UsageService,
+)
 
 
 class Auditing(Protocol):
@@ -366,6 +373,8 @@ class Service(Protocol):
     def reservation_service(self) -> ReservationService: ...
     @property
     def account_service(self) -> AccountService: ...
+    @property
+    def usage_service(self) -> UsageService: ...
     @property
     def network_service(self) -> NetworkService: ...
     @property

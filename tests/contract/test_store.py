@@ -28,6 +28,8 @@ from rm.core.model.network import LinkStats
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.people.audit import Act
 from rm.core.people.token import Token
+from rm.core.sharing.ended import Ended, Heap, Sums
+from rm.core.sharing.usage_query import Asked
 from rm.core.store import START, STEP, Batch, Doors, Entry, Measured, StoredAction
 from rm.errors import StaleLeader, StoreError
 from tests import builders
@@ -594,3 +596,58 @@ def test_the_audit_log_is_read_in_parts_and_its_numbers_are_not_used_again(datab
     assert store.prune_acts(9) == 0
     store.commit(Batch(acts=(acts[0],)), 1)
     assert [seq for seq, _ in database.open().acts()] == [9]
+
+
+DAY_US, HOUR_US = 86_400_000_000, 3_600_000_000
+
+
+def ended(at_us: int, user: str = "ann", host: str = "h1", **sums: int) -> Ended:
+    return Ended(at_us, "physics", user, "", "main", host, Sums(jobs=1), Sums(**sums))
+
+
+def test_what_ended_is_added_up_by_hour_and_by_day_for_ever_growing(database: Any, store: Any) -> None:
+    store.commit(Batch(ended=(ended(5, cpu_us=7), ended(6, "bob", cpu_us=1))), 0)
+    store.commit(Batch(ended=(ended(DAY_US + HOUR_US, host="h2", cpu_us=10, read_bytes=3),)), 1)
+    every = Asked(("user",), 0, 2 * DAY_US)
+    expected = [
+        (Heap(0, 0, user="ann"), Sums(jobs=2, cpu_us=17, read_bytes=3)),
+        (Heap(0, 0, user="bob"), Sums(jobs=1, cpu_us=1)),
+    ]
+    assert store.usage(every) == expected
+    assert database.open().usage(every) == expected
+    assert store.usage(replace(every, by=("account", "partition"))) == [
+        (Heap(0, 0, "physics", partition="main"), Sums(jobs=3, cpu_us=18, read_bytes=3))
+    ]
+    assert store.usage(replace(every, by=("host",))) == [
+        (Heap(0, 0, host="h1"), Sums(jobs=2, cpu_us=8)),
+        (Heap(0, 0, host="h2"), Sums(jobs=1, cpu_us=10, read_bytes=3)),
+    ]
+    assert store.usage(replace(every, by=("day", "user"), only=(("user", "ann"),))) == [
+        (Heap(0, 0, user="ann"), Sums(jobs=1, cpu_us=7)),
+        (Heap(0, DAY_US, user="ann"), Sums(jobs=1, cpu_us=10, read_bytes=3)),
+    ]
+    # one hour of a day, and nothing
+    assert store.usage(Asked(("user",), DAY_US + HOUR_US, DAY_US + 2 * HOUR_US))[0][1].cpu_us == 10
+    assert store.usage(Asked(("user",), DAY_US, DAY_US + HOUR_US)) == []
+    # all in one line
+    assert [sums.jobs for _, sums in store.usage(replace(every, by=("day",)))] == [2, 1]
+
+
+def test_old_sums_of_hours_go_before_those_of_days(store: Any) -> None:
+    store.commit(Batch(ended=(ended(5), ended(3 * DAY_US + 5))), 0)
+    assert store.prune_usage(2 * DAY_US, 0) == 2  # of the user's and of the host's first hour
+    assert store.usage(Asked(("user",), 0, 2 * HOUR_US)) == []
+    assert [sums.jobs for _, sums in store.usage(Asked(("user",), 0, 4 * DAY_US))] == [2]
+    assert store.prune_usage(2 * DAY_US, DAY_US) == 2
+    assert [sums.jobs for _, sums in store.usage(Asked(("user",), 0, 4 * DAY_US))] == [1]
+
+
+def test_no_number_that_a_host_tells_keeps_others_from_being_added_up(store: Any) -> None:
+    most = 1 << 53
+    lies = tuple(ended(5, read_bytes=most, cpu_busy_us=most) for _ in range(1_500))
+    for version in range(3):
+        store.commit(Batch(ended=(*lies, ended(DAY_US + 5, "bob", read_bytes=most))), version)
+    (_, ann), (_, bob) = store.usage(Asked(("user",), 0, 2 * DAY_US))
+    assert ann.jobs == 4_500
+    assert ann.read_bytes >= 1 << 61
+    assert bob.read_bytes == 3 * most

@@ -14,21 +14,24 @@ from typing import Any
 
 import psycopg
 import pytest
+import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from rm.adapters.store import database, migrate, opening, schema
+from rm.adapters.store import database, migrate, opening, records, schema
 from rm.core.jobs.actions import Discard, Intent
 from rm.core.model.choice import Choice
 from rm.core.model.host import Zone
-from rm.core.model.job import JobState
+from rm.core.model.job import Job, JobState, Task
 from rm.core.model.logs import KeptLog, LogName
 from rm.core.model.network import LinkStats
 from rm.core.monitoring.mesh import MeshState
 from rm.core.people.audit import Act, Outcome
 from rm.core.people.token import Token
+from rm.core.sharing.ended import added_up, ended_parts
+from rm.core.sharing.usage_query import Asked, answer
 from rm.core.store import Batch, Entry, Measured, StoredAction
 from rm.daemon.leading.outbox import stored
 from rm.errors import ConfigError, StoreError
@@ -145,6 +148,48 @@ def test_data_of_the_first_revision_lives_on(empty_url: str, tmp_path: Path) -> 
     assert_first_data(store)
     assert store.acquire_lease("h", 0, 1) == 4
     assert store.commit(Batch(jobs=(builders.job(8),)), 41) == 42
+    store.close()
+
+
+def ended_job(id: int, ended_us: int, *hosts: str, state: JobState = JobState.COMPLETED, **more: Any) -> Job:
+    """It ran on these hosts, with four processors, 3 GiB and two GPUs on each."""
+    fields = {"cpus_per_task": 4, "mem_bytes_per_task": 3 << 30, "gpus_per_task": 2, "partition": "main"}
+    spec = builders.spec(f"job{id}", ntasks=len(hosts), user=f"user{id % 2}", **fields)
+    tasks = tuple(Task(r, h, (2 * r, 2 * r + 1), ended_us=ended_us) for r, h in enumerate(hosts))
+    started_us = ended_us - 5_000_000_000
+    times = {"started_us": started_us, "ended_us": ended_us}
+    ending = None if state is JobState.COMPLETED else state
+    return Job(
+        id, spec, started_us - 90, state, tasks=tasks, ending=ending, account="physics", **times, **more
+    )
+
+
+def test_jobs_that_had_ended_are_counted_by_an_upgrade(empty_url: str) -> None:
+    """As they are counted when they end, but for what they used of what they held."""
+    day_us = 86_400_000_000
+    jobs = [
+        ended_job(1, 6_000_000_000, "h1"),
+        ended_job(2, 9_000_000_000, "h1", "h2", state=JobState.FAILED, stood_us=1_000_000_000),
+        ended_job(3, 3 * day_us, "h2", qos="low"),
+        replace(ended_job(4, day_us, "h1"), started_us=None, state=JobState.CANCELLED),
+    ]
+    migrate.upgrade(empty_url, revision="0014")
+    with opening.migrating(empty_url) as c:
+        for job in jobs:
+            for table, row in (("job_specs", records.spec_row(job)), ("jobs", records.job_row(job))):
+                names = ", ".join(f'"{name}"' for name in row)
+                values = ", ".join(f":{name}" for name in row)
+                c.execute(sa.text(f"INSERT INTO {table} ({names}) VALUES ({values})"), row)
+        c.execute(sa.text("UPDATE jobs SET body = '{' WHERE id = 4"))  # a damaged one
+    migrate.upgrade(empty_url)
+    store = open_store(empty_url)
+    parts = [part for job in jobs for part in ended_parts(job, {})]
+    for by in (("account", "user"), ("qos", "partition"), ("host",), ("day",)):
+        what = Asked(by, 0, 4 * day_us)
+        found = store.usage(what)
+        assert found == answer(what, added_up(parts))
+        assert sum(sums.jobs for _, sums in found) == 3
+        assert sum(sums.gpu_us for _, sums in found) == 8 * 5_000_000_000 - 4_000_000_000
     store.close()
 
 

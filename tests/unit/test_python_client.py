@@ -34,6 +34,9 @@ CALLS: dict[str, Callable[[Client], object]] = {
     "priorities": lambda c: c.priorities(),
     "accounts": lambda c: c.sharing.accounts(),
     "shares": lambda c: c.sharing.shares(),
+    "usage": lambda c: c.sharing.usage(
+        ["day"], since_us=1, until_us=2, account="a", user="u", qos="q", partition="p", host="h"
+    ),
     "add_account": lambda c: c.sharing.add_account("b"),
     "import_accounts": lambda c: c.sharing.import_accounts([Account(name="a")]),
     "set_account": lambda c: c.sharing.set_account("a", shares=2),

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import pytest
 
-from rm.cli.slurm.sacct import _moment
+from rm.cli.past import past_moment
 from rm.cli.slurm.sacct_fields import FIELDS
 from rm.core.model.array import Array
 from rm.core.model.job import JobState
@@ -181,13 +181,13 @@ def test_each_field_shows_each_line(slurm: Slurm) -> None:
     ],
 )
 def test_times_are_read(text: str, moment: str) -> None:
-    assert str(_moment(text, datetime(2026, 11, 22, 12, 30))) == moment
+    assert str(past_moment(text, datetime(2026, 11, 22, 12, 30))) == moment
 
 
 @pytest.mark.parametrize("text", ["soon", "25:00", "now-2moons", "2026-13-01", ""])
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="Invalid time specification"):
-        _moment(text, datetime(2026, 11, 22))
+        past_moment(text, datetime(2026, 11, 22))
 
 
 @pytest.mark.parametrize(

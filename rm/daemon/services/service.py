@@ -40,6 +40,9 @@ from rm.daemon.services.sessions import Sessions
 from rm.daemon.services.steps_service import Steps
 from rm.daemon.services.stored import StoredCounts
 from rm.daemon.services.token_keeper import TokenKeeper
+from rm.daemon.services.usage_service import UsageService
+
+USAGE_DAYS = 800.0  # for which usage is known by the day
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,6 +60,7 @@ class Service:
     foresight: Foresight
     priorities: Priorities
     account_service: AccountService
+    usage_service: UsageService
     network_service: NetworkService
     daemon_status: DaemonStatus
     monitoring: MonitorService | None = None
@@ -95,6 +99,7 @@ def make_service(
     sessions: Sessions | None = None,
     tokens: TokenKeeper | None = None,
     audit: AuditLog | None = None,
+    usage: UsageService | None = None,
 ) -> Service:
     """Put the topics together.
 
@@ -111,6 +116,7 @@ def make_service(
         policy_faults: sentences about policies that failed, by their names.
         refuse_never: refuse at the submission what limits would keep waiting for ever.
         monitoring, alerting, steps, sessions, tokens, audit: the other topics of the API.
+        usage: what jobs used, where it is kept for another time than usual.
     """
     asking = Asking(leader)
     reading = JobReading(
@@ -155,6 +161,7 @@ def make_service(
         foresight=Foresight(asking=asking, policies=policies, clock=clock),
         priorities=Priorities(asking=asking, policies=policies),
         account_service=AccountService(asking),
+        usage_service=usage or UsageService(store, clock, USAGE_DAYS),
         network_service=NetworkService(asking=asking, measure=measure),
         daemon_status=status,
         monitoring=monitoring,

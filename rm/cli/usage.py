@@ -1,0 +1,138 @@
+"""`rmx usage`: what jobs used that ended in a time, as Slurm's `sreport` adds it up."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rm.cli.session import Session, emit_answer, json_option, table
+from rm.errors import UsageError
+
+if TYPE_CHECKING:
+    from rm.api.usage import Usage, UsageLine
+
+USUAL_DAYS = 30
+HOUR_US = 3_600_000_000
+GIB_HOUR_MIB_S = 1024 * 3600
+KWH_MJ = 3_600_000_000
+SUMS = (
+    "jobs", "failed", "requeued", "elapsed_us", "waited_us", "cpu_us", "cpu_watched_us", "cpu_busy_us",
+    "mem_mib_s", "gpu_us", "gpu_watched_us", "gpu_busy_us", "energy_mj", "read_bytes", "written_bytes",
+)  # fmt: skip
+
+
+@click.command()
+@click.option(
+    "--by",
+    default="account",
+    metavar="NAMES",
+    help="What each line is of: account, user, qos and partition, several with commas, or host; also day.",
+)
+@click.option("--from", "since", metavar="TIME", help="Jobs that ended since then (default: 30 days ago).")
+@click.option("--to", "until", metavar="TIME", help="Jobs that ended before then (default: now).")
+@click.option("--account", metavar="NAME", help="Only of this account.")
+@click.option("--user", metavar="NAME", help="Only of this user.")
+@click.option("--qos", metavar="NAME", help="Only of this QOS.")
+@click.option("--partition", metavar="NAME", help="Only of this partition.")
+@click.option("--host", metavar="NAME", help="Only of this host.")
+@click.option("--csv", "as_csv", is_flag=True, help="Comma-separated values, with a first line of names.")
+@json_option
+@click.pass_obj
+def usage(
+    session: Session,
+    /,
+    by: str,
+    since: str | None,
+    until: str | None,
+    as_csv: bool,
+    as_json: bool,
+    **only: str | None,
+) -> None:
+    """Show what jobs used: of which processors, GPUs and memory they held how much, and how busy these were.
+
+    A job counts with all that it used where it ended. TIME is 2026-01-31, 2026-01-31T16:00, now-2days, today.
+    """
+    if as_csv and as_json:
+        raise UsageError("--csv and --json are mutually exclusive.", "Keep one of them.")
+    now = datetime.now()
+    asked = {name: value for name, value in only.items() if value is not None}
+    found = session.client.sharing.usage(
+        [word.strip() for word in by.split(",") if word.strip()],
+        since_us=_us(since, now, now - timedelta(days=USUAL_DAYS)),
+        until_us=_us(until, now, now),
+        **asked,
+    )
+    if as_json:
+        emit_answer(found)
+    elif as_csv:
+        _write_csv(found)
+    else:
+        _show(found)
+
+
+def _us(text: str | None, now: datetime, usual: datetime) -> int:
+    from rm.cli.past import past_moment
+
+    return round((usual if text is None else past_moment(text, now)).timestamp() * 1_000_000)
+
+
+def _write_csv(found: Usage) -> None:
+    writer = csv.writer(sys.stdout)
+    writer.writerow((*found.by, *SUMS))
+    for line in found.lines:
+        writer.writerow((*(_name(line, name) for name in found.by), *(getattr(line, sum) for sum in SUMS)))
+
+
+def _name(line: UsageLine, name: str) -> Any:
+    if name == "day":
+        return datetime.fromtimestamp(line.day_us / 1e6, UTC).strftime("%Y-%m-%d")
+    return getattr(line, name)
+
+
+def _show(found: Usage) -> None:
+    from rm.cli.shown import moment
+    from rm.units import format_bytes, format_elapsed
+
+    def cells(names: Sequence[str], line: Any) -> tuple[Any, ...]:
+        cells = [*names, line.jobs, line.failed, format_elapsed(line.waited_us // max(1, line.jobs))]
+        cells += [_hours(line.cpu_us), _busy(line.cpu_busy_us, line.cpu_watched_us)]
+        cells.append(f"{line.mem_mib_s / GIB_HOUR_MIB_S:.1f}")
+        if gpus:
+            cells += [_hours(line.gpu_us), _busy(line.gpu_busy_us, line.gpu_watched_us)]
+            cells.append(f"{line.energy_mj / KWH_MJ:.1f}")
+        return (*cells, format_bytes(line.read_bytes), format_bytes(line.written_bytes))
+
+    gpus = any(line.gpu_us for line in found.lines)
+    columns = ["JOBS", "FAILED", "WAITED", "CPU-H", "BUSY", "GIB-H"]
+    columns += ["GPU-H", "GPU-BUSY", "KWH"] if gpus else []
+    columns += ["READ", "WRITTEN"]
+    rows = [cells([_name(line, name) or "-" for name in found.by], line) for line in found.lines]
+    if len(rows) > 1:
+        names = ["all", *("" for _ in found.by[1:])]
+        rows.append(cells(names, _Total(found.lines)))
+    click.echo(f"Jobs that ended from {moment(found.since_us)} to {moment(found.until_us)}")
+    table([*(name.upper() for name in found.by), *columns], rows, right=columns)
+
+
+class _Total:
+    """Of all lines."""
+
+    def __init__(self, lines: Sequence[UsageLine]) -> None:
+        self._lines = lines
+
+    def __getattr__(self, name: str) -> int:
+        return sum(getattr(line, name) for line in self._lines)
+
+
+def _hours(us: int) -> str:
+    return f"{us / HOUR_US:.1f}"
+
+
+def _busy(busy_us: int, watched_us: int) -> str:
+    """Of what was watched; `-`: nothing was."""
+    return f"{100 * busy_us / watched_us:.0f} %" if watched_us else "-"
