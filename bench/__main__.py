@@ -21,7 +21,7 @@ from rm.errors import RmError
 
 BENCHMARKS = (
     "submit", "api", "running", "scheduling", "rotation", "loops", "simulator", "scale", "listing", "backlog",
-    "store", "grid", "gaps", "alerts", "playbook", "hostile", "turns", "array",
+    "store", "usage", "grid", "gaps", "alerts", "playbook", "hostile", "turns", "array",
 )  # fmt: skip
 BY_NAME = (
     "crowd",

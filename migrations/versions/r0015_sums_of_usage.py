@@ -14,8 +14,8 @@ down_revision = "0014"
 branch_labels = None
 depends_on = None
 
-NAMES = ("account", "user_name", "qos", "partition", "host")
-KEY = ("span_us", "start_us", *NAMES)
+NAMES = ("account", "user_name", "qos", "partition")
+KEY = ("span_us", "host", "start_us", *NAMES)
 SUMS = (
     "jobs", "failed", "requeued", "elapsed_us", "waited_us", "cpu_us", "cpu_watched_us", "cpu_busy_us",
     "mem_mib_s", "gpu_us", "gpu_watched_us", "gpu_busy_us", "energy_mj", "read_bytes", "written_bytes",
@@ -34,7 +34,9 @@ ENDED = (
 def upgrade() -> None:
     made = op.create_table(
         "usage_sums",
-        *(sa.Column(name, sa.BigInteger(), autoincrement=False, nullable=False) for name in KEY[:2]),
+        sa.Column("span_us", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("host", sa.Text(), nullable=False),
+        sa.Column("start_us", sa.BigInteger(), autoincrement=False, nullable=False),
         *(sa.Column(name, sa.Text(), nullable=False) for name in NAMES),
         *(sa.Column(name, sa.BigInteger(), nullable=False) for name in SUMS),
         sa.PrimaryKeyConstraint(*KEY, name="pk_usage_sums"),
@@ -73,11 +75,11 @@ def _counted(row: Any) -> Iterator[tuple[tuple[Any, ...], list[int]]]:
         gpus = len({gpu for task in tasks for gpu in task.get("gpus", ())})
         held = [cpu_us, 0, 0, (mem_bytes >> 20) * elapsed_us // 1_000_000, gpus * elapsed_us]
         sums = [*once, *held, 0, 0, 0, 0, 0]
-        who = (job.get("account", ""), row.user_name, job.get("qos", ""), row.partition, "")
+        who = (job.get("account", ""), row.user_name, job.get("qos", ""), row.partition)
         for span_us in SPANS_US:
             start_us = row.ended_us - row.ended_us % span_us
-            for names in (who, ("", "", "", "", host)):
-                yield (span_us, start_us, *names), sums
+            yield (span_us, "", start_us, *who), sums
+            yield (span_us, host, start_us, "", "", "", ""), sums
         once = [0, 0, 0, 0, 0]  # on its first host
 
 

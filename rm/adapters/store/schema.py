@@ -222,8 +222,9 @@ usage_sums = Table(
     "usage_sums",
     metadata,
     Column("span_us", BigInteger, primary_key=True, autoincrement=False),
+    Column("host", Text, primary_key=True),  # before the time: most questions are of "" alone
     Column("start_us", BigInteger, primary_key=True, autoincrement=False),
-    *(Column(name, Text, primary_key=True) for name in ("account", "user_name", "qos", "partition", "host")),
+    *(Column(name, Text, primary_key=True) for name in ("account", "user_name", "qos", "partition")),
     *(Column(name, BigInteger, nullable=False) for name in Sums._fields),
     sqlite_with_rowid=False,
 )

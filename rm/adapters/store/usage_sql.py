@@ -16,7 +16,7 @@ from rm.core.sharing.usage_query import NAMES, Asked
 
 MOST = 1 << 61  # of a sum, whatever hosts tell: two of them still fit 64 bits
 COLUMN = {"user": "user_name"}  # `user` is a word of SQL
-KEY = ("span_us", "start_us", "account", "user_name", "qos", "partition", "host")
+KEY = ("span_us", "start_us", "account", "user_name", "qos", "partition", "host")  # as of a Heap
 
 
 def rows_of(ended: Iterable[Ended]) -> list[dict[str, Any]]:
@@ -51,8 +51,9 @@ def _of_span(
     names = [name for name in asked.by if name != "day"]
     columns = [table.c[COLUMN.get(name, name)] for name in names]
     heads: list[Any] = [*columns, *([day.label("day")] if "day" in asked.by else [])]
-    # as numbers that cannot overflow: a sum of integers would refuse the whole answer
-    sums = [sa.func.sum(sa.cast(table.c[name], sa.Float(53))) for name in Sums._fields]
+    # which cannot overflow: SQLite's own `sum` would refuse the whole answer
+    add_up = sa.func.total if c.dialect.name == "sqlite" else sa.func.sum
+    sums = [add_up(table.c[name]) for name in Sums._fields]
     query = sa.select(*heads, *sums).where(
         table.c.span_us == span_us, table.c.start_us >= from_us, table.c.start_us < until_us
     )
