@@ -1,0 +1,138 @@
+"""What jobs used, on real hosts: measured, kept over a killed daemon, shown and added up."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster import WAIT_S, Cluster, until
+
+pytestmark = pytest.mark.lab
+CPU_S, SPARE_S = 2.0, 4.0  # starting Python counts too, on a machine that is busy
+MIB = 1 << 20
+MEM = (200 * MIB, 400 * MIB)
+# it has used what it is to use before it says so, and then waits until it is told to go on
+BURN = f"""cat > /var/tmp/burn.$SLURM_JOB_ID.$SLURM_PROCID.py <<'END'
+import os, time
+kept = bytearray({MEM[0]})
+while time.process_time() < {CPU_S}:
+    pass
+print("burnt", flush=True)
+while not os.path.exists("/var/tmp/go." + os.environ["SLURM_JOB_ID"]):
+    time.sleep(0.05)
+END
+python3 -S -E /var/tmp/burn.$SLURM_JOB_ID.$SLURM_PROCID.py
+"""
+
+
+@pytest.fixture(autouse=True)
+def tidy(cluster: Cluster) -> Iterator[None]:
+    yield
+    cluster.tidy()
+
+
+def go(cluster: Cluster, job: int) -> None:
+    for host in cluster.job(job)["hosts"]:
+        cluster.write(host, f"/var/tmp/go.{job}", "")
+
+
+def cpu_s(used: dict[str, int]) -> float:
+    return (used["user_us"] + used["system_us"]) / 1e6
+
+
+def wholes(job: Any) -> dict[str, dict[str, int]]:
+    return {line["host"]: line["used"] for line in job["used"] if line["rank"] == -1}
+
+
+def sacct(cluster: Cluster, directory: Path, *words: str) -> list[list[str]]:
+    cluster.rmx("slurm-shims", str(directory))
+    done = subprocess.run(
+        [directory / "sacct", "-n", "-P", *words],
+        env={**os.environ, "RM_DAEMON__SOCKET": str(cluster.socket)},
+        capture_output=True, text=True, timeout=WAIT_S, check=True,
+    )  # fmt: skip
+    return [line.split("|") for line in done.stdout.splitlines()]
+
+
+def seconds(text: str) -> float:
+    """Of `01:02.345`, as sacct writes a time."""
+    minutes, _, rest = text.partition(":")
+    return 60 * int(minutes) + float(rest)
+
+
+def test_what_a_job_used_is_known_though_it_ended_without_a_daemon(cluster: Cluster, tmp_path: Path) -> None:
+    job_id = cluster.post_job(BURN, mem_bytes_per_task=1 << 30, cpus_per_task=1)
+    cluster.until_said(job_id, "burnt\n")
+    assert cluster.job(job_id)["used"] == []  # as long as it runs
+    (host,) = cluster.job(job_id)["hosts"]
+    cluster.kill()
+    cluster.write(host, f"/var/tmp/go.{job_id}", "")
+    until(lambda: not cluster.alive(host, f"jobs/{job_id}.1/script"), "it has ended")
+    cluster.start()
+    job = cluster.wait(job_id)
+    assert (job["state"], job["exit"]) == ("COMPLETED", "0:0")
+    used = wholes(job)[host]
+    assert CPU_S <= cpu_s(used) <= CPU_S + SPARE_S
+    assert MEM[0] <= used["mem_bytes"] <= MEM[1]
+    assert used["mem_bytes"] <= used["peak_bytes"]
+    fields = "JobID,TotalCPU,MaxRSS,MaxRSSNode,CPUTimeRAW,ReqMem"
+    of_job, of_script = sacct(cluster, tmp_path / "bin", "-j", str(job_id), "-o", fields)
+    assert of_job[2:4] == ["", ""]
+    assert of_job[5] == "1G"
+    assert CPU_S <= seconds(of_job[1]) <= CPU_S + SPARE_S
+    assert int(of_job[4]) >= CPU_S - 1  # one processor for as long as it ran
+    assert of_script[0] == f"{job_id}.batch"
+    assert of_script[3] == host
+    # the whole again: what the store has is what is told after another restart
+    cluster.restart()
+    assert wholes(cluster.job(job_id)) == {host: used}
+    (line,) = [line for line in cluster.rmx("show", job_id).splitlines() if line.startswith("Used:")]
+    assert "of 1 GiB of memory, processors busy" in line
+
+
+def test_what_a_gang_used_is_told_by_host_and_by_task_and_added_up(cluster: Cluster) -> None:
+    before = usage(cluster, "--by=user")
+    by_host = usage(cluster, "--by=host")
+    spec = {"ntasks": 4, "hosts_min": 2, "hosts_max": 2, "tasks_per_host": 2, "cpus_per_task": 1}
+    job_id = cluster.post_job(BURN, **spec)
+    for rank in range(4):
+        cluster.until_said(job_id, "burnt\n", rank)
+    go(cluster, job_id)
+    job = cluster.wait(job_id)
+    hosts = job["hosts"]
+    assert sorted(wholes(job)) == sorted(hosts)
+    of_tasks = {line["rank"]: line["used"] for line in job["used"] if line["rank"] >= 0}
+    assert sorted(of_tasks) == [0, 1, 2, 3]
+    assert all(CPU_S <= cpu_s(used) <= CPU_S + SPARE_S for used in of_tasks.values())
+    for host, used in wholes(job).items():
+        own = [of_tasks[task["rank"]] for task in job["tasks"] if task["host"] == host]
+        assert sum(map(cpu_s, own)) <= 1.05 * cpu_s(used)
+        assert 2 * CPU_S <= cpu_s(used) <= 2 * (CPU_S + SPARE_S)
+    elapsed_us = job["ended_us"] - job["started_us"]
+    after = usage(cluster, "--by=user")
+    grown = {name: int(after["root"][name]) - int(before.get("root", {}).get(name, 0)) for name in NUMBERS}
+    assert (grown["jobs"], grown["failed"]) == (1, 0)
+    assert grown["cpu_us"] == grown["cpu_watched_us"] == 4 * elapsed_us
+    busy_us = sum(used["user_us"] + used["system_us"] for used in wholes(job).values())
+    assert grown["cpu_busy_us"] == busy_us
+    for host in hosts:
+        grown_us = int(usage(cluster, "--by=host")[host]["cpu_us"]) - int(
+            by_host.get(host, {}).get("cpu_us", 0)
+        )
+        assert grown_us == 2 * elapsed_us
+
+
+NUMBERS = ("jobs", "failed", "cpu_us", "cpu_watched_us", "cpu_busy_us")
+
+
+def usage(cluster: Cluster, *words: str) -> dict[str, dict[str, str]]:
+    """The lines of `rmx usage`, by the first name."""
+    rows = csv.DictReader(io.StringIO(cluster.rmx("usage", "--csv", *words)))
+    return {next(iter(row.values())): row for row in rows}
