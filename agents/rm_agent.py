@@ -30,6 +30,7 @@ from rm_become import PR_SET_PDEATHSIG, prctl
 from rm_cgroup import DEFAULT_STATE, Group, Hierarchy
 from rm_channel import Channel, refusal
 from rm_fence import Fences
+from rm_gpu_used import GpuWatch
 from rm_lease import alive_us
 from rm_news import now_us
 from rm_operations import Operations
@@ -67,6 +68,7 @@ class Agent:
         self.hierarchy = Hierarchy(state)
         self.fences = Fences(self.hierarchy)
         self.attempts = Operations(Spool(state), self.hierarchy, self.fences, self.channel.send)
+        self.gpus = GpuWatch(self.attempts, lambda: rm_facts.program("nvidia-smi"))
         self.streams = StreamHub(self.selector, self.channel.send, self.channel.behind)
         self.attempts.streams = self.streams
         self.attempts.on_steps = lambda attempt: self.streams.connect(attempt.folder)
@@ -153,6 +155,7 @@ class Agent:
                 self._answer(self.channel.unanswered.popleft())
             self.channel.listen()
             self.attempts.tick()
+            self.gpus.tick()
             self.room.look()
         self._end()
 

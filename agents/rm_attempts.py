@@ -12,6 +12,7 @@ import time
 import traceback
 
 import rm_epilog
+import rm_gpu_used
 import rm_reports
 import rm_step_records
 import rm_task_epilog
@@ -158,6 +159,7 @@ class Attempts:
     def _adopt(self, folder, of_slice=None, place=0):
         attempt = Attempt(folder)
         attempt.slice, attempt.place = of_slice, place
+        attempt.gpus_used = rm_gpu_used.kept(folder)
         self.known[folder.job, folder.attempt] = attempt
         for name in os.listdir(folder.path):
             if name.isdigit():
@@ -256,6 +258,8 @@ class Attempts:
         line["ran_us"] = record.get("ran_us")  # older supervisors do not say it
         line["epilog"] = record.get("epilog", "")
         line["used"], line["whole"] = rm_used.told(record.get("used")), rm_used.told(record.get("whole"))
+        if line["whole"]:
+            line["whole"].update(rm_gpu_used.told(attempt.gpus_used))
         attempt.log_bytes[rank] = record.get("log_bytes")
 
     # the loop

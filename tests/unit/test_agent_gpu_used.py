@@ -1,0 +1,165 @@
+"""How busy GPUs were while attempts had them, by a stand-in for the driver's program."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.agent_process import AGENTS
+
+sys.path.insert(0, str(AGENTS))
+import rm_attempts
+import rm_gpu_used
+from rm_attempt import Attempt
+from rm_spool import Folder
+
+Run = Callable[[float], None]
+MIB = 1 << 20
+
+
+class World:
+    """Attempts with GPUs, a clock, and a nvidia-smi that prints what `rows` says."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.now, self.rows = folder, 100.0, ""
+        self.program = folder / "nvidia-smi"
+        self.answers(0, 0)
+        clock = SimpleNamespace(monotonic=lambda: self.now)
+        monkeypatch.setattr(rm_gpu_used, "time", clock)
+        self.live: set[Any] = set()
+        self.watch = rm_gpu_used.GpuWatch(SimpleNamespace(live=self.live), lambda: str(self.program))
+
+    def answers(self, *busy: int | str, mem_mib: int = 1000, watts: str = "250.50") -> None:
+        rows = "".join(f"{n}, GPU-{n}, {share}, {mem_mib + n}, {watts}\\n" for n, share in enumerate(busy))
+        self.program.write_text(f"#!/bin/sh\nprintf '{rows}'\n")
+        self.program.chmod(0o755)
+
+    def attempt(self, job: int, *gpus: str) -> Any:
+        folder = Folder(str(self.folder / f"{job}.1"), job, 1)
+        (self.folder / f"{job}.1").mkdir(exist_ok=True)
+        made = Attempt(folder)
+        made.ranks = {0: {"state": "running"}}
+        made.meta = {"given": {"gpus": {"0": list(gpus)}}}
+        self.live.add(made)
+        return made
+
+    def look(self, later_s: float = rm_gpu_used.LOOK_S) -> None:
+        """One whole look, after so long."""
+        self.now += later_s
+        self.watch.tick()
+        process = self.watch._process
+        if process is not None:
+            process.wait()
+            self.watch.tick()
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(tmp_path, monkeypatch)
+
+
+def test_each_attempt_has_what_its_own_gpus_did(world: World) -> None:
+    first, second, none = world.attempt(1, "GPU-0", "GPU-1"), world.attempt(2, "2"), world.attempt(3)
+    world.look()  # from here on it is known since when
+    world.answers(50, 100, 10)
+    world.look()
+    world.answers(0, 0, 20, mem_mib=3000)
+    world.look()
+    assert first.gpus_used[:3] == [40_000_000, 15_000_000, 3001 * MIB]
+    assert first.gpus_used[3] == 4 * 2_505_000  # 250.5 W for 10 s are 2,505 J
+    assert second.gpus_used == [20_000_000, 3_000_000, 3002 * MIB, 2 * 2_505_000]
+    assert none.gpus_used is None
+
+
+def test_what_was_not_looked_at_does_not_count_as_idle(world: World) -> None:
+    attempt = world.attempt(1, "GPU-0")
+    world.look()
+    world.answers(100)
+    world.look(1000.0)  # the host was frozen, say
+    assert attempt.gpus_used[:2] == [30_000_000, 30_000_000]
+
+
+def test_the_next_agent_goes_on(world: World) -> None:
+    attempt = world.attempt(1, "GPU-0")
+    world.look()
+    world.answers(100)
+    world.look()
+    assert rm_gpu_used.kept(attempt.folder) == attempt.gpus_used
+    again = world.attempt(1, "GPU-0")
+    again.gpus_used = rm_gpu_used.kept(again.folder)
+    world.live.discard(attempt)
+    world.look()
+    world.look()
+    assert again.gpus_used[0] > attempt.gpus_used[0]
+
+
+def test_a_gpu_that_is_cut_into_instances_cannot_be_watched(world: World) -> None:
+    attempt = world.attempt(1, "GPU-0")
+    world.look()
+    world.answers("[N/A]")
+    world.look()
+    assert attempt.gpus_used is None
+
+
+def test_power_that_is_not_said_is_none(world: World) -> None:
+    attempt = world.attempt(1, "GPU-0")
+    world.look()
+    world.answers(30, watts="[N/A]")
+    world.look()
+    assert attempt.gpus_used == [10_000_000, 3_000_000, 1000 * MIB, 0]
+
+
+def test_without_attempts_that_have_gpus_nobody_is_asked(world: World) -> None:
+    world.attempt(1)
+    world.program.write_text("#!/bin/sh\ntouch $0.asked\n")
+    for _ in range(3):
+        world.look()
+    assert not (world.folder / "nvidia-smi.asked").exists()
+
+
+def test_a_driver_that_hangs_is_given_up_and_asked_again(world: World) -> None:
+    attempt = world.attempt(1, "GPU-0")
+    world.program.write_text("#!/bin/sh\nexec sleep 1000\n")
+    world.now += rm_gpu_used.LOOK_S
+    world.watch.tick()
+    process = world.watch._process
+    world.now += rm_gpu_used.ANSWER_S
+    world.watch.tick()
+    assert process.wait() != 0
+    world.watch.tick()
+    world.answers(100)
+    world.look()
+    assert attempt.gpus_used[0] > 0
+
+
+def test_a_host_without_the_program_is_left_alone(world: World) -> None:
+    attempt = world.attempt(1, "GPU-0")
+    world.watch = rm_gpu_used.GpuWatch(SimpleNamespace(live=world.live), lambda: "")
+    world.look()
+    world.look()
+    assert attempt.gpus_used is None
+
+
+@pytest.mark.parametrize("text", ["", "null", "[1, 2]", '["a", 1, 2, 3]', "[1, 2, 3"])
+def test_a_file_that_says_something_else_says_nothing(tmp_path: Path, text: str) -> None:
+    (tmp_path / rm_gpu_used.FILE).write_text(text)
+    assert rm_gpu_used.kept(Folder(str(tmp_path), 1, 1)) is None
+
+
+def test_they_are_told_with_the_end_of_the_attempt(tmp_path: Path) -> None:
+    attempt = Attempt(Folder(str(tmp_path), 1, 1))
+    attempt.ranks, attempt.gpus_used = {0: {}, 1: {}}, [8, 2, 3, 4]
+    record = dict.fromkeys(("started_us", "ended_us", "code", "signal", "oom", "why"), 0)
+    tell = rm_attempts.Attempts._end
+    tell(None, attempt, 0, dict(record, used=[1, 2, 3, 4, 5, 6]))
+    tell(None, attempt, 1, dict(record, whole=[1, 2, 3, 4, 5, 6]))
+    assert attempt.ranks[0]["whole"] is None
+    assert "gpu_us" not in attempt.ranks[0]["used"]
+    whole = attempt.ranks[1]["whole"]
+    assert (whole["user_us"], whole["gpu_us"], whole["gpu_busy_us"]) == (1, 8, 2)
+    assert (whole["gpu_mem_bytes"], whole["energy_mj"]) == (3, 4)
