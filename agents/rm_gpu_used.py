@@ -10,6 +10,7 @@ import os
 import subprocess
 import time
 
+from rm_news import now_us
 from rm_spool import read_json, write_bytes
 
 FILE = "gpus.used"
@@ -54,6 +55,15 @@ def told(numbers):
     return {key: numbers[place] for place, key in enumerate(KEYS)} if numbers else {}
 
 
+def _began_s(attempt):
+    """How long ago an attempt began that is looked at for the first time, but at most a look; 0 where an
+    earlier agent has looked."""
+    started = [line["started_us"] for line in attempt.ranks.values() if line["started_us"]]
+    if attempt.gpus_used or not started:
+        return 0.0
+    return min(LOOK_S, max(0.0, (now_us() - min(started)) / 1e6))
+
+
 class GpuWatch:
     """Of all attempts that run here. `program` finds nvidia-smi, "" where there is none."""
 
@@ -82,7 +92,10 @@ class GpuWatch:
 
     def _ask(self, now):
         watched = self._watched()
-        self._before = {attempt: self._before.get(attempt, now) for attempt in watched}
+        self._before = {
+            attempt: self._before[attempt] if attempt in self._before else now - _began_s(attempt)
+            for attempt in watched
+        }
         tool = self._program() if watched else ""
         self._asked = now
         if tool:

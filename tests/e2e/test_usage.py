@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,54 @@ def test_what_a_gang_used_is_told_by_host_and_by_task_and_added_up(cluster: Clus
             by_host.get(host, {}).get("cpu_us", 0)
         )
         assert grown_us == 2 * elapsed_us
+
+
+DRIVER = """#!/bin/sh
+for word; do case $word in --query-gpu=*) asked=${word#*=};; esac; done
+for gpu in 0 1; do
+  line=
+  for name in $(echo "$asked" | tr , ' '); do
+    case $name in
+      index) value=$gpu;;
+      uuid) value=GPU-$gpu;;
+      name) value='NVIDIA H100 80GB HBM3';;
+      memory.total) value=81559;;
+      memory.used) value=2048;;
+      utilization.gpu) value=31;;
+      power.draw) value=360.00;;
+      *) value='[N/A]';;
+    esac
+    line="$line${line:+, }$value"
+  done
+  echo "$line"
+done
+"""
+
+
+def test_how_busy_the_gpus_of_a_job_were_is_told(
+    make_cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    cluster = make_cluster(zones=1, hosts=1, gpus_per_host=0)
+    (host,) = cluster.hosts()
+    cluster.write(host, "/usr/local/bin/nvidia-smi", DRIVER, "755")
+    cluster.restart()
+    cluster.all_up()
+    until(lambda: len(cluster.hosts()[host]["gpus"]) == 2, "the agent has told of its GPUs")
+    job_id = cluster.post_job("while [ ! -e /var/tmp/go.$SLURM_JOB_ID ]; do sleep 0.1; done", gpus_per_task=2)
+    watched = f"/var/lib/rm/jobs/{job_id}.1/gpus.used"
+    until(lambda: json.loads(cluster.read(host, watched) or "[0]")[0] > 10_000_000, "its GPUs were looked at")
+    go(cluster, job_id)
+    job = cluster.wait(job_id)
+    used = wholes(job)[host]
+    assert 10_000_000 < used["gpu_us"] <= 2 * (job["ended_us"] - job["started_us"])
+    assert used["gpu_busy_us"] == pytest.approx(0.31 * used["gpu_us"], rel=0.01)
+    assert used["gpu_mem_bytes"] == 2 << 30
+    assert used["energy_mj"] == pytest.approx(0.36 * used["gpu_us"], rel=0.01)  # 360 W
+    assert "GPUs busy 31 %" in cluster.rmx("show", job_id)
+    fields = "TRESUsageInMax%99,ConsumedEnergyRaw"
+    _, (usage, energy) = sacct(cluster, tmp_path / "bin", "-j", str(job_id), "-o", fields)
+    assert "gres/gpumem=2G,gres/gpuutil=31" in usage
+    assert int(energy) == used["energy_mj"] // 1000
 
 
 NUMBERS = ("jobs", "failed", "cpu_us", "cpu_watched_us", "cpu_busy_us")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -39,11 +40,12 @@ class World:
         self.program.write_text(f"#!/bin/sh\nprintf '{rows}'\n")
         self.program.chmod(0o755)
 
-    def attempt(self, job: int, *gpus: str) -> Any:
+    def attempt(self, job: int, *gpus: str, ago_s: float | None = None) -> Any:
         folder = Folder(str(self.folder / f"{job}.1"), job, 1)
         (self.folder / f"{job}.1").mkdir(exist_ok=True)
         made = Attempt(folder)
-        made.ranks = {0: {"state": "running"}}
+        started_us = None if ago_s is None else time.time_ns() // 1000 - int(ago_s * 1e6)
+        made.ranks = {0: {"state": "running", "started_us": started_us}}
         made.meta = {"given": {"gpus": {"0": list(gpus)}}}
         self.live.add(made)
         return made
@@ -82,6 +84,17 @@ def test_what_was_not_looked_at_does_not_count_as_idle(world: World) -> None:
     world.answers(100)
     world.look(1000.0)  # the host was frozen, say
     assert attempt.gpus_used[:2] == [30_000_000, 30_000_000]
+
+
+@pytest.mark.parametrize(("ago_s", "least_s", "most_s"), [(4, 4, 6), (3600, 10, 10), (-50, 0, 0)])
+def test_the_first_look_counts_since_the_start(
+    world: World, ago_s: float, least_s: float, most_s: float
+) -> None:
+    attempt = world.attempt(1, "GPU-0", ago_s=ago_s)
+    world.answers(100)
+    world.look()
+    watched_us = (attempt.gpus_used or [0])[0]
+    assert least_s * 1e6 <= watched_us <= most_s * 1e6
 
 
 def test_the_next_agent_goes_on(world: World) -> None:

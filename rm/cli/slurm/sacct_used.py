@@ -143,7 +143,7 @@ def mean(numbers: Iterable[int]) -> int:
 
 
 def _busy_percent(used: Used) -> int:
-    return 100 * used.gpu_busy_us // used.gpu_us if used.gpu_us else 0
+    return round(100 * used.gpu_busy_us / used.gpu_us) if used.gpu_us else 0
 
 
 def cpu_us(used: Used) -> int:
