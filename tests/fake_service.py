@@ -37,6 +37,7 @@ from rm.core.sharing.qos import without_qos
 from rm.core.sharing.shares import Listed, Shares
 from rm.core.sharing.usage_query import Asked, answer, asked
 from rm.daemon.services.reasons import NO_REASONS, Reasons
+from rm.daemon.services.usage_totals import UsageTotals
 from rm.errors import Conflict, ImpossibleRequest, NotFound
 from rm.web.api import serve
 from tests import builders
@@ -116,6 +117,11 @@ class FakeService:
     ) -> tuple[Asked, list[tuple[Heap, Sums]]]:
         what = asked(by, since_us, until_us or 2_000_000_000_000_000, only, 0)
         return what, answer(what, added_up(self.ended))
+
+    def totals(self) -> Mapping[str, Sums]:
+        counted = UsageTotals()
+        counted.add(self.ended)
+        return counted.now()
 
     def accounts(self) -> Accounts:
         return self.shared

@@ -33,6 +33,7 @@ from rm.daemon.leading.witness import Witness
 from rm.daemon.regulation.regulator import Regulator
 from rm.daemon.services.backlog import Backlog
 from rm.daemon.services.job_waiters import JobWaiters
+from rm.daemon.services.usage_totals import UsageTotals
 from rm.policies.regulate.controller import ControllerOptions
 from rm.units import SECOND_US
 
@@ -48,6 +49,7 @@ class Jobs:
     streams: Streams
     backlog: Backlog
     waiters: JobWaiters
+    totals: UsageTotals
     logs: LogPlace
 
 
@@ -108,6 +110,7 @@ def wire_jobs(*, ground: Ground, policies: Policies, witness: Witness) -> Jobs:
         is_heard=published.is_heard,
         may_act=lambda: lease.holds,
     )
+    totals = UsageTotals()
     backlog = Backlog(config.limits.pending_jobs, config.limits.pending_bytes)
     waiters = JobWaiters()
     leader = Leader(
@@ -122,6 +125,7 @@ def wire_jobs(*, ground: Ground, policies: Policies, witness: Witness) -> Jobs:
         listeners=Listeners(
             on_commit=witness.note,
             on_jobs=(renewer.jobs_changed, backlog.changed, waiters.changed),
+            on_ended=totals.add,
             on_alignment=regulator.aligned,
             on_fatal=ground.fail,
         ),
@@ -137,6 +141,7 @@ def wire_jobs(*, ground: Ground, policies: Policies, witness: Witness) -> Jobs:
         streams=streams,
         backlog=backlog,
         waiters=waiters,
+        totals=totals,
         logs=logs,
     )
 

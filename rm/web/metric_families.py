@@ -17,6 +17,7 @@ from prometheus_client.metrics_core import Metric
 from rm.core.model.host import Host, HostState
 from rm.core.model.job import Job, JobState
 from rm.core.model.snapshot import Free
+from rm.core.sharing.ended import Sums
 from rm.units import SECOND_US
 
 # Every direction between 50 hosts. Where there are more directions only zones are listed: a series each
@@ -58,6 +59,7 @@ class Told:
     pairs: Sequence[Mapping[str, Any]] = ()
     meshes: Sequence[Mapping[str, Any]] = ()
     sources: Sequence[Mapping[str, Any]] = ()
+    accounts: Mapping[str, Sums] = field(default_factory=dict)
     failed: Sequence[str] = ()
     now_us: int = 0
 
@@ -76,6 +78,7 @@ def families(told: Told) -> Iterator[Metric]:
     yield from _pairs(told)
     yield from _meshes(told.meshes)
     yield from _sources(told.sources)
+    yield from _accounts(told.accounts)
 
 
 def _gauge(
@@ -167,6 +170,27 @@ def _jobs(told: Told) -> Iterator[Metric]:
             if one[f"{stat}_us"] is not None:
                 times.add_metric([*mine, stat], one[f"{stat}_us"] / SECOND_US)
     yield from (info, iterations, pauses, baseline, times)
+
+
+ACCOUNT_METRICS = (
+    ("rm_account_jobs_ended", "Jobs of the account that ended.", "jobs", 1.0),
+    ("rm_account_jobs_failed", "Jobs that did not complete.", "failed", 1.0),
+    ("rm_account_waited_seconds", "Time that they waited for their start.", "waited_us", SECOND_US),
+    ("rm_account_cpu_held_seconds", "Time of processors that they held.", "cpu_us", SECOND_US),
+    ("rm_account_cpu_used_seconds", "Time of processors that they used.", "cpu_busy_us", SECOND_US),
+    ("rm_account_gpu_held_seconds", "Time of GPUs that they held.", "gpu_us", SECOND_US),
+    ("rm_account_gpu_watched_seconds", "Of it the part that was watched.", "gpu_watched_us", SECOND_US),
+    ("rm_account_gpu_busy_seconds", "Of that the part that was busy.", "gpu_busy_us", SECOND_US),
+    ("rm_account_gpu_energy_joules", "What GPUs drew meanwhile.", "energy_mj", 1000.0),
+)
+
+
+def _accounts(accounts: Mapping[str, Sums]) -> Iterator[Metric]:
+    for name, text, number, unit in ACCOUNT_METRICS:
+        family = CounterMetricFamily(name, text, labels=["account"])
+        for account, sums in sorted(accounts.items()):
+            family.add_metric([account], getattr(sums, number) / unit)
+        yield family
 
 
 def _links(links: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:

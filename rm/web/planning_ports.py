@@ -61,6 +61,10 @@ class UsageService(Protocol):
         """What was asked, as it is answered, and the lines."""
         ...
 
+    def totals(self) -> Answer[Mapping[str, Sums]]:
+        """By account, of what ended since the daemon leads."""
+        ...
+
 
 class AccountService(Protocol):
     """Accounts: what is wanted are fields of the requests of `rm.api.sharing`; each answers with all."""

@@ -19,7 +19,9 @@ from rm.core.model.used import HostUsed, Used, together
 from rm.core.sharing.ended import DAY_US, HOUR_US, Ended, Heap, Sums, added_up, ended_parts
 from rm.core.sharing.usage_query import Asked, answer, asked
 from rm.daemon.services.usage_service import HOURS_KEPT_US
+from rm.daemon.services.usage_totals import ACCOUNTS_MOST, UsageTotals
 from rm.errors import UsageError
+from rm.web.metric_families import Told, families
 from tests import builders
 from tests.command_line import Rmx
 from tests.fake_service import Daemon
@@ -277,3 +279,27 @@ def test_usage_cannot_be_two_things_at_once(rmx: Rmx, daemon: Daemon) -> None:
 
 def test_heaps_are_in_the_order_of_their_names() -> None:
     assert sorted([Heap(0, 0, "b"), Heap(0, 0, "a", "z")]) == [Heap(0, 0, "a", "z"), Heap(0, 0, "b")]
+
+
+def test_prometheus_has_counters_of_each_account(daemon: Daemon, used: None) -> None:
+    told = Told(accounts=daemon.service.totals())
+    found = {
+        (sample.name, sample.labels["account"]): sample.value
+        for family in families(told)
+        for sample in family.samples
+        if "account" in sample.labels
+    }
+    assert found["rm_account_jobs_ended_total", "of_ann"] == 2
+    assert found["rm_account_waited_seconds_total", "of_bob"] == 90
+    assert found["rm_account_cpu_held_seconds_total", "of_ann"] == 8 * 3600
+    assert found["rm_account_cpu_used_seconds_total", "of_ann"] == 2 * 3600
+    assert found["rm_account_gpu_busy_seconds_total", "of_bob"] == 3600
+    assert found["rm_account_gpu_busy_seconds_total", "of_ann"] == 0
+
+
+def test_there_is_no_end_of_series() -> None:
+    totals = UsageTotals()
+    totals.add([ended(f"user{n}") for n in range(ACCOUNTS_MOST + 5)])
+    totals.add([ended("user0")])
+    assert len(totals.now()) == ACCOUNTS_MOST
+    assert totals.now()["of_user0"].jobs == 2

@@ -351,6 +351,8 @@ class Leader:
             changed = [state.jobs[j] for j in outcome.changes.jobs]
             for on_jobs in listeners.on_jobs:
                 on_jobs(changed)
+        if outcome.changes.ended:
+            listeners.on_ended(outcome.changes.ended)
         if outcome.realigned or outcome.changes.jobs or outcome.changes.hosts:
             listeners.on_alignment(state.alignment, state)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from rm.core.jobs.state import ClusterState
 from rm.core.model.alignment import Alignment
 from rm.core.model.job import Job
+from rm.core.sharing.ended import Ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,12 +18,14 @@ class Listeners:
     Attributes:
         on_commit: the version that is durable now; before anybody is answered.
         on_jobs: new versions of jobs.
+        on_ended: attempts that have ended, for the account of usage.
         on_alignment: the alignment, whenever it or what is aligned has changed.
         on_fatal: the leader has ended, and why.
     """
 
     on_commit: Callable[[int], None] = lambda version: None
     on_jobs: Sequence[Callable[[Sequence[Job]], None]] = ()
+    on_ended: Callable[[Sequence[Ended]], None] = lambda ended: None
     on_alignment: Callable[[Alignment, ClusterState], None] = lambda alignment, state: None
     on_fatal: Callable[[str], None] = lambda why: None
 

@@ -41,6 +41,7 @@ from rm.daemon.services.steps_service import Steps
 from rm.daemon.services.stored import StoredCounts
 from rm.daemon.services.token_keeper import TokenKeeper
 from rm.daemon.services.usage_service import UsageService
+from rm.daemon.services.usage_totals import UsageTotals
 
 USAGE_DAYS = 800.0  # for which usage is known by the day
 
@@ -161,7 +162,7 @@ def make_service(
         foresight=Foresight(asking=asking, policies=policies, clock=clock),
         priorities=Priorities(asking=asking, policies=policies),
         account_service=AccountService(asking),
-        usage_service=usage or UsageService(store, clock, USAGE_DAYS),
+        usage_service=usage or UsageService(store, clock, USAGE_DAYS, UsageTotals()),
         network_service=NetworkService(asking=asking, measure=measure),
         daemon_status=status,
         monitoring=monitoring,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rm.core.ports import Clock
 from rm.core.sharing.ended import Heap, Sums
 from rm.core.sharing.usage_query import Asked, asked
 from rm.core.store import Store
+from rm.daemon.services.usage_totals import UsageTotals
 from rm.units import DAY_US
 
 log = logging.getLogger(__name__)
@@ -18,10 +19,10 @@ HOURS_KEPT_US = 40 * DAY_US  # a month by the hour; what is older is known by th
 
 
 class UsageService:
-    """`keep_days`: how long days are known."""
+    """`keep_days`: how long days are known; `totals`: since this daemon leads."""
 
-    def __init__(self, store: Store, clock: Clock, keep_days: float) -> None:
-        self._store, self._clock = store, clock
+    def __init__(self, store: Store, clock: Clock, keep_days: float, totals: UsageTotals) -> None:
+        self._store, self._clock, self._totals = store, clock, totals
         self._keep_us = int(keep_days * DAY_US)
 
     async def usage(
@@ -35,6 +36,10 @@ class UsageService:
         now_us = self._clock.now_us()
         what = asked(by, since_us, until_us or now_us, only, now_us - HOURS_KEPT_US)
         return what, await asyncio.to_thread(self._store.usage, what)
+
+    def totals(self) -> Mapping[str, Sums]:
+        """By account, of what ended since this daemon leads."""
+        return self._totals.now()
 
     def prune(self) -> int:
         now_us = self._clock.now_us()
