@@ -17,8 +17,9 @@ depends_on = None
 NAMES = ("account", "user_name", "qos", "partition")
 KEY = ("span_us", "host", "start_us", *NAMES)
 SUMS = (
-    "jobs", "failed", "requeued", "elapsed_us", "waited_us", "cpu_us", "cpu_watched_us", "cpu_busy_us",
-    "mem_mib_s", "gpu_us", "gpu_watched_us", "gpu_busy_us", "energy_mj", "read_bytes", "written_bytes",
+    "jobs", "failed", "requeued", "elapsed_us", "waited_us", "slowed_us", "cpu_us", "cpu_watched_us",
+    "cpu_busy_us", "mem_mib_s", "gpu_us", "gpu_watched_us", "gpu_busy_us", "energy_mj", "read_bytes",
+    "written_bytes",
 )  # fmt: skip
 SPANS_US = (3_600_000_000, 86_400_000_000)
 ROWS = 1_000  # that are read, and written, at once
@@ -65,7 +66,7 @@ def _counted(row: Any) -> Iterator[tuple[tuple[Any, ...], list[int]]]:
     since_us = max(row.submitted_us, spec.get("begin_us") or 0, job.get("not_before_us", 0))
     earlier = job.get("earlier") or [{}]
     since_us = max(since_us, earlier[-1].get("ended_us") or 0)
-    once = [1, int(row.state != "COMPLETED"), 0, elapsed_us, max(0, row.started_us - since_us)]
+    once = [1, int(row.state != "COMPLETED"), 0, elapsed_us, max(0, row.started_us - since_us), 0]
     hosts: dict[str, list[Any]] = {}
     for task in job.get("tasks") or ():
         hosts.setdefault(task["host"], []).append(task)
@@ -80,7 +81,7 @@ def _counted(row: Any) -> Iterator[tuple[tuple[Any, ...], list[int]]]:
             start_us = row.ended_us - row.ended_us % span_us
             yield (span_us, "", start_us, *who), sums
             yield (span_us, host, start_us, "", "", "", ""), sums
-        once = [0, 0, 0, 0, 0]  # on its first host
+        once = [0, 0, 0, 0, 0, 0]  # on its first host
 
 
 def downgrade() -> None:

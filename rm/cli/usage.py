@@ -21,8 +21,9 @@ HOUR_US = 3_600_000_000
 GIB_HOUR_MIB_S = 1024 * 3600
 KWH_MJ = 3_600_000_000
 SUMS = (
-    "jobs", "failed", "requeued", "elapsed_us", "waited_us", "cpu_us", "cpu_watched_us", "cpu_busy_us",
-    "mem_mib_s", "gpu_us", "gpu_watched_us", "gpu_busy_us", "energy_mj", "read_bytes", "written_bytes",
+    "jobs", "failed", "requeued", "elapsed_us", "waited_us", "slowed_us", "cpu_us", "cpu_watched_us",
+    "cpu_busy_us", "mem_mib_s", "gpu_us", "gpu_watched_us", "gpu_busy_us", "energy_mj", "read_bytes",
+    "written_bytes",
 )  # fmt: skip
 
 
@@ -100,6 +101,7 @@ def _show(found: Usage) -> None:
 
     def cells(names: Sequence[str], line: Any) -> tuple[Any, ...]:
         cells = [*names, line.jobs, line.failed, format_elapsed(line.waited_us // max(1, line.jobs))]
+        cells += [format_elapsed(line.slowed_us)] if slowed else []
         cells += [_hours(line.cpu_us), _busy(line.cpu_busy_us, line.cpu_watched_us)]
         cells.append(f"{line.mem_mib_s / GIB_HOUR_MIB_S:.1f}")
         if gpus:
@@ -108,7 +110,8 @@ def _show(found: Usage) -> None:
         return (*cells, format_bytes(line.read_bytes), format_bytes(line.written_bytes))
 
     gpus = any(line.gpu_us for line in found.lines)
-    columns = ["JOBS", "FAILED", "WAITED", "CPU-H", "BUSY", "GIB-H"]
+    slowed = any(line.slowed_us for line in found.lines)
+    columns = ["JOBS", "FAILED", "WAITED", *(["SLOWED"] if slowed else []), "CPU-H", "BUSY", "GIB-H"]
     columns += ["GPU-H", "GPU-BUSY", "KWH"] if gpus else []
     columns += ["READ", "WRITTEN"]
     rows = [cells([_name(line, name) or "-" for name in found.by], line) for line in found.lines]

@@ -19,6 +19,7 @@ from rm.core.model.host import Host
 from rm.core.model.host_reservation import HostReservation
 from rm.core.model.job import Job, JobState
 from rm.core.model.reasons import USED_BY, HostVerdict, Reason
+from rm.core.model.slowed import SOME, with_more
 from rm.core.model.snapshot import Free
 from rm.core.people.privacy import veiled, without_others
 from rm.core.scheduling.foreseen import Start
@@ -27,6 +28,7 @@ from rm.core.sharing.accounts import Accounts
 from rm.errors import ImpossibleRequest
 from rm.web.identity import Caller
 
+MOST_US = 1 << 62
 FOR_OPERATORS = "The details are for operators."
 Listed = tuple[Host, Free | None, Sequence[int]]
 
@@ -78,7 +80,8 @@ class Sight:
             history = tuple((at_us, self.text(what)) for at_us, what in job.history)
             earlier = tuple(replace(one, why=self.text(one.why)) for one in job.earlier)
             by = job.preempted_by if self.of(job.preempted_by) else 0
-            job = replace(job, history=history, earlier=earlier, preempted_by=by)
+            slowed = with_more((), ((n if self.of(n) else SOME, us) for n, us in job.slowed), MOST_US)
+            job = replace(job, history=history, earlier=earlier, preempted_by=by, slowed=slowed)
         return job if job.reason is None else replace(job, reason=self.why(job, job.reason))
 
     def why(self, job: Job, reason: Reason | None) -> Reason | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rm.cli.shown import elapsed_us
-from rm.units import format_bytes
+from rm.units import format_bytes, format_elapsed
 
 if TYPE_CHECKING:
     from rm.api.jobs import HostUsed, Job
@@ -46,6 +46,15 @@ def _parts(job: Job, lines: list[HostUsed]) -> Iterator[str]:
     untold = sorted({task.host for task in job.tasks} - {line.host for line in lines})
     if untold:
         yield f"not told by {', '.join(untold)}"
+
+
+def slowed_text(job: Job) -> str:
+    """`3:12 beside others on its links: 2:00 job 40, 1:12 job 41`; "" where it is not known to have been."""
+    if not job.slowed:
+        return ""
+    parts = [f"{format_elapsed(us)} {f'job {other}' if other else 'others'}" for other, us in job.slowed]
+    whole = format_elapsed(sum(us for _, us in job.slowed))
+    return f"{whole} beside others on its links: {', '.join(parts)}"
 
 
 def percent(part: int, whole: int) -> str:

@@ -20,6 +20,7 @@ from rm.core.model.host import FINDABLE, Host, HostState, Nic, Zone
 from rm.core.model.job import Job, JobState
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.replacing import replace
+from rm.core.model.slowed import with_more
 
 
 def _submitted(ctx: Context, e: ev.JobSubmitted) -> None:
@@ -216,6 +217,14 @@ def _progressed(ctx: Context, e: ev.JobsProgressed) -> None:
             ctx.state.progress[told.job] = told
 
 
+def _slowed(ctx: Context, e: ev.JobsSlowed) -> None:
+    for told in e.slowed:
+        job = ctx.state.jobs.get(told.job)
+        if job is not None and job.occupies and job.attempt == told.attempt and job.started_us is not None:
+            most_us = max(0, ctx.now_us - job.started_us - job.stood_us)
+            ctx.put(replace(job, slowed=with_more(job.slowed, told.by, most_us)))
+
+
 def _zone_measured(ctx: Context, e: ev.ZoneMeasured) -> None:
     zone = ctx.state.zones.get(e.zone)
     if zone is not None and zone.delay_us != e.delay_us:
@@ -348,6 +357,7 @@ CLUSTER_EVENTS: dict[type, Callable[[Context, Any], None]] = {
     ev.ReservationPlayed: reserving.reservation_played,
     ev.AccountsSet: accounts_set,
     ev.JobsProgressed: _progressed,
+    ev.JobsSlowed: _slowed,
     ev.Measured: _measured,
     ev.ZoneMeasured: _zone_measured,
     ev.AlignmentRecomputed: _recomputed,

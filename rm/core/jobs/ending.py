@@ -130,6 +130,7 @@ def back_to_queue(ctx: Context, job: Job) -> None:
             served_us=job.served_us + ran_us(job),
             tasks=(),
             used=(),
+            slowed=(),
             ending=None,
             started_us=None,
             ended_us=None,

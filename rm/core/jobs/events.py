@@ -69,6 +69,7 @@ from rm.core.model.logs import KeptLog
 from rm.core.model.network import LinkStats
 from rm.core.model.progress import Progress
 from rm.core.model.reasons import Reason
+from rm.core.model.slowed import Slowed
 from rm.core.model.traffic import TrafficProfile
 from rm.core.model.used import Used
 from rm.core.sharing.accounts import Accounts
@@ -312,6 +313,13 @@ class JobsProgressed:
 
 
 @dataclass(frozen=True, slots=True)
+class JobsSlowed:
+    """Running jobs have lost time to others on their links; of an attempt that is over it is noise."""
+
+    slowed: tuple[Slowed, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Measured:
     """One direction of the network, as probed."""
 
@@ -424,6 +432,7 @@ Event = (
     | AccountsSet
     | ProfileMeasured
     | JobsProgressed
+    | JobsSlowed
     | Measured
     | ZoneMeasured
     | AlignmentRecomputed

@@ -33,7 +33,7 @@ POSITIONAL = frozenset({Phase, Progress, TaskPlacement})
 # What no decision depends on, and what users would not want others to read; read back as this.
 LEFT_OUT: dict[type, dict[str, object]] = {
     JobSpec: {"script": "", "script_args": (), "env": ()},
-    Job: {"history": (), "earlier": (), "reason": None, "used": ()},
+    Job: {"history": (), "earlier": (), "reason": None, "used": (), "slowed": ()},
     TaskExited: {"used": None, "whole": None},
 }
 

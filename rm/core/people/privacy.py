@@ -43,7 +43,7 @@ def veiled(job: Job) -> Job:
     if reason is not None and (job.state is not JobState.PENDING or job.launch_failures):
         reason = replace(reason, message=HIDDEN, numbers=())
     tasks = tuple(replace(task, note="") if task.note else task for task in job.tasks)
-    return replace(job, spec=spec, reason=reason, tasks=tasks, used=(), history=(), earlier=())
+    return replace(job, spec=spec, reason=reason, tasks=tasks, used=(), slowed=(), history=(), earlier=())
 
 
 def without_others(text: str, visible: Visible) -> str:

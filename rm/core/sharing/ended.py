@@ -10,6 +10,7 @@ from typing import NamedTuple
 from rm.core.model.described import partition_of
 from rm.core.model.host import Host
 from rm.core.model.job import Job, JobState
+from rm.core.model.slowed import lost_us
 from rm.core.model.used import ALL_TASKS, Used
 from rm.core.sharing.resources import resources_of
 
@@ -19,16 +20,17 @@ SECOND_US = 1_000_000
 
 class Sums(NamedTuple):
     """Of attempts that ended: how many were the last ones of their jobs (`jobs`), of these how many did not
-    complete (`failed`), and how many a requeue followed. `elapsed_us` that they ran, `waited_us` before;
-    what they held: processor time, memory in MiB seconds, GPU time. Of the processor and GPU time that was
-    held, the part that was `watched`, and of that the part that was `busy`. `energy_mj`: millijoules of
-    GPUs."""
+    complete (`failed`), and how many a requeue followed. `elapsed_us` that they ran, `waited_us` before,
+    `slowed_us` that they lost to others on their links; what they held: processor time, memory in MiB
+    seconds, GPU time. Of the processor and GPU time that was held, the part that was `watched`, and of that
+    the part that was `busy`. `energy_mj`: millijoules of GPUs."""
 
     jobs: int = 0
     failed: int = 0
     requeued: int = 0
     elapsed_us: int = 0
     waited_us: int = 0
+    slowed_us: int = 0
     cpu_us: int = 0
     cpu_watched_us: int = 0
     cpu_busy_us: int = 0
@@ -71,6 +73,7 @@ def ended_parts(job: Job, hosts: Mapping[str, Host]) -> tuple[Ended, ...]:
         requeued=int(not over),
         elapsed_us=elapsed_us,
         waited_us=max(0, job.started_us - since_us),
+        slowed_us=lost_us(job.slowed),
     )
     partition = partition_of(job, hosts) or job.spec.partition
     whole = {line.host: line.used for line in job.used if line.rank == ALL_TASKS}

@@ -29,6 +29,7 @@ from rm.daemon.regulation.paths import Paths
 from rm.daemon.regulation.progress import Awaited, ProgressWatch, awaited_of
 from rm.daemon.regulation.running import Place, Running, View, running_of
 from rm.daemon.regulation.shaping import Shaping, ShapingSettings
+from rm.daemon.regulation.slowed import SlowedWatch
 from rm.daemon.regulation.watching import Watching
 from rm.policies.regulate.controller import ControllerOptions, Inspect, Report
 from rm.policies.regulate.desired import Desired, Learn, Order, Tell
@@ -71,6 +72,7 @@ class Regulator:
         self._epoch = epoch
         self._book = IterationBook()
         self._progress = ProgressWatch(post, clock)
+        self._slowed = SlowedWatch(post, clock)
         self._awaited: Mapping[int, Awaited] = {}  # as last seen by the leader's thread
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._inspection = Inspection(agents, self._queue.put, self._profiled)
@@ -148,6 +150,7 @@ class Regulator:
         self._shaping.follow(view.alignment.shaping, view)
         self._paths.follow(view.alignment.paths, view)
         self._watching.see(view.running)
+        self._slowed.see(view.alignment.links)
         for schedule in view.alignment.schedules:
             if (running := view.running.get(schedule.job)) is not None:
                 self._book.entry(running.job, running.attempt).baseline_us = schedule.period_us
@@ -193,11 +196,14 @@ class Regulator:
             return  # the last words of an attempt that is over
         stats = self._book.entry(job, attempt)
         offset_us = self._agents.clock_offset_us(host) or 0
-        lead_us = offset_us + self._lead_us(self._view.running.get(job))
+        running = self._view.running.get(job)
+        lead_us = offset_us + self._lead_us(running)
+        alone_us = running.traffic.period_us if running is not None and running.traffic else None
         for rank, number, start_us, duration_us, paused_us, comm_us in message.items:
             if rank != 0:
                 continue  # the ranks of a gang move together: one speaks for all
             self._progress.heard(job, attempt, number, duration_us)
+            self._slowed.heard(job, attempt, duration_us - paused_us, alone_us)
             start_us -= lead_us
             stats.add(start_us, duration_us, paused_us, comm_us)
             self._inspection.heard(job, attempt, duration_us - paused_us, comm_us)
@@ -248,6 +254,7 @@ class Regulator:
     def _look_after(self) -> None:
         """Jobs without a profile get one measured; silent jobs are regulated from outside."""
         self._progress.tell()
+        self._slowed.tell()
         self._obey(self._desired.passed(self._clock.now_us()))
         self._standings = self._desired.standings()
         now_us = self._clock.now_us()

@@ -1,0 +1,91 @@
+"""What the network costs jobs: by how much their iterations take longer beside others than alone.
+
+An iteration counts while its job shares a link with others by the present alignment, with its own time
+(without the pauses that rm ordered) less the period of its profile, which is how long it takes alone. That is
+added up over half a minute, so that what is only noise cancels out; a sum below nothing is nothing. The time
+is divided among the others by how many of these iterations each was beside. An iteration several times as
+long as it should be did something else, such as writing a checkpoint, and does not count.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from rm.core.jobs import events as ev
+from rm.core.model.alignment import LinkAlignment
+from rm.core.model.slowed import Slowed
+from rm.core.ports import Clock
+
+EVERY_US = 30_000_000
+LONGEST = 4  # times the period: a longer one did something else
+LEAST = 0.01  # of the period: a smaller mean is not told
+LEFT_MAX = 10_000  # attempts whose iterations are added up at once
+
+
+@dataclass(slots=True)
+class _Window:
+    count: int = 0
+    over_us: int = 0
+    period_us: int = 0
+    beside: Counter[int] = field(default_factory=Counter)
+
+
+def beside(links: Iterable[LinkAlignment]) -> dict[int, frozenset[int]]:
+    """With which others each job shares links."""
+    found: dict[int, set[int]] = {}
+    for link in links:
+        for job in link.jobs:
+            if len(link.jobs) > 1:
+                found.setdefault(job, set()).update(link.jobs)
+    return {job: frozenset(jobs - {job}) for job, jobs in found.items()}
+
+
+class SlowedWatch:
+    """Belongs to one thread."""
+
+    def __init__(self, post: Callable[[ev.Event], None], clock: Clock) -> None:
+        self._post, self._clock = post, clock
+        self._beside: Mapping[int, Collection[int]] = {}
+        self._windows: dict[tuple[int, int], _Window] = {}
+        self._due_us = clock.now_us() + EVERY_US
+
+    def see(self, links: Iterable[LinkAlignment]) -> None:
+        self._beside = beside(links)
+
+    def heard(self, job: int, attempt: int, took_us: int, period_us: int | None) -> None:
+        """An iteration took so long without pauses; `period_us`: how long it takes alone, None: not known."""
+        others = self._beside.get(job)
+        if not others or not period_us or not 0 < took_us <= LONGEST * period_us:
+            return
+        if len(self._windows) >= LEFT_MAX and (job, attempt) not in self._windows:
+            return
+        window = self._windows.setdefault((job, attempt), _Window())
+        window.count += 1
+        window.over_us += took_us - period_us
+        window.period_us += period_us
+        window.beside.update(others)
+
+    def tell(self) -> None:
+        """Post what was lost, if it is time."""
+        now_us = self._clock.now_us()
+        if now_us < self._due_us:
+            return
+        self._due_us = now_us + EVERY_US
+        windows, self._windows = self._windows, {}
+        told = tuple(
+            Slowed(*name, _divided(window.over_us, window.beside))
+            for name, window in sorted(windows.items())
+            if window.over_us > LEAST * window.period_us
+        )
+        if told:
+            self._post(ev.JobsSlowed(told))
+
+
+def _divided(us: int, parts: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
+    """Exactly all of it: what does not divide goes to the first."""
+    whole = sum(parts.values())
+    found = {job: us * part // whole for job, part in sorted(parts.items())}
+    found[min(found)] += us - sum(found.values())
+    return tuple(found.items())

@@ -1,0 +1,141 @@
+"""What the network costs jobs: the time by which their iterations take longer beside others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rm.core.jobs import events as ev
+from rm.core.model.alignment import LinkAlignment
+from rm.core.model.slowed import OTHERS_MOST, SOME, Slowed, lost_us, with_more
+from rm.core.sharing.ended import ended_parts
+from rm.daemon.regulation.slowed import EVERY_US, LONGEST, SlowedWatch
+from tests.command_line import Rmx
+from tests.fake_service import Daemon
+from tests.fakes import ManualClock
+from tests.unit.test_job_arrays import Cluster
+
+PERIOD_US = 100_000
+SECOND_US = 1_000_000
+
+
+def link(*jobs: int) -> LinkAlignment:
+    return LinkAlignment("h1", 90.0, PERIOD_US, jobs)
+
+
+class Watch:
+    def __init__(self, *links: LinkAlignment) -> None:
+        self.clock, self.posted = ManualClock(), []
+        self.watch = SlowedWatch(self.posted.append, self.clock)
+        self.watch.see(links)
+
+    def hear(self, job: int, *took_us: int, alone_us: int | None = PERIOD_US) -> None:
+        for us in took_us:
+            self.watch.heard(job, 1, us, alone_us)
+
+    def told(self) -> dict[int, dict[int, int]]:
+        """After half a minute."""
+        self.clock.us += EVERY_US
+        self.posted.clear()
+        self.watch.tell()
+        found: list[Any] = [event.slowed for event in self.posted]
+        return {one.job: dict(one.by) for slowed in found for one in slowed}
+
+
+def test_what_iterations_take_longer_beside_others_is_lost_to_them() -> None:
+    watch = Watch(link(1, 2), link(1, 3), link(4))
+    watch.hear(1, *[130_000] * 10)
+    watch.hear(2, *[100_000] * 10)
+    watch.hear(4, *[150_000] * 10)  # alone on its link: something else slows it down
+    watch.hear(9, *[150_000] * 10)
+    assert watch.told() == {1: {2: 150_000, 3: 150_000}}
+    assert watch.told() == {}  # told once
+
+
+def test_noise_cancels_out_and_nothing_is_won() -> None:
+    watch = Watch(link(1, 2))
+    watch.hear(1, *[90_000, 110_000] * 10)
+    watch.hear(2, *[80_000] * 10)
+    assert watch.told() == {}
+
+
+def test_an_iteration_that_did_something_else_does_not_count() -> None:
+    watch = Watch(link(1, 2))
+    watch.hear(1, 120_000, (LONGEST + 1) * PERIOD_US, 120_000, 0, -5)
+    assert watch.told() == {1: {2: 40_000}}
+
+
+def test_without_a_profile_nothing_is_known() -> None:
+    watch = Watch(link(1, 2))
+    watch.hear(1, 200_000, alone_us=None)
+    watch.hear(2, 200_000, alone_us=0)
+    assert watch.told() == {}
+
+
+def test_the_others_are_those_of_each_iteration() -> None:
+    watch = Watch(link(1, 2))
+    watch.hear(1, *[110_000] * 3)
+    watch.watch.see([link(1, 3)])
+    watch.hear(1, 110_000)
+    assert watch.told() == {1: {2: 30_000, 3: 10_000}}
+
+
+def test_it_is_told_at_most_twice_a_minute() -> None:
+    watch = Watch(link(1, 2))
+    watch.hear(1, 150_000)
+    watch.watch.tell()
+    assert watch.posted == []
+
+
+lost = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 10**9)), max_size=60)
+
+
+@given(lost, lost, st.integers(0, 10**10))
+def test_added_up_it_is_never_more_than_the_time_and_names_few(
+    first: list[tuple[int, int]], more: list[tuple[int, int]], most_us: int
+) -> None:
+    known = with_more((), first, most_us)
+    both = with_more(known, more, most_us)
+    assert lost_us(both) == min(most_us, lost_us(first) + lost_us(more))
+    assert len(both) <= OTHERS_MOST + 1
+    named = [us for job, us in both if job != SOME]
+    assert named == sorted(named, reverse=True)
+    assert len({job for job, _ in both}) == len(both)
+
+
+def test_a_running_job_keeps_it_and_it_is_counted_at_its_end() -> None:
+    cluster = Cluster()
+    job = cluster.submit("")
+    attempt = cluster.state.jobs[job].attempt
+    cluster.do(ev.TasksStarted(job, attempt, "h1", cluster.now_us, (0,)))
+    cluster.now_us += 60 * SECOND_US
+    cluster.do(ev.JobsSlowed((Slowed(job, attempt, ((7, 2 * SECOND_US), (8, SECOND_US))),)))
+    cluster.do(ev.JobsSlowed((Slowed(job, attempt, ((8, 4 * SECOND_US),)), Slowed(99, 1, ((1, 1),)))))
+    cluster.do(ev.JobsSlowed((Slowed(job, attempt + 1, ((8, SECOND_US),)),)))  # of another attempt
+    assert cluster.state.jobs[job].slowed == ((8, 5 * SECOND_US), (7, 2 * SECOND_US))
+    out = cluster.do(ev.TaskExited(job, attempt, "h1", 0, 0, 0, None, cluster.now_us))
+    (part,) = out.changes.ended
+    assert part.of_job.slowed_us == 7 * SECOND_US
+
+
+def test_a_job_loses_no_more_than_it_ran_whatever_its_host_reports() -> None:
+    cluster = Cluster()
+    job = cluster.submit("")
+    attempt = cluster.state.jobs[job].attempt
+    cluster.do(ev.TasksStarted(job, attempt, "h1", cluster.now_us, (0,)))
+    started_us = cluster.state.jobs[job].started_us
+    cluster.now_us += 60 * SECOND_US
+    cluster.do(ev.JobsSlowed((Slowed(job, attempt, ((7, 1 << 60),)),)))
+    now_us, found = cluster.now_us, cluster.state.jobs[job]
+    assert started_us is not None
+    assert now_us - started_us - SECOND_US <= lost_us(found.slowed) <= now_us - started_us
+    assert ended_parts(found, {})
+
+
+def test_show_says_beside_whom_a_job_was_slow(rmx: Rmx, daemon: Daemon) -> None:
+    rmx("submit", "--wrap=true")
+    daemon.service.put(1, slowed=((40, 120 * SECOND_US), (0, 72 * SECOND_US)))
+    (line,) = [line for line in rmx("show", "1").out.splitlines() if line.startswith("Slowed:")]
+    assert line.split(maxsplit=1)[1] == "3:12 beside others on its links: 2:00 job 40, 1:12 others"
