@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from rm.demo.training import traffic_file
+from tests import builders
 from tests.cluster import WAIT_S, Cluster, until
 
 pytestmark = pytest.mark.lab
@@ -176,6 +178,39 @@ def test_how_busy_the_gpus_of_a_job_were_is_told(
     _, (usage, energy) = sacct(cluster, tmp_path / "bin", "-j", str(job_id), "-o", fields)
     assert "gres/gpumem=2G,gres/gpuutil=31" in usage
     assert int(energy) == used["energy_mj"] // 1000
+
+
+# without communication that could be kept apart: its iterations take half as long again as its profile says
+SLOWED = """#!/usr/bin/python3
+import os, time
+from rm_iteration import Iterations
+iterations = Iterations()
+while not os.path.exists("/var/tmp/go." + os.environ["SLURM_JOB_ID"]):
+    iterations.start()
+    time.sleep(0.15)
+    iterations.end()
+"""
+
+
+def test_what_a_job_loses_beside_another_on_its_links_is_told_and_added_up(cluster: Cluster) -> None:
+    profile, script = cluster.directory / "profile.json", cluster.directory / "slowed.py"
+    rate_mbps = 0.9 * cluster.client.get("hosts")["hosts"][0]["nic_bps"] / 1e6
+    profile.write_text(traffic_file(builders.profile(100, (0, 30, rate_mbps))))
+    script.write_text(SLOWED)
+    hosts = ",".join(sorted(cluster.hosts())[:2])
+    words = ("--nodes=2", "--ntasks-per-node=1", f"--traffic={profile}", f"--nodelist={hosts}")
+    jobs = [cluster.submit(*words, str(script)) for _ in range(2)]
+    before = usage(cluster, "--by=user").get("root", {}).get("slowed_us", "0")
+    until(lambda: all(cluster.job(job)["slowed"] for job in jobs), "they are slower together")
+    for job, other in (jobs, jobs[::-1]):
+        go(cluster, job)
+        ended = cluster.wait(job)
+        ((beside, us),) = ended["slowed"]
+        assert beside == other
+        assert 0 < us < 0.5 * (ended["ended_us"] - ended["started_us"])
+        assert f"job {other}" in cluster.rmx("show", job)
+    lost_us = sum(us for job in jobs for _, us in cluster.job(job)["slowed"])
+    assert int(usage(cluster, "--by=user")["root"]["slowed_us"]) - int(before) == lost_us
 
 
 NUMBERS = ("jobs", "failed", "cpu_us", "cpu_watched_us", "cpu_busy_us")
