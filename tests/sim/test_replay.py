@@ -170,6 +170,8 @@ def test_every_kind_of_event_can_be_written_and_read(kind: str) -> None:
     plain = json.loads(json.dumps(journal.event_to_plain(event, 5)))
     if kind == "JobSubmitted":
         event = replace(event, spec=replace(event.spec, script="", script_args=(), env=()))
+    if kind == "TaskExited":
+        event = replace(event, used=None, whole=None)  # no decision depends on what it used
     if kind == "JobsRecalled":
         event = journal.event_from_plain(plain, 5)  # as it is read: without what decides nothing
         plain = json.loads(json.dumps(journal.event_to_plain(event, 5)))
