@@ -22,6 +22,7 @@ from rm.arrays import parse as parse_array
 from rm.core.jobs.state import all_of
 from rm.core.model.array import Array
 from rm.core.model.job import Job, JobState
+from rm.core.sharing.ended import SPANS_US
 from rm.dependencies import Condition, parse
 from tests.sim.choices import Choices, Event, Played, shrunk
 from tests.sim.world import World
@@ -92,12 +93,26 @@ def check(world: World) -> None:
             check_end(world, job)
         else:
             check_array(world, job, job.array)
+    check_usage(world)
     state = world.cycle.state
     assert not state.placed, "a job holds resources"
     assert not state.ledger.rates, "usage grows without a job"
     assert {n: all_of(h) for n, h in state.hosts.items()} == state.free, "resources did not come back"
     assert all(not h.attempts for h in world.hosts.values()), "a host remembers"
     assert not world.db.actions, "the outbox is not empty"
+
+
+def check_usage(world: World) -> None:
+    """Each attempt that ran was counted once, by day and by hour, for its account and for its hosts."""
+    ran = [job for job in world.db.jobs.values() if job.array is None and job.started_us is not None]
+    again = sum(one.started_us is not None for job in world.db.jobs.values() for one in job.earlier)
+    for span_us in SPANS_US:
+        for of_hosts in (False, True):
+            found = [
+                s for h, s in world.db.usage.items() if h.span_us == span_us and bool(h.host) == of_hosts
+            ]
+            counted = sum(sums.jobs for sums in found), sum(sums.requeued for sums in found)
+            assert counted == (len(ran), again), f"usage counts {counted} attempts, not {(len(ran), again)}"
 
 
 def check_array(world: World, job: Job, array: Array) -> None:

@@ -212,6 +212,7 @@ class World:
                 events=entries,
                 zones=tuple(state.zones[z] for z in sorted(changes.zones)),
                 measurements=tuple(Measured(*m) for m in changes.measured),
+                ended=tuple(changes.ended),
                 jobs=tuple(state.jobs[j] for j in sorted(changes.jobs)),
                 hosts=tuple(state.hosts[h] for h in sorted(changes.hosts)),
                 actions=tuple(

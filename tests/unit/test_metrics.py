@@ -19,6 +19,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from rm.core.model.alignment import Rotation
+from rm.core.sharing.ended import Ended, Sums
 from rm.errors import StoreError
 from rm.web.metric_families import PAIRS_MOST, Told, families
 from rm.web.pages.listen import serve_page
@@ -66,6 +67,7 @@ class Service(PageService):
     def __init__(self) -> None:
         super().__init__()
         self.monitoring = Monitoring()
+        self.ended = [Ended(0, "physics", "alice", "", "", "h1", Sums(jobs=1), Sums(gpu_us=1))]
 
 
 @pytest.fixture
