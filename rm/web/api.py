@@ -76,7 +76,7 @@ def make_app(service: Service, config: Config) -> web.Application:
         HostRoutes(service, gate, visible),
         ReservationRoutes(service, visible),
         SharingRoutes(service, visible),
-        UsageRoutes(service),
+        UsageRoutes(service, visible),
         NetworkRoutes(service, visible),
         Maddash(service),
         AlertRoutes(service, visible),

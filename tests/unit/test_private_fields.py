@@ -10,6 +10,7 @@ import asyncio
 import json
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
@@ -22,6 +23,7 @@ from rm.core.model.job import JobSpec, JobState
 from rm.core.people.privacy import SHOWN, veiled
 from rm.core.people.rights import Role
 from rm.core.sharing.accounts import Account, Accounts, Member, Qos
+from rm.core.sharing.ended import Sums
 from rm.web import identity
 from rm.web.sight import sight_of
 from tests import builders
@@ -161,3 +163,50 @@ def test_why_anothers_job_could_not_run_is_not_in_a_list(
             job for job in json.loads(told["GET /v1/jobs"][4:])["jobs"] if job["id"] == world.jobs[ANN][0]
         ]
         assert WORD in str(shown)  # operators need it
+
+
+@pytest.mark.parametrize(
+    ("private", "user", "query", "only"),
+    [
+        (True, BOB, "by=user", [("user", BOB)]),
+        (True, BOB, f"by=account&user={BOB}", [("user", BOB)]),
+        (True, BOB, f"by=account&user={ANN}", None),
+        (True, BOB, "by=account&account=physics", [("account", "physics")]),
+        (True, "op", f"user={ANN}", [("user", ANN)]),
+        (False, BOB, f"by=user&user={ANN}", [("user", ANN)]),
+        (False, BOB, "by=user", []),
+    ],
+)
+def test_of_what_users_used_only_ones_own_is_told_where_jobs_are_private(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    private: bool,
+    user: str,
+    query: str,
+    only: list[tuple[str, str]] | None,
+) -> None:
+    with cluster(tmp_path, 0, monkeypatch, jobs=private) as (world, socket):
+        asked: list[Any] = []
+
+        async def usage(by: Any, since_us: int, until_us: int, only: Any) -> Any:
+            asked.append(list(only))
+            heap = SimpleNamespace(account="", user=ANN, qos="", partition="", host="", start_us=0)
+            return SimpleNamespace(since_us=0, until_us=1, by=by), [(heap, Sums())]
+
+        monkeypatch.setattr(world.service.usage_service, "usage", usage)
+
+        async def ask() -> Any:
+            headers = {"Authorization": f"Bearer {user}"}
+            way = aiohttp.UnixConnector(socket)
+            async with (
+                aiohttp.ClientSession(connector=way, headers=headers) as session,
+                session.get(f"http://rm/v1/usage?{query}") as response,
+            ):
+                assert response.status == 200, await response.text()
+                return (await response.json())["lines"]
+
+        lines = asyncio.run(ask())
+        if only is None:
+            assert lines == []
+        else:
+            assert (asked, len(lines)) == ([only], 1)
