@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
@@ -10,8 +11,12 @@ from hypothesis import strategies as st
 from rm.core.jobs import events as ev
 from rm.core.model.alignment import LinkAlignment
 from rm.core.model.slowed import OTHERS_MOST, SOME, Slowed, lost_us, with_more
+from rm.core.model.used import HostUsed, Used
 from rm.core.sharing.ended import ended_parts
 from rm.daemon.regulation.slowed import EVERY_US, LONGEST, SlowedWatch
+from rm.web.identity import Caller
+from rm.web.sight import Sight
+from tests import builders
 from tests.command_line import Rmx
 from tests.fake_service import Daemon
 from tests.fakes import ManualClock
@@ -139,3 +144,13 @@ def test_show_says_beside_whom_a_job_was_slow(rmx: Rmx, daemon: Daemon) -> None:
     daemon.service.put(1, slowed=((40, 120 * SECOND_US), (0, 72 * SECOND_US)))
     (line,) = [line for line in rmx("show", "1").out.splitlines() if line.startswith("Slowed:")]
     assert line.split(maxsplit=1)[1] == "3:12 beside others on its links: 2:00 job 40, 1:12 others"
+
+
+def test_jobs_that_may_not_be_known_have_no_name() -> None:
+    job = replace(builders.job(1), slowed=((7, 5), (8, 4), (9, 3)), used=(HostUsed("h1", -1, Used(1)),))
+    owner = Caller(1000, job.spec.user)
+    seen = Sight(owner, own=(1, 8), jobs=True).job(job)
+    assert (seen.slowed, seen.used) == (((8, 4), (SOME, 8)), job.used)
+    assert Sight(owner).job(job) == job
+    veiled = Sight(Caller(1001, "somebody")).job(job)
+    assert (veiled.slowed, veiled.used) == ((), ())

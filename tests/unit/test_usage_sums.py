@@ -5,14 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rm.api import jobs as api
+from rm.api.usage import UsageLine
+from rm.cli.usage import SUMS
 from rm.core.jobs import events as ev
 from rm.core.model.job import Job, JobState, Task
 from rm.core.model.used import HostUsed, Used, together
@@ -21,11 +26,17 @@ from rm.core.sharing.usage_query import Asked, answer, asked
 from rm.daemon.services.usage_service import HOURS_KEPT_US
 from rm.daemon.services.usage_totals import ACCOUNTS_MOST, UsageTotals
 from rm.errors import UsageError
+from rm.protocol import used as protocol
 from rm.web.metric_families import Told, families
 from tests import builders
+from tests.agent_process import AGENTS
 from tests.command_line import Rmx
 from tests.fake_service import Daemon
 from tests.unit.test_job_arrays import Cluster
+
+sys.path.insert(0, str(AGENTS))
+import rm_gpu_used
+import rm_used
 
 SECOND_US = 1_000_000
 GIB = 1 << 30
@@ -303,3 +314,16 @@ def test_there_is_no_end_of_series() -> None:
     totals.add([ended("user0")])
     assert len(totals.now()) == ACCOUNTS_MOST
     assert totals.now()["of_user0"].jobs == 2
+
+
+def test_the_sums_are_the_same_everywhere() -> None:
+    assert Sums._fields == SUMS
+    names = {field.name for field in msgspec.structs.fields(UsageLine)}
+    assert names == {*Sums._fields, "account", "user", "qos", "partition", "host", "day_us"}
+
+
+def test_what_is_measured_is_the_same_everywhere() -> None:
+    told = (*rm_used.KEYS, *rm_gpu_used.KEYS)
+    assert told == tuple(field.name for field in fields(Used))
+    for wire in (protocol.Used, api.Used):
+        assert told == tuple(field.name for field in msgspec.structs.fields(wire))
