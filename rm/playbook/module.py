@@ -10,6 +10,7 @@ A module is one file in `rm/playbook/modules/`, found by its file name. It defin
 - optionally `ALIASES`: other names of the same module;
 - optionally `EXPRESSIONS`: arguments that are bare Jinja2 expressions, evaluated by the module itself;
 - optionally `ANY_ARGUMENT = True`: arguments beyond ARGS are welcome (`set_fact`);
+- optionally `NAMES = True`: the names of its arguments may be templates (`set_fact`);
 - optionally `CONTROL = True`: the step is carried out by the control machine, which may ask the host for
   parts of it (`rm/adapters/playbook/control/`: `fetch`, `reboot`, `rm_drain`, …);
 - optionally `RUN_ONCE = True`: one step for all hosts of the play, as with `run_once` (`add_host`, `pause`);

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from rm.playbook.model.problems import BadArgument
 from rm.playbook.module import Arg, CompileContext
 
 ARGS = {"cacheable": Arg("bool", default=False)}
 EXECUTOR = "note"
 ANY_ARGUMENT = True
+NAMES = True
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
     facts = {k: v for k, v in args.items() if k != "cacheable"}
+    for name in facts:
+        if not str(name).isidentifier():
+            raise BadArgument(f"'{name}' is not a variable's name")
     return {"failed": False, "result": {"ansible_facts": facts}}

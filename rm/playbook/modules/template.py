@@ -7,8 +7,9 @@ from typing import Any
 
 from rm.playbook.model.problems import BadArgument
 from rm.playbook.module import OWNERSHIP, Arg, CompileContext, mode_of, packed
+from rm.playbook.template.syntax import SYNTAX
 from rm.playbook.template.template import Layer
-from rm.playbook.template.template_file import SYNTAX, render_file
+from rm.playbook.template.template_file import render_file
 
 ARGS = {
     "src": Arg(required=True),

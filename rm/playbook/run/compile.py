@@ -246,8 +246,10 @@ def module_arguments(task: Task, scope: Scope, context: CompileContext) -> dict[
     """The executor's arguments; raises BadArgument, TemplateProblem or NeedResult."""
     module = registry()[task.module]
     expressions = getattr(module, "EXPRESSIONS", ())
+    named = getattr(module, "NAMES", False)
     given = {
-        k: own_conditions(v, scope) if k in expressions else evaluate(v, scope) for k, v in task.args.items()
+        evaluate(k, scope) if named else k: own_conditions(v, scope) if k in expressions else evaluate(v, scope)
+        for k, v in task.args.items()
     }
     given = {k: plain(v) for k, v in given.items() if v is not OMIT}
     try:

@@ -13,11 +13,13 @@ from typing import Any
 from jinja2 import StrictUndefined, TemplateError, nodes, pass_context
 from jinja2.runtime import Context
 from jinja2.sandbox import SandboxedEnvironment
-from jinja2.utils import Namespace, missing
+from jinja2.utils import Cycler, Joiner, Namespace, missing
 
 from rm.hints import did_you_mean, nearest
 from rm.playbook.model.problems import TemplateProblem
 from rm.playbook.template.filters import FILTERS, IMPURE_FILTERS, LOOKUPS, TESTS
+from rm.playbook.template.native import OMIT, CodeGenerator, concat
+from rm.playbook.template.syntax import HEADER, syntax_of
 
 MARKS = ("{{", "{%", "{#")
 
@@ -44,14 +46,6 @@ class Absent(StrictUndefined):
         return self
 
 
-class _Omit:
-    def __repr__(self) -> str:
-        return "omit"
-
-
-OMIT = _Omit()
-
-
 class _Context(Context):
     def resolve_or_missing(self, key: str) -> Any:
         if key in self.vars:
@@ -61,29 +55,23 @@ class _Context(Context):
         return super().resolve_or_missing(key) if value is missing else value
 
 
-def _shown(value: Any) -> Any:
-    """What is put beside text: nothing is not text, and tuples look like the lists that they become."""
-    if value is None:
-        return ""
-    return _lists(value) if isinstance(value, (tuple, list, dict)) else value
-
-
-def _lists(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _lists(inner) for key, inner in value.items()}
-    return [_lists(inner) for inner in value] if isinstance(value, (tuple, list)) else value
+@pass_context
+def _as_it_is(context: Context, value: Any) -> Any:
+    """Asks for a context, so that Jinja2 does not make text of constants beforehand."""
+    return value
 
 
 class _Environment(SandboxedEnvironment):
     context_class = _Context
+    code_generator_class = CodeGenerator
+    concat = staticmethod(concat)  # type: ignore[assignment]
 
 
 def _environment() -> _Environment:
     environment = _Environment(
         undefined=Absent,
-        finalize=_shown,
+        finalize=_as_it_is,
         trim_blocks=True,
-        keep_trailing_newline=True,
         extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols"],
     )
     environment.filters.update(FILTERS)
@@ -93,6 +81,7 @@ def _environment() -> _Environment:
     environment.globals = {
         "range": environment.globals["range"], "dict": dict, "omit": OMIT, "namespace": Namespace,
         "lookup": _lookup, "query": _query, "q": _query, "undef": _undef, "now": _now,
+        "cycler": Cycler, "joiner": Joiner,
     }  # fmt: skip
     return environment
 
@@ -144,7 +133,11 @@ ENVIRONMENT = _environment()
 def check(source: str, expression: bool = False) -> None:
     """Raises TemplateProblem when a template or expression is malformed or uses unknown filters."""
     try:
-        tree = ENVIRONMENT.parse("{{ " + source + " }}" if expression else backslashes(source))
+        if source.startswith(HEADER) and not expression:
+            text, syntax = syntax_of(source)
+            tree = ENVIRONMENT.overlay(**syntax).parse(text)
+        else:
+            tree = ENVIRONMENT.parse("{{ " + source + " }}" if expression else backslashes(source))
     except TemplateError as problem:
         raise TemplateProblem(f"'{short(source)}' is not a Jinja2 template: {problem.message}") from None
     for kind, known in ((nodes.Filter, ENVIRONMENT.filters), (nodes.Test, ENVIRONMENT.tests)):
@@ -156,6 +149,8 @@ def check(source: str, expression: bool = False) -> None:
                 hint = f" Did you mean '{near}'?" if near else ""
                 raise TemplateProblem(f"unknown {word} '{name}'.{hint}")
     for call in tree.find_all(nodes.Call):
+        if isinstance(call.node, nodes.Name) and call.node.name == "lipsum":
+            raise TemplateProblem("'lipsum' gives another text each time, which rm does not follow")
         if not isinstance(call.node, nodes.Name) or call.node.name not in ("lookup", "query", "q"):
             continue
         first = call.args[0] if call.args else None
@@ -171,10 +166,14 @@ def bare(source: str) -> str:
     return whole[1].strip() if whole else source
 
 
+def is_template(text: str) -> bool:
+    return any(mark in text for mark in MARKS) or text.startswith(HEADER)
+
+
 def has_template(value: Any) -> bool:
     """Does the value hold a template anywhere?"""
     if isinstance(value, str):
-        return any(mark in value for mark in MARKS)
+        return is_template(value)
     if isinstance(value, dict):
         return any(has_template(x) for pair in value.items() for x in pair)
     return isinstance(value, list) and any(map(has_template, value))

@@ -8,7 +8,7 @@ after the answers. Values that came from hosts are never templated themselves.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from jinja2 import Undefined, UndefinedError, nodes
@@ -18,7 +18,6 @@ from rm.playbook.model.located import Encrypted, Unsafe
 from rm.playbook.model.problems import TemplateProblem
 from rm.playbook.template.jinja import (
     ENVIRONMENT,
-    MARKS,
     OMIT,
     Absent,
     NeedResult,
@@ -27,8 +26,11 @@ from rm.playbook.template.jinja import (
     bare,
     check,
     has_template,
+    is_template,
     short,
 )  # fmt: skip
+from rm.playbook.template.native import listed, lists
+from rm.playbook.template.syntax import HEADER, syntax_of
 
 __all__ = [
     "OMIT", "PENDING", "Layer", "NeedResult", "Scope", "Seek", "UndefinedName", "bare",
@@ -102,13 +104,13 @@ def evaluate(value: Any, scope: Scope) -> Any:
     if isinstance(value, str):
         if isinstance(value, Encrypted):
             raise TemplateProblem("the value is encrypted; give --vault-password-file")
-        if isinstance(value, Unsafe) or not any(mark in value for mark in MARKS):
+        if isinstance(value, Unsafe) or not is_template(value):
             return value
         found = _run("value", value, scope)
         _used(found)
         return found
     if isinstance(value, dict):
-        return {evaluate(k, scope): evaluate(v, scope) for k, v in value.items()}
+        return {key: evaluate(inner, scope) for key, inner in value.items()}
     if isinstance(value, list):
         return [evaluate(item, scope) for item in value]
     return value
@@ -132,11 +134,11 @@ def _used(value: Any) -> None:
 def _lenient(value: Any, scope: Scope) -> Any:
     """A variable's value: an undefined part deep inside matters only where that part is used."""
     if isinstance(value, dict):
-        return {evaluate(k, scope): _leaf(v, scope) for k, v in value.items()}
+        return {key: _leaf(inner, scope) for key, inner in value.items()}
     if isinstance(value, list):
         return [_leaf(item, scope) for item in value]
     if isinstance(value, str):
-        if isinstance(value, (Encrypted, Unsafe)) or not any(mark in value for mark in MARKS):
+        if isinstance(value, (Encrypted, Unsafe)) or not is_template(value):
             return evaluate(value, scope)
         return _run("value", value, scope)
     return value
@@ -168,7 +170,7 @@ def condition(source: Any, scope: Scope) -> bool:
 
 def render(source: str, scope: Scope) -> str:
     """A template to text, with as many newlines at its end as it has itself."""
-    return as_long(str(_run("text", source, scope)), source)
+    return as_long(_run("text", source, scope), source)
 
 
 def as_long(text: str, source: str) -> str:
@@ -202,22 +204,51 @@ def guarded(source: str, run: Callable[[], Any]) -> Any:
 
 
 def _compile(kind: str, source: str) -> Callable[[Scope], Any]:
-    if kind == "value":
-        source = backslashes(source)
-        body = ENVIRONMENT.parse(source).body
-        only = body[0].nodes if len(body) == 1 and isinstance(body[0], nodes.Output) else []
-        single = re.fullmatch(r"\s*\{\{-?(.*?)-?\}\}\s*", source, re.DOTALL)
-        if single and len(only) == 1 and not isinstance(only[0], nodes.TemplateData):
-            return _compile("expression", single[1])
     if kind == "expression":
-        compiled = ENVIRONMENT.compile_expression(source.strip(), undefined_to_none=False)
-
-        def function(scope: Scope) -> Any:
-            value = compiled(__scope__=scope)
-            if isinstance(value, Undefined):
-                value._fail_with_undefined_error()
-            return list(value) if isinstance(value, Iterator) else value
-
-        return function
+        return _expression(_compiled_expression(source))
+    if kind == "text":
+        template = ENVIRONMENT.from_string(source)
+        return lambda scope: as_text(template.render(__scope__=scope))
+    if source.startswith(HEADER):
+        text, syntax = syntax_of(source)
+        template = ENVIRONMENT.overlay(**syntax).from_string(text)
+        return _with_end(source, lambda scope: _defined(template.render(__scope__=scope)))
+    source = backslashes(source)
+    body = ENVIRONMENT.parse(source).body
+    only = body[0].nodes if len(body) == 1 and isinstance(body[0], nodes.Output) else []
+    single = re.fullmatch(r"\s*\{\{-?(.*?)-?\}\}\s*", source, re.DOTALL)
+    if single and len(only) == 1 and not isinstance(only[0], nodes.TemplateData):
+        return _with_end(source, _expression(_compiled_expression(single[1])))
     template = ENVIRONMENT.from_string(source)
-    return lambda scope: template.render(__scope__=scope)
+    return _with_end(source, lambda scope: _defined(template.render(__scope__=scope)))
+
+
+def _with_end(source: str, function: Callable[[Scope], Any]) -> Callable[[Scope], Any]:
+    """A text that a value gives ends with as many newlines as the value is written with."""
+    if not source.endswith("\n"):
+        return function
+
+    def with_end(scope: Scope) -> Any:
+        value = function(scope)
+        return as_long(value, source) if isinstance(value, str) else value
+
+    return with_end
+
+
+def _compiled_expression(source: str) -> Callable[..., Any]:
+    return ENVIRONMENT.compile_expression(source.strip(), undefined_to_none=False)
+
+
+def _expression(compiled: Callable[..., Any]) -> Callable[[Scope], Any]:
+    return lambda scope: _defined(compiled(__scope__=scope))
+
+
+def _defined(value: Any) -> Any:
+    if isinstance(value, Undefined):
+        value._fail_with_undefined_error()
+    return listed(value)
+
+
+def as_text(value: Any) -> str:
+    """What a template file gives."""
+    return "" if value is None else str(lists(_defined(value)))

@@ -8,24 +8,7 @@ from typing import Any
 
 from jinja2 import UndefinedError
 
-
-def _version_key(text: str) -> list[tuple[int, int, str]]:
-    words = re.findall(r"\d+|[a-z]+", text.lower())
-    return [(1, int(w), "") if w.isdigit() else (0, 0, w) for w in words]
-
-
-def _version(
-    value: Any, other: Any, operator: str = "==", strict: Any = None, version_type: Any = None
-) -> bool:
-    one, two = _version_key(str(value)), _version_key(str(other))
-    length = max(len(one), len(two))
-    one, two = one + [(1, 0, "")] * (length - len(one)), two + [(1, 0, "")] * (length - len(two))
-    names = {"eq": "==", "=": "==", "ne": "!=", "<>": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-    results = {
-        "==": one == two, "!=": one != two, "<": one < two,
-        "<=": one <= two, ">": one > two, ">=": one >= two,
-    }  # fmt: skip
-    return results[names.get(operator, operator)]
+from rm.playbook.template.filters.versions import version
 
 
 def _flag(name: str, *, negate: bool = False) -> Callable[[Any], bool]:
@@ -75,8 +58,8 @@ TESTS: dict[str, Callable[..., Any]] = {
     "match": _pattern("match"),
     "search": _pattern("search"),
     "regex": _regex,
-    "version": _version,
-    "version_compare": _version,
+    "version": version,
+    "version_compare": version,
     "truthy": _truthy,
     "falsy": lambda value, convert_bool=False: not _truthy(value, convert_bool),
     "contains": lambda value, item: item in value,
