@@ -5,6 +5,9 @@ import os
 from rm_steps_base import StepFailed, asks, must, state_diff, tool
 from rm_steps_write import account
 
+# what `password_expire_…` is called, the option of chage, the field of /etc/shadow
+_AGES = (("min", "-m", 3), ("max", "-M", 4), ("warn", "-W", 5), ("account_disable", "-I", 6))
+
 
 def do_group(run, args):
     import grp
@@ -54,15 +57,32 @@ def plan_account(run, kind, name, state):
 
 def _shadow(name):
     """(password hash, expiry in days) of an account, as far as we may read it; else (None, None)."""
+    fields = _shadow_fields(name)
+    return (fields[1], fields[7]) if fields else (None, None)
+
+
+def _shadow_fields(name):
+    """An account's line of /etc/shadow; [] where there is none, or we may not read it."""
     try:
         with open("/etc/shadow", encoding="utf-8", errors="replace") as file:
             for line in file:
                 fields = line.rstrip("\n").split(":")
                 if fields[0] == name:
-                    return fields[1], fields[7]
+                    return fields
     except OSError:
         pass
-    return None, None
+    return []
+
+
+def _ages(args, seen):
+    """Options of chage for what differs of the password's age, in days."""
+    old = _shadow_fields(args["name"]) if seen else []
+    found = []
+    for name, flag, field in _AGES:
+        wanted = args.get("password_expire_" + name)
+        if wanted is not None and (len(old) <= field or old[field] != str(wanted)):
+            found += [flag, str(wanted)]
+    return found
 
 
 def _password_change(args, seen):
@@ -173,18 +193,22 @@ def do_user(run, args):
         if args["group"] is None:
             try:
                 grp.getgrnam(name)
-                flags += ["-g", name]  # as useradd would refuse to make the group once more
+                flags += ["-N"]  # as useradd would refuse to make the group once more
             except KeyError:
                 pass
         argv = ["useradd", *flags, name]
     elif flags:
         argv = ["usermod", *flags, name]
+    ages = _ages(args, seen)
     changes = ([" ".join(argv)] if argv else []) + (["password"] if password is not None else [])
+    changes += ["password's age"] if ages else []
     if not run.check:
         if argv:
             must([tool(argv[0]), *argv[1:]])
         if password is not None:  # over standard input: argument lists are public
             must([tool("chpasswd"), "-e"], stdin="%s:%s\n" % (name, password))
+        if ages:
+            must([tool("chage"), *ages, name])
     elif changes and seen is None:
         plan_account(run, "users", name, "present")
         plan_account(run, "groups", args["group"] or name, "present")

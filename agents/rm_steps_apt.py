@@ -5,7 +5,17 @@ import fnmatch
 import os
 import re
 
-from rm_steps_base import StepFailed, asks, execute, find_tool, must, plain_environment, state_diff, tool
+from rm_steps_base import (
+    StepFailed,
+    asks,
+    execute,
+    expanded,
+    find_tool,
+    must,
+    plain_environment,
+    state_diff,
+    tool,
+)
 
 STAMP = "/var/lib/apt/periodic/update-success-stamp"
 LISTS = "/var/lib/apt/lists"
@@ -261,7 +271,7 @@ class Debian:
     def from_files(self, run, given):
         paths, done = [], []
         for path in given:
-            path = os.path.abspath(os.path.expanduser(path))
+            path = os.path.abspath(expanded(path))
             if run.check and not os.path.exists(path):
                 self.unsure.append(path)
                 continue

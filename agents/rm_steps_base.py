@@ -99,8 +99,13 @@ def unpacked(text):
     return zlib.decompress(base64.b64decode(text))
 
 
+def expanded(path):
+    """A path as Ansible takes one: with the step's variables of the environment, and `~`."""
+    return os.path.expanduser(os.path.expandvars(path))
+
+
 def absolute(path):
-    path = os.path.expanduser(path)
+    path = expanded(path)
     if not os.path.isabs(path):
         raise StepFailed("The path '%s' is not absolute." % path)
     return os.path.normpath(path)

@@ -2,7 +2,7 @@
 
 import os
 
-from rm_steps_base import StepFailed, absolute, execute, output_of, unpacked
+from rm_steps_base import StepFailed, absolute, execute, expanded, output_of, unpacked
 
 
 def _stops(run, args, chdir):
@@ -12,7 +12,7 @@ def _stops(run, args, chdir):
     for name, stops in (("creates", True), ("removes", False)):
         pattern = args.get(name)
         if pattern:
-            pattern = os.path.join(chdir or os.getcwd(), os.path.expanduser(pattern))
+            pattern = os.path.join(chdir or os.getcwd(), expanded(pattern))
             there = bool(glob.glob(pattern)) or run.kind(pattern) != "absent"
             if there == stops:
                 return "since %s %s" % (pattern, "exists" if stops else "does not exist")

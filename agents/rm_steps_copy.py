@@ -88,4 +88,7 @@ def _tree(run, dest, args):
         else:
             data = unpacked(args["files"][name])
         add(put_content(run, _followed(run, path, args), data, own))
+    for name, target in sorted((args.get("links") or {}).items()):
+        link = {"path": os.path.join(dest, name), "state": "link", "src": target, "follow": False}
+        add(do_file(run, dict(link, force=True, owner=args.get("owner"), group=args.get("group"))))
     return result

@@ -121,6 +121,8 @@ def do_cron(run, args):
             else:
                 table.lines[at : at + 2] = entry
     changed = table.lines != before
-    if changed:
+    if changed and table.path and not table.lines:
+        result["diff"] = table.remove()
+    elif changed:
         result["diff"] = table.write()
     return dict(result, changed=changed, jobs=table.names(), envs=table.variables())

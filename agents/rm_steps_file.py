@@ -3,7 +3,7 @@
 import os
 
 from rm_steps_aside import aside_of, sync_directory
-from rm_steps_base import StepFailed, absolute, state_diff
+from rm_steps_base import StepFailed, absolute, expanded, state_diff
 from rm_steps_write import described, fix_attributes, wanted_ids, write_file
 
 
@@ -125,7 +125,7 @@ def _link(run, path, kind, args, changes):
             source = os.readlink(path)
         else:
             raise StepFailed("State 'link' needs 'src' unless %s is a link already." % path)
-    source = os.path.expanduser(source)
+    source = expanded(source)
     real = os.path.join(os.path.dirname(path), source)
     if run.kind(os.path.normpath(real)) == "absent" and not os.path.exists(real) and not args.get("force"):
         raise StepFailed("%s does not exist; 'force' would make a link to it nevertheless." % real)

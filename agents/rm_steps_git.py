@@ -4,7 +4,17 @@ import os
 import re
 import shutil
 
-from rm_steps_base import StepFailed, absolute, asks, execute, must, plain_environment, state_diff, tool
+from rm_steps_base import (
+    StepFailed,
+    absolute,
+    asks,
+    execute,
+    expanded,
+    must,
+    plain_environment,
+    state_diff,
+    tool,
+)
 
 
 class Checkout:
@@ -15,7 +25,7 @@ class Checkout:
         self.environment = plain_environment(GIT_TERMINAL_PROMPT="0")
         words = [args["ssh_opts"]] if args["ssh_opts"] else []
         if args["key_file"]:
-            words += ["-i", os.path.expanduser(args["key_file"]), "-o", "IdentitiesOnly=yes"]
+            words += ["-i", expanded(args["key_file"]), "-o", "IdentitiesOnly=yes"]
         if args["accept_hostkey"]:
             words += ["-o", "StrictHostKeyChecking=no"]
         elif args["accept_newhostkey"]:

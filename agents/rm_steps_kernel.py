@@ -69,25 +69,38 @@ def _set(runtime, name, value, args):
             raise StepFailed("'%s' cannot be set to '%s': %s." % (name, value, problem.strerror)) from None
 
 
+def _name_now(name):
+    """Give the running system a name."""
+    import socket
+
+    said = ""
+    if os.path.isdir("/run/systemd/system") and find_tool("hostnamectl"):
+        code, out, err = execute([tool("hostnamectl"), "set-hostname", name], env=plain_environment())
+        if code == 0:
+            return
+        said = " hostnamectl says: %s" % (err or out).strip()
+    try:
+        socket.sethostname(name)  # in a container systemd may not be asked
+    except OSError as problem:
+        raise StepFailed("The host's name cannot be set: %s.%s" % (problem.strerror, said)) from None
+
+
 def do_hostname(run, args):
     import socket
 
     name, changes, diffs = args["name"], [], []
     path = "/etc/hostname"
     old = (run.read(path) or b"").decode(errors="replace").strip()
-    if old != name:
-        part = put_content(run, path, (name + "\n").encode(), {})
-        changes.append("permanent")
-        diffs += part["diff"]
     now = socket.gethostname()
     if now != name and run.is_new_state("hostname", name):
         changes.append("now")
         diffs += state_diff(run, "host name", ["%s -> %s" % (now, name)])
-        if not run.check:
-            if os.path.isdir("/run/systemd/system") and find_tool("hostnamectl"):
-                must([tool("hostnamectl"), "set-hostname", name])
-            else:
-                socket.sethostname(name)
+        if not run.check:  # before the file: where this is not possible, nothing is changed
+            _name_now(name)
+    if old != name:
+        part = put_content(run, path, (name + "\n").encode(), {})
+        changes.insert(0, "permanent")
+        diffs += part["diff"]
     short, _, domain = name.partition(".")
     facts = {
         "ansible_hostname": short,

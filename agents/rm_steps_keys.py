@@ -3,7 +3,7 @@
 import os
 import re
 
-from rm_steps_base import StepFailed, state_diff
+from rm_steps_base import StepFailed, expanded, state_diff
 from rm_steps_write import fix_attributes, put_content
 
 _TYPES = re.compile(
@@ -57,7 +57,7 @@ def do_authorized_key(run, args):
     for one in wanted:
         one.options = args["key_options"] if args["key_options"] is not None else one.options
         one.comment = args["comment"] if args["comment"] is not None else one.comment
-    path = os.path.expanduser(args["path"] or os.path.join(who.pw_dir, ".ssh", "authorized_keys"))
+    path = expanded(args["path"] or os.path.join(who.pw_dir, ".ssh", "authorized_keys"))
     if args["follow"] and os.path.islink(path):
         path = os.path.realpath(path)
     old = run.read(path)

@@ -3,7 +3,7 @@
 import os
 import stat as stat_module
 
-from rm_steps_base import StepFailed, digest_of_file
+from rm_steps_base import StepFailed, digest_of_file, expanded
 from rm_steps_write import fix_attributes, mode_from, name_of
 
 _PARTS = (("xusr", 0o100), ("wusr", 0o200), ("rusr", 0o400), ("xgrp", 0o010), ("wgrp", 0o020),
@@ -42,7 +42,7 @@ def _fields(path, seen):
 
 
 def do_stat(run, args):
-    path = os.path.expanduser(args["path"])
+    path = expanded(args["path"])
     if run.check and run.planned["paths"].get(path) == "absent":
         return {"changed": False, "stat": {"exists": False}}
     try:
@@ -84,7 +84,7 @@ def do_find(run, args):
 
     now, found, examined, skipped = time.time(), [], 0, {}
     for top in args["paths"]:
-        top = os.path.expanduser(top)
+        top = expanded(top)
         if not os.path.isdir(top):
             skipped[top] = "'%s' is not a directory" % top
             continue
@@ -183,7 +183,7 @@ def do_slurp(run, args):
     """The content of a file in base64; `fetch` takes it, too."""
     import base64
 
-    path = os.path.expanduser(args["path"])
+    path = expanded(args["path"])
     if run.kind(path) == "absent":
         raise StepFailed("file not found: %s" % path, absent=True)
     if os.path.isdir(path):
@@ -201,7 +201,7 @@ def do_read_part(run, args):
     """Some bytes of a file from an offset on, for `fetch`; "size" and "checksum" of the whole at offset 0."""
     import base64
 
-    path = os.path.expanduser(args["path"])
+    path = expanded(args["path"])
     result = {"changed": False}
     try:
         with open(path, "rb") as file:
@@ -222,9 +222,9 @@ def do_tempfile(run, args):
     place = args["path"]
     if run.check:
         return {"changed": True, "skipped": True, "might_run": True, "msg": "would make a temporary path"}
-    if place is not None and not os.path.isdir(os.path.expanduser(place)):
+    if place is not None and not os.path.isdir(expanded(place)):
         raise StepFailed("%s is not a directory." % place)
-    place = os.path.expanduser(place) if place else None
+    place = expanded(place) if place else None
     if args["state"] == "directory":
         path = tempfile.mkdtemp(args["suffix"], args["prefix"], place)
     else:

@@ -4,7 +4,17 @@ import json
 import os
 import re
 
-from rm_steps_base import StepFailed, asks, execute, find_tool, must, plain_environment, state_diff, tool
+from rm_steps_base import (
+    StepFailed,
+    asks,
+    execute,
+    expanded,
+    find_tool,
+    must,
+    plain_environment,
+    state_diff,
+    tool,
+)
 
 UNKNOWN = "?"  # a version that check mode cannot know
 
@@ -13,7 +23,7 @@ def _pip(run, args):
     """(command, whether the virtual environment has to be made first)."""
     place = args.get("virtualenv")
     if place:
-        place = os.path.expanduser(place)
+        place = expanded(place)
         program = os.path.join(place, "bin", "pip")
         if os.path.exists(program) or (run.check and run.planned["paths"].get(place) == "directory"):
             return [program], False
@@ -137,7 +147,7 @@ def do_pip(run, args):
             changes += [_foretold(name, state, before) for name in todo]
             planned.update(_expected(name, state) for name in todo)
         else:
-            chdir = os.path.expanduser(args["chdir"]) if args.get("chdir") else None
+            chdir = expanded(args["chdir"]) if args.get("chdir") else None
             environment = plain_environment(PIP_DISABLE_PIP_VERSION_CHECK="1")
             code, out, err = execute([*command, *argv], chdir, environment)
             if code != 0:

@@ -4,7 +4,7 @@ import contextlib
 import os
 import sys
 
-from rm_steps_base import asks, find_tool
+from rm_steps_base import asks, expanded, find_tool
 
 _DMI = ("bios_date", "bios_vendor", "bios_version", "board_name", "board_vendor", "board_version",
         "chassis_vendor", "product_name", "product_serial", "product_uuid", "product_version",
@@ -82,9 +82,9 @@ def _container_of_init():
     return ""
 
 
-def _local():
-    """/etc/ansible/facts.d/*.fact: JSON or INI texts, or the output of executable ones."""
-    found, folder = {}, "/etc/ansible/facts.d"
+def _local(folder):
+    """*.fact of a directory: JSON or INI texts, or the output of executable ones."""
+    found = {}
     with contextlib.suppress(OSError):
         for name in sorted(os.listdir(folder)):
             path = os.path.join(folder, name)
@@ -178,7 +178,7 @@ def do_setup(run, args):
         "fips": _text("/proc/sys/crypto/fips_enabled").strip() == "1",
         "userspace_bits": "64" if sys.maxsize > 2**32 else "32",
         "host_keys": _host_keys(),
-        "local": _local(),
+        "local": _local(expanded(args.get("fact_path") or "/etc/ansible/facts.d")),
         "speeds": {name: _text("/sys/class/net/%s/speed" % name).strip() for name in _interfaces()},
     }  # fmt: skip
     return {"changed": False, "raw_facts": raw}

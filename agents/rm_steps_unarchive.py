@@ -5,7 +5,7 @@ import os
 import stat as stat_module
 
 from rm_steps_aside import aside_of, set_aside, sync_directory
-from rm_steps_base import StepFailed, absolute, must, state_diff, tool, unpacked
+from rm_steps_base import StepFailed, absolute, expanded, must, state_diff, tool, unpacked
 from rm_steps_write import described, fix_attributes, mode_from, wanted_ids
 
 BLOCK = 1 << 20
@@ -245,7 +245,7 @@ def _unpack(member, path, dest, args, ids):
 
 def do_unarchive(run, args):
     dest = absolute(args["dest"])
-    if args["creates"] and run.kind(os.path.expanduser(args["creates"])) != "absent":
+    if args["creates"] and run.kind(expanded(args["creates"])) != "absent":
         return {"changed": False, "skipped": True, "msg": "skipped, since %s exists" % args["creates"]}
     if not run.is_directory(dest):
         raise StepFailed("dest '%s' must be an existing dir" % dest)

@@ -5,7 +5,7 @@ import os
 import re
 import time
 
-from rm_steps_base import StepFailed, absolute, digest
+from rm_steps_base import StepFailed, absolute, digest, expanded
 from rm_steps_web import CONTENT_MAX_BYTES, ask
 from rm_steps_write import put_content
 
@@ -35,7 +35,7 @@ def do_uri(run, args):
     import json
 
     for name, stops in (("creates", True), ("removes", False)):
-        path = args[name] and os.path.expanduser(args[name])
+        path = args[name] and expanded(args[name])
         if path and (run.kind(path) != "absent") == stops:
             said = "skipped, since '%s' %s" % (path, "exists" if stops else "does not exist")
             return {"changed": False, "msg": said, "stdout": said}

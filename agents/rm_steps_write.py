@@ -217,8 +217,14 @@ def backup_of(path):
     """Keep a copy beside a file that is about to change; its name is Ansible's."""
     import shutil
 
-    name = "%s.%d.%s~" % (path, os.getpid(), time.strftime("%Y-%m-%d@%H:%M:%S"))
-    fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    number = os.getpid()
+    while True:
+        name = "%s.%d.%s~" % (path, number, time.strftime("%Y-%m-%d@%H:%M:%S"))
+        try:
+            fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            break
+        except FileExistsError:  # of this second; each of Ansible's has a process of its own
+            number += 1
     with open(fd, "wb") as file, open(path, "rb") as source:
         shutil.copyfileobj(source, file)
         file.flush()

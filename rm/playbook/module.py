@@ -29,6 +29,7 @@ import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -50,8 +51,17 @@ class Files(Protocol):
 
     def exists(self, path: str) -> bool: ...
 
+    def tree(self, path: str, follow: bool) -> tuple[list[str], list[str], dict[str, str]]:
+        """Of a directory the files and directories below it, by their paths from there, and, unless links
+        are to be followed, the links with what they point to. Nothing where it is no directory."""
+        ...
+
     def mode(self, path: str) -> int:
         """The permission bits of a file that exists."""
+        ...
+
+    def about(self, path: str) -> tuple[str, str, datetime]:
+        """The whole path of a file that exists, its owner, and when its content last changed."""
         ...
 
 
@@ -154,7 +164,7 @@ def mode_of(name: str, value: Any) -> int | str:
     if isinstance(value, int) and not isinstance(value, bool):
         if 0 <= value <= 0o7777 and value not in (644, 755, 600, 700, 640, 750, 664, 775):
             return value
-    elif isinstance(value, str) and value and set(value) <= set("01234567") and len(value) <= 5:
+    elif isinstance(value, str) and re.fullmatch(r"(0o)?[0-7]{1,5}", value):
         return int(value, 8)
     elif isinstance(value, str) and _SYMBOLIC.fullmatch(value):
         return value

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import glob
 import os
+import pwd
 import stat
 from collections.abc import Callable
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +17,8 @@ from rm.playbook.model.problems import BadArgument
 from rm.playbook.model.schema import Playbook, PlayDefaults
 from rm.playbook.read.ansible_settings import Settings
 from rm.playbook.read.parse import parse_playbook
+
+TREE_MAX = 10_000
 
 
 class LocalFiles:
@@ -56,8 +60,33 @@ class LocalFiles:
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
 
+    def tree(self, path: str, follow: bool) -> tuple[list[str], list[str], dict[str, str]]:
+        files: list[str] = []
+        directories: list[str] = []
+        links: dict[str, str] = {}
+        for top, below, names in os.walk(path, followlinks=follow):
+            here = os.path.relpath(top, path)
+            directories += [here]
+            for name in sorted([*below, *names]):
+                full, short = os.path.join(top, name), os.path.normpath(os.path.join(here, name))
+                if os.path.islink(full) and not follow:
+                    links[short] = os.readlink(full)
+                elif os.path.isfile(full):
+                    files.append(short)
+            if len(directories) > TREE_MAX:
+                raise BadArgument(f"{path} has more than {TREE_MAX} directories; do its links form a loop?")
+        return files, directories, links
+
     def mode(self, path: str) -> int:
         return stat.S_IMODE(os.stat(path).st_mode)
+
+    def about(self, path: str) -> tuple[str, str, datetime]:
+        seen = os.stat(path)
+        try:
+            owner = pwd.getpwuid(seen.st_uid).pw_name
+        except KeyError:
+            owner = str(seen.st_uid)
+        return os.path.abspath(path), owner, datetime.fromtimestamp(seen.st_mtime)
 
 
 def read_playbook(path: str | Path, files: LocalFiles | None = None) -> Playbook:

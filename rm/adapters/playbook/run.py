@@ -7,6 +7,7 @@ A host's steps travel to its agent when `agents` knows one; else the text of `ag
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -202,15 +203,15 @@ class _Run:
         self, play: Play, names: Sequence[str], part: Sequence[str], prompted: Mapping[str, Any]
     ) -> Options:
         orders, groups = self.orders, self.roster.groups
+        every = [name for name in self.roster.hosts if name in names] or list(names)  # whatever `order` says
         magic = {
             "groups": {
                 "ungrouped": [],
                 **{group: list(members) for group, members in groups.items()},
                 "all": list(self.roster.hosts),
             },
-            "ansible_play_hosts_all": list(names),
-            "ansible_play_role_names": [role.name for role in play.roles],
-            "role_names": [role.name for role in play.roles],
+            "ansible_play_hosts_all": every,
+            "ansible_playbook_python": sys.executable,
             "rm_agents_dir": str(shipped_directory("agents")),
             "ansible_version": ANSIBLE_VERSION,
             "ansible_run_tags": list(orders.tags) or ["all"],
@@ -224,7 +225,20 @@ class _Run:
         return Options(
             self.directory, orders.variables, magic, orders.check, orders.tags, orders.skip_tags,
             orders.start_at, ThisMachine(), prompted,
-            {"ansible_play_hosts": tuple(names), "ansible_play_batch": tuple(part),
-             "play_hosts": tuple(part)}, {"rm_version": lambda: rm.__version__},
+            {"ansible_play_hosts": tuple(every), "ansible_play_batch": tuple(part),
+             "play_hosts": tuple(part)}, _late(play),
             orders.become, orders.become_user,
         )  # fmt: skip
+
+
+def _late(play: Play) -> dict[str, Callable[[], Any]]:
+    """Names whose values take work, or change while the play runs."""
+    shelf = play.shelf
+    return {
+        "rm_version": lambda: rm.__version__,
+        "role_names": lambda: list(shelf.named),
+        "ansible_play_role_names": lambda: list(shelf.named),
+        "ansible_dependent_role_names": lambda: list(shelf.dependent),
+        "ansible_role_names": lambda: list(dict.fromkeys([*shelf.named, *shelf.dependent])),
+        "template_host": lambda: os.uname().nodename,
+    }

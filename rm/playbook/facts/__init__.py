@@ -1,6 +1,6 @@
 """Facts: what a host said about itself, as raw texts, to the names that playbooks use.
 
-One file each; every file defines `facts(raw) -> dict` of names without the `ansible_` prefix.
+One file each; every file but `subset` defines `facts(raw) -> dict` of names without the `ansible_` prefix.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 @cache
 def _sources() -> tuple[ModuleType, ...]:
-    names = (info.name for info in pkgutil.iter_modules(__path__))
+    names = (info.name for info in pkgutil.iter_modules(__path__) if info.name != "subset")
     return tuple(importlib.import_module(f"{__name__}.{name}") for name in sorted(names))
 
 

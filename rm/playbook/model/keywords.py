@@ -9,7 +9,7 @@ COMMON_KEYS = (
     "any_errors_fatal", "throttle", "module_defaults", "collections", "remote_user", "connection", "timeout",
 )  # fmt: skip
 PLAY_KEYS = (
-    "name", "hosts", "gather_facts", "gather_subset", "gather_timeout", "become", "become_user",
+    "name", "hosts", "gather_facts", "gather_subset", "gather_timeout", "fact_path", "become", "become_user",
     "become_method", "vars", "vars_files", "vars_prompt", "roles", "tasks", "handlers", "pre_tasks",
     "post_tasks", "serial", "max_fail_percentage", "strategy", "order", "force_handlers", "tags",
     "environment", "any_errors_fatal", "ignore_errors", "ignore_unreachable", "no_log", "check_mode", "diff",
@@ -18,7 +18,8 @@ PLAY_KEYS = (
 LOOP_KEYS = (
     "loop", "with_items", "with_list", "with_dict", "with_fileglob", "with_sequence", "with_together",
     "with_nested", "with_cartesian", "with_subelements", "with_indexed_items", "with_first_found",
-    "with_flattened", "with_lines", "with_filetree",
+    "with_flattened", "with_lines", "with_file", "with_env", "with_pipe", "with_template", "with_vars",
+    "with_varnames", "with_inventory_hostnames", "with_unvault",
 )  # fmt: skip
 TASK_KEYS = (
     *COMMON_KEYS, *LOOP_KEYS, "register", "loop_control", "notify", "listen", "changed_when", "failed_when",
@@ -37,7 +38,7 @@ INCLUDE_ROLE_ARGS = (
 )  # fmt: skip
 # Ansible's words that are not supported: said as such, not as a spelling mistake
 LATER = (
-    "with_filetree", "debugger", "include", "fact_path", "become_exe", "become_flags",
+    "debugger", "include", "become_exe", "become_flags",
     "validate_argspec",
 )  # fmt: skip
 PREFIXES = ("ansible.builtin.", "ansible.legacy.")

@@ -81,6 +81,7 @@ class Task:
     connection: str | None = None
     timeout: Any = 0  # seconds, a number or a template; 0 = none
     background: Any = 0  # `async` with `poll: 0`: seconds after which it is broken off
+    patience: Any = 0  # the same with `poll` above 0: somebody waits
     variables: Mapping[str, Any] = field(default_factory=dict)
     params: Mapping[str, Any] = field(default_factory=dict)
     defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # module_defaults
@@ -128,6 +129,7 @@ class Play:
     file: str = ""
     handlers: tuple[Task, ...] = ()
     gather_facts: Truth = True
+    gathering: Mapping[str, Any] = field(default_factory=dict)  # the arguments of `setup`
     gather_once: bool = False  # not of a host whose facts an earlier play gathered
     variables: Mapping[str, Any] = field(default_factory=dict)
     files: tuple[tuple[str, ...], ...] = ()  # vars_files: of each entry the first that exists

@@ -40,18 +40,26 @@ def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
         if args["dest"].endswith("/"):
             raise BadArgument("'content' needs a file's name in 'dest'")
         content = args["content"]
-        text = content if isinstance(content, str) else json.dumps(content)
+        text = json.dumps(content) if isinstance(content, (dict, list)) else str(content)
         return {**rest, "content": packed(text.encode()), "name": ""}
     if args["remote_src"]:
         return {**rest, "remote_src": args["src"]}
     source = context.source(args["src"].rstrip("/"), "files")
     decrypt: bool = args["decrypt"]
-    tree = context.files.glob(f"{source}/**")
-    if tree:
-        top = source if args["src"].endswith("/") else posixpath.dirname(source)
-        files = {posixpath.relpath(path, top): packed(context.files.read(path, decrypt)) for path in tree}
-        modes = {posixpath.relpath(path, top): context.files.mode(path) for path in tree if keeps}
-        return {**rest, "files": files, **({"modes": modes} if keeps else {})}
+    names, directories, links = context.files.tree(source, args["local_follow"])
+    if directories:
+        above = "" if args["src"].endswith("/") else posixpath.basename(source)
+        where = {
+            name: posixpath.normpath(posixpath.join(above, name)) for name in (*names, *directories, *links)
+        }
+        paths = {where[name]: posixpath.join(source, name) for name in names}
+        return {
+            **rest,
+            "files": {name: packed(context.files.read(path, decrypt)) for name, path in paths.items()},
+            "directories": [where[name] for name in directories],
+            **({"links": {where[name]: target for name, target in links.items()}} if links else {}),
+            **({"modes": {name: context.files.mode(path) for name, path in paths.items()}} if keeps else {}),
+        }
     if keeps:
         rest["mode"] = context.files.mode(source)
     return {

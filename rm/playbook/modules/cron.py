@@ -36,7 +36,7 @@ def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
         raise BadArgument("state 'present' needs 'job'")
     if args["special_time"] and any(args[name] != "*" for name in TIMES):
         raise BadArgument("give either 'special_time' or minute, hour, day, month and weekday")
-    if args["cron_file"] and not args["user"] and args["state"] == "present" and not args["env"]:
+    if args["cron_file"] and not args["user"] and args["state"] == "present":
         raise BadArgument("'cron_file' needs 'user': the account that runs the job")
     if (args["insertafter"] or args["insertbefore"]) and not args["env"]:
         raise BadArgument("'insertafter' and 'insertbefore' are for 'env'")

@@ -8,8 +8,7 @@ from typing import Any
 from rm.playbook.model.problems import BadArgument
 from rm.playbook.module import OWNERSHIP, Arg, CompileContext, mode_of, packed
 from rm.playbook.template.syntax import SYNTAX
-from rm.playbook.template.template import Layer
-from rm.playbook.template.template_file import render_file
+from rm.playbook.template.template_file import about_file, render_file
 
 ARGS = {
     "src": Arg(required=True),
@@ -38,11 +37,7 @@ def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
     if args["mode"] is not None:
         keeps = args["mode"] == "preserve"
         rest["mode"] = context.files.mode(source) if keeps else mode_of("mode", args["mode"])
-    about = {
-        "ansible_managed": "Ansible managed", "template_path": source, "template_fullpath": source,
-        "template_destpath": args["dest"],
-    }  # fmt: skip
-    scope = context.scope.above(Layer(about, False))
+    scope = context.scope.above(about_file(source, args["dest"], context.files, context.scope))
 
     def read(name: str) -> str:
         beside = posixpath.join(posixpath.dirname(source), name)

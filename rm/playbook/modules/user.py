@@ -29,6 +29,10 @@ ARGS = {
     "password": Arg(),
     "update_password": Arg(choices=("always", "on_create"), default="always"),
     "password_lock": Arg("bool"),
+    "password_expire_min": Arg("int"),
+    "password_expire_max": Arg("int"),
+    "password_expire_warn": Arg("int"),
+    "password_expire_account_disable": Arg("int"),
     "expires": Arg("float"),
     "generate_ssh_key": Arg("bool", default=False),
     "ssh_key_bits": Arg("int"),
@@ -39,9 +43,6 @@ ARGS = {
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
-    password = args["password"]
-    if password and not (password.startswith(("$", "*", "!")) or len(password) == 13):
-        raise BadArgument("'password' must be a hash as crypt(3) makes it, not the password itself")
     if args["umask"] and set(args["umask"]) - set("01234567"):
         raise BadArgument(f"'umask' must be octal such as '022', not '{args['umask']}'")
     return args

@@ -9,6 +9,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from rm.hints import did_you_mean
@@ -16,14 +17,15 @@ from rm.playbook.model.keywords import PLAY_KEYS, short
 from rm.playbook.model.located import Map, Seq, load
 from rm.playbook.model.problems import BadArgument
 from rm.playbook.model.schema import Node, Play, Playbook, PlayDefaults, Prompt, Task, tasks_of
-from rm.playbook.module import Files
+from rm.playbook.module import CompileContext, Files, typed
+from rm.playbook.modules import registry
 from rm.playbook.read.read_tasks import beside, common, read_tasks
 from rm.playbook.read.reader import Reader
 from rm.playbook.read.roles import (
     load_mapping,
 )  # fmt: skip
 from rm.playbook.read.shelf import Shelf
-from rm.playbook.template.template import has_template
+from rm.playbook.template.template import Scope, has_template
 
 _IMPORT = ("import_playbook", "ansible.builtin.import_playbook", "ansible.legacy.import_playbook")
 
@@ -42,8 +44,14 @@ class NoFiles:
     def exists(self, path: str) -> bool:
         return False
 
+    def tree(self, path: str, follow: bool) -> tuple[list[str], list[str], dict[str, str]]:
+        return [], [], {}
+
     def mode(self, path: str) -> int:
         return 0
+
+    def about(self, path: str) -> tuple[str, str, datetime]:
+        return path, "", datetime(1970, 1, 1)
 
 
 # -- plays ---------------------------------------------------------------------------------------
@@ -129,6 +137,7 @@ class _Plays:
             file=reader.filename,
             handlers=handlers,
             gather_facts=reader.truth(body, "gather_facts", default.gather_facts),
+            gathering=self.gathering(reader, body, around),
             gather_once=default.gather_once,
             variables=variables,
             files=self.vars_files(reader, body),
@@ -145,6 +154,23 @@ class _Plays:
         )
         _check_notified(reader, play, shelf)
         return play
+
+    def gathering(self, reader: Reader, body: Map, around: Task) -> dict[str, Any]:
+        """The arguments of the `setup` that a play begins with."""
+        keys = ("gather_subset", "gather_timeout", "fact_path")
+        found = {**around.defaults.get("gather_facts", {}), **around.defaults.get("setup", {})}
+        for key in keys:
+            if body.get(key) is not None:
+                reader.templates(body[key], body.line_of(key))
+                found[key] = body[key]
+        if not has_template(found):
+            try:
+                module = registry()["setup"]
+                module.compile(typed(module, found), CompileContext(Scope([]), self.files, ""))
+            except BadArgument as problem:
+                at = next((body.line_of(key) for key in keys if key in body), body.line)
+                raise reader.fail(at, f"{problem}.") from None
+        return found
 
     def vars_files(self, reader: Reader, body: Map) -> tuple[tuple[str, ...], ...]:
         listed = body.get("vars_files") or []

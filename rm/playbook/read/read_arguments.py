@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -14,29 +13,31 @@ from rm.playbook.model.problems import BadArgument
 from rm.playbook.module import typed
 from rm.playbook.modules import registry
 from rm.playbook.read.reader import Reader
+from rm.playbook.read.words import assigned, key_values, words_of
 from rm.playbook.template.template import has_template
 
 
-def key_values(text: str) -> dict[str, str]:
-    """`path=/x state=directory` as a mapping; raises ValueError."""
-    pairs = [word.partition("=") for word in shlex.split(text)]
-    return {key: value for key, _, value in pairs}
-
-
 def free_form(text: str, module: ModuleType, free: str) -> Map:
-    """`command: creates=/x make all`: the module's own arguments, the rest is the free text."""
+    """`command: creates=/x make all`: the module's own arguments, the rest is the free text. Raises
+    ValueError."""
     given = Map()
     own = {n for n, arg in module.ARGS.items() if n != free for n in (n, *arg.aliases)}
-    kept = []
-    for word in text.split(" "):
-        key, equals, value = word.partition("=")
-        if equals and key in own and not has_template(key):
-            given[key] = value.strip("'\"")
+    rest = ""
+    try:
+        words = list(words_of(text))
+    except ValueError:
+        if any(f"{name}=" in text for name in own):
+            raise
+        words = [(text, "")]  # the shell, not Ansible, is to understand it
+    for word, space in words:
+        pair = assigned(word) if "=" in word else None
+        if pair is not None and pair[0] in own:
+            given[pair[0]] = pair[1]
         else:
-            kept.append(word)
-    rest = " ".join(kept).strip()
+            rest += word + space
+    rest = rest.strip() if given else text
     if rest or not given:
-        given[free] = rest if given else text
+        given[free] = rest
     return given
 
 
@@ -49,12 +50,9 @@ def arguments(reader: Reader, name: str, module: ModuleType, body: Map, written:
     elif isinstance(value, Map):
         given = value
     elif free and isinstance(value, (str, int)):
-        given = free_form(str(value), module, free)
+        given = _read(reader, name, line, lambda: free_form(str(value), module, free))
     elif isinstance(value, str) and "=" in value:
-        try:
-            given = Map(key_values(value))
-        except ValueError as problem:
-            raise reader.fail(line, f"the arguments of '{name}' cannot be read: {problem}.") from None
+        given = _read(reader, name, line, lambda: Map(key_values(value)))
     else:
         raise reader.fail(line, f"the arguments of '{name}' must be a mapping, not {value!r}.")
     extra = body.get("args")
@@ -86,6 +84,13 @@ def arguments(reader: Reader, name: str, module: ModuleType, body: Map, written:
         except BadArgument as problem:
             raise reader.fail(line, f"{name}: {problem}.") from None
     return merged
+
+
+def _read(reader: Reader, name: str, line: int, read: Callable[[], Map]) -> Map:
+    try:
+        return read()
+    except ValueError as problem:
+        raise reader.fail(line, f"the arguments of '{name}' cannot be read: {problem}.") from None
 
 
 def module_names() -> str:

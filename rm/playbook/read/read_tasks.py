@@ -24,8 +24,10 @@ from rm.playbook.model.keywords import (
 from rm.playbook.model.located import Map, Seq
 from rm.playbook.model.schema import Block, Loop, Node, Task
 from rm.playbook.modules import executor_of, registry
-from rm.playbook.read.read_arguments import arguments, key_values, module_names
+from rm.playbook.read.read_arguments import arguments, module_names
 from rm.playbook.read.reader import Reader
+from rm.playbook.read.words import key_values
+from rm.playbook.template.filters import LOOKUPS
 from rm.playbook.template.template import has_template
 
 
@@ -123,7 +125,7 @@ def _task(
     modules = registry()
     named = [k for k in body if k in modules or short(str(k)) in modules or short(str(k)) in INCLUDES]
     for key in body:
-        if key not in TASK_KEYS and key not in named:
+        if key not in TASK_KEYS and key not in named and not is_loop(str(key)):
             _refuse(reader, str(key), body.line_of(key), bool(named))
         if key in LATER:
             raise reader.fail(body.line_of(key), f"'{key}' is not supported.")
@@ -135,9 +137,11 @@ def _task(
     fields = common(reader, body, around)
     if name in INCLUDES:
         return _include(reader, body, line, around, library, fields, name, str(written))
-    background = reader.number(body, "async", 0) if body.get("poll") in (0, "0") else 0
+    patience, background = reader.number(body, "async", 0), 0
+    if body.get("poll") in (0, "0"):
+        patience, background = 0, patience
     own = modules.get(str(written)) or modules[name]
-    for key, given in (("async", background), ("timeout", body.get("timeout"))):
+    for key, given in (("async", background or patience), ("timeout", body.get("timeout"))):
         if given and (getattr(own, "CONTROL", False) or executor_of(own) == "note"):
             raise reader.fail(
                 body.line_of(key), f"'{key}' is not possible with '{name}'.", f"Leave '{key}' out."
@@ -172,6 +176,7 @@ def _task(
         retries=reader.number(body, "retries", None),
         delay=reader.number(body, "delay", 5),
         background=background,
+        patience=patience,
         handler=handler,
     )
     return (task,)
@@ -200,8 +205,13 @@ def _without_action(reader: Reader, body: Map) -> Map:
     return found
 
 
+def is_loop(key: str) -> bool:
+    """`loop`, or `with_…` of a lookup."""
+    return key in LOOP_KEYS or (key.startswith("with_") and key.removeprefix("with_") in LOOKUPS)
+
+
 def _loop(reader: Reader, body: Map, line: int) -> Loop | None:
-    kinds = [k for k in LOOP_KEYS if k in body]
+    kinds = [k for k in body if is_loop(str(k))]
     control = reader.mapping(body, "loop_control")
     for key in control:
         if key not in LOOP_CONTROL_KEYS:
@@ -265,7 +275,7 @@ def _include(
         task = replace(
             around,
             **{**fields, "variables": {**around.variables, **own}},
-            name=str(reader.text(body, "name") or name),
+            name=str(reader.text(body, "name") or (f"{name} : {given['name']}" if is_role else name)),
             module=name,
             args=given,
             line=line,
@@ -277,7 +287,7 @@ def _include(
         )
         library.foresee(reader, task)
         return (task,)
-    loop = next((key for key in LOOP_KEYS if key in body), "")
+    loop = next((key for key in body if is_loop(str(key))), "")
     if loop:
         raise reader.fail(body.line_of(loop), f"'{name}' cannot loop.", f"Use include_{name[7:]}.")
     inner = replace(around, **fields)

@@ -36,10 +36,13 @@ class Shelf:
         self.files, self.directory = files, directory
         self.roles: list[Role] = []
         self.handlers: list[Task] = []
-        self._with_handlers: set[tuple[str, str]] = set()
+        self.named: list[str] = []  # the roles that the play lists or imports, and includes while it runs
+        self.dependent: list[str] = []  # those that these depend on
+        self._with_handlers: dict[tuple[str, str], tuple[Task, ...]] = {}
+        self._met: list[Task] = []  # the handlers of the roles of the running expansion
         self._loaded: set[tuple[str, str]] = set()
         self._depth = 0
-        self._expanded: dict[tuple[int, str], tuple[Node, ...]] = {}
+        self._expanded: dict[tuple[int, str], tuple[tuple[Node, ...], tuple[Task, ...]]] = {}
         self._variables: dict[str, Mapping[str, Any]] = {}
         self.open_ended = False  # some include's name is known only while the play runs
 
@@ -83,13 +86,15 @@ class Shelf:
 
     def role(
         self, reader: Reader, given: Mapping[str, Any], line: int, around: Task, public: bool,
-        params: Mapping[str, Any] | None = None, once: str | None = None,
+        params: Mapping[str, Any] | None = None, once: str | None = None, dependency: bool = False,
     ) -> tuple[Node, ...]:  # fmt: skip
         """The tasks of a role, those of its dependencies first; its handlers go to the play's. `once`: not
         again in this play with the same word, unless the role allows it."""
         parent = around.role
         name = str(given["name"])
         path = find_role(reader, self.files, name, line, self.directory, parent.path if parent else "")
+        if public:
+            self.use(posixpath.basename(path), dependency)
         self._deeper(reader, line)
         try:
             return self._role(reader, given, line, around, public, params or {}, once, path)
@@ -115,7 +120,7 @@ class Shelf:
         )  # fmt: skip
         before: list[Node] = []
         for entry, at in zip(entries, lines, strict=True):
-            before += self.listed_role(Reader(meta), entry, at, replace(around, role=role), public)
+            before += self.listed_role(Reader(meta), entry, at, replace(around, role=role), public, True)
         for dependency in self.roles:  # a role sees what its dependencies define, its own first
             if parent is None and role.name in dependency.parents:
                 role = replace(
@@ -130,10 +135,13 @@ class Shelf:
             # a role that is there twice with other variables has its handlers twice: the last are meant
             what = once if once is not None else repr(_sorted(around.variables))
             if (part, what) not in self._with_handlers:
-                self._with_handlers.add((part, what))
+                self._with_handlers[part, what] = ()
                 listed = load_list(reader, self.files, part, line)
                 plain = replace(inner, when=(), tags=(), notify=())
-                self.handlers += tasks_of(read_list(Reader(part), listed, plain, self, True))
+                found_here = tuple(tasks_of(read_list(Reader(part), listed, plain, self, True)))
+                self._with_handlers[part, what] = found_here
+                self.handlers += found_here
+            self._met += self._with_handlers[part, what]
         wanted = names(given, "tasks")
         found = role_files(self.files, path, "tasks", wanted)
         if not found and wanted != "main":
@@ -144,8 +152,9 @@ class Shelf:
         return (*before, *tasks)
 
     def listed_role(
-        self, reader: Reader, entry: Any, line: int, around: Task, public: bool = True
-    ) -> tuple[Node, ...]:
+        self, reader: Reader, entry: Any, line: int, around: Task, public: bool = True,
+        dependency: bool = False,
+    ) -> tuple[Node, ...]:  # fmt: skip
         """One entry of `roles:` or of a role's dependencies."""
         body = role_entry(reader, entry, line)
         params = {k: v for k, v in body.items() if k not in (*COMMON_KEYS, "role", "src", "version", "scm")}
@@ -153,7 +162,13 @@ class Shelf:
         inner = replace(around, **common(reader, body, around))
         own = [params, *(body.get(word) or () for word in ("vars", "when", "tags"))]
         word = None if body.get("allow_duplicates") is True else repr([_sorted(one) for one in own])
-        return self.role(reader, {"name": body["role"]}, line, inner, public, params, word)
+        return self.role(reader, {"name": body["role"]}, line, inner, public, params, word, dependency)
+
+    def use(self, name: str, dependency: bool = False) -> None:
+        """A role is one of the play's."""
+        names = self.dependent if dependency else self.named
+        if name not in names:
+            names.append(name)
 
     # -- includes while the play runs ----------------------------------------------------------
 
@@ -178,10 +193,18 @@ class Shelf:
 
     def expand(self, task: Task, args: Mapping[str, Any]) -> tuple[Node, ...]:
         """The nodes that an include brings with these evaluated arguments; raises UsageError."""
+        return self._expand(task, args)[0]
+
+    def handlers_of(self, task: Task, args: Mapping[str, Any]) -> tuple[Task, ...]:
+        """The handlers of the roles that an include brings."""
+        return self._expand(task, args)[1]
+
+    def _expand(self, task: Task, args: Mapping[str, Any]) -> tuple[tuple[Node, ...], tuple[Task, ...]]:
         plain = {k: v for k, v in args.items() if k != "apply"}
         key = (id(task), repr(sorted(plain.items())))
         if key in self._expanded:
             return self._expanded[key]
+        outer, self._met = self._met, []
         reader = Reader(task.file)
         inner = include_context(task, task.apply, reader)
         if task.module == "include_role":
@@ -192,8 +215,9 @@ class Shelf:
         else:
             inner = replace(inner, handler=task.handler)
             nodes = self.tasks_file(reader, str(plain["file"]), task.line, inner)
-        self._expanded[key] = nodes
-        return nodes
+        self._expanded[key] = found = (nodes, tuple(self._met))
+        self._met = [*outer, *self._met]
+        return found
 
 
 def _sorted(value: Any) -> Any:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rm.playbook.facts import gather
+from rm.playbook.facts.subset import chosen
 from rm.playbook.model.connection import is_reserved
 from rm.playbook.model.steps import Step
 from rm.playbook.modules import control, facts_of, registry
@@ -58,7 +59,8 @@ def received(step: Step, module: str, answer: Mapping[str, Any]) -> dict[str, An
         raw = answer.get("raw_facts")
         found = {key: value for key, value in found.items() if key not in _OURS}
         if module in GATHERS and raw is not None:
-            found["ansible_facts"] = {f"ansible_{name}": value for name, value in facts_from(raw).items()}
+            facts = chosen(facts_from(raw), step.args.get("subset", ()), step.args.get("filter", ()))
+            found["ansible_facts"] = {f"ansible_{name}": value for name, value in facts.items()}
             return found
         declared = facts_of(module, step.args)
         more = found.get("ansible_facts", {})

@@ -211,8 +211,10 @@ def _one(task: Task, scope: Scope, context: CompileContext, check: bool) -> Item
     checking = check if task.check_mode is None else truth(task.check_mode, scope)
     become, user = _becomes(task, scope, context)
     text = {str(k): str(v) for k, v in environment.items() if v is not OMIT}
-    limits = _seconds(task.timeout, "timeout", scope), _seconds(task.background, "async", scope)
-    work = Work(executor_of(module), args, text, checking, user, become, *limits)
+    limits = [_seconds(task.timeout, "timeout", scope), _seconds(task.patience, "async", scope)]
+    timeout_s = min((limit for limit in limits if limit), default=0)
+    background_s = _seconds(task.background, "async", scope)
+    work = Work(executor_of(module), args, text, checking, user, become, timeout_s, background_s)
     return Item("", work, None, scope, target=target)
 
 
@@ -248,7 +250,9 @@ def module_arguments(task: Task, scope: Scope, context: CompileContext) -> dict[
     expressions = getattr(module, "EXPRESSIONS", ())
     named = getattr(module, "NAMES", False)
     given = {
-        evaluate(k, scope) if named else k: own_conditions(v, scope) if k in expressions else evaluate(v, scope)
+        evaluate(k, scope) if named else k: own_conditions(v, scope)
+        if k in expressions
+        else evaluate(v, scope)
         for k, v in task.args.items()
     }
     given = {k: plain(v) for k, v in given.items() if v is not OMIT}

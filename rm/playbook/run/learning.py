@@ -14,6 +14,7 @@ from rm.playbook.run.waiting import Waiting
 from rm.playbook.template.template import PENDING, NeedResult, evaluate
 from rm.playbook.template.variables import HostState
 
+_WHOLE = ("ansible_local",)  # facts that keep their whole name in `ansible_facts`
 INCLUDED = "\0included"  # a key that no variable has
 
 
@@ -64,7 +65,7 @@ def learn(
             target.learnt.update(more)
             learnt.update(more if target is host else {})
         elif more and not answer["failed"]:
-            names = {name: name.removeprefix("ansible_") for name in more}
+            names = {name: name if name in _WHOLE else name.removeprefix("ansible_") for name in more}
             facts = {short: more[name] for name, short in names.items()}
             target.add_facts(facts, (name for name, short in names.items() if name == short))
             target.gathered = target.gathered or task.module in GATHERS

@@ -18,8 +18,8 @@ from jinja2.utils import missing
 from rm.playbook.model.problems import BadArgument, TemplateProblem
 from rm.playbook.module import Files
 from rm.playbook.template.filters.data import flatten, subelements
-from rm.playbook.template.template import Scope, Seek
-from rm.playbook.template.template_file import render_file
+from rm.playbook.template.template import Layer, Scope, Seek
+from rm.playbook.template.template_file import about_file, render_file
 
 
 class Control(Protocol):
@@ -124,14 +124,16 @@ def _file(call: Sought) -> list[Any]:
 
 
 def _template(call: Sought) -> list[Any]:
-    from rm.playbook.template.template import Layer
-
-    scope = call.scope.above(Layer(call.options.get("template_vars", {}), False))
+    given = Layer(call.options.get("template_vars", {}), False)
 
     def read(name: str) -> str:
         return _text(call, name, "templates")
 
-    return [render_file(read(term), scope, call.options, read) for term in _flat(call.terms)]
+    def made(term: str) -> str:
+        about = about_file(call.path(term, "templates"), None, call.files, call.scope)
+        return render_file(read(term), call.scope.above(given, about), call.options, read)
+
+    return [made(term) for term in _flat(call.terms)]
 
 
 def _env(call: Sought) -> list[Any]:

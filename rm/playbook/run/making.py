@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import posixpath
+
 from rm.errors import RmError
 from rm.playbook.model.flow import Frame
 from rm.playbook.model.keywords import DYNAMIC_INCLUDES
@@ -12,6 +14,7 @@ from rm.playbook.module import Files
 from rm.playbook.modules import registry
 from rm.playbook.run.compile import Flags, Item, Skip, TaskProblem, compile_task, flags_of, truth
 from rm.playbook.run.crew import Blocked, Crew, OnceResult, Options
+from rm.playbook.run.learning import bound_of
 from rm.playbook.run.scoping import Scoping
 from rm.playbook.run.waiting import Waiting
 from rm.playbook.run.walk import Walk
@@ -31,7 +34,9 @@ class Making(Walk):
     def _once(self, task: Task, frame: Frame) -> bool:
         if task.module in registry() and getattr(registry()[task.module], "RUN_ONCE", False):
             return True
-        return task.run_once is not False and truth(task.run_once, self.scoping.scope(task, frame))
+        if task.run_once is False or self.play.strategy != "linear":  # as Ansible, which warns of it
+            return False
+        return truth(task.run_once, self.scoping.scope(task, frame))
 
     def _make(self, frame: Frame, task: Task, scope: Scope) -> Waiting | None:
         """The compiled task; None when the host went past it without a result of its own."""
@@ -106,5 +111,9 @@ class Making(Walk):
             except RmError as problem:
                 item.answer = {"failed": True, "msg": str(problem), "uncompiled": True}
                 continue
+            if task.module == "include_role":
+                self.play.shelf.use(posixpath.basename(str(given["name"])))
+                bound = bound_of(task, item) + frame.bound
+                self.bound_of.update((id(one), bound) for one in self.play.shelf.handlers_of(task, given))
             shown = given.get("name") or given.get("file")
             item.answer = {"include": shown, "msg": f"included: {shown}", "nodes": nodes}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from rm.playbook.model.flow import Frame
+from rm.playbook.model.flow import Bound, Frame
 from rm.playbook.model.schema import Task
 
 
@@ -26,6 +26,6 @@ def _names(handler: Task, name_of: Callable[[Task], str]) -> set[str]:
     return names | {f"{handler.role.name} : {name}" for name in names} if handler.role else names
 
 
-def running(handler: Task, place: int, flush: Frame) -> Frame:
+def running(handler: Task, place: int, flush: Frame, bound: Bound) -> Frame:
     """The cursor that runs one handler and comes back to the flush, which may have another one then."""
-    return Frame((handler,), 0, (*flush.position, place), flush, handlers=True, bound=flush.bound)
+    return Frame((handler,), 0, (*flush.position, place), flush, handlers=True, bound=bound)

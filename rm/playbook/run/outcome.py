@@ -99,6 +99,8 @@ def _answer(task: Task, item: Item, answers: Mapping[int, dict[str, Any]], scope
         assert item.step is not None
         answer = answers.get(item.step.id) or {"failed": True, "msg": "the host did not answer this step"}
         answer.pop("id", None)
+        if task.patience:
+            answer = _waited_for(answer)
     answer.setdefault("changed", False)
     answer.setdefault("failed", False)
     if task.loop and item.index >= 0:
@@ -109,6 +111,14 @@ def _answer(task: Task, item: Item, answers: Mapping[int, dict[str, Any]], scope
     if item.attempts:
         answer["attempts"] = item.attempts
     return answer
+
+
+def _waited_for(answer: dict[str, Any]) -> dict[str, Any]:
+    """What `async` with a `poll` adds: the step is over, or its time is."""
+    if "timedout" in answer:
+        period = answer["timedout"].get("period", 0) if isinstance(answer["timedout"], Mapping) else 0
+        return {"failed": True, "msg": f"async task did not complete within the requested time - {period:g}s"}
+    return {**answer, "started": True, "finished": True}
 
 
 def apply(task: Task, answer: dict[str, Any], scope: Scope) -> None:

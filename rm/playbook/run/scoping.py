@@ -33,8 +33,10 @@ class Scoping:
         self.foreseen.update(dict.fromkeys(("ansible_facts", *self.host.injected()), PENDING))
 
     def settled(self) -> None:
-        """All answers are there: nothing is to come any more."""
-        self.foreseen, self.pending_facts = {}, False
+        """All answers are there: nothing is to come any more. The scopes of the tasks that gave them hold the
+        same mapping: `changed_when` looks at what earlier tasks registered."""
+        self.foreseen.clear()
+        self.pending_facts = False
 
     def magic(self) -> dict[str, Any]:
         host = self.host
@@ -69,12 +71,13 @@ class Scoping:
         def to_come(name: str) -> bool:
             return pending and _may_be_fact(name)
 
-        scope = Scope(layers_of(self.play, task, self.host, given, bound, self.foreseen), to_come, seek)
+        last = _connection(self.play, self.host)
+        scope = Scope(layers_of(self.play, task, self.host, given, bound, self.foreseen), to_come, seek, last)
         if self.play.files:
             files = self._vars_files(scope)
             given = replace(given, files=files)
             layers = layers_of(self.play, task, self.host, given, bound, self.foreseen)
-            scope = Scope(layers, to_come, seek)
+            scope = Scope(layers, to_come, seek, last)
         return scope
 
     def way(self, task: Task, scope: Scope, target: str, become: bool) -> Way:
@@ -122,3 +125,10 @@ class Scoping:
 
 def _may_be_fact(name: str) -> bool:
     return name.startswith("ansible_") and not is_reserved(name)
+
+
+def _connection(play: Play, host: HostState) -> dict[str, Any]:
+    """`ansible_connection`, which nobody has to set."""
+    if "ansible_connection" in host.inventory or "ansible_connection" in host.added:
+        return {}
+    return {"ansible_connection": "local" if play.common.connection == "local" else "ssh"}

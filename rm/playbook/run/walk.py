@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 from dataclasses import replace
 
-from rm.playbook.model.flow import END, Frame, Position, on_failure
+from rm.playbook.model.flow import END, Bound, Frame, Position, on_failure
 from rm.playbook.model.problems import TemplateProblem
 from rm.playbook.model.schema import Node, Play, Task
 from rm.playbook.model.tags import selected
@@ -26,7 +26,12 @@ class Walk:
         nodes: tuple[Node, ...] = play.tasks
         if truth(play.gather_facts, scoping.plain()) and not (play.gather_once and host.gathered):
             setup = replace(
-                play.common, name="Gathering Facts", module="setup", line=play.line, tags=("always",)
+                play.common,
+                name="Gathering Facts",
+                module="setup",
+                args=play.gathering,
+                line=play.line,
+                tags=("always",),
             )
             nodes = (setup, *nodes)
         elif nodes:  # so that positions are the same on every host
@@ -35,6 +40,7 @@ class Walk:
         self._waiting: list[Waiting] = []  # compiled, and not settled yet
         self._notified: set[str] = set()
         self._due: list[Task] = []  # the handlers that this means
+        self.bound_of: dict[int, Bound] = {}  # of a handler: what the include that brought its role binds
         self._flushing: tuple[Position, int] = (
             (),
             -1,
@@ -144,7 +150,8 @@ class Walk:
             if place > last and any(handler is one for one in self._due):
                 self._due = [one for one in self._due if one is not handler]
                 self._flushing = (frame.position, place)
-                self._frame = notify.running(handler, place, frame)
+                bound = (*self.bound_of.get(id(handler), ()), *frame.bound)
+                self._frame = notify.running(handler, place, frame, bound)
                 return
         self._flushing = ((), -1)
         self._frame = frame.after()

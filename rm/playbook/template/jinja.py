@@ -64,7 +64,7 @@ def _as_it_is(context: Context, value: Any) -> Any:
 class _Environment(SandboxedEnvironment):
     context_class = _Context
     code_generator_class = CodeGenerator
-    concat = staticmethod(concat)  # type: ignore[assignment]
+    concat = staticmethod(concat)
 
 
 def _environment() -> _Environment:

@@ -8,7 +8,7 @@ after the answers. Values that came from hosts are never templated themselves.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from jinja2 import Undefined, UndefinedError, nodes
@@ -18,7 +18,6 @@ from rm.playbook.model.located import Encrypted, Unsafe
 from rm.playbook.model.problems import TemplateProblem
 from rm.playbook.template.jinja import (
     ENVIRONMENT,
-    OMIT,
     Absent,
     NeedResult,
     UndefinedName,
@@ -29,7 +28,7 @@ from rm.playbook.template.jinja import (
     is_template,
     short,
 )  # fmt: skip
-from rm.playbook.template.native import listed, lists
+from rm.playbook.template.native import OMIT, listed, lists
 from rm.playbook.template.syntax import HEADER, syntax_of
 
 __all__ = [
@@ -57,15 +56,17 @@ class Scope:
         layers: list[Layer],
         pending: Callable[[str], bool] = lambda name: False,
         seek: Seek | None = None,
+        last: Mapping[str, Any] | None = None,
     ) -> None:
         self.layers = layers
+        self.last = last or {}  # what holds where no layer has the name
         self.pending = pending
         self.seek = seek  # carries out `lookup(…)`
         self._known: dict[str, Any] = {}
         self._open: list[str] = []
 
     def above(self, *layers: Layer) -> Scope:
-        return Scope([*layers, *self.layers], self.pending, self.seek)
+        return Scope([*layers, *self.layers], self.pending, self.seek, self.last)
 
     def lookup(self, name: str) -> Any:
         if name in self._known:
@@ -88,7 +89,29 @@ class Scope:
             return value
         if self.pending(name):
             raise NeedResult(name)
-        return missing
+        return _All(self) if name == "vars" else self.last.get(name, missing)
+
+
+class _All(Mapping[str, Any]):
+    """`vars`: all variables by their names."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+
+    def __getitem__(self, name: str) -> Any:
+        value = self._scope.lookup(name)
+        if value is missing:
+            raise KeyError(name)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys(name for layer in self._scope.layers for name in layer.values))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return "all variables"
 
 
 PENDING = object()

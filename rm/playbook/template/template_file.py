@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, Protocol
 
 from jinja2 import Environment, FunctionLoader, TemplateError, TemplateNotFound
+from jinja2.utils import missing
 
 from rm.playbook.model.problems import BadArgument, TemplateProblem
 from rm.playbook.template.jinja import ENVIRONMENT
 from rm.playbook.template.jinja import check as check_plain
 from rm.playbook.template.syntax import syntax_of
-from rm.playbook.template.template import Scope, as_long, as_text, guarded, render
+from rm.playbook.template.template import Layer, Scope, as_long, as_text, guarded, render
+
+
+class Described(Protocol):
+    def about(self, path: str) -> tuple[str, str, datetime]: ...
+
 
 _OTHERS = re.compile(r"\b(include|import|extends)\b")
 
@@ -38,7 +45,44 @@ def render_file(
     environment.loader = FunctionLoader(load)
     # also seen by templates that are imported without their importer's names
     environment.globals = {**ENVIRONMENT.globals, "__scope__": scope}
-    return as_long(guarded(text, lambda: as_text(environment.from_string(text).render(__scope__=scope))), text)
+    return as_long(
+        guarded(text, lambda: as_text(environment.from_string(text).render(__scope__=scope))), text
+    )
+
+
+def about_file(path: str, destination: str | None, files: Described, scope: Scope) -> Layer:
+    """The names that a template has for itself; what takes work is found where it is used."""
+
+    def moment() -> Any:
+        seek = scope.seek
+        return seek("now", [], {}, scope)[0].replace(tzinfo=None) if seek is not None else missing
+
+    names: dict[str, Callable[[], Any]] = {
+        "ansible_managed": lambda: "Ansible managed",
+        "template_path": lambda: path,
+        "template_fullpath": lambda: files.about(path)[0],
+        "template_uid": lambda: files.about(path)[1],
+        "template_mtime": lambda: files.about(path)[2],
+        "template_run_date": moment,
+        "template_destpath": lambda: destination,
+    }
+    return Layer(Late(names), False)
+
+
+class Late(Mapping[str, Any]):
+    """Values that are found when they are asked for."""
+
+    def __init__(self, made: Mapping[str, Callable[[], Any]]) -> None:
+        self._made = made
+
+    def __getitem__(self, name: str) -> Any:
+        return self._made[name]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
 
 
 def check_file(text: str, given: Mapping[str, Any] | None = None) -> None:

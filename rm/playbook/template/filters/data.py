@@ -69,7 +69,9 @@ def unique(*lists: Any) -> list[Any]:
 
 
 @pass_environment
-def _unique(environment: Any, value: Any, case_sensitive: bool | None = None, attribute: Any = None) -> list[Any]:
+def _unique(
+    environment: Any, value: Any, case_sensitive: bool | None = None, attribute: Any = None
+) -> list[Any]:
     refuse_undefined(value)
     seen: list[Any] = []
     found = []

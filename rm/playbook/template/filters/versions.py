@@ -43,7 +43,7 @@ def version(
 
 
 def _loose(text: str) -> Any:
-    """Numbers and words in their order: `1.2` is older than `1.2.0`, and a number and a word do not compare."""
+    """Numbers and words in their order: `1.2` is older than `1.2.0`; a number and a word do not compare."""
     words = (word for word in re.split(r"(\d+|[a-z]+|\.)", text) if word and word != ".")
     return [int(word) if word.isdecimal() else word for word in words]
 
