@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import glob
 import importlib
 import json
-import os
-import stat
 import sys
 from pathlib import Path
 from typing import Any
 
-from rm.playbook.model.problems import BadArgument
+from rm.adapters.playbook.files import LocalFiles
 from rm.playbook.module import CompileContext, typed
 from rm.playbook.modules import executor_of, registry
 from rm.playbook.template.template import Layer, Scope
@@ -22,31 +19,12 @@ if str(AGENTS) not in sys.path:
 rm_steps = importlib.import_module("rm_steps")
 
 
-class RealFiles:
-    """The control machine's files, as they are."""
-
-    def read(self, path: str, decrypt: bool = True) -> bytes:
-        try:
-            return Path(path).read_bytes()
-        except OSError as problem:
-            raise BadArgument(f"{path}: {problem.strerror}") from None
-
-    def glob(self, pattern: str) -> list[str]:
-        return sorted(path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
-
-    def exists(self, path: str) -> bool:
-        return os.path.exists(path)
-
-    def mode(self, path: str) -> int:
-        return stat.S_IMODE(os.stat(path).st_mode)
-
-
 def step(number: int, module: str, task: int | None = None, **given: Any) -> dict[str, Any]:
     """One step as it would travel; raises BadArgument as compiling does. `_directory`: the playbook's."""
     found = registry()[module]
     directory = str(given.pop("_directory", "/nonexistent"))
     variables = given.pop("_variables", {})
-    context = CompileContext(Scope([Layer(variables, False)]), RealFiles(), directory)
+    context = CompileContext(Scope([Layer(variables, False)]), LocalFiles(), directory)
     args = found.compile(typed(found, given), context)
     return {"id": number, "task": number if task is None else task, "op": executor_of(found), "args": args}
 

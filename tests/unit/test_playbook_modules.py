@@ -82,7 +82,6 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("sysctl", {"name": "x"}, "needs 'value'"),
     ("unarchive", {"src": "/x", "dest": "/y", "extra_opts": "-v"}, "extra_opts"),
     ("uri", {"url": "http://x", "status_code": "ok"}, "numbers"),
-    ("user", {"name": "x", "password": "plain text"}, "hash"),
     ("wait_for", {"port": 1, "path": "/x"}, "only one"),
 ]
 

@@ -83,7 +83,7 @@ def test_includes_with_loops_variables_and_conditions():
     assert world.told() == [
         "include_tasks: ok", "in one: hello one one", "command: changed", "in two: changed",
         "include_tasks: skipped", "in one: skipped", "command: skipped",
-        "base2 : other: own", "include_role: ok", "base2 : other: given", "include_vars: ok",
+        "base2 : other: own", "include_role : base2: ok", "base2 : other: given", "include_vars: ok",
         "debug: included!",
     ]  # fmt: skip
 

@@ -4,6 +4,7 @@ import fcntl
 import importlib
 import os
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -107,9 +108,11 @@ def test_a_backup_is_not_written_through_a_planted_link(tmp_path, monkeypatch):
     monkeypatch.setattr("time.strftime", lambda form: "now")
     backup = tmp_path / f"file.{os.getpid()}.now~"
     backup.symlink_to(victim)
-    assert "exists" in one("copy", content="new", dest=str(path), backup=True)["msg"]
-    assert (path.read_text(), victim.read_text()) == ("old", "mine")
+    other = one("copy", content="new", dest=str(path), backup=True)["backup_file"]
+    assert other == f"{path}.{os.getpid() + 1}.now~"
+    assert (path.read_text(), victim.read_text(), Path(other).read_text()) == ("new", "mine", "old")
     backup.unlink()
+    path.write_text("old")
     path.chmod(0o640)
     assert one("copy", content="new", dest=str(path), backup=True)["backup_file"] == str(backup)
     assert (backup.read_text(), backup.stat().st_mode & 0o7777) == ("old", 0o640)
