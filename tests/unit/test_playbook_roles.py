@@ -139,7 +139,7 @@ def test_imported_playbooks_carry_their_condition():
 @pytest.mark.parametrize(
     ("files", "place", "says"),
     [
-        ({"roles/app/tasks/more.yml": "- fiel: {path: /x}\n"}, "/p/roles/app/tasks/more.yml:1:", "'file'"),
+        ({"roles/app/tasks/more.yml": "- file: {pth: /x}\n"}, "/p/roles/app/tasks/more.yml:1:", "'path'"),
         ({"roles/app/handlers/main.yml": "- {command: a, wen: b}\n"}, "handlers/main.yml:1:", "'when'"),
         ({"roles/app/defaults/main.yml": "- a\n"}, "/p/roles/app/defaults/main.yml:1:", "mapping"),
         ({"roles/app/vars/main.yml": "v: '{{ x | defualt(1) }}'\n"}, "vars/main.yml:1:", "'default'"),
@@ -147,7 +147,7 @@ def test_imported_playbooks_carry_their_condition():
         ({"roles/app/tasks/more.yml": "a: b\n"}, "/p/roles/app/tasks/more.yml:1:", "list of tasks"),
         ({"roles/app/tasks/more.yml": "- import_tasks: more.yml\n"}, "more.yml:1:", "loop"),
         ({"roles/app/tasks/more.yml": "- include_tasks: '{{ x }}_os.yml'\n",
-          "roles/app/tasks/a_os.yml": "- comand: x\n"}, "/p/roles/app/tasks/a_os.yml:1:", "'command'"),
+          "roles/app/tasks/a_os.yml": "- file: {pth: /x}\n"}, "/p/roles/app/tasks/a_os.yml:1:", "'path'"),
     ],
 )  # fmt: skip
 def test_mistakes_in_any_file_are_told_before_any_host(files, place, says):

@@ -7,6 +7,7 @@ import pytest
 from rm.adapters.playbook.files import read_playbook
 from rm.errors import UsageError
 from rm.playbook.inventory.pattern import select
+from rm.playbook.model.schema import tasks_of
 from rm.playbook.read.listing import growing_of
 from rm.playbook.read.parse import parse_playbook
 
@@ -30,7 +31,6 @@ def test_shipped_playbooks_are_valid(path):
         ("- hosts: all\n  stratgey: free\n", 2, "Did you mean 'strategy'?"),
         ("- hosts: all\n  strategy: fast\n", 2, "linear, free"),
         ("- hosts: all\n  debugger: always\n", 2, "not supported"),
-        (PLAY + "  - fiel: {path: /x}\n", 3, "Did you mean 'file'?"),
         (PLAY + "  - name: x\n    file: {path: /x}\n    wen: true\n", 5, "Did you mean 'when'?"),
         (PLAY + "  - file:\n      path: /x\n      sate: absent\n", 5, "Did you mean 'state'?"),
         (PLAY + "  - file: {path: /x, state: presnt}\n", 3, "absent, directory"),
@@ -45,8 +45,6 @@ def test_shipped_playbooks_are_valid(path):
         (PLAY + "  - file: {path: /x, mode: 644}\n", 3, "quoted octal"),
         (PLAY + "  - ansible.builtin.command: ls\n    become: sure\n", 4, "true or false"),
         (PLAY + "  - block: []\n    wen: true\n", 4, "Did you mean 'when'?"),
-        (PLAY + "  - block:\n    - fiel: {path: /x}\n", 4, "Did you mean 'file'?"),
-        (PLAY + "  - include_task: x.yml\n", 3, "Did you mean 'include_tasks'?"),
         (PLAY + "  - include_tasks: x.yml\n", 3, "no file x.yml"),
         (PLAY + "  - import_role: {nmae: x}\n", 3, "Did you mean 'name'?"),
         (PLAY + "  - command: x\n    notify: restart\n", 3, "no handler is called 'restart'"),
@@ -65,6 +63,40 @@ def test_errors_have_line_and_suggestion(text, line, says):
         parse_playbook(text, "p.yml")
     assert caught.value.what.startswith(f"p.yml:{line}:"), caught.value
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("task", "line", "says"),
+    [
+        ("  - fiel: {path: /x}\n", 3, "Did you mean 'file'?"),
+        ("  - block:\n    - fiel: {path: /x}\n", 4, "Did you mean 'file'?"),
+        ("  - include_task: x.yml\n", 3, "Did you mean 'include_tasks'?"),
+        ("  - name: x\n    acme.corp.thing: {a: 1}\n    when: a is defined\n", 4, "docs/playbooks.md"),
+    ],
+)
+def test_an_unknown_module_is_a_problem_of_its_task_alone(task, line, says):
+    found = []
+    (play,) = parse_playbook(PLAY + task, "p.yml", found=found).plays
+    assert [one.what.startswith(f"p.yml:{line}: unknown module '") for one in found] == [True]
+    assert says in found[0].hint
+    unknown = [one for one in tasks_of(play.tasks) if one.unknown]
+    assert [says in one.unknown for one in unknown] == [True]
+
+
+def test_all_that_is_wrong_is_collected():
+    text = (
+        "- hosts: all\n  stratgey: free\n  tasks:\n"
+        "  - file: {pth: /x, sate: absent, mode: 0644}\n    wen: a\n    loop: [1]\n    with_items: [2]\n"
+        "  - debug: {msg: '{{ a | defualt(1) }}'}\n    when: a ==\n"
+        "  - include_tasks: none.yml\n  - command: x\n    notify: gone\n"
+        "- hosts: all\n  roles: [nowhere, neither]\n"
+    )
+    found = []
+    plays = parse_playbook(text, "p.yml", found=found).plays
+    said = [one.what for one in found]
+    places = ["2", "4", "4", "4", "5", "4", "8", "9", "10", "11", "14", "14"]
+    assert sorted(one.split(":")[1] for one in said) == sorted(places)
+    assert [len(play.tasks) for play in plays] == [4, 0]
 
 
 def test_short_and_full_module_names_and_argument_forms_are_the_same():

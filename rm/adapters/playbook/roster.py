@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -33,6 +33,7 @@ class Roster:
         limit: str,
     ) -> None:
         self.extra = extra
+        self._unknown: dict[str, str] = {}
         self.hosts = {host.name: host for host in hosts}
         self.groups = groups_of(hosts)
         self.wanted = (
@@ -63,11 +64,23 @@ class Roster:
         if pattern in IMPLICIT and pattern not in self.hosts:
             self.states.setdefault(pattern, HostState(pattern, {"ansible_connection": "local"}))
             return (pattern,)
-        names = select(pattern, list(self.hosts), self.groups, where, growing)
+        every = list(self.hosts)
+        names = select(pattern, every, self.groups, where, growing=True)
+        if not growing:
+            try:
+                select(pattern, every, self.groups, where)
+            except UsageError as unknown:  # as Ansible, which warns of it
+                self._unknown[where] = f"{unknown} The play passes it over."
         found = [name for name in names if name in self.wanted]
         if play.order.endswith("sorted"):
             found.sort()
         return tuple(reversed(found) if play.order.startswith("reverse") else found)
+
+    def tell_unknown(self, tell: Callable[[str], None]) -> None:
+        """Say which plays name hosts or groups that nobody knows, so far."""
+        for text in self._unknown.values():
+            tell(text)
+        self._unknown.clear()
 
     def connection_of(self, name: str, keys: Sequence[str] = REACH) -> dict[str, Any]:
         """The variables that say how to reach a host, each by its first name (NAMES); templates in them see

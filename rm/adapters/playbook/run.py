@@ -31,7 +31,7 @@ from rm.core.model.host import Host
 from rm.errors import UsageError
 from rm.hints import did_you_mean
 from rm.playbook.model.flow import END
-from rm.playbook.model.schema import Play, Playbook
+from rm.playbook.model.schema import Play, Playbook, tasks_of
 from rm.playbook.read.listing import growing_of, names_of, plan_of_play
 from rm.playbook.run.conduct import Part
 from rm.playbook.run.evaluate import Options
@@ -125,7 +125,9 @@ class _Run:
         states = self.roster.states
         growing = growing_of(self.playbook.plays)
         chosen = [(play, self.roster.chosen(play, grows)) for play, grows in growing]
+        self.roster.tell_unknown(lambda text: self.orders.tell(Progress("note", text)))
         for play, names in chosen:
+            self.tell_unknown(play)
             check_sources(play, self.orders.files, self.directory)
             check_settings(play)
             if not play.prompts:  # else the answers may say it
@@ -157,6 +159,13 @@ class _Run:
                 self.ways.close()
         self.report.not_reached = tuple(name for name in states if name in self.unfinished)
         return self.report
+
+    def tell_unknown(self, play: Play) -> None:
+        """What is an error only where a host meets it."""
+        for task in (*tasks_of(play.tasks), *play.handlers):
+            if task.unknown:
+                said = f"{task.file}:{task.line}: {task.unknown} The task fails where a host comes to it."
+                self.orders.tell(Progress("note", said))
 
     def run_play(self, play: Play, names: tuple[str, ...], conductor: Conductor) -> None:
         states = self.roster.states

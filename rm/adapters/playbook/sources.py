@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from rm.errors import UsageError
@@ -37,8 +37,17 @@ class ThisMachine:
 
 def check_sources(play: Play, files: Files, directory: str) -> None:
     """Local files that tasks name outright must be there, and templates must be some. Raises UsageError."""
+    for problem in source_problems(play, files, directory):
+        raise problem
+
+
+def source_problems(play: Play, files: Files, directory: str) -> Iterator[UsageError]:
+    """The same, all of them."""
     for task in (*tasks_of(play.tasks), *play.handlers):
-        _check(task, files, directory)
+        try:
+            _check(task, files, directory)
+        except UsageError as problem:
+            yield problem
 
 
 def _check(task: Task, files: Files, directory: str) -> None:

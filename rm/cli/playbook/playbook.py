@@ -13,13 +13,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rm.cli.output import note
+from rm.cli.output import note, printable
 from rm.cli.playbook import text
 from rm.cli.playbook.ask import Terminal
 from rm.cli.playbook.given import Fleet, extra_variables, fleet_of, playbook_path, vault_of, words
@@ -56,6 +57,42 @@ def list_(as_json: bool) -> None:
         emit_json({"playbooks": found})
     else:
         table(("PLAYBOOK", "WHAT IT DOES"), [(one["name"], one["about"]) for one in found])
+
+
+@playbook.command()
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.option("--vault-password-file", multiple=True, metavar="FILE", help="The vault password.")
+@click.option("--ask-vault-pass", is_flag=True, help="Ask for the vault's password.")
+@json_option
+def check(
+    files: Sequence[str], vault_password_file: Sequence[str], ask_vault_pass: bool, as_json: bool
+) -> int:
+    """List all problems of playbooks and roles: file, line, and what to write instead.
+
+    FILE is a playbook as `run` takes it, or the directory of a role. Exit code 1: there are problems.
+    """
+    from rm.adapters.playbook.checking import problems_of
+    from rm.adapters.playbook.files import LocalFiles
+    from rm.adapters.playbook.shipped import shipped_directory
+    from rm.cli.playbook.ansible_config import ansible_settings
+
+    shipped = shipped_directory("playbooks")
+    paths = [Path(name) if os.path.isdir(name) else playbook_path(name) for name in files]
+    ansible = ansible_settings(os.environ, all(path.parent == shipped for path in paths))
+    vault = vault_of(
+        vault_password_file or ansible.vault_password_file, ask_vault_pass or ansible.ask_vault_pass
+    )
+    local = LocalFiles(vault, ansible)
+    found = list(dict.fromkeys(one for path in paths for one in problems_of(path, local)))
+    if as_json:
+        emit_json({"problems": [asdict(one) for one in found]})
+    else:
+        for one in found:
+            where = f"{one.file}:{one.line}" if one.line else one.file
+            click.echo(f"{where}: {printable(f'{one.what} {one.hint}'.rstrip())}")
+        count = f"{len(found)} problem{'' if len(found) == 1 else 's'}" if found else "no problems"
+        click.echo(f"{', '.join(files)}: {count}.", err=True)
+    return 1 if found else 0
 
 
 @playbook.command()

@@ -37,6 +37,8 @@ def lines_of(event: Progress, verbose: bool) -> Iterator[tuple[str, str | None]]
     """The lines worth keeping, each with its colour."""
     if event.kind == "play":
         yield f"PLAY {printable(event.text)}", None
+    if event.kind == "note":
+        yield f"note: {printable(event.text)}", "yellow"
     result = event.result
     if result is None:
         return

@@ -89,6 +89,7 @@ class Task:
     handler: bool = False
     outer: Task | None = None  # of an include: what the blocks around it hand to what it includes
     apply: Any = None  # of an include: its keyword `apply`
+    unknown: str = ""  # why the module is none that rm knows: an error where the task is reached
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from rm.errors import UsageError
 from rm.hints import did_you_mean
 from rm.playbook.model.keywords import PLAY_KEYS, short
 from rm.playbook.model.located import Map, Seq, load
@@ -73,9 +74,11 @@ class _Plays:
         for i, body in enumerate(document):
             line = document.lines[i]
             if not isinstance(body, Map):
-                raise reader.fail(line, "a play is a mapping.", "Write 'hosts:' and 'tasks:'.")
+                reader.complain(line, "a play is a mapping.", "Write 'hosts:' and 'tasks:'.")
+                continue
             key = next((k for k in _IMPORT if k in body), "")
-            plays += self.imported(reader, body, line, key) if key else [self.play(reader, body, line)]
+            with reader.going_on():
+                plays += self.imported(reader, body, line, key) if key else [self.play(reader, body, line)]
         self.open.pop()
         return plays
 
@@ -88,21 +91,22 @@ class _Plays:
         except (BadArgument, UnicodeDecodeError) as problem:
             raise reader.fail(line, f"{problem}.", "Give the path of a YAML file.") from None
         around = common(reader, body, Task("", "", {}, line))
-        plays = self.playbook(Reader(path), text)
+        plays = self.playbook(reader.of(path), text)
         return [_imported(play, around) for play in plays]
 
     def play(self, reader: Reader, body: Map, line: int) -> Play:
         reader.known(body, PLAY_KEYS, "play")
         if body.get("hosts") is None:
-            raise reader.fail(line, "the play does not say which hosts.", "Add 'hosts: all'.")
-        hosts = body["hosts"]
+            reader.complain(line, "the play does not say which hosts.", "Add 'hosts: all'.")
+        hosts = body.get("hosts") or "all"
         hosts = ",".join(map(str, hosts)) if isinstance(hosts, list) else str(hosts)
         reader.templates(hosts, body.line_of("hosts"))
-        shared = common(reader, body, Task("", "", {}, line))
+        plain = Task("", "", {}, line)
+        shared = reader.attempt(lambda: common(reader, body, plain), common(reader, Map(), plain))
         variables = shared.pop("variables")
         default: PlayDefaults = getattr(self.files, "play_defaults", PlayDefaults())
         directory = posixpath.dirname(reader.filename) or "."
-        shelf = Shelf(self.files, directory)
+        shelf = Shelf(self.files, directory, (reader.filename, line), reader.found)
         around = replace(Task("", "", {}, line, reader.filename), **shared)
         parts: list[tuple[Node, ...]] = [read_tasks(reader, body, "pre_tasks", around, shelf)]
         roles: list[Node] = []
@@ -110,7 +114,8 @@ class _Plays:
         if not isinstance(listed, list):
             raise reader.fail(body.line_of("roles"), "'roles' must be a list of roles.")
         for i, entry in enumerate(listed):
-            roles += shelf.listed_role(reader, entry, listed.lines[i], around)  # type: ignore[attr-defined]
+            with reader.going_on():
+                roles += shelf.listed_role(reader, entry, listed.lines[i], around)  # type: ignore[attr-defined]
         parts.append((*roles, *read_tasks(reader, body, "tasks", around, shelf)))
         parts.append(read_tasks(reader, body, "post_tasks", around, shelf))
         own = tasks_of(read_tasks(reader, body, "handlers", around, shelf, True))
@@ -119,12 +124,12 @@ class _Plays:
         tasks = tuple(node for part in parts for node in (*part, *([flush] if part else [])))
         strategy = short(str(body.get("strategy", "linear")))
         if strategy not in ("linear", "free", "host_pinned"):
-            raise reader.fail(
+            reader.complain(
                 body.line_of("strategy"), f"unknown strategy '{strategy}'.", "Known: linear, free."
             )
         order = str(body.get("order", "inventory"))
         if order not in ("inventory", "sorted", "reverse_sorted", "reverse_inventory"):
-            raise reader.fail(body.line_of("order"), f"the order '{order}' is not supported.",
+            reader.complain(body.line_of("order"), f"the order '{order}' is not supported.",
                               "Known: inventory, sorted, reverse_sorted, reverse_inventory.")  # fmt: skip
         serial = body.get("serial")
         serial = tuple(serial) if isinstance(serial, list) else () if serial is None else (serial,)
@@ -140,8 +145,8 @@ class _Plays:
             gathering=self.gathering(reader, body, around),
             gather_once=default.gather_once,
             variables=variables,
-            files=self.vars_files(reader, body),
-            prompts=_prompts(reader, body),
+            files=reader.attempt(lambda: self.vars_files(reader, body), ()),
+            prompts=reader.attempt(lambda: _prompts(reader, body), ()),
             roles=tuple(shelf.roles),
             serial=serial,
             max_fail_percentage=reader.number(body, "max_fail_percentage", None),
@@ -183,7 +188,8 @@ class _Plays:
             reader.templates(list(choices), body.line_of("vars_files"))
             if len(choices) == 1 and not has_template(choices[0]):
                 path = beside(reader.filename, choices[0])
-                load_mapping(reader, self.files, path, body.line_of("vars_files"))
+                with reader.going_on():
+                    load_mapping(reader, self.files, path, body.line_of("vars_files"))
             found.append(tuple(beside(reader.filename, path) for path in choices))
         return tuple(found)
 
@@ -237,7 +243,7 @@ def _check_notified(reader: Reader, play: Play, shelf: Shelf) -> None:
         for name in task.notify:
             if name not in known and not has_template(name):
                 hint = did_you_mean(name, known) if known else "The play has no handlers."
-                raise Reader(task.file).fail(task.line, f"no handler is called '{name}'.", hint)
+                reader.of(task.file).complain(task.line, f"no handler is called '{name}'.", hint)
 
 
 def handler_names(handler: Task) -> set[str]:
@@ -246,6 +252,13 @@ def handler_names(handler: Task) -> set[str]:
     return named | ({f"{handler.role.name} : {handler.name}"} if handler.role else set())
 
 
-def parse_playbook(text: str, filename: str, files: Files | None = None) -> Playbook:
-    """A playbook from its text; raises UsageError with file, line and what to do."""
-    return Playbook(filename, tuple(_Plays(files or NoFiles()).playbook(Reader(filename), text)))
+def parse_playbook(
+    text: str, filename: str, files: Files | None = None, found: list[UsageError] | None = None
+) -> Playbook:
+    """A playbook from its text; raises UsageError with file, line and what to do. With a list all that is
+    wrong is put there, and what could be read is returned."""
+    reader = Reader(filename, found)
+    plays: list[Play] = []
+    with reader.going_on():
+        plays = _Plays(files or NoFiles()).playbook(reader, text)
+    return Playbook(filename, tuple(plays))

@@ -66,11 +66,11 @@ def arguments(reader: Reader, name: str, module: ModuleType, body: Map, written:
         for key in source:
             if key not in names and key != free and not getattr(module, "ANY_ARGUMENT", False):
                 at = getattr(source, "lines", {}).get(key, line)
-                raise reader.fail(at, f"'{name}' has no argument '{key}'.", did_you_mean(str(key), names))
+                reader.complain(at, f"'{name}' has no argument '{key}'.", did_you_mean(str(key), names))
     merged = {**extra, **given}
     for n, arg in module.ARGS.items():
         if arg.required and not any(a in merged for a in (n, *arg.aliases)):
-            raise reader.fail(line, f"'{name}' needs the argument '{n.lstrip('_')}'.")
+            reader.complain(line, f"'{name}' needs the argument '{n.lstrip('_')}'.")
     expressions = getattr(module, "EXPRESSIONS", ())
     for key, item in merged.items():
         source = given if key in given else extra
@@ -78,11 +78,12 @@ def arguments(reader: Reader, name: str, module: ModuleType, body: Map, written:
             reader.conditions(source, key)
         else:
             reader.templates(item, getattr(source, "lines", {}).get(key, line))
-    if not any(has_template(item) for item in merged.values()):
+    known_all = all(key in names or key == free for key in merged) or getattr(module, "ANY_ARGUMENT", False)
+    if known_all and not any(has_template(item) for item in merged.values()):
         try:
             typed(module, merged)
         except BadArgument as problem:
-            raise reader.fail(line, f"{name}: {problem}.") from None
+            reader.complain(line, f"{name}: {problem}.")
     return merged
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol
@@ -102,17 +103,19 @@ def read_list(
     for i, one in enumerate(value):
         line = value.lines[i]
         if not isinstance(one, Map):
-            raise reader.fail(line, "a task is a mapping.", "Write the module's name and a colon.")
-        if "block" in one:
-            found.append(_block(reader, one, line, around, library, handler))
-        else:
-            found += _task(reader, one, line, around, library, handler)
+            reader.complain(line, "a task is a mapping.", "Write the module's name and a colon.")
+            continue
+        with reader.going_on():
+            if "block" in one:
+                found.append(_block(reader, one, line, around, library, handler))
+            else:
+                found += _task(reader, one, line, around, library, handler)
     return tuple(found)
 
 
 def _block(reader: Reader, body: Map, line: int, around: Task, library: Library, handler: bool) -> Block:
     reader.known(body, BLOCK_KEYS, "block")
-    fields = common(reader, body, around)
+    fields = reader.attempt(lambda: common(reader, body, around), common(reader, Map(), around))
     inner = replace(around, **fields, notify=(*around.notify, *reader.words(body, "notify")))
     parts = [read_tasks(reader, body, key, inner, library, handler) for key in ("block", "rescue", "always")]
     return Block(str(body.get("name") or ""), line, *parts)
@@ -124,17 +127,20 @@ def _task(
     body = _without_action(reader, body)
     modules = registry()
     named = [k for k in body if k in modules or short(str(k)) in modules or short(str(k)) in INCLUDES]
-    for key in body:
-        if key not in TASK_KEYS and key not in named and not is_loop(str(key)):
+    others = [k for k in body if k not in TASK_KEYS and k not in named and not is_loop(str(k))]
+    if not named and len(others) == 1 and others[0] not in LATER and _IS_MODULE.fullmatch(str(others[0])):
+        return _unknown(reader, body, line, around, str(others[0]), handler)
+    for key in others:
+        with reader.going_on():
             _refuse(reader, str(key), body.line_of(key), bool(named))
-        if key in LATER:
-            raise reader.fail(body.line_of(key), f"'{key}' is not supported.")
+    if not named and others:
+        return ()
     if len(named) != 1:
         what = f"two modules, '{named[0]}' and '{named[1]}', in one task." if named else "no module."
         raise reader.fail(line, f"the task has {what}", "A task calls exactly one module.")
     written = named[0]
     name = short(str(written))
-    fields = common(reader, body, around)
+    fields = reader.attempt(lambda: common(reader, body, around), common(reader, Map(), around))
     if name in INCLUDES:
         return _include(reader, body, line, around, library, fields, name, str(written))
     patience, background = reader.number(body, "async", 0), 0
@@ -163,11 +169,11 @@ def _task(
         **fields,
         name=str(reader.text(body, "name") or name),
         module=name,
-        args=arguments(reader, name, modules.get(str(written)) or modules[name], with_defaults, str(written)),
+        args=reader.attempt(lambda: arguments(reader, name, own, with_defaults, str(written)), {}),
         line=line,
         file=reader.filename,
         register=str(register),
-        loop=_loop(reader, body, line),
+        loop=reader.attempt(lambda: _loop(reader, body, line), None),
         notify=(*around.notify, *reader.words(body, "notify")),
         listen=reader.words(body, "listen"),
         changed_when=reader.conditions(body, "changed_when") if "changed_when" in body else None,
@@ -178,6 +184,35 @@ def _task(
         background=background,
         patience=patience,
         handler=handler,
+    )
+    return (task,)
+
+
+_IS_MODULE = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z0-9_]+)*", re.IGNORECASE)
+
+
+def _unknown(
+    reader: Reader, body: Map, line: int, around: Task, module: str, handler: bool
+) -> tuple[Node, ...]:
+    """A task of a module that rm does not know: it may never be reached, on this distribution for one."""
+    near = nearest(module, (*registry(), *TASK_KEYS, *INCLUDES, "block"))
+    hint = f"Did you mean '{near}'?" if near else "See the list of modules in docs/playbooks.md."
+    said = f"unknown module '{module}'."
+    reader.note(body.line_of(module), said, hint)
+    task = replace(
+        around,
+        **common(reader, body, around),
+        name=str(reader.text(body, "name") or module),
+        module=module,
+        args={},
+        line=line,
+        file=reader.filename,
+        register=str(body.get("register") or ""),
+        loop=_loop(reader, body, line),
+        notify=(*around.notify, *reader.words(body, "notify")),
+        listen=reader.words(body, "listen"),
+        handler=handler,
+        unknown=f"{said} {hint}",
     )
     return (task,)
 

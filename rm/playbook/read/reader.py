@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 from rm.errors import UsageError
 from rm.hints import did_you_mean
@@ -14,12 +15,46 @@ from rm.playbook.model.schema import Conditions, Truth
 from rm.playbook.template.filters import FALSE, TRUE
 from rm.playbook.template.template import bare, check, has_template
 
+T = TypeVar("T")
+
 
 class Reader:
-    """Checks values of one file; `filename` begins every complaint."""
+    """Checks values of one file; `filename` begins every complaint. `found` collects complaints, so that
+    reading goes on behind each; None: the first ends it."""
 
-    def __init__(self, filename: str) -> None:
-        self.filename = filename
+    def __init__(self, filename: str, found: list[UsageError] | None = None) -> None:
+        self.filename, self.found = filename, found
+
+    def of(self, filename: str) -> Reader:
+        """The same for another file."""
+        return Reader(filename, self.found)
+
+    def complain(self, line: int, what: str, hint: str = "") -> None:
+        """A mistake behind which reading can go on, where complaints are collected."""
+        if self.found is None:
+            raise self.fail(line, what, hint)
+        self.found.append(self.fail(line, what, hint))
+
+    def attempt(self, make: Callable[[], T], default: T) -> T:
+        """What `make` gives, `default` where it complains and complaints are collected."""
+        with self.going_on():
+            return make()
+        return default
+
+    def note(self, line: int, what: str, hint: str = "") -> None:
+        """Something that is no mistake before it is met."""
+        if self.found is not None:
+            self.found.append(self.fail(line, what, hint))
+
+    @contextmanager
+    def going_on(self) -> Iterator[None]:
+        """Collects what is wrong inside, where complaints are collected."""
+        try:
+            yield
+        except UsageError as problem:
+            if self.found is None:
+                raise
+            self.found.append(problem)
 
     def fail(self, line: int, what: str, hint: str = "") -> UsageError:
         return UsageError(f"{self.filename}:{line}: {what}", hint)
@@ -29,10 +64,9 @@ class Reader:
             if key not in keys:
                 line = body.line_of(key)
                 if key in LATER:
-                    raise self.fail(
-                        line, f"'{key}' is not supported.", f"A {owner} knows: {', '.join(keys)}."
-                    )
-                raise self.fail(line, f"unknown keyword '{key}' in a {owner}.", did_you_mean(str(key), keys))
+                    self.complain(line, f"'{key}' is not supported.", f"A {owner} knows: {', '.join(keys)}.")
+                    continue
+                self.complain(line, f"unknown keyword '{key}' in a {owner}.", did_you_mean(str(key), keys))
 
     def mapping(self, body: Map, key: str) -> Map:
         value = body.get(key)
@@ -105,7 +139,7 @@ class Reader:
                 try:
                     check(value)
                 except TemplateProblem as problem:
-                    raise self.fail(line, f"{problem}".rstrip(".") + ".") from None
+                    self.complain(line, f"{problem}".rstrip(".") + ".")
         elif isinstance(value, dict):
             for key, inner in value.items():
                 self.templates(inner, value.line_of(key) if isinstance(value, Map) else line)
@@ -124,14 +158,16 @@ class Reader:
                 except TemplateProblem as problem:
                     hint = "A condition is written without {{ }}." if "{{" in one else ""
                     what = f"{problem}".rstrip(".") + "."
-                    raise self.fail(body.line_of(key), what, hint) from None
+                    self.complain(body.line_of(key), what, hint)
+                    continue
                 if "{{" in one:
-                    raise self.fail(
+                    self.complain(
                         body.line_of(key),
                         f"the condition '{one}' holds a template.",
                         "A condition is written without {{ }}.",
                     )
             elif not isinstance(one, bool):
-                raise self.fail(body.line_of(key), f"'{key}' must be an expression, not {one!r}.")
+                self.complain(body.line_of(key), f"'{key}' must be an expression, not {one!r}.")
+                continue
             found.append(one)
         return tuple(found)

@@ -59,10 +59,10 @@ def load_mapping(reader: Reader, files: Files, path: str, line: int, owner: str 
     if document is None:
         return Map()
     if not isinstance(document, Map):
-        raise Reader(path).fail(
+        raise reader.of(path).fail(
             1, f"{owner or 'a file of variables'} must be a mapping.", "Write 'name: value'."
         )
-    Reader(path).templates(document, 1)
+    reader.of(path).templates(document, 1)
     return document
 
 
@@ -71,7 +71,7 @@ def load_list(reader: Reader, files: Files, path: str, line: int) -> Seq:
     if document is None:
         return Seq()
     if not isinstance(document, Seq):
-        raise Reader(path).fail(1, "a file of tasks is a list of tasks.", "Start each with '- '.")
+        raise reader.of(path).fail(1, "a file of tasks is a list of tasks.", "Start each with '- '.")
     return document
 
 
@@ -104,7 +104,7 @@ def dependencies(
         meta = load_mapping(reader, files, one, line)
         entries = meta.get("dependencies") or []
         if not isinstance(entries, list):
-            raise Reader(one).fail(meta.line_of("dependencies"), "'dependencies' must be a list of roles.")
+            raise reader.of(one).fail(meta.line_of("dependencies"), "'dependencies' must be a list of roles.")
         lines = list(getattr(entries, "lines", [1] * len(entries)))
         return list(entries), lines, one, bool(meta.get("allow_duplicates", False))
     return [], [], "", False

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from rm.errors import UsageError
 from rm.playbook.model.keywords import COMMON_KEYS
 from rm.playbook.model.located import Map, Seq, load
 from rm.playbook.model.schema import Node, Role, Task, tasks_of
@@ -24,16 +25,24 @@ from rm.playbook.read.roles import (
     role_files,
     variables_of,
 )  # fmt: skip
+from rm.playbook.read.specifications import validation
 from rm.playbook.template.template import has_template
 
 DEPTH_MAX = 40
 
 
 class Shelf:
-    """The files and roles of one play; also asked while it runs, for includes with templated names."""
+    """The files and roles of one play, which stands in a file at a line (`play`); also asked while it runs,
+    for includes with templated names."""
 
-    def __init__(self, files: Files, directory: str) -> None:
-        self.files, self.directory = files, directory
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        play: tuple[str, int] = ("", 0),
+        found: list[UsageError] | None = None,
+    ) -> None:
+        self.files, self.directory, self.play, self.found = files, directory, play, found
         self.roles: list[Role] = []
         self.handlers: list[Task] = []
         self.named: list[str] = []  # the roles that the play lists or imports, and includes while it runs
@@ -49,7 +58,7 @@ class Shelf:
     def variables(self, path: str, line: int) -> Mapping[str, Any]:
         """A file of variables, read once; raises UsageError."""
         if path not in self._variables:
-            self._variables[path] = load_mapping(Reader(path), self.files, path, line)
+            self._variables[path] = load_mapping(Reader(path, self.found), self.files, path, line)
         return self._variables[path]
 
     # -- files of tasks ------------------------------------------------------------------------
@@ -58,7 +67,7 @@ class Shelf:
         path = self.locate(reader, name, line, around)
         self._deeper(reader, line)
         try:
-            return read_list(Reader(path), load_list(reader, self.files, path, line), around, self,
+            return read_list(reader.of(path), load_list(reader, self.files, path, line), around, self,
                              around.handler)  # fmt: skip
         finally:
             self._depth -= 1
@@ -120,7 +129,7 @@ class Shelf:
         )  # fmt: skip
         before: list[Node] = []
         for entry, at in zip(entries, lines, strict=True):
-            before += self.listed_role(Reader(meta), entry, at, replace(around, role=role), public, True)
+            before += self.listed_role(reader.of(meta), entry, at, replace(around, role=role), public, True)
         for dependency in self.roles:  # a role sees what its dependencies define, its own first
             if parent is None and role.name in dependency.parents:
                 role = replace(
@@ -138,7 +147,7 @@ class Shelf:
                 self._with_handlers[part, what] = ()
                 listed = load_list(reader, self.files, part, line)
                 plain = replace(inner, when=(), tags=(), notify=())
-                found_here = tuple(tasks_of(read_list(Reader(part), listed, plain, self, True)))
+                found_here = tuple(tasks_of(read_list(reader.of(part), listed, plain, self, True)))
                 self._with_handlers[part, what] = found_here
                 self.handlers += found_here
             self._met += self._with_handlers[part, what]
@@ -147,8 +156,10 @@ class Shelf:
         if not found and wanted != "main":
             raise reader.fail(line, f"the role {role.name} has no tasks/{wanted}.yml.")
         tasks: tuple[Node, ...] = ()
+        if given.get("rolespec_validate") is not False:
+            tasks = validation(reader, self.files, inner, wanted, self.play)
         for one in found:
-            tasks += read_list(Reader(one), load_list(reader, self.files, one, line), inner, self)
+            tasks += read_list(reader.of(one), load_list(reader, self.files, one, line), inner, self)
         return (*before, *tasks)
 
     def listed_role(
@@ -205,7 +216,7 @@ class Shelf:
         if key in self._expanded:
             return self._expanded[key]
         outer, self._met = self._met, []
-        reader = Reader(task.file)
+        reader = Reader(task.file, self.found)
         inner = include_context(task, task.apply, reader)
         if task.module == "include_role":
             own = {k: v for k, v in task.variables.items() if k not in inner.variables}

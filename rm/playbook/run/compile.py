@@ -198,6 +198,8 @@ def _one(task: Task, scope: Scope, context: CompileContext, check: bool) -> Item
     if task.module in INCLUDES:
         given = {k: evaluate(v, scope) for k, v in task.args.items() if k != "apply"}
         return Item("", None, {"include": given}, scope)
+    if task.unknown:
+        raise TemplateProblem(task.unknown.rstrip("."))
     module = registry()[task.module]
     args = module_arguments(task, scope, context)
     environment: dict[str, Any] = {}

@@ -128,7 +128,11 @@ class HostPlay(Making):
             return Batch((), False)
         return Batch(tuple(steps), bool(become), way=way)
 
-    def _unprivileged(self, task: Task, way: Way) -> bool:
+    def _unprivileged(self, task: Task, way: Way, target: str = "") -> bool:
+        """Does whoever logs in need sudo to be root?"""
+        if target and target != self.host.name:
+            other = self.crew.states.get(target)
+            return other is None or way.connection == "local" or (way.login or other.login) != "root"
         return (way.login or self.host.login) != "root" or bool(task.delegate_to)
 
     def _may_start(self, frame: Frame, task: Task) -> bool:
@@ -194,7 +198,7 @@ class HostPlay(Making):
         return replace(
             batch,
             control=control(task.module),
-            become=batch.become and self._unprivileged(task, batch.way),
+            become=batch.become and self._unprivileged(task, batch.way, batch.target),
         )
 
     @property

@@ -11,7 +11,7 @@ from rm.playbook.model.steps import TaskResult
 @dataclass(frozen=True, slots=True)
 class Progress:
     """What the caller may show while it runs: kind `play` (its name and hosts), `start` (the host, the task
-    that it begins and how many `more` go with it) or `task` (result)."""
+    that it begins and how many `more` go with it), `task` (result) or `note` (what is not as it seems)."""
 
     kind: str
     text: str = ""

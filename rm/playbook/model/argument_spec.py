@@ -1,0 +1,236 @@
+"""What is wrong with arguments, by a specification of them as `meta/argument_specs.yml` of a role has it.
+
+The rules, and the words where they are short, are those of ansible-core's argument specifications.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+_TRUE = ("y", "yes", "on", "1", "true", "t")
+_FALSE = ("n", "no", "off", "0", "false", "f")
+_UNITS = {"": 0, "b": 0, **{unit: power for power, unit in enumerate("kmgtpezy", 1)}}
+KINDS = ("str", "int", "float", "bool", "list", "dict", "path", "raw", "jsonarg", "json", "bytes", "bits")
+
+
+class Unfit(Exception):
+    """A value is not of its type; the message says why."""
+
+
+def errors_of(spec: Mapping[str, Any], given: Mapping[str, Any], within: str = "") -> list[str]:
+    """Every mistake, as a sentence without a full stop. `spec` maps the names of options to what they are."""
+    values = _renamed(spec, given)
+    found: list[str] = []
+    known = {alias for name, one in spec.items() for alias in (name, *_list(_of(one).get("aliases")))}
+    unknown = [str(name) for name in given if name not in known]
+    if unknown and within:
+        names = ", ".join(f"{within}.{name}" for name in sorted(unknown))
+        found.append(f"{names}. Supported parameters include: {', '.join(sorted(map(str, spec)))}.")
+    missing = [str(name) for name, one in spec.items()
+               if _of(one).get("required") is True and values.get(name) is None]  # fmt: skip
+    if missing:
+        found.append(f"missing required arguments: {', '.join(sorted(missing))}{_in(within)}")
+    typed: dict[str, Any] = {}
+    for name, one in spec.items():
+        value = values.get(name, _of(one).get("default"))
+        if value is None:
+            continue
+        try:
+            typed[name] = _converted(name, _of(one), value, within)
+        except Unfit as problem:
+            found.append(str(problem))
+    for name, one in spec.items():
+        if name in typed and _of(one).get("choices"):
+            found += _not_chosen(name, list(_of(one)["choices"]), typed[name], within)
+    for name, value in typed.items():
+        found += _below(name, _of(spec[name]), value, within)
+    return found
+
+
+def _of(one: Any) -> Mapping[str, Any]:
+    return one if isinstance(one, Mapping) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else []
+
+
+def _in(within: str) -> str:
+    return f" found in {within.replace('.', ' -> ')}" if within else ""
+
+
+def _renamed(spec: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The values by their options' first names."""
+    values = dict(given)
+    for name, one in spec.items():
+        for alias in _list(_of(one).get("aliases")):
+            if alias in values:
+                values[name] = values[alias]
+    return values
+
+
+def _converted(name: str, one: Mapping[str, Any], value: Any, within: str) -> Any:
+    kind = str(one.get("type", "str"))
+    try:
+        found = convert(kind, value)
+    except Unfit as problem:
+        said = f"argument '{name}' is of type {_kind(value)}{_in(within)}"
+        raise Unfit(f"{said} and we were unable to convert to {kind}: {problem}") from None
+    elements = one.get("elements")
+    if kind != "list" or not elements:
+        return found
+    made = []
+    for item in found:
+        try:
+            made.append(convert(str(elements), item))
+        except Unfit as problem:
+            said = f"Elements value for option '{name}'{_in(within)} is of type {_kind(item)}"
+            raise Unfit(f"{said} and we were unable to convert to {elements}: {problem}") from None
+    return made
+
+
+def _kind(value: Any) -> str:
+    return next((word for kind, word in ((str, "str"), (dict, "dict"), (list, "list"), (bool, "bool"))
+                 if isinstance(value, kind)), type(value).__name__)  # fmt: skip
+
+
+def convert(kind: str, value: Any) -> Any:
+    """A value as one of KINDS. Raises Unfit."""
+    said = f"{value!r} cannot be converted to {'an' if kind == 'int' else 'a'} {kind}"
+    if kind in ("raw", "path") or (kind == "str" and not isinstance(value, bool)):
+        return value if kind == "raw" else str(value)
+    if kind == "str":
+        return str(value)
+    if kind == "bool":
+        word = str(value).strip().lower()
+        if isinstance(value, bool) or word in ("1.0", "0.0", *_TRUE, *_FALSE):
+            return value if isinstance(value, bool) else word in ("1.0", *_TRUE)
+        raise Unfit(f"The value {value!r} is not a valid boolean.")
+    if kind in ("int", "float"):
+        if isinstance(value, bool) and kind == "float":
+            return float(value)
+        try:
+            return _number(kind, value)
+        except (TypeError, ValueError):
+            raise Unfit(said) from None
+    if kind == "list":
+        if isinstance(value, (list, tuple)):
+            return list(value)
+        if isinstance(value, str):
+            return [word.strip() for word in value.split(",")]
+        if isinstance(value, (int, float)):
+            return [str(value)]
+        raise Unfit(said)
+    if kind == "dict":
+        return _dict(value)
+    if kind in ("json", "jsonarg"):
+        return value if isinstance(value, str) else json.dumps(value, default=str)
+    if kind in ("bytes", "bits"):
+        return _sized(value, said)
+    raise Unfit(f"there is no type {kind}: {', '.join(KINDS)} are known")
+
+
+def _number(kind: str, value: Any) -> int | float:
+    if not isinstance(value, (str, int, float)):
+        raise TypeError
+    if kind == "float":
+        return float(value)
+    if isinstance(value, float) and value != int(value):
+        raise ValueError
+    return int(str(value)) if isinstance(value, str) else int(value)
+
+
+def _dict(value: Any) -> dict[Any, Any]:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if not isinstance(value, str):
+        raise Unfit(f"{value!r} cannot be converted to a dict")
+    if value.startswith("{"):
+        for read in (json.loads, ast.literal_eval):
+            try:
+                found = read(value)
+            except (ValueError, SyntaxError):
+                continue
+            if isinstance(found, dict):
+                return found
+        raise Unfit("unable to evaluate string as dictionary")
+    if "=" in value:
+        try:
+            words = shlex.split(value.replace(",", " "))
+        except ValueError as problem:
+            raise Unfit(str(problem)) from None
+        return {key: text for key, _, text in (word.partition("=") for word in words)}
+    raise Unfit("dictionary requested, could not parse JSON or key=value")
+
+
+def _sized(value: Any, said: str) -> int:
+    text = str(value).strip().lower()
+    number = text.rstrip("bkmgtpezy ")
+    unit = text[len(number) :].strip()[:1]
+    try:
+        return int(float(number) * 1024 ** _UNITS[unit])
+    except (KeyError, ValueError):
+        raise Unfit(said) from None
+
+
+def _not_chosen(name: str, choices: Sequence[Any], value: Any, within: str) -> Iterator[str]:
+    shown = ", ".join(map(str, choices))
+    if isinstance(value, list):
+        wrong = [item for item in value if item not in choices]
+        if wrong:
+            words = ", ".join(map(str, wrong))
+            yield f"value of {name} must be one or more of: {shown}. Got no match for: {words}{_in(within)}"
+    elif value not in choices and str(value) not in map(str, choices):
+        yield f"value of {name} must be one of: {shown}, got: {value}{_in(within)}"
+
+
+def _below(name: str, one: Mapping[str, Any], value: Any, within: str) -> list[str]:
+    """The mistakes in the mapping, or the mappings, that an option with options of its own holds."""
+    options = one.get("options")
+    if not isinstance(options, Mapping):
+        return []
+    where = f"{within}.{name}" if within else name
+    found: list[str] = []
+    for part in value if isinstance(value, list) else [value]:
+        if not isinstance(part, Mapping):
+            try:
+                part = _dict(part)
+            except Unfit as problem:
+                found.append(f"value of '{where}' must be of type dict or list of dicts: {problem}")
+                continue
+        found += errors_of(options, part, where)
+        found += _together(one, part, where)
+    return found
+
+
+def _together(one: Mapping[str, Any], part: Mapping[str, Any], where: str) -> Iterator[str]:
+    def there(names: Any) -> list[str]:
+        return [str(name) for name in ([names] if isinstance(names, str) else _list(names)) if name in part]
+
+    for names in _list(one.get("mutually_exclusive")):
+        if len(there(names)) > 1:
+            yield f"parameters are mutually exclusive: {'|'.join(map(str, names))}{_in(where)}"
+    for names in _list(one.get("required_together")):
+        if 0 < len(there(names)) < len(names):
+            yield f"parameters are required together: {', '.join(map(str, names))}{_in(where)}"
+    for names in _list(one.get("required_one_of")):
+        if not there(names):
+            yield f"one of the following is required: {', '.join(map(str, names))}{_in(where)}"
+    for rule in _list(one.get("required_if")):
+        key, wanted, names = rule[0], rule[1], _list(rule[2])
+        some = len(rule) > 3 and rule[3] is True
+        missing = [str(name) for name in names if part.get(name) is None]
+        if key in part and part[key] == wanted and (len(missing) == len(names) if some else missing):
+            how = "any" if some else "all"
+            said = f"{key} is {wanted} but {how} of the following are missing: {', '.join(missing)}"
+            yield f"{said}{_in(where)}"
+    for key, names in _of(one.get("required_by")).items():
+        missing = [
+            str(n) for n in ([names] if isinstance(names, str) else _list(names)) if part.get(n) is None
+        ]
+        if part.get(key) is not None and missing:
+            yield f"missing parameter(s) required by '{key}': {', '.join(missing)}{_in(where)}"
