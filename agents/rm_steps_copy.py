@@ -62,7 +62,8 @@ def _local_tree(source, inside):
 
 
 def _tree(run, dest, args):
-    result = {"changed": False, "dest": args["dest"], "diff": []}
+    shown = args["dest"] if args.get("local") else os.path.join(args["dest"], "")
+    result = {"changed": False, "dest": shown, "diff": []}
     modes = args.get("modes") or {}
 
     def add(part):

@@ -16,7 +16,7 @@ from rm.playbook.model.schema import Play
 from rm.playbook.model.ssh_arguments import outside_program
 from rm.playbook.model.steps import TaskResult
 from rm.playbook.run.reach import IMPLICIT
-from rm.playbook.template.template import Layer, Scope, evaluate, has_template
+from rm.playbook.template.template import Layer, Scope, Seek, evaluate, has_template
 from rm.playbook.template.variables import HostState
 from rm.units import MBPS
 
@@ -34,6 +34,8 @@ class Roster:
     ) -> None:
         self.extra = extra
         self._unknown: dict[str, str] = {}
+        self.names: Mapping[str, Any] = {}  # what templates in variables may use besides: inventory_dir, …
+        self.seek: Seek | None = None  # carries out their lookups
         self.hosts = {host.name: host for host in hosts}
         self.groups = groups_of(hosts)
         self.wanted = (
@@ -97,10 +99,12 @@ class Roster:
             if key in SSH_ARGS and added:  # they can run programs here, and this may be a host's text
                 raise UsageError(f"{key} of host '{name}' comes from a task.", "Write it in the inventory.")
             if has_template(value) and not added:
-                plain = {**state.added, "inventory_hostname": name}
+                short = name.partition(".")[0]
+                own = {"inventory_hostname": name, "inventory_hostname_short": short}
+                plain = {**self.names, **state.added, **own}
                 layers = [Layer(self.extra, True), Layer(plain, False), Layer(state.inventory, True)]
                 try:
-                    value = evaluate(value, Scope(layers))
+                    value = evaluate(value, Scope(layers, seek=self.seek))
                 except TemplateProblem as problem:
                     raise UsageError(f"{key} of host '{name}': {problem}.") from None
                 if key in SSH_ARGS and (option := outside_program(str(value))):

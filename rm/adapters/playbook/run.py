@@ -18,7 +18,8 @@ from typing import Any
 import rm
 from rm.adapters.hosts.settings import SshSettings
 from rm.adapters.playbook.become import Passwords
-from rm.adapters.playbook.control import Daemon, Prompt
+from rm.adapters.playbook.control import Daemon
+from rm.adapters.playbook.control import Prompt as Ask
 from rm.adapters.playbook.files import LocalFiles, read_playbook
 from rm.adapters.playbook.hosts import Agents, Ways
 from rm.adapters.playbook.orders import Orders
@@ -31,14 +32,17 @@ from rm.core.model.host import Host
 from rm.errors import UsageError
 from rm.hints import did_you_mean
 from rm.playbook.model.flow import END
-from rm.playbook.model.schema import Play, Playbook, tasks_of
+from rm.playbook.model.problems import TemplateProblem
+from rm.playbook.model.schema import Play, Playbook, Prompt, tasks_of
 from rm.playbook.read.listing import growing_of, names_of, plan_of_play
+from rm.playbook.read.parse import HASHES
 from rm.playbook.run.conduct import Part
 from rm.playbook.run.evaluate import Options
+from rm.playbook.run.lookups import seeker
 from rm.playbook.run.reach import check_settings
 from rm.playbook.run.report import Progress, Recap, Report
 from rm.playbook.run.rolling import batches, max_fail
-from rm.playbook.template.template import Layer, Scope
+from rm.playbook.template.template import Layer, Scope, evaluate
 from rm.playbook.template.variables import ANSIBLE_VERSION
 
 __all__ = ["Passwords", "Progress", "Recap", "Report", "plan_of", "run_playbook"]
@@ -61,7 +65,7 @@ def run_playbook(
     daemon: Daemon | None = None,
     start_at: str = "",
     files: LocalFiles | None = None,
-    prompt: Prompt | None = None,
+    prompt: Ask | None = None,
     inventory: Mapping[str, Mapping[str, Any]] | None = None,
     magic: Mapping[str, Any] | None = None,
     become: bool = False,
@@ -120,6 +124,9 @@ class _Run:
         self.part: Part | None = None  # the running one
         self.report = Report(playbook.filename, orders.check)
         self.directory = os.path.dirname(os.path.abspath(playbook.filename))
+        self.seek = seeker(orders.files, (self.directory,), ThisMachine())
+        roster.names = {**orders.magic, "playbook_dir": self.directory}
+        roster.seek = self.seek
 
     def run(self) -> Report:
         states = self.roster.states
@@ -205,8 +212,25 @@ class _Run:
                 continue
             found[one.name] = one.default
             if ask is not None:
-                found[one.name] = ask(f"{one.text}: ", one.private, self.stopping) or one.default
+                found[one.name] = self._answer(one) or one.default
+            if one.encrypt and found[one.name] is not None:
+                secret = {"secret": str(found[one.name]), "kind": HASHES[one.encrypt], "salt": one.salt}
+                scope = Scope([Layer(secret, False)], seek=self.seek)
+                try:
+                    found[one.name] = evaluate("{{ secret | password_hash(kind, salt) }}", scope)
+                except TemplateProblem as problem:
+                    raise UsageError(f"The answer for '{one.name}' cannot be hashed: {problem}.") from None
         return found
+
+    def _answer(self, prompt: Prompt) -> str:
+        """What is answered, the same twice where that is asked for."""
+        ask = self.orders.prompt
+        assert ask is not None
+        while True:
+            said = ask(f"{prompt.text}: ", prompt.private, self.stopping)
+            if not prompt.confirm or said == ask(f"confirm {prompt.text}: ", prompt.private, self.stopping):
+                return said
+            self.orders.tell(Progress("note", "The two answers differ; once more."))
 
     def options(
         self, play: Play, names: Sequence[str], part: Sequence[str], prompted: Mapping[str, Any]

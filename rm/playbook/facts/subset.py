@@ -51,24 +51,21 @@ _NEEDS = {"hardware": {"platform"}, "network": {"platform", "distribution"}, "vi
 
 def topics_of(wanted: Sequence[str]) -> frozenset[str]:
     """The topics that a `gather_subset` means. Raises BadArgument."""
+    found = set(_MINIMAL)
     added: set[str] = set()
     dropped: set[str] = set()
-    everything = not any(word[:1] != "!" for word in wanted)
-    minimal = True
-    for word in wanted:
+    for word in wanted or ("all",):
         name, no = word.removeprefix("!"), word.startswith("!")
         if name == "all":
-            everything, dropped = (everything, dropped | (_ALL - _MINIMAL)) if no else (True, dropped)
+            found, dropped = (found, dropped | (_ALL - _MINIMAL)) if no else (found | _ALL, dropped)
         elif name == "min":
-            minimal = not no
             dropped |= _MINIMAL if no else set()
         elif no:
-            dropped |= {_topic(name)} if name not in _ELSEWHERE else set()
+            dropped.add(name)  # one that is not there is not a mistake
         else:
             if name in _ELSEWHERE:
                 raise BadArgument(f"'gather_subset' asks for facts of {name}, which rm does not run")
             added.add(_topic(name))
-    found = (set(_ALL) if everything else set()) | (_MINIMAL if minimal else set())
     found = (found - dropped) | added
     return frozenset(found.union(*(_NEEDS.get(topic, set()) for topic in added)))
 

@@ -21,19 +21,26 @@ class Unfit(Exception):
     """A value is not of its type; the message says why."""
 
 
-def errors_of(spec: Mapping[str, Any], given: Mapping[str, Any], within: str = "") -> list[str]:
+def errors_of(spec: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
     """Every mistake, as a sentence without a full stop. `spec` maps the names of options to what they are."""
+    unknown: list[str] = []
+    return [*_errors(spec, given, "", unknown), *unknown]
+
+
+def _errors(
+    spec: Mapping[str, Any], given: Mapping[str, Any], within: str, unknown: list[str]
+) -> Iterator[str]:
+    """Of one mapping, whose path is `within` ("": the role's variables, of which others are welcome)."""
     values = _renamed(spec, given)
-    found: list[str] = []
     known = {alias for name, one in spec.items() for alias in (name, *_list(_of(one).get("aliases")))}
-    unknown = [str(name) for name in given if name not in known]
-    if unknown and within:
-        names = ", ".join(f"{within}.{name}" for name in sorted(unknown))
-        found.append(f"{names}. Supported parameters include: {', '.join(sorted(map(str, spec)))}.")
+    others = sorted(f"{within}.{name}" for name in given if name not in known)
+    if others and within:
+        names = ", ".join(sorted(map(str, spec)))
+        unknown.append(f"{', '.join(others)}. Supported parameters include: {names}.")
     missing = [str(name) for name, one in spec.items()
                if _of(one).get("required") is True and values.get(name) is None]  # fmt: skip
     if missing:
-        found.append(f"missing required arguments: {', '.join(sorted(missing))}{_in(within)}")
+        yield f"missing required arguments: {', '.join(sorted(missing))}{_in(within)}"
     typed: dict[str, Any] = {}
     for name, one in spec.items():
         value = values.get(name, _of(one).get("default"))
@@ -42,13 +49,12 @@ def errors_of(spec: Mapping[str, Any], given: Mapping[str, Any], within: str = "
         try:
             typed[name] = _converted(name, _of(one), value, within)
         except Unfit as problem:
-            found.append(str(problem))
+            yield str(problem)
     for name, one in spec.items():
         if name in typed and _of(one).get("choices"):
-            found += _not_chosen(name, list(_of(one)["choices"]), typed[name], within)
+            yield from _not_chosen(name, list(_of(one)["choices"]), typed[name], within)
     for name, value in typed.items():
-        found += _below(name, _of(spec[name]), value, within)
-    return found
+        yield from _below(name, _of(spec[name]), value, within, unknown)
 
 
 def _of(one: Any) -> Mapping[str, Any]:
@@ -188,23 +194,20 @@ def _not_chosen(name: str, choices: Sequence[Any], value: Any, within: str) -> I
         yield f"value of {name} must be one of: {shown}, got: {value}{_in(within)}"
 
 
-def _below(name: str, one: Mapping[str, Any], value: Any, within: str) -> list[str]:
+def _below(name: str, one: Mapping[str, Any], value: Any, within: str, unknown: list[str]) -> Iterator[str]:
     """The mistakes in the mapping, or the mappings, that an option with options of its own holds."""
     options = one.get("options")
     if not isinstance(options, Mapping):
-        return []
+        return
     where = f"{within}.{name}" if within else name
-    found: list[str] = []
     for part in value if isinstance(value, list) else [value]:
-        if not isinstance(part, Mapping):
-            try:
-                part = _dict(part)
-            except Unfit as problem:
-                found.append(f"value of '{where}' must be of type dict or list of dicts: {problem}")
-                continue
-        found += errors_of(options, part, where)
-        found += _together(one, part, where)
-    return found
+        try:
+            part = _dict(part)
+        except Unfit as problem:
+            yield f"value of '{where}' must be of type dict or list of dicts: {problem}"
+            continue
+        yield from _errors(options, part, where, unknown)
+        yield from _together(one, part, where)
 
 
 def _together(one: Mapping[str, Any], part: Mapping[str, Any], where: str) -> Iterator[str]:

@@ -114,6 +114,9 @@ class Prompt:
     text: str
     default: Any = None
     private: bool = True
+    confirm: bool = False  # asked twice
+    encrypt: str = ""  # the kind of hash that the answer becomes, by passlib's name
+    salt: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

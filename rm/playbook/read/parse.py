@@ -26,6 +26,7 @@ from rm.playbook.read.roles import (
     load_mapping,
 )  # fmt: skip
 from rm.playbook.read.shelf import Shelf
+from rm.playbook.template.filters import FILTERS
 from rm.playbook.template.template import Scope, has_template
 
 _IMPORT = ("import_playbook", "ansible.builtin.import_playbook", "ansible.legacy.import_playbook")
@@ -194,6 +195,11 @@ class _Plays:
         return tuple(found)
 
 
+_PROMPT_KEYS = ("name", "prompt", "default", "private", "confirm", "encrypt", "salt", "salt_size", "unsafe")
+# kinds of hashes by passlib's names, as `encrypt` has them, and by those of the filter `password_hash`
+HASHES = {"sha512_crypt": "sha512", "sha256_crypt": "sha256", "md5_crypt": "md5", "bcrypt": "blowfish"}
+
+
 def _prompts(reader: Reader, body: Map) -> tuple[Prompt, ...]:
     listed = body.get("vars_prompt") or []
     if not isinstance(listed, list) or not all(isinstance(p, Map) and "name" in p for p in listed):
@@ -201,13 +207,22 @@ def _prompts(reader: Reader, body: Map) -> tuple[Prompt, ...]:
             body.line_of("vars_prompt"), "'vars_prompt' must be a list of mappings with 'name'."
         )
     for one in listed:
-        reader.known(one, ("name", "prompt", "default", "private", "confirm", "unsafe"), "prompt")
+        reader.known(one, _PROMPT_KEYS, "prompt")
+        kind = one.get("encrypt")
+        if kind and "password_hash" not in FILTERS:
+            raise reader.fail(one.line_of("encrypt"), "'encrypt' is not supported.", "Prompt for the hash.")
+        if kind and kind not in HASHES:
+            known = f"Known: {', '.join(HASHES)}."
+            raise reader.fail(one.line_of("encrypt"), f"'{kind}' is not a kind of hash.", known)
     return tuple(
         Prompt(
             str(p["name"]),
             str(p.get("prompt", p["name"])),
             p.get("default"),
             p.get("private", True) is not False,
+            p.get("confirm", False) is True,
+            str(p.get("encrypt") or ""),
+            None if p.get("salt") is None else str(p["salt"]),
         )
         for p in listed
     )

@@ -33,9 +33,10 @@ def free_form(text: str, module: ModuleType, free: str) -> Map:
         pair = assigned(word) if "=" in word else None
         if pair is not None and pair[0] in own:
             given[pair[0]] = pair[1]
+            rest = rest if space else rest.rstrip()
         else:
             rest += word + space
-    rest = rest.strip() if given else text
+    rest = rest if given else text
     if rest or not given:
         given[free] = rest
     return given

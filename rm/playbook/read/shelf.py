@@ -120,8 +120,13 @@ class Shelf:
             if (path, once) in self._loaded:
                 return ()
             self._loaded.add((path, once))
-        own_vars = variables_of(reader, self.files, path, "vars", names(given, "vars"), line)
-        own_defaults = variables_of(reader, self.files, path, "defaults", names(given, "defaults"), line)
+
+        def own(part: str) -> dict[str, Any]:
+            return reader.attempt(
+                lambda: variables_of(reader, self.files, path, part, names(given, part), line), {}
+            )
+
+        own_vars, own_defaults = own("vars"), own("defaults")
         above = (parent.variables, parent.defaults, parent.params) if parent else ({}, {}, {})
         role = Role(
             posixpath.basename(path), path, {**above[0], **own_vars}, {**above[1], **own_defaults},
@@ -129,7 +134,10 @@ class Shelf:
         )  # fmt: skip
         before: list[Node] = []
         for entry, at in zip(entries, lines, strict=True):
-            before += self.listed_role(reader.of(meta), entry, at, replace(around, role=role), public, True)
+            with reader.going_on():
+                before += self.listed_role(
+                    reader.of(meta), entry, at, replace(around, role=role), public, True
+                )
         for dependency in self.roles:  # a role sees what its dependencies define, its own first
             if parent is None and role.name in dependency.parents:
                 role = replace(

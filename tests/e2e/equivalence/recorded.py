@@ -56,13 +56,25 @@ class Recorded:
 def content(recipe: Recipe) -> str:
     """A digest of the playbook, of what it reads, and of how it is compared."""
     digest = hashlib.sha256()
-    shared = [path for path in CORPUS.rglob("*") if path.parent != CORPUS]
-    mine = [path for path in shared if path.parts[len(CORPUS.parts)] != "inventories"]
     beside = [recipe.beside, *recipe.beside.rglob("*")]
-    for path in sorted({recipe.path, *mine, *beside, *(HERE / name for name in COMPARISON)}):
+    for path in sorted({recipe.path, *_shared(recipe), *beside, *(HERE / name for name in COMPARISON)}):
         if path.is_file() and "__pycache__" not in path.parts:
             digest.update(f"{path.relative_to(HERE)} {path.stat().st_size}\n".encode() + path.read_bytes())
     return digest.hexdigest()
+
+
+def _shared(recipe: Recipe) -> set[Path]:
+    """The files that playbooks share and this one, or one of these files, names: a role, a file of tasks, …"""
+    tops = {top for kind in CORPUS.iterdir() if kind.is_dir() and kind.name != "inventories"
+            for top in kind.iterdir() if top.name != "__pycache__"}  # fmt: skip
+    found: set[Path] = set()
+    read, left = recipe.path.read_text(), set(tops)
+    while named := {top for top in left if top.name.partition(".")[0] in read}:
+        left -= named
+        more = {path for top in named for path in (top, *top.rglob("*")) if path.is_file()}
+        found |= more
+        read = "\n".join(path.read_text(errors="replace") for path in more)
+    return found
 
 
 def is_of(recipe: Recipe) -> bool:

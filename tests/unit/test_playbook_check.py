@@ -1,0 +1,80 @@
+"""`rmx playbook check`: all problems of playbooks and roles at once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from rm.adapters.playbook.checking import problems_of
+from rm.adapters.playbook.files import LocalFiles
+from rm.cli.playbook.playbook import check
+from rm.errors import UsageError
+
+
+def written(top: Path, **files: str) -> Path:
+    for name, text in files.items():
+        path = top / name.replace("__", "/").replace("_yml", ".yml")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return top
+
+
+def test_a_playbook_with_everything_it_reaches(tmp_path: Path) -> None:
+    written(
+        tmp_path,
+        site_yml="- hosts: all\n  roles: [web, nowhere]\n  tasks:\n  - import_tasks: more.yml\n"
+        "  - copy: {src: none.txt, dest: /x}\n  - copy: {src: odd.j2, dst: /x}\n"
+        "  - vars: {ansible_connection: winrm}\n    ping:\n",
+        more_yml="- file: {path: /x, state: gone}\n- acme.corp.thing: {a: 1}\n  when: false\n",
+        roles__web__tasks__main_yml="- template: {src: bad.j2, dest: /y}\n- debug: {msg: x}\n  notify: none\n",
+        roles__web__templates__bad="",
+    )
+    (tmp_path / "roles/web/templates/bad.j2").write_text("{{ x | nosuch }}\n")
+    found = problems_of(tmp_path / "site.yml", LocalFiles())
+    places = [(Path(one.file).name, one.line) for one in found]
+    assert sorted(places) == sorted([
+        ("site.yml", 2), ("more.yml", 1), ("more.yml", 2), ("site.yml", 5), ("site.yml", 6), ("site.yml", 6),
+        ("site.yml", 6), ("site.yml", 7), ("main.yml", 1), ("main.yml", 2),
+    ])  # fmt: skip
+    assert all(one.what.endswith(".") for one in found)
+
+
+def test_a_role_with_every_file_of_tasks(tmp_path: Path) -> None:
+    role = written(
+        tmp_path / "web",
+        tasks__main_yml="- ping:\n",
+        tasks__of__debian_yml="- pign:\n",
+        handlers__main_yml="- {name: h, comand: x}\n",
+        defaults__main_yml="a: '{{ b | defualt(1) }}'\n",
+        meta__main_yml="dependencies: [{role: gone}]\n",
+    )
+    said = {(Path(one.file).name, one.line): one.hint for one in problems_of(role, LocalFiles())}
+    assert said[("debian.yml", 1)] == "Did you mean 'ping'?"
+    assert said[("main.yml", 1)]
+    assert {name for name, _ in said} == {"debian.yml", "main.yml"}
+    with pytest.raises(UsageError, match="not one of a role"):
+        problems_of(tmp_path, LocalFiles())
+
+
+def test_broken_yaml_of_an_included_file_is_one_of_several_problems(tmp_path: Path) -> None:
+    written(
+        tmp_path,
+        site_yml="- hosts: all\n  vars_files: [v.yml]\n  tasks:\n  - include_tasks: a.yml\n  - pign:\n",
+        a_yml="- debug: {msg: x\n", v_yml="a: [1\n",
+    )  # fmt: skip
+    found = problems_of(tmp_path / "site.yml", LocalFiles())
+    assert sorted((Path(one.file).name) for one in found) == ["a.yml", "site.yml", "v.yml"]
+
+
+def test_the_command_says_where_and_what_to_write(tmp_path: Path) -> None:
+    written(tmp_path, bad_yml="- hosts: all\n  tasks:\n  - file: {pth: /x}\n", good_yml="- hosts: all\n")
+    bad, good = str(tmp_path / "bad.yml"), str(tmp_path / "good.yml")
+    done = CliRunner().invoke(check, [bad, good], standalone_mode=False)
+    assert done.return_value == 1
+    assert "bad.yml:3: 'file' has no argument 'pth'. Did you mean 'path'?" in done.output
+    assert "2 problems" in done.output
+    done = CliRunner().invoke(check, [good, "--json"], standalone_mode=False)
+    assert (done.return_value, json.loads(done.stdout)["problems"]) == (0, [])

@@ -1,0 +1,172 @@
+"""Arguments as a text, versions, parts of facts and specifications of arguments, each against Ansible's rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rm.playbook.facts.subset import chosen, topics_of
+from rm.playbook.model.argument_spec import Unfit, convert, errors_of
+from rm.playbook.model.problems import BadArgument
+from rm.playbook.modules import registry
+from rm.playbook.read.read_arguments import free_form
+from rm.playbook.read.words import key_values, words_of
+from rm.playbook.template.filters.versions import version
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a=1 b=two", {"a": "1", "b": "two"}),
+        ("a={{ x | default('y z') }}  b={% if c %}d{% endif %}", {
+            "a": "{{ x | default('y z') }}", "b": "{% if c %}d{% endif %}"}),
+        ("a='b c' d=\"e f\" g=h'i j'", {"a": "b c", "d": "e f", "g": "h'i j'"}),
+        ("line=a\\nb tab=\"\\t\" u=\\u00e9 quoted=\"a \\\" b\"", {
+            "line": "a\nb", "tab": "\t", "u": "é", "quoted": 'a " b'}),
+        ("a==b c=", {"a": "=b", "c": ""}),
+        ("a=1\n  b=2", {"a": "1", "b": "2"}),
+        ("a={# b c #}d", {"a": "{# b c #}d"}),
+    ],
+)  # fmt: skip
+def test_words_that_set(text: str, found: dict[str, str]) -> None:
+    assert key_values(text) == found
+
+
+@pytest.mark.parametrize("text", ["a='b", "a={{ b", "a=1 word", "a={% if", 'a="b\\"'])
+def test_words_that_cannot_be_read(text: str) -> None:
+    with pytest.raises(ValueError, match="missing|closed|name=value"):
+        key_values(text)
+
+
+def test_all_of_a_text_is_in_its_words() -> None:
+    text = "echo  'a  b'\n\tc {{ d  }}  "
+    assert "".join(word + space for word, space in words_of(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "given"),
+    [
+        ('echo "x chdir=/no y"', {"_raw": 'echo "x chdir=/no y"'}),
+        ("chdir=/tmp echo 'a  b'", {"chdir": "/tmp", "_raw": "echo 'a  b'"}),
+        ("echo a chdir=/tmp\necho b", {"chdir": "/tmp", "_raw": "echo a echo b"}),
+        ("echo it's", {"_raw": "echo it's"}),
+        ("a=b other=c echo", {"_raw": "a=b other=c echo"}),
+        ("a b chdir=/x\n", {"chdir": "/x", "_raw": "a b "}),
+        ("chdir=/x a b\n", {"chdir": "/x", "_raw": "a b\n"}),
+        ("ls creates={{ a | default('b c') }}", {"creates": "{{ a | default('b c') }}", "_raw": "ls"}),
+    ],
+)
+def test_arguments_of_a_command(text: str, given: dict[str, str]) -> None:
+    assert dict(free_form(text, registry()["shell"], "_raw")) == given
+
+
+@pytest.mark.parametrize(
+    ("one", "how", "two", "given", "true"),
+    [
+        ("8", ">=", "8.0", {}, False),
+        ("1.2", "==", "1.2.0", {}, False),
+        ("1.10", "gt", "1.9", {}, True),
+        ("1.0a", "<", "1.0", {}, False),
+        (8, ">", 7, {}, True),
+        ("1.2", "eq", "1.2.0", {"strict": True}, True),
+        ("1.0b2", "lt", "1.0", {"version_type": "strict"}, True),
+        ("1.2.3-rc.2", "<", "1.2.3-rc.10", {"version_type": "semver"}, True),
+        ("1.2.3+a", "==", "1.2.3+b", {"version_type": "semantic"}, True),
+        ("1.2.3-a", ">", "1.2.3-1", {"version_type": "semver"}, True),
+    ],
+)
+def test_versions(one: Any, how: str, two: Any, given: dict[str, Any], true: bool) -> None:
+    assert version(one, two, how, **given) is true
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (("1.0", "a", "<"), "do not|cannot be compared"),
+        (("1", "2", "~"), "operator"),
+        (("1", "2", "<", True), "not a version"),
+        (("1", "2", "<", None, "pep440"), "not known"),
+        (("1", "2", "<", True, "strict"), "either"),
+        (("1", "1.0.0", "<", None, "semver"), "semantic"),
+    ],
+)
+def test_versions_that_are_none(given: tuple[Any, ...], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        version(*given)
+
+
+FACTS = {"hostname": "h", "distribution": "D", "memtotal_mb": 1, "eth0": {}, "interfaces": [], "kernel": "k",
+         "virtualization_type": "kvm", "os_family": "F", "local": {}}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("subset", "patterns", "names"),
+    [
+        ([], [], {*FACTS, "gather_subset", "module_setup"}),
+        (["all"], ["ansible_k*"], {"kernel"}),
+        (["!all"], ["*"], {"hostname", "distribution", "kernel", "os_family", "local", "gather_subset",
+                           "module_setup"}),
+        (["!all", "!min", "hardware"], ["[hmde]*"], {"hostname", "memtotal_mb", "module_setup"}),
+        (["network"], ["eth0", "interfaces", "memtotal_mb"], {"eth0", "interfaces"}),
+        (["!hardware", "!facter"], ["memtotal_mb", "eth0", "kernel"], {"kernel"}),
+        (["all", "!hardware"], ["memtotal_mb", "eth0", "kernel"], {"eth0", "kernel"}),
+        (["!all", "!min", "os_family"], ["distribution", "hostname"], {"distribution"}),
+    ],
+)  # fmt: skip
+def test_parts_of_facts(subset: list[str], patterns: list[str], names: set[str]) -> None:
+    assert set(chosen(FACTS, subset, patterns)) == names
+
+
+@pytest.mark.parametrize("name", ["nosuch", "facter"])
+def test_no_such_part(name: str) -> None:
+    with pytest.raises(BadArgument, match="gather_subset"):
+        topics_of([name])
+
+
+SPEC = {
+    "port": {"type": "int", "required": True, "aliases": ["p"]},
+    "mode": {"choices": ["a", "b"]},
+    "many": {"type": "list", "elements": "int", "choices": [1, 2]},
+    "more": {"type": "dict", "options": {"k": {"required": True}, "x": {}, "y": {}},
+             "required_together": [["x", "y"]], "mutually_exclusive": [["k", "y"]],
+             "required_if": [["k", "1", ["x"]]], "required_by": {"k": ["x"]}, "required_one_of": [["x", "y"]]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("given", "errors"),
+    [
+        ({"p": "1", "mode": "a", "many": "1,2", "more": "k=0,x=1"}, 1),  # x without y
+        ({}, 1),
+        ({"port": "x", "mode": "c", "many": [3], "more": {"z": 1}}, 6),
+        ({"port": 1.5}, 1),
+        ({"port": 1, "more": {"k": "1", "y": 2}}, 4),
+        ({"port": 1, "more": {"k": "1", "x": 1, "y": 2}}, 1),
+        ({"port": True}, 0),
+    ],
+)
+def test_arguments_by_their_specification(given: dict[str, Any], errors: int) -> None:
+    found = errors_of(SPEC, given)
+    assert len(found) == errors, found
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "found"),
+    [
+        ("bool", "yes", True), ("bool", 0, False), ("float", "1.5", 1.5), ("list", "a, b", ["a", "b"]),
+        ("list", 3, ["3"]), ("dict", '{"a": 1}', {"a": 1}), ("dict", "a=1 b=2", {"a": "1", "b": "2"}),
+        ("json", {"a": 1}, '{"a": 1}'), ("bytes", "2K", 2048), ("str", 3, "3"), ("raw", [1], [1]),
+    ],
+)  # fmt: skip
+def test_types_of_arguments(kind: str, value: Any, found: Any) -> None:
+    assert convert(kind, value) == found
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"), [("bool", "maybe"), ("int", "x"), ("list", {"a": 1}), ("dict", "a"), ("dict", [1]),
+                        ("bytes", "many"), ("nosuch", 1), ("float", [1])],
+)  # fmt: skip
+def test_no_such_type(kind: str, value: Any) -> None:
+    with pytest.raises(Unfit):
+        convert(kind, value)
