@@ -74,13 +74,15 @@ def _shadow_fields(name):
     return []
 
 
-def _ages(args, seen):
+def _ages(run, args, seen):
     """Options of chage for what differs of the password's age, in days."""
     old = _shadow_fields(args["name"]) if seen else []
     found = []
     for name, flag, field in _AGES:
         wanted = args.get("password_expire_" + name)
-        if wanted is not None and (len(old) <= field or old[field] != str(wanted)):
+        if wanted is None or (len(old) > field and old[field] == str(wanted)):
+            continue
+        if run.is_new_state("user %s password_expire_%s" % (args["name"], name), wanted):
             found += [flag, str(wanted)]
     return found
 
@@ -182,7 +184,8 @@ def do_user(run, args):
     if planned == "absent":
         seen = None
     elif planned == "present" and seen is None:
-        return result
+        changes = ["password's age"] if _ages(run, args, None) else []
+        return dict(result, changed=bool(changes), diff=state_diff(run, "user " + name, changes))
     flags = _flags(run, args, seen)
     password = _password_change(args, seen)
     argv = []
@@ -199,7 +202,7 @@ def do_user(run, args):
         argv = ["useradd", *flags, name]
     elif flags:
         argv = ["usermod", *flags, name]
-    ages = _ages(args, seen)
+    ages = _ages(run, args, seen)
     changes = ([" ".join(argv)] if argv else []) + (["password"] if password is not None else [])
     changes += ["password's age"] if ages else []
     if not run.check:

@@ -29,7 +29,7 @@ def test_a_playbook_with_everything_it_reaches(tmp_path: Path) -> None:
         "  - copy: {src: none.txt, dest: /x}\n  - copy: {src: odd.j2, dst: /x}\n"
         "  - vars: {ansible_connection: winrm}\n    ping:\n",
         more_yml="- file: {path: /x, state: gone}\n- acme.corp.thing: {a: 1}\n  when: false\n",
-        roles__web__tasks__main_yml="- template: {src: bad.j2, dest: /y}\n- debug: {msg: x}\n  notify: none\n",
+        roles__web__tasks__main_yml="- template: {src: bad.j2, dest: /y}\n- ping:\n  notify: none\n",
         roles__web__templates__bad="",
     )
     (tmp_path / "roles/web/templates/bad.j2").write_text("{{ x | nosuch }}\n")

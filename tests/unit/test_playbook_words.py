@@ -1,4 +1,4 @@
-"""Arguments as a text, versions, parts of facts and specifications of arguments, each against Ansible's rules."""
+"""Arguments as a text, versions, parts of facts, specifications of arguments: each by Ansible's rules."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_words_that_set(text: str, found: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("text", ["a='b", "a={{ b", "a=1 word", "a={% if", 'a="b\\"'])
 def test_words_that_cannot_be_read(text: str) -> None:
-    with pytest.raises(ValueError, match="missing|closed|name=value"):
+    with pytest.raises(ValueError, match=r"missing|closed|name=value"):
         key_values(text)
 
 
@@ -130,7 +130,8 @@ SPEC = {
     "many": {"type": "list", "elements": "int", "choices": [1, 2]},
     "more": {"type": "dict", "options": {"k": {"required": True}, "x": {}, "y": {}},
              "required_together": [["x", "y"]], "mutually_exclusive": [["k", "y"]],
-             "required_if": [["k", "1", ["x"]]], "required_by": {"k": ["x"]}, "required_one_of": [["x", "y"]]},
+             "required_if": [["k", "1", ["x"]]], "required_by": {"k": ["x"]},
+             "required_one_of": [["x", "y"]]},
 }  # fmt: skip
 
 

@@ -7,3 +7,9 @@ class BadArgument(Exception):
 
 class TemplateProblem(Exception):
     """A template cannot be read or evaluated."""
+
+
+def sentence(text: object) -> str:
+    """The clause, or the sentence, with the mark that ends it."""
+    said = str(text).rstrip(".")
+    return said if said.endswith("?") else f"{said}."

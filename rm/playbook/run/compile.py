@@ -9,7 +9,7 @@ from typing import Any
 from jinja2.utils import missing
 
 from rm.playbook.model.keywords import INCLUDES
-from rm.playbook.model.problems import BadArgument, TemplateProblem
+from rm.playbook.model.problems import BadArgument, TemplateProblem, sentence
 from rm.playbook.model.schema import Loop, Task, Truth
 from rm.playbook.model.steps import THE_HOSTS, Step, Way
 from rm.playbook.module import CompileContext, typed
@@ -138,7 +138,7 @@ def compile_task(task: Task, context: CompileContext, check: bool) -> list[Item]
                 facts.update(item.work.args["result"]["ansible_facts"])
         return items or [Item("", Skip(None), None, scope)]
     except (TemplateProblem, BadArgument) as problem:
-        raise TaskProblem(f"{problem}".rstrip(".") + ".") from None
+        raise TaskProblem(sentence(problem)) from None
 
 
 def _refusal(task: Task, scope: Scope) -> Truth | None:

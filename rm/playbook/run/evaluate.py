@@ -133,7 +133,7 @@ class HostPlay(Making):
         if target and target != self.host.name:
             other = self.crew.states.get(target)
             return other is None or way.connection == "local" or (way.login or other.login) != "root"
-        return (way.login or self.host.login) != "root" or bool(task.delegate_to)
+        return (way.login or self.host.login) != "root" or bool(task.delegate_to and not target)
 
     def _may_start(self, frame: Frame, task: Task) -> bool:
         """Are the other hosts far enough? False: not yet. A task that another host did is passed over."""

@@ -7,7 +7,7 @@ import posixpath
 from rm.errors import RmError
 from rm.playbook.model.flow import Frame
 from rm.playbook.model.keywords import DYNAMIC_INCLUDES
-from rm.playbook.model.problems import TemplateProblem
+from rm.playbook.model.problems import TemplateProblem, sentence
 from rm.playbook.model.schema import Play, Task
 from rm.playbook.model.steps import Step
 from rm.playbook.module import Files
@@ -95,8 +95,7 @@ class Making(Walk):
         return Waiting(task, items, scope, frame, flags)
 
     def _problem(self, frame: Frame, task: Task, problem: Exception) -> Waiting:
-        said = f"{problem}".rstrip(".") + "."
-        item = Item("", None, {"failed": True, "msg": said, "uncompiled": True})
+        item = Item("", None, {"failed": True, "msg": sentence(problem), "uncompiled": True})
         ignore = task.ignore_errors is True
         return Waiting(task, [item], self.scoping.scope(task, frame), frame, Flags(ignore_errors=ignore))
 
