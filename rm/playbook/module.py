@@ -74,6 +74,7 @@ class Arg:
     choices: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     default: Any = None
+    null: bool = False  # null is a value: it does not stand for the default
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +111,15 @@ def typed(module: ModuleType, given: Mapping[str, Any]) -> dict[str, Any]:
             found[written] = value
             continue
         name = by_name[written]
-        found[name] = specs[name].default if value is None else _convert(name, specs[name], value)
+        found[name] = _convert(name, specs[name], value) if value is not None else _of_null(specs[name])
     for name, arg in specs.items():
         if arg.required and found[name] is None:
             raise BadArgument(f"the argument '{name}' is missing")
     return found
+
+
+def _of_null(arg: Arg) -> Any:
+    return None if arg.null else arg.default
 
 
 def _convert(name: str, arg: Arg, value: Any) -> Any:

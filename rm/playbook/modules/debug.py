@@ -10,7 +10,11 @@ from rm.playbook.module import Arg, CompileContext
 from rm.playbook.template.template import expression, has_template
 
 _NAME = re.compile(r"""[A-Za-z_]\w*(\.\w+|\[(-?\d+|'[^']*'|"[^"]*")\])*""")
-ARGS = {"msg": Arg("raw", default="Hello world!"), "var": Arg(), "verbosity": Arg("int", default=0)}
+ARGS = {
+    "msg": Arg("raw", default="Hello world!", null=True),
+    "var": Arg(),
+    "verbosity": Arg("int", default=0),
+}
 EXECUTOR = "note"
 
 

@@ -19,7 +19,7 @@ from rm.playbook.model.problems import BadArgument, TemplateProblem
 from rm.playbook.module import Files
 from rm.playbook.template.filters.data import flatten, subelements
 from rm.playbook.template.template import Layer, Scope, Seek
-from rm.playbook.template.template_file import about_file, render_file
+from rm.playbook.template.template_file import about_file, value_of_file
 
 
 class Control(Protocol):
@@ -129,9 +129,9 @@ def _template(call: Sought) -> list[Any]:
     def read(name: str) -> str:
         return _text(call, name, "templates")
 
-    def made(term: str) -> str:
+    def made(term: str) -> Any:
         about = about_file(call.path(term, "templates"), None, call.files, call.scope)
-        return render_file(read(term), call.scope.above(given, about), call.options, read)
+        return value_of_file(read(term), call.scope.above(given, about), call.options, read)
 
     return [made(term) for term in _flat(call.terms)]
 

@@ -1,6 +1,6 @@
 """How the parts of a template become one value: a single part keeps its type, several become text.
 
-As in ansible-core 2.19: nothing (`none`, or `omit`) is no part at all, so that `{{ list }}{{ none }}`, and
+As in ansible-core 2.19: nothing (`none`) is no part at all, so that `{{ list }}{{ none }}`, and
 `{% if … %}{{ list }}{% endif %}`, are lists.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from typing import Any
 
+from jinja2 import Undefined
 from jinja2.environment import TemplateModule
 from jinja2.nativetypes import NativeCodeGenerator
 
@@ -36,14 +37,16 @@ def concat(nodes: Iterable[Any]) -> Any:
     parts = list(_parts(nodes))
     if not parts:
         return None
-    return parts[0] if len(parts) == 1 else "".join(str(lists(part)) for part in parts)
+    if len(parts) == 1:
+        return parts[0]
+    return "".join(str(lists(part)) for part in parts if part is not OMIT)
 
 
 def _parts(nodes: Iterable[Any]) -> Iterator[Any]:
     for node in nodes:
         if isinstance(node, TemplateModule):
             yield from _parts(node._body_stream)
-        elif node is not None and node is not OMIT:
+        elif node is not None:
             yield node
 
 
@@ -53,7 +56,10 @@ def listed(value: Any) -> Any:
 
 
 def lists(value: Any) -> Any:
-    """The value as it looks in a text: whatever is a sequence looks like a list."""
+    """The value as it looks in a text: whatever is a sequence looks like a list. Raises UndefinedError where
+    something in it is undefined."""
+    if isinstance(value, Undefined):
+        value._fail_with_undefined_error()
     if isinstance(value, dict):
         return {key: lists(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple, *_VIEWS)) and not isinstance(value, Mapping):

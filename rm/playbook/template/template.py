@@ -191,13 +191,16 @@ def condition(source: Any, scope: Scope) -> bool:
     return value
 
 
-def render(source: str, scope: Scope) -> str:
-    """A template to text, with as many newlines at its end as it has itself."""
+def render(source: str, scope: Scope) -> Any:
+    """What a template file gives: a text with as many newlines at its end as it has itself, or the value of
+    the one expression that it is."""
     return as_long(_run("text", source, scope), source)
 
 
-def as_long(text: str, source: str) -> str:
-    """The text with no fewer newlines at its end than its template has."""
+def as_long(text: Any, source: str) -> Any:
+    """A text with no fewer newlines at its end than its template has; another value as it is."""
+    if not isinstance(text, str):
+        return text
     ends = len(source) - len(source.rstrip("\n"))
     return text + "\n" * max(0, ends - (len(text) - len(text.rstrip("\n"))))
 
@@ -231,11 +234,11 @@ def _compile(kind: str, source: str) -> Callable[[Scope], Any]:
         return _expression(_compiled_expression(source))
     if kind == "text":
         template = ENVIRONMENT.from_string(source)
-        return lambda scope: as_text(template.render(__scope__=scope))
+        return lambda scope: defined(template.render(__scope__=scope))
     if source.startswith(HEADER):
         text, syntax = syntax_of(source)
         template = ENVIRONMENT.overlay(**syntax).from_string(text)
-        return _with_end(source, lambda scope: _defined(template.render(__scope__=scope)))
+        return _with_end(source, lambda scope: defined(template.render(__scope__=scope)))
     source = backslashes(source)
     body = ENVIRONMENT.parse(source).body
     only = body[0].nodes if len(body) == 1 and isinstance(body[0], nodes.Output) else []
@@ -243,19 +246,12 @@ def _compile(kind: str, source: str) -> Callable[[Scope], Any]:
     if single and len(only) == 1 and not isinstance(only[0], nodes.TemplateData):
         return _with_end(source, _expression(_compiled_expression(single[1])))
     template = ENVIRONMENT.from_string(source)
-    return _with_end(source, lambda scope: _defined(template.render(__scope__=scope)))
+    return _with_end(source, lambda scope: defined(template.render(__scope__=scope)))
 
 
 def _with_end(source: str, function: Callable[[Scope], Any]) -> Callable[[Scope], Any]:
     """A text that a value gives ends with as many newlines as the value is written with."""
-    if not source.endswith("\n"):
-        return function
-
-    def with_end(scope: Scope) -> Any:
-        value = function(scope)
-        return as_long(value, source) if isinstance(value, str) else value
-
-    return with_end
+    return (lambda scope: as_long(function(scope), source)) if source.endswith("\n") else function
 
 
 def _compiled_expression(source: str) -> Callable[..., Any]:
@@ -263,10 +259,11 @@ def _compiled_expression(source: str) -> Callable[..., Any]:
 
 
 def _expression(compiled: Callable[..., Any]) -> Callable[[Scope], Any]:
-    return lambda scope: _defined(compiled(__scope__=scope))
+    return lambda scope: defined(compiled(__scope__=scope))
 
 
-def _defined(value: Any) -> Any:
+def defined(value: Any) -> Any:
+    """The value; raises UndefinedError where it is none."""
     if isinstance(value, Undefined):
         value._fail_with_undefined_error()
     return listed(value)
@@ -274,4 +271,4 @@ def _defined(value: Any) -> Any:
 
 def as_text(value: Any) -> str:
     """What a template file gives."""
-    return "" if value is None else str(lists(_defined(value)))
+    return "" if value is None else str(lists(value))

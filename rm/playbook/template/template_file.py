@@ -14,7 +14,7 @@ from rm.playbook.model.problems import BadArgument, TemplateProblem
 from rm.playbook.template.jinja import ENVIRONMENT
 from rm.playbook.template.jinja import check as check_plain
 from rm.playbook.template.syntax import syntax_of
-from rm.playbook.template.template import Layer, Scope, as_long, as_text, guarded, render
+from rm.playbook.template.template import Layer, Scope, as_long, as_text, defined, guarded, render
 
 
 class Described(Protocol):
@@ -29,6 +29,13 @@ def render_file(
 ) -> str:
     """The text that a template file gives. `given` are names of SYNTAX with their values; `read` gives the
     text of another template (raises BadArgument). Raises TemplateProblem or NeedResult."""
+    return as_text(value_of_file(text, scope, given, read))
+
+
+def value_of_file(
+    text: str, scope: Scope, given: Mapping[str, Any] | None = None, read: Callable[[str], str] | None = None
+) -> Any:
+    """The same as the lookup gives it: a file that is a single expression keeps that one's type."""
     text, syntax = syntax_of(text, given)
     if not syntax and not _OTHERS.search(text):
         return render(text, scope)
@@ -46,7 +53,7 @@ def render_file(
     # also seen by templates that are imported without their importer's names
     environment.globals = {**ENVIRONMENT.globals, "__scope__": scope}
     return as_long(
-        guarded(text, lambda: as_text(environment.from_string(text).render(__scope__=scope))), text
+        guarded(text, lambda: defined(environment.from_string(text).render(__scope__=scope))), text
     )
 
 
