@@ -43,6 +43,8 @@ class Roster:
         )
         if limit and not self.wanted:
             raise UsageError(f"--limit {limit} leaves no host.", "See the names with --list-hosts.")
+        self.shown = {"ungrouped": [], **{group: list(names) for group, names in self.groups.items()},
+                      "all": list(self.hosts)}  # fmt: skip
         self.states = {
             name: HostState(
                 name, {**_inventory(h), **inventory.get(name, {})}, login=h.login,
@@ -142,6 +144,8 @@ class Roster:
         )
         state = self.states.setdefault(name, HostState(name, {}, login=self.hosts[name].login))
         state.added.update(given)
+        if name not in self.shown["all"]:
+            self.shown["all"].append(name)
         for group in added.get("groups") or ():
             self._join(name, str(group))
         if name not in self.wanted:
@@ -151,6 +155,7 @@ class Roster:
         members = self.groups.get(group, ())
         if name not in members:
             self.groups[group] = (*members, name)
+            self.shown.setdefault(group, []).append(name)
             state = self.states[name]
             known = state.added.get("group_names", state.inventory.get("group_names", ()))
             state.added["group_names"] = sorted({*known, group})

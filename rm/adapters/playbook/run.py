@@ -235,14 +235,10 @@ class _Run:
     def options(
         self, play: Play, names: Sequence[str], part: Sequence[str], prompted: Mapping[str, Any]
     ) -> Options:
-        orders, groups = self.orders, self.roster.groups
+        orders = self.orders
         every = [name for name in self.roster.hosts if name in names] or list(names)  # whatever `order` says
         magic = {
-            "groups": {
-                "ungrouped": [],
-                **{group: list(members) for group, members in groups.items()},
-                "all": list(self.roster.hosts),
-            },
+            "groups": self.roster.shown,  # which tasks may add to
             "ansible_play_hosts_all": every,
             "ansible_playbook_python": sys.executable,
             "rm_agents_dir": str(shipped_directory("agents")),

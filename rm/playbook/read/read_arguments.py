@@ -16,12 +16,18 @@ from rm.playbook.read.reader import Reader
 from rm.playbook.read.words import assigned, key_values, words_of
 from rm.playbook.template.template import has_template
 
+# what Ansible takes for an argument within the text of a command
+_BESIDE = frozenset(
+    ("creates", "removes", "chdir", "executable", "stdin", "stdin_add_newline", "strip_empty_ends")
+)
+
 
 def free_form(text: str, module: ModuleType, free: str) -> Map:
     """`command: creates=/x make all`: the module's own arguments, the rest is the free text. Raises
     ValueError."""
     given = Map()
     own = {n for n, arg in module.ARGS.items() if n != free for n in (n, *arg.aliases)}
+    own &= _BESIDE if getattr(module, "COMMAND", False) else own
     rest = ""
     try:
         words = list(words_of(text))
@@ -42,9 +48,11 @@ def free_form(text: str, module: ModuleType, free: str) -> Map:
     return given
 
 
-def arguments(reader: Reader, name: str, module: ModuleType, body: Map, written: str) -> Mapping[str, Any]:
-    """The checked arguments of `body[written]`; `name` is the module's."""
-    value, line = body[written], body.line_of(written)
+def arguments(
+    reader: Reader, name: str, module: ModuleType, body: Map, written: str, defaults: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """The checked arguments of `body[written]`; `name` is the module's, `defaults` its module_defaults."""
+    value, line, usual = body[written], body.line_of(written), Map(defaults)
     free = getattr(module, "FREE_FORM", "")
     if value is None:
         given = Map()
@@ -63,18 +71,18 @@ def arguments(reader: Reader, name: str, module: ModuleType, body: Map, written:
     extra = reader.mapping(body, "args")
     known = {n: arg for n, arg in module.ARGS.items() if not n.startswith("_")}
     names = {a for n, arg in known.items() for a in (n, *arg.aliases)}
-    for source in (given, extra):
+    for source in (given, extra, usual):
         for key in source:
             if key not in names and key != free and not getattr(module, "ANY_ARGUMENT", False):
                 at = getattr(source, "lines", {}).get(key, line)
                 reader.complain(at, f"'{name}' has no argument '{key}'.", did_you_mean(str(key), names))
-    merged = {**extra, **given}
+    merged = {**usual, **extra, **given}
     for n, arg in module.ARGS.items():
         if arg.required and not any(a in merged for a in (n, *arg.aliases)):
             reader.complain(line, f"'{name}' needs the argument '{n.lstrip('_')}'.")
     expressions = getattr(module, "EXPRESSIONS", ())
     for key, item in merged.items():
-        source = given if key in given else extra
+        source = given if key in given else extra if key in extra else usual
         if key in expressions and not (isinstance(item, str) and item.strip().startswith("{{")):
             reader.conditions(source, key)
         else:

@@ -155,21 +155,14 @@ def _task(
     register = body.get("register") or ""
     if register and not str(register).isidentifier():
         raise reader.fail(body.line_of("register"), f"'{register}' is not a variable's name.")
-    with_defaults = body
-    if name in around.defaults or name in fields["defaults"]:
-        given = body[written]
-        if isinstance(given, Map):
-            merged = Map({**fields["defaults"][name], **given})
-            merged.line, merged.lines = given.line, dict(given.lines)
-            with_defaults = Map(body)
-            with_defaults.line, with_defaults.lines = body.line, body.lines
-            with_defaults[written] = merged
     task = replace(
         around,
         **fields,
         name=str(reader.text(body, "name") or name),
         module=name,
-        args=reader.attempt(lambda: arguments(reader, name, own, with_defaults, str(written)), {}),
+        args=reader.attempt(
+            lambda: arguments(reader, name, own, body, str(written), fields["defaults"].get(name, {})), {}
+        ),
         line=line,
         file=reader.filename,
         register=str(register),

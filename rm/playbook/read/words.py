@@ -11,9 +11,7 @@ import re
 from collections.abc import Iterator
 
 _OPENS = {"{{": "}}", "{%": "%}", "{#": "#}"}
-_ESCAPE = re.compile(
-    r"\\(U[0-9A-Fa-f]{8}|u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}|N\{[^}]+\}|[0-7]{1,3}|[\\'\"abfnrtv])"
-)
+_ESCAPE = re.compile(r"\\(U[0-9A-Fa-f]{8}|u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}|N\{[^}]+\}|[\\'\"abfnrtv])")
 _ASSIGNED = re.compile(r"(.+?)(?<!\\)=(.*)\Z", re.DOTALL)
 
 

@@ -64,7 +64,7 @@ def content(recipe: Recipe) -> str:
 
 
 def _shared(recipe: Recipe) -> set[Path]:
-    """The files that playbooks share and this one, or one of these files, names: a role, a file of tasks, …"""
+    """The files that playbooks share and this one, or one of them, names: a role, a file of tasks, …"""
     tops = {top for kind in CORPUS.iterdir() if kind.is_dir() and kind.name != "inventories"
             for top in kind.iterdir() if top.name != "__pycache__"}  # fmt: skip
     found: set[Path] = set()
