@@ -79,6 +79,33 @@ def test_the_password_goes_to_sudo_where_it_asks(lab: Lab, tmp_path: Path) -> No
         assert lab.exec(name, ["rm", "/srv/who"]).returncode == 0
 
 
+def test_facts_of_all_hosts_are_gathered_by_one_with_each_ones_password(lab: Lab, tmp_path: Path) -> None:
+    """As large playbooks begin: `setup` delegated to every host, under sudo."""
+    play = tmp_path / "play.yml"
+    play.write_text("""
+- hosts: all
+  gather_facts: false
+  become: true
+  tasks:
+    - setup: {filter: [ansible_user_id]}
+      delegate_to: "{{ item }}"
+      delegate_facts: true
+      run_once: true
+      loop: "{{ groups.all }}"
+    - debug: {msg: "{{ groups.all | map('extract', hostvars, ['ansible_facts', 'user_id']) | join(' ') }}"}
+""")
+    for inventory in (
+        {"ansible_become_password": "{{ sealed }}", "sealed": PASSWORD},
+        {"ansible_sudo_pass": PASSWORD},
+    ):
+        report = run(lab, play, inventory=inventory)
+        assert report.ok, report.failures()
+        assert {results[-1].message for results in report.results.values()} == {"root root"}
+    report = run(lab, play)
+    assert [one.status for one in report.results[lab.hosts[0].name]] == ["failed"]
+    assert "wants a password" in report.failures()[0]
+
+
 def test_a_wrong_password_fails_the_task_and_can_be_rescued(lab: Lab, tmp_path: Path) -> None:
     play = tmp_path / "play.yml"
     play.write_text(
