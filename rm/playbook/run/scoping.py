@@ -127,8 +127,12 @@ def _may_be_fact(name: str) -> bool:
     return name.startswith("ansible_") and not is_reserved(name)
 
 
+_LOCAL, _SSH = {"ansible_connection": "local"}, {"ansible_connection": "ssh"}
+_SAID: dict[str, Any] = {}  # somebody says it
+
+
 def _connection(play: Play, host: HostState) -> dict[str, Any]:
     """`ansible_connection`, which nobody has to set."""
     if "ansible_connection" in host.inventory or "ansible_connection" in host.added:
-        return {}
-    return {"ansible_connection": "local" if play.common.connection == "local" else "ssh"}
+        return _SAID
+    return _LOCAL if play.common.connection == "local" else _SSH
