@@ -56,7 +56,7 @@ class Recorded:
 def content(recipe: Recipe) -> str:
     """A digest of the playbook, of what it reads, and of how it is compared."""
     digest = hashlib.sha256()
-    beside = [recipe.beside, *recipe.beside.rglob("*")]
+    beside = [recipe.beside, *recipe.beside.rglob("*"), *(CORPUS / "only" / recipe.name).rglob("*")]
     for path in sorted({recipe.path, *_shared(recipe), *beside, *(HERE / name for name in COMPARISON)}):
         if path.is_file() and "__pycache__" not in path.parts:
             digest.update(f"{path.relative_to(HERE)} {path.stat().st_size}\n".encode() + path.read_bytes())
@@ -65,7 +65,7 @@ def content(recipe: Recipe) -> str:
 
 def _shared(recipe: Recipe) -> set[Path]:
     """The files that playbooks share and this one, or one of them, names: a role, a file of tasks, …"""
-    tops = {top for kind in CORPUS.iterdir() if kind.is_dir() and kind.name != "inventories"
+    tops = {top for kind in CORPUS.iterdir() if kind.is_dir() and kind.name not in ("inventories", "only")
             for top in kind.iterdir() if top.name != "__pycache__"}  # fmt: skip
     found: set[Path] = set()
     read, left = recipe.path.read_text(), set(tops)
