@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
+from rm.adapters.playbook.here import crypt, fetch, keep
 from rm.errors import UsageError
 from rm.playbook.model.problems import BadArgument, TemplateProblem
 from rm.playbook.model.schema import Play, Task, tasks_of
@@ -33,6 +36,18 @@ class ThisMachine:
 
     def now(self) -> datetime:
         return datetime.now().astimezone()
+
+    def chance(self, seed: Any) -> random.Random:
+        return random.SystemRandom() if seed is None else random.Random(seed)
+
+    def crypt(self, secret: str, setting: str) -> str:
+        return crypt(secret, setting)
+
+    def fetch(self, url: str, options: Mapping[str, Any]) -> bytes:
+        return fetch(url, options)
+
+    def keep(self, path: str, content: Callable[[str | None], str]) -> None:
+        keep(path, content)
 
 
 def check_sources(play: Play, files: Files, directory: str) -> None:

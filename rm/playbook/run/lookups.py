@@ -17,9 +17,19 @@ from jinja2.utils import missing
 
 from rm.playbook.model.problems import BadArgument, TemplateProblem
 from rm.playbook.module import Files
+from rm.playbook.run import machine_lookups
+from rm.playbook.template.filters import to_bool
 from rm.playbook.template.filters.data import flatten, subelements
 from rm.playbook.template.template import Scope, Seek
 from rm.playbook.template.template_file import render_file
+
+
+class Chance(Protocol):
+    """Python's `random.Random`, as far as it is used."""
+
+    def randrange(self, start: int, stop: int, step: int) -> int: ...
+    def choice(self, seq: Sequence[Any]) -> Any: ...
+    def shuffle(self, x: list[Any]) -> None: ...
 
 
 class Control(Protocol):
@@ -31,6 +41,22 @@ class Control(Protocol):
         ...
 
     def now(self) -> datetime: ...
+    def chance(self, seed: Any) -> Chance:
+        """With a seed the same numbers each time."""
+        ...
+
+    def crypt(self, secret: str, setting: str) -> str:
+        """crypt(3); raises BadArgument where it is not there, or does not know the setting."""
+        ...
+
+    def fetch(self, url: str, options: Mapping[str, Any]) -> bytes:
+        """What a web server has; raises BadArgument."""
+        ...
+
+    def keep(self, path: str, content: Callable[[str | None], str]) -> None:
+        """Bring a private file to what `content` makes of its old content (None: there is none), while no
+        other run does. Raises BadArgument."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +144,10 @@ def _text(call: Sought, name: str, kind: str) -> str:
 
 
 def _file(call: Sought) -> list[Any]:
-    strip = call.options.get("rstrip", True)
     texts = [_text(call, term, "files") for term in _flat(call.terms)]
-    return [text.rstrip() if strip else text for text in texts]
+    if to_bool(call.options.get("lstrip", False)):
+        texts = [text.lstrip() for text in texts]
+    return [text.rstrip() if to_bool(call.options.get("rstrip", True)) else text for text in texts]
 
 
 def _template(call: Sought) -> list[Any]:
@@ -288,4 +315,6 @@ _LOOKUPS: dict[str, Callable[[Sought], list[Any]]] = {
     "varnames": _varnames, "first_found": _first_found, "sequence": _sequence, "together": _together,
     "nested": _nested, "cartesian": _nested, "subelements": _subelements, "indexed_items": _indexed,
     "flattened": lambda call: flatten(call.terms), "inventory_hostnames": _inventory_hostnames,
+    "url": machine_lookups.url, "password": machine_lookups.password, "random": machine_lookups.drawn,
+    "shuffle": machine_lookups.shuffled, "password_hash": machine_lookups.hashed,
 }  # fmt: skip
