@@ -1,4 +1,4 @@
-"""Filters and lookups that draw, hash, ask web servers or keep passwords; what Ansible 2.19 makes of the same."""
+"""Filters and lookups that draw, hash, ask web servers or keep passwords, as in Ansible 2.19."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Where packages come from, files of sections, and kernel modules, in directories and with tools of the test's."""
+"""Where packages come from, files of sections, and kernel modules, with tools of the test's."""
 
 import shutil
 import subprocess
@@ -69,8 +69,8 @@ def test_ini_file_keeps_what_says_the_same(tmp_path: Path) -> None:
     path = tmp_path / "f.ini"
     path.write_text("[a]\nx=1\n")
     kept("ini_file", path=str(path), section="a", option="x", value="1", ignore_spaces=True)
-    assert "does not exist" in refused("ini_file", path=f"{tmp_path}/no", section="a", create=False, option="x",
-                                       value="1")  # fmt: skip
+    missing = {"path": f"{tmp_path}/no", "section": "a", "option": "x", "value": "1", "create": False}
+    assert "does not exist" in refused("ini_file", **missing)
     with pytest.raises(BadArgument, match="'value' or 'values'"):
         step(1, "ini_file", path="/x", section="a", option="b")
 

@@ -14,7 +14,7 @@ from rm.errors import UsageError
 from rm.playbook.model.problems import BadArgument, TemplateProblem
 from rm.playbook.model.schema import Play, Task, tasks_of
 from rm.playbook.module import Files
-from rm.playbook.run.lookups import find
+from rm.playbook.run.sought import find
 from rm.playbook.template.template import has_template
 from rm.playbook.template.template_file import check_file
 

@@ -9,14 +9,12 @@ import posixpath
 import shlex
 import string
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rm.playbook.model.problems import BadArgument
+from rm.playbook.run.sought import Control, Sought
 from rm.playbook.template.filters import to_bool
 from rm.playbook.template.filters.data import flatten
-
-if TYPE_CHECKING:
-    from rm.playbook.run.lookups import Control, Sought
 
 URL_OPTIONS: dict[str, Any] = {
     "validate_certs": True, "split_lines": True, "use_proxy": True, "username": None, "password": None,
