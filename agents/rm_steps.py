@@ -49,6 +49,7 @@ PLACES = {
     "rm_steps_modprobe": ("modprobe",),
     "rm_steps_mount": ("mount",),
     "rm_steps_network": ("network_pair",),
+    "rm_steps_own": ("own_module",),
     "rm_steps_package": ("package", "package_facts"),
     "rm_steps_pip": ("pip",),
     "rm_steps_rpm_key": ("rpm_key",),

@@ -13,8 +13,9 @@ A module is one file in `rm/playbook/modules/`, found by its file name. It defin
 - optionally `CONTROL = True`: the step is carried out by the control machine, which may ask the host for
   parts of it (`rm/adapters/playbook/control/`: `fetch`, `reboot`, `rm_drain`, …);
 - optionally `RUN_ONCE = True`: one step for all hosts of the play, as with `run_once` (`add_host`, `pause`);
-- optionally `FACTS`: the names of the facts that its result brings, so later tasks are compiled after it has
-  run; `{database}` in a name stands for that argument of the step. Facts of other names are refused;
+- optionally `FACTS`: "*" (any, of modules that are not rm's), or the names of the facts that its result
+  brings, so later tasks are compiled after it has run; `{database}` in a name stands for that argument of the
+  step. Facts of other names are refused;
 - optionally `COLLECTION`: where Ansible keeps it, when that is not `ansible.builtin` (`ansible.posix`).
 
 The executor's half is in `agents/rm_steps*.py`, one function per operation.

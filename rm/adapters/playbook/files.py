@@ -6,13 +6,15 @@ import glob
 import os
 import stat
 from collections.abc import Callable
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
+from rm.adapters.playbook.installed import installed
 from rm.adapters.playbook.vault import HEADER, Vault
 from rm.errors import UsageError
 from rm.playbook.model.problems import BadArgument
 from rm.playbook.model.schema import Playbook, PlayDefaults
+from rm.playbook.own.place import Installed
 from rm.playbook.read.ansible_settings import Settings
 from rm.playbook.read.parse import parse_playbook
 
@@ -32,6 +34,11 @@ class LocalFiles:
             any_errors_fatal=said.any_errors_fatal,
             force_handlers=said.force_handlers,
         )
+
+    @cached_property
+    def installed(self) -> Installed:
+        """What of Ansible is on this machine, for modules that are not rm's."""
+        return installed()
 
     @property
     def decrypt(self) -> Callable[[str], str] | None:

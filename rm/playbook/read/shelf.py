@@ -12,6 +12,7 @@ from rm.playbook.model.keywords import COMMON_KEYS
 from rm.playbook.model.located import Map, Seq, load
 from rm.playbook.model.schema import Node, Role, Task, tasks_of
 from rm.playbook.module import Files
+from rm.playbook.own.own_module import own_module
 from rm.playbook.read.read_tasks import beside, common, include_context, read_list
 from rm.playbook.read.reader import Reader
 from rm.playbook.read.roles import (
@@ -48,6 +49,12 @@ class Shelf:
         if path not in self._variables:
             self._variables[path] = load_mapping(Reader(path), self.files, path, line)
         return self._variables[path]
+
+    def own_module(self, written: str, around: Task) -> str:
+        """The registry's name of a module that is not rm's, "" = there is none; raises BadArgument."""
+        roles = [around.role.path] if around.role else []
+        roles += [one.path for one in self.roles if one.path not in roles]
+        return own_module(self.files, self.directory, roles, written)
 
     # -- files of tasks ------------------------------------------------------------------------
 
