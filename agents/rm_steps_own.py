@@ -12,13 +12,18 @@ import tempfile
 
 from rm_steps_base import StepFailed, content_diff, execute, unpacked
 
-# arguments: the zip, the file of arguments, the module's name in the zip. The module runs as the program
-PROGRAM = """import runpy,sys
+# arguments: the zip, the file of arguments, the module's name in the zip. The module runs as the program, and
+# gets of what Ansible adds to the arguments as much as this version of ansible-core knows
+PROGRAM = """import json,runpy,sys
 sys.path=[p for p in sys.path if p]
 z,f,m=sys.argv[1:4]
 sys.path.insert(0,z)
 from ansible.module_utils import basic
-with open(f,'rb') as a: basic._ANSIBLE_ARGS=a.read()
+from ansible.module_utils.common import parameters as p
+with open(f) as a: g=json.load(a)
+k=set(p.PASS_VARS)|set(p.PASS_BOOLS)
+g={n:v for n,v in g.items() if not n.startswith('_ansible_') or n[9:] in k}
+basic._ANSIBLE_ARGS=json.dumps({'ANSIBLE_MODULE_ARGS':g}).encode()
 basic._ANSIBLE_PROFILE='legacy'
 sys.argv=[m]
 runpy.run_module(m,init_globals={'_module_fqn':m,'_modlib_path':z},run_name='__main__',alter_sys=True)"""
@@ -61,7 +66,7 @@ def _program(run, args, directory):
     data, kind = unpacked(args["content"]), args["kind"]
     told = _told(run, args, directory)
     if kind == "python":
-        given = _written(directory + "/args", json.dumps({"ANSIBLE_MODULE_ARGS": told}).encode())
+        given = _written(directory + "/args", json.dumps(told).encode())
         code = _written(directory + "/module.zip", data)
         return [sys.executable or "/usr/bin/python3", "-c", PROGRAM, code, given, args["module"]]
     if kind == "json_args":
@@ -135,7 +140,8 @@ def do_own_module(run, args):
         said = (err or out).strip()[-2000:] or "it says nothing"
         whole = {"rc": code, "module_stdout": out, "module_stderr": err}
         raise StepFailed("MODULE FAILURE: '%s' does not answer with JSON: %s" % (args["name"], said), **whole)
-    result = {key: value for key, value in found.items() if not key.startswith("_ansible_")}
+    hidden = ("invocation",)
+    result = {k: v for k, v in found.items() if not k.startswith("_ansible_") and k not in hidden}
     for name in ("changed", "failed", "skipped"):
         if name in result:
             result[name] = bool(result[name]) and str(result[name]).lower() not in ("false", "no", "0")

@@ -20,6 +20,7 @@ from rm.playbook.own.place import Found, collection_file, installed
 from rm.playbook.own.style import COMMON
 
 UTILS = ("ansible", "module_utils")
+SIX = (*UTILS, "six")  # it makes its inner modules itself
 FIRST = (1980, 1, 1, 0, 0, 0)  # so that the same code is the same bytes
 # what ansible-core 2.19 and newer import by a name that they put together
 _BY_NAME = ("_internal._json._profiles._module_legacy_c2m", "_internal._json._profiles._module_legacy_m2c")
@@ -73,6 +74,8 @@ class _Packer:
 
     def add(self, name: Dotted, needed: bool, of: str) -> bool:
         """Take the code of a dotted name, and what it needs; whether there is any."""
+        if name[:3] == SIX:
+            name = SIX
         if name in self.texts or name in (UTILS, UTILS[:1]):
             return True
         for place in self.places(name):

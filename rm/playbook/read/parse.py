@@ -84,6 +84,9 @@ class _Plays:
         return [_imported(play, around) for play in plays]
 
     def play(self, reader: Reader, body: Map, line: int) -> Play:
+        directory = posixpath.dirname(reader.filename) or "."
+        shelf = Shelf(self.files, directory)
+        shelf.learn(reader, directory, line)
         reader.known(body, PLAY_KEYS, "play")
         if body.get("hosts") is None:
             raise reader.fail(line, "the play does not say which hosts.", "Add 'hosts: all'.")
@@ -93,8 +96,6 @@ class _Plays:
         shared = common(reader, body, Task("", "", {}, line))
         variables = shared.pop("variables")
         default: PlayDefaults = getattr(self.files, "play_defaults", PlayDefaults())
-        directory = posixpath.dirname(reader.filename) or "."
-        shelf = Shelf(self.files, directory)
         around = replace(Task("", "", {}, line, reader.filename), **shared)
         parts: list[tuple[Node, ...]] = [read_tasks(reader, body, "pre_tasks", around, shelf)]
         roles: list[Node] = []

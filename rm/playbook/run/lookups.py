@@ -15,10 +15,13 @@ from jinja2.utils import missing
 
 from rm.playbook.model.problems import BadArgument, TemplateProblem
 from rm.playbook.module import Files
+from rm.playbook.own.plugins import plugins_of
 from rm.playbook.run import machine_lookups
 from rm.playbook.run.sought import Control, Sought
 from rm.playbook.template.filters import to_bool
 from rm.playbook.template.filters.data import flatten, subelements
+from rm.playbook.template.plain import deeply
+from rm.playbook.template.plugins import OWN
 from rm.playbook.template.template import Scope, Seek
 from rm.playbook.template.template_file import render_file
 
@@ -247,6 +250,22 @@ def _inventory_hostnames(call: Sought) -> list[Any]:
         raise BadArgument(problem.what.rstrip(".")) from None
 
 
+def _own_plugin(kind: str) -> Callable[[Sought], list[Any]]:
+    """A filter or test that is not rm's: what it makes of its arguments; nothing where this run has none."""
+
+    def call(sought: Sought) -> list[Any]:
+        name, args = sought.terms
+        plugins = plugins_of(sought.files)
+        if plugins is None or not plugins.has(kind, name):
+            return []
+        try:
+            return [plugins.call(kind, name, [deeply(one) for one in args], deeply(dict(sought.options)))]
+        except BadArgument as problem:
+            raise TemplateProblem(f"the {kind} '{name}': {problem}") from None
+
+    return call
+
+
 _LOOKUPS: dict[str, Callable[[Sought], list[Any]]] = {
     "items": _items, "list": _list, "dict": _dict, "fileglob": _fileglob, "file": _file, "unvault": _file,
     "template": _template, "env": _env, "pipe": _pipe, "lines": _lines, "now": _now, "vars": _vars,
@@ -255,4 +274,5 @@ _LOOKUPS: dict[str, Callable[[Sought], list[Any]]] = {
     "flattened": lambda call: flatten(call.terms), "inventory_hostnames": _inventory_hostnames,
     "url": machine_lookups.url, "password": machine_lookups.password, "random": machine_lookups.drawn,
     "shuffle": machine_lookups.shuffled, "password_hash": machine_lookups.hashed,
+    OWN["filter"]: _own_plugin("filter"), OWN["test"]: _own_plugin("test"),
 }  # fmt: skip
