@@ -57,8 +57,8 @@ def content(recipe: Recipe) -> str:
     """A digest of the playbook, of what it reads, and of how it is compared."""
     digest = hashlib.sha256()
     shared = [path for path in CORPUS.rglob("*") if path.parent != CORPUS]
-    mine = [path for path in shared if path.parts[len(CORPUS.parts)] != "inventories"]
-    beside = [recipe.beside, *recipe.beside.rglob("*")]
+    mine = [path for path in shared if path.parts[len(CORPUS.parts)] not in ("inventories", "only")]
+    beside = [recipe.beside, *recipe.beside.rglob("*"), *(CORPUS / "only" / recipe.name).rglob("*")]
     for path in sorted({recipe.path, *mine, *beside, *(HERE / name for name in COMPARISON)}):
         if path.is_file() and "__pycache__" not in path.parts:
             digest.update(f"{path.relative_to(HERE)} {path.stat().st_size}\n".encode() + path.read_bytes())
