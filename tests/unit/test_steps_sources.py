@@ -254,3 +254,119 @@ def test_modprobe(tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert (loads / "br_netfilter.conf").read_text() == "#br_netfilter\n"
     tool("modprobe", "echo 'FATAL: Module x not found.' >&2; exit 1")
     assert "not found" in refused("modprobe", name="x")
+
+
+# -- choices that the host's tools keep ---------------------------------------------------------
+
+
+def test_alternatives(tool: Tool, tmp_path: Path) -> None:
+    real = shutil.which("update-alternatives")
+    if real is None:
+        pytest.skip("needs update-alternatives")
+    places = [f"--{name} {tmp_path}/{name}" for name in ("altdir", "admindir", "log")]
+    for name in ("altdir", "admindir", "link"):
+        (tmp_path / name).mkdir()
+    tool("update-alternatives", f'exec {real} {" ".join(places)} "$@"')
+    for name in ("one", "two", "one.1"):
+        (tmp_path / name).write_text("")
+    given = {"name": "editor", "path": f"{tmp_path}/one"}
+    assert "missing the link" in refused("alternatives", **given)
+    done("alternatives", link=f"{tmp_path}/link/editor", state="present", priority=10, **given)
+    done("alternatives", name="editor", path=f"{tmp_path}/two", link=f"{tmp_path}/link/editor", priority=5)
+    assert (tmp_path / "link/editor").resolve() == tmp_path / "two"
+    slave = {"name": "editor.1", "path": f"{tmp_path}/one.1", "link": f"{tmp_path}/link/editor.1"}
+    done("alternatives", priority=20, subcommands=[slave], state="auto", **given)
+    assert (tmp_path / "link/editor.1").resolve() == tmp_path / "one.1"
+    done("alternatives", state="absent", **given)
+    assert "does not exist" in refused("alternatives", name="editor", path=f"{tmp_path}/no", link="/x")
+    two = [step(n, "alternatives", link=f"{tmp_path}/link/editor", **given) for n in (1, 2)]
+    assert [one["changed"] for one in run(*two, check=True)["results"]] == [True, False]
+
+
+def test_debconf(tool: Tool, tmp_path: Path) -> None:
+    tool("debconf-show", "cat shown 2>/dev/null; true")
+    log = tool("debconf-set-selections", 'cat > set; read p q k v < set; echo "* $q: $v" > shown')
+    done("debconf", name="locales", question="locales/default", vtype="select", value="C.UTF-8")
+    assert (tmp_path / "set").read_text() == "locales locales/default select C.UTF-8\n"
+    done("debconf", name="x", question="x/yes", vtype="boolean", value=True, unseen=True)
+    assert log.read_text().splitlines()[-1] == "-u"
+    done("debconf", name="x", question="x/many", vtype="multiselect", value=["b", "a"])
+    assert kept("debconf", name="x")["current"] == {"x/many": "a, b"}
+    with pytest.raises(BadArgument, match="go together"):
+        step(1, "debconf", name="x", question="y")
+
+
+def test_assemble(tmp_path: Path) -> None:
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    for name, text in (("2-b", "b"), ("1-a", "a\n"), (".hidden", "h\n"), ("3-c", "")):
+        (parts / name).write_text(text)
+    given = {"src": str(parts), "dest": f"{tmp_path}/whole", "mode": "0600"}
+    assert done("assemble", **given)["msg"] == "OK"
+    assert (tmp_path / "whole").read_text() == "h\na\nb\n"
+    done("assemble", delimiter=r"# \x41", regexp="^[12]", **given)
+    assert (tmp_path / "whole").read_text() == "a\n# A\nb"
+    done("assemble", ignore_hidden=True, **given)
+    assert (tmp_path / "whole").read_text() == "a\nb\n"
+    kept("assemble", remote_src=False, ignore_hidden=True, **given)
+    assert "does not exist" in refused("assemble", src=f"{tmp_path}/no", dest="/x")
+
+
+FIREWALL = """
+side=run; [ "$1" = --permanent ] && side=perm && shift
+case "$1" in
+  --state) exit 0;;
+  --get-default-zone) echo public; exit;;
+  --get-zones) cat zones; exit;;
+  --new-zone=*) echo "${1#*=}" >> zones; exit;;
+esac
+zone=public; case "$1" in --zone=*) zone=${1#*=}; shift;; esac
+verb=${1#--}; verb=${verb%%-*}; what=${1#--*-}
+case "$verb" in
+  query) touch "$side.$zone"; grep -qx "$what" "$side.$zone";;
+  add|change) echo "$what" >> "$side.$zone";;
+  remove) grep -vx "$what" "$side.$zone" > new; mv new "$side.$zone";;
+  get) cat "target.$zone" 2>/dev/null || echo default;;
+  set) echo "${what#*=}" > "target.$zone";;
+esac
+"""
+
+
+def test_firewalld(tool: Tool, tmp_path: Path) -> None:
+    (tmp_path / "zones").write_text("public\n")
+    log = tool("firewall-cmd", FIREWALL)
+    result = done("firewalld", service="http", state="enabled", permanent=True, immediate=True)
+    both = "Permanent and Non-Permanent(immediate) operation, Changed service http to enabled"
+    assert result["msg"] == both
+    assert "--permanent --add-service=http" in log.read_text()
+    (tmp_path / "run.public").write_text("")
+    done("firewalld", service="http", state="enabled", permanent=True, immediate=True)
+    done("firewalld", port="80-90/tcp", zone="internal", state="enabled", timeout=60)
+    assert "--zone=internal --add-port=80-90/tcp --timeout=60" in log.read_text()
+    assert done("firewalld", masquerade=True, state="enabled", permanent=True)["msg"].endswith(
+        "masquerade to zone public"
+    )
+    kept("firewalld", masquerade=False, state="disabled", permanent=True)
+    done("firewalld", masquerade=False, state="enabled", permanent=True)
+    forward = {"port": 80, "proto": "tcp", "toport": 8080, "toaddr": "10.0.0.1"}
+    done("firewalld", port_forward=[forward], state="enabled")
+    assert "--add-forward-port=port=80:proto=tcp:toport=8080:toaddr=10.0.0.1" in log.read_text()
+    said = done("firewalld", interface="eth1", zone="trusted", state="enabled", permanent=True)["msg"]
+    assert said == "Permanent operation, Changed eth1 to zone trusted"
+    done("firewalld", zone="custom", state="present", permanent=True)
+    done("firewalld", zone="custom", target="DROP", state="enabled", permanent=True)
+    done("firewalld", zone="custom", target="DROP", state="disabled", permanent=True)
+    for given, says in (
+        ({"port": "80", "state": "enabled"}, "write 80/tcp"),
+        ({"service": "a", "port": "1/tcp", "state": "enabled"}, "only one of"),
+        ({"service": "a", "state": "present"}, "disabled or enabled"),
+        ({"zone": "a", "state": "present"}, "permanent: true"),
+        ({"interface": "a", "state": "enabled"}, "needs 'zone'"),
+    ):
+        with pytest.raises(BadArgument, match=says):
+            step(1, "firewalld", **given)
+    tool("firewall-cmd", "exit 252")
+    assert "not currently running" in refused("firewalld", service="http", state="enabled")
+    tool("firewall-offline-cmd", FIREWALL)
+    offline = one("firewalld", service="dns", state="enabled", permanent=True, offline=True)
+    assert offline["msg"].endswith("(offline operation: only on-disk configs were altered)")
