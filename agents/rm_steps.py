@@ -54,6 +54,7 @@ PLACES = {
     "rm_steps_mount": ("mount",),
     "rm_steps_mysql": ("mysql_db", "mysql_user"),
     "rm_steps_network": ("network_pair",),
+    "rm_steps_openssl": ("openssl_csr", "openssl_privatekey", "x509_certificate"),
     "rm_steps_own": ("own_module",),
     "rm_steps_package": ("package", "package_facts"),
     "rm_steps_pip": ("pip",),
