@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from rm.adapters.playbook.here import crypt, fetch, keep
 from rm.errors import UsageError
 from rm.playbook.model.problems import BadArgument, TemplateProblem
 from rm.playbook.model.schema import Play, Task, tasks_of
@@ -41,12 +40,18 @@ class ThisMachine:
         return random.SystemRandom() if seed is None else random.Random(seed)
 
     def crypt(self, secret: str, setting: str) -> str:
+        from rm.adapters.playbook.here import crypt  # asked for rarely, and long to import
+
         return crypt(secret, setting)
 
     def fetch(self, url: str, options: Mapping[str, Any]) -> bytes:
+        from rm.adapters.playbook.here import fetch
+
         return fetch(url, options)
 
     def keep(self, path: str, content: Callable[[str | None], str]) -> None:
+        from rm.adapters.playbook.here import keep
+
         keep(path, content)
 
 

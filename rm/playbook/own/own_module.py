@@ -8,7 +8,6 @@ from typing import Any
 from rm.playbook.model.problems import BadArgument
 from rm.playbook.module import Arg, CompileContext, Files, packed
 from rm.playbook.modules import registry
-from rm.playbook.own.packing import packed_module
 from rm.playbook.own.place import Found, beside, in_collections, own_places
 from rm.playbook.own.style import JSON_ARGS, style_of
 
@@ -39,6 +38,8 @@ class OwnModule(ModuleType):
                 )
             style, module = style_of(text, found.name), found.name
             if style.kind == "python":
+                from rm.playbook.own.packing import packed_module  # most playbooks need none
+
                 text, module = packed_module(found, text, self._files, self._directory)
             self._sent = {
                 "content": packed(text), "kind": style.kind, "interpreter": list(style.interpreter),
