@@ -169,6 +169,14 @@ def test_modules_of_collections(files: LocalFiles, collections: Path) -> None:
         f"{inner}/module_utils/deep/code.py",
     }  # fmt: skip
     assert packed_module(real, files.read(real.path), files, "/x")[0] == data
+    tasks = "    - a.b.real: {n: 1}\n    - short: {n: 2}\n    - a.b.real: {n: 3}\n"
+    (collections / "site.yml").write_text(f"- hosts: all\n  tasks:\n{tasks}")
+    read = read_playbook(collections / "site.yml", files).plays[0].tasks
+    assert [getattr(task, "module", "") for task in read][:3] == ["a.b.real", "short", "a.b.real"]
+    bare = LocalFiles()
+    bare.__dict__["installed"] = Installed()
+    with pytest.raises(UsageError, match=re.escape("unknown module 'a.b.real'")):
+        read_playbook(collections / "site.yml", bare)
     text = b"from ansible_collections.a.b.plugins.module_utils.nothing.at_all import z\n"
     with pytest.raises(BadArgument, match="which is not on this machine"):
         packed_module(Found(real.path, "a.b.real"), text, files, "/x")

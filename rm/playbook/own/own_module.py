@@ -28,6 +28,10 @@ class OwnModule(ModuleType):
     def compile(self, args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
         return {**self.sent(), "arguments": args}
 
+    def is_of(self, found: Found, files: Files) -> bool:
+        """Is it this very module, read by this run?"""
+        return self.found == found and self._files is files
+
     def sent(self) -> dict[str, Any]:
         """What travels besides the arguments; raises BadArgument."""
         if self._sent is None:
@@ -56,13 +60,15 @@ def own_module(files: Files, directory: str, roles: list[str], written: str) -> 
     """
     short = written.removeprefix("ansible.legacy.")
     found = beside(files, short, own_places(directory, roles)) if "." not in short else None
-    if found is None and written not in registry():
+    known = registry()
+    if found is None and (written not in known or isinstance(known[written], OwnModule)):
         found = in_collections(files, written, directory)
     if found is None:
         return ""
-    known = registry()
     for name in (written, f"{written} ({found.path})"):
         one = known.get(name)
+        if isinstance(one, OwnModule) and one.is_of(found, files):
+            return name
         if one is None or (isinstance(one, OwnModule) and one.found == found):
             break
     module = OwnModule(found, files, directory)

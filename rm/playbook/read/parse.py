@@ -17,6 +17,7 @@ from rm.playbook.model.located import Map, Seq, load
 from rm.playbook.model.problems import BadArgument
 from rm.playbook.model.schema import Node, Play, Playbook, PlayDefaults, Prompt, Task, tasks_of
 from rm.playbook.module import Files
+from rm.playbook.read.own import learn
 from rm.playbook.read.read_tasks import beside, common, read_tasks
 from rm.playbook.read.reader import Reader
 from rm.playbook.read.roles import (
@@ -84,9 +85,7 @@ class _Plays:
         return [_imported(play, around) for play in plays]
 
     def play(self, reader: Reader, body: Map, line: int) -> Play:
-        directory = posixpath.dirname(reader.filename) or "."
-        shelf = Shelf(self.files, directory)
-        shelf.learn(reader, directory, line)
+        learn(reader, self.files, posixpath.dirname(reader.filename) or ".", line)
         reader.known(body, PLAY_KEYS, "play")
         if body.get("hosts") is None:
             raise reader.fail(line, "the play does not say which hosts.", "Add 'hosts: all'.")
@@ -96,6 +95,8 @@ class _Plays:
         shared = common(reader, body, Task("", "", {}, line))
         variables = shared.pop("variables")
         default: PlayDefaults = getattr(self.files, "play_defaults", PlayDefaults())
+        directory = posixpath.dirname(reader.filename) or "."
+        shelf = Shelf(self.files, directory)
         around = replace(Task("", "", {}, line, reader.filename), **shared)
         parts: list[tuple[Node, ...]] = [read_tasks(reader, body, "pre_tasks", around, shelf)]
         roles: list[Node] = []

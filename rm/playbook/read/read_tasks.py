@@ -22,7 +22,6 @@ from rm.playbook.model.keywords import (
     short,
 )  # fmt: skip
 from rm.playbook.model.located import Map, Seq
-from rm.playbook.model.problems import BadArgument
 from rm.playbook.model.schema import Block, Loop, Node, Task
 from rm.playbook.modules import executor_of, registry
 from rm.playbook.read.read_arguments import arguments, key_values, module_names
@@ -37,8 +36,8 @@ class Library(Protocol):
     def role(
         self, reader: Reader, given: Mapping[str, Any], line: int, around: Task, public: bool
     ) -> tuple[Node, ...]: ...
-    def own_module(self, written: str, around: Task) -> str:
-        """The registry's name of a module of a `library/` or a collection; "" = none. Raises BadArgument."""
+    def with_own_module(self, reader: Reader, body: Map, around: Task) -> Map:
+        """The task with a module that is not rm's under the registry's name of it."""
         ...
 
     def foresee(self, reader: Reader, task: Task) -> None:
@@ -124,14 +123,9 @@ def _block(reader: Reader, body: Map, line: int, around: Task, library: Library,
 def _task(
     reader: Reader, body: Map, line: int, around: Task, library: Library, handler: bool
 ) -> tuple[Node, ...]:
-    body = _without_action(reader, body)
+    body = library.with_own_module(reader, _without_action(reader, body), around)
     modules = registry()
-    own = {
-        k: name for k in body if k not in TASK_KEYS and (name := _own(reader, str(k), body, around, library))
-    }
-    named = [
-        k for k in body if k in own or k in modules or short(str(k)) in modules or short(str(k)) in INCLUDES
-    ]
+    named = [k for k in body if k in modules or short(str(k)) in modules or short(str(k)) in INCLUDES]
     for key in body:
         if key not in TASK_KEYS and key not in named:
             _refuse(reader, str(key), body.line_of(key), bool(named))
@@ -141,14 +135,14 @@ def _task(
         what = f"two modules, '{named[0]}' and '{named[1]}', in one task." if named else "no module."
         raise reader.fail(line, f"the task has {what}", "A task calls exactly one module.")
     written = named[0]
-    name = own.get(written) or short(str(written))
+    name = short(str(written))
     fields = common(reader, body, around)
     if name in INCLUDES:
         return _include(reader, body, line, around, library, fields, name, str(written))
     background = reader.number(body, "async", 0) if body.get("poll") in (0, "0") else 0
-    module = modules[name] if written in own else modules.get(str(written)) or modules[name]
+    own = modules.get(str(written)) or modules[name]
     for key, given in (("async", background), ("timeout", body.get("timeout"))):
-        if given and (getattr(module, "CONTROL", False) or executor_of(module) == "note"):
+        if given and (getattr(own, "CONTROL", False) or executor_of(own) == "note"):
             raise reader.fail(
                 body.line_of(key), f"'{key}' is not possible with '{name}'.", f"Leave '{key}' out."
             )
@@ -169,7 +163,7 @@ def _task(
         **fields,
         name=str(reader.text(body, "name") or name),
         module=name,
-        args=arguments(reader, name, module, with_defaults, str(written)),
+        args=arguments(reader, name, modules.get(str(written)) or modules[name], with_defaults, str(written)),
         line=line,
         file=reader.filename,
         register=str(register),
@@ -185,16 +179,6 @@ def _task(
         handler=handler,
     )
     return (task,)
-
-
-def _own(reader: Reader, key: str, body: Map, around: Task, library: Library) -> str:
-    """The registry's name of a module that is not rm's; "" = there is none."""
-    if short(key) in INCLUDES or key in LATER:
-        return ""
-    try:
-        return library.own_module(key, around)
-    except BadArgument as problem:
-        raise reader.fail(body.line_of(key), f"{problem}.") from None
 
 
 def _without_action(reader: Reader, body: Map) -> Map:

@@ -10,11 +10,9 @@ from typing import Any
 
 from rm.playbook.model.keywords import COMMON_KEYS
 from rm.playbook.model.located import Map, Seq, load
-from rm.playbook.model.problems import BadArgument
 from rm.playbook.model.schema import Node, Role, Task, tasks_of
 from rm.playbook.module import Files
-from rm.playbook.own.own_module import own_module
-from rm.playbook.own.plugins import learn_place
+from rm.playbook.read.own import learn, with_own_module
 from rm.playbook.read.read_tasks import beside, common, include_context, read_list
 from rm.playbook.read.reader import Reader
 from rm.playbook.read.roles import (
@@ -52,18 +50,11 @@ class Shelf:
             self._variables[path] = load_mapping(Reader(path), self.files, path, line)
         return self._variables[path]
 
-    def learn(self, reader: Reader, place: str, line: int) -> None:
-        """The filters and tests of a directory's plug-ins become known."""
-        try:
-            learn_place(self.files, place)
-        except BadArgument as problem:
-            raise reader.fail(line, f"{problem}.") from None
-
-    def own_module(self, written: str, around: Task) -> str:
-        """The registry's name of a module that is not rm's, "" = there is none; raises BadArgument."""
+    def with_own_module(self, reader: Reader, body: Map, around: Task) -> Map:
+        """The task with a module that is not rm's under the registry's name of it."""
         roles = [around.role.path] if around.role else []
         roles += [one.path for one in self.roles if one.path not in roles]
-        return own_module(self.files, self.directory, roles, written)
+        return with_own_module(reader, body, self.files, self.directory, roles)
 
     # -- files of tasks ------------------------------------------------------------------------
 
@@ -117,7 +108,7 @@ class Shelf:
         params: Mapping[str, Any], once: str | None, path: str,
     ) -> tuple[Node, ...]:  # fmt: skip
         parent = around.role
-        self.learn(reader, path, line)
+        learn(reader, self.files, path, line)
         entries, lines, meta, duplicates = dependencies(reader, self.files, path, line)
         if once is not None and not duplicates:
             if (path, once) in self._loaded:
