@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
+from rm.adapters.playbook.files import LocalFiles
 from rm.adapters.playbook.sources import ThisMachine
 from rm.playbook.model.problems import TemplateProblem
 from rm.playbook.run.lookups import seeker
 from rm.playbook.template.template import Layer, Scope, evaluate
-from tests.steps_request import RealFiles
 
 
 def value(text: str, directory: str = "/nonexistent", **variables: Any) -> Any:
-    seek = seeker(RealFiles(), (directory,), ThisMachine())
+    seek = seeker(LocalFiles(), (directory,), ThisMachine())
     return evaluate(text, Scope([Layer(variables, True)], seek=seek))
 
 
