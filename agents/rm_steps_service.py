@@ -66,7 +66,9 @@ class SysV:
         self.args = args
 
     def reload(self, run):
-        pass
+        for name in ("daemon_reload", "daemon_reexec", "no_block"):
+            if self.args.get(name):
+                raise StepFailed("'%s' is for systemd, which does not run on this host." % name)
 
     def look(self, unit):
         self.script = "/etc/init.d/" + unit.replace(".service", "")

@@ -14,8 +14,9 @@ A module is one file in `rm/playbook/modules/`, found by its file name. It defin
 - optionally `CONTROL = True`: the step is carried out by the control machine, which may ask the host for
   parts of it (`rm/adapters/playbook/control/`: `fetch`, `reboot`, `rm_drain`, …);
 - optionally `RUN_ONCE = True`: one step for all hosts of the play, as with `run_once` (`add_host`, `pause`);
-- optionally `FACTS`: the names of the facts that its result brings, so later tasks are compiled after it has
-  run; `{database}` in a name stands for that argument of the step. Facts of other names are refused;
+- optionally `FACTS`: "*" (any, of modules that are not rm's), or the names of the facts that its result
+  brings, so later tasks are compiled after it has run; `{database}` in a name stands for that argument of the
+  step. Facts of other names are refused;
 - optionally `COLLECTION`: where Ansible keeps it, when that is not `ansible.builtin` (`ansible.posix`).
 
 The executor's half is in `agents/rm_steps*.py`, one function per operation.
@@ -181,5 +182,32 @@ def packed(data: bytes) -> str:
     return base64.b64encode(zlib.compress(data, 6)).decode()
 
 
+# how the modules of PostgreSQL get in
+POSTGRESQL_LOGIN = {
+    "login_user": Arg(default="postgres", aliases=("login",)),
+    "login_password": Arg(default=""),
+    "login_host": Arg(default="", aliases=("host",)),
+    "login_unix_socket": Arg(default="", aliases=("unix_socket",)),
+    "login_port": Arg("int", default=5432, aliases=("port",)),
+    "ssl_mode": Arg(
+        choices=("allow", "disable", "prefer", "require", "verify-ca", "verify-full"), default="prefer"
+    ),
+    "ca_cert": Arg(aliases=("ssl_rootcert",)),
+    "ssl_cert": Arg(),
+    "ssl_key": Arg(),
+}
+# how the modules of MySQL get in
+MYSQL_LOGIN = {
+    "login_user": Arg(),
+    "login_password": Arg(),
+    "login_host": Arg(default="localhost"),
+    "login_port": Arg("int", default=3306),
+    "login_unix_socket": Arg(),
+    "config_file": Arg(default="~/.my.cnf"),
+    "connect_timeout": Arg("int", default=30),
+    "client_cert": Arg(aliases=("ssl_cert",)),
+    "client_key": Arg(aliases=("ssl_key",)),
+    "ca_cert": Arg(aliases=("ssl_ca",)),
+}
 # `unsafe_writes` is taken for Ansible's sake and never needed: a file is written aside and renamed
 OWNERSHIP = {"mode": Arg("mode"), "owner": Arg(), "group": Arg(), "unsafe_writes": Arg("bool")}

@@ -6,15 +6,20 @@ import glob
 import os
 import pwd
 import stat
+import weakref
 from collections.abc import Callable
 from datetime import datetime
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
+from rm.adapters.playbook.installed import installed
+from rm.adapters.playbook.plugins import Plugins
 from rm.adapters.playbook.vault import HEADER, Vault
 from rm.errors import UsageError
 from rm.playbook.model.problems import BadArgument
 from rm.playbook.model.schema import Playbook, PlayDefaults
+from rm.playbook.own.place import Installed
+from rm.playbook.own.plugins import learn_named
 from rm.playbook.read.ansible_settings import Settings
 from rm.playbook.read.parse import parse_playbook
 
@@ -27,6 +32,7 @@ class LocalFiles:
     def __init__(self, vault: Vault | None = None, ansible: Settings | None = None) -> None:
         self.vault = vault or Vault(())
         self.read = cache(self._read)
+        self._directory = ""  # of the playbook, which is read first
         said = ansible or Settings()
         usual = ("~/.ansible/roles", "/usr/share/ansible/roles", "/etc/ansible/roles")
         self.role_path = said.roles_path or tuple(map(os.path.expanduser, usual))
@@ -36,6 +42,18 @@ class LocalFiles:
             any_errors_fatal=said.any_errors_fatal,
             force_handlers=said.force_handlers,
         )
+
+    @cached_property
+    def installed(self) -> Installed:
+        """What of Ansible is on this machine, for modules that are not rm's."""
+        return installed()
+
+    @cached_property
+    def plugins(self) -> Plugins:
+        """The filters and tests that the playbook and its roles bring along."""
+        found = Plugins(self.installed)
+        weakref.finalize(self, found.close)
+        return found
 
     @property
     def decrypt(self) -> Callable[[str], str] | None:
@@ -47,12 +65,14 @@ class LocalFiles:
             data = Path(path).read_bytes()
         except OSError as problem:
             raise BadArgument(f"the local file {path} cannot be read: {problem.strerror}") from None
-        if not decrypt or not data.startswith(HEADER.encode()):
-            return data
-        try:
-            return self.vault.open_file(data)
-        except UsageError as problem:
-            raise BadArgument(f"the local file {path}: {problem}".rstrip(".")) from None
+        if decrypt and data.startswith(HEADER.encode()):
+            try:
+                data = self.vault.open_file(data)
+            except UsageError as problem:
+                raise BadArgument(f"the local file {path}: {problem}".rstrip(".")) from None
+        self._directory = self._directory or os.path.dirname(path)
+        learn_named(self.plugins, data, self._directory)
+        return data
 
     def glob(self, pattern: str) -> list[str]:
         return sorted(path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))

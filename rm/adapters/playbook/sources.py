@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from rm.errors import UsageError
 from rm.playbook.model.problems import BadArgument, TemplateProblem
 from rm.playbook.model.schema import Play, Task, tasks_of
 from rm.playbook.module import Files
-from rm.playbook.run.lookups import find
+from rm.playbook.run.sought import find
 from rm.playbook.template.template import has_template
 from rm.playbook.template.template_file import check_file
 
@@ -33,6 +35,24 @@ class ThisMachine:
 
     def now(self) -> datetime:
         return datetime.now().astimezone()
+
+    def chance(self, seed: Any) -> random.Random:
+        return random.SystemRandom() if seed is None else random.Random(seed)
+
+    def crypt(self, secret: str, setting: str) -> str:
+        from rm.adapters.playbook.here import crypt  # asked for rarely, and long to import
+
+        return crypt(secret, setting)
+
+    def fetch(self, url: str, options: Mapping[str, Any]) -> bytes:
+        from rm.adapters.playbook.here import fetch
+
+        return fetch(url, options)
+
+    def keep(self, path: str, content: Callable[[str | None], str]) -> None:
+        from rm.adapters.playbook.here import keep
+
+        keep(path, content)
 
 
 def check_sources(play: Play, files: Files, directory: str) -> None:

@@ -16,11 +16,19 @@ ARGS = {
     "runlevel": Arg(default="default"),
     "arguments": Arg(aliases=("args",), default=""),
     "use": Arg(default="auto"),
+    # what a host with systemd knows besides, as Ansible hands it on
+    "daemon_reload": Arg("bool", default=False, aliases=("daemon-reload",)),
+    "daemon_reexec": Arg("bool", default=False, aliases=("daemon-reexec",)),
+    "masked": Arg("bool"),
+    "force": Arg("bool", default=False),
+    "scope": Arg(choices=("system", "user", "global"), default="system"),
+    "no_block": Arg("bool", default=False),
 }
 ALIASES = ("sysvinit",)
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
-    if args["state"] is None and args["enabled"] is None:
+    only_systemd = args["masked"] is not None or args["daemon_reload"] or args["daemon_reexec"]
+    if args["state"] is None and args["enabled"] is None and not only_systemd:
         raise BadArgument("give 'state' or 'enabled'")
     return args

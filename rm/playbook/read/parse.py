@@ -20,6 +20,7 @@ from rm.playbook.model.problems import BadArgument
 from rm.playbook.model.schema import Node, Play, Playbook, PlayDefaults, Prompt, Task, tasks_of
 from rm.playbook.module import CompileContext, Files, typed
 from rm.playbook.modules import registry
+from rm.playbook.read.own import learn
 from rm.playbook.read.read_tasks import beside, common, read_tasks
 from rm.playbook.read.reader import Reader
 from rm.playbook.read.roles import (
@@ -96,6 +97,7 @@ class _Plays:
         return [_imported(play, around) for play in plays]
 
     def play(self, reader: Reader, body: Map, line: int) -> Play:
+        learn(reader, self.files, posixpath.dirname(reader.filename) or ".", line)
         reader.known(body, PLAY_KEYS, "play")
         if body.get("hosts") is None:
             reader.complain(line, "the play does not say which hosts.", "Add 'hosts: all'.")

@@ -39,6 +39,10 @@ class Library(Protocol):
     def role(
         self, reader: Reader, given: Mapping[str, Any], line: int, around: Task, public: bool
     ) -> tuple[Node, ...]: ...
+    def with_own_module(self, reader: Reader, body: Map, around: Task) -> Map:
+        """The task with a module that is not rm's under the registry's name of it."""
+        ...
+
     def foresee(self, reader: Reader, task: Task) -> None:
         """Check what a dynamic include may bring, as far as its name is known."""
         ...
@@ -124,7 +128,7 @@ def _block(reader: Reader, body: Map, line: int, around: Task, library: Library,
 def _task(
     reader: Reader, body: Map, line: int, around: Task, library: Library, handler: bool
 ) -> tuple[Node, ...]:
-    body = _without_action(reader, body)
+    body = library.with_own_module(reader, _without_action(reader, body), around)
     modules = registry()
     named = [k for k in body if k in modules or short(str(k)) in modules or short(str(k)) in INCLUDES]
     others = [k for k in body if k not in TASK_KEYS and k not in named and not is_loop(str(k))]

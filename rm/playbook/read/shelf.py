@@ -13,6 +13,7 @@ from rm.playbook.model.keywords import COMMON_KEYS
 from rm.playbook.model.located import Map, Seq, load
 from rm.playbook.model.schema import Node, Role, Task, tasks_of
 from rm.playbook.module import Files
+from rm.playbook.read.own import learn, with_own_module
 from rm.playbook.read.read_tasks import beside, common, include_context, read_list
 from rm.playbook.read.reader import Reader
 from rm.playbook.read.roles import (
@@ -60,6 +61,12 @@ class Shelf:
         if path not in self._variables:
             self._variables[path] = load_mapping(Reader(path, self.found), self.files, path, line)
         return self._variables[path]
+
+    def with_own_module(self, reader: Reader, body: Map, around: Task) -> Map:
+        """The task with a module that is not rm's under the registry's name of it."""
+        roles = [around.role.path] if around.role else []
+        roles += [one.path for one in self.roles if one.path not in roles]
+        return with_own_module(reader, body, self.files, self.directory, roles)
 
     # -- files of tasks ------------------------------------------------------------------------
 
@@ -115,6 +122,7 @@ class Shelf:
         params: Mapping[str, Any], once: str | None, path: str,
     ) -> tuple[Node, ...]:  # fmt: skip
         parent = around.role
+        learn(reader, self.files, path, line)
         entries, lines, meta, duplicates = dependencies(reader, self.files, path, line)
         if once is not None and not duplicates:
             if (path, once) in self._loaded:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from rm.playbook.model.flow import Position
-from rm.playbook.run.lookups import Control
+from rm.playbook.run.sought import Control
 from rm.playbook.template.variables import HostState
 
 

@@ -9,54 +9,21 @@ import itertools
 import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from jinja2.utils import missing
 
 from rm.playbook.model.problems import BadArgument, TemplateProblem
 from rm.playbook.module import Files
+from rm.playbook.own.plugins import plugins_of
+from rm.playbook.run import machine_lookups
+from rm.playbook.run.sought import Control, Sought
+from rm.playbook.template.filters import to_bool
 from rm.playbook.template.filters.data import flatten, subelements
+from rm.playbook.template.plain import deeply
+from rm.playbook.template.plugins import OWN
 from rm.playbook.template.template import Layer, Scope, Seek
 from rm.playbook.template.template_file import about_file, value_of_file
-
-
-class Control(Protocol):
-    """This machine, for lookups that ask it."""
-
-    def environment(self, name: str) -> str | None: ...
-    def pipe(self, command: str) -> str:
-        """Run a command here; raises BadArgument when it fails."""
-        ...
-
-    def now(self) -> datetime: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Sought:
-    """One call of a lookup."""
-
-    terms: list[Any]
-    options: Mapping[str, Any]
-    scope: Scope
-    files: Files
-    search: Sequence[str]
-    control: Control | None
-
-    def path(self, name: str, kind: str) -> str:
-        return find(self.files, self.search, name, kind)
-
-
-def find(files: Files, search: Sequence[str], name: str, kind: str) -> str:
-    """A local file: in `<kind>/` of each place, then in the place itself; else where it should be."""
-    if posixpath.isabs(name):
-        return name
-    for place in search:
-        for path in (posixpath.join(place, kind, name), posixpath.join(place, name)):
-            if files.exists(path):
-                return path
-    return posixpath.join(search[0], kind, name) if search else name
 
 
 def seeker(files: Files, search: Sequence[str], control: Control | None) -> Seek:
@@ -118,9 +85,10 @@ def _text(call: Sought, name: str, kind: str) -> str:
 
 
 def _file(call: Sought) -> list[Any]:
-    strip = call.options.get("rstrip", True)
     texts = [_text(call, term, "files") for term in _flat(call.terms)]
-    return [text.rstrip() if strip else text for text in texts]
+    if to_bool(call.options.get("lstrip", False)):
+        texts = [text.lstrip() for text in texts]
+    return [text.rstrip() if to_bool(call.options.get("rstrip", True)) else text for text in texts]
 
 
 def _template(call: Sought) -> list[Any]:
@@ -284,10 +252,29 @@ def _inventory_hostnames(call: Sought) -> list[Any]:
         raise BadArgument(problem.what.rstrip(".")) from None
 
 
+def _own_plugin(kind: str) -> Callable[[Sought], list[Any]]:
+    """A filter or test that is not rm's: what it makes of its arguments; nothing where this run has none."""
+
+    def call(sought: Sought) -> list[Any]:
+        name, args = sought.terms
+        plugins = plugins_of(sought.files)
+        if plugins is None or not plugins.has(kind, name):
+            return []
+        try:
+            return [plugins.call(kind, name, [deeply(one) for one in args], deeply(dict(sought.options)))]
+        except BadArgument as problem:
+            raise TemplateProblem(f"the {kind} '{name}': {problem}") from None
+
+    return call
+
+
 _LOOKUPS: dict[str, Callable[[Sought], list[Any]]] = {
     "items": _items, "list": _list, "dict": _dict, "fileglob": _fileglob, "file": _file, "unvault": _file,
     "template": _template, "env": _env, "pipe": _pipe, "lines": _lines, "now": _now, "vars": _vars,
     "varnames": _varnames, "first_found": _first_found, "sequence": _sequence, "together": _together,
     "nested": _nested, "cartesian": _nested, "subelements": _subelements, "indexed_items": _indexed,
     "flattened": lambda call: flatten(call.terms), "inventory_hostnames": _inventory_hostnames,
+    "url": machine_lookups.url, "password": machine_lookups.password, "random": machine_lookups.drawn,
+    "shuffle": machine_lookups.shuffled, "password_hash": machine_lookups.hashed,
+    OWN["filter"]: _own_plugin("filter"), OWN["test"]: _own_plugin("test"),
 }  # fmt: skip

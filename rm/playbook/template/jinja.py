@@ -74,10 +74,10 @@ def _environment() -> _Environment:
         trim_blocks=True,
         extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols"],
     )
-    environment.filters.update(FILTERS)
-    environment.tests.update(TESTS)
     for name in IMPURE_FILTERS:
         del environment.filters[name]
+    environment.filters.update(FILTERS)
+    environment.tests.update(TESTS)
     environment.globals = {
         "range": environment.globals["range"], "dict": dict, "omit": OMIT, "namespace": Namespace,
         "lookup": _lookup, "query": _query, "q": _query, "undef": _undef, "now": _now,

@@ -12,3 +12,13 @@ def plain(value: Any) -> Any:
         hidden = getattr(value, "HIDDEN", ())
         return {key: plain(value[key]) for key in value if key not in hidden}
     return value
+
+
+def deeply(value: Any) -> Any:
+    """The same of everything inside, in lists and dicts that are nothing more."""
+    value = plain(value)
+    if isinstance(value, Mapping):
+        return {key: deeply(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple, set)):
+        return [deeply(inner) for inner in value]
+    return str(value) if isinstance(value, str) else value

@@ -122,6 +122,10 @@ Seek = Callable[[str, list[Any], dict[str, Any], Scope], list[Any]]
 _compiled: dict[tuple[str, str], Callable[[Scope], Any]] = {}  # a cache of pure functions
 
 
+def forget_compiled() -> None:
+    _compiled.clear()
+
+
 def evaluate(value: Any, scope: Scope) -> Any:
     """Evaluate templates in a value, deeply. `{{ x }}` alone keeps x's type; else text."""
     if isinstance(value, str):

@@ -10,7 +10,8 @@ costs Ansible half a second, and `gather_facts: false` unless facts are the them
 more in YAML, in lines that begin with `#:` (see `recipe.py`): more hosts, arguments, and differences that are
 meant, each exactly and with its reason. Task names must be unique in it. Roles are found in `corpus/roles/`,
 files in `corpus/files/` and `corpus/templates/`, an inventory of the playbook's own in
-`corpus/inventories/NAME/`. `here` is a directory of the run on the control machine. To run one:
+`corpus/inventories/NAME/`, what else only it reads in `corpus/only/NAME/`. `here` is a directory of the run
+on the control machine. To run one:
 
     python -m pytest tests/e2e/equivalence -k NAME
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from rm.playbook.template.filters.addresses import ADDRESSES
+from rm.playbook.template.filters.chance import CHANCE
 from rm.playbook.template.filters.data import DATA
 from rm.playbook.template.filters.query import QUERY
 from rm.playbook.template.filters.tests import TESTS
 from rm.playbook.template.filters.text import FALSE, TEXT, TRUE, to_bool
 
-FILTERS: dict[str, Callable[..., Any]] = {**TEXT, **DATA, **QUERY}
-# Jinja2's own that are not functions of their input alone
+FILTERS: dict[str, Callable[..., Any]] = {**TEXT, **DATA, **QUERY, **ADDRESSES, **CHANCE}
+# Jinja2's own that are not functions of their input alone; ours of these names draw by way of a lookup
 IMPURE_FILTERS = ("random",)
 # carried out by rm/playbook/run/lookups.py
 LOOKUPS = (
     "dict", "env", "file", "fileglob", "first_found", "flattened", "indexed_items", "items", "lines", "list",
     "nested", "cartesian", "now", "pipe", "sequence", "subelements", "template", "together", "varnames",
-    "vars", "unvault", "inventory_hostnames",
+    "vars", "unvault", "inventory_hostnames", "url", "password",
 )  # fmt: skip
 for _table in (FILTERS, TESTS):
     _table.update(

@@ -1,0 +1,1 @@
+"""Modules that a playbook, a role or an installed collection brings along, found and packed for the hosts."""

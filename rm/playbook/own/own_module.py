@@ -1,0 +1,77 @@
+"""A module that is not rm's, in the shape of rm's own: any argument, carried out by its own program."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from rm.playbook.model.problems import BadArgument
+from rm.playbook.module import Arg, CompileContext, Files, packed
+from rm.playbook.modules import registry
+from rm.playbook.own.place import Found, beside, in_collections, own_places
+from rm.playbook.own.style import JSON_ARGS, style_of
+
+
+class OwnModule(ModuleType):
+    """Its step's operation is `own_module`."""
+
+    EXECUTOR = "own_module"
+    ANY_ARGUMENT = True
+    FACTS = ("*",)  # it may bring any
+    ARGS: dict[str, Arg] = {}  # noqa: RUF012 - as in rm's modules
+
+    def __init__(self, found: Found, files: Files, directory: str) -> None:
+        super().__init__(f"own.{found.name}")
+        self.found, self._files, self._directory = found, files, directory
+        self._sent: dict[str, Any] | None = None
+
+    def compile(self, args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
+        return {**self.sent(), "arguments": args}
+
+    def is_of(self, found: Found, files: Files) -> bool:
+        """Is it this very module, read by this run?"""
+        return self.found == found and self._files is files
+
+    def sent(self) -> dict[str, Any]:
+        """What travels besides the arguments; raises BadArgument."""
+        if self._sent is None:
+            found, text = self.found, self._files.read(self.found.path)
+            if found.action:
+                raise BadArgument(
+                    f"'{found.name}' has an action plug-in, {found.action}, which rm does not run"
+                )
+            style, module = style_of(text, found.name), found.name
+            if style.kind == "python":
+                from rm.playbook.own.packing import packed_module  # most playbooks need none
+
+                text, module = packed_module(found, text, self._files, self._directory)
+            self._sent = {
+                "content": packed(text), "kind": style.kind, "interpreter": list(style.interpreter),
+                "module": module, "name": found.name, "marker": JSON_ARGS.decode(),
+            }  # fmt: skip
+        return self._sent
+
+
+def own_module(files: Files, directory: str, roles: list[str], written: str) -> str:
+    """The registry's name of a module that a playbook calls `written` and that is not rm's; "" = none.
+
+    As with Ansible a module in a `library/` is stronger than one of the same short name. Raises BadArgument
+    where there is one that cannot run.
+    """
+    short = written.removeprefix("ansible.legacy.")
+    found = beside(files, short, own_places(directory, roles)) if "." not in short else None
+    known = registry()
+    if found is None and (written not in known or isinstance(known[written], OwnModule)):
+        found = in_collections(files, written, directory)
+    if found is None:
+        return ""
+    for name in (written, f"{written} ({found.path})"):
+        one = known.get(name)
+        if isinstance(one, OwnModule) and one.is_of(found, files):
+            return name
+        if one is None or (isinstance(one, OwnModule) and one.found == found):
+            break
+    module = OwnModule(found, files, directory)
+    module.sent()
+    known[name] = module
+    return name

@@ -1,0 +1,117 @@
+"""Where modules lie that are not rm's: beside the playbook, in roles, in collections of this machine."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from rm.playbook.model.bounded_yaml import load_plain
+from rm.playbook.model.problems import BadArgument
+from rm.playbook.module import Files
+
+ENDINGS = (".py", "", ".sh", ".pl", ".rb", ".bash")
+REDIRECTS_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """What of Ansible is on this machine: the directory of the package `ansible` ("" = none), and the
+    directories that hold `ansible_collections`. Nothing of it is ever imported by rm."""
+
+    core: str = ""
+    collections: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A module's file, its full name, and the directories of `module_utils` that it may import from."""
+
+    path: str
+    name: str
+    utils: tuple[str, ...] = ()
+    action: str = ""  # an action plug-in of its name, without which it does something else
+
+
+def installed(files: Files) -> Installed:
+    found: Installed = getattr(files, "installed", Installed())
+    return found
+
+
+def own_places(directory: str, roles: Sequence[str]) -> tuple[str, ...]:
+    """The directories that may hold `library/`, `module_utils/` and plug-ins, the nearest first."""
+    return tuple(dict.fromkeys([*roles, directory]))
+
+
+def beside(files: Files, name: str, places: Sequence[str]) -> Found | None:
+    """A module in a `library/`; `name` is short."""
+    for place in places:
+        for ending in ENDINGS:
+            path = posixpath.join(place, "library", name + ending)
+            if files.exists(path) and not files.glob(f"{path}/*"):
+                utils = tuple(posixpath.join(one, "module_utils") for one in places)
+                return Found(path, name, utils, _action(files, name, places, "action_plugins"))
+    return None
+
+
+def _action(files: Files, name: str, places: Sequence[str], folder: str) -> str:
+    paths = (posixpath.join(place, folder, f"{name}.py") for place in places)
+    return next((path for path in paths if files.exists(path)), "")
+
+
+def in_collections(files: Files, name: str, directory: str) -> Found | None:
+    """A module of an installed collection, by its full name, or by the short one that it had in former times.
+
+    Raises BadArgument where a collection says that the module is gone.
+    """
+    home = installed(files)
+    tops = (posixpath.join(directory, "collections"), *home.collections)
+    if name.count(".") < 2 and home.core:
+        routing = _routing(files, posixpath.join(home.core, "config", "ansible_builtin_runtime.yml"))
+        name = routing.get(name.removeprefix("ansible.builtin."), {}).get("redirect", name)
+    for _ in range(REDIRECTS_MAX):
+        if name.count(".") < 2:
+            return None
+        space, collection, short = name.split(".", 2)
+        root = _root(files, tops, space, collection)
+        if not root:
+            return None
+        plugins = posixpath.join(root, "plugins")
+        path = posixpath.join(plugins, "modules", *short.split(".")) + ".py"
+        entry = _routing(files, posixpath.join(root, "meta", "runtime.yml")).get(short, {})
+        if "tombstone" in entry:
+            why = (entry["tombstone"] or {}).get("warning_text") or "it was removed from its collection"
+            raise BadArgument(f"'{name}' is gone: {why}".rstrip(". \n"))
+        if "redirect" in entry:
+            name = str(entry["redirect"])
+            continue
+        if not files.exists(path):
+            return None
+        action = _action(files, short, [plugins], "action")
+        routed = entry.get("action_plugin", "")
+        return Found(path, name, (), action or routed)
+    return None
+
+
+def _root(files: Files, tops: Sequence[str], space: str, collection: str) -> str:
+    roots = (posixpath.join(top, "ansible_collections", space, collection) for top in tops)
+    return next((root for root in roots if files.exists(posixpath.join(root, "plugins"))), "")
+
+
+@cache
+def _routed(text: bytes) -> dict[str, dict[str, Any]]:
+    document = load_plain(text.decode())
+    routing = (document or {}).get("plugin_routing") or {}
+    return {str(name): entry or {} for name, entry in (routing.get("modules") or {}).items()}
+
+
+def _routing(files: Files, path: str) -> dict[str, dict[str, Any]]:
+    return _routed(files.read(path)) if files.exists(path) else {}
+
+
+def collection_file(files: Files, directory: str, parts: Sequence[str]) -> Iterator[str]:
+    """Where `ansible_collections.NAMESPACE.NAME.…` may lie, without the ending."""
+    for top in (posixpath.join(directory, "collections"), *installed(files).collections):
+        yield posixpath.join(top, *parts)

@@ -1,0 +1,53 @@
+"""Filters and tests that a playbook, a role or a collection brings along become known to templates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from rm.playbook.module import Files
+from rm.playbook.template.jinja import ENVIRONMENT
+from rm.playbook.template.plugins import is_asked_for, know
+
+TEXT_MAX_BYTES = 1 << 20
+_NAME = rb"([a-z_]\w*\.[a-z_]\w*\.[a-z_]\w*)"
+_USED = (("filter", re.compile(rb"\|\s*" + _NAME)), ("test", re.compile(rb"\bis\s+(?:not\s+)?" + _NAME)))
+
+
+class Plugins(Protocol):
+    """Who runs them. Each raises BadArgument, with the file, where a plug-in does not do."""
+
+    def learn(self, place: str) -> list[tuple[str, str]]:
+        """The (kind, name) of those of a role's or a playbook's directory."""
+        ...
+
+    def find(self, kind: str, name: str, directory: str) -> bool:
+        """Is there one of a collection of this full name?"""
+        ...
+
+    def has(self, kind: str, name: str) -> bool: ...
+    def call(self, kind: str, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any: ...
+
+
+def plugins_of(files: Files) -> Plugins | None:
+    found: Plugins | None = getattr(files, "plugins", None)
+    return found
+
+
+def learn_place(files: Files, place: str) -> None:
+    """Raises BadArgument."""
+    plugins = plugins_of(files)
+    for kind, name in plugins.learn(place) if plugins is not None else ():
+        know(kind, name)
+
+
+def learn_named(plugins: Plugins, text: bytes, directory: str) -> None:
+    """Those of collections that a text names in full."""
+    if len(text) > TEXT_MAX_BYTES or b"." not in text:
+        return
+    for kind, used in _USED:
+        table = ENVIRONMENT.filters if kind == "filter" else ENVIRONMENT.tests
+        for name in {word.decode() for word in used.findall(text)}:
+            if (name not in table or is_asked_for(kind, name)) and plugins.find(kind, name, directory):
+                know(kind, name)

@@ -1,0 +1,38 @@
+"""What a playbook or a role brings along, where it is read: its modules, filters and tests become known."""
+
+from __future__ import annotations
+
+from rm.playbook.model.keywords import INCLUDES, LATER, TASK_KEYS, short
+from rm.playbook.model.located import Map
+from rm.playbook.model.problems import BadArgument
+from rm.playbook.module import Files
+from rm.playbook.modules import registry
+from rm.playbook.own.own_module import OwnModule, own_module
+from rm.playbook.own.plugins import learn_place
+from rm.playbook.read.reader import Reader
+
+
+def learn(reader: Reader, files: Files, place: str, line: int) -> None:
+    """The filters and tests of a directory's plug-ins become known. Raises UsageError."""
+    try:
+        learn_place(files, place)
+    except BadArgument as problem:
+        raise reader.fail(line, f"{problem}.") from None
+
+
+def with_own_module(reader: Reader, body: Map, files: Files, directory: str, roles: list[str]) -> Map:
+    """The task with a module that is not rm's under the registry's name of it. Raises UsageError."""
+    for key in body:
+        if key in TASK_KEYS or key in LATER or short(str(key)) in INCLUDES:
+            continue
+        try:
+            name = own_module(files, directory, roles, str(key))
+        except BadArgument as problem:
+            raise reader.fail(body.line_of(key), f"{problem}.") from None
+        if name and name != key:
+            found = Map({(name if one == key else one): value for one, value in body.items()})
+            found.line, found.lines = body.line, {**body.lines, name: body.line_of(key)}
+            return found
+        if not name and isinstance(registry().get(str(key)), OwnModule):  # another playbook's
+            raise reader.fail(body.line_of(key), f"unknown module '{key}'.")
+    return body

@@ -1,0 +1,2 @@
+def turned(text):
+    return text[::-1]

@@ -1,0 +1,135 @@
+"""Filters and lookups that draw, hash, ask web servers or keep passwords, as in Ansible 2.19."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rm.adapters.playbook.files import LocalFiles
+from rm.adapters.playbook.sources import ThisMachine
+from rm.playbook.model.problems import TemplateProblem
+from rm.playbook.run.lookups import seeker
+from rm.playbook.template.template import Layer, Scope, evaluate
+
+
+def value(text: str, directory: str = "/nonexistent", **variables: Any) -> Any:
+    seek = seeker(LocalFiles(), (directory,), ThisMachine())
+    return evaluate(text, Scope([Layer(variables, True)], seek=seek))
+
+
+@pytest.mark.parametrize(
+    ("text", "is_"),
+    [
+        ("{{ 60 | random(seed='host1') }}", 31),
+        ("{{ 60 | random(start=10, step=10, seed='host1') }}", 40),
+        ("{{ ['a', 'b', 'c'] | random(seed='host1') }}", "b"),
+        ("{{ [1, 2, 3, 4] | shuffle(seed='s') }}", [1, 3, 2, 4]),
+        ("{{ 1 | random }}", 0),
+        ("{{ [7] | ansible.builtin.random }}", 7),
+        (
+            "{{ 'secret' | password_hash('sha256', 'mysalt', rounds=5000) }}",
+            "$5$mysalt$I2SNajjJ3Gc5gIR/tkrLOGngF8wqv59buJCqxh.o9s8",
+        ),
+        (
+            "{{ 'secret' | password_hash('sha512', 'mysalt', rounds=1000) }}",
+            "$6$rounds=1000$mysalt$GWqo/Lq3SURYGcNVPiffI5Ic1x2WLu.e2sf9owxedsXuZK/"
+            "w2K89mrRPOcDayUvRWxd/x1F1WhRLB4W89a23d.",
+        ),
+        ("{{ 'secret' | password_hash('md5', 'mysalt') }}", "$1$mysalt$n/EfEiV74OYgBdqhKQzSW/"),
+    ],
+)
+def test_what_is_drawn_and_hashed(text: str, is_: Any) -> None:
+    assert value(text) == is_
+
+
+def test_a_hash_without_a_salt_has_another_each_time() -> None:
+    one, two = (value("{{ 'secret' | password_hash('sha512', rounds=1000) }}") for _ in range(2))
+    assert one != two
+    salt = one.split("$")[3]
+    assert len(salt) == 16
+    again = value("{{ 'secret' | password_hash('sha512', salt, rounds=1000) }}", salt=salt)
+    assert again == one
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{{ 'a' | password_hash('rot13') }}", "no way to hash"),
+        ("{{ 'a' | password_hash('sha512', 'a:b') }}", "the salt must be"),
+        ("{{ 'a' | password_hash('sha512', rounds=3) }}", "3 rounds"),
+        ("{{ [] | random }}", "empty list"),
+        ("{{ 5 | random(start=9) }}", "empty range"),
+        ("{{ [1] | random(start=1) }}", "integer values"),
+        ("{{ lookup('url', 'gopher://x') }}", "not a URL"),
+        ("{{ lookup('url', 'file:///no/such', nonsense=1) }}", "no option 'nonsense'"),
+        ("{{ lookup('password', '/dev/null chars=') }}", "names no characters"),
+        ("{{ lookup('password', '/dev/null size=3') }}", "no option 'size'"),
+        ("{{ 'x' | ansible.utils.ipaddr('nonsense') and '1.1.1.1' | ipaddr('nonsense') }}", "False"),
+        ("{{ '1.1.1.1' | ipaddr('nonsense') }}", "unknown filter type: nonsense"),
+    ],
+)
+def test_what_cannot_be_is_told(text: str, says: str) -> None:
+    if says == "False":
+        assert value(text) is False
+        return
+    with pytest.raises(TemplateProblem, match=says):
+        value(text)
+
+
+def test_url(tmp_path: Path) -> None:
+    page = tmp_path / "page"
+    page.write_text("one\ntwo\n")
+    assert value(f"{{{{ lookup('url', 'file://{page}') }}}}") == "one,two"
+    assert value(f"{{{{ lookup('url', 'file://{page}', split_lines=false) }}}}") == "one\ntwo\n"
+    assert value(f"{{{{ query('ansible.builtin.url', 'file://{page}') }}}}") == ["one", "two"]
+    with pytest.raises(TemplateProblem, match="cannot be asked"):
+        value(f"{{{{ lookup('url', 'file://{page}.not') }}}}")
+
+
+def test_password(tmp_path: Path) -> None:
+    text = "{{ lookup('password', 'deep/word length=12 chars=digits') }}"
+    word = value(text, str(tmp_path))
+    path = tmp_path / "deep/word"
+    assert len(word) == 12
+    assert word.isdigit()
+    assert (path.read_text(), path.stat().st_mode & 0o777) == (word + "\n", 0o600)
+    assert value(text, str(tmp_path)) == word
+    hashed = value("{{ lookup('password', 'deep/word', encrypt='md5_crypt') }}", str(tmp_path))
+    assert path.read_text() == f"{word} salt={hashed.split('$')[2]}\n"
+    assert value("{{ lookup('password', 'deep/word encrypt=md5_crypt') }}", str(tmp_path)) == hashed
+    assert value("{{ lookup('password', 'deep/word') }}", str(tmp_path)) == word
+    fixed = value("{{ lookup('password', '/dev/null', length=5, seed='a') }}")
+    assert fixed == value("{{ lookup('password', '/dev/null length=5 seed=a') }}")
+    assert fixed == "I:iwm"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_"),
+    [
+        ("{{ '192.168.1.5/24' | ipaddr }}", "192.168.1.5/24"),
+        ("{{ 'no' | ipaddr }}", False),
+        ("{{ '192.168.1.5/24' | ansible.utils.ipaddr('network/prefix') }}", "192.168.1.0/24"),
+        ("{{ '192.168.1.5/24' | ipaddr('address') }}", "192.168.1.5"),
+        ("{{ '192.168.1.0/24' | ipaddr('address') }}", None),
+        ("{{ '192.168.1.5/24' | ipaddr('netmask') }}", "255.255.255.0"),
+        ("{{ '192.168.1.5/255.255.255.0' | ipaddr('prefix') }}", 24),
+        ("{{ '192.168.1.0/24' | ipaddr(10) }}", "192.168.1.10/24"),
+        ("{{ '192.168.1.0/24' | ipaddr('-2') }}", "192.168.1.254/24"),
+        ("{{ '192.168.1.5' | ipaddr('192.168.0.0/16') }}", "192.168.1.5"),
+        ("{{ '10.1.1.5' | ipaddr('192.168.0.0/16') }}", None),
+        ("{{ '192.168.1.0/24' | ipaddr('range_usable') }}", "192.168.1.1-192.168.1.254"),
+        ("{{ ['1.1.1.1', 'x', '2001:db8::1'] | ipv6 }}", ["2001:db8::1"]),
+        ("{{ ['1.1.1.1', 'x', '2001:db8::1/64'] | ipwrap }}", ["1.1.1.1", "x", "[2001:db8::1]/64"]),
+        ("{{ '2001:db8::1' | ansible.utils.ipwrap }}", "[2001:db8::1]"),
+        ("{{ '8.8.8.8' | ipaddr('public') }}{{ '10.0.0.1' | ipaddr('private') }}", "8.8.8.810.0.0.1"),
+        ("{{ '192.168.0.0/16' | ipsubnet(20, 1) }}", "192.168.16.0/20"),
+        ("{{ '192.168.0.0/16' | ansible.utils.ipsubnet(20) }}", "16"),
+        ("{{ '10.0.0.0/8' | nthhost(305) }}", "10.0.1.49"),
+        ("{{ '192.168.1.5' | ipmath(300) }}", "192.168.2.49"),
+        ("{{ '10.0.0.0/8' | network_in_network('10.2.3.4') }}", True),
+        ("{{ '1.2.3.4' | ipaddr('revdns') }}", "4.3.2.1.in-addr.arpa."),
+        ("{{ '1.2.3.4' | ipaddr('ipv6') }}", "::ffff:1.2.3.4/128"),
+    ],
+)
+def test_addresses(text: str, is_: Any) -> None:
+    assert value(text) == is_

@@ -1,0 +1,285 @@
+"""Modules, filters and tests that are not rm's: found, packed, run; refused by name where they cannot be."""
+
+import json
+import os
+import re
+import zipfile
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rm.adapters.playbook.files import LocalFiles, read_playbook
+from rm.errors import UsageError
+from rm.playbook.model.problems import BadArgument
+from rm.playbook.own.own_module import OwnModule, own_module
+from rm.playbook.own.packing import packed_module
+from rm.playbook.own.place import Found, Installed, in_collections
+from rm.playbook.own.style import style_of
+from rm.playbook.read.parse import parse_playbook
+from tests.steps_request import one, step
+
+PYTHON = """#!/usr/bin/python
+from ansible.module_utils.basic import AnsibleModule
+module = AnsibleModule(argument_spec={'a': {'type': 'int'}}, supports_check_mode=True)
+diff = {'before': 'a\\n', 'after': 'b\\n'}
+module.exit_json(changed=True, a=module.params['a'], diff=diff, stdout='x\\ny', ansible_facts={'any': 1})
+"""
+
+
+@pytest.fixture
+def files() -> LocalFiles:
+    return LocalFiles()
+
+
+def brought(files: LocalFiles, place: Path, name: str, text: str, **given: Any) -> dict[str, Any]:
+    """The result of a module of `place/library`."""
+    (place / "library").mkdir(exist_ok=True)
+    (place / "library" / name).write_text(text)
+    known = own_module(files, str(place), [], name.partition(".")[0])
+    return one(known, **given)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (b"#!/bin/sh\n. $1\n", "key_value"),
+        (b"#!/usr/bin/perl\n# WANT_JSON\n", "want_json"),
+        (b'#!/bin/sh\nARGS="<<INCLUDE_ANSIBLE_MODULE_JSON_ARGS>>"\n', "json_args"),
+        (b"\x7fELF\0\0", "binary"),
+        (b"#!/usr/bin/python\nimport os\nfrom ansible.module_utils.basic import *\n", "python"),
+        (b"from ..module_utils.x import y\n", "python"),
+        (b"#!/usr/bin/python\n#<<INCLUDE_ANSIBLE_MODULE_COMMON>>\n", "python"),
+    ],
+)
+def test_kinds(text: bytes, kind: str) -> None:
+    assert style_of(text, "x").kind == kind
+
+
+def test_what_runs_on_no_host_is_told() -> None:
+    with pytest.raises(BadArgument, match="for Windows"):
+        style_of(b"#!powershell\n#Requires -Module Ansible.ModuleUtils.Legacy\n", "win_x")
+    with pytest.raises(BadArgument, match="after '#!'"):
+        style_of(b"print('{}')\n", "x")
+
+
+def test_a_module_of_key_and_value(files: LocalFiles, tmp_path: Path) -> None:
+    script = '#!/bin/sh\n. "$1"\necho hello\n'
+    script += 'echo "{\\"word\\": \\"$word\\", \\"check\\": \\"$_ansible_check_mode\\"}"\n'
+    result = brought(files, tmp_path, "mine.sh", script, word="a 'b' $c")
+    assert (result["word"], result["check"], result["changed"]) == ("a 'b' $c", "False", False)
+
+
+def test_a_module_that_reads_json(files: LocalFiles, tmp_path: Path) -> None:
+    script = "#!/usr/bin/env python3\n# WANT_JSON\nimport sys\nprint(open(sys.argv[1]).read())\n"
+    result = brought(files, tmp_path, "echoes", script, given={"deep": [1, None]}, rc=3)
+    assert (result["given"], result["failed"], result["rc"]) == ({"deep": [1, None]}, True, 3)
+    script = "#!/bin/sh\nprintf '%s' '{\"ansible_facts\": {\"x\": <<INCLUDE_ANSIBLE_MODULE_JSON_ARGS>>}}'\n"
+    assert brought(files, tmp_path, "inside", script, n=1)["ansible_facts"]["x"]["n"] == 1
+
+
+def test_a_module_that_imports_module_utils(files: LocalFiles, tmp_path: Path) -> None:
+    result = brought(files, tmp_path, "packs.py", PYTHON, a="4")
+    assert (result["a"], result["stdout_lines"], result["ansible_facts"]) == (4, ["x", "y"], {"any": 1})
+    assert result["diff"] == ["--- after\n+++ after\n@@ -1 +1 @@\n-a\n+b\n"]
+    assert "Unsupported parameters" in brought(files, tmp_path, "packs.py", PYTHON, b=1)["msg"]
+
+
+def test_what_says_no_json_fails_with_what_it_said(files: LocalFiles, tmp_path: Path) -> None:
+    result = brought(files, tmp_path, "garbage.sh", "#!/bin/sh\necho '{ broken'; echo why >&2; exit 7\n")
+    assert result["failed"]
+    assert "does not answer with JSON: why" in result["msg"]
+    assert (result["rc"], result["module_stdout"]) == (7, "{ broken\n")
+    result = brought(files, tmp_path, "nobody.sh", "#!/no/such/shell\n")
+    assert "which this host does not have" in result["msg"]
+
+
+def test_without_ansible_core_the_module_is_refused_by_name(files: LocalFiles, tmp_path: Path) -> None:
+    files.__dict__["installed"] = Installed()
+    with pytest.raises(BadArgument, match=r"'needs' needs ansible\.module_utils.*pip install ansible-core"):
+        brought(files, tmp_path, "needs.py", PYTHON)
+    (tmp_path / "site.yml").write_text("- hosts: all\n  tasks:\n    - needs: {a: 1}\n")
+    with pytest.raises(UsageError, match=r"site\.yml:3: the module 'needs' needs"):
+        read_playbook(tmp_path / "site.yml", files)
+
+
+def test_a_module_with_an_action_plugin_is_refused(files: LocalFiles, tmp_path: Path) -> None:
+    (tmp_path / "action_plugins").mkdir()
+    (tmp_path / "action_plugins/two.py").write_text("")
+    with pytest.raises(BadArgument, match="'two' has an action plug-in"):
+        brought(files, tmp_path, "two.sh", "#!/bin/sh\n")
+
+
+def test_the_nearest_library_is_meant_and_beats_rm_s_own(files: LocalFiles, tmp_path: Path) -> None:
+    role = tmp_path / "roles/r"
+    for place, word in ((tmp_path, "playbook"), (role, "role")):
+        (place / "library").mkdir(parents=True)
+        (place / "library/apt.sh").write_text(f'#!/bin/sh\necho \'{{"of": "{word}"}}\'\n')
+    assert one(own_module(files, str(tmp_path), [str(role)], "apt"))["of"] == "role"
+    assert one(own_module(files, str(tmp_path), [], "apt"))["of"] == "playbook"
+    assert own_module(files, str(tmp_path), [], "ansible.builtin.apt") == ""
+
+
+@pytest.fixture
+def collections(tmp_path: Path) -> Path:
+    """A core and a collection, as files."""
+    core = tmp_path / "ansible"
+    for name in ("module_utils/basic.py", "module_utils/six/__init__.py", "release.py", "config/x"):
+        (core / name).parent.mkdir(parents=True, exist_ok=True)
+        (core / name).write_text(
+            "from ansible.module_utils.six.moves import urllib\n" if "basic" in name else ""
+        )
+    routing = "plugin_routing: {modules: {short: {redirect: a.b.renamed}}}\n"
+    (core / "config/ansible_builtin_runtime.yml").write_text(routing)
+    root = tmp_path / "ansible_collections/a/b"
+    for folder in ("plugins/modules", "plugins/module_utils/deep", "meta", "plugins/filter"):
+        (root / folder).mkdir(parents=True)
+    (root / "meta/runtime.yml").write_text(
+        "plugin_routing:\n  modules:\n    old: {redirect: a.b.real}\n    renamed: {redirect: a.b.real}\n"
+        "    gone: {tombstone: {warning_text: use real.}}\n"
+    )
+    (root / "plugins/modules/real.py").write_text(
+        "from ..module_utils.deep.code import x\n"
+        "from ansible_collections.a.b.plugins.module_utils import other\n"
+        "try:\n    from ..module_utils.missing import y\nexcept ImportError:\n    pass\n"
+    )
+    (root / "plugins/module_utils/deep/code.py").write_text("")
+    (root / "plugins/module_utils/other.py").write_text("from .deep import code\n")
+    (root / "plugins/filter/f.py").write_text(
+        "class FilterModule:\n    def filters(self):\n        return {'plus': lambda v, n=1: v + n}\n"
+    )
+    return tmp_path
+
+
+def test_modules_of_collections(files: LocalFiles, collections: Path) -> None:
+    files.__dict__["installed"] = Installed(str(collections / "ansible"), (str(collections),))
+    real = in_collections(files, "a.b.real", "/nonexistent")
+    assert real is not None
+    assert [in_collections(files, name, "/x") for name in ("a.b.old", "short", "a.b.renamed")] == [real] * 3
+    assert in_collections(files, "a.b.none", "/x") is None
+    with pytest.raises(BadArgument, match=r"'a\.b\.gone' is gone: use real"):
+        in_collections(files, "a.b.gone", "/x")
+    data, name = packed_module(real, files.read(real.path), files, "/x")
+    assert name == "ansible_collections.a.b.plugins.modules.real"
+    held = {path for path in zipfile.ZipFile(BytesIO(data)).namelist() if not path.endswith("__init__.py")}
+    inner = "ansible_collections/a/b/plugins"
+    assert held == {
+        "ansible/module_utils/basic.py", f"{inner}/modules/real.py", f"{inner}/module_utils/other.py",
+        f"{inner}/module_utils/deep/code.py",
+    }  # fmt: skip
+    assert packed_module(real, files.read(real.path), files, "/x")[0] == data
+    tasks = "    - a.b.real: {n: 1}\n    - short: {n: 2}\n    - a.b.real: {n: 3}\n"
+    (collections / "site.yml").write_text(f"- hosts: all\n  tasks:\n{tasks}")
+    read = read_playbook(collections / "site.yml", files).plays[0].tasks
+    assert [getattr(task, "module", "") for task in read][:3] == ["a.b.real", "short", "a.b.real"]
+    bare = LocalFiles()
+    bare.__dict__["installed"] = Installed()
+    with pytest.raises(UsageError, match=re.escape("unknown module 'a.b.real'")):
+        read_playbook(collections / "site.yml", bare)
+    text = b"from ansible_collections.a.b.plugins.module_utils.nothing.at_all import z\n"
+    with pytest.raises(BadArgument, match="which is not on this machine"):
+        packed_module(Found(real.path, "a.b.real"), text, files, "/x")
+
+
+# -- filters and tests --------------------------------------------------------------------------
+
+
+def content_of(text: str, directory: Path, files: LocalFiles) -> str:
+    """What a template gives in a play of this directory."""
+    from rm.adapters.playbook.sources import ThisMachine
+    from rm.playbook.run.lookups import seeker
+    from rm.playbook.template.template import Layer, Scope, evaluate
+
+    path = directory / f"site{len(list(directory.iterdir()))}.yml"  # each is read once
+    path.write_text(f"- hosts: all\n  vars: {{x: {json.dumps(text)}}}\n  tasks: []\n")
+    read_playbook(path, files)
+    seek = seeker(files, (str(directory),), ThisMachine())
+    return str(evaluate(text, Scope([Layer({}, False)], seek=seek)))
+
+
+def test_filters_and_tests_of_a_playbook(files: LocalFiles, tmp_path: Path) -> None:
+    (tmp_path / "filter_plugins").mkdir()
+    (tmp_path / "test_plugins").mkdir()
+    (tmp_path / "filter_plugins/f.py").write_text(
+        "import jinja2\n"
+        "def own_up(v, n=1):\n    print('noise')\n    return v.upper() * n\n"
+        "@jinja2.pass_context\ndef own_asks(c, v):\n    return v\n"
+        "class FilterModule:\n    def filters(self):\n"
+        "        return {'own_up': own_up, 'own_asks': own_asks, 'own_set': lambda v: {v},\n"
+        "                'own_odd': lambda v: object(), 'own_raises': lambda v: 1 / 0}\n"
+    )
+    (tmp_path / "test_plugins/t.py").write_text(
+        "class TestModule:\n    def tests(self):\n        return {'own_big': lambda v, than=9: v > than}\n"
+    )
+    text = "{{ 'a' | own_up(n=2) }}{{ ['b'] | map('own_up') | join }}{{ 'c' | own_set }}{{ 10 is own_big }}"
+    assert content_of(text, tmp_path, files) == "AAB['c']True"
+    assert content_of("{{ [5, 20] | select('own_big', 6) | list }}", tmp_path, files) == "[20]"
+    for name, says in (
+        ("own_raises", "ZeroDivisionError"),
+        ("own_asks", "own context"),
+        ("own_odd", "no plain value"),
+    ):
+        with pytest.raises(Exception, match=rf"the filter '{name}': .*f\.py: .*{says}"):
+            content_of(f"{{{{ 'a' | {name} }}}}", tmp_path, files)
+    # another playbook of the same process has none of them
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    with pytest.raises(Exception, match="this playbook has no filter 'own_up'"):
+        content_of("{{ 'a' | own_up }}", elsewhere, LocalFiles())
+
+
+def test_a_file_of_plug_ins_that_cannot_be_read_is_told(files: LocalFiles, tmp_path: Path) -> None:
+    (tmp_path / "filter_plugins").mkdir()
+    (tmp_path / "filter_plugins/bad.py").write_text("import no_such_thing_at_all\n")
+    with pytest.raises(UsageError, match=r"site1\.yml:1: .*bad\.py: ModuleNotFoundError: No module named"):
+        content_of("a", tmp_path, files)
+
+
+def test_a_filter_of_the_name_of_one_of_rm_s_is_used_only_where_it_lies(tmp_path: Path) -> None:
+    near, far = tmp_path / "near", tmp_path / "far"
+    for place in (near, far):
+        place.mkdir()
+    (near / "filter_plugins").mkdir()
+    (near / "filter_plugins/f.py").write_text(
+        "class FilterModule:\n    def filters(self):\n        return {'union': lambda a, b: 'mine'}\n"
+    )
+    text = "{{ [1] | union([2]) }}"
+    assert content_of(text, far, LocalFiles()) == "[1, 2]"
+    assert content_of(text, near, LocalFiles()) == "mine"
+    assert content_of(text, far, LocalFiles()) == "[1, 2]"
+
+
+def test_filters_of_a_collection(files: LocalFiles, collections: Path, tmp_path: Path) -> None:
+    files.__dict__["installed"] = Installed("", (str(collections),))
+    assert content_of("{{ 1 | a.b.plus(2) }}", tmp_path, files) == "3"
+    with pytest.raises(UsageError, match=re.escape("unknown filter 'a.b.minus'")):
+        content_of("{{ 1 | a.b.minus }}", tmp_path, files)
+
+
+def test_a_process_of_plug_ins_that_dies_is_told_and_begun_anew(files: LocalFiles, tmp_path: Path) -> None:
+    (tmp_path / "filter_plugins").mkdir()
+    (tmp_path / "filter_plugins/f.py").write_text(
+        "import os\nclass FilterModule:\n    def filters(self):\n"
+        "        return {'own_dies': lambda v: os._exit(3), 'own_lives': lambda v: v}\n"
+    )
+    with pytest.raises(Exception, match="the process that runs plug-ins ended"):
+        content_of("{{ 1 | own_dies }}", tmp_path, files)
+    assert content_of("{{ 1 | own_lives }}", tmp_path, files) == "1"
+
+
+def test_a_registered_module_is_one_of_rm_s_shape(files: LocalFiles, tmp_path: Path) -> None:
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library/shape.sh").write_text("#!/bin/sh\n")
+    text = "- hosts: all\n  tasks:\n    - shape: a=1 b=2\n    - shape: {deep: [1]}\n      register: r\n"
+    plays = parse_playbook(text, str(tmp_path / "site.yml"), files).plays
+    tasks = [task for task in plays[0].tasks if getattr(task, "module", "") == "shape"]
+    assert [task.args for task in tasks] == [{"a": "1", "b": "2"}, {"deep": [1]}]
+    sent = step(1, "shape", a="1")
+    assert (sent["op"], sent["args"]["kind"], sent["args"]["arguments"]) == (
+        "own_module",
+        "key_value",
+        {"a": "1"},
+    )
+    assert isinstance(OwnModule(Found("/x", "x"), files, "/"), OwnModule)
+    assert os.path.exists(tmp_path / "library/shape.sh")

@@ -1,0 +1,146 @@
+"""Databases and accounts: of a real PostgreSQL, and of a recorded client of MySQL."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rm.playbook.model.problems import BadArgument
+from tests import postgres
+from tests.steps_request import done, kept, one, refused, run, step
+
+
+@pytest.fixture(scope="module")
+def login() -> Iterator[dict[str, Any]]:
+    programs = postgres.binaries()
+    if programs is None:
+        pytest.skip("needs PostgreSQL's programs")
+    server = postgres.Server(programs)
+    path = os.environ["PATH"]
+    os.environ["PATH"] = f"{programs}:{path}"
+    try:
+        server.start()
+        yield {"login_user": "rm", "login_unix_socket": str(server.directory)}
+    finally:
+        os.environ["PATH"] = path
+        server.remove()
+
+
+def test_postgresql_databases(login: dict[str, Any], tmp_path: Path) -> None:
+    done("postgresql_user", name="own'er", **login)
+    given = {"name": "my shop", "owner": "own'er", **login}
+    result = done("postgresql_db", template="template0", encoding="UTF-8", comment="a 'b' \\c", **given)
+    assert result["executed_commands"][0].startswith('CREATE DATABASE "my shop" OWNER "own\'er" TEMPLATE')
+    kept("postgresql_db", encoding="utf8", comment="a 'b' \\c", **given)
+    done("postgresql_db", name="my shop", conn_limit="7", owner="rm", **login)
+    assert "encoding is not supported" in refused("postgresql_db", encoding="LATIN1", **given)
+    dump = f"{tmp_path}/dump.sql.gz"
+    assert one("postgresql_db", name="my shop", state="dump", target=dump, **login)["changed"]
+    assert os.path.getsize(dump) > 100
+    done("postgresql_db", name="copy", **login)
+    restored = one("postgresql_db", name="copy", state="restore", target=dump, **login)
+    assert not restored["failed"], restored
+    assert one("postgresql_db", name="copy", state="rename", target="other", **login)["changed"]
+    done("postgresql_db", name="other", state="absent", **login)
+    two = [step(n, "postgresql_db", name="twice", **login) for n in (1, 2)]
+    assert [result["changed"] for result in run(*two, check=True)["results"]] == [True, False]
+    assert "unable to connect" in refused("postgresql_db", **{**given, "login_port": 1})
+    with pytest.raises(BadArgument, match="needs 'target'"):
+        step(1, "postgresql_db", name="x", state="dump")
+
+
+def test_postgresql_users(login: dict[str, Any]) -> None:
+    given = {"name": 'jo"e', **login}
+    result = done("postgresql_user", password="p'w\\d", role_attr_flags="CREATEDB,NOSUPERUSER", **given)
+    assert "p'w" not in str(result)
+    assert result["queries"] == ['CREATE USER "jo""e" WITH PASSWORD %(password)s CREATEDB NOSUPERUSER']
+    kept("postgresql_user", password="p'w\\d", role_attr_flags="createdb", **given)
+    kept("postgresql_user", password="other", no_password_changes=True, **given)
+    done("postgresql_user", password="other", **given)
+    done("postgresql_user", role_attr_flags="NOCREATEDB,CREATEROLE", conn_limit=3, comment="c", **given)
+    done("postgresql_user", expires="2031-01-02 03:04:05+00", **given)
+    done("postgresql_db", name="held", owner='jo"e', **login)
+    assert "Unable to remove user" in refused("postgresql_user", state="absent", **given)
+    assert not one("postgresql_user", state="absent", fail_on_user=False, **given)["changed"]
+    done("postgresql_db", name="held", state="absent", **login)
+    assert done("postgresql_user", state="absent", **given)["user_removed"]
+    with pytest.raises(BadArgument, match="no attribute of a role"):
+        step(1, "postgresql_user", name="x", role_attr_flags="FAST")
+
+
+# -- MySQL --------------------------------------------------------------------------------------
+
+# what MariaDB 10.11 answered; `made` and `grants` stand for what it keeps
+MYSQL = r"""
+sql=$(cat); echo "$sql" >> asked; cat "${1#--defaults-extra-file=}" > options
+case "$sql" in
+  *"SHOW DATABASES"*) printf 'mysql\nsys\n'; cat made 2>/dev/null; true;;
+  *"SELECT VERSION"*) echo 10.11.18-MariaDB-0+deb12u1;;
+  *"SELECT host FROM"*) [ -f account ] && echo '%'; true;;
+  *"SELECT plugin"*) printf 'mysql_native_password\t%s\n' "$(cat account)";;
+  *"SELECT CONCAT"*) case "$sql" in *"'new'"*) echo '*NEW';; *) echo '*OLD';; esac;;
+  *"SHOW GRANTS"*) cat grants;;
+  *"CREATE DATABASE"*) echo shop >> made;;
+  *"DROP DATABASE"*) rm made;;
+  *"CREATE USER"*) echo '*OLD' > account; cat created > grants;;
+  *"ALTER USER"*) echo '*NEW' > account;;
+  *"DROP USER"*) rm account;;
+  *GRANT*|*REVOKE*) cat changed > grants;;
+esac
+"""
+USAGE = "GRANT USAGE ON *.* TO `joe`@`%` IDENTIFIED BY PASSWORD '*OLD'\n"
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The statements that the client was given."""
+    (tmp_path / "mysql").write_text(f"#!/bin/sh\ncd {tmp_path}\n{MYSQL}")
+    (tmp_path / "mysql").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    return tmp_path / "asked"
+
+
+def test_mysql_databases(asked: Path) -> None:
+    given = {"name": "shop", "config_file": "/no", "login_user": "root", "login_password": 'a"b'}
+    result = done("mysql_db", encoding="utf8mb4", collation="utf8mb4_bin", **given)
+    statement = "CREATE DATABASE `shop` CHARACTER SET 'utf8mb4' COLLATE 'utf8mb4_bin'"
+    assert (result["db"], result["executed_commands"]) == ("shop", [statement])
+    assert 'password="a\\"b"' in (asked.parent / "options").read_text()
+    done("mysql_db", state="absent", **given)
+    assert "not found" in refused("mysql_db", state="dump", target="/x", **given)
+    with pytest.raises(BadArgument, match="dump and import"):
+        step(1, "mysql_db", name="all")
+
+
+def test_mysql_users(asked: Path) -> None:
+    folder = asked.parent
+    (folder / "created").write_text(USAGE + "GRANT ALL PRIVILEGES ON `shop`.* TO `joe`@`%`\n")
+    given = {"name": "joe", "host": "%", "config_file": "/no"}
+    result = done("mysql_user", password="old", priv="shop.*:ALL", **given)
+    assert (result["msg"], result["password_changed"]) == ("User added", True)
+    said = asked.read_text()
+    assert "CREATE USER 'joe'@'%' IDENTIFIED BY 'old';\nGRANT ALL ON `shop`.* TO 'joe'@'%';" in said
+    assert "old" not in str(result)
+    done("mysql_user", password="new", **given)
+    kept("mysql_user", password="old", update_password="on_create", **given)
+    (folder / "changed").write_text(
+        "GRANT SELECT, PROCESS ON *.* TO `joe`@`%` WITH GRANT OPTION\n"
+        "GRANT SELECT (`b`, `a`), INSERT ON `shop`.`t` TO `joe`@`%`\n"
+    )
+    done("mysql_user", priv={"*.*": "SELECT,PROCESS,GRANT", "shop.t": "INSERT,SELECT(a, b)"}, **given)
+    assert "REVOKE ALL ON `shop`.* FROM 'joe'@'%';" in asked.read_text()
+    assert "GRANT PROCESS,SELECT ON *.* TO 'joe'@'%' WITH GRANT OPTION;" in asked.read_text()
+    assert "GRANT INSERT,SELECT (a, b) ON `shop`.`t` TO 'joe'@'%';" in asked.read_text()
+    done("mysql_user", state="absent", host_all=True, **{**given, "host": "localhost"})
+    with pytest.raises(BadArgument, match="no privilege such as"):
+        step(1, "mysql_user", name="x", priv="shop")
+
+
+def test_what_the_client_of_mysql_refuses_shows_no_statement(asked: Path) -> None:
+    script = "#!/bin/sh\necho \"CREATE USER 'x' IDENTIFIED BY 'secret'\" >&2\n"
+    (asked.parent / "mysql").write_text(script + "echo 'ERROR 1045 (28000): Access denied' >&2; exit 1\n")
+    said = refused("mysql_user", name="x", password="secret", config_file="/no")
+    assert said.endswith("check login_user and login_password: ERROR 1045 (28000): Access denied")
+    assert "secret" not in said
