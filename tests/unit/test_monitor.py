@@ -398,13 +398,53 @@ def test_of_a_mesh_of_few_rounds_a_new_host_takes_part_in_as_many() -> None:
 
 
 def test_a_scheduled_test_takes_the_time_that_its_run_has(house: House) -> None:
+    for agents in (house.agents, crowd_agents := Prober()):
+        agents.oneway |= {"loss_forward_pct": 0.0, "loss_backward_pct": 0.0}
     house.monitor.run("latency")
     house.monitor.scheduled("latency")
     quick, spread = (p["interval_us"] for p in house.agents.probes())
-    assert (quick, spread) == (2_000, 60_000)  # 6 s of a minute: a link that is dead for seconds shows
-    crowd = House(LATENCY, hosts=12)
+    assert (quick, spread) == (2_000, 180_000)  # 18 s of a minute: a link that is dead for seconds shows
+    crowd = House(LATENCY, hosts=12, agents=crowd_agents)  # 8 rounds of 6 pairs, 4 tests at a time
     crowd.monitor.scheduled("latency")
     assert {p["interval_us"] for p in crowd.agents.probes()} == {MINUTE_US * 2 // 5 // 16 // LATENCY.packets}
+
+
+def test_a_pair_in_doubt_is_looked_at_more_closely_before_the_next_run(house: House) -> None:
+    """One of 100 packets may be chance: ten times as many say more, and that twice at most."""
+    house.agents.oneway |= {"loss_forward_pct": 1.0, "loss_backward_pct": 0.0}
+    house.monitor.run("latency")  # somebody waits
+    assert [p["count"] for p in house.agents.probes()] == [100]
+    house.monitor.scheduled("latency")
+    assert [p["count"] for p in house.agents.probes()[1:]] == [100, 1_000, 1_000]
+    assert {p["interval_us"] for p in house.agents.probes()[2:]} == {18_000}
+    house.agents.oneway["loss_forward_pct"] = 0.0
+    sound = House(LATENCY, agents=Prober())
+    sound.agents.oneway |= {"loss_forward_pct": 0.0, "loss_backward_pct": 0.0}
+    sound.monitor.scheduled("latency")
+    assert [p["count"] for p in sound.agents.probes()] == [100]
+
+
+def test_a_mesh_that_takes_longer_than_its_interval_says_so_and_its_cells_stay(house: House) -> None:
+    house.agents.oneway |= {"loss_forward_pct": 0.0, "loss_backward_pct": 0.0}
+    call = house.agents.call
+
+    def slowly(name: str, request: Request[Any], timeout_s: float = 10) -> Future[Any]:
+        house.clock.us += 2 * MINUTE_US if asked(request)[0] == "probe" else 0
+        return call(name, request, timeout_s)
+
+    assert house.monitor.complaint(LATENCY) == ""
+    house.agents.call = slowly  # type: ignore[method-assign]
+    house.monitor.scheduled("latency")
+    said = house.monitor.complaint(LATENCY)
+    assert "takes 2m, longer than its interval of 1m: each pair is measured every 2m" in said
+    assert house.monitor.every_us(LATENCY) == 2 * MINUTE_US
+    house.clock.us += (
+        3 * MINUTE_US
+    )  # measured 5 minutes ago: after 3 intervals of a minute they would be stale
+    assert house.status(LATENCY, "loss") is Status.OK
+    house.agents.call = call  # type: ignore[method-assign]
+    house.monitor.scheduled("latency")
+    assert house.monitor.complaint(LATENCY) == ""
 
 
 @pytest.mark.parametrize("who", ["deaf", "dumb"])

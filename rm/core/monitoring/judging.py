@@ -201,8 +201,12 @@ def _gathered(cell: Cell, lost: int, sent: int, limits: Thresholds, attempts: in
     least_pct, value = at_least_pct(lost, sent), 100.0 * lost / sent
     level, _ = _above(least_pct, limits.loss_warn_pct, limits.loss_critical_pct, "", "")
     status = level
-    if level is not Status.OK and len(lossy) < min(attempts, LOSSY_TRIES):
+    if level is not Status.OK and not _lasts(stretch, limits, attempts):
         status = Status.OK if cell.status in GRADES else cell.status
+    if status < cell.status and cell.status in GRADES and not _surely_below(packets, cell.status, limits):
+        return _Judged(
+            cell.status, level if packets[-1][0] else Status.OK, cell.message, cell.value, packets, ()
+        )
     tries = f"{len(stretch)} tries" if len(stretch) > 1 else "1 try"
     said = f"loss {value:.3g} % ({lost} of {sent} packets in {tries}, at least {least_pct:.3g} %)"
     if status is Status.CRITICAL:
@@ -210,6 +214,44 @@ def _gathered(cell: Cell, lost: int, sent: int, limits: Thresholds, attempts: in
     elif status is Status.WARN:
         said += f", a warning from {limits.loss_warn_pct:g} %"
     return _Judged(status, level if packets[-1][0] else Status.OK, said, value, packets, ())
+
+
+def _lasts(stretch: Packets, limits: Thresholds, attempts: int) -> bool:
+    """Was it more than one dead moment, in which the packets of one try are lost together? Then the others
+    alone show half of what is a warning."""
+    if attempts < LOSSY_TRIES:
+        return True
+    worst = max(range(len(stretch)), key=lambda n: stretch[n][0])
+    others = _sum(stretch[:worst] + stretch[worst + 1 :])
+    return at_least_pct(*others) > 0 and (
+        at_least_pct(*others) >= (limits.loss_warn_pct or limits.loss_critical_pct) / 2
+    )
+
+
+def _surely_below(packets: Packets, status: Status, limits: Thresholds) -> bool:
+    """Is the loss below what made it so bad, with CONFIDENCE? Else a loss near a threshold would change its
+    status with each handful of packets."""
+    limit_pct = limits.loss_critical_pct if status is Status.CRITICAL else limits.loss_warn_pct
+    return at_most_pct(*_sum(packets)) < limit_pct
+
+
+def in_doubt(cell: Cell, limits: Thresholds) -> bool:
+    """Has the cell lost packets of which it is open whether they are as many as a threshold? More packets
+    would decide it, either way."""
+    if cell.check != "loss" or cell.status not in (Status.OK, Status.WARN):
+        return False
+    if not any(lost for lost, _ in cell.packets):
+        return False
+    worse = [limits.loss_warn_pct] if cell.status is Status.OK else []
+    worse = [pct for pct in (*worse, limits.loss_critical_pct) if pct]
+    most_pct = at_most_pct(*_sum(cell.packets))
+    return bool(worse) and most_pct >= min(worse) and (cell.status is Status.OK or _growing(cell, limits))
+
+
+def _growing(cell: Cell, limits: Thresholds) -> bool:
+    """Has a warning's newest try lost more than would be critical?"""
+    lost, sent = cell.packets[-1]
+    return bool(limits.loss_critical_pct) and 100.0 * lost >= limits.loss_critical_pct * sent
 
 
 def _sum(packets: Packets) -> tuple[int, int]:

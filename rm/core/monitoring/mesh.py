@@ -61,7 +61,7 @@ class Thresholds:
     mtu_critical_bytes: float = 0.0
 
 
-USUAL = Thresholds(loss_warn_pct=1.0, loss_critical_pct=2.0)  # where rm.toml names none
+USUAL = Thresholds(loss_warn_pct=0.5, loss_critical_pct=2.0)  # where rm.toml names none
 
 
 @dataclass(frozen=True, slots=True)

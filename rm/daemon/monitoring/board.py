@@ -11,7 +11,7 @@ from datetime import tzinfo
 from rm.core.model.host import Host, selected
 from rm.core.monitoring.cells import Cell, Change, Status, change_of, is_stale, shown
 from rm.core.monitoring.history import History, Sample, checks_of
-from rm.core.monitoring.judging import after, judge, least_over_ms
+from rm.core.monitoring.judging import after, in_doubt, judge, least_over_ms
 from rm.core.monitoring.maintenance import HostWindow
 from rm.core.monitoring.mesh import Mesh
 from rm.core.monitoring.metrics import METRIC_OF
@@ -144,6 +144,18 @@ class Board:
                 for c in known.values()
                 if c.result is not c.status and c.status is not Status.MAINTENANCE
             } | {frozenset((c.source, c.destination)) for c in alone if self._stands_out(mesh, c, now_us)}
+
+    def lossy(self, mesh: Mesh) -> set[frozenset[str]]:
+        """The pairs of which more packets would decide how much they lose, or whether that is over."""
+        with self._lock:
+            return {
+                frozenset((c.source, c.destination))
+                for c in self._cells.get(mesh.name, {}).values()
+                if c.check == "loss"
+                and c.status is not Status.MAINTENANCE
+                and c.result is not Status.UNKNOWN
+                and (c.result is not c.status or in_doubt(c, mesh.thresholds))
+            }
 
     def _stands_out(self, mesh: Mesh, cell: Cell, now_us: int) -> bool:
         """Is what was good by itself bad beside the peers that are known by now?"""

@@ -14,6 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from rm.core.model.host import Host
 from rm.core.monitoring.mesh import Mesh
+from rm.core.monitoring.pace import LEAST_SPACING_US
 from rm.daemon.agents import Agents
 from rm.errors import RmError, Unreachable
 from rm.protocol.notifications import Reflecting
@@ -31,7 +32,6 @@ from rm.protocol.request import Answer, Request
 
 PORTS = range(8_760, 8_960)  # within perfSONAR's range for tests
 IDLE_US = 1_000_000
-LEAST_SPACING_US = 2_000  # of a test's packets, when somebody waits for it
 MARGIN_S = 10.0
 CLOCK_ERROR_US = 500  # of the offsets that pings over the agents' channels give
 IPERF_S = 1  # iperf3 counts whole seconds
