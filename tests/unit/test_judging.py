@@ -262,6 +262,21 @@ def test_a_delay_is_bad_beside_that_of_the_peers(ms: float, usual_ms: float | No
     assert ("peers" in said) == (usual_ms is not None)
 
 
+def test_jitter_and_the_slowest_packets_are_judged_by_thresholds_and_beside_the_peers() -> None:
+    limits = Thresholds(jitter_warn_over_ms=2, jitter_critical_ms=50, delay_p95_warn_ms=20)
+    assert judge("jitter", 1_900, "", limits, 100)[0] is OK
+    assert judge("jitter", 2_200, "", limits, 100) == (
+        WARN,
+        "jitter 2.2 ms (peers 0.1 ms), a warning from 2.1 ms",
+    )
+    assert judge("jitter", 60_000, "", limits)[0] is CRITICAL
+    assert judge("delay_p95", 25_000, "", limits) == (
+        WARN,
+        "delay of 95 % of the packets up to 25 ms, a warning from 20 ms",
+    )
+    assert judge("jitter", 1e9, "", Thresholds())[0] is OK
+
+
 @pytest.mark.parametrize(
     ("mbps", "usual_mbps", "status"), [(61, 100, OK), (59, 100, WARN), (1.2, 100, CRITICAL), (1.2, None, OK)]
 )

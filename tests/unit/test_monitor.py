@@ -438,9 +438,7 @@ def test_a_mesh_that_takes_longer_than_its_interval_says_so_and_its_cells_stay(h
     said = house.monitor.complaint(LATENCY)
     assert "takes 2m, longer than its interval of 1m: each pair is measured every 2m" in said
     assert house.monitor.every_us(LATENCY) == 2 * MINUTE_US
-    house.clock.us += (
-        3 * MINUTE_US
-    )  # measured 5 minutes ago: after 3 intervals of a minute they would be stale
+    house.clock.us += 3 * MINUTE_US  # of three intervals of a minute they would be stale
     assert house.status(LATENCY, "loss") is Status.OK
     house.agents.call = call  # type: ignore[method-assign]
     house.monitor.scheduled("latency")

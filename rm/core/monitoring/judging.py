@@ -21,6 +21,7 @@ from rm.core.monitoring.mesh import Thresholds
 
 GATHERED = 10  # tries, of which the lost packets are counted together
 DELAY_FACTOR = 1.5  # a delay that is not this much longer than the peers' is ordinary
+DELAYS = {"delay": "delay", "delay_p95": "delay of 95 % of the packets up to", "jitter": "jitter"}
 LOSSY_TRIES = 2  # this many must have lost packets, unless `retry_attempts` is 1
 Packets = tuple[tuple[int, int], ...]  # (lost, sent) of tries
 GRADES = (Status.OK, Status.WARN, Status.CRITICAL)
@@ -35,31 +36,30 @@ def judge(
         return Status.UNKNOWN, failed or "nothing was measured"
     if check == "loss":
         return _above(value, limits.loss_warn_pct, limits.loss_critical_pct, f"loss {value:.4g} %", " %")
-    if check == "delay":
-        return _judge_delay(value / 1_000, limits, None if usual is None else usual / 1_000)
+    if check in DELAYS:
+        return _judge_delay(check, value / 1_000, limits, None if usual is None else usual / 1_000)
     if check == "bandwidth":
         return _judge_bandwidth(value / 1e6, limits, None if usual is None else usual / 1e6)
     return _below(value, limits.mtu_warn_bytes, limits.mtu_critical_bytes, f"MTU {value:.0f} bytes", " bytes")
 
 
-def least_over_ms(limits: Thresholds) -> float:
+def least_over_ms(check: str, limits: Thresholds) -> float:
     """A delay below this is ordinary for any delay of the peers."""
-    return min(
-        (ms for ms in (limits.delay_warn_over_ms, limits.delay_critical_over_ms) if ms), default=math.inf
-    )
+    over = (getattr(limits, f"{check}_{level}_over_ms") for level in ("warn", "critical"))
+    return min((ms for ms in over if ms), default=math.inf)
 
 
-def _judge_delay(ms: float, limits: Thresholds, usual_ms: float | None) -> tuple[Status, str]:
-    def limit(fixed_ms: float, over_ms: float) -> float:
+def _judge_delay(check: str, ms: float, limits: Thresholds, usual_ms: float | None) -> tuple[Status, str]:
+    def limit(level: str) -> float:
+        fixed_ms = float(getattr(limits, f"{check}_{level}_ms"))
+        over_ms = float(getattr(limits, f"{check}_{level}_over_ms"))
         if usual_ms is None or not over_ms:
             return fixed_ms
         relative_ms = max(usual_ms + over_ms, usual_ms * DELAY_FACTOR)
         return min(relative_ms, fixed_ms or relative_ms)
 
-    said = f"delay {ms:.4g} ms" + ("" if usual_ms is None else f" (peers {usual_ms:.4g} ms)")
-    warn_ms = limit(limits.delay_warn_ms, limits.delay_warn_over_ms)
-    critical_ms = limit(limits.delay_critical_ms, limits.delay_critical_over_ms)
-    return _above(ms, warn_ms, critical_ms, said, " ms")
+    said = f"{DELAYS[check]} {ms:.4g} ms" + ("" if usual_ms is None else f" (peers {usual_ms:.4g} ms)")
+    return _above(ms, limit("warn"), limit("critical"), said, " ms")
 
 
 def _judge_bandwidth(mbps: float, limits: Thresholds, usual_mbps: float | None) -> tuple[Status, str]:

@@ -11,7 +11,7 @@ from datetime import tzinfo
 from rm.core.model.host import Host, selected
 from rm.core.monitoring.cells import Cell, Change, Status, change_of, is_stale, shown
 from rm.core.monitoring.history import History, Sample, checks_of
-from rm.core.monitoring.judging import after, in_doubt, judge, least_over_ms
+from rm.core.monitoring.judging import DELAYS, after, in_doubt, judge, least_over_ms
 from rm.core.monitoring.maintenance import HostWindow
 from rm.core.monitoring.mesh import Mesh
 from rm.core.monitoring.metrics import METRIC_OF
@@ -25,7 +25,7 @@ from rm.units import SECOND_US
 log = logging.getLogger(__name__)
 
 Key = tuple[str, str, str]  # check, source, destination
-COMPARED = {"delay": False, "bandwidth": True}  # with peers -> more is better
+COMPARED = {**dict.fromkeys(DELAYS, False), "bandwidth": True}  # with peers -> more is better
 USUAL_FOR_US = 30 * SECOND_US  # before what is usual is looked up anew
 
 
@@ -68,7 +68,8 @@ class Board:
         changes: list[Change] = []
         told: dict[Key, Cell] = {}
         now_us = self._clock.now_us()
-        near_us = 1_000 * least_over_ms(mesh.thresholds)
+        near_us = {check: 1_000 * least_over_ms(check, mesh.thresholds) for check in DELAYS}
+        checks = frozenset(mesh.checks)
         with self._lock:
             known = self._cells.setdefault(mesh.name, {})
             alone = self._alone.setdefault(mesh.name, set())
@@ -79,7 +80,7 @@ class Board:
                     self._zone_of[host.name] = host.zone
                 at_us = one.sample.at_us
                 maintained = self.maintained(mesh, one.source, one.destination, at_us)
-                for check in checks_of(one.sample):
+                for check in checks.intersection(checks_of(one.sample)):
                     key = (check, one.source.name, one.destination.name)
                     old = known.get(key) or Cell(mesh.name, *key)
                     if repeats and at_us <= old.checked_us <= now_us:
@@ -88,7 +89,7 @@ class Board:
                     usual = None
                     alone.discard(key)
                     # a short delay needs no comparison
-                    if check in COMPARED and (check != "delay" or (value or 0) >= near_us or old.values):
+                    if check in COMPARED and ((value or 0) >= near_us.get(check, 0) or old.values):
                         usual = self._usual_of(mesh, check, one.source.zone, one.destination.zone, now_us)
                         if usual is None:
                             alone.add(key)

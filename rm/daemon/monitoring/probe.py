@@ -242,6 +242,8 @@ def way_of(answer: OneWay, direction: str) -> Way:
         if delays.median < -(error_us or 0):
             return way
         values["delay_us"] = max(delays.median, 0)
+        if delays.p95 >= delays.median:  # an older agent does not say
+            values["delay_p95_us"] = max(delays.p95, 0)
         if error_us is not None:
             values["clock_error_us"] = error_us
     jitter_us = answer.jitter_forward_us if forward else answer.jitter_backward_us
