@@ -61,7 +61,7 @@ def bad(cluster: Cluster) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def cluster(make_cluster: Callable[..., Cluster]) -> Cluster:
-    made = make_cluster({"monitor": {"mesh": [MESH]}}, zones=1, hosts=3)
+    made = make_cluster({"monitor": {"enabled": True, "mesh": [MESH]}}, zones=1, hosts=3)
     made.all_up()
 
     def measured() -> bool:

@@ -123,6 +123,10 @@ class Prober:
             say(throughput_bps=900, bytes=sent_us // 10, duration_us=sent_us)
         elif op == "probe" and args["kind"] == "mtu":
             say(mtu_bytes=1500 if name == "a" else 9000)
+        elif op == "probe" and args["kind"] == "trace":
+            self.asked.pop()
+            hops = [{"address": "10.0.0.1", "answered": 5}, {"address": args["address"], "answered": 2}]
+            say(hops=hops, sent=5, reached=True)
         elif op == "probe" and self.cut:
             say(**self.one_cut(name, args["address"].removesuffix(".test"), args["port"]))
         elif op == "probe":

@@ -113,7 +113,7 @@ def _judge(
         judged.add(here)
         if eyes.bad[seen]:
             suspect.add(here)
-            said.setdefault(here, f"{cell.source} to {cell.destination}: {cell.message}")
+            said.setdefault(here, f"{cell.source} to {cell.destination}: {cell.said}")
     if condition == "loss" and said:
         suspect |= _lossy(cells, eyes)
     said_of, frozen_of = _by_host(said), _by_host(frozen)

@@ -143,6 +143,7 @@ def after(
         result,
         streak if streak < attempts else attempts,  # further ones change nothing
         at_us if status is not cell.status else cell.since_us,
+        cell.path if status in (Status.WARN, Status.CRITICAL) else "",
         packets,
         values,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import tzinfo
 
 from rm.core.model.host import Host, selected
@@ -112,6 +112,20 @@ class Board:
         except StoreError as error:  # they are in memory; a restart would count their tries anew
             log.error("the grid of mesh %s is not durable: %s", mesh.name, error)
         return changes
+
+    def traced(self, change: Change, path: str) -> None:
+        """What a trace found when a loss began: it stays with the cell while that lasts, and in the
+        history."""
+        key = change.check, change.source, change.destination
+        with self._lock:
+            cell = self._cells.get(change.mesh, {}).get(key)
+            if cell is None or cell.status not in (Status.WARN, Status.CRITICAL):
+                return
+            cell = self._cells[change.mesh][key] = replace(cell, path=path)
+        try:
+            self._history.put_cells([cell], [replace(change, message=f"{change.message}; {path}")])
+        except StoreError as error:
+            log.error("a trace from %s to %s is not durable: %s", change.source, change.destination, error)
 
     def _usual_of(self, mesh: Mesh, check: str, here: str, there: str, now_us: int) -> float | None:
         """What is usual between these zones; None: nothing is known of peers."""

@@ -16,10 +16,12 @@ from typing import Protocol
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
 from rm.core.model.host import Host, HostState
+from rm.core.monitoring.cells import Change, Status
 from rm.core.monitoring.history import History, learn
 from rm.core.monitoring.mesh import Mesh, MeshState
 from rm.core.monitoring.pace import FOLLOW_UPS, REST_US, apart_us, closer, pace_of, spacing_us
 from rm.core.monitoring.pairing import Pair, Pairing
+from rm.core.monitoring.path import lost_from, said_of
 from rm.core.ports import Clock
 from rm.core.scheduling.cycle import Cycle
 from rm.daemon.agents import Agents
@@ -34,6 +36,9 @@ from rm.units import SECOND_US, format_duration
 log = logging.getLogger(__name__)
 
 PINGS = 5
+BAD = (Status.WARN, Status.CRITICAL)
+TRACES = 8  # of a round of tests, at most
+TRACE_TRIES = ((5, 0), (20, 1_000_000))
 RETRY_S = 60.0  # after which a result that does not count yet is tried again; see `confirm`
 
 
@@ -343,8 +348,30 @@ class Monitor:
         except StoreError as error:
             log.error("measurements of mesh %s are not in the history: %s", mesh.name, error)
         if mesh.name != ON_DEMAND:
-            self.board.tell(mesh, tried)
+            self._trace(self.board.tell(mesh, tried))
         return results
+
+    def _trace(self, changes: Iterable[Change]) -> None:
+        """Find the way on which packets begin to be lost; of a fault of many pairs some are enough."""
+        begun = [c for c in changes if c.check == "loss" and c.status in BAD and c.was not in BAD]
+        for change in begun[:TRACES]:
+            if not self._stopping:
+                self._pool.submit(self._traced, change)
+
+    def _traced(self, change: Change) -> None:
+        """At first quickly; where few packets are lost, then for longer, as routers answer once a second."""
+        by_name = {h.name: h for h in self._hosts()}
+        a, b = by_name.get(change.source), by_name.get(change.destination)
+        try:
+            for tries, round_us in TRACE_TRIES:
+                if a is None or b is None or self._stopping:
+                    return
+                path = self.prober.trace(a, b, tries, round_us)
+                self.board.traced(change, said_of(path, a.name, b.name))
+                if lost_from(path) is not None:
+                    return
+        except (RmError, TimeoutError) as error:
+            log.info("no trace from %s to %s: %s", change.source, change.destination, error)
 
 
 def left_out(mesh: Mesh, hosts: Sequence[Host], results: Iterable[Result]) -> tuple[tuple[str, str], ...]:

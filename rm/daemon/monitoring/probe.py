@@ -15,6 +15,7 @@ from msgspec import UNSET, UnsetType
 from rm.core.model.host import Host
 from rm.core.monitoring.mesh import Mesh
 from rm.core.monitoring.pace import LEAST_SPACING_US
+from rm.core.monitoring.path import Path, path_of
 from rm.daemon.agents import Agents
 from rm.errors import RmError, Unreachable
 from rm.protocol.notifications import Reflecting
@@ -25,6 +26,7 @@ from rm.protocol.probes import (
     ProbeOneWay,
     ProbeThroughput,
     ProbeTools,
+    ProbeTrace,
     Reflect,
     Reflected,
 )
@@ -38,6 +40,7 @@ IPERF_S = 1  # iperf3 counts whole seconds
 UNDER_WAY_US = 3_000  # of full rate, that a burst has under way at most
 GAPS_US = 5_000_000  # for bursts in gaps
 GAP_TRIES = 8
+TRACE_ROUND_S = 1.0  # to ask each of 30 hops once
 PATIENCE_S = 0.25  # where the jobs leave no gap at once
 LEAST_SENT_US = 20_000  # of bursts, all together, needed for a rate
 DEFAULT_NIC_BPS = 1_000_000_000
@@ -146,6 +149,17 @@ class Prober:
                 if took_us * 2 >= mesh.duration_us:
                     break
         return received * 8e6 / took_us if took_us >= LEAST_SENT_US else None
+
+    def trace(self, a: Host, b: Host, tries: int, round_us: int) -> Path:
+        """Which hops answer on the way from `a` to `b`, and how often.
+
+        Raises:
+            RmError, TimeoutError: the host did not do its part, or has an agent that cannot.
+        """
+        timeout_s = tries * (round_us / 1e6 + TRACE_ROUND_S) + MARGIN_S
+        request = ProbeTrace(address=b.address, tries=tries, round_us=round_us)
+        way = self._agents.call(a.name, request, timeout_s).result(timeout_s)
+        return path_of([(hop.address, hop.answered) for hop in way.hops], way.sent, way.reached)
 
     def _iperf(self, host: Host) -> bool:
         """Has the host iperf3? Asked once in each life of its agent."""
