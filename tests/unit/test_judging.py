@@ -275,6 +275,10 @@ def test_jitter_and_the_slowest_packets_are_judged_by_thresholds_and_beside_the_
         "delay of 95 % of the packets up to 25 ms, a warning from 20 ms",
     )
     assert judge("jitter", 1e9, "", Thresholds())[0] is OK
+    assert judge("clock", 7_300, "", Thresholds(clock_warn_ms=5)) == (
+        WARN,
+        "clocks differ by 7.3 ms at least, a warning from 5 ms",
+    )
 
 
 @pytest.mark.parametrize(

@@ -428,6 +428,42 @@ def test_a_pair_in_doubt_is_looked_at_more_closely_before_the_next_run(house: Ho
     assert [p["count"] for p in sound.agents.probes()] == [100]
 
 
+def test_a_mesh_has_further_checks_where_it_has_thresholds_for_them() -> None:
+    limits = Thresholds(delay_p95_warn_ms=1, jitter_warn_ms=1, clock_critical_ms=5)
+    mesh = replace(LATENCY, thresholds=limits)
+    assert mesh.checks == ("loss", "delay", "delay_p95", "jitter", "clock")
+    house = House(mesh)
+    house.agents.oneway |= {
+        "forward_us": {"median": 300, "p95": 1_200},
+        "backward_us": {"median": 200, "p95": 900},
+        "jitter_backward_us": 40,
+        "offset_us": -6_000,
+    }
+    for _ in range(2):
+        house.monitor.run("latency")
+    for pair, p95 in (("ab", Status.WARN), ("ba", Status.OK)):
+        assert house.status(mesh, "delay_p95", pair) is p95
+        assert house.status(mesh, "jitter", pair) is Status.OK
+        assert house.status(mesh, "clock", pair) is Status.CRITICAL
+    usual = House(LATENCY)
+    usual.monitor.run("latency")
+    cells = usual.board.cells(LATENCY, usual.lead.cycle.state.hosts, MINUTE_US)
+    assert {c.check for c in cells} == {"loss", "delay"}
+
+
+def test_the_alert_of_a_loss_that_begins_has_its_trace(house: House) -> None:
+    house.agents.oneway |= {"loss_forward_pct": 60.0, "loss_backward_pct": 0.0}
+    for _ in range(2):
+        house.monitor.run("latency")
+    house.monitor.close(wait=True)
+    hosts = house.lead.cycle.state.hosts
+    (cell,) = [c for c in house.board.cells(LATENCY, hosts, MINUTE_US) if c.status is Status.CRITICAL]
+    where = "trace: a > 10.0.0.1 > b.test: lost behind hop 1 (10.0.0.1, answered 5 of 5)"
+    assert where in cell.said
+    (change,) = house.store.history.changes("latency", "loss", "a", "b")
+    assert where in change.message
+
+
 def test_a_mesh_that_takes_longer_than_its_interval_says_so_and_its_cells_stay(house: House) -> None:
     house.agents.oneway |= {"loss_forward_pct": 0.0, "loss_backward_pct": 0.0}
     call = house.agents.call

@@ -38,6 +38,9 @@ def judge(
         return _above(value, limits.loss_warn_pct, limits.loss_critical_pct, f"loss {value:.4g} %", " %")
     if check in DELAYS:
         return _judge_delay(check, value / 1_000, limits, None if usual is None else usual / 1_000)
+    if check == "clock":
+        said = f"clocks differ by {value / 1_000:.4g} ms at least"
+        return _above(value / 1_000, limits.clock_warn_ms, limits.clock_critical_ms, said, " ms")
     if check == "bandwidth":
         return _judge_bandwidth(value / 1e6, limits, None if usual is None else usual / 1e6)
     return _below(value, limits.mtu_warn_bytes, limits.mtu_critical_bytes, f"MTU {value:.0f} bytes", " bytes")

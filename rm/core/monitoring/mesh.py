@@ -62,6 +62,8 @@ class Thresholds:
     jitter_critical_ms: float = 0.0
     jitter_warn_over_ms: float = 0.0
     jitter_critical_over_ms: float = 0.0
+    clock_warn_ms: float = 0.0
+    clock_critical_ms: float = 0.0
     bandwidth_warn_mbps: float = 0.0
     bandwidth_critical_mbps: float = 0.0
     bandwidth_warn_share_pct: float = 60.0
@@ -246,6 +248,7 @@ GRADED_BY = (
     ("delay_p95", "over_ms"),
     ("jitter", "ms"),
     ("jitter", "over_ms"),
+    ("clock", "ms"),
     ("bandwidth", "mbps"),
     ("bandwidth", "share_pct"),
     ("mtu", "bytes"),

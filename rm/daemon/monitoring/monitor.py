@@ -130,9 +130,10 @@ class Monitor:
             f"measured every {each}. Give it a longer interval or fewer rounds, or raise monitor.parallel."
         )
 
-    def close(self) -> None:
-        self._stopping = True
-        self._pool.shutdown(wait=False, cancel_futures=True)
+    def close(self, wait: bool = False) -> None:
+        """`wait`: until what has begun has ended; else that is left alone."""
+        self._stopping = not wait
+        self._pool.shutdown(wait=wait, cancel_futures=not wait)
 
     # -- runs ----------------------------------------------------------------------------------
 

@@ -260,6 +260,8 @@ def way_of(answer: OneWay, direction: str) -> Way:
             values["delay_p95_us"] = max(delays.p95, 0)
         if error_us is not None:
             values["clock_error_us"] = error_us
+            if answer.offset_us is not None:
+                values["clock_offset_us"] = max(0, abs(answer.offset_us) - error_us)
     jitter_us = answer.jitter_forward_us if forward else answer.jitter_backward_us
     if jitter_us is not None:
         values["jitter_us"] = jitter_us
