@@ -1,5 +1,6 @@
 """What a run of a mesh measures, what is recorded of it, and of tries that failed or cannot be true."""
 
+import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -478,6 +479,12 @@ def test_a_mesh_that_takes_longer_than_its_interval_says_so_and_its_cells_stay(h
     said = house.monitor.complaint(LATENCY)
     assert "takes 2m, longer than its interval of 1m: each pair is measured every 2m" in said
     assert house.monitor.every_us(LATENCY) == 2 * MINUTE_US
+    service = house.service()
+    rows = asyncio.run(service.meshes())["meshes"]
+    assert {row["name"]: row["complaint"] for row in rows} == {"latency": said, "throughput": "", "mtu": ""}
+    assert service.paused() == set()
+    house.monitor.set_paused("mtu", "ann")
+    assert service.paused() == {"mtu"}
     house.clock.us += 3 * MINUTE_US  # of three intervals of a minute they would be stale
     assert house.status(LATENCY, "loss") is Status.OK
     house.agents.call = call  # type: ignore[method-assign]
