@@ -21,6 +21,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import rm_kernel
 import rm_throughput
+import rm_trace
 from rm_kernel import KernelRefused, require
 
 MAGIC = b"rmp1"
@@ -273,8 +274,8 @@ def path_mtu(address, port):
 
 
 def probe(request):
-    """Measure towards a host that reflects: `kind` oneway, rtt, throughput or mtu; or say which `tools`
-    there are.
+    """Measure towards a host that reflects: `kind` oneway, rtt, throughput or mtu; or find the way to any
+    host (`trace`), or say which `tools` there are.
 
     A throughput test may be confined to `windows`, [begin_us, length_us] by this host's clock, with
     `buffer_bytes` under way at most; or be made by the `tool` iperf3, which then also reflects.
@@ -283,6 +284,10 @@ def probe(request):
     """
     if request.get("kind") == "tools":
         return rm_throughput.tools()
+    if request.get("kind") == "trace":
+        tries = max(1, min(100, int(request.get("tries") or 5)))
+        (address,) = require(request, "address")
+        return rm_trace.trace(address, tries, min(10_000_000, int(request.get("round_us") or 0)))
     kind, address, port = require(request, "kind", "address", "port")
     if kind in ("oneway", "rtt"):
         count = max(1, min(100_000, int(request.get("count") or 100)))
@@ -306,7 +311,7 @@ def probe(request):
     if kind == "mtu":
         return path_mtu(address, port)
     raise KernelRefused(
-        "bad-request", "there is no probe %r; there are oneway, rtt, throughput, mtu, tools" % (kind,)
+        "bad-request", "there is no probe %r; there are oneway, rtt, throughput, mtu, trace, tools" % (kind,)
     )
 
 

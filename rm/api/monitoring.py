@@ -48,9 +48,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 class Mesh(Run, frozen=True, kw_only=True):
     """`kind` is `mesh`, or the kind of the archive; `sides`: which hosts are measured towards which,
     null = all with all; `thresholds`: those for a warning and for critical, 0 = never; `statuses`:
-    how many cells are in each."""
+    how many cells are in each; `complaint`: why it does not keep its schedule, "" when it does."""
 
     kind: str
+    complaint: str = ""
     schedule: str
     tests: Sequence[str]
     checks: Sequence[str]

@@ -20,6 +20,7 @@ def wire_alerts(*, ground: Ground, jobs: Jobs, monitoring: Monitoring, timers: T
         agents=ground.fleet,
         clock=ground.clock,
         cells=monitoring.service.cells,
+        paused=monitoring.service.paused,
         standings=jobs.regulator.standings,
         windows=monitoring.meshes.windows,
         zone=ground.zone,

@@ -144,3 +144,30 @@ class ProbeMtu(Request[PathMtu], frozen=True, kw_only=True, tag="probe"):
     kind: Literal["mtu"] = "mtu"
     address: Word
     port: Port
+
+
+class Hop(Struct, frozen=True, kw_only=True):
+    """One that answered for packets that lived too short, or the host itself; "" = nobody did. How many
+    were `answered`, and the fastest round trip."""
+
+    address: Annotated[str, Meta(max_length=64)] = ""
+    answered: Count = 0
+    rtt_us: DurationUs | None = None
+
+
+class Way(Struct, frozen=True, kw_only=True):
+    """The hops on the way to a host, with itself if it was `reached`; each was asked `sent` times."""
+
+    hops: Annotated[list[Hop], Meta(max_length=64)]
+    sent: Annotated[int, Meta(ge=1, le=1_000)]
+    reached: bool
+
+
+class ProbeTrace(Request[Way], frozen=True, kw_only=True, tag="probe"):
+    """Which routers are on the way: UDP with a rising TTL, `tries` times each; a round of all hops every
+    `round_us` at most, since routers answer seldom."""
+
+    kind: Literal["trace"] = "trace"
+    address: Word
+    tries: Annotated[int, Meta(ge=1, le=100)]
+    round_us: DurationUs

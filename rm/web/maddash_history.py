@@ -12,7 +12,15 @@ from rm.core.monitoring.mesh import Thresholds
 from rm.core.monitoring.metrics import METRIC_OF
 
 # what a value is in a message: loss in percent, delay in milliseconds, throughput in Mbit/s, MTU in bytes
-UNIT = {"loss": 1.0, "delay": 1e3, "bandwidth": 1e6, "mtu": 1.0}
+UNIT = {
+    "loss": 1.0,
+    "delay": 1e3,
+    "delay_p95": 1e3,
+    "jitter": 1e3,
+    "clock": 1e3,
+    "bandwidth": 1e6,
+    "mtu": 1.0,
+}
 
 
 def seconds(us: int | None) -> int:

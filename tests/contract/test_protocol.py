@@ -233,6 +233,7 @@ def test_real_agents_take_every_request_and_say_nothing_else(wire: Wire) -> None
     assert wire.ask(probes.ProbeRoundTrip(**there, count=1, interval_us=1_000)).received == 0
     assert isinstance(wire.ask(probes.ProbeThroughput(**there, rate_bps=0, duration_us=1_000)), AgentError)
     assert isinstance(wire.ask(probes.ProbeMtu(**there)), AgentError)
+    assert wire.ask(probes.ProbeTrace(address="127.0.0.1", tries=1, round_us=0)).reached
     reflect = probes.Reflect(port=48_613, duration_us=1_000, idle_us=1_000, allow=["127.0.0.1"])
     assert wire.ask(reflect).answered == 0
     step = {"id": 0, "task": 0, "op": "ping", "args": {"data": "pong"}}

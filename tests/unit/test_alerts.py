@@ -295,6 +295,16 @@ def test_one_bad_host_is_one_finding() -> None:
     assert told_of(cells([("c", "a")], Status.WARN)) == [("loss", "a - c", "warn", "")]
 
 
+def test_nothing_fires_and_nothing_ends_in_a_mesh_that_is_paused() -> None:
+    everything = {(a, b) for a in "abcd" for b in "abcd" if a != b}
+    for status, condition in ((Status.CRITICAL, "loss"), (Status.UNKNOWN, "unmeasured")):
+        found = list(network_findings(cells(everything, status), set(), {"m"}))
+        assert {f.frozen for f in found if f.condition == condition} == {"paused"}
+        assert all(f.frozen for f in found)
+        going = list(network_findings(cells(everything, status), set(), {"another"}))
+        assert any(not f.frozen for f in going)
+
+
 def test_the_first_pair_to_go_bad_is_no_alert_of_its_own() -> None:
     """The others' statuses follow only after more tries, but their newest tries are bad already."""
     early = [

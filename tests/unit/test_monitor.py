@@ -1,5 +1,6 @@
 """What a run of a mesh measures, what is recorded of it, and of tries that failed or cannot be true."""
 
+import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -123,6 +124,10 @@ class Prober:
             say(throughput_bps=900, bytes=sent_us // 10, duration_us=sent_us)
         elif op == "probe" and args["kind"] == "mtu":
             say(mtu_bytes=1500 if name == "a" else 9000)
+        elif op == "probe" and args["kind"] == "trace":
+            self.asked.pop()
+            hops = [{"address": "10.0.0.1", "answered": 5}, {"address": args["address"], "answered": 2}]
+            say(hops=hops, sent=5, reached=True)
         elif op == "probe" and self.cut:
             say(**self.one_cut(name, args["address"].removesuffix(".test"), args["port"]))
         elif op == "probe":
@@ -398,13 +403,93 @@ def test_of_a_mesh_of_few_rounds_a_new_host_takes_part_in_as_many() -> None:
 
 
 def test_a_scheduled_test_takes_the_time_that_its_run_has(house: House) -> None:
+    for agents in (house.agents, crowd_agents := Prober()):
+        agents.oneway |= {"loss_forward_pct": 0.0, "loss_backward_pct": 0.0}
     house.monitor.run("latency")
     house.monitor.scheduled("latency")
     quick, spread = (p["interval_us"] for p in house.agents.probes())
-    assert (quick, spread) == (2_000, 60_000)  # 6 s of a minute: a link that is dead for seconds shows
-    crowd = House(LATENCY, hosts=12)
+    assert (quick, spread) == (2_000, 180_000)  # 18 s of a minute: a link that is dead for seconds shows
+    crowd = House(LATENCY, hosts=12, agents=crowd_agents)  # 8 rounds of 6 pairs, 4 tests at a time
     crowd.monitor.scheduled("latency")
     assert {p["interval_us"] for p in crowd.agents.probes()} == {MINUTE_US * 2 // 5 // 16 // LATENCY.packets}
+
+
+def test_a_pair_in_doubt_is_looked_at_more_closely_before_the_next_run(house: House) -> None:
+    """One of 100 packets may be chance: ten times as many say more, and that twice at most."""
+    house.agents.oneway |= {"loss_forward_pct": 1.0, "loss_backward_pct": 0.0}
+    house.monitor.run("latency")  # somebody waits
+    assert [p["count"] for p in house.agents.probes()] == [100]
+    house.monitor.scheduled("latency")
+    assert [p["count"] for p in house.agents.probes()[1:]] == [100, 1_000, 1_000]
+    assert {p["interval_us"] for p in house.agents.probes()[2:]} == {18_000}
+    house.agents.oneway["loss_forward_pct"] = 0.0
+    sound = House(LATENCY, agents=Prober())
+    sound.agents.oneway |= {"loss_forward_pct": 0.0, "loss_backward_pct": 0.0}
+    sound.monitor.scheduled("latency")
+    assert [p["count"] for p in sound.agents.probes()] == [100]
+
+
+def test_a_mesh_has_further_checks_where_it_has_thresholds_for_them() -> None:
+    limits = Thresholds(delay_p95_warn_ms=1, jitter_warn_ms=1, clock_critical_ms=5)
+    mesh = replace(LATENCY, thresholds=limits)
+    assert mesh.checks == ("loss", "delay", "delay_p95", "jitter", "clock")
+    house = House(mesh)
+    house.agents.oneway |= {
+        "forward_us": {"median": 300, "p95": 1_200},
+        "backward_us": {"median": 200, "p95": 900},
+        "jitter_backward_us": 40,
+        "offset_us": -6_000,
+    }
+    for _ in range(2):
+        house.monitor.run("latency")
+    for pair, p95 in (("ab", Status.WARN), ("ba", Status.OK)):
+        assert house.status(mesh, "delay_p95", pair) is p95
+        assert house.status(mesh, "jitter", pair) is Status.OK
+        assert house.status(mesh, "clock", pair) is Status.CRITICAL
+    usual = House(LATENCY)
+    usual.monitor.run("latency")
+    cells = usual.board.cells(LATENCY, usual.lead.cycle.state.hosts, MINUTE_US)
+    assert {c.check for c in cells} == {"loss", "delay"}
+
+
+def test_the_alert_of_a_loss_that_begins_has_its_trace(house: House) -> None:
+    house.agents.oneway |= {"loss_forward_pct": 60.0, "loss_backward_pct": 0.0}
+    for _ in range(2):
+        house.monitor.run("latency")
+    house.monitor.close(wait=True)
+    hosts = house.lead.cycle.state.hosts
+    (cell,) = [c for c in house.board.cells(LATENCY, hosts, MINUTE_US) if c.status is Status.CRITICAL]
+    where = "trace: a > 10.0.0.1 > b.test: lost behind hop 1 (10.0.0.1, answered 5 of 5)"
+    assert where in cell.said
+    (change,) = house.store.history.changes("latency", "loss", "a", "b")
+    assert where in change.message
+
+
+def test_a_mesh_that_takes_longer_than_its_interval_says_so_and_its_cells_stay(house: House) -> None:
+    house.agents.oneway |= {"loss_forward_pct": 0.0, "loss_backward_pct": 0.0}
+    call = house.agents.call
+
+    def slowly(name: str, request: Request[Any], timeout_s: float = 10) -> Future[Any]:
+        house.clock.us += 2 * MINUTE_US if asked(request)[0] == "probe" else 0
+        return call(name, request, timeout_s)
+
+    assert house.monitor.complaint(LATENCY) == ""
+    house.agents.call = slowly  # type: ignore[method-assign]
+    house.monitor.scheduled("latency")
+    said = house.monitor.complaint(LATENCY)
+    assert "takes 2m, longer than its interval of 1m: each pair is measured every 2m" in said
+    assert house.monitor.every_us(LATENCY) == 2 * MINUTE_US
+    service = house.service()
+    rows = asyncio.run(service.meshes())["meshes"]
+    assert {row["name"]: row["complaint"] for row in rows} == {"latency": said, "throughput": "", "mtu": ""}
+    assert service.paused() == set()
+    house.monitor.set_paused("mtu", "ann")
+    assert service.paused() == {"mtu"}
+    house.clock.us += 3 * MINUTE_US  # of three intervals of a minute they would be stale
+    assert house.status(LATENCY, "loss") is Status.OK
+    house.agents.call = call  # type: ignore[method-assign]
+    house.monitor.scheduled("latency")
+    assert house.monitor.complaint(LATENCY) == ""
 
 
 @pytest.mark.parametrize("who", ["deaf", "dumb"])

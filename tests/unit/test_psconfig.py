@@ -93,7 +93,8 @@ def test_tasks_become_meshes_and_the_rest_is_told() -> None:
         "no test of the type 'dns'", "'often' is not a duration", "there is no 'nowhere'",
         "'away' is left out: on one side", "'Throughput all' names archives", "'hub' names contexts",
         "'hub' names tools", "without the until and max-runs", "leaves out one direction (gpu1 to gpu3)",
-        "from a to b only", "{'class': 'others'} names no address",
+        "from a to b only", "{'class': 'others'} names a class of hosts",
+        "rm runs it every 4h",
     ):  # fmt: skip
         assert part in text
     hub, most = parse_mesh(tables[2]), parse_mesh(tables[3])
@@ -104,6 +105,29 @@ def test_tasks_become_meshes_and_the_rest_is_told() -> None:
     assert pairs_of(hub) == {("gpu1", "gpu3"), ("gpu2", "gpu3")}
     assert pairs_of(most) == {("gpu1", "gpu3"), ("gpu2", "gpu3")}
     assert tomllib.loads(toml_of(tables)) == {"monitor": {"mesh": tables}}
+
+
+@pytest.mark.parametrize(
+    ("test", "parts"),
+    [
+        (
+            {"type": "latencybg", "spec": {"packet-interval": 0.1}},
+            ["without a pause (latencybg)"],
+        ),
+        (
+            {"type": "throughput", "spec": {"udp": True, "parallel": 4}},
+            ["rm does by TCP", "has parallel"],
+        ),
+        ({"type": "throughput", "spec": {"duration": "PT30S"}}, ["for a second, not for PT30S"]),
+        ({"type": "rtt", "spec": {"length": 1000, "ttl": 9}}, ["ICMP echoes", "has length, ttl in its test"]),
+    ],
+)
+def test_what_rm_does_otherwise_is_told(test: dict[str, Any], parts: list[str]) -> None:
+    document = {**DOCUMENT, "tests": {"t": test}, "tasks": {"one": {"group": "all", "test": "t"}}}
+    (table,), said = tables_of(document, HOSTS)
+    for part in parts:
+        assert part in "\n".join(said)
+    assert table["schedule"] == ("every 60s" if test["type"] == "latencybg" else "every 4h")
 
 
 @pytest.mark.parametrize("document", [None, [], {}, {"tasks": []}, "x"])

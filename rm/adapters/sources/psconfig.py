@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rm.adapters.sources.iso import iso_of, seconds_of
@@ -26,6 +26,16 @@ TESTS = {
 }  # fmt: skip
 TYPES = {"latency": "latency", "throughput": "throughput", "mtu": "mtu"}
 NO_SCHEDULE = "every 4h"
+CONTINUOUS = "every 60s"  # what stands for a test without a pause
+ENDPOINTS = {"source", "dest", "schema", "source-node", "dest-node", "flip", "ip-version"}
+LATENCY_KEYS = ENDPOINTS | {"packet-count", "packet-interval"}
+KNOWN_OF: Mapping[str, set[str]] = {  # keys of a test's spec that are read, or change nothing
+    "latency": LATENCY_KEYS,
+    "latencybg": LATENCY_KEYS | {"duration"},
+    "rtt": ENDPOINTS,
+    "throughput": ENDPOINTS | {"duration", "bandwidth", "udp"},
+    "mtu": ENDPOINTS,
+}
 NOT_OURS = (  # keys of a task, and why nothing becomes of them
     ("archives", "rm keeps what it measures itself"),
     ("contexts", "an rm agent has one network to measure from"),
@@ -85,6 +95,7 @@ def _table(
         if task.get(key):
             said.append(f"Task '{name}' names {key}, which are not taken over: {why}.")
     spec = test.get("spec") or {}
+    said.extend(_differences(name, kind, spec, table))
     table |= _pairs(name, group, spec, document, ours, said) | {"between": "all", "rounds": 0, "peers": 0}
     return table | {"tests": [TESTS[kind]]} | _spec(kind, spec)
 
@@ -93,6 +104,9 @@ def _schedule(
     name: str, task: Mapping[str, Any], document: Mapping[str, Any], said: list[str]
 ) -> dict[str, Any]:
     if "schedule" not in task:
+        if document["tests"][task["test"]].get("type") == "latencybg":
+            return {"schedule": CONTINUOUS}
+        said.append(f"Task '{name}' has no schedule: rm runs it {NO_SCHEDULE}.")
         return {"schedule": NO_SCHEDULE}
     found = document["schedules"][task["schedule"]]
     if "repeat-cron" in found:
@@ -105,6 +119,25 @@ def _schedule(
     if "slip" in found:  # with sliprand a run begins anywhere in the slip
         table["jitter_s" if found.get("sliprand") else "slip_s"] = seconds_of(found["slip"])
     return table
+
+
+def _differences(name: str, kind: str, spec: Mapping[str, Any], table: Mapping[str, Any]) -> Iterator[str]:
+    """In sentences, what rm does of the test otherwise than perfSONAR."""
+    if kind == "latencybg":
+        yield (
+            f"Task '{name}' measures without a pause (latencybg); rm measures {table['schedule']}, and again "
+            "at once where packets are lost."
+        )
+    if kind == "rtt":
+        yield f"Task '{name}' sends ICMP echoes (rtt); rm measures one-way delays and the round trip by UDP."
+    if kind == "throughput" and spec.get("udp"):
+        yield f"Task '{name}' tests throughput by UDP; rm does by TCP, and knows no loss at a rate."
+    if kind == "throughput" and "duration" in spec:
+        yield (
+            f"Task '{name}': where both hosts have iperf3, rm tests for a second, not for {spec['duration']}."
+        )
+    if ignored := sorted(set(spec) - KNOWN_OF[kind]):
+        yield f"Task '{name}' has {', '.join(ignored)} in its test, which rm does not use."
 
 
 def _pairs(
@@ -168,6 +201,12 @@ def _host(
     said: list[str],
 ) -> str:
     """Our host that this address is, or ""."""
+    if "class" in member:
+        said.append(
+            f"Task '{task}': {dict(member)!r:.60} names a class of hosts, which is left out: name its hosts "
+            "one by one, or give the mesh 'zones' or patterns in 'hosts'."
+        )
+        return ""
     if "name" not in member:
         said.append(f"Task '{task}': {dict(member)!r:.60} names no address, and is left out.")
         return ""

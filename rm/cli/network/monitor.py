@@ -210,6 +210,9 @@ def sources(session: Session, /, name: str | None, as_json: bool) -> None:
 def _tell_malformed(answer: Meshes | Sources) -> None:
     for one in answer.malformed:
         note(f"left out: {one.message}")
+    for mesh in getattr(answer, "meshes", ()):
+        if mesh.complaint:
+            note(mesh.complaint)
 
 
 def _seconds(us: float) -> int:

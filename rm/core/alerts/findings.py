@@ -17,6 +17,7 @@ MAINTENANCE = "maintenance"
 SUSPECT_SHARE = 0.25
 SMALL_DISK = 10  # at most one part in this many of a disk is wanted free
 UNMEASURED = "not measured now"
+PAUSED = "paused"
 Told = Set[tuple[str, str]]  # (condition, subject) of alerts that have fired and are not over
 
 
@@ -42,8 +43,9 @@ class HostFacts:
         return None
 
 
-def network_findings(cells: Iterable[Cell], told: Told) -> Iterator[Finding]:
-    """By condition and level: the hosts at fault (`rm.core.alerts.blame`), and the other bad pairs.
+def network_findings(cells: Iterable[Cell], told: Told, paused: Set[str] = frozenset()) -> Iterator[Finding]:
+    """By condition and level: the hosts at fault (`rm.core.alerts.blame`), and the other bad pairs. Of the
+    cells of meshes that are `paused` nothing fires, and nothing ends.
 
     A status changes only after several tries, and pair by pair: the newest tries of the other pairs decide
     who is at fault for the first bad pair. A host in a firing alert stays at fault until none of its
@@ -55,8 +57,8 @@ def network_findings(cells: Iterable[Cell], told: Told) -> Iterator[Finding]:
         by_check.setdefault(cell.check, []).append(cell)
     for check in GRADED:
         for level in LEVELS:
-            yield from _judge(check, level, by_check.get(check, ()), told)
-    yield from _judge("unmeasured", "", known, told)
+            yield from _judge(check, level, by_check.get(check, ()), told, paused)
+    yield from _judge("unmeasured", "", known, told, paused)
 
 
 class _Eyes:
@@ -88,7 +90,9 @@ EYES = {(c, level): _Eyes(c, level) for c in GRADED for level in LEVELS} | {
 }
 
 
-def _judge(condition: str, level: str, cells: Collection[Cell], told: Told) -> Iterator[Finding]:
+def _judge(
+    condition: str, level: str, cells: Collection[Cell], told: Told, paused: Set[str]
+) -> Iterator[Finding]:
     eyes = EYES[condition, level]
     if not any(eyes.bad[k] or eyes.unsure[k] for k in {(c.status, c.result) for c in cells}):
         return  # the usual case, and there may be many cells
@@ -98,6 +102,9 @@ def _judge(condition: str, level: str, cells: Collection[Cell], told: Told) -> I
     suspect: set[Pair] = set()
     for cell in cells:
         here, seen = pair(cell.source, cell.destination), (cell.status, cell.result)
+        if eyes.bad[seen] and cell.mesh in paused:
+            frozen[here] = PAUSED
+            continue
         if eyes.suspect[seen]:
             suspect.add(here)
         if eyes.unsure[seen]:
@@ -106,7 +113,7 @@ def _judge(condition: str, level: str, cells: Collection[Cell], told: Told) -> I
         judged.add(here)
         if eyes.bad[seen]:
             suspect.add(here)
-            said.setdefault(here, f"{cell.source} to {cell.destination}: {cell.message}")
+            said.setdefault(here, f"{cell.source} to {cell.destination}: {cell.said}")
     if condition == "loss" and said:
         suspect |= _lossy(cells, eyes)
     said_of, frozen_of = _by_host(said), _by_host(frozen)

@@ -34,6 +34,7 @@ class Cell:
     """One check of one direction.
 
     `status` is what counts, since `since_us`; `message` and `value` are the figures that made it.
+    `path`: what a trace found when a loss began, in words, while it lasts.
     `result` is what the newest try itself says, `streak` tries in a row. Of the newest tries is kept what
     the next one is judged with, oldest first: `packets` are (lost, sent) of those that counted packets, from
     the first one that lost some; `values` what others found since the last one that agreed with the status.
@@ -50,8 +51,14 @@ class Cell:
     result: Status = Status.NOT_RUN
     streak: int = 0
     since_us: int = 0
+    path: str = ""
     packets: tuple[tuple[int, int], ...] = ()
     values: tuple[float, ...] = ()
+
+    @property
+    def said(self) -> str:
+        """The message, with what the trace found."""
+        return f"{self.message}; {self.path}" if self.path else self.message
 
     @property
     def key(self) -> tuple[str, str, str, str]:

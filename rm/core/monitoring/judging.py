@@ -21,6 +21,7 @@ from rm.core.monitoring.mesh import Thresholds
 
 GATHERED = 10  # tries, of which the lost packets are counted together
 DELAY_FACTOR = 1.5  # a delay that is not this much longer than the peers' is ordinary
+DELAYS = {"delay": "delay", "delay_p95": "delay of 95 % of the packets up to", "jitter": "jitter"}
 LOSSY_TRIES = 2  # this many must have lost packets, unless `retry_attempts` is 1
 Packets = tuple[tuple[int, int], ...]  # (lost, sent) of tries
 GRADES = (Status.OK, Status.WARN, Status.CRITICAL)
@@ -35,31 +36,33 @@ def judge(
         return Status.UNKNOWN, failed or "nothing was measured"
     if check == "loss":
         return _above(value, limits.loss_warn_pct, limits.loss_critical_pct, f"loss {value:.4g} %", " %")
-    if check == "delay":
-        return _judge_delay(value / 1_000, limits, None if usual is None else usual / 1_000)
+    if check in DELAYS:
+        return _judge_delay(check, value / 1_000, limits, None if usual is None else usual / 1_000)
+    if check == "clock":
+        said = f"clocks differ by {value / 1_000:.4g} ms at least"
+        return _above(value / 1_000, limits.clock_warn_ms, limits.clock_critical_ms, said, " ms")
     if check == "bandwidth":
         return _judge_bandwidth(value / 1e6, limits, None if usual is None else usual / 1e6)
     return _below(value, limits.mtu_warn_bytes, limits.mtu_critical_bytes, f"MTU {value:.0f} bytes", " bytes")
 
 
-def least_over_ms(limits: Thresholds) -> float:
+def least_over_ms(check: str, limits: Thresholds) -> float:
     """A delay below this is ordinary for any delay of the peers."""
-    return min(
-        (ms for ms in (limits.delay_warn_over_ms, limits.delay_critical_over_ms) if ms), default=math.inf
-    )
+    over = (getattr(limits, f"{check}_{level}_over_ms") for level in ("warn", "critical"))
+    return min((ms for ms in over if ms), default=math.inf)
 
 
-def _judge_delay(ms: float, limits: Thresholds, usual_ms: float | None) -> tuple[Status, str]:
-    def limit(fixed_ms: float, over_ms: float) -> float:
+def _judge_delay(check: str, ms: float, limits: Thresholds, usual_ms: float | None) -> tuple[Status, str]:
+    def limit(level: str) -> float:
+        fixed_ms = float(getattr(limits, f"{check}_{level}_ms"))
+        over_ms = float(getattr(limits, f"{check}_{level}_over_ms"))
         if usual_ms is None or not over_ms:
             return fixed_ms
         relative_ms = max(usual_ms + over_ms, usual_ms * DELAY_FACTOR)
         return min(relative_ms, fixed_ms or relative_ms)
 
-    said = f"delay {ms:.4g} ms" + ("" if usual_ms is None else f" (peers {usual_ms:.4g} ms)")
-    warn_ms = limit(limits.delay_warn_ms, limits.delay_warn_over_ms)
-    critical_ms = limit(limits.delay_critical_ms, limits.delay_critical_over_ms)
-    return _above(ms, warn_ms, critical_ms, said, " ms")
+    said = f"{DELAYS[check]} {ms:.4g} ms" + ("" if usual_ms is None else f" (peers {usual_ms:.4g} ms)")
+    return _above(ms, limit("warn"), limit("critical"), said, " ms")
 
 
 def _judge_bandwidth(mbps: float, limits: Thresholds, usual_mbps: float | None) -> tuple[Status, str]:
@@ -143,6 +146,7 @@ def after(
         result,
         streak if streak < attempts else attempts,  # further ones change nothing
         at_us if status is not cell.status else cell.since_us,
+        cell.path if status in (Status.WARN, Status.CRITICAL) else "",
         packets,
         values,
     )
@@ -201,8 +205,12 @@ def _gathered(cell: Cell, lost: int, sent: int, limits: Thresholds, attempts: in
     least_pct, value = at_least_pct(lost, sent), 100.0 * lost / sent
     level, _ = _above(least_pct, limits.loss_warn_pct, limits.loss_critical_pct, "", "")
     status = level
-    if level is not Status.OK and len(lossy) < min(attempts, LOSSY_TRIES):
+    if level is not Status.OK and not _lasts(stretch, limits, attempts):
         status = Status.OK if cell.status in GRADES else cell.status
+    if status < cell.status and cell.status in GRADES and not _surely_below(packets, cell.status, limits):
+        return _Judged(
+            cell.status, level if packets[-1][0] else Status.OK, cell.message, cell.value, packets, ()
+        )
     tries = f"{len(stretch)} tries" if len(stretch) > 1 else "1 try"
     said = f"loss {value:.3g} % ({lost} of {sent} packets in {tries}, at least {least_pct:.3g} %)"
     if status is Status.CRITICAL:
@@ -210,6 +218,44 @@ def _gathered(cell: Cell, lost: int, sent: int, limits: Thresholds, attempts: in
     elif status is Status.WARN:
         said += f", a warning from {limits.loss_warn_pct:g} %"
     return _Judged(status, level if packets[-1][0] else Status.OK, said, value, packets, ())
+
+
+def _lasts(stretch: Packets, limits: Thresholds, attempts: int) -> bool:
+    """Was it more than one dead moment, in which the packets of one try are lost together? Then the others
+    alone show half of what is a warning."""
+    if attempts < LOSSY_TRIES:
+        return True
+    worst = max(range(len(stretch)), key=lambda n: stretch[n][0])
+    others = _sum(stretch[:worst] + stretch[worst + 1 :])
+    return at_least_pct(*others) > 0 and (
+        at_least_pct(*others) >= (limits.loss_warn_pct or limits.loss_critical_pct) / 2
+    )
+
+
+def _surely_below(packets: Packets, status: Status, limits: Thresholds) -> bool:
+    """Is the loss below what made it so bad, with CONFIDENCE? Else a loss near a threshold would change its
+    status with each handful of packets."""
+    limit_pct = limits.loss_critical_pct if status is Status.CRITICAL else limits.loss_warn_pct
+    return at_most_pct(*_sum(packets)) < limit_pct
+
+
+def in_doubt(cell: Cell, limits: Thresholds) -> bool:
+    """Has the cell lost packets of which it is open whether they are as many as a threshold? More packets
+    would decide it, either way."""
+    if cell.check != "loss" or cell.status not in (Status.OK, Status.WARN):
+        return False
+    if not any(lost for lost, _ in cell.packets):
+        return False
+    worse = [limits.loss_warn_pct] if cell.status is Status.OK else []
+    worse = [pct for pct in (*worse, limits.loss_critical_pct) if pct]
+    most_pct = at_most_pct(*_sum(cell.packets))
+    return bool(worse) and most_pct >= min(worse) and (cell.status is Status.OK or _growing(cell, limits))
+
+
+def _growing(cell: Cell, limits: Thresholds) -> bool:
+    """Has a warning's newest try lost more than would be critical?"""
+    lost, sent = cell.packets[-1]
+    return bool(limits.loss_critical_pct) and 100.0 * lost >= limits.loss_critical_pct * sent
 
 
 def _sum(packets: Packets) -> tuple[int, int]:

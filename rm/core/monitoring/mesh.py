@@ -14,6 +14,7 @@ from typing import Any
 from rm.core.model.host import Host, selected
 from rm.core.monitoring.listed import heading, names_of
 from rm.core.monitoring.maintenance import Window, parse_window
+from rm.core.monitoring.metrics import ON_REQUEST, checks_of_test
 from rm.errors import ConfigError, UsageError
 from rm.units import DAY_US, HOUR_US, MINUTE_US, SECOND_US, parse_duration_us
 
@@ -53,6 +54,16 @@ class Thresholds:
     delay_critical_ms: float = 0.0
     delay_warn_over_ms: float = 5.0
     delay_critical_over_ms: float = 15.0
+    delay_p95_warn_ms: float = 0.0
+    delay_p95_critical_ms: float = 0.0
+    delay_p95_warn_over_ms: float = 0.0
+    delay_p95_critical_over_ms: float = 0.0
+    jitter_warn_ms: float = 0.0
+    jitter_critical_ms: float = 0.0
+    jitter_warn_over_ms: float = 0.0
+    jitter_critical_over_ms: float = 0.0
+    clock_warn_ms: float = 0.0
+    clock_critical_ms: float = 0.0
     bandwidth_warn_mbps: float = 0.0
     bandwidth_critical_mbps: float = 0.0
     bandwidth_warn_share_pct: float = 60.0
@@ -60,8 +71,14 @@ class Thresholds:
     mtu_warn_bytes: float = 0.0
     mtu_critical_bytes: float = 0.0
 
+    def any_of(self, check: str) -> bool:
+        """Is there one for this check?"""
+        kinds = ("ms", "over_ms", "pct", "mbps", "share_pct", "bytes")
+        levels = ("warn", "critical")
+        return any(getattr(self, f"{check}_{level}_{kind}", 0.0) for level in levels for kind in kinds)
 
-USUAL = Thresholds(loss_warn_pct=1.0, loss_critical_pct=2.0)  # where rm.toml names none
+
+USUAL = Thresholds(loss_warn_pct=0.5, loss_critical_pct=2.0)  # where rm.toml names none
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +136,8 @@ class Mesh:
     @property
     def checks(self) -> tuple[str, ...]:
         """The checks of the grid that its tests serve."""
-        of = {"latency": ("loss", "delay"), "throughput": ("bandwidth",), "mtu": ("mtu",)}
-        return tuple(check for test in TESTS if test in self.tests for check in of[test])
+        found = (check for test in TESTS if test in self.tests for check in checks_of_test(test))
+        return tuple(c for c in found if c not in ON_REQUEST or self.thresholds.any_of(c))
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +244,11 @@ GRADED_BY = (
     ("loss", "pct"),
     ("delay", "ms"),
     ("delay", "over_ms"),
+    ("delay_p95", "ms"),
+    ("delay_p95", "over_ms"),
+    ("jitter", "ms"),
+    ("jitter", "over_ms"),
+    ("clock", "ms"),
     ("bandwidth", "mbps"),
     ("bandwidth", "share_pct"),
     ("mtu", "bytes"),

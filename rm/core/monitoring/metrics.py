@@ -29,16 +29,20 @@ class Metric:
 METRICS = (
     Metric("loss_pct", "loss", Unit.PERCENT, 100.0, "latency", "loss"),
     Metric("delay_us", "one-way delay", Unit.MICROSECONDS, 600e6, "latency", "delay"),
-    Metric("jitter_us", "jitter", Unit.MICROSECONDS, 600e6, "latency"),
     Metric("rtt_us", "round trip", Unit.MICROSECONDS, 600e6, "latency"),
     Metric("bandwidth_bps", "bandwidth", Unit.BITS_PER_SECOND, 1e14, "throughput", "bandwidth"),
     Metric("mtu_bytes", "path MTU", Unit.BYTES, 1 << 24, "mtu", "mtu"),
+    Metric("delay_p95_us", "one-way delay of 95 %", Unit.MICROSECONDS, 600e6, "latency", "delay_p95"),
+    Metric("jitter_us", "jitter", Unit.MICROSECONDS, 600e6, "latency", "jitter"),
+    # beyond the bound of its error, which is left out: what is certain
+    Metric("clock_offset_us", "difference of clocks", Unit.MICROSECONDS, 1e15, "latency", "clock"),
     # bounds the error of the one-way delay
     Metric("clock_error_us", "clock error", Unit.MICROSECONDS, 600e6, "latency"),
 )
 BY_NAME: Mapping[str, Metric] = {metric.name: metric for metric in METRICS}
 METRIC_OF: Mapping[str, str] = {metric.check: metric.name for metric in METRICS if metric.check}
 CHECKS = tuple(METRIC_OF)
+ON_REQUEST = ("delay_p95", "jitter", "clock")  # a mesh has these checks if it has a threshold for them
 
 
 def checks_of_test(test: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, replace
 from datetime import tzinfo
@@ -83,8 +83,8 @@ class Seen:
 
 
 class Alerting:
-    """`cells` are those of all meshes now, `standings` says how well jobs keep their slots
-    (`Controller.standings`); `stored` are the documents of the last life; with
+    """`cells` are those of all meshes now, `paused` the names of those that nobody measures, `standings` says
+    how well jobs keep their slots (`Controller.standings`); `stored` are the documents of the last life; with
     `mails` users of jobs can be mailed."""
 
     def __init__(
@@ -94,6 +94,7 @@ class Alerting:
         agents: Agents,
         clock: Clock,
         cells: Callable[[Mapping[str, Host]], Iterable[Cell]],
+        paused: Callable[[], Set[str]] = frozenset,
         standings: Callable[[], Mapping[int, str | None]],
         windows: Sequence[HostWindow],
         zone: tzinfo,
@@ -108,6 +109,7 @@ class Alerting:
         self._leader = leader
         self._clock = clock
         self._cells = cells
+        self._paused = paused
         self._standings = standings
         self._windows = tuple(windows)
         self._zone = zone
@@ -187,7 +189,7 @@ class Alerting:
         least_bytes = self._settings.disk_free_mb << 20
         facts = self._facts.known()
         return [
-            *network_findings(cells, told),
+            *network_findings(cells, told, self._paused()),
             *host_findings(seen.hosts, silent, waited_for, maintained),
             *rotation_findings(
                 seen.alignment,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import tzinfo
 
 from rm.core.model.host import Host, selected
 from rm.core.monitoring.cells import Cell, Change, Status, change_of, is_stale, shown
 from rm.core.monitoring.history import History, Sample, checks_of
-from rm.core.monitoring.judging import after, judge, least_over_ms
+from rm.core.monitoring.judging import DELAYS, after, in_doubt, judge, least_over_ms
 from rm.core.monitoring.maintenance import HostWindow
 from rm.core.monitoring.mesh import Mesh
 from rm.core.monitoring.metrics import METRIC_OF
@@ -25,7 +25,7 @@ from rm.units import SECOND_US
 log = logging.getLogger(__name__)
 
 Key = tuple[str, str, str]  # check, source, destination
-COMPARED = {"delay": False, "bandwidth": True}  # with peers -> more is better
+COMPARED = {**dict.fromkeys(DELAYS, False), "bandwidth": True}  # with peers -> more is better
 USUAL_FOR_US = 30 * SECOND_US  # before what is usual is looked up anew
 
 
@@ -68,7 +68,8 @@ class Board:
         changes: list[Change] = []
         told: dict[Key, Cell] = {}
         now_us = self._clock.now_us()
-        near_us = 1_000 * least_over_ms(mesh.thresholds)
+        near_us = {check: 1_000 * least_over_ms(check, mesh.thresholds) for check in DELAYS}
+        checks = frozenset(mesh.checks)
         with self._lock:
             known = self._cells.setdefault(mesh.name, {})
             alone = self._alone.setdefault(mesh.name, set())
@@ -79,7 +80,7 @@ class Board:
                     self._zone_of[host.name] = host.zone
                 at_us = one.sample.at_us
                 maintained = self.maintained(mesh, one.source, one.destination, at_us)
-                for check in checks_of(one.sample):
+                for check in checks.intersection(checks_of(one.sample)):
                     key = (check, one.source.name, one.destination.name)
                     old = known.get(key) or Cell(mesh.name, *key)
                     if repeats and at_us <= old.checked_us <= now_us:
@@ -88,7 +89,7 @@ class Board:
                     usual = None
                     alone.discard(key)
                     # a short delay needs no comparison
-                    if check in COMPARED and (check != "delay" or (value or 0) >= near_us or old.values):
+                    if check in COMPARED and ((value or 0) >= near_us.get(check, 0) or old.values):
                         usual = self._usual_of(mesh, check, one.source.zone, one.destination.zone, now_us)
                         if usual is None:
                             alone.add(key)
@@ -111,6 +112,20 @@ class Board:
         except StoreError as error:  # they are in memory; a restart would count their tries anew
             log.error("the grid of mesh %s is not durable: %s", mesh.name, error)
         return changes
+
+    def traced(self, change: Change, path: str) -> None:
+        """What a trace found when a loss began: it stays with the cell while that lasts, and in the
+        history."""
+        key = change.check, change.source, change.destination
+        with self._lock:
+            cell = self._cells.get(change.mesh, {}).get(key)
+            if cell is None or cell.status not in (Status.WARN, Status.CRITICAL):
+                return
+            cell = self._cells[change.mesh][key] = replace(cell, path=path)
+        try:
+            self._history.put_cells([cell], [replace(change, message=f"{change.message}; {path}")])
+        except StoreError as error:
+            log.error("a trace from %s to %s is not durable: %s", change.source, change.destination, error)
 
     def _usual_of(self, mesh: Mesh, check: str, here: str, there: str, now_us: int) -> float | None:
         """What is usual between these zones; None: nothing is known of peers."""
@@ -144,6 +159,18 @@ class Board:
                 for c in known.values()
                 if c.result is not c.status and c.status is not Status.MAINTENANCE
             } | {frozenset((c.source, c.destination)) for c in alone if self._stands_out(mesh, c, now_us)}
+
+    def lossy(self, mesh: Mesh) -> set[frozenset[str]]:
+        """The pairs of which more packets would decide how much they lose, or whether that is over."""
+        with self._lock:
+            return {
+                frozenset((c.source, c.destination))
+                for c in self._cells.get(mesh.name, {}).values()
+                if c.check == "loss"
+                and c.status is not Status.MAINTENANCE
+                and c.result is not Status.UNKNOWN
+                and (c.result is not c.status or in_doubt(c, mesh.thresholds))
+            }
 
     def _stands_out(self, mesh: Mesh, cell: Cell, now_us: int) -> bool:
         """Is what was good by itself bad beside the peers that are known by now?"""

@@ -1,28 +1,43 @@
-"""Which hosts are being tested: a host takes part in one test at a time, over all meshes."""
+"""Which hosts are being tested, over all meshes: a host takes part in one test that fills its link, or in
+several that do not."""
 
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 
 class Bookings:
-    """Both hosts of a test are taken together or not at all, so that nobody waits for ever."""
+    """Both hosts of a test are taken together or not at all, so that nobody waits for ever. While a test
+    waits to have a host alone, no further test begins to share that host."""
 
     def __init__(self) -> None:
-        self._taken: set[str] = set()
+        self._alone: set[str] = set()
+        self._sharing: Counter[str] = Counter()
+        self._wanted: Counter[str] = Counter()
         self._freed = threading.Condition()
 
     @contextmanager
-    def both(self, a: str, b: str) -> Iterator[None]:
-        wanted = {a, b}
+    def both(self, a: str, b: str, shared: bool = False) -> Iterator[None]:
+        """`shared`: others that share may test the hosts meanwhile."""
+        hosts = (a, b)
         with self._freed:
-            self._freed.wait_for(lambda: not wanted & self._taken)
-            self._taken |= wanted
+            if shared:
+                self._freed.wait_for(lambda: not any(h in self._alone or self._wanted[h] for h in hosts))
+                self._sharing.update(hosts)
+            else:
+                self._wanted.update(hosts)
+                self._freed.wait_for(lambda: not any(h in self._alone or self._sharing[h] for h in hosts))
+                self._wanted.subtract(hosts)
+                self._alone.update(hosts)
         try:
             yield
         finally:
             with self._freed:
-                self._taken -= wanted
+                if shared:
+                    self._sharing.subtract(hosts)
+                else:
+                    self._alone.difference_update(hosts)
                 self._freed.notify_all()

@@ -1,45 +1,44 @@
 """Measures the network between the hosts, mesh by mesh, and informs the leader, the history and the grid.
 
 A run of a mesh makes some rounds of its pairs (`rm.core.monitoring.pairing`); the next run goes on where it
-stopped. A host takes part in one test at a time. Throughput, which fills the link, is measured
-where no job communicates, or in the gaps between the phases of those that do.
+stopped. How it spreads its tests, and looks closer at pairs in doubt, is `rm.core.monitoring.pace`'s.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
 from rm.core.model.host import Host, HostState
-from rm.core.model.network import LinkStats
-from rm.core.monitoring.history import History, Sample, checks_of, complaint, learn
+from rm.core.monitoring.cells import Change, Status
+from rm.core.monitoring.history import History, learn
 from rm.core.monitoring.mesh import Mesh, MeshState
-from rm.core.monitoring.metrics import checks_of_test
+from rm.core.monitoring.pace import FOLLOW_UPS, REST_US, apart_us, closer, pace_of, spacing_us
 from rm.core.monitoring.pairing import Pair, Pairing
+from rm.core.monitoring.path import lost_from, said_of
 from rm.core.ports import Clock
 from rm.core.scheduling.cycle import Cycle
 from rm.daemon.agents import Agents
 from rm.daemon.leading.leader import Leader
-from rm.daemon.monitoring.board import Board, Tried
-from rm.daemon.monitoring.bookings import Bookings
-from rm.daemon.monitoring.probe import LEAST_SPACING_US, MARGIN_S, Prober, Way, Window
+from rm.daemon.monitoring.board import Board
+from rm.daemon.monitoring.pair_tests import ON_DEMAND, Gaps, PairTests, Result, Seen, known_of
+from rm.daemon.monitoring.probe import MARGIN_S, Prober
 from rm.errors import Conflict, NotFound, RmError, StoreError
 from rm.protocol.hosts import Ping
-from rm.units import MINUTE_US, SECOND_US
+from rm.units import SECOND_US, format_duration
 
 log = logging.getLogger(__name__)
 
 PINGS = 5
-ON_DEMAND = "on-demand"
-SPREAD = 0.4
-LONGEST_TEST_US = 6 * SECOND_US
+BAD = (Status.WARN, Status.CRITICAL)
+TRACES = 8  # of a round of tests, at most
+TRACE_TRIES = ((5, 0), (20, 1_000_000))
 RETRY_S = 60.0  # after which a result that does not count yet is tried again; see `confirm`
 
 
@@ -50,34 +49,6 @@ class Settings(Protocol):
     def probe_count(self) -> int: ...
     @property
     def parallel(self) -> int: ...
-
-
-class Gaps(Protocol):
-    """When a test between two hosts disturbs no job."""
-
-    def busy(self, a: str, b: str) -> bool:
-        """Do jobs communicate over the links of these hosts?"""
-        ...
-
-    def next(self, a: str, b: str, duration_us: int) -> Sequence[Window]:
-        """The next gaps, (begin by the leader's clock, length), up to so much together; empty: none."""
-        ...
-
-
-@dataclass(slots=True)
-class Seen:
-    """What the leader knew when a round began."""
-
-    known: dict[tuple[str, str], LinkStats] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Result:
-    """What came of one pair: both directions, and the tests for which there was no gap."""
-
-    tried: list[Tried] = field(default_factory=list)
-    ok: bool = False
-    skipped: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +80,11 @@ class Monitor:
         self._clock = clock
         self._history = history
         self._settings = settings
-        self._gaps = gaps
         self._interval_of = interval_of
-        self._bookings = Bookings()
         self._pool = ThreadPoolExecutor(settings.parallel, thread_name_prefix="monitor")
         self._stopping = False
+        self._scheduled: dict[str, int] = {}  # since when scheduled runs go on
+        self._took_us: dict[str, int] = {}  # the newest scheduled run of a mesh
         self._running: dict[str, threading.Lock] = {m.name: threading.Lock() for m in meshes}
         self._on_demand = threading.Lock()
         self._states = {s.mesh: s for s in history.mesh_states()}
@@ -121,6 +92,7 @@ class Monitor:
         self.meshes = {m.name: m for m in meshes}
         self.board = board
         self.prober = Prober(agents)
+        self._tests = PairTests(lambda: self.prober, clock, gaps, settings.throughput_interval_s)
 
     def state(self, mesh: str) -> MeshState:
         return self._states.get(mesh) or MeshState(mesh)
@@ -138,11 +110,30 @@ class Monitor:
         """How often each pair is measured: every run, or every few runs."""
         cycle = self.state(mesh.name).cycle
         runs = max(1, -(-cycle // mesh.rounds)) if mesh.rounds else 1
-        return self._interval_of(mesh) * runs
+        return apart_us(self._interval_of(mesh), self._takes_us(mesh.name)) * runs
 
-    def close(self) -> None:
-        self._stopping = True
-        self._pool.shutdown(wait=False, cancel_futures=True)
+    def _takes_us(self, name: str) -> int:
+        """How long a scheduled run takes: the newest, or the one that has begun, if that is longer."""
+        begun_us = self._scheduled.get(name)
+        going_us = 0 if begun_us is None else self._clock.now_us() - begun_us
+        return max(going_us, self._took_us.get(name, 0))
+
+    def complaint(self, mesh: Mesh) -> str:
+        """Why the mesh does not keep its schedule, as a sentence; "" when it does."""
+        takes_us, interval_us = self._takes_us(mesh.name), self._interval_of(mesh)
+        if takes_us <= interval_us:
+            return ""
+        takes, interval = (format_duration(us // SECOND_US * SECOND_US) for us in (takes_us, interval_us))
+        each = format_duration(self.every_us(mesh))
+        return (
+            f"A run of mesh {mesh.name} takes {takes}, longer than its interval of {interval}: each pair is "
+            f"measured every {each}. Give it a longer interval or fewer rounds, or raise monitor.parallel."
+        )
+
+    def close(self, wait: bool = False) -> None:
+        """`wait`: until what has begun has ended; else that is left alone."""
+        self._stopping = not wait
+        self._pool.shutdown(wait=wait, cancel_futures=not wait)
 
     # -- runs ----------------------------------------------------------------------------------
 
@@ -150,6 +141,8 @@ class Monitor:
         """One run by the clock: nobody waits for it, so that what goes wrong is logged."""
         try:
             self.run(name, spread=True)
+            if said := self.complaint(self.meshes[name]):
+                log.warning("%s", said)
         except Conflict:
             log.info("mesh %s is being run already", name)
         except (RmError, TimeoutError) as error:
@@ -178,23 +171,51 @@ class Monitor:
             state = replace(state, measured=0, failed=0, skipped=0)
             turn = pairing.turn(state.turn % max(1, len(pairing)), 0 if everything else mesh.rounds)
             self._keep(state)
+            if spread:
+                self._scheduled[name] = state.begun_us
+            rounds = [(number, len(pairing.round(number))) for number in turn]
+            pace = pace_of(rounds, self._settings.parallel, self._interval_of(mesh), mesh)
+            groups: Sequence[tuple[int, ...]] = [(number,) for number in turn]
             if spread and not mesh.spacing_us:
-                mesh = replace(mesh, spacing_us=self._spacing_us(mesh, len(turn), len(hosts)))
+                groups = pace.groups
+                mesh = replace(mesh, spacing_us=spacing_us(pace.test_us, mesh.packets))
             if "latency" in mesh.tests:
                 self._measure_zones(h for h in hosts if h.state is HostState.UP and mesh.selects(h))
-            for number in turn:
+            for group in groups:
                 if self._stopping:
                     break
-                results = self._round(mesh, pairing.round(number))
-                state = replace(state, turn=(number + 1) % len(pairing)).counting(
+                results = self._round(mesh, [pair for number in group for pair in pairing.round(number)])
+                state = replace(state, turn=(group[-1] + 1) % len(pairing)).counting(
                     (r.ok, r.skipped) for r in results
                 )
                 self._keep(state)
+            if spread:
+                self._look_closer(mesh, pairing, hosts, state.begun_us, pace.test_us)
+            if spread:
+                self._took_us[name] = self._clock.now_us() - self._scheduled[name]
             if not (state.measured or state.failed or self._stopping):
                 return self._keep(replace(before, turn=state.turn, cycle=state.cycle))
             return self._keep(replace(state, ended_us=self._clock.now_us()), durable=True)
         finally:
+            self._scheduled.pop(name, None)
             self._running[name].release()
+
+    def _look_closer(
+        self, mesh: Mesh, pairing: Pairing, hosts: Sequence[Host], begun_us: int, test_us: int
+    ) -> None:
+        """Test the pairs in doubt again with more packets, as long as that ends before the next run."""
+        close = closer(mesh, test_us)
+        by_name = {h.name: h for h in hosts}
+        for _ in range(FOLLOW_UPS if "latency" in mesh.tests else 0):
+            pairs = [
+                (by_name[a], by_name[b])
+                for a, b in sorted(map(sorted, self.board.lossy(mesh)))
+                if a in by_name and b in by_name and pairing.means(by_name[a], by_name[b])
+            ][: self._settings.parallel]
+            ends_us = self._clock.now_us() + test_us + REST_US
+            if not pairs or self._stopping or ends_us > begun_us + self._interval_of(mesh):
+                return
+            self._round(close, pairs)
 
     def confirm(self) -> None:
         """Between the runs of meshes whose next run is far: measure the hosts of which a mesh knows nothing,
@@ -240,12 +261,6 @@ class Monitor:
                     again.append((a, b))
         if again:
             self._round(mesh, again)
-
-    def _spacing_us(self, mesh: Mesh, rounds: int, hosts: int) -> int:
-        """Between the packets of a test, so that the run takes SPREAD of the interval at most."""
-        at_once = max(1, -(-hosts // 2 // self._settings.parallel)) * max(1, rounds)
-        test_us = min(LONGEST_TEST_US, min(self._interval_of(mesh), MINUTE_US) * SPREAD / at_once)
-        return max(LEAST_SPACING_US, int(test_us / mesh.packets))
 
     def measure(self, zone: str | None = None) -> Measured:
         """Measure every pair now (of one zone, if named): latency, and throughput where it was not
@@ -314,7 +329,7 @@ class Monitor:
     def _round(self, mesh: Mesh, pairs: Sequence[Pair]) -> list[Result]:
         """Measure disjoint pairs side by side, and report the results."""
         seen: Seen = self._leader.ask(lambda cycle, _: known_of(cycle, pairs)).result(MARGIN_S)
-        results = list(self._pool.map(lambda pair: self._pair(mesh, pair, seen), pairs))
+        results = list(self._pool.map(lambda pair: self._tests.both_ways(mesh, pair, seen), pairs))
         tried = [t for r in results for t in r.tried]
         present = self.board.present(t.sample for t in tried)
         fresh_us = self.every_us(mesh) if mesh.name != ON_DEMAND else None
@@ -334,81 +349,30 @@ class Monitor:
         except StoreError as error:
             log.error("measurements of mesh %s are not in the history: %s", mesh.name, error)
         if mesh.name != ON_DEMAND:
-            self.board.tell(mesh, tried)
+            self._trace(self.board.tell(mesh, tried))
         return results
 
-    def _pair(self, mesh: Mesh, pair: Pair, seen: Seen) -> Result:
-        """All tests of one pair, both ways; what failed is reported as a failure, not by silence."""
-        a, b = pair
-        found = (Way(), Way())
-        failed: list[str] = []
-        checks: list[str] = []
-        skipped = 0
-        with self._bookings.both(a.name, b.name):
-            at_us = self._clock.now_us()
-            for test in mesh.tests:
-                try:
-                    done = self._test(test, mesh, a, b, found, seen)
-                except (RmError, TimeoutError) as error:
-                    failed.append(f"{test}: {error or 'no answer in time'}")
-                    log.warning("cannot measure %s to %s: %s", a.name, b.name, failed[-1])
-                    done = True
-                if done:
-                    checks += checks_of_test(test)
-                else:
-                    skipped += 1
-        if not checks:  # nothing was tried
-            return Result(ok=True, skipped=skipped)
-        said = "; ".join(failed)
-        tried = []
-        for source, destination, way in ((a, b, found[0]), (b, a, found[1])):
-            sample = Sample(source.name, destination.name, at_us, mesh.name, way.values, said)
-            if set(checks_of(sample)) != set(checks):
-                sample = replace(sample, checks=tuple(checks))
-            if absurd := complaint(sample, self._clock.now_us()):
-                log.warning("%s It is left out.", absurd)
-                failed.append(absurd)
-                sample = replace(sample, values={}, failed=absurd, checks=tuple(checks))
-            tried.append(Tried(source, destination, sample, way.packets))
-        return Result(tried, not failed, skipped)
+    def _trace(self, changes: Iterable[Change]) -> None:
+        """Find the way on which packets begin to be lost; of a fault of many pairs some are enough."""
+        begun = [c for c in changes if c.check == "loss" and c.status in BAD and c.was not in BAD]
+        for change in begun[:TRACES]:
+            if not self._stopping:
+                self._pool.submit(self._traced, change)
 
-    def _test(
-        self,
-        test: str,
-        mesh: Mesh,
-        a: Host,
-        b: Host,
-        found: tuple[Way, Way],
-        seen: Seen,
-    ) -> bool:
-        """Make one test of the pair and put its values into `found`; False when it was left out."""
-        if test == "latency":
-            for way, told in zip(found, self.prober.latency(a, b, mesh), strict=True):
-                way.values.update(told.values)
-                way.packets = told.packets
-        elif test == "mtu":
-            found[0].values["mtu_bytes"] = self.prober.mtu(a, b)
-            found[1].values["mtu_bytes"] = self.prober.mtu(b, a)
-        elif mesh.name == ON_DEMAND and not self._throughput_due(seen.known.get((a.name, b.name))):
-            return False
-        else:
-            spare = not mesh.disturb and self._gaps.busy(a.name, b.name)
-            for way, source, sink in ((found[0], a, b), (found[1], b, a)):
-                rate_bps = (
-                    self.prober.throughput_in(partial(self._gaps.next, a.name, b.name), source, sink, mesh)
-                    if spare
-                    else self.prober.throughput(source, sink, mesh)
-                )
-                if rate_bps is None:
-                    return False
-                way.values["bandwidth_bps"] = rate_bps
-        return True
-
-    def _throughput_due(self, known: LinkStats | None) -> bool:
-        if known is None or known.bandwidth_bps is None:
-            return True
-        at_us = known.bandwidth_at_us or known.measured_at_us
-        return self._clock.now_us() - at_us >= self._settings.throughput_interval_s * 1e6
+    def _traced(self, change: Change) -> None:
+        """At first quickly; where few packets are lost, then for longer, as routers answer once a second."""
+        by_name = {h.name: h for h in self._hosts()}
+        a, b = by_name.get(change.source), by_name.get(change.destination)
+        try:
+            for tries, round_us in TRACE_TRIES:
+                if a is None or b is None or self._stopping:
+                    return
+                path = self.prober.trace(a, b, tries, round_us)
+                self.board.traced(change, said_of(path, a.name, b.name))
+                if lost_from(path) is not None:
+                    return
+        except (RmError, TimeoutError) as error:
+            log.info("no trace from %s to %s: %s", change.source, change.destination, error)
 
 
 def left_out(mesh: Mesh, hosts: Sequence[Host], results: Iterable[Result]) -> tuple[tuple[str, str], ...]:
@@ -437,9 +401,3 @@ def left_out(mesh: Mesh, hosts: Sequence[Host], results: Iterable[Result]) -> tu
 def up_of(hosts: Iterable[Host]) -> set[str]:
     """Those that answer."""
     return {h.name for h in hosts if h.state is HostState.UP}
-
-
-def known_of(cycle: Cycle, pairs: Iterable[Pair]) -> Seen:
-    known: Mapping[tuple[str, str], LinkStats] = cycle.state.network
-    both = [key for a, b in pairs for key in ((a.name, b.name), (b.name, a.name))]
-    return Seen({key: known[key] for key in both if key in known})

@@ -14,6 +14,8 @@ from msgspec import UNSET, UnsetType
 
 from rm.core.model.host import Host
 from rm.core.monitoring.mesh import Mesh
+from rm.core.monitoring.pace import LEAST_SPACING_US
+from rm.core.monitoring.path import Path, path_of
 from rm.daemon.agents import Agents
 from rm.errors import RmError, Unreachable
 from rm.protocol.notifications import Reflecting
@@ -24,6 +26,7 @@ from rm.protocol.probes import (
     ProbeOneWay,
     ProbeThroughput,
     ProbeTools,
+    ProbeTrace,
     Reflect,
     Reflected,
 )
@@ -31,13 +34,13 @@ from rm.protocol.request import Answer, Request
 
 PORTS = range(8_760, 8_960)  # within perfSONAR's range for tests
 IDLE_US = 1_000_000
-LEAST_SPACING_US = 2_000  # of a test's packets, when somebody waits for it
 MARGIN_S = 10.0
 CLOCK_ERROR_US = 500  # of the offsets that pings over the agents' channels give
 IPERF_S = 1  # iperf3 counts whole seconds
 UNDER_WAY_US = 3_000  # of full rate, that a burst has under way at most
 GAPS_US = 5_000_000  # for bursts in gaps
 GAP_TRIES = 8
+TRACE_ROUND_S = 1.0  # to ask each of 30 hops once
 PATIENCE_S = 0.25  # where the jobs leave no gap at once
 LEAST_SENT_US = 20_000  # of bursts, all together, needed for a rate
 DEFAULT_NIC_BPS = 1_000_000_000
@@ -147,6 +150,17 @@ class Prober:
                     break
         return received * 8e6 / took_us if took_us >= LEAST_SENT_US else None
 
+    def trace(self, a: Host, b: Host, tries: int, round_us: int) -> Path:
+        """Which hops answer on the way from `a` to `b`, and how often.
+
+        Raises:
+            RmError, TimeoutError: the host did not do its part, or has an agent that cannot.
+        """
+        timeout_s = tries * (round_us / 1e6 + TRACE_ROUND_S) + MARGIN_S
+        request = ProbeTrace(address=b.address, tries=tries, round_us=round_us)
+        way = self._agents.call(a.name, request, timeout_s).result(timeout_s)
+        return path_of([(hop.address, hop.answered) for hop in way.hops], way.sent, way.reached)
+
     def _iperf(self, host: Host) -> bool:
         """Has the host iperf3? Asked once in each life of its agent."""
         since_us, has = self._has_iperf.get(host.name, (-1, False))
@@ -242,8 +256,12 @@ def way_of(answer: OneWay, direction: str) -> Way:
         if delays.median < -(error_us or 0):
             return way
         values["delay_us"] = max(delays.median, 0)
+        if delays.p95 >= delays.median:  # an older agent does not say
+            values["delay_p95_us"] = max(delays.p95, 0)
         if error_us is not None:
             values["clock_error_us"] = error_us
+            if answer.offset_us is not None:
+                values["clock_offset_us"] = max(0, abs(answer.offset_us) - error_us)
     jitter_us = answer.jitter_forward_us if forward else answer.jitter_backward_us
     if jitter_us is not None:
         values["jitter_us"] = jitter_us

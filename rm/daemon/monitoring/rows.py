@@ -41,7 +41,7 @@ def cell_json(cell: Cell) -> dict[str, Any]:
         "source": cell.source,
         "destination": cell.destination,
         "status": int(cell.status),
-        "message": cell.message,
+        "message": cell.said,
         "value": cell.value,
         "checked_us": cell.checked_us or None,
         "since_us": cell.since_us or None,

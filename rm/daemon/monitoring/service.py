@@ -96,6 +96,12 @@ class MonitorService:
         """All cells as they are now."""
         return [cell for mesh in self._grids() for cell in self._cells(mesh, hosts)]
 
+    def paused(self) -> set[str]:
+        """The meshes and archives that are paused."""
+        sources = self._sources
+        found = {name for name in self._monitor.meshes if self._monitor.state(name).paused_by}
+        return found | {s.mesh for s in sources.sources.values() if sources.state(s).paused_by}
+
     def _cells(self, mesh: Mesh, hosts: Mapping[str, Host]) -> list[Cell]:
         """The cells of a mesh, or of an archive's grid, as they are now."""
         source, board = self._sources.of_grid(mesh.name), self._monitor.board
@@ -109,6 +115,7 @@ class MonitorService:
         every_us, cells = self._monitor.every_us(mesh), self._cells(mesh, hosts)
         return {
             "kind": MESH,
+            "complaint": self._monitor.complaint(mesh),
             "tests": mesh.tests,
             "checks": mesh.checks,
             "hosts": [h.name for h in hosts.values() if mesh.selects(h)],
@@ -124,6 +131,7 @@ class MonitorService:
         running = self._sources.is_running(source.name)
         return {
             "kind": source.kind,
+            "complaint": "",
             "tests": (),
             "checks": checks_in(cells),
             "hosts": [h.name for h in hosts_in(cells, hosts)],

@@ -15,10 +15,11 @@ from rm.api.network import Pair
 from rm.core.monitoring.cells import Status
 from rm.core.monitoring.judging import judge
 from rm.core.monitoring.mesh import USUAL
-from rm.core.monitoring.metrics import METRIC_OF
+from rm.core.monitoring.metrics import METRIC_OF, ON_REQUEST
 from rm.web.pages.text import duration, percent, short_rate, shown, since
 
 JUDGED = ("loss",)  # the checks that have such a threshold
+PLACED_BY = ("loss", "delay", "bandwidth")  # what placement knows
 VALUES_MOST = 10  # hosts of a grid that shows the numbers, too
 LARGEST = 128  # hosts of a grid, at all
 WORST_FIRST = (Status.CRITICAL, Status.WARN, Status.UNKNOWN, Status.MAINTENANCE, Status.OK, Status.NOT_RUN)
@@ -94,8 +95,8 @@ def statuses(pair: Pair, cells: Cells) -> Statuses:
         if told is not None and told.status is not Status.NOT_RUN:
             found.append(told.status)
         elif (value := value_of(pair, check)) is None:
-            # a path MTU is in the meshes' cells only
-            tried = failures and check != "mtu"
+            # the others are in the meshes' cells only
+            tried = failures and check in PLACED_BY
             found.append(Status.UNKNOWN if tried else Status.NOT_RUN)
         elif failures:
             found.append(Status.UNKNOWN)
@@ -116,7 +117,9 @@ def grid(
 ) -> Grid:
     """`made` of a direction; None: nothing was ever measured there."""
     drawn = names[:LARGEST]
-    checks = tuple(Check(name, "not-run", Status.NOT_RUN.letter, "–") for name in METRIC_OF)
+    checks = tuple(
+        Check(name, "not-run", Status.NOT_RUN.letter, "–") for name in METRIC_OF if name not in ON_REQUEST
+    )
 
     def one(a: str, b: str) -> GridCell | None:
         if a == b:
@@ -139,6 +142,8 @@ def cell(pair: Pair, cells: Cells) -> GridCell:
     checks, said = [], []
     for check, status in zip(METRIC_OF, statuses(pair, cells), strict=True):
         told = cells.get((check, source, destination))
+        if told is None and check in ON_REQUEST:
+            continue
         value = value_of(pair, check)
         word = status.word
         if told is not None and told.status is not Status.NOT_RUN:

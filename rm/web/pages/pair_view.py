@@ -28,6 +28,9 @@ CHANGES_MOST = 100
 LIMITS = {
     "loss": ("loss_{}_pct", 1.0),
     "delay": ("delay_{}_ms", 1e3),
+    "delay_p95": ("delay_p95_{}_ms", 1e3),
+    "jitter": ("jitter_{}_ms", 1e3),
+    "clock": ("clock_{}_ms", 1e3),
     "bandwidth": ("bandwidth_{}_mbps", 1e6),
     "mtu": ("mtu_{}_bytes", 1.0),
 }
