@@ -17,7 +17,7 @@ def _opened(run, args):
     return path, run.read(path)
 
 
-def _make_way(run, path):
+def make_way(run, path):
     """`create` makes the directories above the file, too."""
     from rm_steps_file import do_file
 
@@ -33,8 +33,8 @@ def do_lineinfile(run, args):
             return {"changed": False, "msg": "file not present", "found": 0}
         if not args["create"]:
             raise StepFailed("%s does not exist; 'create' would make it." % path, rc=257)
-        _make_way(run, path)
-    lines = _lines((old or b"").decode("utf-8", "surrogateescape"))
+        make_way(run, path)
+    lines = lines_of((old or b"").decode("utf-8", "surrogateescape"))
     regexp = re.compile(args["regexp"]) if args["regexp"] is not None else None
     search = args["search_string"]
 
@@ -67,7 +67,7 @@ def _finish(run, path, data, args, said, found=None):
     return result
 
 
-def _lines(text):
+def lines_of(text):
     """Lines with their ends; only a line feed ends one."""
     lines = text.split("\n")
     return [one + "\n" for one in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
@@ -117,15 +117,15 @@ def do_blockinfile(run, args):
             raise StepFailed("%s does not exist; 'create' would make it." % path, rc=257)
         if not present and args["state"] == "absent":
             return {"changed": False, "msg": "File %s not present" % path}
-        _make_way(run, path)
-    lines = _lines((old or b"").decode("utf-8", "surrogateescape"))
+        make_way(run, path)
+    lines = lines_of((old or b"").decode("utf-8", "surrogateescape"))
     begin, end = (
         args["marker"].replace("{mark}", args[name]) + "\n" for name in ("marker_begin", "marker_end")
     )
     new = []
     if present:
         text = block if block.endswith("\n") else block + "\n"
-        new = [begin, *_lines(text), end]
+        new = [begin, *lines_of(text), end]
     starts = [i for i, one in enumerate(lines) if one.rstrip("\r\n") == begin[:-1]]
     ends = [i for i, one in enumerate(lines) if one.rstrip("\r\n") == end[:-1]]
     if starts and ends:  # the last pair, whichever way round, as Ansible replaces it

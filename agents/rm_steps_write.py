@@ -263,6 +263,15 @@ def put_content(run, path, data, args):
     return dict(found, diff=diff, **kept, **described(run, path))
 
 
+def remove_file(run, path):
+    """Take a file away; its diff."""
+    diff = content_diff(run, path, run.read(path), None)
+    if not run.check:
+        os.unlink(path)
+    run.plan(path, "absent")
+    return diff
+
+
 def described(run, path):
     """Owner, group, mode and kind of a path, as Ansible's file modules return them."""
     if run.check and path in run.planned["paths"]:
