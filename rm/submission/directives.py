@@ -26,10 +26,12 @@ from rm.submission.options import (
 )
 from rm.submission.remarks import Remarks
 
-PREFIXES = ("#SBATCH", "#RM")  # the weaker first
+SLURMS = "#SBATCH"
+PREFIXES = (SLURMS, "#RM")  # the weaker first
 _BY_LONG = {name: option for option in ALL for name in option.long}
 _BY_SHORT = {option.short: option for option in ALL if option.short}
 NO_MORE: Mapping[str, Option] = {}
+_OF_SRUN = ("cpu-bind", "container-id", "jobid", "het-group")  # sbatch has none of these to abbreviate
 _OFF = {option.off: option for option in ALL if option.off}
 
 
@@ -52,7 +54,7 @@ def parse(text: str, file: str, remarks: Remarks) -> dict[str, Any]:
             except ValueError as error:
                 raise UsageError(f"{where} cannot be read: {str(error).lower()}.") from None
             while words:
-                options, words = leading_options(words, where, remarks=remarks)
+                options, words = leading_options(words, where, remarks=remarks, abbreviated=prefix == SLURMS)
                 for option, value in options:
                     values[prefix] |= supported(option, value, where, remarks)
                 if words:
@@ -157,11 +159,15 @@ def leading_options(
     where: str,
     more: Mapping[str, Option] = NO_MORE,
     remarks: Remarks | None = None,
+    *,
+    abbreviated: bool = False,
 ) -> tuple[list[tuple[Option, Any]], list[str]]:
     """The options before the first word that is none, each with its value, and that word with what follows.
+    They end at a `--`, which is left out.
 
     `more`: long options besides the table's. `remarks`: where complaints are gathered instead of raised; a
-    word behind an unknown option then counts as its value.
+    word behind an unknown option then counts as its value. `abbreviated`: the beginning of a long name will
+    do where it is that of no other, as for Slurm's commands.
 
     Raises:
         UsageError: options are unknown, lack their values, or have ones that they do not take; all of them.
@@ -170,6 +176,11 @@ def leading_options(
     found: list[tuple[Option, Any]] = []
     rest = list(words)
     while _is_option(rest):
+        if rest[0] == "--":
+            rest.pop(0)
+            break
+        if abbreviated:
+            rest[0] = _whole(rest[0], more)
         with said.gathering():
             if (option := _known(rest[0], more)) is None:
                 word = rest.pop(0)
@@ -194,6 +205,16 @@ def _known(word: str, more: Mapping[str, Option]) -> Option | None:
         return _BY_SHORT.get(word[1]) or next(own, None)
     name, equals, _ = word[2:].partition("=")
     return (None if equals else _OFF.get(name)) or _BY_LONG.get(name) or more.get(name)
+
+
+def _whole(word: str, more: Mapping[str, Option]) -> str:
+    """The word with the long name whose only beginning it has; the word itself where there is none."""
+    name, equals, value = word.removeprefix("--").partition("=")
+    if not word.startswith("--") or _known(f"--{name}", more):
+        return word
+    known = (*_BY_LONG, *_OFF, *more)
+    names = [one for one in known if one and one.startswith(name) and one not in _OF_SRUN]
+    return f"--{names[0]}{equals}{value}" if len(names) == 1 else word
 
 
 def _value(option: Option, words: list[str], where: str) -> Any:

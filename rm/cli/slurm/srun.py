@@ -56,7 +56,7 @@ def _in_new_job(words: Sequence[str]) -> int:
     from rm.cli.jobs.run import How, run_command
     from rm.cli.session import Session
 
-    given, command = directives.leading_options(words, "a flag", OWN)
+    given, command = directives.leading_options(words, "a flag", OWN, abbreviated=True)
     flags = {option.key: value for option, value in given}
     kills = flags.pop("kill_on_bad_exit", None)
     how = How(
