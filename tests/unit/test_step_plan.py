@@ -128,7 +128,8 @@ def test_lists_of_hosts_are_written_short() -> None:
         (("--gres=nvme:1",), "--gres=nvme:1 is not supported"),
         (("-m", "plane=2"), "--distribution=plane=2 is not supported"),
         (("-w", "h["), "--nodelist"),
-        (("--gpu-bind=map_gpu:0",), "--gpu-bind=map_gpu:0 is not supported"),
+        (("--gpu-bind=single:0",), "--gpu-bind=single:0 is not supported"),
+        (("--ntasks-per-gpu=2",), "--ntasks-per-gpu needs --ntasks or --gpus"),
     ],
 )
 def test_what_would_mean_something_else_is_refused(words: tuple[str, ...], sentence: str) -> None:
