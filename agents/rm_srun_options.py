@@ -87,7 +87,7 @@ def parsed(words, environ, tell):
         if letter:
             of_letter["-" + letter[0]] = name
     may = {spelling[:-1] for spelling in every if spelling.endswith("?")}
-    words, given = _split_maybe([_respelled(word) for word in words], may, every)
+    words, given = _split_maybe(words, may, every)
     try:
         found, command = getopt.getopt(words, letters, longs)
     except getopt.GetoptError as error:
@@ -113,8 +113,11 @@ def parsed(words, environ, tell):
 
 
 def _respelled(word):
-    """Options that Slurm also reads as they were written before."""
-    return word.replace("_", "-", 1) if word.partition("=")[0] in ("--cpu_bind", "--mem_bind") else word
+    """Options that Slurm also reads as they were written before, and one by its other name."""
+    name, equals, value = word.partition("=")
+    if name in ("--cpu_bind", "--mem_bind"):
+        name = name.replace("_", "-")
+    return ("--ntasks-per-node" if name == "--tasks-per-node" else name) + equals + value
 
 
 def _split_maybe(words, may, every):
@@ -126,7 +129,7 @@ def _split_maybe(words, may, every):
     }
     given, rest, n = {}, [], 0
     while n < len(words):
-        word = words[n]
+        word = _respelled(words[n])
         if word == "--" or not word.startswith("-") or word == "-":
             break
         name, equals, value = word[2:].partition("=")

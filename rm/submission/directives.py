@@ -50,7 +50,7 @@ def parse(text: str, file: str, remarks: Remarks) -> dict[str, Any]:
         where = f"{prefix} in line {number} of {file}"
         with remarks.gathering():
             try:
-                words = shlex.split(rest, comments=True)
+                words = shlex.split(_without_last_backslash(rest), comments=True)
             except ValueError as error:
                 raise UsageError(f"{where} cannot be read: {str(error).lower()}.") from None
             while words:
@@ -64,6 +64,13 @@ def parse(text: str, file: str, remarks: Remarks) -> dict[str, Any]:
     for prefix in PREFIXES:
         merged = merge(merged, values[prefix])
     return merged
+
+
+def _without_last_backslash(text: str) -> str:
+    """A line is not continued in the next one: as in Slurm a backslash at its end means nothing."""
+    bare = text.rstrip()
+    kept = bare.rstrip("\\")
+    return kept if (len(bare) - len(kept)) % 2 and not kept.startswith("#") else text
 
 
 def of_environment(environment: Mapping[str, str], remarks: Remarks, prefix: str = SBATCH) -> dict[str, Any]:

@@ -225,6 +225,7 @@ def test_a_step_begins_behind_the_hosts_that_it_leaves_out() -> None:
 
 
 def test_options_are_read_as_they_were_written_before() -> None:
-    values, command = options.parsed(["--cpu_bind=cores", "-K0", "-I60", "-X", "true"], {}, print)
+    words = ["--cpu_bind=cores", "--tasks-per-node", "2", "-K0", "-I60", "-X", "true", "--cpu_bind=x"]
+    values, command = options.parsed(words, {}, print)
     assert (values["cpu-bind"], values["kill-on-bad-exit"], values["immediate"]) == ("cores", "0", "60")
-    assert command == ["true"]
+    assert (values["ntasks-per-node"], command) == ("2", ["true", "--cpu_bind=x"])
