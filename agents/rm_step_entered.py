@@ -35,7 +35,7 @@ class Entered:
             return None
         _, program = rm_step_container.rm_container.found()
         streams = ["--interactive", "--tty"] if terminal else ["--interactive"]
-        return [program, "exec", *streams, self.container, *(argv or SHELL)]
+        return [program, "--cgroup-manager=cgroupfs", "exec", *streams, self.container, *(argv or SHELL)]
 
 
 def _task(part, step):
