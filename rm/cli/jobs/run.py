@@ -50,6 +50,7 @@ class How(NamedTuple):
     label: bool = False
     kill_on_bad_exit: bool = False
     quiet: bool = False
+    unbuffered: bool = False
 
 
 def session_of(job: int) -> str:
@@ -143,6 +144,7 @@ def run_command(session: Session, flags: Mapping[str, Any], how: How, command: S
 def _step_options(how: How) -> list[str]:
     words = ["--label"] if how.label else []
     words += ["--kill-on-bad-exit"] if how.kill_on_bad_exit else []
+    words += ["--unbuffered"] if how.unbuffered else []
     return [*words, "--quiet"] if how.quiet else words
 
 

@@ -64,9 +64,8 @@ def _in_new_job(words: Sequence[str]) -> int:
         label=bool(flags.pop("label", False)),
         kill_on_bad_exit=kills is not None and kills not in ("0", "no"),
         quiet=bool(flags.pop("quiet", False)),
+        unbuffered=bool(flags.pop("unbuffered", False)),
     )
-    if flags.pop("unbuffered", False) and not how.terminal:
-        raise UsageError("srun outside of a job takes no --unbuffered.", "Use stdbuf, or --pty.")
     return run_command(Session(None, None), flags, how, command)
 
 
