@@ -325,3 +325,8 @@ def test_waiting_for_a_job_ends_when_it_runs_or_has_ended(slurm: Slurm, daemon: 
     assert slurm("scontrol", "wait_job", "1").err == "Nodes are ready for job 1\n"
     daemon.service.finish(1, 0)
     assert slurm("scontrol", "wait_job", "1") == (1, "", "scontrol: error: Job 1 no longer running.\n")
+
+
+def test_a_job_is_named_short_in_an_update(slurm: Slurm, daemon: Daemon) -> None:
+    assert slurm("scontrol", "update", "job=1", "comment=short").code == 0
+    assert daemon.service.table[1].spec.comment == "short"

@@ -358,3 +358,9 @@ def test_a_list_is_repeated_until_it_fails(slurm: Slurm, monkeypatch: pytest.Mon
     assert re.fullmatch(r"(\w{3} \w{3} .*\n1\n\n){2}", done.out)
     assert waits == [5, 5]
     assert "--iterate=0 is not a number of seconds" in slurm("sinfo", "-i", "0").err
+
+
+def test_jobs_to_cancel_may_stand_in_a_list(slurm: Slurm, daemon: Daemon) -> None:
+    assert slurm("scancel", "1,2").code == 0
+    assert {daemon.service.table[job].state for job in (1, 2)} <= {JobState.CANCELLED, JobState.COMPLETING}
+    assert slurm("scancel", "1,x") == (1, "", "scancel: error: Invalid job id x\n")

@@ -213,7 +213,7 @@ def _update(words: list[str]) -> int:
         if not equals:
             raise UsageError(f"Update of this parameter is not supported: {word}.", "Write NAME=VALUE.")
         fields[name.lower()] = value
-    if job := fields.pop("jobid", ""):
+    if job := fields.pop("jobid", "") or fields.pop("job", ""):
         return _update_job([job], fields)
     if host := fields.pop("nodename", ""):
         return _update_hosts(parse_hosts(host), fields)
