@@ -170,11 +170,10 @@ def leading_options(
     abbreviated: bool = False,
 ) -> tuple[list[tuple[Option, Any]], list[str]]:
     """The options before the first word that is none, each with its value, and that word with what follows.
-    They end at a `--`, which is left out.
 
     `more`: long options besides the table's. `remarks`: where complaints are gathered instead of raised; a
     word behind an unknown option then counts as its value. `abbreviated`: the beginning of a long name will
-    do where it is that of no other, as for Slurm's commands.
+    do where it is that of no other, and `--` ends the options, as for Slurm's commands.
 
     Raises:
         UsageError: options are unknown, lack their values, or have ones that they do not take; all of them.
@@ -183,7 +182,7 @@ def leading_options(
     found: list[tuple[Option, Any]] = []
     rest = list(words)
     while _is_option(rest):
-        if rest[0] == "--":
+        if abbreviated and rest[0] == "--":
             rest.pop(0)
             break
         if abbreviated:
