@@ -83,12 +83,14 @@ def passes_signals(runtime):
     return runtime == "podman"
 
 
-def command(runtime, program, container, name, own, argv, environ, gpus, is_directory=False, runc=""):
+def command(runtime, program, container, name, own, argv, environ, gpus, is_directory=False, runc="",
+            streams=""):  # fmt: skip
     """The words that run `argv` in the container.
 
     `name` is what the container is called, `own` the folders and files of rm that the task sees under their
     own paths, as mounts; `environ` what the task is to have; `gpus` its GPUs, by UUID or index;
-    `is_directory`: the image is a folder of the host; `runc`: what podman is to start it by, if said.
+    `is_directory`: the image is a folder of the host; `runc`: what podman is to start it by, if said;
+    `streams`: "input" if the task has one, "terminal" if that is a terminal.
 
     Raises:
         ContainerError: this runtime cannot.
@@ -100,6 +102,9 @@ def command(runtime, program, container, name, own, argv, environ, gpus, is_dire
     if runc and runtime == "podman":  # a user's container stays in the caller's group then by itself
         words.remove("--cgroups=disabled")  # which it does not know
         words[1:1] = ["--runtime", runc]
+    if runtime == "podman" and streams:  # others pass what they have
+        at = words.index("run") + 1
+        words[at:at] = ["--interactive", "--tty"] if streams == "terminal" else ["--interactive"]
     if runtime == "podman":
         words = ["/bin/sh", "-c", _PODMAN, "sh", program, *words]
     return words + list(argv)

@@ -59,14 +59,15 @@ def frames(buffer):
 
 
 class Session:
-    """`asked`: {"argv", "terminal", "keep", "term", "rows", "columns", "releases", "step"}; without argv it
-    is the user's shell. `release` says the program's exit code to who holds the job, where the session is
-    what the job is for."""
+    """`asked`: {"argv", "terminal", "keep", "term", "rows", "columns", "releases", "step",
+    "in_step"}; without argv it is the user's shell. `release` says the program's exit code to who holds the
+    job, where the session is what the job is for."""
 
     def __init__(self, listener, asked, group, request, user, fence, folder, bounds, release):
         self.listener, self.asked, self.group, self.request = listener, asked, group, request
         self.user, self.fence, self.folder, self.bounds = user, fence, folder, bounds
         self.release = release
+        self.within = None  # rm_step_entered.Entered, where it is in a step
         self.on_end = None  # that hears (exit code, signal) when the program has ended
         self.terminal = bool(asked.get("terminal"))
         self.keep = bool(asked.get("keep"))
@@ -369,15 +370,19 @@ class Session:
         poll.register(fd, select.POLLIN)
         return bool(poll.poll(0))
 
+    def _environment(self):
+        if self.within is not None:
+            return dict(self.within.environ)
+        task = self.request["tasks"][0]
+        return task_environment(self.folder, self.request, self.user, task, self.fence.hides_gpus)
+
     def _become(self, streams):
         """Between fork and exec."""
         argv = self.asked.get("argv") or [self.user.shell or "/bin/sh"]
         try:
             os.setsid()
             self.group.enter()
-            environ = task_environment(
-                self.folder, self.request, self.user, self.request["tasks"][0], self.fence.hides_gpus
-            )
+            environ = self._environment()
             environ["SLURM_TASK_PID"] = str(os.getpid())
             if self.terminal:
                 environ["TERM"] = str(self.asked.get("term") or "xterm")
@@ -388,6 +393,9 @@ class Session:
             resource.setrlimit(resource.RLIMIT_NOFILE, self.request["task_files"])
             self.bounds.lift()
             self.fence.bind_task()
+            if self.within is not None:
+                with contextlib.suppress(OSError):
+                    os.sched_setaffinity(0, self.within.cpus)
             for target, fd in enumerate(streams):
                 os.dup2(fd, target)
             if os.getuid() == 0:
@@ -397,7 +405,11 @@ class Session:
                 os.setgid(self.user.gid)
                 os.setuid(self.user.uid)
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            enter_directory(dict(self.request, chdir_required=False), self.user, lambda words: None)
+            wanted = dict(self.request, chdir_required=False)
+            if self.within is not None:
+                wanted["chdir"] = self.within.cwd
+                argv = self.within.command(self.asked.get("argv"), self.terminal) or argv
+            enter_directory(wanted, self.user, lambda words: None)
             signal.set_wakeup_fd(-1)
             for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
                 signal.signal(number, signal.SIG_DFL)

@@ -21,6 +21,7 @@ import rm_pmi
 import rm_sockets
 import rm_srun_options
 import rm_srun_terminal
+import rm_step_container
 from rm_srun_environment import step_environment
 from rm_srun_options import Wrong
 from rm_step_attached import Audience, line
@@ -49,6 +50,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.S
 ABORT_S = 1.0  # a second SIGINT within this time kills
 TELL_S = 5.0
 LINE_BYTES = 4096
+SLURM = "slurm 22.05.8"  # with which it was compared
 GRACE_S = 30.0  # from SIGTERM to SIGKILL
 
 
@@ -356,7 +358,10 @@ def main(words):
     environ = dict(os.environ)
     try:
         values, command = rm_srun_options.parsed(words, environ, say)
-        if {"help", "usage", "h", "version"} & values.keys():
+        if "version" in values:
+            sys.stdout.write("%s by rm\n" % SLURM)
+            return 0
+        if {"help", "usage", "h"} & values.keys():
             sys.stdout.write("srun [OPTIONS] COMMAND [ARGUMENTS...]: rm's; docs/slurm.md has its options\n")
             return 0
         if values.get("mpi") == "list":
@@ -379,6 +384,10 @@ def run(values, command, environ):
         raise Wrong("--jobid=%s is not this job, which is %s." % (values["jobid"], job))
     if values.get("mpi", "none") not in ("none", "openmpi", "pmi2"):
         raise Wrong("--mpi=%s is not supported: pmi2, or start MPI programs by mpirun." % values["mpi"])
+    try:
+        container = rm_step_container.asked_of(values, values.get("chdir") or os.getcwd())
+    except ValueError as error:
+        raise Wrong(str(error)) from None
     terminal = rm_srun_terminal.near(values, say)
     control = connected(path)
     bind = rm_srun_options.cpu_bind_of(values)
@@ -398,7 +407,7 @@ def run(values, command, environ):
     shared = {"argv": command, "env": rm_srun_options.environment(values, environ), "umask": mask,
               "chdir": os.path.abspath(values.get("chdir") or os.getcwd()),
               "pmi": count if values.get("mpi") == "pmi2" else 0, "cpu_bind": bind,
-              "terminal": terminal is not None,
+              "terminal": terminal is not None, "container": container,
               "step_env": step_environment(created, environ, values)}  # fmt: skip
     parts = []
     for node, part in enumerate(created["parts"]):

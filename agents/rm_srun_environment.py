@@ -22,6 +22,8 @@ def step_environment(created, environ, values):
     }  # fmt: skip
     if values.get("cpus-per-task"):
         found["SLURM_CPUS_PER_TASK"] = values["cpus-per-task"]
+    if values.get("job-name"):
+        found["SLURM_JOB_NAME"] = values["job-name"]
     counts = {len(part["ranks"]) for part in parts}
     if len(counts) == 1:
         found["SLURM_NTASKS_PER_NODE"] = str(counts.pop())

@@ -8,6 +8,7 @@ import getopt
 import re
 
 import rm_cpu_bind
+import rm_gpu_bind
 from rm_step_plan import expanded
 
 
@@ -25,19 +26,24 @@ TAKEN = _table("""
     ntasks/n= nodes/N= ntasks-per-node= cpus-per-task/c= gpus-per-task= gpus-per-node= gpus/G= gres=
     gpu-bind= exact exclusive? overlap overcommit/O nodelist/w= exclude/x= label/l output/o= error/e=
     input/i= open-mode= chdir/D= export= kill-on-bad-exit/K? multi-prog job-name/J= distribution/m=
-    jobid= immediate/I? quiet/Q time/t= mpi= unbuffered/u cpu-bind= pty?
+    jobid= immediate/I? quiet/Q time/t= mpi= unbuffered/u cpu-bind= pty? relative/r= ntasks-per-gpu=
+    container-image= container-mounts= container-workdir=
 """)
 IGNORED = _table("""
     verbose/v no-kill/k mem= mem-per-cpu= mem-per-gpu= mem-bind= hint= wait/W=
     threads-per-core= ntasks-per-core= ntasks-per-socket= extra-node-info/B= gres-flags= cpu-freq=
     gpu-freq= account/A= partition/p= qos/q= comment= propagate? profile= acctg-freq= cores-per-socket=
     sockets-per-node= whole cpus-per-gpu= use-min-nodes wckey= deadline= msg-timeout= max-exit-timeout=
-    tmp= mincpus= contiguous spread-job switches= delay-boot= slurmd-debug=
+    tmp= mincpus= contiguous spread-job switches= delay-boot= slurmd-debug= accel-bind= interactive
+    disable-status/X mail-type= mail-user= begin= reboot priority= nice? time-min= oversubscribe/s
+    no-container-mount-home no-container-entrypoint container-writable
 """)
 REFUSED = _table("""
-    het-group= constraint/C= relative/r= preserve-env/E reservation= container= licenses/L=
-    dependency/d= uid= gid= bcast? x11? ntasks-per-gpu= threads/T= core-spec/S= network= prolog= epilog=
+    het-group= constraint/C= preserve-env/E reservation= container= licenses/L=
+    dependency/d= uid= gid= bcast? x11? threads/T= core-spec/S= network= prolog= epilog=
     task-prolog= task-epilog= signal= no-allocate/Z array=
+    container-name= container-save= container-mount-home container-remap-root no-container-remap-root
+    container-entrypoint container-entrypoint-log container-readonly container-env=
 """)
 SILENT = {
     "verbose",
@@ -47,6 +53,11 @@ SILENT = {
     "wait",
     "no-kill",
     "threads-per-core",
+    "interactive",
+    "disable-status",
+    "no-container-mount-home",
+    "no-container-entrypoint",
+    "container-writable",
 }
 # Slurm's input variables; those of the job's own shape (SLURM_NTASKS ...) are no more than a default
 VARIABLES = {
@@ -58,6 +69,7 @@ VARIABLES = {
     "SLURM_CPU_BIND": "cpu-bind",
 }  # fmt: skip
 OFF = ("0", "no")
+VERBOSE = "verbose,"
 
 
 class Wrong(Exception):
@@ -100,18 +112,31 @@ def parsed(words, environ, tell):
     return values, command
 
 
+def _respelled(word):
+    """Options that Slurm also reads as they were written before, and one by its other name."""
+    name, equals, value = word.partition("=")
+    if name in ("--cpu_bind", "--mem_bind"):
+        name = name.replace("_", "-")
+    return ("--ntasks-per-node" if name == "--tasks-per-node" else name) + equals + value
+
+
 def _split_maybe(words, may, every):
     """`--name=value` of options that may have one, and the other words: getopt knows no such options."""
     takes = {s.rstrip("=?") for s in every if s.endswith("=")} | {"h"}
     letters = {letter[0] for letter in every.values() if letter.endswith(":")}
+    with_number = {
+        letter: spelling[:-1] for spelling, letter in every.items() if spelling[-1] == "?" and letter
+    }
     given, rest, n = {}, [], 0
     while n < len(words):
-        word = words[n]
+        word = _respelled(words[n])
         if word == "--" or not word.startswith("-") or word == "-":
             break
         name, equals, value = word[2:].partition("=")
         if word.startswith("--") and equals and name in may:
             given[name] = value
+        elif word[1] in with_number and word[2:].isdigit():  # -K1
+            given[with_number[word[1]]] = word[2:]
         else:
             rest.append(word)
             alone = word[2:] in takes if word.startswith("--") else len(word) == 2 and word[1] in letters
@@ -150,14 +175,22 @@ def step_of(values):
     if way not in ("block", "cyclic", "*"):
         raise Wrong("--distribution=%s is not supported: block or cyclic." % values["distribution"])
     bind = values.get("gpu-bind", "")
-    if bind not in ("", "none", "closest") and not re.fullmatch(r"(verbose,)?(single|per_task):\d+", bind):
-        raise Wrong("--gpu-bind=%s is not supported: none, or --gpus-per-task." % bind)
+    bind = bind[len(VERBOSE) :] if bind.startswith(VERBOSE) else bind
+    per_gpu = _count(values, "ntasks-per-gpu")
+    if per_gpu:
+        if not ntasks and "gpus" not in values:
+            raise Wrong("--ntasks-per-gpu needs --ntasks or --gpus as well.")
+        ntasks = ntasks or per_gpu * _gpus(values, "gpus")
+        bind = bind or "single:%d" % per_gpu
+    if not rm_gpu_bind.is_known(bind):
+        raise Wrong("--gpu-bind=%s is not supported: %s." % (bind, rm_gpu_bind.KNOWN))
     return {
         "ntasks": ntasks, "hosts": hosts, "ntasks_per_node": per_node,
         "cpus_per_task": _count(values, "cpus-per-task"), "gpus_per_task": gpus_per_task or 0,
         "gpus_per_host": gpus_per_host, "gpu_bind": bind, "overlap": "overlap" in values,
         "exact": "exact" in values or "exclusive" in values,
         "overcommit": "overcommit" in values, "nodelist": named, "exclude": _hosts(values, "exclude"),
+        "relative": _count(values, "relative"),
         "distribution": "cyclic" if way == "cyclic" else "block",
     }  # fmt: skip
 

@@ -19,8 +19,10 @@ import termios
 
 import rm_cpu_bind
 import rm_sockets
+import rm_step_container
 from rm_become import MARK, PR_SET_PDEATHSIG, enter_directory, prctl
 from rm_cgroup import send
+from rm_step_entered import CONTAINER
 from rm_step_frames import (
     ALL,
     END_OF_INPUT,
@@ -70,6 +72,7 @@ class Part:
         self.inbox, self.outbox = bytearray(), bytearray()
         self.asked = None
         self.gone = False  # srun is
+        self.relays = False  # do the first processes pass signals on to the tasks, in containers?
         self.poll = select.poll()
         self.watched = {}
 
@@ -178,6 +181,9 @@ class Part:
     def _signal(self, number):
         if not 0 < number < signal.NSIG:
             return
+        if self.relays and number not in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT):
+            send([task.pid for task in self.tasks if task.status is None], number)
+            return
         pids = self.group.pids() if self.group.path else [t.pid for t in self.tasks if t.status is None]
         send(pids, number)
 
@@ -192,6 +198,7 @@ class Part:
         if len(asked["ranks"]) > TASKS_MAX:
             raise ValueError("too many tasks for one host")
         self.bounds.impose(MEMORY_BYTES + MEMORY_OF_TASK_BYTES * len(asked["ranks"]))
+        self.relays = bool(asked.get("container")) and rm_step_container.passes_signals()
         for at, rank in enumerate(asked["ranks"]):
             task = Task(rank)
             self.tasks.append(task)
@@ -346,11 +353,13 @@ class Part:
                 os.setuid(self.user.uid)
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             wanted = {"chdir": self.asked["chdir"], "chdir_required": False}
-            enter_directory(wanted, self.user, lambda words: None)
+            enter_directory(wanted, self.user, lambda words: _say_where(host, task.rank, words))
             signal.set_wakeup_fd(-1)
             for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            if self.asked.get("container"):
+                argv = self._in_container(task, at, argv, environ)
             os.execvpe(argv[0], argv, environ)
         except OSError as error:
             _write(2, "srun: error: %s: task %d: %s: %s\n"
@@ -360,6 +369,14 @@ class Part:
             _write(2, "srun: error: %s: task %d could not be started: %s\n" % (host, task.rank, error))
         finally:
             os._exit(1)
+
+    def _in_container(self, task, at, argv, environ):
+        step, mine = self.asked["step_env"]["SLURM_STEP_ID"], self.request["tasks"][0]["gpus"]
+        gpus = [mine[n] for n in self.asked["gpus"][at]]
+        words = rm_step_container.command(self.asked["container"], self.folder, step, task.rank, argv,
+                                          environ, gpus, task.terminal)  # fmt: skip
+        environ[CONTAINER] = rm_step_container.runtime()
+        return words
 
     def _bind(self, task, at, host):
         """To the processors that --cpu-bind names."""
@@ -413,6 +430,11 @@ def named_for_cuda(gpus, of_job, hides_gpus):
         return gpus
     seen = sorted(map(int, of_job))
     return [str(seen.index(int(gpu))) for gpu in gpus]
+
+
+def _say_where(host, rank, words):
+    if "note" in words:
+        _write(2, "srun: error: %s: task %d: %s\n" % (host, rank, words["note"]))
 
 
 def _write(fd, text):

@@ -7,6 +7,8 @@ srun(1) of Slurm 22.05.
 
 import re
 
+import rm_gpu_bind
+
 PART = re.compile(r"\s*([^,\[\]\s]*)(?:\[([0-9,\- ]+)\])?([^,\[\]\s]*)\s*")
 HOSTS_MAX = TASKS_MAX = 1 << 16
 
@@ -84,7 +86,10 @@ def _shown_run(run):
 def checked(asked, hosts):
     """What a program of the user asks for, of a job with these hosts; ValueError for what no srun says."""
     found, hosts = {}, set(hosts)
-    for key in ("ntasks", "hosts", "ntasks_per_node", "cpus_per_task", "gpus_per_task", "gpus_per_host"):
+    asked = dict({"relative": 0}, **asked)  # which older programs do not say
+    numbers = ("ntasks", "hosts", "ntasks_per_node", "cpus_per_task", "gpus_per_task", "gpus_per_host",
+               "relative")  # fmt: skip
+    for key in numbers:
         value = asked[key]
         if value is None and key == "gpus_per_host":
             found[key] = None
@@ -98,7 +103,7 @@ def checked(asked, hosts):
         found[key] = [name for name in names if name in hosts or name == unknown]
     for key in ("overlap", "exact", "overcommit"):
         found[key] = asked[key] is True
-    return dict(found, distribution=str(asked["distribution"])[:64], gpu_bind=str(asked["gpu_bind"])[:64])
+    return dict(found, distribution=str(asked["distribution"])[:64], gpu_bind=str(asked["gpu_bind"])[:256])
 
 
 def layout(asked, allocation, held):
@@ -119,7 +124,7 @@ def layout(asked, allocation, held):
     if ntasks and asked["hosts"] > ntasks:
         hosts = ntasks  # as Slurm: no host without a task
     each = asked["cpus_per_task"] or 1
-    if asked["exact"] and not (asked["overlap"] or asked["overcommit"]):
+    if not asked["overcommit"]:
         widest = max((allocation[place] for place in places), key=lambda host: host["cpus"])
         if each > widest["cpus"]:
             raise Refused(_too_many(each, widest))
@@ -155,7 +160,10 @@ def _candidates(asked, allocation):
         unknown = [name for name in asked[key] if name not in names]
         if unknown and key == "nodelist":
             raise Refused("%s is not a host of this job; it has %s." % (unknown[0], ", ".join(names)))
-    places = [place for place, name in enumerate(names) if name not in asked["exclude"]]
+    first = asked.get("relative", 0)
+    if first and first + max(1, asked["hosts"]) > len(names):
+        raise Refused("--relative=%d names a host behind the %d that the job has." % (first, len(names)))
+    places = [place for place, name in enumerate(names) if name not in asked["exclude"] and place >= first]
     if not asked["nodelist"]:
         return places
     named = [place for place in places if names[place] in asked["nodelist"]]
@@ -192,7 +200,12 @@ def _counts(asked, hosts, each):
     """How many tasks each host gets: what the job has there, or as Slurm's block distribution counts."""
     ntasks, per_host = asked["ntasks"], asked["ntasks_per_node"]
     if not ntasks:
-        return [per_host or host["tasks"] for host in hosts]
+        counts = [per_host or host["tasks"] for host in hosts]
+        if asked["cpus_per_task"] and not (asked["overcommit"] or asked["overlap"]):
+            for n, host in enumerate(hosts):
+                if counts[n] * each > host["cpus"]:
+                    raise Refused(_too_many(counts[n] * each, host))
+        return counts
     room = [max(1, host["cpus"] // each) for host in hosts]
     if per_host:
         room = [min(one, per_host) if not asked["overcommit"] else per_host for one in room]
@@ -236,7 +249,7 @@ def _gpus(asked, host, count, taken):
     wanted = asked["gpus_per_task"] * count or asked["gpus_per_host"]
     if not wanted:
         shown = [] if asked["gpus_per_host"] == 0 else everything
-        return [shown] * count, []
+        return _bound(asked, host, shown, count), []
     if wanted > len(everything):
         raise Refused(
             "It asks for %d GPUs on %s, where the job has %d." % (wanted, host["host"], len(everything))
@@ -247,10 +260,17 @@ def _gpus(asked, host, count, taken):
     mine = free[:wanted]
     each = asked["gpus_per_task"]
     if not each or asked["gpu_bind"] == "none":
-        shown = [mine] * count
+        shown = _bound(asked, host, mine, count)
     else:
         shown = [mine[n * each : (n + 1) * each] for n in range(count)]
     return shown, [] if asked["overlap"] else mine
+
+
+def _bound(asked, host, gpus, count):
+    try:
+        return rm_gpu_bind.chosen(asked["gpu_bind"], gpus, count)
+    except ValueError as error:
+        raise Refused("--gpu-bind=%s: %s on %s." % (asked["gpu_bind"], error, host["host"])) from None
 
 
 def _too_many(cpus, host):

@@ -12,6 +12,7 @@ import socket
 
 import rm_session
 from rm_become import PR_SET_PDEATHSIG, prctl
+from rm_step_entered import Entered, Refused
 from rm_step_peer import SOCKET
 from rm_step_plan import folded_hosts
 
@@ -28,7 +29,14 @@ class Sessions:
 
     def _begin_session(self, peer, name, asked):
         path = self.folder.at("session." + name)
-        if self.request.get("container"):
+        within = None
+        if asked.get("in_step") is not None:
+            try:
+                within = self._entered(int(asked["in_step"]))
+            except Refused as error:
+                self._tell(peer, {"error": str(error)})
+                return
+        elif self.request.get("container"):
             self._tell(peer, {"error": "The job runs in a container, which no session enters."})
             return
         if any(name == other for other, _ in self.sessions.values()):
@@ -50,7 +58,7 @@ class Sessions:
             self._tell(peer, {"error": "No session can begin: %s." % (error.strerror or error)})
             return
         if pid == 0:
-            self._be_session(listener, name, asked, step)
+            self._be_session(listener, name, asked, step, within)
         listener.close()
         self.sessions[pid] = name, step
         self.session_names.add(name)
@@ -62,18 +70,29 @@ class Sessions:
 
     def _step_of(self, asked):
         """The number as which it is recorded, if it is."""
-        return self.next_step if asked.get("step") and self.place == 0 else None
+        recorded = asked.get("step") and self.place == 0 and asked.get("in_step") is None
+        return self.next_step if recorded else None
 
-    def _be_session(self, listener, name, asked, step):
+    def _entered(self, step):
+        part = next((pid for pid, other in self.parts.items() if other == step), None)
+        if part is None:
+            raise Refused("Step %d of the job does not run on this host." % step)
+        return Entered(part, step, self.folder)
+
+    def _be_session(self, listener, name, asked, step, within):
         try:
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             for other in self.peers.values():
                 other.sock.close()
             self.listener.close()
             self.selector.close()
-            group = self.group.below("session_" + name)
+            below = "session_" + name
+            if within is not None:
+                below = os.path.join("step_%d" % int(asked["in_step"]), below)
+            group = self.group.below(below)
             what = (group, self.request, self.user, self.fence, self.folder, self.bounds)
             session = rm_session.Session(listener, asked, *what, self._ask_release)
+            session.within = within
             if step is not None:
                 session.on_end = lambda code, number: self._ask_record(step, code, number)
             session.run()

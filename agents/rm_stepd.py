@@ -57,7 +57,7 @@ class StepDaemon(Sessions):
         self.next_step = self.records.next
         self.news_at = None  # when to say that steps were recorded
         self.said_at = 0.0
-        self.parts = set()  # processes
+        self.parts = {}  # process -> step
         self.agent = None
         self.knocked_at = 0.0
         self.deaf_until = None  # descriptors have run out: it listens again then
@@ -352,7 +352,7 @@ class StepDaemon(Sessions):
         except OSError:
             return  # srun hears that its part is lost
         if pid:
-            self.parts.add(pid)
+            self.parts[pid] = step
             return
         try:
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -377,7 +377,7 @@ class StepDaemon(Sessions):
                 return
             if pid == 0:
                 return
-            self.parts.discard(pid)
+            self.parts.pop(pid, None)
             self._session_ended(pid)
 
     # the way to other hosts

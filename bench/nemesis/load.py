@@ -39,8 +39,17 @@ class Client(threading.Thread):
     def run(self) -> None:
         while not self._ended.wait(self._draw.expovariate(1 / THINK_S)):
             act = self._draw.choices(
-                (self.submit, self.array, self.gang, self.cancel, self.requeue, self.held),
-                (6, 1.5, 3, 1.5, 1.5, 1),
+                (
+                    self.submit,
+                    self.several,
+                    self.array,
+                    self.chain,
+                    self.gang,
+                    self.cancel,
+                    self.requeue,
+                    self.held,
+                ),
+                (5, 1, 1.5, 1, 3, 1.5, 1.5, 1),
             )[0]
             try:
                 act()
@@ -56,8 +65,28 @@ class Client(threading.Thread):
         gpus = self._draw.choice((0, 0, 1, 2))
         self._submit([self._spec(1, gpus=gpus)])
 
-    def array(self) -> None:
+    def several(self) -> None:
         self._submit([self._spec(1) for _ in range(self._draw.randint(4, 10))])
+
+    def array(self) -> None:
+        """Its elements may be so short that hosts get several at a time."""
+        most = self._draw.choice(("", "", "%1", "%3"))
+        spec = self._spec(1) | {"array": f"0-{self._draw.randint(2, 9)}{most}"}
+        if self._draw.random() < 0.5:
+            spec["script_args"][1] = "0"
+        first = self._submit([spec])
+        if self._draw.random() < 0.4:
+            kind = self._draw.choice(("afterany", "afterok", "aftercorr"))
+            more = {"array": spec["array"]} if kind == "aftercorr" else {}
+            self._submit([self._spec(1) | more], kind, first)
+
+    def chain(self) -> None:
+        """One job after the other."""
+        before = self._submit([self._spec(1)])
+        for _ in range(self._draw.randint(1, 3)):
+            before = self._submit(
+                [self._spec(1)], self._draw.choice(("afterany", "afterok", "afternotok")), before
+            )
 
     def gang(self) -> None:
         self._submit([self._spec(self._draw.randint(2, 4), gpus=self._draw.choice((0, 1)))])
@@ -73,14 +102,14 @@ class Client(threading.Thread):
         order = self._newest()
         if order is not None:
             order.cancel_sent = order.cancel_sent or time.time()
-            self._insist("DELETE", f"jobs/{order.id}")
+            self._insist("DELETE", f"jobs/{order.id}?{order.chosen}")
             order.cancel_acked = time.time()
 
     def requeue(self) -> None:
         order = self._newest()
         if order is not None:
             order.requeues.append(time.time())
-            self._insist("POST", f"jobs/{order.id}/requeue")
+            self._insist("POST", f"jobs/{order.id}/requeue?{order.chosen}")
 
     # -- how
 
@@ -103,16 +132,25 @@ class Client(threading.Thread):
             "chdir": "/",
         }
 
-    def _submit(self, specs: list[dict[str, Any]]) -> list[Order]:
-        """Asked for with one key until somebody acknowledges it."""
+    def _submit(
+        self, specs: list[dict[str, Any]], kind: str = "", before: Sequence[Order] = ()
+    ) -> list[Order]:
+        """Asked for with one key until somebody acknowledges it. `kind`: of the dependency on the job, or the
+        array, `before`."""
+        if kind:
+            specs = [spec | {"dependency": f"{kind}:{before[0].id}"} for spec in specs]
         key = f"{self.name}/{self._counted}/{self._notes}"
         sent = time.time()
         answer = self._insist("POST", "jobs", {"specs": specs}, key)
         now = time.time()
         orders = [
-            Order(int(id), spec["name"], spec["ntasks"], int(spec["script_args"][2]), now, held=spec["hold"])
+            Order(
+                int(id), spec["name"], spec["ntasks"], int(spec["script_args"][2]), now, held=spec["hold"],
+                element=element, after=after(kind, before, element),
+            )
             for id, spec in zip(answer["jobs"], specs, strict=True)
-        ]
+            for element in elements(spec.get("array", ""))
+        ]  # fmt: skip
         self._ledger.add(orders, sent, self._doors.newest)
         self._own += [order for order in orders if not order.held]
         return orders
@@ -127,3 +165,15 @@ class Client(threading.Thread):
                     self._ledger.unanswered += bool(key)
                     raise
                 time.sleep(PAUSE_S)
+
+
+def elements(array: str) -> list[int | None]:
+    """Of `0-5%2`; of no array the job itself."""
+    return [*range(int(array.partition("%")[0].partition("-")[2]) + 1)] if array else [None]
+
+
+def after(kind: str, before: Sequence[Order], element: int | None) -> tuple[str, tuple[str, ...]] | None:
+    """What the element waits for: of `aftercorr` the one of its index."""
+    if kind == "aftercorr":
+        return "afterok", tuple(one.ref for one in before if one.element == element)
+    return (kind, tuple(one.ref for one in before)) if kind else None

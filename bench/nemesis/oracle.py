@@ -22,7 +22,7 @@ FINAL = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEM
 class Life:
     """One start of one rank. `last` is the time of its last note, `code` that of its end."""
 
-    job: int
+    job: str  # as 36, or 36_2
     attempt: int
     rank: int
     begun: float
@@ -71,7 +71,8 @@ class Findings:
 
 
 LOST, DOUBLED, STUCK, AFTER = "lost", "doubled", "stuck", "begun after cancel"
-BAD = (LOST, DOUBLED, STUCK, AFTER)
+EARLY = "begun before what it waits for"
+BAD = (LOST, DOUBLED, STUCK, AFTER, EARLY)
 CODES, GPUS, CPUS = "wrong exit codes", "GPUs given out twice", "CPUs given out twice"
 NOT_KEPT = "bytes of output are not kept here"  # a log that says what it lacks
 LOGS, LEFT, BESIDE = "logs missing", "left over on hosts", "beside a given-up attempt"
@@ -83,12 +84,14 @@ def read(notes: Path) -> list[Life]:
     found: list[Life] = []
     for file in notes.iterdir():
         parts = file.name.split(".")
-        if len(parts) == 3 and all(part.isdigit() for part in parts):
-            found += _lives(*map(int, parts), file.read_text(errors="replace").splitlines())
+        if len(parts) == 3 and all(part.replace("_", "").isdigit() for part in parts):
+            found += _lives(
+                parts[0], int(parts[1]), int(parts[2]), file.read_text(errors="replace").splitlines()
+            )
     return sorted(found, key=lambda life: life.begun)
 
 
-def _lives(job: int, attempt: int, rank: int, lines: Iterable[str]) -> list[Life]:
+def _lives(job: str, attempt: int, rank: int, lines: Iterable[str]) -> list[Life]:
     found: list[Life] = []
     for line in lines:
         words = line.split()
@@ -108,7 +111,7 @@ def _lives(job: int, attempt: int, rank: int, lines: Iterable[str]) -> list[Life
 def judge(
     ledger: Ledger,
     lives: Sequence[Life],
-    told: Mapping[int, Told],
+    told: Mapping[str, Told],
     silences: Sequence[Silence],
     given_up_after_s: float,
     cpus_of_host: int,
@@ -116,24 +119,25 @@ def judge(
     """Everything that is wrong. `silences` explain second attempts; a second attempt beside the first is
     explained only by a silence that outlasts `given_up_after_s`."""
     findings = Findings(acknowledged=len(ledger.orders), starts=len(lives))
-    of_job: dict[int, list[Life]] = defaultdict(list)
+    of_job: dict[str, list[Life]] = defaultdict(list)
     for life in lives:
         of_job[life.job].append(life)
-    for id in ledger.again:
-        findings.add(DOUBLED, f"job {id}: its number was given out twice")
+    for ref in ledger.again:
+        findings.add(DOUBLED, f"job {ref}: its number was given out twice")
     lost_hosts = [s for s in silences if s.ended - s.begun >= given_up_after_s - SLACK_S]
     for order in ledger.orders.values():
-        mine = of_job.get(order.id, [])
-        said = told.get(order.id)
+        mine = of_job.get(order.ref, [])
+        said = told.get(order.ref)
+        _waited(findings, order, mine, of_job, ledger, told)
         _starts(findings, order, mine, said, silences, lost_hosts, given_up_after_s)
         if said is None:
-            findings.add(LOST, f"job {order.id}: rm does not know it")
+            findings.add(LOST, f"job {order.ref}: rm does not know it")
         elif said.name != order.name:
-            findings.add(LOST, f"job {order.id}: it was {order.name}, and is {said.name}")
+            findings.add(LOST, f"job {order.ref}: it was {order.name}, and is {said.name}")
         elif said.state not in FINAL:
-            findings.add(STUCK, f"job {order.id}: {said.state}")
+            findings.add(STUCK, f"job {order.ref}: {said.state}")
         else:
-            _end(findings, order, mine, said)
+            _end(findings, order, mine, said, may_be_given_up(order, ledger, told))
             _logs(findings, order, mine, said, silences)
     _given_out(findings, lives, lost_hosts, cpus_of_host)
     return findings
@@ -144,7 +148,7 @@ def _starts(
     lost_hosts: Sequence[Silence], given_up_after_s: float,
 ) -> None:  # fmt: skip
     """Each rank of each attempt starts once, no attempt without a cause, none when it must not."""
-    name = f"job {order.id}"
+    name = f"job {order.ref}"
     seen: set[tuple[int, int]] = set()
     for life in mine:
         if (life.attempt, life.rank) in seen:
@@ -197,21 +201,54 @@ def _explained(
     )
 
 
-def _end(findings: Findings, order: Order, mine: Sequence[Life], said: Told) -> None:
+def _waited(
+    findings: Findings, order: Order, mine: Sequence[Life], of_job: Mapping[str, Sequence[Life]],
+    ledger: Ledger, told: Mapping[str, Told],
+) -> None:  # fmt: skip
+    """Nothing starts before the jobs that it waits for have ended as it wants."""
+    if order.after is None or not mine:
+        return
+    kind, refs = order.after
+    begun = min(life.begun for life in mine)
+    for ref in refs:
+        over = [life for life in of_job.get(ref, ()) if life.last <= begun]
+        cancelled = ref in ledger.orders and 0 < ledger.orders[ref].cancel_sent <= begun
+        never = not of_job.get(ref) and ref in told and told[ref].state in FINAL  # it could not be started
+        good = any(life.code == 0 for life in over)
+        bad = cancelled or never or any(life.code != 0 for life in over)
+        if not {"afterok": good, "afternotok": bad}.get(kind, good or bad):
+            findings.add(EARLY, f"job {order.ref}: it started {kind} {ref}, which had not ended so")
+
+
+def may_be_given_up(order: Order, ledger: Ledger, told: Mapping[str, Told]) -> bool:
+    """May the job have been cancelled because a job that it waits for did not end as it wants?"""
+    if order.after is None:
+        return False
+    kind, refs = order.after
+    for ref in refs:
+        other, said = ledger.orders.get(ref), told.get(ref)
+        if other is None or said is None or other.requeues:
+            return True  # it may have ended otherwise before
+        if (kind == "afterok") == (said.state != "COMPLETED") and kind != "afterany":
+            return True
+    return False
+
+
+def _end(findings: Findings, order: Order, mine: Sequence[Life], said: Told, given_up: bool) -> None:
     last = [life for life in mine if life.attempt == said.attempt]
     if said.state == "COMPLETED":
         if {life.rank for life in last} != set(range(order.ranks)) or any(life.code is None for life in last):
-            findings.add(LOST, f"job {order.id}: COMPLETED, and not all of its ranks ran to their end")
+            findings.add(LOST, f"job {order.ref}: COMPLETED, and not all of its ranks ran to their end")
         elif order.ends != 0:
-            findings.add(CODES, f"job {order.id}: COMPLETED, and its code was {order.ends}")
-    if said.state == "CANCELLED" and not order.cancel_sent:
-        findings.add(LOST, f"job {order.id}: CANCELLED, and nobody asked for it")
+            findings.add(CODES, f"job {order.ref}: COMPLETED, and its code was {order.ends}")
+    if said.state == "CANCELLED" and not order.cancel_sent and not given_up:
+        findings.add(LOST, f"job {order.ref}: CANCELLED, and nobody asked for it")
     if said.state == "FAILED":
         codes = {life.code for life in last}
         if order.ends == 0 and codes == {0} and len(last) == order.ranks:
-            findings.add(CODES, f"job {order.id}: FAILED with {said.exit_code}, and all ranks gave 0")
+            findings.add(CODES, f"job {order.ref}: FAILED with {said.exit_code}, and all ranks gave 0")
         elif order.ends and order.ends in codes and said.exit_code != order.ends:
-            findings.add(CODES, f"job {order.id}: code {said.exit_code} instead of {order.ends}")
+            findings.add(CODES, f"job {order.ref}: code {said.exit_code} instead of {order.ends}")
 
 
 def printed(name: str, rank: int) -> str:
@@ -224,7 +261,7 @@ def _logs(
 ) -> None:
     """Each rank's log is what the task printed, or says what it lacks since its host's disk was full."""
     for rank, text in enumerate(said.logs):
-        what = f"job {order.id}: {said.state}, and the log of rank {rank}"
+        what = f"job {order.ref}: {said.state}, and the log of rank {rank}"
         lives = [life for life in mine if (life.attempt, life.rank) == (said.attempt, rank)]
         full = any(
             s.disk_full and s.host == life.host and s.begun <= life.last for s in silences for life in lives
@@ -261,7 +298,7 @@ def _sharing(here: Sequence[Life]) -> Iterable[tuple[Life, Life, str]]:
                 holders[gpu] = life
 
 
-def _key(life: Life) -> tuple[int, int, int]:
+def _key(life: Life) -> tuple[str, int, int]:
     return life.job, life.attempt, life.rank
 
 

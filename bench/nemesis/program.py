@@ -91,7 +91,7 @@ def play(made: Site, seed: int, seconds: float, database: str) -> int:
     doors = made.doors()
     settled_s = settle(doors, probe, ledger)
     say(f"at rest after {settled_s:.0f} s; looking")
-    told = {id: look for id, order in ledger.orders.items() if (look := ask(doors, order)) is not None}
+    told = {ref: look for ref, order in ledger.orders.items() if (look := ask(doors, order)) is not None}
     lives = oracle.read(made.notes)
     findings = oracle.judge(ledger, lives, told, silences(nemesis.played), DOWN_AFTER_S, CPUS)
     for left in leftovers.leftovers(made):
@@ -120,7 +120,7 @@ def settle(doors: Doors, probe: recovery.Probe, ledger: Ledger) -> float:
             probe.cancel()
             left = unfinished(doors)
             for job in left:
-                order = ledger.orders.get(job["id"])
+                order = ledger.orders.get(str(job["id"]))
                 if job["state"] == "PENDING" and (job["held"] or job.get("not_before_us")):
                     if order is not None:
                         order.release_sent = order.release_sent or time.time()
@@ -151,7 +151,7 @@ def unfinished(doors: Doors) -> list[Answer]:
 def ask(doors: Doors, order: Order) -> Told | None:
     """What rm says of a job now, and the logs of one that is complete."""
     try:
-        job = doors.ask("GET", f"jobs/{order.id}", timeout_s=20.0)["job"]
+        job = doors.ask("GET", f"jobs/{order.id}?{order.chosen}", timeout_s=20.0)["job"]
     except Refused:
         return None
     logs = (
@@ -163,7 +163,7 @@ def ask(doors: Doors, order: Order) -> Told | None:
 def _log(doors: Doors, order: Order, rank: int) -> str | None:
     for _ in range(ASKED):
         try:
-            return doors.fetch(f"jobs/{order.id}/logs?task={rank}").decode(errors="replace")
+            return doors.fetch(f"jobs/{order.id}/logs?task={rank}&{order.chosen}").decode(errors="replace")
         except NoAnswer:  # it is busy
             time.sleep(LOOK_S)
         except Refused:

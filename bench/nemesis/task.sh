@@ -1,7 +1,8 @@
 #!/bin/bash
 # One task of the load: it notes each step of its life, synced, in a file that rm does not know.
 # task.sh DIRECTORY SECONDS EXIT_CODE STUBBORN
-file=$1/$SLURM_JOB_ID.$RM_ATTEMPT.$SLURM_PROCID
+job=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
+file=$1/${job:-$SLURM_JOB_ID}.$RM_ATTEMPT.$SLURM_PROCID
 note() { echo "$1 $EPOCHREALTIME ${*:2}" >>"$file"; sync "$file"; }
 LC_ALL=C
 if [ "$4" = 1 ]; then trap 'note T' TERM; else trap 'note T; exit 143' TERM; fi

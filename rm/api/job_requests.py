@@ -195,3 +195,4 @@ class JobUpdate(Request, frozen=True, kw_only=True):
     gpus_per_host: Count | UnsetType = UNSET
     gpu_type: str | UnsetType = UNSET
     exclusive: bool | UnsetType = UNSET
+    exclusive_user: bool | UnsetType = UNSET

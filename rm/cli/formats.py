@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 C = TypeVar("C", bound="Headed")
 LETTERS = re.compile(r"%(?P<right>\.?)(?P<width>\d*)(?P<letter>[a-zA-Z])|%(?P<percent>%)")
 NAME = re.compile(r"(?P<name>[A-Za-z][\w/-]*)(?::(?P<right>[.-]?)(?P<width>\d*)(?P<suffix>.*))?\Z")
+ALL = "%all"  # each column, by the alphabet, the small letters first
 LONG_WIDTH = 20
 
 
@@ -66,12 +67,15 @@ def by_letters(
     columns: Mapping[str, C],
     wrong: Callable[[str, Mapping[str, C]], UsageError] = _not_supported,
 ) -> Format[C]:
-    """A width cuts what is longer, except 0; a dot aligns to the right; other text stands as it is.
+    """A width cuts what is longer, except 0; a dot aligns to the right; other text stands as it is. `%all`
+    is all columns.
     `wrong`: what is said of a letter that shows nothing here.
 
     Raises:
         UsageError: a letter that shows nothing here, or a % without one.
     """
+    if form.strip() == ALL:
+        form = "|".join(f"%{letter}" for letter in sorted(columns, key=lambda one: (one.isupper(), one)))
     if "%" in LETTERS.sub("", form):
         raise UsageError(
             f"'{form}' has a % that names no column.", "Write %i or %.18i; %% is a percent sign."
@@ -97,7 +101,7 @@ def by_names(form: str, columns: Mapping[str, Column]) -> Format[Column]:
     found: list[Column] = []
     template = ""
     for word in form.split(","):
-        match = NAME.match(word.strip())
+        match = NAME.match(word.lstrip() if ":" in word else word.strip())  # behind a width it is shown
         column = by_name.get(match["name"].lower()) if match else None
         if match is None or column is None:
             raise UsageError(

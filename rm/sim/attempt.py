@@ -20,6 +20,7 @@ class Story:
     chance: Chance
     then: SimJob | None = None  # what it will do from its next iteration on
     job: int = 0
+    element: int | None = None  # of a job array, which gets its job when it is placed
     start_us: float | None = None
     end_us: float | None = None
     done: int = 0  # iterations

@@ -180,6 +180,7 @@ def _job(scenario: form.Scenario, index: int) -> SimJob:
         name=given.name,
         user="sim",
         script="",
+        array=given.array,
         ntasks=given.tasks,
         tasks_per_host=given.tasks_per_host,
         gpus_per_task=given.gpus,

@@ -13,11 +13,13 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
+from rm import arrays
 from rm.core import registry
 from rm.errors import RmError, UsageError
 from rm.typed import convert
 from rm.units import parse_bandwidth_bps, parse_duration_us, parse_memory_bytes
 
+ELEMENTS_MAX = 100_000  # of one job array: each is a job that is simulated
 T = TypeVar("T")
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1e6)]
@@ -106,11 +108,13 @@ class JobForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """One kind of job. Either a traffic profile (`period` and `phases`, or `duty_cycle` and
     `bandwidth`), or a data-parallel iteration (`forward`, `backward`, `message`).
 
-    `message` is the M of its all-reduce. Each task takes `gpus` GPUs; `hosts` pins the job.
+    `message` is the M of its all-reduce. Each task takes `gpus` GPUs; `hosts` pins the job. With `array`
+    it is a job array of such jobs, as --array has it.
     """
 
     name: str
     count: Positive = 1
+    array: str = ""
     tasks: Positive = 1
     tasks_per_host: Annotated[int, msgspec.Meta(ge=0)] = 0
     gpus: Annotated[int, msgspec.Meta(ge=0)] = 1
@@ -218,6 +222,14 @@ def _check_jobs(scenario: Scenario, path: str) -> None:
         if job.name in names:
             raise UsageError(f"{where} has the name of another job.", "Use `count` for equal jobs.")
         names.add(job.name)
+        if job.array:
+            try:
+                size = arrays.parse(job.array).mask.bit_count()
+            except UsageError as problem:
+                raise UsageError(f"{where}: {problem}") from None
+            if size > ELEMENTS_MAX:
+                raise UsageError(f"{where}: an array of {size} elements is too large.",
+                                 f"At most {ELEMENTS_MAX} are simulated.")  # fmt: skip
         profile, parallel = bool(job.period), bool(job.forward or job.backward)
         if profile == parallel:
             raise UsageError(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from rm import arrays
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Action, Launch, Start, Stop
 from rm.core.jobs.state import ClusterState
@@ -91,8 +92,11 @@ class World:
             own.record,
             self._ended,
         )
-        self._stories = [Story(job, Chance(own.seed, i, own.noise)) for i, job in enumerate(jobs)]
+        self._stories: list[Story] = []
+        self._submissions = [self._made(job) for job in jobs]
         self._by_id: dict[int, Story] = {}
+        self._arrays: dict[int, dict[int | None, Story]] = {}  # by their own ids, and index
+        self._newest = 0  # the id of a submission
         self._attempts: dict[int, Attempt] = {}  # launched, running or about to
         self._heap: list[tuple[float, int, Handler, Any, Any]] = []
         self._number = 0  # of the next heap entry: equal times keep their order
@@ -103,6 +107,18 @@ class World:
         self._inbox += [ev.HostUp(h.name, "boot", "sim") for h in hosts]
         self._inbox += [ev.Measured(a, b, stats) for a, b, stats in measured]
         self._inbox += [ev.ZoneMeasured(zone, delay_us) for zone, delay_us in zone_delays_us]
+
+    def _made(self, job: SimJob) -> list[Story]:
+        """What is submitted at once: a job, or the elements of an array."""
+        tasks: list[int | None] = [None]
+        if job.spec.array:
+            tasks = [*arrays.each(arrays.parse(job.spec.array).mask)]
+        made = []
+        for task in tasks:
+            chance = Chance(self.settings.seed, len(self._stories), self.settings.noise)
+            made.append(Story(job, chance, element=task))
+            self._stories.append(made[-1])
+        return made
 
     def at(self, at_us: float, handler: Handler, a: Any = None, b: Any = None) -> None:
         """Call `handler(a, b)` at that instant; equal instants in the order of these calls."""
@@ -125,8 +141,8 @@ class World:
             RmError: jobs are left that no policy places although nothing runs any more.
         """
         self._turn()
-        for story in sorted(self._stories, key=lambda s: s.sim.arrival_us):
-            self.at(story.sim.arrival_us, self._arrive, story)
+        for stories in sorted(self._submissions, key=lambda s: s[0].sim.arrival_us):
+            self.at(stories[0].sim.arrival_us, self._arrive, stories)
         if self.settings.lease_us:
             self.at(self.settings.lease_us, self._renew)
         heap, network, until = self._heap, self.network, self.settings.until_us
@@ -206,11 +222,25 @@ class World:
     def _tick(self, _a: object, _b: object) -> None:
         self._inbox.append(ev.Tick())
 
-    def _arrive(self, story: Story, _: object) -> None:
-        story.job = len(self._by_id) + 1
-        self._by_id[story.job] = story
-        accept(story.sim.spec, runs=False)
-        self._inbox.append(ev.JobSubmitted(story.job, story.sim.spec))
+    def _arrive(self, stories: Sequence[Story], _: object) -> None:
+        spec = stories[0].sim.spec
+        self._newest = max(self._newest + 1, self.cycle.state.next_job)
+        if spec.array:
+            self._arrays[self._newest] = {story.element: story for story in stories}
+        else:
+            stories[0].job = self._newest
+            self._by_id[self._newest] = stories[0]
+        accept(spec, runs=False)
+        self._inbox.append(ev.JobSubmitted(self._newest, spec))
+
+    def _story_of(self, job_id: int) -> Story:
+        """An element's is known by its id from its first launch on."""
+        if job_id not in self._by_id:
+            job = self.cycle.state.jobs[job_id]
+            story = self._arrays[job.array_job][job.array_task]
+            story.job = job_id
+            self._by_id[job_id] = story
+        return self._by_id[job_id]
 
     def _progress(self, attempt: Attempt) -> Progress:
         served_us = self.now_us - (attempt.story.start_us or 0.0)
@@ -245,7 +275,7 @@ class World:
         known = self._attempts.get(action.job)
         if known is not None and known.number == action.attempt:
             return known
-        story = self._by_id[action.job]
+        story = self._story_of(action.job)
         placement = self.cycle.state.placed[action.job].placement
         story.attempts, story.hosts = story.attempts + 1, placement.hosts
         attempt = Attempt(

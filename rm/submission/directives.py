@@ -26,10 +26,12 @@ from rm.submission.options import (
 )
 from rm.submission.remarks import Remarks
 
-PREFIXES = ("#SBATCH", "#RM")  # the weaker first
+SLURMS = "#SBATCH"
+PREFIXES = (SLURMS, "#RM")  # the weaker first
 _BY_LONG = {name: option for option in ALL for name in option.long}
 _BY_SHORT = {option.short: option for option in ALL if option.short}
 NO_MORE: Mapping[str, Option] = {}
+_OF_SRUN = ("cpu-bind", "container-id", "jobid", "het-group")  # sbatch has none of these to abbreviate
 _OFF = {option.off: option for option in ALL if option.off}
 
 
@@ -48,11 +50,11 @@ def parse(text: str, file: str, remarks: Remarks) -> dict[str, Any]:
         where = f"{prefix} in line {number} of {file}"
         with remarks.gathering():
             try:
-                words = shlex.split(rest, comments=True)
+                words = shlex.split(_without_last_backslash(rest), comments=True)
             except ValueError as error:
                 raise UsageError(f"{where} cannot be read: {str(error).lower()}.") from None
             while words:
-                options, words = leading_options(words, where, remarks=remarks)
+                options, words = leading_options(words, where, remarks=remarks, abbreviated=prefix == SLURMS)
                 for option, value in options:
                     values[prefix] |= supported(option, value, where, remarks)
                 if words:
@@ -62,6 +64,13 @@ def parse(text: str, file: str, remarks: Remarks) -> dict[str, Any]:
     for prefix in PREFIXES:
         merged = merge(merged, values[prefix])
     return merged
+
+
+def _without_last_backslash(text: str) -> str:
+    """A line is not continued in the next one: as in Slurm a backslash at its end means nothing."""
+    bare = text.rstrip()
+    kept = bare.rstrip("\\")
+    return kept if (len(bare) - len(kept)) % 2 and not kept.startswith("#") else text
 
 
 def of_environment(environment: Mapping[str, str], remarks: Remarks, prefix: str = SBATCH) -> dict[str, Any]:
@@ -157,11 +166,14 @@ def leading_options(
     where: str,
     more: Mapping[str, Option] = NO_MORE,
     remarks: Remarks | None = None,
+    *,
+    abbreviated: bool = False,
 ) -> tuple[list[tuple[Option, Any]], list[str]]:
     """The options before the first word that is none, each with its value, and that word with what follows.
 
     `more`: long options besides the table's. `remarks`: where complaints are gathered instead of raised; a
-    word behind an unknown option then counts as its value.
+    word behind an unknown option then counts as its value. `abbreviated`: the beginning of a long name will
+    do where it is that of no other, and `--` ends the options, as for Slurm's commands.
 
     Raises:
         UsageError: options are unknown, lack their values, or have ones that they do not take; all of them.
@@ -170,6 +182,11 @@ def leading_options(
     found: list[tuple[Option, Any]] = []
     rest = list(words)
     while _is_option(rest):
+        if abbreviated and rest[0] == "--":
+            rest.pop(0)
+            break
+        if abbreviated:
+            rest[0] = _whole(rest[0], more)
         with said.gathering():
             if (option := _known(rest[0], more)) is None:
                 word = rest.pop(0)
@@ -194,6 +211,16 @@ def _known(word: str, more: Mapping[str, Option]) -> Option | None:
         return _BY_SHORT.get(word[1]) or next(own, None)
     name, equals, _ = word[2:].partition("=")
     return (None if equals else _OFF.get(name)) or _BY_LONG.get(name) or more.get(name)
+
+
+def _whole(word: str, more: Mapping[str, Option]) -> str:
+    """The word with the long name whose only beginning it has; the word itself where there is none."""
+    name, equals, value = word.removeprefix("--").partition("=")
+    if not word.startswith("--") or _known(f"--{name}", more):
+        return word
+    known = (*_BY_LONG, *_OFF, *more)
+    names = [one for one in known if one and one.startswith(name) and one not in _OF_SRUN]
+    return f"--{names[0]}{equals}{value}" if len(names) == 1 else word
 
 
 def _value(option: Option, words: list[str], where: str) -> Any:

@@ -17,32 +17,32 @@ def read_script(file: str) -> str:
     return script_text(data, file)
 
 
-def script_text(data: bytes, shown: str) -> str:
-    """The bytes of a batch script as text; UsageError when no host could run it."""
+def script_text(data: bytes, file: str | None) -> str:
+    """The bytes of a batch script as text; UsageError when no host could run it. `file`: where it stands,
+    None for the standard input."""
+    script, name = (
+        (f"The script {file}", file) if file is not None else ("The script on standard input", "FILE")
+    )
     if not data.strip():
-        raise UsageError(f"The script {shown} is empty.")
+        raise UsageError(f"{script} is empty.")
     if len(data) > SCRIPT_MAX_BYTES:
-        raise UsageError(
-            f"The script {shown} is larger than {SCRIPT_MAX_BYTES >> 20} MiB.", "Read data from files."
-        )
+        raise UsageError(f"{script} is larger than {SCRIPT_MAX_BYTES >> 20} MiB.", "Read data from files.")
     if b"\0" in data:
         raise UsageError(
-            f"{shown} is not a text script.", "To run a program, use: rmx submit --wrap './program'."
+            f"{script} is not a text script.", "To run a program, use: rmx submit --wrap './program'."
         )
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise UsageError(
-            f"The script {shown} is not UTF-8 text: line {line} has the byte 0x{data[error.start]:02X}.",
-            f"If it is Latin-1, convert it with: iconv -f latin1 -t utf-8 {shown} > NEW",
+            f"{script} is not UTF-8 text: line {line} has the byte 0x{data[error.start]:02X}.",
+            f"If it is Latin-1, convert it with: iconv -f latin1 -t utf-8 {name} > NEW",
         ) from None
     if "\r\n" in text:
         raise UsageError(
-            f"The script {shown} has Windows line ends (CRLF).", f"Convert it with: sed -i 's/\\r$//' {shown}"
+            f"{script} has Windows line ends (CRLF).", f"Convert it with: sed -i 's/\\r$//' {name}"
         )
     if not text.startswith("#!"):
-        raise UsageError(
-            f"The script {shown} does not say what runs it.", "Its first line must be such as #!/bin/sh."
-        )
+        raise UsageError(f"{script} does not say what runs it.", "Its first line must be such as #!/bin/sh.")
     return text

@@ -58,6 +58,8 @@ def build(
             spec[key] = values[key]
     if spec.get("input", "").lower() == "none":
         spec["input"] = ""
+    if spec.get("error") == "none":
+        spec["error"] = "/dev/null"
     if spec.get("output") == "none":
         spec["output"] = ""  # kept where it ran; `rmx logs` reads it
     for key in ("hold", "requeue", "low_comm"):

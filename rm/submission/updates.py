@@ -94,10 +94,14 @@ def _field(name: str, text: str, now: datetime) -> dict[str, Any]:
         return {"comment": text}
     if name in ("begin", "deadline"):
         return {f"{name}_us": begin_us(text, now, f"--{name}")}
+    if name == "exclusive" and text.lower() == "user":
+        return {"exclusive": False, "exclusive_user": True}
     if name in ("requeue", "exclusive"):
         if text.lower() not in _WORDS:
-            raise UsageError(f"{name} is '{text}'.", f"Write {name}=yes or {name}=no.")
-        return {key: _WORDS[text.lower()]}
+            other = ", or exclusive=user" if name == "exclusive" else ""
+            raise UsageError(f"{name} is '{text}'.", f"Write {name}=yes or {name}=no{other}.")
+        also = {"exclusive_user": False} if name == "exclusive" else {}
+        return {key: _WORDS[text.lower()], **also}
     if name == "nodes":
         match = re.match(_NODES, text)
         low, high = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)

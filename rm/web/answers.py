@@ -45,6 +45,7 @@ from rm.api.reasons import (
     Verdict,
     Why,
 )
+from rm.core.jobs.array_state import shown
 from rm.core.model import alignment as core_alignment
 from rm.core.model import choice as core_choice
 from rm.core.model import host as core_host
@@ -166,11 +167,12 @@ def explanation(answer: Mapping[str, Any], kind: type[Explained]) -> Explained:
 def job_of(job: core_job.Job, progress: core_progress.Progress | None = None, partition: str = "") -> Job:
     """As the caller may see it: `rm.web.sight`. `partition`: of several the one that it runs in, "" = it has
     no hosts or did not ask for several."""
+    state = shown(job)
     return Job(
         id=job.id,
         spec=typed(job.spec, Spec),
         submitted_us=job.submitted_us,
-        state=job.state.value,
+        state=state.value,
         held=job.held,
         attempt=job.attempt,
         tasks=[typed(task, Task) for task in job.tasks],
@@ -206,7 +208,7 @@ def job_of(job: core_job.Job, progress: core_progress.Progress | None = None, pa
         slowed=job.slowed,
         used=[typed(one, HostUsed) for one in job.used] if job.used else (),
         restarts=job.restarts,
-        short_state=job.state.short,
+        short_state=state.short,
         exit=None if job.exit_code is None else f"{job.exit_code}:{job.exit_signal or 0}",
         hosts=list(dict.fromkeys(task.host for task in job.tasks)) if job.tasks else (),
         progress=UNSET if progress is None else _progress(progress),
@@ -218,7 +220,8 @@ def job_row_of(job: core_job.Job, reason: core_reasons.Reason | None, partition:
     """`reason`: the newest. `partition`: as of `job_of`."""
     hosts = list(dict.fromkeys(task.host for task in job.tasks)) if job.tasks else ()
     code = "" if reason is None else reason.code.value
-    return row_of(job, job.state.value, job.state.short, hosts, code, partition)
+    state = shown(job)
+    return row_of(job, state.value, state.short, hosts, code, partition)
 
 
 def full_job_of(

@@ -22,6 +22,7 @@ OWNER, STRANGER, MISMATCHED = "nobody", "daemon", "games"
 SECRET = "hunter2-Qm3vB"
 NODES = {"nvidia0": (NVIDIA, 0), "nvidia1": (NVIDIA, 1), "nvidiactl": (NVIDIA, 255), "nvidia-uvm": (UVM, 0)}
 CONTROLLERS = ("memory", "pids")
+CONTAINERS = all(map(shutil.which, ("podman", "crun", "newuidmap", "busybox")))
 # a folder of the user's, with places for what podman mounts
 IMAGE = """
 home=/home/USER; image=$home/image
@@ -29,8 +30,8 @@ for of in /etc/subuid /etc/subgid; do sed -i /^USER:/d $of; echo USER:300000:655
 sed -i 's,^\\(USER:[^:]*:[^:]*:[^:]*:[^:]*:\\)[^:]*,\\1/home/USER,' /etc/passwd
 mkdir -p $image; cd $image; mkdir -p bin dev etc proc run sys tmp there var/tmp
 cp $(command -v busybox) bin
-for name in cat echo id mount sh sleep; do ln -s busybox bin/$name; done
-ln -s /proc/mounts etc/mtab; touch etc/hosts etc/resolv.conf
+for name in cat echo id ls mount sh sleep; do ln -sf busybox bin/$name; done
+ln -sf /proc/mounts etc/mtab; touch etc/hosts etc/resolv.conf
 echo root:x:0:0::/:/bin/sh >etc/passwd; echo root:x:0: >etc/group
 chown -R USER: $home
 """
@@ -198,9 +199,7 @@ def test_a_job_opens_no_gpu_but_its_own(cluster: Cluster) -> None:
 # containers
 
 
-@pytest.mark.skipif(
-    not all(map(shutil.which, ("podman", "crun", "newuidmap", "busybox"))), reason="needs podman and busybox"
-)
+@pytest.mark.skipif(not CONTAINERS, reason="needs podman and busybox")
 def test_a_container_has_its_users_rights_and_ends_with_its_job(cluster: Cluster) -> None:
     host = names(cluster)[1]
     run(cluster.lab, host, IMAGE.replace("USER", STRANGER))
@@ -231,9 +230,7 @@ def test_a_container_has_its_users_rights_and_ends_with_its_job(cluster: Cluster
     assert "exited with code 7" in again["reason"]["message"], cluster.log(again["id"])
 
 
-@pytest.mark.skipif(
-    not all(map(shutil.which, ("podman", "crun", "newuidmap", "busybox"))), reason="needs podman and busybox"
-)
+@pytest.mark.skipif(not CONTAINERS, reason="needs podman and busybox")
 def test_a_container_is_not_moved_to_a_systemd_of_its_user(cluster: Cluster) -> None:
     """There it would be out of the job's control group, and of all that is fenced by it."""
     host, uid = names(cluster)[1], pwd.getpwnam(OWNER).pw_uid
@@ -263,6 +260,41 @@ def test_a_container_is_not_moved_to_a_systemd_of_its_user(cluster: Cluster) -> 
     assert cluster.wait(job)["state"] == "COMPLETED", cluster.log(job)
     assert "inside" in cluster.log(job)
     assert "asked" not in run(cluster.lab, host, look)
+
+
+@pytest.mark.skipif(not CONTAINERS, reason="needs podman and busybox")
+def test_a_step_runs_in_a_container_and_can_be_entered(cluster: Cluster) -> None:
+    host = names(cluster)[1]
+    run(cluster.lab, host, IMAGE.replace("USER", STRANGER))
+    step = f"srun --container-image=/home/{STRANGER}/image --container-mounts=/home/{STRANGER}:/there"
+    script = f"""
+        {step} -n2 -l sh -c 'echo rank $SLURM_PROCID; echo made >/there/made; id -u'
+        echo piped | {step} -n1 cat
+        {step} -n1 sh -c 'exit 7'; echo code $?
+        {step}:nonsense -n1 true; echo code $?
+        exec {step} -n1 sh -c 'trap "echo ended; exit 3" TERM; echo waits; sleep 600 & wait'
+    """
+    job = cluster.post_job(script, user=STRANGER, hosts_only=[host], ntasks=2, launch="batch")
+
+    def waits() -> bool:
+        found = cluster.job(job)
+        assert found["ended_us"] is None, (found["reason"], cluster.log(job))
+        return bool(found["started_us"]) and "waits" in cluster.log(job)
+
+    until(waits, "the last step runs")
+    said = cluster.log(job).splitlines()
+    wanted = ["0: rank 0", "1: rank 1", "0: 0", "1: 0", "piped", "code 7", "code 1", "waits"]
+    assert [line for line in wanted if line not in said] == []
+    assert any("The flag 'nonsense' of the mount" in line for line in said)
+    owner = run(cluster.lab, host, f"stat -c %U /home/{STRANGER}/made")
+    assert owner.strip() == STRANGER  # root inside, himself outside
+    words = ("--socket", cluster.socket, "shell", f"{job}.3", "sh", "-c", "ls -d /there; echo $SLURM_STEP_ID")
+    entered = until(lambda: cluster.run(*words).stdout, "it can be entered")
+    assert entered.split() == ["/there", "3"]
+    cluster.client_of(STRANGER).delete("jobs", job)
+    assert cluster.wait(job)["state"] == "CANCELLED"
+    left = f"grep -l '^Uid:.*\\b{pwd.getpwnam(STRANGER).pw_uid}\\b' /proc/[0-9]*/status || true"
+    assert run(cluster.lab, host, left) == ""
 
 
 # memory and processes

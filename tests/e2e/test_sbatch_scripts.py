@@ -7,6 +7,9 @@ line REGEX            a whole line there
 once REGEX            the same, and one such line only
 refused REGEX         sbatch says so and takes no job
 submit COMMAND        what prints the job's id, where `sbatch --parsable NAME` is not enough
+needs PROGRAM         without which the script is skipped
+forward NAME          the file with the address of its server: `rmx forward` brings the page
+                      here, and then the job is cancelled
 """
 
 from __future__ import annotations
@@ -15,20 +18,24 @@ import os
 import re
 import shutil
 import subprocess
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
 
-from tests.cluster import WAIT_S, Cluster, until
+from tests.cluster import RMX, WAIT_S, Cluster, until
 from tests.e2e.conftest import MakeCluster
 from tests.shared_directory import share
 
 pytestmark = pytest.mark.lab
 SCRIPTS = Path(__file__).with_name("sbatch")
-NAMES = sorted(path.name for path in SCRIPTS.glob("*.sh"))
+# those that run until somebody has looked come first: others wait for their hosts
+TEXTS = {path.name: path.read_text() for path in SCRIPTS.glob("*.sh")}
+NAMES = sorted(TEXTS, key=lambda name: ("\n#= forward" not in TEXTS[name], name))
 FEATURES = {"z1h1": ["nvme", "slow"], "z1h2": ["nvme", "big"], "z1h3": ["slow"]}
 PATIENCE_S = 4 * WAIT_S  # some thirty jobs share three hosts
 
@@ -44,7 +51,8 @@ class Expected:
         found: dict[str, list[str]] = {}
         for word, rest in re.findall(r"^#= (\w+) (.*)$", script.read_text(), re.M):
             found.setdefault(word, []).append(rest)
-        unknown = set(found) - {"state", "code", "file", "line", "once", "refused", "submit"}
+        words = {"state", "code", "file", "line", "once", "refused", "submit", "needs", "forward"}
+        unknown = set(found) - words
         assert not unknown, (script, unknown)
         assert {"state", "refused"} & set(found), f"{script} expects nothing"
         return cls(found)
@@ -57,14 +65,24 @@ class Expected:
         return self.lines.get("line", []) + self.lines.get("once", [])
 
 
+VFS = """mkdir -p /etc/containers; cat >/etc/containers/storage.conf <<'X'
+[storage]
+driver = "vfs"
+runroot = "/run/containers/storage"
+graphroot = "/var/lib/containers/storage"
+X
+"""  # a lab host's disk is an overlay, on which podman's usual driver cannot work as root
+
+
 class Login:
     """A shell with Slurm's commands, in a directory that all hosts have."""
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
-        self.directory = directory
+        self.cluster, self.directory = cluster, directory
         shutil.copytree(SCRIPTS, directory, dirs_exist_ok=True)
         for host in cluster.hosts():
             share(cluster.lab, host, directory)
+            assert cluster.lab.exec(host, ["sh", "-ec", VFS]).returncode == 0
         cluster.rmx("slurm-shims", str(directory / "shims"))
         ours = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "SLURM", "SBATCH"))}
         path = f"{directory / 'bin'}:{directory / 'shims'}:{os.environ['PATH']}"
@@ -78,6 +96,31 @@ class Login:
 
     def submit(self, name: str) -> subprocess.CompletedProcess[str]:
         return self(Expected.of(SCRIPTS / name).one("submit", f"sbatch --parsable {name}"))
+
+    def page(self, job: str, name: str) -> str:
+        """What the job's server says to a browser on this machine."""
+        file = self.directory / name.replace("%j", job)
+        url = urlsplit(
+            until(lambda: file.exists() and file.read_text().strip(), f"{file} is written", PATIENCE_S)
+        )
+        words = [RMX, "--socket", self.cluster.socket, "forward", job, f"{url.port}:0"]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as forward:
+            try:
+                assert forward.stdout is not None
+                near = re.search(r"127\.0\.0\.1:(\d+)", forward.stdout.readline())
+                assert near is not None
+                address = f"http://127.0.0.1:{near[1]}{url.path}?{url.query}"
+
+                def shown() -> str:
+                    try:
+                        with urllib.request.urlopen(address, timeout=PATIENCE_S) as page:
+                            return page.read().decode()
+                    except OSError:  # it does not listen yet
+                        return ""
+
+                return until(shown, f"{address} answers", PATIENCE_S)
+            finally:
+                forward.terminate()
 
     def ends(self, job: str) -> list[str]:
         """States and codes of a job or of the elements of an array, once all have ended."""
@@ -119,7 +162,10 @@ def submitted(login: Login) -> dict[str, subprocess.CompletedProcess[str]]:
 def test_a_script_runs_unchanged(
     login: Login, submitted: dict[str, subprocess.CompletedProcess[str]], name: str
 ) -> None:
-    expected, done = Expected.of(SCRIPTS / name), submitted[name]
+    expected = Expected.of(SCRIPTS / name)
+    if shutil.which(expected.one("needs", "sh")) is None:
+        pytest.skip(f"needs {expected.one('needs', '')}")
+    done = submitted[name]
     if "refused" in expected.lines:
         assert (done.returncode != 0, done.stdout) == (True, ""), done
         assert re.search(expected.one("refused", ""), done.stderr), done.stderr
@@ -127,6 +173,9 @@ def test_a_script_runs_unchanged(
         return
     assert done.returncode == 0, done.stderr
     job = done.stdout.strip().partition(";")[0]
+    if forwarded := expected.one("forward", ""):
+        assert "Jupyter" in login.page(job, forwarded)
+        assert login(f"scancel {job}").returncode == 0
     ends = login.ends(job)
     path = login.directory / expected.one("file", "slurm-%j.out").replace("%j", job)
     said = path.read_text().splitlines() if path.exists() else []

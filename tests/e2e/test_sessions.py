@@ -336,3 +336,27 @@ def test_a_shell_is_in_the_job(cluster: Cluster) -> None:
     tasks = cluster.submit("--launch=tasks", "--wrap", "sleep 600")
     cluster.all_started(tasks)
     assert b"started once for each task" in run(cluster, "shell", tasks, "true").stderr
+
+
+def test_a_shell_in_a_step_finds_what_its_task_has(cluster: Cluster) -> None:
+    script = "export FROM=script; cd /var/tmp; srun -n1 -N1 true; srun -J named -N2 -n2 sleep 600"
+    job = cluster.submit("-N2", "-n2", "--launch=batch", "--wrap", script)
+    cluster.all_started(job)
+    hosts = cluster.job(job)["hosts"]
+    until(lambda: run(cluster, "shell", f"{job}.1", "true").returncode == 0, "the second step runs")
+    asks = "hostname; id -un; pwd; echo $FROM $SLURM_JOB_NAME $SLURM_STEP_ID.$SLURM_PROCID"
+    asks += "; cat /proc/self/cgroup"
+    for rank, (host, words) in enumerate(zip(hosts, ((), ("--host", hosts[1])), strict=True)):
+        done = run(cluster, "shell", *words, f"{job}.1", "sh", "-c", asks)
+        said = done.stdout.decode().splitlines()
+        assert said[:4] == [host, "rmjob", "/var/tmp", f"script named 1.{rank}"], done.stderr
+        if any(line.startswith("0::/rm") for line in said):
+            assert any(f"/job_{job}_1/step_1/session_" in line for line in said)
+    for step, why in ((0, f"Step {job}.0 does not run"), (7, f"Step {job}.7 does not run")):
+        assert why.encode() in run(cluster, "shell", f"{job}.{step}", "true").stderr
+    with terminal(cluster, "shell", f"{job}.1") as inside:
+        inside.type(b"echo $FROM-$SLURM_STEP_ID-here\r")
+        inside.until_said(b"script-1-here")
+        cluster.rmx("cancel", job)
+        assert inside.process.wait(WAIT_S) != 0  # it ends with the step
+    assert cluster.wait(job)["state"] == "CANCELLED"

@@ -22,6 +22,7 @@ from rm.arrays import parse as parse_array
 from rm.core.jobs.state import all_of
 from rm.core.model.array import Array
 from rm.core.model.job import Job, JobState
+from rm.core.model.reasons import ReasonCode
 from rm.core.sharing.ended import SPANS_US
 from rm.dependencies import Condition, parse
 from tests.sim.choices import Choices, Event, Played, shrunk
@@ -61,6 +62,7 @@ FAULTS = (  # what each part's schedules meet, or they try less than they seem t
     "one element alone is changed",
     "somebody suspends or resumes",
     "somebody is mailed of it",
+    "it has a deadline",
 )
 NUMBERED = re.compile(r"\([\d, ]*\)|\bh?\d+\b")  # attempts, ranks, hosts and actions in the name of an event
 ENDS_TOLD = ("Ended", "Failed", "Invalid dependency")  # by Slurm's subjects
@@ -125,9 +127,8 @@ def check_array(world: World, job: Job, array: Array) -> None:
             assert array.set_of(task) == "dropped", f"element {task} was lost: {job}"
             asked = [*_asked(job), *_asked(job, world.waited.get(job.id, ""))]
             unmet = any(not world.met(replace(job, array_task=task), one) for one in asked)
-            assert unmet or world.was_cancelled(replace(job, array_job=job.id, array_task=task)), (
-                f"nobody cancelled element {task}: {job}"
-            )
+            cancelled = world.was_cancelled(replace(job, array_job=job.id, array_task=task))
+            assert unmet or cancelled or world.missed(job), f"nobody cancelled element {task}: {job}"
             continue
         ended = {JobState.COMPLETED: "completed", JobState.CANCELLED: "cancelled"}
         assert array.set_of(task) == ended.get(element.state, "failed"), f"{element} is in {array}"
@@ -146,7 +147,9 @@ def check_end(world: World, job: Job) -> None:
     if unmet:
         assert job.state is JobState.CANCELLED, f"{unmet} were never fulfilled: {job}"
     elif job.state is JobState.CANCELLED:
-        assert world.was_cancelled(job), f"nobody cancelled it: {job}"
+        assert world.was_cancelled(job) or world.missed(job), f"nobody cancelled it: {job}"
+    elif job.reason is not None:
+        assert job.reason.code is not ReasonCode.DEADLINE, f"it was to be cancelled: {job}"
     if job.state is JobState.NODE_FAIL:
         assert not job.spec.requeue, f"it may be requeued: {job}"
 

@@ -235,6 +235,8 @@ def test_sim_compare_pairs_the_seeds(scenario, invoke):
         ("[[job]]", "[policies.options.comm.adadual]\nway = 3\n[[job]]", "has no option 'way'"),
         ("[[job]]", "[policies.options.kom.adadual]\nways = 3\n[[job]]", "There is no kind of policy 'kom'"),
         ("[policies]", "[network]\nnewcomer = 0\n[policies]", "at network.newcomer: Expected `float` > 0"),
+        ("count = 2", 'array = "3-1"', "the range '3-1' ends before it begins"),
+        ("count = 2", 'array = "0-100000"', "an array of 100001 elements is too large"),
         ("[[job]]", '[[variant]]\nname = "x"\n' * 2 + "[[job]]", "has the name of another one, x"),
     ],
 )
@@ -243,3 +245,41 @@ def test_a_mistake_in_a_scenario_is_told_with_its_place(scenario, invoke, line, 
     code, _, said = invoke("run", scenario)
     assert code in (2, 8)  # usage, configuration
     assert told in said
+
+
+def elements(array: str, arrays_first: bool = True, **settings: int):
+    cluster = hosts(2, nic_bps=GBPS)
+    jobs = [periodic("swept", iterations=10, array=array), periodic("single", at_ms=300, iterations=10)]
+    how = Settings(**settings)
+    jobs = jobs if arrays_first else jobs[::-1]
+    return World(cluster, jobs, policies(), fluid(cluster, Ideal), settings=how).run()
+
+
+@pytest.mark.parametrize("arrays_first", [True, False])
+def test_an_array_runs_each_element_once_and_as_many_at_a_time_as_it_may(arrays_first):
+    result = elements("1,3,5-7%2", arrays_first)
+    swept = sorted((j for j in result.jobs if j.name == "swept"), key=lambda j: j.start_us)
+    assert len(swept) == 5
+    assert len({job.job for job in result.jobs}) == 6
+    assert {(job.iterations, job.attempts) for job in result.jobs} == {(10, 1)}
+    starts = [round(job.start_us / MS) for job in swept]
+    assert starts == [0, 0, 2_000, 2_000, 4_000]  # each makes ten iterations of 200 ms
+    assert next(job.start_us for job in result.jobs if job.name == "single") == pytest.approx(300 * MS)
+
+
+def test_elements_move_at_the_end_of_a_lease_and_keep_their_iterations():
+    result = elements("0-2", lease_us=1_250 * MS)
+    assert [job.iterations for job in result.jobs] == [10] * 4
+    assert all(job.attempts == 2 for job in result.jobs)
+
+
+def test_a_scenario_has_arrays(scenario, invoke):
+    scenario.write_text(SCENARIO.replace("count = 2", 'count = 2\narray = "0-9%3"'))
+    answer = json.loads(invoke("run", scenario, "--json")[1])
+    assert [job["name"] for job in answer["jobs"]] == ["a-1"] * 10 + ["a-2"] * 10
+    events = sorted([(j["start_s"], 1) for j in answer["jobs"]] + [(j["end_s"], -1) for j in answer["jobs"]])
+    most, running = 0, 0
+    for _, change in events:
+        running += change
+        most = max(most, running)
+    assert most == 6

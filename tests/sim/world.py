@@ -705,6 +705,7 @@ class World:
             array=(array := choices.among("it is", self.kinds)),
             dependency=self.dependency(array),
             mail_events=MAILED if choices.happens("somebody is mailed of it", 0.2) else "",
+            deadline_us=self.deadline(),
         )
         if self.journalled:
             wait_us = self.measuring.choice([None, None, None, 5 * S])
@@ -722,6 +723,17 @@ class World:
         if self.turn([ev.JobSubmitted(job_id, spec, key, past)]):
             self.acknowledged.append(job_id)  # only after the commit
             self.to_submit -= 1
+
+    def deadline(self) -> int | None:
+        """Of what waits; that hosts end what runs by then is not played."""
+        if not self.choices.happens("it has a deadline", 0.15):
+            return None
+        return self.now_us + self.choices.number("its deadline is so many seconds away", 5, 200) * S
+
+    def missed(self, job: Job) -> bool:
+        """Could it not be over by its deadline any more when it was cancelled?"""
+        latest_us, ended_us = job.spec.latest_start_us, job.ended_us or 0
+        return latest_us is not None and ended_us > latest_us
 
     def dependency(self, array: str) -> str:
         choices = self.choices

@@ -25,6 +25,7 @@ from tests.builders import host, job, snapshot, spec
 sys.path.insert(0, str(AGENTS))
 rm_container = importlib.import_module("rm_container")
 rm_facts = importlib.import_module("rm_facts")
+rm_step_container = importlib.import_module("rm_step_container")
 ENVIRON = {"A": "b", "PATH": "/usr/bin", "HOME": "/home/ann", "BASH_FUNC_x%%": "() { :; }"}
 OWN = [("/spool/1", "/spool/1", "rw")]
 
@@ -219,3 +220,47 @@ def _start_the_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert (end["code"], end["signal"], end["why"]) == (7, 0, "cancel")
         bad = agent.launch("#!/bin/sh\n", job=3, container={"image": "x", "mounts": [["a", "/b", ""]]})
         assert bad["code"] == "bad-request"
+
+
+def test_a_step_asks_for_a_container_in_the_words_of_pyxis() -> None:
+    asked = rm_step_container.asked_of
+    values = {
+        "container-image": "./a.tar",
+        "container-mounts": "/data:/mnt:ro,/home",
+        "container-workdir": "/w",
+    }
+    mounts = [["/data", "/mnt", "ro"], ["/home", "/home", ""]]
+    assert asked(values, "/scratch") == {"image": "/scratch/a.tar", "workdir": "/w", "mounts": mounts}
+    assert asked({}, "/") == {}
+    assert rm_container.checked(asked(values, "/scratch"))["image"] == "/scratch/a.tar"
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"container-workdir": "/w"}, "--container-workdir needs --container-image"),
+        ({"container-image": "--privileged"}, "is no image"),
+        ({"container-image": "x", "container-workdir": "w"}, "an absolute path of the container"),
+        ({"container-image": "x", "container-mounts": "data:/mnt"}, "'data:/mnt' is no mount"),
+        ({"container-image": "x", "container-mounts": "/a:/b:suid"}, "The flag 'suid' of the mount"),
+        ({"container-image": "x", "container-mounts": "/a," * 65}, "65 mounts are too many"),
+        ({"container-image": "x", "mpi": "pmi2"}, "--mpi=pmi2 does not reach"),
+    ],
+)
+def test_what_is_no_container_of_a_step_is_said(values: dict[str, str], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        rm_step_container.asked_of(values, "/")
+
+
+def test_podman_passes_a_tasks_input_and_terminal() -> None:
+    container = {"image": "x", "mounts": [], "workdir": ""}
+
+    def run(streams: str) -> list[str]:
+        made = rm_container.command(
+            "podman", "/opt/podman", container, "rm-1-1-0-0", [], ["cat"], {}, (), False, "", streams
+        )
+        return list(made[made.index("run") + 1 :][:2])
+
+    assert run("input") == ["--interactive", "--rm"]
+    assert run("terminal") == ["--interactive", "--tty"]
+    assert run("") == ["--rm", "--replace"]

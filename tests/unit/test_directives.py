@@ -172,3 +172,12 @@ def test_no_option_is_one_of_the_real_rm() -> None:
     assert [name for name in names if any(word.startswith(name) for word in words)] == []
     # Slurm's -d and -i are also rm's letters: `rm VERB` takes none (test_shell_init.py)
     assert {option.short for option in SUPPORTED} & set("firRdvI") == {"d", "i"}
+
+
+@pytest.mark.parametrize("end", ["", "\\", " \\", " \\  ", " \\\\\\"])
+def test_a_backslash_at_the_end_of_a_line_means_nothing(end: str) -> None:
+    remarks = Remarks()
+    text = f"#!/bin/sh\n#SBATCH --comment=x -J y{end}\n#SBATCH --tasks-per-node=2\ntrue\n"
+    found = directives.parse(text, "train.sh", remarks)
+    assert (found["name"], found["comment"], found["ntasks_per_node"]) == ("y", "x", "2")
+    assert remarks.errors == []

@@ -13,6 +13,7 @@ from rm.core.jobs.state import rebuild
 from rm.core.model.job import JobState
 from rm.core.model.job_update import JobUpdate
 from rm.core.model.reasons import ReasonCode
+from rm.web.answers import job_of
 from tests import builders
 from tests.unit.test_job_arrays import Cluster
 
@@ -270,3 +271,21 @@ def test_a_damaged_change_is_no_job() -> None:
     job = single(cluster)
     assert "must be a word" in cluster.refused(change(job, name="a/b"))
     assert cluster.state.jobs[job].spec == builders.spec()
+
+
+def test_an_array_whose_elements_all_wait_as_jobs_of_their_own_is_shown_to_pend() -> None:
+    cluster = Cluster()
+    running = single(cluster, cpus_per_task=2)
+    array = cluster.submit("1-2", cpus_per_task=2)
+    cluster.do(element(array, "1-2", cluster.state.next_job, comment="mine"))
+
+    def seen() -> tuple[str, str]:
+        told = job_of(cluster.state.jobs[array])
+        return told.state, told.short_state
+
+    assert (cluster.array(array).waiting, seen()) == ("", ("PENDING", "PD"))
+    cluster.end(cluster.state.jobs[running])
+    assert (cluster.running(array), seen()) == ([1], ("RUNNING", "R"))
+    cluster.end(cluster.job(array, 1))
+    cluster.end(cluster.job(array, 2))
+    assert seen() == ("COMPLETED", "CD")

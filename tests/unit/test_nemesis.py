@@ -25,7 +25,7 @@ def found(
     notes: dict[str, list[str]],
     told: Told | None = DONE,
     silences: tuple[Silence, ...] = (),
-    again: tuple[int, ...] = (),
+    again: tuple[str, ...] = (),
     **order: object,
 ) -> dict[str, list[str]]:
     """What the oracle finds of job 1, of one rank, acknowledged at 99."""
@@ -35,7 +35,8 @@ def found(
     values = {"id": 1, "name": "one", "ranks": 1, "ends": 0, "acked": 99.0, **order}
     ledger.add([Order(**values)], 98.9, "a")  # type: ignore[arg-type]
     ledger.again += again
-    told_of = {} if told is None else {1: told}
+    ref = ledger.orders[next(iter(ledger.orders))].ref
+    told_of = {} if told is None else {ref: told}
     return dict(oracle.judge(ledger, oracle.read(tmp_path), told_of, silences, 20.0, 4).found)
 
 
@@ -104,7 +105,7 @@ def test_an_early_attempt_that_starts_late_and_a_start_in_hold_or_after_a_cancel
     cancelled = {"cancel_sent": 90.0, "cancel_acked": 91.0}
     assert list(found(tmp_path, {"1.1.0": LIFE}, **cancelled)) == [oracle.AFTER]
     assert found(tmp_path, {"1.1.0": LIFE}, **cancelled, requeues=[95.0]) == {}
-    assert list(found(tmp_path, {"1.1.0": LIFE}, again=(1,))) == [oracle.DOUBLED]
+    assert list(found(tmp_path, {"1.1.0": LIFE}, again=("1",))) == [oracle.DOUBLED]
 
 
 def test_a_host_that_thaws_may_begin_a_cancelled_job_and_must_end_it(tmp_path: Path) -> None:
@@ -154,3 +155,50 @@ def test_recovery_counts_what_was_asked_for_after_the_fault() -> None:
     acks = [(99.9, 100.1, "a"), (100.2, 104.0, "b"), (104.0, 104.1, "b")]
     (only,) = recoveries([struck, beside], acks, [(99.0, 2), (103.0, 1), (105.0, 2)], 2)
     assert (only.what, only.acks_s, only.hosts_s) == ("daemon killed", [4.0], [5.0])
+
+
+def chained(tmp_path: Path, kind: str, notes: dict[str, list[str]], told: dict[str, Told]) -> list[str]:
+    """The kinds of findings of job 2, which waits for both elements of array 1."""
+    for name, lines in notes.items():
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    ledger = Ledger()
+    orders = [Order(1, "one", 1, 0, 99.0, element=element) for element in (0, 1)]
+    ledger.add([*orders, Order(2, "one", 1, 0, 99.5, after=(kind, ("1_0", "1_1")))], 98.9, "a")
+    return sorted(oracle.judge(ledger, oracle.read(tmp_path), told, (), 20.0, 4).found)
+
+
+def life(begun: float, ended: float, code: int = 0) -> list[str]:
+    return [f"S {begun} h1 - 1", f"E {ended} {code}"]
+
+
+BOTH = {"1_0.1.0": life(100, 101), "1_1.1.0": life(100, 103)}
+ALL_DONE = dict.fromkeys(("1_0", "1_1", "2"), DONE)
+GIVEN_UP = Told("one", "CANCELLED", 0, None)
+
+
+def test_elements_and_what_waits_for_them_are_sound(tmp_path: Path) -> None:
+    assert chained(tmp_path, "afterok", {**BOTH, "2.1.0": life(103.1, 104)}, ALL_DONE) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "notes", "told", "findings"),
+    [
+        ("afterok", {**BOTH, "2.1.0": life(102, 104)}, ALL_DONE, [oracle.EARLY]),
+        ("afterany", {**BOTH, "2.1.0": life(102, 104)}, ALL_DONE, [oracle.EARLY]),
+        ("afternotok", {**BOTH, "2.1.0": life(104, 105)}, ALL_DONE, [oracle.EARLY]),
+        ("afterany", {"1_0.1.0": life(100, 101), "2.1.0": life(104, 105)}, ALL_DONE, [oracle.LOST]),
+        ("afterok", BOTH, {**ALL_DONE, "2": GIVEN_UP}, [oracle.LOST]),
+        ("afternotok", BOTH, {**ALL_DONE, "2": GIVEN_UP}, []),
+        ("afterok", BOTH, {**ALL_DONE, "1_1": GIVEN_UP, "2": GIVEN_UP}, [oracle.LOST]),
+        ("afterok", {**BOTH, "1_1.1.0": life(102, 103)}, {"1_0": DONE, "2": GIVEN_UP}, [oracle.LOST]),
+    ],
+)  # fmt: skip
+def test_each_fault_of_elements_and_chains_is_found(
+    tmp_path: Path, kind: str, notes: dict[str, list[str]], told: dict[str, Told], findings: list[str]
+) -> None:
+    assert chained(tmp_path, kind, notes, told) == findings
+
+
+def test_an_element_that_starts_twice_is_found(tmp_path: Path) -> None:
+    notes = {**BOTH, "1_1.1.0": life(100, 101) * 2, "2.1.0": life(103.1, 104)}
+    assert chained(tmp_path, "afterok", notes, ALL_DONE) == [oracle.DOUBLED]

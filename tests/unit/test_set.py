@@ -48,7 +48,7 @@ def test_every_option_that_may_change_is_read_as_at_the_submission(rmx: Rmx, dae
         (["1", "name="], "name has no value."),
         (["1", "nodes=0"], "nodes is '0'."),
         (["1", "ntasks=no"], "--ntasks is 'no'"),
-        (["1", "exclusive=user"], "exclusive is 'user'."),
+        (["1", "exclusive=mcs"], "exclusive is 'mcs'."),
         (["1", "comment=a", "array-limit=x"], "array-limit is 'x'."),
         (["1_2", "array-limit=5"], "array-limit is the whole array's."),
         (["9", "comment=a"], "There is no job 9"),
@@ -61,3 +61,13 @@ def test_what_is_wrong_changes_nothing(words: list[str], sentence: str, rmx: Rmx
     assert done.code != 0
     assert sentence in done.err
     assert daemon.service.table[1] is before
+
+
+def test_who_may_be_on_its_hosts_is_one_of_three(rmx: Rmx, daemon: Daemon) -> None:
+    rmx("submit", "--exclusive", "--wrap=true")
+    for text, wanted in (
+        ("user", (False, True)), ("yes", (True, False)), ("user", (False, True)), ("no", (False, False)),
+    ):  # fmt: skip
+        assert rmx("set", "1", f"exclusive={text}").code == 0
+        spec = daemon.service.table[1].spec
+        assert (spec.exclusive, spec.exclusive_user) == wanted

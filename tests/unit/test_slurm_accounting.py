@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import replace
 from datetime import datetime
@@ -99,6 +100,10 @@ def test_what_srun_ran_is_a_line_of_its_own(slurm: Slurm, daemon: Daemon) -> Non
     assert slurm(*words, "-j2.1").out == f"2.1|bad|FAILED|3:0|h1|1|1|{begun}|1970-01-01T00:00:08\n"
     assert len(slurm(*words, "-X", "-j2").out.splitlines()) == 1
     assert "never asked for" not in slurm(*words, "-S1970-01-01").out
+    listed = slurm("squeue", "--steps", "-h", "-o", "%i %j %u %N").out.splitlines()
+    assert [line for line in listed if line.startswith("2.")] == ["2.3 runs root h1", "2.batch batch root h1"]
+    assert slurm("squeue", "-s", "2.3", "-h", "-o", "%A").out == "2.3\n"
+    assert slurm("squeue", "-s", "-h", "-w", "h2", "-j2").out == ""
     shown = slurm("scontrol", "show", "step", "2.0").out
     assert "StepId=2.0 UserId=" in shown
     assert "State=COMPLETED Partition=fast NodeList=h[1-2]" in shown
@@ -309,3 +314,17 @@ def test_show_names_the_host_with_the_most_and_those_that_told_nothing(rmx: Rmx,
     assert "1 GiB of memory on h1" in line
     assert "GPUs busy 12 %" in line
     assert line.endswith("not told by h2")
+
+
+def test_the_document_has_jobs_with_their_steps(slurm: Slurm, daemon: Daemon) -> None:
+    found = json.loads(slurm("sacct", "--json", "-j", "2").out)
+    assert (found["errors"], [job["job_id"] for job in found["jobs"]]) == ([], [2])
+    (job,) = found["jobs"]
+    assert next(step["step"]["id"] for step in job["steps"]) == "batch"
+    assert job["state"]["current"] == daemon.service.table[2].state.name
+    assert {"name", "user", "exit_code", "time", "tres", "nodes"} <= job.keys()
+
+
+def test_every_field_of_slurm_is_known(slurm: Slurm) -> None:
+    assert len(slurm("sacct", "-P", "--format=all", "-j", "1").out.splitlines()[0].split("|")) == len(FIELDS)
+    assert slurm("sacct", "-n", "-P", "-o", "ConsumedEnergy,MaxDiskRead,User", "-X", "-j1").out == "||root\n"

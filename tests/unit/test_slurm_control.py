@@ -59,8 +59,9 @@ def test_a_job_has_slurms_fields(slurm: Slurm) -> None:
     wanted = {
         "JobId": "1", "JobName": "one", "UserId": "root(0)", "JobState": "RUNNING", "Reason": "None",
         "ExitCode": "0:0", "Restarts": "0", "TimeLimit": "01:30:00", "NodeList": "h1", "BatchHost": "h1",
-        "ReqNodeList": "h1", "NumNodes": "1", "NumCPUs": "2", "NumTasks": "2", "TRES": "cpu=2,mem=1G,node=1",
-        "MinMemoryNode": "1G", "StartTime": "1970-01-01T00:00:05", "Partition": "(null)",
+        "ReqNodeList": "h1", "NumNodes": "1", "NumCPUs": "2", "NumTasks": "2",
+        "TRES": "cpu=2,mem=1G,node=1,billing=2", "MinMemoryNode": "1G", "StartTime": "1970-01-01T00:00:05",
+        "Partition": "(null)",
     }  # fmt: skip
     assert wanted.items() <= found.items()
     assert found["StdOut"] == found["StdErr"] == f"{Path.cwd()}/one-1.txt"
@@ -295,3 +296,37 @@ def test_reservations_are_shown(slurm: Slurm, rmx: Rmx, daemon: Daemon) -> None:
     assert "is changed" in rmx("reservation", "set", "course", "--users", "eve").out
     assert "is deleted" in rmx("reservation", "delete", "course").out
     assert rmx("reservation", "show", "course").code == 2
+
+
+def test_words_are_abbreviated(slurm: Slurm) -> None:
+    assert slurm("scontrol", "sho", "hostn", "h[1-2]").out == "h1\nh2\n"
+    assert slurm("scontrol", "show", "res").out == "No reservations in the system\n"
+    assert "invalid keyword: re" in slurm("scontrol", "re", "1").err
+    assert slurm("scontrol", "show", "conf").out.splitlines()[1].startswith("ClusterName ")
+
+
+def test_an_array_that_has_ended_is_its_elements(slurm: Slurm, daemon: Daemon) -> None:
+    daemon.service.put(2, array=Array(waiting="", running="1", limit=2))
+    found = slurm("scontrol", "-o", "show", "job", "2").out.splitlines()
+    assert [line.split()[0] for line in found] == ["JobId=3"]
+
+
+def test_a_script_is_written_to_a_file(slurm: Slurm, tmp_path: Path) -> None:
+    script = "#!/bin/sh\n# made by --wrap\ntrue\n"
+    assert slurm("scontrol", "write", "batch_script", "1", "-").out == script
+    file = tmp_path / "one.sh"
+    assert slurm("scontrol", "write", "batch_script", "1", str(file)).code == 0
+    assert file.read_text() == script
+    assert "cannot be written" in slurm("scontrol", "write", "batch", "1", "/proc/x").err
+    assert "Nothing is named" in slurm("scontrol", "write", "config").err
+
+
+def test_waiting_for_a_job_ends_when_it_runs_or_has_ended(slurm: Slurm, daemon: Daemon) -> None:
+    assert slurm("scontrol", "wait_job", "1").err == "Nodes are ready for job 1\n"
+    daemon.service.finish(1, 0)
+    assert slurm("scontrol", "wait_job", "1") == (1, "", "scontrol: error: Job 1 no longer running.\n")
+
+
+def test_a_job_is_named_short_in_an_update(slurm: Slurm, daemon: Daemon) -> None:
+    assert slurm("scontrol", "update", "job=1", "comment=short").code == 0
+    assert daemon.service.table[1].spec.comment == "short"

@@ -66,9 +66,9 @@ def test_formats_cut_align_and_keep_other_text(slurm: Slurm) -> None:
     assert slurm("squeue", "-j1", "--Format", "JobID:5,Name:.8,state").out == (
         "JOBID    NAMESTATE               \n1    averylonRUNNING             \n"
     )
-    wrong = slurm("squeue", "-o", "%i %X")
+    wrong = slurm("squeue", "-o", "%i %i%")
     assert (wrong.code, wrong.out) == (1, "")
-    assert wrong.err.startswith("squeue: error: The format has %X, which is not supported. Choose from %i ")
+    assert wrong.err.startswith("squeue: error: '%i %i%' has a % that names no column.")
     assert "Invalid field requested: 'Colour'" in slurm("squeue", "-O", "Colour").err
 
 
@@ -323,3 +323,44 @@ def test_a_job_is_listed_in_each_partition_that_it_may_run_in(slurm: Slurm, rmx:
         assert slurm("sacct", "-n", "-X", "-o", "jobid", "-r", one).out.split() == ["6"]
         assert rmx("queue", "--noheader", "-o", "jobid", "-p", one).out.split() == ["6"]
     assert slurm("squeue", "-h", "-p", "gp").out == ""
+
+
+def test_every_letter_at_once(slurm: Slurm) -> None:
+    header, line = slurm("squeue", "-j1", "-o", "%all").out.splitlines()
+    assert len(header.split("|")) == len(line.split("|")) == len(COLUMNS)
+    assert header.startswith("ACCOUNT|TRES_PER_NODE|MIN_CPUS|")
+    assert header.endswith("|SCHEDNODES|WORK_DIR")
+
+
+def test_names_that_have_no_letter(slurm: Slurm) -> None:
+    asked = "jobid:4 ,numtasks:5,tres-alloc:30,exit_code:3,restartcnt:3,stdin"
+    assert slurm("squeue", "-h", "-j2", "-O", asked).out == (
+        f"2    {'3':5}{'cpu=3,mem=300M,node=3,billing=':30}0  0  {'/dev/null':20}\n"
+    )
+
+
+def test_users_by_id_and_one_who_does_not_exist(slurm: Slurm) -> None:
+    assert slurm("squeue", "-h", "-u", "0", "-j1", "-o", "%i") == (0, "1\n", "")
+    none = slurm("squeue", "-h", "-u", "nobodythere", "-o", "%i")
+    assert none == (0, "", "squeue: error: Invalid user: nobodythere\n")
+
+
+def test_a_list_is_repeated_until_it_fails(slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[int] = []
+
+    def sleep(seconds: int) -> None:
+        waits.append(seconds)
+        if len(waits) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("rm.cli.slurm.again.time.sleep", sleep)
+    done = slurm("squeue", "-h", "-j1", "-o", "%i", "-i", "5")
+    assert re.fullmatch(r"(\w{3} \w{3} .*\n1\n\n){2}", done.out)
+    assert waits == [5, 5]
+    assert "--iterate=0 is not a number of seconds" in slurm("sinfo", "-i", "0").err
+
+
+def test_jobs_to_cancel_may_stand_in_a_list(slurm: Slurm, daemon: Daemon) -> None:
+    assert slurm("scancel", "1,2").code == 0
+    assert {daemon.service.table[job].state for job in (1, 2)} <= {JobState.CANCELLED, JobState.COMPLETING}
+    assert slurm("scancel", "1,x") == (1, "", "scancel: error: Invalid job id x\n")

@@ -101,7 +101,7 @@ def test_a_trial_says_where_and_submits_nothing(slurm: Slurm, daemon: Daemon) ->
 
 def test_each_program_says_its_version_and_refuses_unknown_options(slurm: Slurm) -> None:
     for name in PROGRAMS:
-        assert slurm(name, "--version").out.startswith("slurm 22.05 by rm ")
+        assert slurm(name, "--version").out.startswith("slurm 22.05.8 by rm ")
         assert slurm(name, "--help").out.startswith(f"Usage: {name} ")
         unknown = slurm(name, "--colour=red")
         assert unknown.code == 1
@@ -173,3 +173,31 @@ def test_nothing_heavy_is_loaded(words: tuple[str, ...], daemon: Daemon) -> None
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "0 []"
+
+
+def test_long_names_may_be_abbreviated_as_getopt_reads_them(slurm: Slurm, daemon: Daemon) -> None:
+    Path("short.sh").write_text("#!/bin/sh\n#SBATCH --job=abbreviated --comm note\ntrue\n")
+    assert slurm("sbatch", "--mem-per-c", "10", "--no-req", "short.sh").code == 0
+    spec = daemon.service.table[1].spec
+    assert (spec.name, spec.comment, spec.requeue) == ("abbreviated", "note", False)
+    assert spec.mem_bytes_per_task == 10 << 20
+    assert "Unknown option --ntask " in slurm("sbatch", "--ntask=2", "short.sh").err
+
+
+def test_two_hyphens_end_the_options(slurm: Slurm, daemon: Daemon) -> None:
+    assert slurm("sbatch", "--parsable", "--", "plain.sh", "-n", "4") == (0, "1\n", "")
+    assert daemon.service.table[1].spec.script_args == ("-n", "4")
+
+
+def test_a_quiet_one_says_nothing_but_errors(slurm: Slurm, daemon: Daemon) -> None:
+    assert slurm("sbatch", "-Q", "--tmp=1G", "plain.sh") == (0, "", "")
+    assert slurm("sbatch", "-v", "plain.sh").err == ""
+    assert "--bb" in slurm("sbatch", "-Q", "--bb=x", "plain.sh").err
+    assert len(daemon.service.table) == 1 + 1
+
+
+def test_an_empty_standard_input_is_said(
+    slurm: Slurm, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"")))
+    assert slurm("sbatch").err == "sbatch: error: The script on standard input is empty.\n"

@@ -128,7 +128,8 @@ def test_lists_of_hosts_are_written_short() -> None:
         (("--gres=nvme:1",), "--gres=nvme:1 is not supported"),
         (("-m", "plane=2"), "--distribution=plane=2 is not supported"),
         (("-w", "h["), "--nodelist"),
-        (("--gpu-bind=map_gpu:0",), "--gpu-bind=map_gpu:0 is not supported"),
+        (("--gpu-bind=single:0",), "--gpu-bind=single:0 is not supported"),
+        (("--ntasks-per-gpu=2",), "--ntasks-per-gpu needs --ntasks or --gpus"),
     ],
 )
 def test_what_would_mean_something_else_is_refused(words: tuple[str, ...], sentence: str) -> None:
@@ -177,3 +178,54 @@ def test_an_srun_outside_of_the_job_knows_which_options_have_values() -> None:
     every = {**options.TAKEN, **options.IGNORED, **options.REFUSED}
     assert {spelling[:-1] for spelling in every if spelling.endswith("=")} == VALUES
     assert {letter[0] for letter in every.values() if letter.endswith(":")} == LETTERS
+
+
+@pytest.mark.parametrize(
+    ("words", "gpus"),
+    [
+        (("--gpu-bind=single:1",), [[0], [1]]),
+        (("--gpu-bind=verbose,single:2",), [[0], [0]]),
+        (("--gpu-bind=per_task:1",), [[0], [1]]),
+        (("--gpu-bind=map_gpu:1,0",), [[1], [0]]),
+        (("--gpu-bind=map_gpu:1",), [[1], [1]]),
+        (("--gpu-bind=mask_gpu:0x3,2",), [[0, 1], [1]]),
+        (("--gpu-bind=closest",), [[0, 1], [0, 1]]),
+        (("--ntasks-per-gpu=1", "-n6"), [[0], [1]]),
+        (("--ntasks-per-gpu=2", "--gpus=1"), [[0], [0]]),
+        (("--gres=gpu:1", "--gpu-bind=single:1"), [[0], [0]]),
+        (("--gres=none", "--gpu-bind=single:1"), [[], []]),
+    ],
+)
+def test_the_gpus_of_a_task_are_those_it_is_bound_to(words: tuple[str, ...], gpus: list[list[int]]) -> None:
+    assert laid(*words)[0]["gpus"] == gpus
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--gpu-bind=map_gpu:2",), "map_gpu:2: there is no GPU 2 on h1"),
+        (("--gpu-bind=per_task:2",), "2 tasks need 4 GPUs, and there are 2 on h1"),
+        (("--relative=3",), "names a host behind the 3"),
+        (("--relative=2", "-N2"), "names a host behind the 3"),
+        (("-c5", "-n1"), "asks for 5 processors on h1, where the job has 4"),
+        (("-c3",), "asks for 6 processors on h1, where the job has 4"),
+    ],
+)
+def test_a_step_is_not_wider_than_the_job(words: tuple[str, ...], sentence: str) -> None:
+    with pytest.raises(plan.Refused, match=sentence):
+        laid(*words)
+
+
+def test_a_step_begins_behind_the_hosts_that_it_leaves_out() -> None:
+    assert [part["host"] for part in laid("-r", "1", "-N1")] == ["h2"]
+    assert [part["host"] for part in laid("--relative=1")] == ["h2", "h3"]
+    assert laid("-c3", "--overcommit")[0]["ranks"] == [0, 1]
+    without = {key: value for key, value in asked().items() if key != "relative"}  # as an older srun asks
+    assert plan.checked(without, ["h1"])["relative"] == 0
+
+
+def test_options_are_read_as_they_were_written_before() -> None:
+    words = ["--cpu_bind=cores", "--tasks-per-node", "2", "-K0", "-I60", "-X", "true", "--cpu_bind=x"]
+    values, command = options.parsed(words, {}, print)
+    assert (values["cpu-bind"], values["kill-on-bad-exit"], values["immediate"]) == ("cores", "0", "60")
+    assert (values["ntasks-per-node"], command) == ("2", ["true", "--cpu_bind=x"])

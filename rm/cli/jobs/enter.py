@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
 from rm.cli.jobs.attended import Attendance, Signals, as_step, beginning, must_be_terminal
 from rm.cli.jobs.run import session_of
 from rm.cli.session import Session, completes, job_ids
-from rm.errors import UsageError
+from rm.errors import NotFound, UsageError
+from rm.units import parse_hosts
 
 
 def one_number(word: str) -> int:
@@ -23,7 +25,7 @@ def one_number(word: str) -> int:
     if dot and step and job.isdigit():
         raise UsageError(
             f"'{word}' is a step, and only whole jobs are entered.",
-            f"Leave the step out: {job}. `rmx shell --host` chooses the host, `rmx attach` attends a step.",
+            f"Leave the step out: {job}. `rmx shell` and `rmx attach` take a step.",
         )
     found = job_ids((word,))
     if len(found) != 1 or found[0].tasks:
@@ -33,25 +35,39 @@ def one_number(word: str) -> int:
 
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.option("--host", metavar="HOST", default="", help="Of the job's hosts; its first one if not given.")
-@click.argument("job", shell_complete=completes("jobs"))
+@click.argument("job", shell_complete=completes("jobs"), metavar="JOB[.STEP]")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[COMMAND [ARG]...]")
 @click.pass_obj
 def shell(session: Session, /, host: str, job: str, command: tuple[str, ...]) -> int:
     """Open a shell in the running JOB, on one of its hosts; or run COMMAND there.
 
-    It is in the job's control group and has its user, its environment and what it sees of the host.
+    It is in the job's control group and has its user, its environment and what it sees of the host. In a
+    JOB.STEP these are the step's, on the step's first host unless another is named.
     """
-    number = one_number(job)
+    name, dot, step = job.partition(".")
+    in_step = int(step) if dot and step.isdecimal() else None
+    number = one_number(job if in_step is None else name)
+    if in_step is not None:
+        host = host or _host_of_step(session, number, in_step)
     terminal = not command or (os.isatty(0) and os.isatty(1))
     if terminal:
         must_be_terminal()
     name = os.urandom(10).hex()
-    begin = beginning(list(command), terminal, **as_step(command))
+    entered: dict[str, Any] = as_step(command) if in_step is None else {"in_step": in_step}
+    begin = beginning(list(command), terminal, **entered)
     with Signals() as signals:
         attendance = Attendance(
             session, number, host, name, begin, terminal=terminal, interrupts=not terminal
         )
         return attendance.run(signals)
+
+
+def _host_of_step(session: Session, number: int, step: int) -> str:
+    attempt = session.client.job(number).attempt
+    for one in session.client.job_steps([number]):
+        if (one.attempt, one.step) == (attempt, step) and one.ended_us is None:
+            return parse_hosts(one.hosts)[0]
+    raise NotFound(f"Step {number}.{step} does not run.", f"`rmx show {number}` lists the job's steps.")
 
 
 def attach_step(session: Session, number: int, step: str, options: Sequence[str]) -> int:

@@ -13,11 +13,14 @@ from rm.submission.remarks import Remarks
 from rm.submission.script import read_script
 
 
-def refuse(words: Sequence[str], more: Mapping[str, Option], complaint: UsageError) -> None:
+def refuse(
+    words: Sequence[str], more: Mapping[str, Option], complaint: UsageError, *, abbreviated: bool = False
+) -> None:
     """Raise UsageError with every complaint about these words, among them the `complaint` that was found
-    first. `more`: the command's options that are not the job's."""
+    first. `more`: the command's options that are not the job's; `abbreviated`: as for
+    `leading_options`."""
     remarks = Remarks()
-    given, rest = directives.leading_options(words, "a flag", more, remarks)
+    given, rest = directives.leading_options(words, "a flag", more, remarks, abbreviated=abbreviated)
     if not remarks.errors:
         remarks.errors.append(complaint)
     flags = {option.key: value for option, value in given if option.key not in more}

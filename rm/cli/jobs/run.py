@@ -37,6 +37,7 @@ NOT_HERE = {
     "launch": "--launch",
     "container_image": "--container-image",
 }
+CONTAINER = ("container_image", "container_mounts", "container_workdir")  # of the command's step alone
 FIRST_LOOK_S, LAST_LOOK_S = 0.02, 0.5
 TELL_S = 1.0  # a job that waits for less is not talked about
 
@@ -49,6 +50,7 @@ class How(NamedTuple):
     label: bool = False
     kill_on_bad_exit: bool = False
     quiet: bool = False
+    unbuffered: bool = False
 
 
 def session_of(job: int) -> str:
@@ -104,6 +106,8 @@ def run_command(session: Session, flags: Mapping[str, Any], how: How, command: S
         raise UsageError("No command is given.", "Write it behind the options.")
     if how.terminal:
         must_be_terminal()
+    container = [f"--{key.replace('_', '-')}={flags[key]}" for key in CONTAINER if flags.get(key)]
+    flags = {key: value for key, value in flags.items() if key not in CONTAINER}
     with Signals() as signals:
         job = held_job(session, flags, flags.get("name") or os.path.basename(command[0]), "rmx run")
 
@@ -122,8 +126,10 @@ def run_command(session: Session, flags: Mapping[str, Any], how: How, command: S
 
             note(f"Job {job} ended {found.state}.{f' {found.reason.message}' if found.reason else ''}")
             return exit_code(found) or 1
-        argv = list(command) if how.terminal else ["srun", *_step_options(how), *command]
-        step = as_step(command) if how.terminal else {}  # else `srun` makes one
+        direct = how.terminal and not container
+        options = ["--pty"] if how.terminal else _step_options(how)
+        argv = list(command) if direct else ["srun", *options, *container, *command]
+        step = as_step(command) if direct else {}  # else `srun` makes one
         begin = beginning(argv, how.terminal, keep=how.keep, releases=True, **step)
         attendance = Attendance(
             session, job, "", session_of(job), begin, terminal=how.terminal, keep=how.keep, cancel=cancel
@@ -138,6 +144,7 @@ def run_command(session: Session, flags: Mapping[str, Any], how: How, command: S
 def _step_options(how: How) -> list[str]:
     words = ["--label"] if how.label else []
     words += ["--kill-on-bad-exit"] if how.kill_on_bad_exit else []
+    words += ["--unbuffered"] if how.unbuffered else []
     return [*words, "--quiet"] if how.quiet else words
 
 

@@ -139,6 +139,18 @@ def oversubscribed(spec: Any) -> str:
     return "NO" if spec.exclusive else "USER" if spec.exclusive_user else "OK"
 
 
+def output_path(pattern: str, job: Job) -> str:
+    """The file of a job's output, where its name is known without the host."""
+    if not pattern:
+        return NONE
+    array = job.array_job or job.id
+    known = {"%j": job.id, "%A": array, "%a": job.array_task, "%x": job.spec.name, "%u": job.spec.user}
+    for letter, value in known.items():
+        if value is not None:
+            pattern = pattern.replace(letter, str(value))
+    return pattern if pattern.startswith("/") else f"{job.spec.chdir}/{pattern}"
+
+
 def dictionary(job: JobRow) -> Mapping[str, Any]:
     """The fields of Slurm's JSON that rm knows."""
     limit_us = job.time_limit_us

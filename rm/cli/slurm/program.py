@@ -14,6 +14,7 @@ PROGRAMS = (
     "sbatch", "squeue", "scancel", "scontrol", "sinfo", "sacct", "srun", "salloc", "sattach",
     "sprio", "sshare",
 )  # fmt: skip
+SLURM = "slurm 22.05.8"  # with which these were compared; three numbers, as programs parse them
 FAILED = 1  # whatever it was: scripts for Slurm know no other code
 
 
@@ -27,7 +28,7 @@ def _run(name: str, words: list[str]) -> int:
     if words in (["--version"], ["-V"]):
         from rm import __version__
 
-        print(f"slurm 22.05 by rm {__version__}")
+        print(f"{SLURM} by rm {__version__}")
         return 0
     if words in (["--help"], ["--usage"]):
         print(f"Usage: {name} [OPTION]...  as Slurm's; docs/slurm-commands.md of rm says what differs")

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 OPTIONS = Options(
     taken=(
         "accounts/A=", "allocations/X", "allusers/a", "brief/b", "clusters/M=", "delimiter=", "endtime/E=",
-        "format/o=", "helpformat/e", "jobs/j=", "long/l", "name=", "nodelist/N=", "noheader/n", "parsable/p",
-        "parsable2/P", "partition/r=", "qos/q=", "starttime/S=", "state/s=", "uid=", "user/u=",
+        "format/o=", "helpformat/e", "jobs/j=", "json", "long/l", "name=", "nodelist/N=", "noheader/n",
+        "parsable/p", "parsable2/P", "partition/r=", "qos/q=", "starttime/S=", "state/s=", "uid=", "user/u=",
     ),
     ignored=("array", "duplicates/D", "local", "noconvert", "truncate/T", "verbose/v"),
     refused=(
         "allclusters/L", "batch-script/B", "completion/c", "constraints/C=", "cpus/I=",
-        "env-vars", "federation", "file/f=", "flags/F=", "gid/g=", "json", "mkjobs", "ncpus/i=", "nnodes=",
+        "env-vars", "federation", "file/f=", "flags/F=", "gid/g=", "mkjobs", "ncpus/i=", "nnodes=",
         "reason/R=", "step", "timelimit-max/K=", "timelimit-min/k=", "units=", "use-local-uid",
         "wckeys/W=", "yaml",
     ),
@@ -45,6 +45,7 @@ LONG = (
     "JobID,JobIDRaw,JobName,Partition,MaxVMSize,MaxRSS,AveRSS,AveCPU,NTasks,AllocCPUS,Elapsed,State,ExitCode,"
     "ReqMem,ReqTRES,AllocTRES"
 )
+ALL = "ALL"
 STEP = "batch"  # the script
 BATCH = "batch"  # of jobs whose script runs once
 
@@ -65,6 +66,13 @@ def run(words: Sequence[str]) -> int:
     jobs = _jobs(given)
     steps = steps_of(jobs) if "allocations" not in options or _steps_named(given) else {}
     lines = [line for job in jobs for line in _lines(job, steps.get(job.id, ()), given)]
+    if "json" in options:
+        import json
+
+        from rm.cli.slurm.sacct_json import document
+
+        print(json.dumps(document(lines)))
+        return 0
     _print(fields, lines, given)
     return 0
 
@@ -72,6 +80,8 @@ def run(words: Sequence[str]) -> int:
 def _fields(text: str) -> list[tuple[Field, int]]:
     """`JobID%20,State` to fields with their widths."""
     found = []
+    if text.strip().upper() == ALL:
+        return [(field, field.width) for field in FIELDS]
     for word in filter(None, (part.strip() for part in text.split(","))):
         name, _, width = word.partition("%")
         field = BY_NAME.get(name.lower())

@@ -140,6 +140,22 @@ def memory(job: Job) -> str:
     return size(spec.mem_bytes_per_task * spec.ntasks)
 
 
+def group_of(job: Job) -> str:
+    import grp
+
+    try:
+        return grp.getgrgid(pwd.getpwnam(job.spec.user).pw_gid).gr_name
+    except KeyError:
+        return ""
+
+
+def _gid(job: Job) -> Any:
+    try:
+        return pwd.getpwnam(job.spec.user).pw_gid
+    except KeyError:
+        return ""
+
+
 def _uid(job: Job) -> Any:
     try:
         return pwd.getpwnam(job.spec.user).pw_uid
@@ -180,7 +196,7 @@ def _energy(shown: Callable[[int], str]) -> Callable[[Job], Any]:
     return text
 
 
-FIELDS = (
+KNOWN = (
     Field("Account", 10, lambda line: line.job.account),
     Field("AllocCPUS", 10, _of_each(_allocated(cpus), script_cpus, lambda s: s.cpus)),
     Field("AllocNodes", 10, lambda line: _nodes(line) if line.job.hosts else 0),
@@ -259,5 +275,19 @@ FIELDS = (
     Field("User", 9, _of_job(lambda j: j.spec.user)),
     Field("UserCPU", 10, _cpu_time(lambda u: u.user_us)),
     Field("WorkDir", 20, _of_job(lambda j: j.spec.chdir)),
+    Field("GID", 6, _of_job(_gid)),
+    Field("Group", 9, _of_job(group_of)),
+    Field("Reservation", 20, _of_job(lambda j: j.spec.reservation)),
 )  # fmt: skip
+# what rm does not measure, or has not
+NOTHING = """
+    AdminComment AssocID AveCPUFreq AvePages AveVMSize BlockID Container Flags Layout MaxPages
+    MaxPagesNode MaxPagesTask MaxVMSizeNode MaxVMSizeTask McsLabel QOSRAW ReqCPUFreq ReqCPUFreqGov
+    ReqCPUFreqMax ReqCPUFreqMin ReservationId ResvCPU ResvCPURAW Suspended SystemComment
+    TRESUsageInMaxNode TRESUsageInMaxTask TRESUsageInMinNode TRESUsageInMinTask TRESUsageOutMaxNode
+    TRESUsageOutMaxTask TRESUsageOutMinNode TRESUsageOutMinTask WCKey WCKeyID
+"""
+FIELDS = tuple(sorted(
+    (*KNOWN, *(Field(name, 10, _nothing) for name in NOTHING.split())), key=lambda field: field.name.lower()
+))  # fmt: skip
 BY_NAME = {field.name.lower(): field for field in FIELDS}

@@ -10,7 +10,7 @@ from rm.submission import directives
 
 
 def run(words: Sequence[str]) -> int:
-    given, command = directives.leading_options(words, "a flag", OWN)
+    given, command = directives.leading_options(words, "a flag", OWN, abbreviated=True)
     flags = {option.key: value for option, value in given}
     how = how_of(
         no_shell=bool(flags.pop("no_shell", False)),

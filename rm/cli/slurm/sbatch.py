@@ -24,20 +24,21 @@ NOT_NOW = 3  # of `rmx submit --test-only`: Slurm's says when, and ends with 0
 
 def run(words: Sequence[str]) -> int:
     try:
-        given, rest = directives.leading_options(words, "a flag", OWN)
+        given, rest = directives.leading_options(words, "a flag", OWN, abbreviated=True)
     except UsageError as error:
         from rm.cli.jobs import mistakes
 
-        mistakes.refuse(words, OWN, error)
+        mistakes.refuse(words, OWN, error, abbreviated=True)
         raise
     flags = {option.key: value for option, value in given}
-    wrapped = flags.pop("wrap", None)
+    wrapped, quiet = flags.pop("wrap", None), flags.pop("quiet", False)
+    flags.pop("verbose", None)  # says nothing more
     text, name = _wrapped(wrapped, rest) if wrapped is not None else _script(rest)
     remarks = Remarks()
     options = {} if wrapped is not None else directives.parse(text, rest[0] if rest else "stdin", remarks)
     by = Submitter.here()
     spec, values = batch_job(text, name, rest[1:], options, flags, by, remarks)
-    for warning in remarks.warnings:
+    for warning in () if quiet else remarks.warnings:
         note(f"warning: {warning}")
     remarks.refuse()
     if "launch" not in values:
@@ -52,7 +53,8 @@ def run(words: Sequence[str]) -> int:
             code = show_plan(client.plan(spec), as_json=False)
         return 0 if code == NOT_NOW else code
     job = submitted(find_daemon(None, None), spec)
-    print(job if values.get("parsable") else f"Submitted batch job {job}", flush=True)
+    if not quiet:
+        print(job if values.get("parsable") else f"Submitted batch job {job}", flush=True)
     if values.get("wait"):
         from rm.client import Client, exit_code
 
@@ -73,4 +75,4 @@ def _script(rest: Sequence[str]) -> tuple[str, str]:
     """Its text, and the job's name where no option says another."""
     if rest:
         return read_script(rest[0]), os.path.basename(rest[0]) or rest[0]
-    return script_text(sys.stdin.buffer.read(SCRIPT_MAX_BYTES + 1), "the standard input"), "sbatch"
+    return script_text(sys.stdin.buffer.read(SCRIPT_MAX_BYTES + 1), None), "sbatch"

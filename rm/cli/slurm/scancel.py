@@ -7,7 +7,7 @@ import pwd
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rm.arrays import JobId, parse_id
+from rm.arrays import JobId, parse_id, split_ids
 from rm.cli.output import note
 from rm.cli.slurm.jobs import ENDED, SHORT, rows, tasks_of
 from rm.cli.slurm.words import Given, Options, read
@@ -42,7 +42,7 @@ def run(words: Sequence[str]) -> int:
     if "jobname" in given.options:
         given.options["name"] = given.options["jobname"]
     filters = {name: given.options[name] for name in FILTERS if name in given.options}
-    ids = [_id(word) for word in given.operands]
+    ids = [_id(part) for word in given.operands for part in split_ids(word) or [word]]
     if not ids and not filters:
         raise UsageError("No job identification provided")
     signal, state = _signal(given), _state(filters.get("state", ""))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -31,11 +32,16 @@ REFUSED = (
     "requeuehold",
     "top",
     "notify",
-    "wait_job",
-    "write",
     "cancel_reboot",
     "reboot",
+    "listpids",
+    "pidinfo",
+    "completing",
+    "token",
 )
+STARTED = ("RUNNING", "SUSPENDED")
+SHORTEST = 3  # letters of a keyword
+LOOK_S = 1.0
 ADMIN = ("abort", "create", "delete", "reconfigure", "setdebug", "setdebugflags", "shutdown", "takeover")
 
 
@@ -55,12 +61,22 @@ def run(words: Sequence[str]) -> int:
         "update": _update,
         "ping": _ping,
         "version": _version,
+        "wait_job": _wait,
+        "write": _write,
     }
+    verb = _whole(verb, (*acts, *REFUSED))
     if verb in REFUSED:
         raise UsageError(f"'{verb}' is not supported.", "rm has no counterpart.")
     if verb not in acts:
         raise UsageError(f"invalid keyword: {verb}.", f"Known are {', '.join(acts)}.")
     return acts[verb](rest)
+
+
+def _whole(word: str, known: Iterable[str]) -> str:
+    """The keyword that the word is the only beginning of, else the word itself."""
+    found = [one for one in known if one.startswith(word.lower())]
+    whole = word.lower() in found or (len(found) == 1 and len(word) >= SHORTEST)
+    return (word.lower() if word.lower() in found else found[0]) if whole else word
 
 
 def _ids(words: Iterable[str]) -> list[JobId]:
@@ -108,16 +124,58 @@ def _ping(_: list[str]) -> int:
     return 0
 
 
+def _wait(words: list[str]) -> int:
+    """Until the job runs; 1 where it has ended."""
+    from rm.client import Client
+
+    with Client() as client:
+        for job in _ids(words):
+            while (found := client.job(job)).state not in STARTED:
+                if found.ended_us is not None:
+                    raise UsageError(f"Job {words[0]} no longer running.")
+                time.sleep(LOOK_S)
+    print(f"Nodes are ready for job {words[0]}", file=sys.stderr)
+    return 0
+
+
+def _write(words: list[str]) -> int:
+    """The job's script into a file, or with `-` here."""
+    if len(words) < 2 or not "batch_script".startswith(words[0]):
+        raise UsageError(
+            "Nothing is named that can be written.", "Write: scontrol write batch_script ID [FILE|-]."
+        )
+    from rm.client import Client
+
+    with Client() as client:
+        (job,) = _ids(words[1:2])
+        script = client.job(job).spec.script
+    if not isinstance(script, str):
+        raise UsageError(f"job script retrieval failed: job {words[1]} is another user's.")
+    file = words[2] if len(words) > 2 else f"slurm-{words[1]}.sh"
+    if file == "-":
+        sys.stdout.write(script)
+        return 0
+    try:
+        with open(file, "w") as out:
+            out.write(script)
+    except OSError as error:
+        raise UsageError(f"The file {file} cannot be written: {error.strerror}.") from None
+    print(f"batch script for job {words[1]} written to {file}")
+    return 0
+
+
 def _version(_: list[str]) -> int:
     from rm import __version__
+    from rm.cli.slurm.program import SLURM
 
-    print(f"slurm 22.05 by rm {__version__}")
+    print(f"{SLURM} by rm {__version__}")
     return 0
 
 
 def _show(words: list[str], oneliner: bool) -> int:
     what, *named = words or [""]
-    entity = next((one for one in ENTITIES if what and what.lower().rstrip("s") == one.rstrip("s")), what)
+    plural = next((one for one in ENTITIES if what and what.lower().rstrip("s") == one.rstrip("s")), what)
+    entity = _whole(plural, ENTITIES)
     if entity in LISTS:
         return _host_list(entity, named)
     if entity not in ENTITIES:
@@ -129,8 +187,9 @@ def _show(words: list[str], oneliner: bool) -> int:
         records = list(show.SHOWN[entity](client, named))
         if entity == "reservation" and not records:
             print("No reservations in the system")
+        between = "\n" if entity == "config" else "\n   "
         for record in records:
-            print(" ".join(record) if oneliner else "\n   ".join(record) + "\n")
+            print(" ".join(record) if oneliner and entity != "config" else between.join(record) + "\n")
     return 0
 
 
@@ -154,7 +213,7 @@ def _update(words: list[str]) -> int:
         if not equals:
             raise UsageError(f"Update of this parameter is not supported: {word}.", "Write NAME=VALUE.")
         fields[name.lower()] = value
-    if job := fields.pop("jobid", ""):
+    if job := fields.pop("jobid", "") or fields.pop("job", ""):
         return _update_job([job], fields)
     if host := fields.pop("nodename", ""):
         return _update_hosts(parse_hosts(host), fields)

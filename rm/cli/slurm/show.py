@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pwd
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from rm.cli.slurm.hosts import (
     reason_of,
     state_of,
 )
-from rm.cli.slurm.jobs import NONE, clock, clock_limit, oversubscribed, rest_of, size
+from rm.cli.slurm.jobs import NONE, clock, clock_limit, output_path, oversubscribed, rest_of, size
 from rm.errors import NotFound
 from rm.units import fold_hosts, parse_hosts
 
@@ -34,8 +35,7 @@ STATES = {"drained": "IDLE+DRAIN", "draining": "MIXED+DRAIN", "down": "DOWN*"}
 
 def jobs(client: Client, named: Sequence[str]) -> Iterator[Record]:
     if not named:
-        for job in client.jobs():
-            yield _job(job)
+        yield from map(_job, filter(_is_record, client.jobs()))
         return
     for word in arrays.split_ids(",".join(named)):
         asked = arrays.parse_id(word.partition("=")[2] or word)
@@ -45,8 +45,12 @@ def jobs(client: Client, named: Sequence[str]) -> Iterator[Record]:
             raise NotFound("slurm_load_jobs error: Invalid job id specified.") from None
         if found[0].array is not None and not asked.tasks:
             found = [*found, *(job for job in client.jobs() if job.array_job == asked.job)]
-        for job in found:
-            yield _job(job)
+        yield from map(_job, filter(_is_record, found) if len(found) > 1 else found)
+
+
+def _is_record(job: Job) -> bool:
+    """An array of which nothing is left is its elements."""
+    return job.array is None or bool(job.array.waiting or job.array.dropped)
 
 
 def steps(client: Client, named: Sequence[str]) -> Iterator[Record]:
@@ -109,7 +113,8 @@ def _job(found: Job) -> Record:
     all_bytes = spec.mem_bytes_per_host * number or spec.mem_bytes_per_task * spec.ntasks
     gpus = spec.gpus_per_task * spec.ntasks + spec.gpus_per_host * number
     tres = [f"cpu={spec.cpus_per_task * spec.ntasks}", f"mem={size(all_bytes)}" if all_bytes else ""]
-    tres += [f"node={number}", f"gres/gpu={gpus}" if gpus else ""]
+    tres += [f"node={number}", f"billing={spec.cpus_per_task * spec.ntasks}"]
+    tres += [f"gres/gpu={gpus}"] if gpus else []
     array = ""
     if job.array is not None:
         rest = job.array.waiting or job.array.dropped
@@ -117,10 +122,10 @@ def _job(found: Job) -> Record:
         array = f" ArrayJobId={job.id} ArrayTaskId={rest or 'N/A'}{throttle}"
     elif job.array_task is not None:
         array = f" ArrayJobId={job.array_job} ArrayTaskId={job.array_task}"
-    output = _path(spec.output, job)
+    output = output_path(spec.output, job)
     eligible = moment(max(job.submitted_us, spec.begin_us or 0))
     only, excluded = fold_hosts(spec.hosts_only) or NONE, fold_hosts(spec.hosts_excluded) or NONE
-    each = "Node" if spec.mem_bytes_per_host else "CPU"
+    each = "CPU" if spec.mem_bytes_per_task else "Node"
     partition = job.partition or spec.partition or NONE
     lines = [
         f"JobId={job.id}{array} JobName={spec.name}",
@@ -133,8 +138,10 @@ def _job(found: Job) -> Record:
         f"RunTime={clock(elapsed_us(job))} TimeLimit={clock_limit(spec.time_limit_us)} "
         f"TimeMin={clock_limit(spec.time_min_us) if spec.time_min_us else 'N/A'}",
         f"SubmitTime={moment(job.submitted_us)} EligibleTime={eligible}",
+        f"AccrueTime={eligible}",
         f"StartTime={moment(job.started_us, 'Unknown')} EndTime={moment(ends_us, 'Unknown')} "
         f"Deadline={moment(spec.deadline_us, 'N/A')}",
+        f"SuspendTime=None SecsPreSuspend=0 LastSchedEval={moment(job.started_us, 'Unknown')} Scheduler=Main",
         f"Partition={partition} AllocNode:Sid={spec.submit_host or 'N/A'}:0",
         f"ReqNodeList={only} ExcNodeList={excluded}",
         f"NodeList={fold_hosts(hosts)}",
@@ -142,13 +149,14 @@ def _job(found: Job) -> Record:
         f"NumNodes={number} NumCPUs={spec.cpus_per_task * spec.ntasks} NumTasks={spec.ntasks} "
         f"CPUs/Task={spec.cpus_per_task} ReqB:S:C:T=0:0:*:*",
         f"TRES={','.join(filter(None, tres))}",
+        "Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=*",
         f"MinCPUsNode={spec.cpus_per_task} MinMemory{each}={size(mem_bytes)} MinTmpDiskNode=0",
         f"Features={spec.constraint or NONE} DelayBoot=00:00:00",
         *([f"Reservation={spec.reservation}"] if spec.reservation else []),
         f"OverSubscribe={oversubscribed(spec)} Contiguous=0 Licenses={spec.licenses or NONE} Network={NONE}",
         f"Command={NONE}",
         f"WorkDir={spec.chdir}",
-        f"StdErr={_path(spec.error, job) if spec.error else output}",
+        f"StdErr={output_path(spec.error, job) if spec.error else output}",
         f"StdIn={spec.input or '/dev/null'}",
         f"StdOut={output}",
     ]
@@ -157,18 +165,6 @@ def _job(found: Job) -> Record:
     if spec.switches:
         lines.append(f"Switches={spec.switches}@{clock(spec.switches_wait_us)}")
     return lines
-
-
-def _path(pattern: str, job: Job) -> str:
-    """The file of a job's output, where its name is known without the host."""
-    if not pattern:
-        return NONE
-    array = job.array_job or job.id
-    known = {"%j": job.id, "%A": array, "%a": job.array_task, "%x": job.spec.name, "%u": job.spec.user}
-    for letter, value in known.items():
-        if value is not None:
-            pattern = pattern.replace(letter, str(value))
-    return pattern if pattern.startswith("/") else f"{job.spec.chdir}/{pattern}"
 
 
 def hosts(client: Client, named: Sequence[str]) -> Iterator[Record]:
@@ -244,9 +240,10 @@ def settings(client: Client, _: Sequence[str]) -> Iterator[Record]:
         ("ClusterName", told.settings.cluster_name),
         ("MaxArraySize", told.settings.array_size),
         ("MinJobAge", f"{told.settings.recent_s:g} sec"),
-        ("SLURM_VERSION", f"22.05 by rm {__version__}"),
+        ("SLURM_VERSION", f"22.05.8 by rm {__version__}"),
     )
-    yield ["Configuration data of rm", *(f"{name:<23} = {value}" for name, value in values)]
+    head = f"Configuration data as of {time.strftime('%Y-%m-%dT%H:%M:%S')}"
+    yield [head, *(f"{name:<23} = {value}" for name, value in values)]
 
 
 SHOWN: dict[str, Callable[[Client, Sequence[str]], Iterator[Record]]] = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rm.cli.formats import Column, Format, by_letters, by_names
 from rm.cli.slurm.hosts import SHORT, by_partition, reason_of, state_of
-from rm.cli.slurm.sinfo_columns import COLUMNS, OF_GROUPS, Group
+from rm.cli.slurm.sinfo_columns import COLUMNS, NAMED, OF_GROUPS, Group
 from rm.cli.slurm.words import Given, Options, read
 from rm.errors import UsageError
 from rm.units import parse_hosts
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 OPTIONS = Options(
     taken=(
-        "dead/d", "Format/O=", "format/o=", "list-reasons/R", "long/l", "Node/N", "nodes/n=", "noheader/h",
-        "partition/p=", "reservation/T", "responding/r", "sort/S=", "states/t=", "summarize/s",
+        "dead/d", "Format/O=", "format/o=", "iterate/i=", "list-reasons/R", "long/l", "Node/N", "nodes/n=",
+        "noheader/h", "partition/p=", "reservation/T", "responding/r", "sort/S=", "states/t=", "summarize/s",
     ),
     ignored=("all/a", "exact/e", "hide", "local", "noconvert", "verbose/v"),
     refused=(
-        "clusters/M=", "cluster=", "federation", "future/F", "iterate/i=", "json", "yaml",
+        "clusters/M=", "cluster=", "federation", "future/F", "json", "yaml",
     ),
     variables={"SINFO_FORMAT": "format", "SINFO_PARTITION": "partition", "SINFO_SORT": "sort"},
 )  # fmt: skip
@@ -48,7 +48,15 @@ def run(words: Sequence[str]) -> int:
         raise UsageError(f"Unrecognized option: {given.operands[0]}.", "Name hosts with --nodes=HOSTS.")
     if "reservation" in options:
         return _reservations("noheader" in options)
-    wanted = _states(given)
+    if seconds := options.pop("iterate", ""):
+        from rm.cli.slurm.again import again_and_again
+
+        return again_and_again(seconds, lambda: _list(given))
+    return _list(given)
+
+
+def _list(given: Given) -> int:
+    options, wanted = given.options, _states(given)
     from rm.client import Client
 
     with Client() as client:
@@ -103,7 +111,7 @@ def _fits(host: Host, given: Given, wanted: frozenset[str]) -> bool:
 
 def _format(options: dict[str, str], partitions: Any, usual: str) -> Format[Column]:
     if long := options.get("Format"):
-        return by_names(long, COLUMNS)
+        return by_names(long, {**COLUMNS, **NAMED})
     if form := options.get("format"):
         return by_letters(form, COLUMNS)
     if "list-reasons" in options:
@@ -119,7 +127,9 @@ def _format(options: dict[str, str], partitions: Any, usual: str) -> Format[Colu
 def _groups(form: Format[Column], partitions: Any, usual: str, apart: bool) -> list[Group]:
     """Hosts that look alike in the columns that are shown; each by itself with --Node."""
     by_host = [
-        column for letter, column in COLUMNS.items() if letter not in OF_GROUPS and column in form.columns
+        column
+        for letter, column in {**COLUMNS, **NAMED}.items()
+        if letter not in OF_GROUPS and column in form.columns
     ]
     found: dict[tuple[Any, ...], dict[str, tuple[str, Host]]] = {}
     for partition, hosts in partitions.items():

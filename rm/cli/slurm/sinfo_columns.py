@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rm.cli.formats import Column
 from rm.cli.shown import moment
-from rm.cli.slurm.hosts import SHORT, cpus_taken, gres_of, reason_of, state_of
+from rm.cli.slurm.hosts import SHORT, cpus_taken, gres_of, mem_taken_bytes, reason_of, state_of
 from rm.cli.slurm.jobs import NONE
 from rm.units import fold_hosts
 
@@ -65,6 +65,11 @@ def _who(host: Host) -> str:
     return host.drained_by.partition(": ")[0] if host.drained_by else "rm" if host.reason else "Unknown"
 
 
+def _gpus_used(host: Host) -> str:
+    free = len(host.free.gpus) if host.free else len(host.gpus)
+    return f"gpu:{len(host.gpus) - free}" if host.gpus else NONE
+
+
 def constant(text: str) -> Callable[[Group], str]:
     return lambda group: text
 
@@ -99,8 +104,24 @@ COLUMNS = {
     "f": Column("AVAIL_FEATURES", _first(lambda h: ",".join(h.features) or NONE), "Features"),
     "b": Column("ACTIVE_FEATURES", _first(lambda h: ",".join(h.features) or NONE), "Features_act"),
     "G": Column("GRES", _first(gres_of), "Gres"),
+    "B": Column("MAX_CPUS_PER_NODE", constant("UNLIMITED"), "MaxCPUsPerNode"),
+    "I": Column("PRIO_JOB_FACTOR", constant("1"), "PriorityJobFactor"),
+    "L": Column("DEFAULTTIME", constant("n/a"), "DefaultTime"),
+    "M": Column("PREEMPT_MODE", constant("OFF"), "PreemptMode"),
+    "S": Column("ALLOCNODES", constant("all"), "AllocNodes"),
+    "V": Column("CLUSTER", constant("N/A"), "Cluster"),
+    "X": Column("SOCKETS", _first(lambda h: h.cpus), "Sockets"),
+    "Y": Column("CORES", constant("1"), "Cores"),
+    "Z": Column("THREADS", constant("1"), "Threads"),
+    "p": Column("PRIO_TIER", constant("1"), "PriorityTier"),
     "E": Column("REASON", _first(lambda h: reason_of(h) or "none"), "Reason"),
     "H": Column("TIMESTAMP", _first(_reason_moment), "TimeStamp"),
     "u": Column("USER", _first(_who), "User"),
     "v": Column("VERSION", _first(lambda h: h.agent_version or "N/A"), "Version"),
 }  # fmt: skip
+# those of -O alone
+NAMED = {
+    "memory taken": Column("ALLOCMEM", _first(lambda h: mem_taken_bytes(h) // MIB), "AllocMem"),
+    "gpus taken": Column("GRES_USED", _first(_gpus_used), "GresUsed"),
+    "port": Column("PORT", _first(lambda h: h.port), "Port"),
+}

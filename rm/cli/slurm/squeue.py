@@ -12,22 +12,23 @@ from typing import Any
 from rm import arrays
 from rm.api.job_rows import JobRow
 from rm.cli.formats import Column, Format, by_letters, by_names
+from rm.cli.output import note
 from rm.cli.slurm.jobs import ENDED, NEVER, SHORT, STATES, dictionary, expecting, rows, tasks_of, whole
-from rm.cli.slurm.squeue_columns import COLUMNS
+from rm.cli.slurm.squeue_columns import COLUMNS, NAMED
 from rm.cli.slurm.words import Given, Options, read
 from rm.errors import NotFound, UsageError
 from rm.units import parse_hosts
 
 OPTIONS = Options(
     taken=(
-        "account/A=", "array/r", "array-unique", "Format/O=", "format/o=", "job/j?", "jobs?", "json",
-        "long/l", "me", "name/n=", "nodelist/w=", "noheader/h", "partition/p=", "qos/q=", "sort/S=", "start",
-        "states/t=", "user/u=", "users=",
+        "account/A=", "array/r", "array-unique", "Format/O=", "format/o=", "iterate/i=", "job/j?", "jobs?",
+        "json", "long/l", "me", "name/n=", "nodelist/w=", "noheader/h", "partition/p=", "qos/q=", "sort/S=",
+        "start", "states/t=", "step/s?", "steps?", "user/u=", "users=",
     ),
     ignored=("all/a", "hide", "local", "noconvert", "verbose/v"),
     refused=(
-        "clusters/M=", "cluster=", "federation", "iterate/i=", "licenses/L=", "priority/P", "reservation/R=",
-        "sibling", "step/s?", "steps?", "yaml",
+        "clusters/M=", "cluster=", "federation", "licenses/L=", "priority/P", "reservation/R=", "sibling",
+        "yaml",
     ),
     variables={
         "SQUEUE_ACCOUNT": "account", "SQUEUE_QOS": "qos", "SQUEUE_ARRAY": "array",
@@ -36,6 +37,7 @@ OPTIONS = Options(
         "SQUEUE_STATES": "states", "SQUEUE_USERS": "user",
     },
 )  # fmt: skip
+_ALIASES = (("jobs", "job"), ("users", "user"), ("array-unique", "array"), ("step", "steps"))
 USUAL = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
 LONG = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
 START = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
@@ -46,6 +48,21 @@ def run(words: Sequence[str]) -> int:
     given = _aliases(read(words, OPTIONS, os.environ))
     if given.operands:
         raise UsageError(f"Unrecognized option: {given.operands[0]}.", "Name jobs with --jobs=ID[,ID...].")
+    if seconds := given.options.pop("iterate", ""):
+        from rm.cli.slurm.again import again_and_again
+
+        return again_and_again(seconds, lambda: _list(given))
+    return _list(given)
+
+
+def _list(given: Given) -> int:
+    _check_users(given)
+    if "steps" in given.options:
+        from rm.cli.slurm import squeue_steps
+
+        running = whole(state=squeue_steps.STATES, mine="me" in given.options)
+        sys.stdout.writelines(f"{line}\n" for line in squeue_steps.lines(given, running))
+        return 0
     form, options = _format(given), given.options
     sort = options.get("sort") or (SORT_START if "start" in options else SORT)
     wanted = _states(given)
@@ -76,18 +93,35 @@ def run(words: Sequence[str]) -> int:
 
 
 def _aliases(given: Given) -> Given:
-    for alias, name in (("jobs", "job"), ("users", "user"), ("array-unique", "array")):
+    for alias, name in _ALIASES:
         if alias in given.options:
             given.options[name] = given.options[alias]
     if given.options.get("job") == "" and given.operands:  # as Slurm reads `-j 42`
         given.options["job"] = given.operands.pop(0)
+    if given.options.get("steps") == "" and given.operands:
+        given.options["steps"] = given.operands.pop(0)
     return given
+
+
+def _check_users(given: Given) -> None:
+    """Names for user ids; as in Slurm, who does not exist is said, and has no jobs."""
+    import pwd
+
+    found = []
+    for name in sorted(given.words("user")):
+        try:
+            found.append(pwd.getpwuid(int(name)).pw_name if name.isdecimal() else pwd.getpwnam(name).pw_name)
+        except (KeyError, OverflowError):
+            found.append(name)
+            note(f"error: Invalid user: {name}")
+    if found:
+        given.options["user"] = ",".join(found)
 
 
 def _format(given: Given) -> Format[Column]:
     options = given.options
     if long := options.get("Format"):
-        return by_names(long, COLUMNS)
+        return by_names(long, {**COLUMNS, **NAMED})
     usual = START if "start" in options else LONG if "long" in options else USUAL
     return by_letters(options.get("format") or usual, COLUMNS)
 

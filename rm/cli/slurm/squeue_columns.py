@@ -7,9 +7,10 @@ from typing import Any
 from rm.api.job_rows import JobRow
 from rm.cli.formats import Column
 from rm.cli.shown import elapsed_us, ends_by_us, moment, row_ref
-from rm.cli.slurm.jobs import ENDED, NONE, STATES, hosts_of, oversubscribed, size, spec_of
+from rm.cli.slurm.jobs import ENDED, NONE, STATES, hosts_of, output_path, oversubscribed, size, spec_of
 from rm.units import fold_hosts, format_elapsed, format_time_limit
 
+FULL_PRIORITY = 1 << 32  # %p is the part of it. Source: squeue(1), "PRIORITY"
 _ORDER = {state: place for place, state in enumerate(STATES)}
 
 
@@ -32,6 +33,39 @@ def uid(job: JobRow) -> str:
         return str(pwd.getpwnam(job.user).pw_uid)
     except KeyError:
         return NONE
+
+
+def gid(job: JobRow) -> str:
+    import pwd
+
+    try:
+        return str(pwd.getpwnam(job.user).pw_gid)
+    except KeyError:
+        return NONE
+
+
+def group(job: JobRow) -> str:
+    import grp
+
+    number = gid(job)
+    try:
+        return grp.getgrgid(int(number)).gr_name if number != NONE else NONE
+    except KeyError:
+        return number
+
+
+def tres(job: Any) -> str:
+    """What it has, or waits for."""
+    spec, number = spec_of(job), len(job.hosts) or job.hosts_min
+    mem_bytes = spec.mem_bytes_per_host * number or spec.mem_bytes_per_task * spec.ntasks
+    gpus = spec.gpus_per_task * spec.ntasks + spec.gpus_per_host * number
+    parts = [f"cpu={job.cpus}", f"mem={size(mem_bytes)}" if mem_bytes else ""]
+    parts += [f"node={number}", f"billing={job.cpus}", f"gres/gpu={gpus}" if gpus else ""]
+    return ",".join(filter(None, parts))
+
+
+def _any(_: object) -> str:
+    return "*"
 
 
 def gpus(job: Any) -> str:
@@ -97,11 +131,33 @@ COLUMNS = {
     "h": Column("OVER_SUBSCRIBE", shared, "OverSubscribe", whole=True),
     "k": Column("COMMENT", lambda j: j.comment or NONE, "Comment"),
     "Z": Column("WORK_DIR", lambda j: j.chdir, "WorkDir"),
-    "J": Column("NUM_TASKS", lambda j: j.tasks, "NumTasks"),
+    "J": Column("THREADS_PER_CORE", _any, "Threads"),
+    "H": Column("SOCKETS_PER_NODE", _any, "Sockets"),
+    "I": Column("CORES_PER_SOCKET", _any, "Cores"),
+    "O": Column("CONTIGUOUS", lambda j: 0, "Contiguous"),
+    "d": Column("MIN_TMP_DISK", lambda j: 0, "MinTmpDisk"),
+    "s": Column("", lambda j: "", "SelectJobInfo"),
+    "X": Column("CORE_SPEC", lambda j: "N/A", "CoreSpec"),
+    "p": Column("PRIORITY", lambda j: f"{j.priority / FULL_PRIORITY:.14f}", order=lambda j: j.priority),
+    "g": Column("GROUP", group, "GroupName"),
+    "G": Column("GROUP", gid, "GroupId"),
     "z": Column("S:C:T", lambda j: "*:*:*", "sct"),
     "a": Column("ACCOUNT", lambda j: j.account or NONE, "Account"),
     "q": Column("QOS", lambda j: j.qos or NONE, "QOS"),
     "w": Column("WCKEY", null, "WCKey"),
     "o": Column("COMMAND", null, "Command"),
     "Y": Column("SCHEDNODES", lambda j: fold_hosts(getattr(j, "sched_hosts", ())) or NONE, "SchedNodes"),
+}  # fmt: skip
+# those of -O alone
+NAMED = {
+    "tasks": Column("TASKS", lambda j: j.tasks, "NumTasks"),
+    "tres": Column("TRES_ALLOC", tres, "tres-alloc", whole=True),
+    "deadline": Column("DEADLINE", lambda j: moment(spec_of(j).deadline_us), "Deadline", whole=True),
+    "requeue": Column("REQUEUE", lambda j: int(spec_of(j).requeue), "Requeue", whole=True),
+    "restarts": Column("RESTART_COUNT", lambda j: j.job.restarts, "RestartCnt", whole=True),
+    "exit": Column("EXIT_CODE", lambda j: (j.job.exit or "0:0").partition(":")[0], "exit_code", whole=True),
+    "stdin": Column("STDIN", lambda j: spec_of(j).input or "/dev/null", "STDIN", whole=True),
+    "stdout": Column("STDOUT", lambda j: output_path(spec_of(j).output, j.job), "STDOUT", whole=True),
+    "stderr": Column("STDERR", lambda j: output_path(spec_of(j).error or spec_of(j).output, j.job), "STDERR",
+                     whole=True),
 }  # fmt: skip

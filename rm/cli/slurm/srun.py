@@ -56,7 +56,7 @@ def _in_new_job(words: Sequence[str]) -> int:
     from rm.cli.jobs.run import How, run_command
     from rm.cli.session import Session
 
-    given, command = directives.leading_options(words, "a flag", OWN)
+    given, command = directives.leading_options(words, "a flag", OWN, abbreviated=True)
     flags = {option.key: value for option, value in given}
     kills = flags.pop("kill_on_bad_exit", None)
     how = How(
@@ -64,9 +64,8 @@ def _in_new_job(words: Sequence[str]) -> int:
         label=bool(flags.pop("label", False)),
         kill_on_bad_exit=kills is not None and kills not in ("0", "no"),
         quiet=bool(flags.pop("quiet", False)),
+        unbuffered=bool(flags.pop("unbuffered", False)),
     )
-    if flags.pop("unbuffered", False) and not how.terminal:
-        raise UsageError("srun outside of a job takes no --unbuffered.", "Use stdbuf, or --pty.")
     return run_command(Session(None, None), flags, how, command)
 
 
@@ -90,13 +89,15 @@ def _in_allocation(job: str, words: Sequence[str]) -> int:
 
 # the options of a step that take the next word as their value: the job's own `srun` reads them
 _TAKING = """
-    account acctg-freq array chdir comment constraint container core-spec cores-per-socket cpu-bind cpu-freq
-    cpus-per-gpu cpus-per-task deadline delay-boot dependency distribution epilog error exclude export
-    extra-node-info gid gpu-bind gpu-freq gpus gpus-per-node gpus-per-task gres gres-flags het-group hint
-    input job-name jobid licenses max-exit-timeout mem mem-bind mem-per-cpu mem-per-gpu mincpus mpi
-    msg-timeout network nodelist nodes ntasks ntasks-per-core ntasks-per-gpu ntasks-per-node
-    ntasks-per-socket open-mode output partition profile prolog qos relative reservation signal slurmd-debug
-    sockets-per-node switches task-epilog task-prolog threads threads-per-core time tmp uid wait wckey
+    accel-bind account acctg-freq array begin chdir comment constraint container container-env
+    container-image container-mounts container-name container-save container-workdir core-spec
+    cores-per-socket cpu-bind cpu-freq cpus-per-gpu cpus-per-task deadline delay-boot dependency
+    distribution epilog error exclude export extra-node-info gid gpu-bind gpu-freq gpus gpus-per-node
+    gpus-per-task gres gres-flags het-group hint input job-name jobid licenses mail-type mail-user
+    max-exit-timeout mem mem-bind mem-per-cpu mem-per-gpu mincpus mpi msg-timeout network nodelist nodes
+    ntasks ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket open-mode output partition
+    priority profile prolog qos relative reservation signal slurmd-debug sockets-per-node switches
+    task-epilog task-prolog threads threads-per-core time time-min tmp uid wait wckey
 """
 VALUES = frozenset(_TAKING.split())
 LETTERS = frozenset("ABCDGJLNSTWcdeimnopqrtwx")

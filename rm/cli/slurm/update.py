@@ -31,7 +31,7 @@ OPTIONS = {
 }  # fmt: skip
 _RELATIVE = re.compile(r"([+-])\s*=?\s*(.+)\Z")
 _GRES = re.compile(r"(?:gres[:/])?gpu[:=/]", re.IGNORECASE)
-_SHARED = {"no": "yes", "exclusive": "yes", "yes": "no", "ok": "no", "force": "no"}
+_SHARED = {"no": "yes", "exclusive": "yes", "yes": "no", "ok": "no", "force": "no", "user": "user"}
 
 
 def changes_of(fields: dict[str, str]) -> list[Change]:

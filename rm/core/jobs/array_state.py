@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rm.core.model.array import Array
-from rm.core.model.job import JobState
+from rm.core.model.job import Job, JobState
 
 
 def state_of(array: Array) -> JobState:
@@ -15,3 +15,12 @@ def state_of(array: Array) -> JobState:
     if array.failed:
         return JobState.FAILED
     return JobState.CANCELLED if array.cancelled or array.dropped else JobState.COMPLETED
+
+
+def shown(job: Job) -> JobState:
+    """The state of a job as people see it: an array pends whose elements all wait as jobs of their own,
+    because they were requeued or changed alone."""
+    array = job.array
+    if array is None or job.state is not JobState.RUNNING:
+        return job.state
+    return JobState.PENDING if array.requeued and not array.running else job.state

@@ -46,6 +46,7 @@ class JobUpdate:
     gpus_per_host: int | None = None
     gpu_type: str | None = None
     exclusive: bool | None = None
+    exclusive_user: bool | None = None
 
     @property
     def changed(self) -> dict[str, Any]:
@@ -68,7 +69,9 @@ class JobUpdate:
             if name in changed:
                 changed[name] = changed[name] or None
         if "exclusive" in changed:
-            changed["exclusive_user"] = False
+            changed.setdefault("exclusive_user", False)
+        elif changed.get("exclusive_user"):
+            changed["exclusive"] = False
         given: Any = spec
         applied: Spec = replace(given, **changed)
         return applied
@@ -85,8 +88,8 @@ WHILE_RUNNING = frozenset({"name", "comment", "requeue", "nice", "time_limit_us"
 # what its hosts have given to a job that runs; an array's elements share their specification
 GIVEN = frozenset(
     {"ntasks", "tasks_per_host", "cpus_per_task", "mem_bytes_per_task", "mem_bytes_per_host", "mem_all",
-     "gpus_per_task", "gpus_per_host", "gpu_type", "exclusive", "licenses", "hosts_min", "hosts_max",
-     "priority", "account", "qos"}
+     "gpus_per_task", "gpus_per_host", "gpu_type", "exclusive", "exclusive_user", "licenses", "hosts_min",
+     "hosts_max", "priority", "account", "qos"}
 )  # fmt: skip
 # what decides neither where nor when a job starts
 SAID_ONLY = frozenset({"name", "comment", "requeue", "mail_events", "mail_user"})

@@ -1,0 +1,79 @@
+"""A step's tasks inside a container image: what srun asks for, and the command of a task on its host.
+
+The options are Pyxis', as a job's are (rm_container.py), which says what they mean.
+"""
+
+import os
+import re
+
+import rm_container
+
+OPTIONS = ("container-image", "container-mounts", "container-workdir")
+MOUNTS_MAX = 64
+FLAGS = ("ro", "rw", "bind", "rbind", "private", "rprivate", "slave", "rslave")
+IMAGE = re.compile(r"(/[^\0\n]*|(docker://)?(?!docker://)[A-Za-z0-9$][\w.\-/:@#$]*)\Z", re.ASCII)
+
+
+def asked_of(values, chdir):
+    """The container of srun's options, {} for none; `chdir`: where a relative path of an image begins.
+    ValueError is a sentence."""
+    image = values.get("container-image", "")
+    if not image:
+        other = next((name for name in OPTIONS if values.get(name)), "")
+        if other:
+            raise ValueError("--%s needs --container-image." % other)
+        return {}
+    if values.get("mpi") == "pmi2":
+        raise ValueError("--mpi=pmi2 does not reach into a container.")
+    if image.startswith("."):
+        image = os.path.normpath(os.path.join(chdir, image))
+    if not IMAGE.match(image):
+        raise ValueError("'%.80s' is no image: write [REGISTRY#]IMAGE[:TAG], or a path." % image)
+    workdir = values.get("container-workdir", "")
+    if workdir and not workdir.startswith("/"):
+        raise ValueError("--container-workdir is '%.80s': write an absolute path of the container." % workdir)
+    words = [word for word in values.get("container-mounts", "").split(",") if word]
+    if len(words) > MOUNTS_MAX:
+        raise ValueError("%d mounts are too many: at most %d can be made." % (len(words), MOUNTS_MAX))
+    return {"image": image, "workdir": workdir, "mounts": [_mount(word) for word in words]}
+
+
+def _mount(text):
+    source, *rest = text.split(":")
+    target, flags = (*rest, "", "")[:2]
+    target = target or source
+    if len(rest) > 2 or not (source.startswith("/") and target.startswith("/")):
+        raise ValueError("'%.160s' is no mount: write SRC:DST, or SRC:DST:ro, of absolute paths." % text)
+    unknown = [flag for flag in flags.split("+") if flag and flag not in FLAGS]
+    if unknown:
+        raise ValueError("The flag '%.40s' of the mount '%.160s' is not supported." % (unknown[0], text))
+    return [source, target, flags]
+
+
+def name_of(folder, step, rank):
+    """What podman calls the container of a task."""
+    return "rm-%d-%d-%d-%d" % (folder.job, folder.attempt, int(step), rank)
+
+
+def command(container, folder, step, rank, argv, environ, gpus, terminal):
+    """The words that run `argv` in it; OSError, ValueError or ContainerError say why that cannot be.
+    `container` is a program's of the user."""
+    container = rm_container.checked(container)
+    runtime, program = rm_container.found()
+    if not runtime:
+        raise ValueError("this host has no runtime of containers: podman, apptainer or enroot")
+    agents = os.path.dirname(os.path.abspath(__file__))
+    own = [(folder.path, folder.path, "rw"), (agents, agents, "ro")]
+    return rm_container.command(
+        runtime, program, container, name_of(folder, step, rank), own, argv, environ, gpus,
+        os.path.isdir(container["image"]), rm_container.runc(), "terminal" if terminal else "input",
+    )  # fmt: skip
+
+
+def runtime():
+    return rm_container.found()[0]
+
+
+def passes_signals():
+    """Does a task's first process pass them on to what is in its container?"""
+    return rm_container.passes_signals(runtime())

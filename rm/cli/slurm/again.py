@@ -1,0 +1,22 @@
+"""`--iterate=SECONDS` of `squeue` and `sinfo`: the list again and again, under the time."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+from rm.errors import UsageError
+
+
+def again_and_again(text: str, once: Callable[[], int]) -> int:
+    """Until somebody interrupts it, or it fails; the code of `once`. `text`: the seconds between two."""
+    if not text.isdecimal() or not int(text):
+        raise UsageError(f"--iterate={text} is not a number of seconds.", "Write --iterate=5.")
+    while True:
+        print(time.strftime("%a %b %d %H:%M:%S %Y"))
+        if code := once():
+            return code
+        print(flush=True)
+        sys.stdout.flush()
+        time.sleep(int(text))
