@@ -33,6 +33,7 @@ from rm.core.sharing.accounts import (
 )
 from rm.core.sharing.ended import Ended, Heap, Sums, added_up
 from rm.core.sharing.ledger import Ledger
+from rm.core.sharing.partitions import without_partition
 from rm.core.sharing.qos import without_qos
 from rm.core.sharing.shares import Listed, Shares
 from rm.core.sharing.usage_query import Asked, answer, asked
@@ -152,6 +153,15 @@ class FakeService:
 
     def remove_qos(self, name: str, by: str) -> Accounts:
         return self._shared(without_qos(self.shared, name))
+
+    def add_partition(self, wanted: Mapping[str, Any], by: str) -> Accounts:
+        return self._shared(requests.add_partition(self.shared, wanted))
+
+    def set_partition(self, name: str, wanted: Mapping[str, Any], by: str) -> Accounts:
+        return self._shared(requests.set_partition(self.shared, name, wanted))
+
+    def remove_partition(self, name: str, by: str) -> Accounts:
+        return self._shared(without_partition(self.shared, name))
 
     def import_accounts(self, wanted: Accounts, by: str) -> Accounts:
         return self._shared(requests.import_all(wanted))

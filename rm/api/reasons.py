@@ -142,6 +142,7 @@ class Priority(msgspec.Struct, frozen=True, kw_only=True):
     age: float
     fair_share: float
     qos: float = 0.0
+    partition: float = 0.0
     size: float
     nice: float
 

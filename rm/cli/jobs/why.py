@@ -72,7 +72,8 @@ def _priority(priority: Priority | None) -> None:
     if priority is None:
         return
     parts = {"site": priority.site, "age": priority.age, "fair share": priority.fair_share,
-             "size": priority.size, "QOS": priority.qos}  # fmt: skip
+             "size": priority.size, "QOS": priority.qos,
+             "partition": priority.partition}  # fmt: skip
     told = " + ".join(f"{name} {part:g}" for name, part in parts.items())
     nice = f" - nice {priority.nice:g}" if priority.nice else ""
     click.echo(f"  Priority {priority.sum:.0f} = {told}{nice}.")

@@ -9,12 +9,14 @@ from rm.cli.formats import Column
 from rm.cli.shown import moment
 from rm.cli.slurm.hosts import SHORT, cpus_taken, gres_of, reason_of, state_of
 from rm.cli.slurm.jobs import NONE
-from rm.units import fold_hosts
+from rm.units import fold_hosts, format_elapsed
 
 if TYPE_CHECKING:
     from rm.api.hosts import Host
+    from rm.api.sharing import Partition
 
 MIB = 1 << 20
+MINUTE_US = 60_000_000
 TAKEN, IDLE = ("allocated", "mixed"), ("idle",)
 
 
@@ -24,6 +26,7 @@ class Group(NamedTuple):
     partition: str
     usual: bool
     hosts: Sequence[Host]
+    rules: Partition | None = None
 
 
 def _first(text: Callable[[Host], Any]) -> Callable[[Group], Any]:
@@ -65,6 +68,22 @@ def _who(host: Host) -> str:
     return host.drained_by.partition(": ")[0] if host.drained_by else "rm" if host.reason else "Unknown"
 
 
+def available(group: Group) -> str:
+    """`inact`, as sinfo of Slurm 22.05 writes it."""
+    state = group.rules.state if group.rules else "up"
+    return "inact" if state == "inactive" else state
+
+
+def time_limit(group: Group) -> str:
+    most = group.rules.limits.get("job.minutes") if group.rules else None
+    return "infinite" if most is None else format_elapsed(most * MINUTE_US)
+
+
+def job_size(group: Group) -> str:
+    most = group.rules.limits.get("job.hosts") if group.rules else None
+    return "1-infinite" if most is None else "1" if most == 1 else f"1-{most}"
+
+
 def constant(text: str) -> Callable[[Group], str]:
     return lambda group: text
 
@@ -74,12 +93,14 @@ OF_GROUPS = "ACDFN"
 COLUMNS = {
     "P": Column("PARTITION", lambda g: f"{g.partition}*" if g.usual else g.partition, "Partition"),
     "R": Column("PARTITION", lambda g: g.partition, "PartitionName"),
-    "a": Column("AVAIL", constant("up"), "Available"),
-    "l": Column("TIMELIMIT", constant("infinite"), "Time"),
-    "s": Column("JOB_SIZE", constant("1-infinite"), "Size"),
+    "a": Column("AVAIL", available, "Available"),
+    "l": Column("TIMELIMIT", time_limit, "Time"),
+    "s": Column("JOB_SIZE", job_size, "Size"),
     "r": Column("ROOT", constant("no"), "Root"),
     "h": Column("OVERSUBSCRIBE", constant("NO"), "OverSubscribe"),
     "g": Column("GROUPS", constant("all"), "Groups"),
+    "p": Column("PRIO_TIER", lambda g: g.rules.tier if g.rules else 1, "PriorityTier"),
+    "I": Column("PRIO_JOB_FACTOR", lambda g: g.rules.priority if g.rules else 1, "PriorityJobFactor"),
     "D": Column("NODES", lambda g: len(g.hosts), "Nodes"),
     "A": Column("NODES(A/I)", lambda g: f"{_in_state(g, TAKEN)}/{_in_state(g, IDLE)}", "NodeAI"),
     "F": Column("NODES(A/I/O/T)", hosts_counted, "NodeAIOT"),

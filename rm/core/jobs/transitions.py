@@ -80,6 +80,7 @@ def _place(ctx: Context, job: Job, e: ev.JobPlaced) -> None:
         exit_code=None,
         exit_signal=None,
         slice_of=e.slice_of,
+        partition=e.partition,
         preempted_by=0,
     )
     ctx.put(job)
