@@ -307,7 +307,7 @@ def test_priorities_are_listed_with_their_parts(slurm: Slurm, rmx: Rmx, daemon: 
         ["6", "fast,slow", "5007", "9", "2", "5000", "0", "0", "0", "4"],
     ]
     assert (
-        "  Priority 5007 = site 9 + age 1.5 + fair share 5000 + size 0.25 + QOS 0 - nice 4.\n"
+        "  Priority 5007 = site 9 + age 1.5 + fair share 5000 + size 0.25 + QOS 0 + partition 0 - nice 4.\n"
         in rmx("why", "6").out
     )
     daemon.service.queue_policy = "srsf"
