@@ -51,7 +51,7 @@ CALLS: dict[str, Callable[[Client], object]] = {
     "remove_partition": lambda c: c.sharing.remove_partition("gpu"),
     "remove_member": lambda c: c.sharing.remove_member("a", "ann"),
     "reservations": lambda c: c.reservations.list(),
-    "create_reservation": lambda c: c.reservations.create("r", users=["ann"], lasts_us=1),
+    "create_reservation": lambda c: c.reservations.create("r", users=["ann"], accounts=["a"], lasts_us=1),
     "change_reservation": lambda c: c.reservations.change("r", users=["ann"]),
     "delete_reservation": lambda c: c.reservations.delete("r"),
     "status": lambda c: c.status(),

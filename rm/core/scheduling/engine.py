@@ -26,7 +26,7 @@ from rm.core.scheduling.after import Tries, awaited, claimed_first
 from rm.core.scheduling.ahead import Ahead
 from rm.core.scheduling.blocked import Blocked, behind, partly
 from rm.core.scheduling.choosing import Best, Grounds, Taken, Tried
-from rm.core.scheduling.gates import Gates, by_tier, ran_in, within
+from rm.core.scheduling.gates import Gates, by_tier, path_of, ran_in, within
 from rm.core.scheduling.kinds import Kinds
 from rm.core.scheduling.licensing import lacking
 from rm.core.scheduling.limiting import Limited, Limiter
@@ -272,7 +272,7 @@ def waiting(job: Job, snapshot: Snapshot) -> Reason | None:
     return (
         not_yet(job, snapshot.now_us)
         or limited(job, snapshot)
-        or reserved_later(job.spec, snapshot.now_us, snapshot.reservations)
+        or reserved_later(job.spec, snapshot.now_us, snapshot.reservations, path_of(job, snapshot))
     )
 
 

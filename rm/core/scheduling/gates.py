@@ -74,6 +74,13 @@ def accounts_of(snapshot: Snapshot) -> Accounts:
     return shares.accounts if isinstance(shares, Shares) else NO_ACCOUNTS
 
 
+def path_of(job: Job, snapshot: Snapshot) -> tuple[str, ...]:
+    """The accounts that a job for a reservation runs for, from below the root; of others nobody asks."""
+    if not job.spec.reservation or not job.account:
+        return ()
+    return accounts_of(snapshot).path(job.account) or (job.account,)
+
+
 def within(job: Job, partition: str) -> Job:
     """As if the job had named this partition, or these."""
     return replace(job, spec=replace(job.spec, partition=partition))
