@@ -101,7 +101,10 @@ class FakeService:
     def starts(self) -> tuple[Foreseen, dict[int, str]]:
         waiting = [job for job in self.table.values() if job.state is JobState.PENDING and not job.held]
         found = {
-            job.id: Start(job.id, 2_000_000_000_000_000, 1_900_000_000_000_000, ("h1",)) for job in waiting
+            job.id: Start(
+                job.id, 2_000_000_000_000_000, 1_900_000_000_000_000, ("h1",), 1_950_000_000_000_000
+            )
+            for job in waiting
         }
         return Foreseen(found, None), {job.id: job.spec.user for job in waiting}
 
@@ -109,7 +112,7 @@ class FakeService:
         return self.starts()[0].starts.get(job)
 
     def start_of_new(self, spec: JobSpec) -> Start | None:
-        return Start(0, 2 * 10**15, 2 * 10**15, ("h1",))
+        return Start(0, 2 * 10**15, 2 * 10**15, ("h1",), 2 * 10**15)
 
     reservation_service = account_service = usage_service = _itself
 

@@ -63,7 +63,9 @@ def _start(start: Start | None) -> None:
     if start is None:
         return
     on = f" on {fold_hosts(list(start.hosts))}" if start.hosts else ""
-    sooner = f", at {moment(start.soonest_us)} at the earliest" if start.soonest_us < start.at_us else ""
+    sooner = ""
+    if start.soonest_us < start.at_us:
+        sooner = f", likely at {moment(start.likely_us)}, at {moment(start.soonest_us)} at the earliest"
     click.echo(f"  Expected to start at {moment(start.at_us)}{on}{sooner}.")
 
 
