@@ -65,7 +65,7 @@ SAYS = {
         "(AssocGrpJobsLimit) account physics has 2 of at most 2 running jobs, and needs 1 more",
         "used_by=root 2",
     ],
-    "rmx submit --account biology --reservation": ["Reservation course is for accounts teaching, and not"],
+    "rmx submit --account biology --reservation": ["course is not for root, or not for account biology"],
     "rmx reservation show": ["course", "ACTIVE", "accounts teaching"],
     "sshare -a -l": ["physics", "biology", "teaching"],
 }  # fmt: skip

@@ -146,7 +146,7 @@ def test_what_a_service_answers_runs(
     with serving(there / "rm.sock", kind=Ready) as daemon:
         monkeypatch.setenv("RM_DAEMON__SOCKET", daemon.socket)
         if command[2] == "cancel":
-            daemon.service.run(42)
+            daemon.service.run(next((int(word) for word in command if word.isdigit()), 42))
         done = caller(capfd)(*command[2:])
     assert done.code == 0, done.err
 
