@@ -26,6 +26,8 @@ from rm.core.scheduling.engine import Policies, Tuning, not_yet
 from rm.core.scheduling.explaining import explain, never_fits
 from rm.core.scheduling.gates import accounts_of
 from rm.core.sharing.accounts import account_for
+from rm.core.sharing.partitions import refuse_closed
+from rm.core.sharing.qos import qos_for
 from rm.core.sharing.tally import Key
 from rm.daemon.leading.leader import Leader
 from rm.daemon.services.asking import Asking
@@ -240,7 +242,13 @@ class JobSubmissions:
         def look(cycle: Cycle, now_us: int) -> tuple[Snapshot, Tuning, tuple[Job, ...], Job]:
             state = cycle.state
             waits_for = depending_now(spec, state, named.of(spec, state), now_us)
-            job = Job(0, spec, now_us, traffic=spec.traffic, dependencies=waits_for)
+            account = account_for(state.accounts, spec.user, spec.account)
+            qos = qos_for(state.accounts, account, spec.qos)
+            refuse_closed(state.accounts, spec.partitions, account, qos)
+            whole = with_time_limit(state, spec, account, qos)
+            job = Job(
+                0, whole, now_us, traffic=spec.traffic, dependencies=waits_for, account=account, qos=qos
+            )
             return state.detached(state.snapshot(now_us)), cycle.tuning, cycle.all_reserved, job
 
         def think(copy: tuple[Snapshot, Tuning, tuple[Job, ...], Job]) -> Any:
