@@ -221,7 +221,13 @@ def test_submitted_jobs_count_in_each_partition_until_they_have_one() -> None:
     admitted(cluster.state, [spec], Counter(), True)
     with pytest.raises(Conflict, match="QOSMaxSubmitJobPerUserLimit"):
         admitted(cluster.state, [spec, spec], Counter(), True)
+    cluster.rule(Partition("a", limits={"user.submitted": 2}), Partition("b"))
+    other = cluster.submit("bob", partition="b", hold=True)
+    moved = ev.JobUpdated(other, "root", JobUpdate(partition="a"))
+    refused = cluster.cycle.step([moved], cluster.now_us).refused
+    assert "at most 2 submitted jobs" in str(refused[0])
     cluster.end(full[0])
+    cluster.step(moved)
     assert (
         cluster.state.tally.submitted
         == restore_state(dump_state(cluster.state, cluster.now_us), cluster.now_us).tally.submitted
