@@ -33,6 +33,7 @@ from rm.core.sharing.accounts import (
 )
 from rm.core.sharing.ended import Ended, Heap, Sums, added_up
 from rm.core.sharing.ledger import Ledger
+from rm.core.sharing.partitions import without_partition
 from rm.core.sharing.qos import without_qos
 from rm.core.sharing.shares import Listed, Shares
 from rm.core.sharing.usage_query import Asked, answer, asked
@@ -100,7 +101,10 @@ class FakeService:
     def starts(self) -> tuple[Foreseen, dict[int, str]]:
         waiting = [job for job in self.table.values() if job.state is JobState.PENDING and not job.held]
         found = {
-            job.id: Start(job.id, 2_000_000_000_000_000, 1_900_000_000_000_000, ("h1",)) for job in waiting
+            job.id: Start(
+                job.id, 2_000_000_000_000_000, 1_900_000_000_000_000, ("h1",), 1_950_000_000_000_000
+            )
+            for job in waiting
         }
         return Foreseen(found, None), {job.id: job.spec.user for job in waiting}
 
@@ -108,7 +112,7 @@ class FakeService:
         return self.starts()[0].starts.get(job)
 
     def start_of_new(self, spec: JobSpec) -> Start | None:
-        return Start(0, 2 * 10**15, 2 * 10**15, ("h1",))
+        return Start(0, 2 * 10**15, 2 * 10**15, ("h1",), 2 * 10**15)
 
     reservation_service = account_service = usage_service = _itself
 
@@ -152,6 +156,15 @@ class FakeService:
 
     def remove_qos(self, name: str, by: str) -> Accounts:
         return self._shared(without_qos(self.shared, name))
+
+    def add_partition(self, wanted: Mapping[str, Any], by: str) -> Accounts:
+        return self._shared(requests.add_partition(self.shared, wanted))
+
+    def set_partition(self, name: str, wanted: Mapping[str, Any], by: str) -> Accounts:
+        return self._shared(requests.set_partition(self.shared, name, wanted))
+
+    def remove_partition(self, name: str, by: str) -> Accounts:
+        return self._shared(without_partition(self.shared, name))
 
     def import_accounts(self, wanted: Accounts, by: str) -> Accounts:
         return self._shared(requests.import_all(wanted))

@@ -117,12 +117,14 @@ class Alignment(msgspec.Struct, frozen=True, kw_only=True):
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
     """A job that waits is expected to start at `at_us`, on these hosts; at `soonest_us` if jobs end as early
-    as a quarter of those with a time limit have ended. Of an array its next element."""
+    as a quarter of those with a time limit have ended, and at `likely_us` if as half of them. Of an array its
+    next element."""
 
     job: int
     at_us: int
     soonest_us: int
     hosts: Sequence[str]
+    likely_us: int
 
 
 class Starts(Answer, frozen=True, kw_only=True):
@@ -142,6 +144,7 @@ class Priority(msgspec.Struct, frozen=True, kw_only=True):
     age: float
     fair_share: float
     qos: float = 0.0
+    partition: float = 0.0
     size: float
     nice: float
 

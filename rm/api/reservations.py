@@ -19,8 +19,9 @@ class ReservationRequest(Request, frozen=True, kw_only=True):
     """A reservation to make: on the `hosts`, or on `count` of those that have the `features` and are in the
     `zone` and the `partition`. It begins at `start_us` (null: now) and lasts `lasts_us`, or ends at `end_us`;
     with `cron` it begins at each time of the expression. `maint`: for maintenance, for nobody else's jobs but
-    those of the `users`; `playbook` runs on its hosts when it begins, for administrators. `ignore_jobs`: also
-    where jobs run that may not be over in time."""
+    those of the `users`, or for the `accounts`, or where both are there, of these users for these accounts.
+    `playbook` runs on its hosts when it begins, for administrators. `ignore_jobs`: also where jobs run that
+    may not be over in time."""
 
     name: Name
     hosts: Names = ()
@@ -29,6 +30,7 @@ class ReservationRequest(Request, frozen=True, kw_only=True):
     zone: Text = ""
     partition: Text = ""
     users: Names = ()
+    accounts: Names = ()
     start_us: Time | None = None
     end_us: Time | None = None
     lasts_us: Count = 0
@@ -44,6 +46,7 @@ class ReservationUpdate(Request, frozen=True, kw_only=True):
 
     hosts: Names | UnsetType = UNSET
     users: Names | UnsetType = UNSET
+    accounts: Names | UnsetType = UNSET
     start_us: Time | UnsetType = UNSET
     end_us: Time | UnsetType = UNSET
     lasts_us: Count | UnsetType = UNSET
@@ -74,6 +77,7 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     is_open: bool
     played_us: int = 0
     result: str = ""
+    accounts: Sequence[str] = ()
 
 
 class Reservations(Answer, frozen=True, kw_only=True):

@@ -295,6 +295,15 @@ ROUTES: Sequence[Route] = (
           who=Who.ADMIN, errors=CONFLICT),
     Route("DELETE", "/v1/qos/{name}", "remove_qos", "Remove a QOS in which no job waits or runs.",
           sharing.Accounts, who=Who.ADMIN, errors=CONFLICT),
+    # -- partitions
+    Route("GET", "/v1/partitions", "partitions", "What is ruled of partitions ([more](sharing.md)).",
+          sharing.Partitions, private=HOSTS),
+    Route("POST", "/v1/partitions", "add_partition", "Give a partition rules.", sharing.Partitions,
+          sharing.PartitionRequest, who=Who.ADMIN, status=201, errors=CONFLICT),
+    Route("POST", "/v1/partitions/{name}", "set_partition", "Change the rules of a partition.",
+          sharing.Partitions, sharing.PartitionUpdate, who=Who.ADMIN, errors=CONFLICT),
+    Route("DELETE", "/v1/partitions/{name}", "remove_partition", "Take its rules from a partition.",
+          sharing.Partitions, who=Who.ADMIN, errors=CONFLICT),
     # -- reservations of hosts
     Route("GET", "/v1/reservations", "reservations", "Those that are open or to come "
           "([more](reservations.md)).", reservations.Reservations, private=HOSTS),

@@ -1,4 +1,4 @@
-"""Accounts, their shares, who is in them, and QOS."""
+"""Accounts, their shares, who is in them, QOS, and what is ruled of partitions."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ LimitCount = Annotated[int, Meta(ge=0, le=2**53)]
 Limits = Mapping[LimitName, LimitCount]
 LimitChanges = Mapping[LimitName, LimitCount | None]
 Factor = Annotated[float, Meta(ge=0)]
+PartitionState = Literal["up", "down", "drain", "inactive"]
+Tier = Annotated[int, Meta(ge=0, le=65_533)]
 PreemptMode = Literal["requeue", "cancel", "off"]
 Preempted = Annotated[Sequence[Name], Meta(max_length=1_000)]
 Seconds = Annotated[float, Meta(ge=0)]
@@ -64,6 +66,28 @@ class Qos(msgspec.Struct, frozen=True, kw_only=True):
     exempt_s: Seconds = 0.0
 
 
+class Partition(msgspec.Struct, frozen=True, kw_only=True):
+    """What is ruled of a partition; which hosts are in it the hosts say. Jobs of a higher `tier` come first;
+    `priority` counts against the highest of all. `accounts` may use it, with those below them, in the QOS
+    `qos`; none: all. A job without a time limit has `default_minutes`, where that is not 0."""
+
+    name: Name
+    state: PartitionState = "up"
+    tier: Tier = 1
+    priority: Tier = 0
+    accounts: Sequence[Name] = ()
+    qos: Sequence[Name] = ()
+    default_minutes: ShareCount = 0
+    limits: Limits = msgspec.field(default_factory=dict)
+    description: Text = ""
+
+
+class Partitions(Answer, frozen=True, kw_only=True):
+    """Those with rules."""
+
+    partitions: Sequence[Partition]
+
+
 class Accounts(Answer, frozen=True, kw_only=True):
     """`limits` are those of the whole cluster, and of each user there."""
 
@@ -71,15 +95,17 @@ class Accounts(Answer, frozen=True, kw_only=True):
     members: Sequence[Member]
     qos: Sequence[Qos] = ()
     limits: Limits = msgspec.field(default_factory=dict)
+    partitions: Sequence[Partition] = ()
 
 
 class AccountsImport(Request, frozen=True, kw_only=True):
-    """All accounts, members and QOS, instead of those that there are."""
+    """All accounts, members, QOS and rules of partitions, instead of those that there are."""
 
     accounts: Annotated[Sequence[Account], Meta(max_length=10_000)]
     members: Annotated[Sequence[Member], Meta(max_length=100_000)] = ()
     qos: Annotated[Sequence[Qos], Meta(max_length=1_000)] = ()
     limits: Limits = msgspec.field(default_factory=dict)
+    partitions: Annotated[Sequence[Partition], Meta(max_length=1_000)] = ()
 
 
 class AccountRequest(Request, frozen=True, kw_only=True):
@@ -130,6 +156,33 @@ class QosUpdate(Request, frozen=True, kw_only=True):
     preempt_mode: PreemptMode | UnsetType = UNSET
     grace_s: Seconds | UnsetType = UNSET
     exempt_s: Seconds | UnsetType = UNSET
+
+
+class PartitionRequest(Request, frozen=True, kw_only=True):
+    """Rules for a partition that has none."""
+
+    name: Name
+    state: PartitionState = "up"
+    tier: Tier = 1
+    priority: Tier = 0
+    accounts: Sequence[Name] = ()
+    qos: Sequence[Name] = ()
+    default_minutes: ShareCount = 0
+    limits: Limits = msgspec.field(default_factory=dict)
+    description: Text = ""
+
+
+class PartitionUpdate(Request, frozen=True, kw_only=True):
+    """What is left out stays, limits too; a limit that is null goes."""
+
+    state: PartitionState | UnsetType = UNSET
+    tier: Tier | UnsetType = UNSET
+    priority: Tier | UnsetType = UNSET
+    accounts: Sequence[Name] | UnsetType = UNSET
+    qos: Sequence[Name] | UnsetType = UNSET
+    default_minutes: ShareCount | UnsetType = UNSET
+    limits: LimitChanges | UnsetType = UNSET
+    description: Text | UnsetType = UNSET
 
 
 class MemberRequest(Request, frozen=True, kw_only=True):

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 from rm.errors import UsageError
 
 if TYPE_CHECKING:
-    from rm.api.sharing import Account, Accounts, Member, Qos
+    from rm.api.sharing import Account, Accounts, Member, Partition, Qos
 
 ROOT = "root"
 OF_USERS = frozenset({"users", "default", "user_limits"})
 KNOWN = OF_USERS | {"parent", "shares", "description", "qos", "limits"}
-OF_ROOT = frozenset({"limits", "qos"})
+OF_ROOT = frozenset({"limits", "qos", "partition"})
+OF_PARTITION = frozenset(
+    {"state", "tier", "priority", "accounts", "qos", "default_minutes", "limits", "description"}
+)
 OF_PREEMPTED = ("grace_s", "exempt_s")
 OF_QOS = frozenset(
     {
@@ -32,7 +35,8 @@ OF_QOS = frozenset(
 
 
 def as_toml(found: Accounts) -> str:
-    """One table for each account; in that of the root the limits of the cluster, and the QOS."""
+    """One table for each account; in that of the root the limits of the cluster, the QOS and the rules of
+    partitions."""
     lines = []
     if found.limits:
         lines += [f"[{ROOT}]", f"limits = {_limits(found.limits)}", ""]
@@ -51,6 +55,8 @@ def as_toml(found: Accounts) -> str:
         if qos.description:
             lines.append(f"description = {_quoted(qos.description)}")
         lines.append("")
+    for partition in found.partitions:
+        lines += _of_partition(partition)
     for one in found.accounts:
         lines += [f"[{_key(one.name)}]", f"shares = {one.shares}"]
         if one.parent != ROOT:
@@ -72,27 +78,49 @@ def as_toml(found: Accounts) -> str:
     return "\n".join(lines)
 
 
-def from_toml(text: str, where: str) -> tuple[list[Account], list[Member], list[Qos], Mapping[str, int]]:
-    """The accounts, members, QOS and limits of the cluster of `as_toml`'s text.
+def _of_partition(one: Partition) -> list[str]:
+    lines = [f"[{ROOT}.partition.{_key(one.name)}]"]
+    if one.state != "up":
+        lines.append(f"state = {_quoted(one.state)}")
+    lines += [f"tier = {one.tier}", f"priority = {one.priority}"]
+    for name in ("accounts", "qos"):
+        if named := getattr(one, name):
+            lines.append(f"{name} = [{', '.join(map(_quoted, named))}]")
+    if one.default_minutes:
+        lines.append(f"default_minutes = {one.default_minutes}")
+    if one.limits:
+        lines.append(f"limits = {_limits(one.limits)}")
+    if one.description:
+        lines.append(f"description = {_quoted(one.description)}")
+    return [*lines, ""]
+
+
+def from_toml(
+    text: str, where: str
+) -> tuple[list[Account], list[Member], list[Qos], Mapping[str, int], list[Partition]]:
+    """The accounts, members, QOS, limits of the cluster and rules of partitions of `as_toml`'s text.
 
     Raises:
         UsageError: it is no TOML, or says something else.
     """
     import msgspec
 
-    from rm.api.sharing import Account, AccountsImport, Member, Qos
+    from rm.api.sharing import Account, AccountsImport, Member, Partition, Qos
     from rm.typed import convert
 
     try:
         read = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{where} is no TOML: {error}.") from None
-    accounts, members, qos = list[Account](), list[Member](), list[Qos]()
+    accounts, members, qos, partitions = list[Account](), list[Member](), list[Qos](), list[Partition]()
     root = _table(read.pop(ROOT, {}), ROOT, OF_ROOT, where)
     try:
         limits = convert({"accounts": [], "limits": root.get("limits", {})}, AccountsImport).limits
         for name, fields in _table(root.get("qos", {}), f"{ROOT}.qos", None, where).items():
             qos.append(convert({"name": name, **_table(fields, f"QOS {name}", OF_QOS, where)}, Qos))
+        for name, fields in _table(root.get("partition", {}), f"{ROOT}.partition", None, where).items():
+            ruled = _table(fields, f"partition {name}", OF_PARTITION, where)
+            partitions.append(convert({"name": name, **ruled}, Partition))
     except msgspec.ValidationError as error:
         raise UsageError(f"{where}: {ROOT}: {error}.") from None
     for name, fields in read.items():
@@ -112,7 +140,7 @@ def from_toml(text: str, where: str) -> tuple[list[Account], list[Member], list[
                 members.append(convert(of | {"limits": own_limits.get(user, {})}, Member))
         except msgspec.ValidationError as error:
             raise UsageError(f"{where}: account {name}: {error}.") from None
-    return accounts, members, qos, limits
+    return accounts, members, qos, limits, partitions
 
 
 def _table(read: Any, what: str, known: Collection[str] | None, where: str) -> Mapping[str, Any]:

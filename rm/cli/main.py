@@ -44,6 +44,7 @@ OTHER_VERBS = {
     "account": ("rm.cli.account", "account", "Share the cluster among accounts."),
     "usage": ("rm.cli.usage", "usage", "Show what jobs used, by account, user, QOS, partition or host."),
     "qos": ("rm.cli.qos", "qos", "Give classes of jobs limits, priority and a price."),
+    "partition": ("rm.cli.partition", "partition", "Give partitions times, limits, tiers and states."),
     "reservation": (
         "rm.cli.hosts.reservation",
         "reservation",

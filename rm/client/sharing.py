@@ -1,4 +1,4 @@
-"""`client.sharing`: accounts, their shares and limits, who is in them, and QOS."""
+"""`client.sharing`: accounts, their shares and limits, who is in them, QOS and rules of partitions."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ from rm.api.sharing import (
     AccountUpdate,
     Member,
     MemberRequest,
+    Partition,
+    PartitionRequest,
+    Partitions,
+    PartitionUpdate,
     Qos,
     QosRequest,
     QosUpdate,
@@ -76,13 +80,38 @@ class Sharing:
         """Remove one in which no job runs or waits."""
         return self._ask.delete(Accounts, "qos", name)
 
+    def partitions(self) -> Sequence[Partition]:
+        """What is ruled of partitions."""
+        return self._ask.get(Partitions, "partitions").partitions
+
+    def add_partition(self, name: str, **fields: Any) -> Sequence[Partition]:
+        """Give a partition rules, of the fields of a PartitionRequest."""
+        body = PartitionRequest(name=name, **fields)
+        return self._ask.post(Partitions, "partitions", body=body).partitions
+
+    def set_partition(self, name: str, **fields: Any) -> Sequence[Partition]:
+        """Change fields of a PartitionUpdate; what is left out stays."""
+        return self._ask.post(Partitions, "partitions", name, body=PartitionUpdate(**fields)).partitions
+
+    def remove_partition(self, name: str) -> Sequence[Partition]:
+        """Take its rules from a partition, whose hosts stay in it."""
+        return self._ask.delete(Partitions, "partitions", name).partitions
+
     def import_accounts(
         self,
         accounts: Iterable[Account],
         members: Iterable[Member] = (),
         qos: Iterable[Qos] = (),
         limits: Mapping[str, int] | None = None,
+        partitions: Iterable[Partition] = (),
     ) -> Accounts:
-        """Let these be all accounts, members and QOS, and these the limits of the cluster."""
-        body = AccountsImport(accounts=[*accounts], members=[*members], qos=[*qos], limits=limits or {})
+        """Let these be all accounts, members, QOS and rules of partitions, and these the limits of the
+        cluster."""
+        body = AccountsImport(
+            accounts=[*accounts],
+            members=[*members],
+            qos=[*qos],
+            limits=limits or {},
+            partitions=[*partitions],
+        )
         return self._ask.post(Accounts, "accounts-import", body=body)

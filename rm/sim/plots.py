@@ -70,3 +70,22 @@ def completion(results: Mapping[str, Sequence[Result]], title: str, path: Path) 
         axes.legend()
 
     save(plot, path)
+
+
+def parts(due: Mapping[str, float], got: Mapping[str, Mapping[str, float]], title: str, path: Path) -> None:
+    """Of each user the part that is due by the shares, and what was had under each policy."""
+
+    def plot(figure: Figure) -> None:
+        figure.set_size_inches(8, 3.6)
+        axes = figure.add_subplot()
+        bars = {"share": due, **got}
+        width = 0.85 / len(bars)
+        for number, (name, of) in enumerate(bars.items()):
+            at = [index - 0.425 + (number + 0.5) * width for index in range(len(due))]
+            axes.bar(at, [100 * of[user] for user in due], width, label=name)
+        axes.set_xticks(range(len(due)), list(due))
+        axes.set_ylabel("part of the GPUs' time (%)")
+        axes.set_title(title)
+        axes.legend()
+
+    save(plot, path)

@@ -1,4 +1,5 @@
-"""`/v1/accounts` and `/v1/qos`: accounts with shares and limits, who is in them, and QOS.
+"""`/v1/accounts`, `/v1/qos` and `/v1/partitions`: accounts with shares and limits, who is in them, QOS, and
+what is ruled of partitions.
 
 The contract is docs/http-api.md.
 """
@@ -42,6 +43,10 @@ class SharingRoutes:
             web.post("/v1/qos", self.add_qos),
             web.post("/v1/qos/{name}", self.set_qos),
             web.delete("/v1/qos/{name}", self.remove_qos),
+            web.get("/v1/partitions", self.partitions),
+            web.post("/v1/partitions", self.add_partition),
+            web.post("/v1/partitions/{name}", self.set_partition),
+            web.delete("/v1/partitions/{name}", self.remove_partition),
         ]
 
     @property
@@ -69,6 +74,12 @@ class SharingRoutes:
                 core.Qos(**{**msgspec.structs.asdict(one), "accounts": (*one.accounts,)}) for one in asked.qos
             ),
             dict(asked.limits),
+            tuple(
+                core.Partition(
+                    **{**msgspec.structs.asdict(one), "accounts": (*one.accounts,), "qos": (*one.qos,)}
+                )
+                for one in asked.partitions
+            ),
         )
         return _all(await settled(self._keeper.import_accounts(wanted, request[CALLER].user)))
 
@@ -103,11 +114,35 @@ class SharingRoutes:
         name = request.match_info["name"]
         return _all(await settled(self._keeper.remove_qos(name, request[CALLER].user)))
 
+    async def partitions(self, request: web.Request) -> web.Response:
+        return _partitions(await settled(self._keeper.accounts()))
+
+    async def add_partition(self, request: web.Request) -> web.Response:
+        asked = wire.typed_body(await request.read(), sharing.PartitionRequest)
+        made = await settled(self._keeper.add_partition(_named(asked), request[CALLER].user))
+        return _partitions(made, 201)
+
+    async def set_partition(self, request: web.Request) -> web.Response:
+        asked = wire.typed_body(await request.read(), sharing.PartitionUpdate)
+        name = request.match_info["name"]
+        return _partitions(
+            await settled(self._keeper.set_partition(name, _named(asked), request[CALLER].user))
+        )
+
+    async def remove_partition(self, request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        return _partitions(await settled(self._keeper.remove_partition(name, request[CALLER].user)))
+
 
 def _named(asked: msgspec.Struct) -> Mapping[str, Any]:
     """The fields that the request has."""
     fields = msgspec.structs.asdict(asked)
     return {name: value for name, value in fields.items() if value is not msgspec.UNSET}
+
+
+def _partitions(found: core.Accounts, status: int = 200) -> web.Response:
+    told = [typed(one, sharing.Partition) for one in found.partitions]
+    return respond(sharing.Partitions(partitions=told), status)
 
 
 def _all(found: core.Accounts, status: int = 200) -> web.Response:

@@ -203,7 +203,9 @@ class Sight:
         """What runs in it is a file of the control machine, and operators' business."""
         if not self.caller.operates:
             one = replace(one, playbook="", result="")
-        return replace(one, users=tuple(u for u in one.users if u == self.caller.user)) if self.jobs else one
+        if not self.jobs:
+            return one
+        return replace(one, users=tuple(u for u in one.users if u == self.caller.user), accounts=())
 
     def _own(self, one: OfUser) -> bool:
         return one.user == self.caller.user

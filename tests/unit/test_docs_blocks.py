@@ -146,7 +146,7 @@ def test_what_a_service_answers_runs(
     with serving(there / "rm.sock", kind=Ready) as daemon:
         monkeypatch.setenv("RM_DAEMON__SOCKET", daemon.socket)
         if command[2] == "cancel":
-            daemon.service.run(42)
+            daemon.service.run(next((int(word) for word in command if word.isdigit()), 42))
         done = caller(capfd)(*command[2:])
     assert done.code == 0, done.err
 
@@ -175,8 +175,8 @@ def test_it_is_an_inventory(block: Block) -> None:
 @pytest.mark.parametrize("block", of("accounts"), ids=shown)
 def test_it_is_a_file_of_accounts(block: Block) -> None:
     text = textwrap.dedent(block.text)
-    accounts, members, qos, limits = from_toml(text, "accounts.toml")
-    found = Accounts(accounts=accounts, members=members, qos=qos, limits=limits)
+    accounts, members, qos, limits, partitions = from_toml(text, "accounts.toml")
+    found = Accounts(accounts=accounts, members=members, qos=qos, limits=limits, partitions=partitions)
     assert as_toml(found).strip() == text.strip()
 
 

@@ -81,6 +81,23 @@ def test_it_may_be_sooner_as_jobs_have_ended_sooner() -> None:
     start = foreseen(cluster).starts[waits]
     assert start.at_us - cluster.now_us == pytest.approx(100 * SECOND, rel=0.01)
     assert start.soonest_us - cluster.now_us == pytest.approx(20 * SECOND, rel=0.02)
+    assert start.likely_us == start.soonest_us
+
+
+def test_it_is_likely_when_half_of_the_jobs_have_ended() -> None:
+    cluster = Reserving(cpus=1)
+    for number in range(12):
+        job = cluster.state.jobs[cluster.submit("", **limited(100))]
+        cluster.do(ev.TasksStarted(job.id, job.attempt, "h1", cluster.now_us, (0,)))
+        cluster.now_us += (10 if number < 5 else 60) * SECOND
+        cluster.end(cluster.state.jobs[job.id])
+    cluster.submit("", **limited(100))
+    waits = cluster.submit("", **limited(100))
+    start = foreseen(cluster).starts[waits]
+    times_s = [
+        (at_us - cluster.now_us) / SECOND for at_us in (start.soonest_us, start.likely_us, start.at_us)
+    ]
+    assert times_s == pytest.approx([10, 60, 100], rel=0.02)
 
 
 JOBS = st.tuples(st.integers(1, 2), st.integers(1, 3), st.sampled_from([5, 20, 60]), st.integers(0, 2))

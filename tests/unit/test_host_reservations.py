@@ -17,6 +17,7 @@ from rm.core.model.host_reservation import HostReservation
 from rm.core.model.job import Job, JobState
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.scheduling.explaining import explain, never_fits
+from rm.core.sharing.accounts import Account, Member, checked
 from rm.core.store import Loaded
 from tests import builders
 from tests.unit.test_job_arrays import Cluster
@@ -121,6 +122,37 @@ def test_a_job_starts_before_a_window_only_if_its_time_limit_ends_it_by_then() -
     cluster.at(200 * SECOND)
     assert cluster.states(long, endless) == [S.RUNNING, S.RUNNING]
     assert not cluster.state.reservations, "it is over, and was not to come again"
+
+
+@pytest.mark.parametrize(
+    ("users", "accounts", "runs"),
+    [
+        ((), ("science",), ["ann physics", "bob physics"]),
+        ((), ("physics", "chess"), ["ann physics", "ann chess", "bob physics"]),
+        (("ann",), ("science",), ["ann physics"]),
+        (("ann",), (), ["ann physics", "ann chess"]),
+        (("eve",), ("chess",), []),
+    ],
+)
+def test_a_reservation_may_be_for_accounts_and_those_below_them(users, accounts, runs) -> None:
+    cluster = Reserving(cpus=8)
+    pairs = [("physics", "ann"), ("chess", "ann"), ("physics", "bob")]
+    tree = checked(
+        [Account("science"), Account("physics", "science"), Account("chess")],
+        [Member(account, user) for account, user in pairs],
+    )
+    cluster.do(ev.AccountsSet(tree, "root"))
+    cluster.reserve(windows=((0, 200 * SECOND),), users=users, accounts=accounts)
+    jobs = {
+        f"{user} {account}": cluster.submit("", user=user, account=account, reservation="r", **limited(60))
+        for account, user in pairs
+    }
+    assert [name for name, job in jobs.items() if cluster.state.jobs[job].occupies] == [
+        name for name in jobs if name in runs
+    ]
+    for name, job in jobs.items():
+        if name not in runs:
+            assert "is not for" in cluster.why(job).message
 
 
 def test_jobs_of_a_reservation_run_in_its_window_on_its_hosts() -> None:

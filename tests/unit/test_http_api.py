@@ -90,7 +90,7 @@ def test_types_of_the_api_follow_the_core_whose_values_they_show() -> None:
     assert "deliver" not in asked
     assert shape(jobs.FullSpec).keys() == shape(JobSpec).keys()
     assert shape(jobs.Spec).keys() == shape(JobSpec, "script", "script_args", "env").keys()
-    made = {"short_state", "exit", "hosts", "progress", "restarts", "partition"}
+    made = {"short_state", "exit", "hosts", "progress", "restarts"}
     # whoever knows a submission's key may repeat it; the port is for the job's tasks alone; of the
     # launches that full disks refused the time of the next one tells; of the rank that made the job fail
     # the job's reason and exit code tell; how long a lease's end may take, its host alone needs to know

@@ -153,3 +153,17 @@ def test_a_qos_is_the_accounts_and_cannot_go_before_its_jobs_end(house: House) -
         change(house, "remove_qos", "fast", "root")
     house.do(ev.CancelRequested(1, "alice"))
     assert [one.name for one in change(house, "remove_qos", "fast", "root").qos] == ["slow"]
+
+
+def test_a_plan_is_for_the_account_that_the_job_would_have(house: House) -> None:
+    """Of a partition that is for an account, and of an account with a limit."""
+    house.do(ev.HostAdded(builders.host("h1", partitions=("gpu",))), ev.HostUp("h1", "boot", "1"))
+    change(house, "add_partition", {"name": "gpu", "accounts": ["physics"]}, "root")
+    change(house, "set_account", "physics", {"limits": {"cpus": 0}}, "root")
+    plan = house.service.submissions.plan
+    told = asyncio.run(plan(builders.spec(user="alice", partition="gpu")))
+    assert [reason.code for reason in told["reasons"]][:1] == ["AssocGrpCpuLimit"]
+    with pytest.raises(UsageError, match="Partition gpu is not for account chess"):
+        asyncio.run(plan(builders.spec(user="alice", account="chess", partition="gpu")))
+    change(house, "set_account", "physics", {"limits": {"cpus": None}}, "root")
+    assert asyncio.run(plan(builders.spec(user="alice", partition="gpu")))["placement"] is not None

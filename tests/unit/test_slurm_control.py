@@ -177,7 +177,7 @@ def test_parameters_are_updated(slurm: Slurm, daemon: Daemon) -> None:
         (["update", "JobId=2", "TimeLimit=+5"], "The job has no time limit to be changed"),
         (["update", "JobId=1"], "Nothing is to be changed."),
         (["update", "JobId=1", "word"], "Update of this parameter is not supported: word."),
-        (["update", "Reason=x"], "No JobId and no NodeName is named."),
+        (["update", "Reason=x"], "No JobId, NodeName or PartitionName is named."),
         (["update", "NodeName=h1", "State=DRAIN"], "You must specify a reason when DRAINING a node."),
         (["update", "NodeName=h1", "State=FAIL"], "Update of this parameter is not supported: State=FAIL."),
         (["update", "NodeName=h9", "State=RESUME"], "There is no host h9"),

@@ -303,11 +303,11 @@ def test_priorities_are_listed_with_their_parts(slurm: Slurm, rmx: Rmx, daemon: 
     daemon.service.queue_policy = "multifactor"
     told = [line.split() for line in slurm("sprio", "-j", "6").out.splitlines()]
     assert told == [
-        ["JOBID", "PARTITION", "PRIORITY", "SITE", "AGE", "FAIRSHARE", "JOBSIZE", "NICE"],
-        ["6", "fast,slow", "5007", "9", "2", "5000", "0", "4"],
+        ["JOBID", "PARTITION", "PRIORITY", "SITE", "AGE", "FAIRSHARE", "JOBSIZE", "PARTITION", "QOS", "NICE"],
+        ["6", "fast,slow", "5007", "9", "2", "5000", "0", "0", "0", "4"],
     ]
     assert (
-        "  Priority 5007 = site 9 + age 1.5 + fair share 5000 + size 0.25 + QOS 0 - nice 4.\n"
+        "  Priority 5007 = site 9 + age 1.5 + fair share 5000 + size 0.25 + QOS 0 + partition 0 - nice 4.\n"
         in rmx("why", "6").out
     )
     daemon.service.queue_policy = "srsf"

@@ -34,6 +34,7 @@ def _options(command: Command) -> Command:
         click.option("--duration", metavar="TIME", help="Instead of --end, such as 2h or 1-00:00:00."),
         click.option("--cron", metavar="EXPRESSION", help="It begins at each of these times."),
         click.option("--users", metavar="LIST", help="Whose jobs may run there, with commas."),
+        click.option("--accounts", metavar="LIST", help="The jobs for these accounts, and those below."),
         click.option("--hosts", "-w", metavar="HOSTS", help="These hosts: h1,h[3-5]."),
         click.option("--maint/--no-maint", default=None, help="For maintenance: hosts are drained."),
         click.option("--maintenance", metavar="PLAYBOOK", help="Run it on the hosts when it begins."),
@@ -107,8 +108,9 @@ def _fields(options: dict[str, Any]) -> dict[str, Any]:
             given[f"{name}_us"] = begin_us(given.pop(name), now, f"--{name}")
     if "duration" in given:
         given["lasts_us"] = parse_time_limit_us(given.pop("duration")) or 0
-    if "users" in given:
-        given["users"] = [user for user in given["users"].split(",") if user]
+    for name in ("users", "accounts"):
+        if name in given:
+            given[name] = [one for one in given[name].split(",") if one]
     if "hosts" in given:
         given["hosts"] = parse_hosts(given["hosts"])
     for name, field in (("constraint", "features"), ("maintenance", "playbook")):
@@ -137,7 +139,8 @@ def _when(found: Reservation) -> str:
 
 def _row(found: Reservation) -> tuple[Any, ...]:
     begins, ends = (moment(at) for at in found.windows[0]) if found.windows else ("", "")
-    whose = ",".join(found.users) or "nobody"
+    accounts = "accounts " + ",".join(found.accounts) if found.accounts else ""
+    whose = " of ".join(filter(None, (",".join(found.users), accounts))) or "nobody"
     return (
         found.name,
         "ACTIVE" if found.is_open else "INACTIVE",

@@ -63,7 +63,9 @@ def _start(start: Start | None) -> None:
     if start is None:
         return
     on = f" on {fold_hosts(list(start.hosts))}" if start.hosts else ""
-    sooner = f", at {moment(start.soonest_us)} at the earliest" if start.soonest_us < start.at_us else ""
+    sooner = ""
+    if start.soonest_us < start.at_us:
+        sooner = f", likely at {moment(start.likely_us)}, at {moment(start.soonest_us)} at the earliest"
     click.echo(f"  Expected to start at {moment(start.at_us)}{on}{sooner}.")
 
 
@@ -72,7 +74,8 @@ def _priority(priority: Priority | None) -> None:
     if priority is None:
         return
     parts = {"site": priority.site, "age": priority.age, "fair share": priority.fair_share,
-             "size": priority.size, "QOS": priority.qos}  # fmt: skip
+             "size": priority.size, "QOS": priority.qos,
+             "partition": priority.partition}  # fmt: skip
     told = " + ".join(f"{name} {part:g}" for name, part in parts.items())
     nice = f" - nice {priority.nice:g}" if priority.nice else ""
     click.echo(f"  Priority {priority.sum:.0f} = {told}{nice}.")

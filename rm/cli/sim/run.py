@@ -34,7 +34,7 @@ def run(file: Path, seed: int, show_jobs: bool, plot: Path | None, as_json: bool
     from rm.sim import experiment, plots, scenario, summary
 
     form = scenario.read(file)
-    with _bar(form.name) as progress:
+    with bar(form.name) as progress:
         result = experiment.run(form, seed, file.parent, progress)
     if plot is not None:
         plots.timeline(result, form.name, plot)
@@ -77,7 +77,7 @@ def compare(file: Path, vary: tuple[str, ...], seeds: int | None, plot: Path | N
     count = seeds or form.seeds
     results: dict[str, list[Result]] = {}
     for name, variant in experiment.variants(form):
-        with _bar(name) as progress:
+        with bar(name) as progress:
             results[name] = [
                 experiment.run(variant, seed, file.parent, progress) for seed in range(1, count + 1)
             ]
@@ -161,7 +161,7 @@ def _list_jobs(result: Result) -> None:
 
 
 @contextmanager
-def _bar(label: str) -> Iterator[Callable[[int, int], None] | None]:
+def bar(label: str) -> Iterator[Callable[[int, int], None] | None]:
     """Ended jobs of all, on standard error: a bar where that is a terminal, else a line now and then."""
     if not sys.stderr.isatty():
         said = [f"{label}: begins"]

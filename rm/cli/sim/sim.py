@@ -14,6 +14,8 @@ VERBS = {
     "run": ("rm.cli.sim.run", "run", "Simulate a scenario file."),
     "compare": ("rm.cli.sim.run", "compare", "Set policies against each other on one scenario."),
     "replay": ("rm.cli.sim.replay", "replay", "Replay a daemon's journal, also under other policies."),
+    "month": ("rm.cli.sim.month", "month", "Let users share a cluster, under several queue policies."),
+    "waits": ("rm.cli.sim.month", "waits", "Play a trace: how long jobs wait, under several queue policies."),
     "paper": ("rm.cli.sim.paper", "paper", "Reproduce a paper's results beside what it printed."),
 }
 

@@ -62,7 +62,8 @@ def _record(one: Reservation, cpus: int) -> Sequence[str]:
         f"Nodes={fold_hosts(list(one.hosts))} NodeCnt={len(one.hosts)} CoreCnt={cpus} Features={NONE} "
         f"PartitionName={NONE} Flags={','.join([*flags, 'SPEC_NODES'])}",
         f"TRES=cpu={cpus}",
-        f"Users={','.join(one.users) or NONE} Groups={NONE} Accounts={NONE} Licenses={NONE} State={state} "
+        f"Users={','.join(one.users) or NONE} Groups={NONE} Accounts={','.join(one.accounts) or NONE} "
+        f"Licenses={NONE} State={state} "
         f"BurstBuffer={NONE} Watts=n/a",
         f"MaxStartDelay={NONE}",
     ]

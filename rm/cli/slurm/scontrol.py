@@ -217,7 +217,11 @@ def _update(words: list[str]) -> int:
         return _update_job([job], fields)
     if host := fields.pop("nodename", ""):
         return _update_hosts(parse_hosts(host), fields)
-    raise UsageError("No JobId and no NodeName is named.", "Write: scontrol update JobId=42 NAME=VALUE.")
+    if partition := fields.pop("partitionname", ""):
+        return _update_partition(partition, fields)
+    raise UsageError(
+        "No JobId, NodeName or PartitionName is named.", "Write: scontrol update JobId=42 NAME=VALUE."
+    )
 
 
 def _update_job(words: list[str], fields: dict[str, str]) -> int:
@@ -226,6 +230,15 @@ def _update_job(words: list[str], fields: dict[str, str]) -> int:
     from rm.cli.slurm.update import changes_of
 
     return max(_each(words, change) for change in changes_of(fields))
+
+
+def _update_partition(name: str, fields: dict[str, str]) -> int:
+    from rm.cli.slurm.update_partition import update_partition
+    from rm.client import Client
+
+    with Client() as client:
+        update_partition(client, name, fields)
+    return 0
 
 
 def _update_hosts(hosts: Sequence[str], fields: dict[str, Any]) -> int:

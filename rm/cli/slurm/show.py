@@ -26,10 +26,12 @@ if TYPE_CHECKING:
     from rm.api.hosts import Host
     from rm.api.job_steps import JobStep
     from rm.api.jobs import Job
+    from rm.api.sharing import Partition
     from rm.client import Client
 
 Record = Sequence[str]
 MIB = 1 << 20
+MINUTE_US = 60_000_000
 STATES = {"drained": "IDLE+DRAIN", "draining": "MIXED+DRAIN", "down": "DOWN*"}
 
 
@@ -205,27 +207,39 @@ def _host(host: Host) -> Record:
 
 
 def partitions(client: Client, named: Sequence[str]) -> Iterator[Record]:
+    from rm.api.sharing import Partition
+
     found = {name: hosts for name, hosts in by_partition(client.hosts()).items() if name != NONE}
     usual = client.status().settings.partition
+    rules = {one.name: one for one in client.sharing.partitions()}
     for name in named or list(found):
         if name not in found:
             raise NotFound(f"Partition {name} not found.")
-        yield _partition(name, found[name], name == usual)
+        yield _partition(rules.get(name) or Partition(name=name), found[name], name == usual)
 
 
-def _partition(name: str, hosts: Sequence[Host], usual: bool) -> Record:
+def _partition(rules: Partition, hosts: Sequence[Host], usual: bool) -> Record:
     cpus, mem_bytes = sum(host.cpus for host in hosts), sum(host.mem_bytes for host in hosts)
     gpus = sum(len(host.gpus) for host in hosts)
     tres = [f"cpu={cpus}", f"mem={size(mem_bytes)}", f"node={len(hosts)}"]
     tres += [f"gres/gpu={gpus}"] if gpus else []
+    limits = rules.limits
+    default = clock_limit(rules.default_minutes * MINUTE_US) if rules.default_minutes else "NONE"
+    minutes = limits.get("job.minutes")
+    most_time = clock_limit(None if minutes is None else minutes * MINUTE_US)
+    most_hosts = limits.get("job.hosts", "UNLIMITED")
     return [
-        f"PartitionName={name}",
-        "AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL",
+        f"PartitionName={rules.name}",
+        f"AllowGroups=ALL AllowAccounts={','.join(rules.accounts) or 'ALL'} "
+        f"AllowQos={','.join(rules.qos) or 'ALL'}",
         f"AllocNodes=ALL Default={'YES' if usual else 'NO'} QoS=N/A",
-        "DefaultTime=NONE DisableRootJobs=NO ExclusiveUser=NO GraceTime=0 Hidden=NO",
-        "MaxNodes=UNLIMITED MaxTime=UNLIMITED MinNodes=0 LLN=NO MaxCPUsPerNode=UNLIMITED",
+        f"DefaultTime={default} DisableRootJobs=NO ExclusiveUser=NO GraceTime=0 Hidden=NO",
+        f"MaxNodes={most_hosts} MaxTime={most_time} MinNodes=0 LLN=NO MaxCPUsPerNode=UNLIMITED",
         f"Nodes={fold_hosts(host.name for host in hosts)}",
-        f"State=UP TotalCPUs={cpus} TotalNodes={len(hosts)} SelectTypeParameters=NONE",
+        f"PriorityJobFactor={rules.priority} PriorityTier={rules.tier} RootOnly=NO ReqResv=NO "
+        "OverSubscribe=NO",
+        "OverTimeLimit=NONE PreemptMode=OFF",
+        f"State={rules.state.upper()} TotalCPUs={cpus} TotalNodes={len(hosts)} SelectTypeParameters=NONE",
         f"JobDefaults={NONE}",
         "DefMemPerNode=UNLIMITED MaxMemPerNode=UNLIMITED",
         f"TRES={','.join(tres)}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rm.cli.formats import Column, Format, by_letters, by_names
@@ -17,6 +17,7 @@ from rm.units import parse_hosts
 
 if TYPE_CHECKING:
     from rm.api.hosts import Host
+    from rm.api.sharing import Partition
 
 OPTIONS = Options(
     taken=(
@@ -62,11 +63,12 @@ def _list(given: Given) -> int:
     with Client() as client:
         hosts = [host for host in client.hosts() if _fits(host, given, wanted)]
         usual = client.status().settings.partition
+        rules = {one.name: one for one in client.sharing.partitions()}
     partitions = by_partition(hosts)
     if named := given.words("partition"):
         partitions = {name: found for name, found in partitions.items() if name in named}
     form = _format(options, partitions, usual)
-    groups = _groups(form, partitions, usual, apart="Node" in options)
+    groups = _groups(form, partitions, usual, rules, apart="Node" in options)
     if sort := options.get("sort"):
         groups = _sorted(groups, sort)
     if "long" in options and "format" not in options and "Format" not in options:
@@ -124,7 +126,9 @@ def _format(options: dict[str, str], partitions: Any, usual: str) -> Format[Colu
     return by_letters(SUMMARY if "summarize" in options else LONG if "long" in options else USUAL, COLUMNS)
 
 
-def _groups(form: Format[Column], partitions: Any, usual: str, apart: bool) -> list[Group]:
+def _groups(
+    form: Format[Column], partitions: Any, usual: str, rules: Mapping[str, Partition], apart: bool
+) -> list[Group]:
     """Hosts that look alike in the columns that are shown; each by itself with --Node."""
     by_host = [
         column
@@ -134,13 +138,14 @@ def _groups(form: Format[Column], partitions: Any, usual: str, apart: bool) -> l
     found: dict[tuple[Any, ...], dict[str, tuple[str, Host]]] = {}
     for partition, hosts in partitions.items():
         for host in hosts:
-            alone = Group(partition, partition == usual, (host,))
+            alone = Group(partition, partition == usual, (host,), rules.get(partition))
             key = (*((host.name, partition) if apart else ()), *(column.text(alone) for column in by_host))
             found.setdefault(key, {}).setdefault(host.name, (partition, host))
     groups = []
     for members in found.values():
         partition = next(iter(members.values()))[0]
-        groups.append(Group(partition, partition == usual, [host for _, host in members.values()]))
+        hosts = [host for _, host in members.values()]
+        groups.append(Group(partition, partition == usual, hosts, rules.get(partition)))
     if apart:
         groups.sort(key=lambda group: group.hosts[0].name)
     return groups

@@ -9,12 +9,14 @@ from rm.cli.formats import Column
 from rm.cli.shown import moment
 from rm.cli.slurm.hosts import SHORT, cpus_taken, gres_of, mem_taken_bytes, reason_of, state_of
 from rm.cli.slurm.jobs import NONE
-from rm.units import fold_hosts
+from rm.units import fold_hosts, format_elapsed
 
 if TYPE_CHECKING:
     from rm.api.hosts import Host
+    from rm.api.sharing import Partition
 
 MIB = 1 << 20
+MINUTE_US = 60_000_000
 TAKEN, IDLE = ("allocated", "mixed"), ("idle",)
 
 
@@ -24,6 +26,7 @@ class Group(NamedTuple):
     partition: str
     usual: bool
     hosts: Sequence[Host]
+    rules: Partition | None = None
 
 
 def _first(text: Callable[[Host], Any]) -> Callable[[Group], Any]:
@@ -70,6 +73,27 @@ def _gpus_used(host: Host) -> str:
     return f"gpu:{len(host.gpus) - free}" if host.gpus else NONE
 
 
+def available(group: Group) -> str:
+    """`inact`, as sinfo of Slurm 22.05 writes it."""
+    state = group.rules.state if group.rules else "up"
+    return "inact" if state == "inactive" else state
+
+
+def time_limit(group: Group) -> str:
+    most = group.rules.limits.get("job.minutes") if group.rules else None
+    return "infinite" if most is None else format_elapsed(most * MINUTE_US)
+
+
+def default_time(group: Group) -> str:
+    minutes = group.rules.default_minutes if group.rules else 0
+    return format_elapsed(minutes * MINUTE_US) if minutes else "n/a"
+
+
+def job_size(group: Group) -> str:
+    most = group.rules.limits.get("job.hosts") if group.rules else None
+    return "1-infinite" if most is None else "1" if most == 1 else f"1-{most}"
+
+
 def constant(text: str) -> Callable[[Group], str]:
     return lambda group: text
 
@@ -79,12 +103,14 @@ OF_GROUPS = "ACDFN"
 COLUMNS = {
     "P": Column("PARTITION", lambda g: f"{g.partition}*" if g.usual else g.partition, "Partition"),
     "R": Column("PARTITION", lambda g: g.partition, "PartitionName"),
-    "a": Column("AVAIL", constant("up"), "Available"),
-    "l": Column("TIMELIMIT", constant("infinite"), "Time"),
-    "s": Column("JOB_SIZE", constant("1-infinite"), "Size"),
+    "a": Column("AVAIL", available, "Available"),
+    "l": Column("TIMELIMIT", time_limit, "Time"),
+    "s": Column("JOB_SIZE", job_size, "Size"),
     "r": Column("ROOT", constant("no"), "Root"),
     "h": Column("OVERSUBSCRIBE", constant("NO"), "OverSubscribe"),
     "g": Column("GROUPS", constant("all"), "Groups"),
+    "p": Column("PRIO_TIER", lambda g: g.rules.tier if g.rules else 1, "PriorityTier"),
+    "I": Column("PRIO_JOB_FACTOR", lambda g: g.rules.priority if g.rules else 1, "PriorityJobFactor"),
     "D": Column("NODES", lambda g: len(g.hosts), "Nodes"),
     "A": Column("NODES(A/I)", lambda g: f"{_in_state(g, TAKEN)}/{_in_state(g, IDLE)}", "NodeAI"),
     "F": Column("NODES(A/I/O/T)", hosts_counted, "NodeAIOT"),
@@ -105,15 +131,13 @@ COLUMNS = {
     "b": Column("ACTIVE_FEATURES", _first(lambda h: ",".join(h.features) or NONE), "Features_act"),
     "G": Column("GRES", _first(gres_of), "Gres"),
     "B": Column("MAX_CPUS_PER_NODE", constant("UNLIMITED"), "MaxCPUsPerNode"),
-    "I": Column("PRIO_JOB_FACTOR", constant("1"), "PriorityJobFactor"),
-    "L": Column("DEFAULTTIME", constant("n/a"), "DefaultTime"),
+    "L": Column("DEFAULTTIME", default_time, "DefaultTime"),
     "M": Column("PREEMPT_MODE", constant("OFF"), "PreemptMode"),
     "S": Column("ALLOCNODES", constant("all"), "AllocNodes"),
     "V": Column("CLUSTER", constant("N/A"), "Cluster"),
     "X": Column("SOCKETS", _first(lambda h: h.cpus), "Sockets"),
     "Y": Column("CORES", constant("1"), "Cores"),
     "Z": Column("THREADS", constant("1"), "Threads"),
-    "p": Column("PRIO_TIER", constant("1"), "PriorityTier"),
     "E": Column("REASON", _first(lambda h: reason_of(h) or "none"), "Reason"),
     "H": Column("TIMESTAMP", _first(_reason_moment), "TimeStamp"),
     "u": Column("USER", _first(_who), "User"),

@@ -21,8 +21,8 @@ OPTIONS = Options(
 )
 USUAL = "%.15i %9r %.10Y %.10S %.10N"
 LONG = "%.15i %9r %.8u %.10Y %.10S %.10N"
-USUAL_OF_ALL = "%.15i %9r %.10Y %.10S %.10A %.10F %.10J %.10N"
-LONG_OF_ALL = "%.15i %9r %.8u %.10Y %.10S %.10A %.10F %.10J %.10N"
+USUAL_OF_ALL = "%.15i %9r %.10Y %.10S %.10A %.10F %.10J %.10P %.10Q %.10N"
+LONG_OF_ALL = "%.15i %9r %.8u %.10Y %.10S %.10A %.10F %.10J %.10P %.10Q %.10N"
 BY_PRIORITY = ("priority", "backfill")  # queue policies
 BY_PARTS = "multifactor"
 
@@ -50,6 +50,7 @@ COLUMNS_OF_ALL = {
     "F": Column("FAIRSHARE", lambda pair: f"{pair[1].fair_share:.0f}"),
     "J": Column("JOBSIZE", lambda pair: f"{pair[1].size:.0f}"),
     "Q": Column("QOS", lambda pair: f"{pair[1].qos:.0f}"),
+    "P": Column("PARTITION", lambda pair: f"{pair[1].partition:.0f}"),
     "N": Column("NICE", lambda pair: f"{pair[1].nice:.0f}"),
 }  # fmt: skip
 

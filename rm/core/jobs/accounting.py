@@ -8,6 +8,7 @@ from rm.core.jobs.state import ClusterState
 from rm.core.model.job import JobSpec
 from rm.core.model.replacing import replace
 from rm.core.sharing.accounts import account_for
+from rm.core.sharing.partitions import refuse_closed
 from rm.core.sharing.qos import qos_for
 from rm.errors import IllegalTransition, UsageError
 
@@ -31,11 +32,25 @@ def qos_of(ctx: Context, spec: JobSpec, account: str) -> str:
 
 
 def with_time_limit(state: ClusterState, spec: JobSpec, account: str, qos: str) -> JobSpec:
-    """A job without a time limit has the longest that the limits of each job let it have."""
-    if spec.time_limit_us is not None or not state.tally.rules:
+    """A job without a time limit has the default one of its partitions, the shortest of several; else, or
+    where that is longer, the longest that the limits of each job let it have."""
+    accounts = state.accounts
+    if spec.time_limit_us is not None or not (state.tally.rules or accounts.partitions):
         return spec
-    most = state.tally.of(account, spec.user, qos).job.get("minutes")
-    return spec if most is None else replace(spec, time_limit_us=max(1, most[0]) * MINUTE_US)
+    where = spec.partitions if accounts.partitions else ()
+    ruled = [accounts.partition_by_name[name] for name in where if name in accounts.partition_by_name]
+    known = [one.default_minutes for one in ruled if one.default_minutes]
+    if (most := state.tally.of(account, spec.user, qos, where).job.get("minutes")) is not None:
+        known.append(max(1, most[0]))
+    return replace(spec, time_limit_us=min(known) * MINUTE_US) if known else spec
+
+
+def refuse_partition(ctx: Context, spec: JobSpec, account: str, qos: str) -> None:
+    """Raises IllegalTransition: no partition that the job names takes it."""
+    try:
+        refuse_closed(ctx.state.accounts, spec.partitions, account, qos)
+    except UsageError as error:
+        raise IllegalTransition(error.what, error.hint) from None
 
 
 def accounts_set(ctx: Context, e: ev.AccountsSet) -> None:

@@ -99,7 +99,7 @@ class AccountsSet:
 class JobPlaced:
     """The engine's decision: it comes from inside. With an `array_job` it makes the job: its waiting element
     `array_task` gets this id, and is placed; with `slice_of`, the id of the first of them, as one of several
-    that their host starts one after the other."""
+    that their host starts one after the other. `partition`: of several, the one that it is placed in."""
 
     job: int
     placement: Placement
@@ -107,6 +107,7 @@ class JobPlaced:
     array_job: int = 0
     array_task: int = 0
     slice_of: int = 0
+    partition: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,8 +70,13 @@ def changed(
 
 def checked(state: ClusterState, wanted: HostReservation, now_us: int) -> HostReservation:
     """The reservation, if it can be; see `made`."""
-    if not wanted.users and not wanted.maint:
-        raise UsageError("The reservation is for nobody.", "Name its users, or say --maint.")
+    if not wanted.users and not wanted.accounts and not wanted.maint:
+        raise UsageError("The reservation is for nobody.", "Name its users or accounts, or say --maint.")
+    if unknown := [one for one in wanted.accounts if one not in state.accounts.by_name]:
+        raise UsageError(
+            f"The reservation is for '{unknown[0]:.80}', which is no account.",
+            "`rmx account show` lists them.",
+        )
     if wanted.playbook and not wanted.maint:
         raise UsageError("Only maintenance has a playbook.", "Say --maint as well.")
     windows = tuple(window for window in wanted.windows if window[1] > now_us)

@@ -1,5 +1,5 @@
-"""Limits of what is submitted, for jobs that come under them later: by another account or QOS, or requeued
-after they had ended. The submission itself asks `rm.core.scheduling.admission`.
+"""Limits of what is submitted, for jobs that come under them later: by another account, QOS or partition,
+or requeued after they had ended. The submission itself asks `rm.core.scheduling.admission`.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from rm.arrays import parse
 from rm.core.jobs.state import ClusterState
 from rm.core.model.job import Job
 from rm.core.sharing.limits import SUBMITTED
-from rm.core.sharing.tally import Key, Tally, unfinished
+from rm.core.sharing.tally import Key, Ruled, Tally, unfinished
 from rm.errors import IllegalTransition
 
 
 def refuse_moved(state: ClusterState, changes: Iterable[tuple[Job, Job]]) -> None:
-    """Of jobs as they are and as they are to be, those that would be for another account or in another QOS.
+    """Of jobs as they are and as they are to be, those that would come under other limits.
 
     Raises:
         IllegalTransition: there would be too many, or a job array is too large there.
     """
     tally, more = state.tally, Counter[Key]()
     for old, new in changes:
-        if (old.account, old.qos) == (new.account, new.qos) or not tally.rules:
+        if not tally.rules or _ruled(tally, old) is _ruled(tally, new):
             continue
         before = frozenset(_keys(tally, old))
         for key in _keys(tally, new):
@@ -49,7 +49,13 @@ def refuse_again(state: ClusterState, jobs: Iterable[Job], waiting: int = 0, of:
 
 
 def _keys(tally: Tally, job: Job) -> tuple[Key, ...]:
-    return tally.of(job.account, job.spec.user, job.qos).keys
+    return _ruled(tally, job).keys
+
+
+def _ruled(tally: Tally, job: Job) -> Ruled:
+    """While it waits."""
+    where = job.spec.partitions if tally.by_partition else ()
+    return tally.of(job.account, job.spec.user, job.qos, where)
 
 
 def _refuse(tally: Tally, more: Counter[Key]) -> None:
@@ -63,7 +69,7 @@ def _refuse(tally: Tally, more: Counter[Key]) -> None:
 
 
 def _refuse_large(tally: Tally, job: Job) -> None:
-    most = tally.of(job.account, job.spec.user, job.qos).job.get("elements")
+    most = _ruled(tally, job).job.get("elements")
     if job.array is None or most is None:
         return
     elements = parse(job.spec.array).mask.bit_count()

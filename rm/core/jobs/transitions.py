@@ -33,7 +33,6 @@ from rm.core.model.used import with_told
 from rm.protocol.codes import Code
 
 S = JobState
-
 # The agent's refusals that no other host would answer differently: the job itself is at fault.
 JOB_FAULTS = frozenset({Code.NO_SUCH_USER, Code.ROOT_REFUSED, Code.BAD_REQUEST})
 # what shells mean by a code: the end of the task's log names the program
@@ -80,6 +79,7 @@ def _place(ctx: Context, job: Job, e: ev.JobPlaced) -> None:
         exit_code=None,
         exit_signal=None,
         slice_of=e.slice_of,
+        partition=e.partition,
         preempted_by=0,
     )
     ctx.put(job)

@@ -21,6 +21,7 @@ from rm.core.model.job import Job, JobSpec, JobState
 from rm.core.model.job_update import GIVEN, SAID_ONLY, WHILE_RUNNING
 from rm.core.model.replacing import replace
 from rm.core.sharing.accounts import account_for
+from rm.core.sharing.partitions import refuse_closed
 from rm.core.sharing.qos import qos_for
 from rm.errors import IllegalTransition, UsageError
 
@@ -113,8 +114,8 @@ def _renewed(state: ClusterState, job: Job, e: ev.JobUpdated, now_us: int) -> Jo
 def _shared(state: ClusterState, job: Job, spec: JobSpec, e: ev.JobUpdated, now_us: int) -> Job:
     """An element as it is after a change of its array."""
     own = None if job.own is None else job.own.without(e.update)
-    told = (e.update.dependency, e.update.account, e.update.qos)
-    if own is None and (job.state is not JobState.PENDING or told == (None, None, None)):
+    told = (e.update.dependency, e.update.account, e.update.qos, e.update.partition)
+    if own is None and (job.state is not JobState.PENDING or not any(one is not None for one in told)):
         return replace(job, spec=spec, own=None)
     if own is not None:
         spec = own.applied(spec)
@@ -186,15 +187,19 @@ def _accounted(state: ClusterState, job: Job, e: ev.JobUpdated) -> Job:
     """The job for the account and in the QOS that its specification names now, where that was changed.
 
     Raises:
-        IllegalTransition: its user is not in the account, or the QOS is not for it.
+        IllegalTransition: its user is not in the account, the QOS is not for it, or no partition takes it.
     """
-    if e.update.account is None and e.update.qos is None:
+    spec, account, qos = job.spec, job.account, job.qos
+    update = e.update
+    if update.account is None and update.qos is None and update.partition is None:
         return job
-    spec, account = job.spec, job.account
     try:
         if e.update.account is not None:
             account = account_for(state.accounts, spec.user, spec.account)
-        return replace(job, account=account, qos=qos_for(state.accounts, account, spec.qos))
+        if e.update.account is not None or e.update.qos is not None:
+            qos = qos_for(state.accounts, account, spec.qos)
+        refuse_closed(state.accounts, spec.partitions, account, qos)
+        return replace(job, account=account, qos=qos)
     except UsageError as error:
         raise IllegalTransition(error.what, error.hint) from None
 

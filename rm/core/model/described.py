@@ -24,7 +24,10 @@ class Described:
 
 
 def partition_of(job: Job, hosts: Mapping[str, Host]) -> str:
-    """The first that the job asks for and all of its hosts are in: there it fitted."""
+    """The one that it was placed in, or else the first that the job asks for and all of its hosts are in:
+    there it fitted."""
+    if job.partition and job.tasks:
+        return job.partition
     its = [hosts[name] for name in {task.host for task in job.tasks} if name in hosts]
     asked = job.spec.partitions
     if not its or len(asked) < 2:

@@ -23,9 +23,10 @@ Window = tuple[int, int]  # from, to: microseconds since the epoch; the end is n
 @dataclass(frozen=True, slots=True)
 class HostReservation:
     """`windows` are the open one and those to come that are known, in order; a reservation without `cron` has
-    one. `users` () with `maint`: nobody. `is_open`: its first window has begun, and what that does is done.
-    `playbook`: the path of what runs on the hosts when a window opens. `ignore_jobs`: it was made although
-    jobs that run there may not be over in time."""
+    one. Jobs of these `users` run there that are for these `accounts`, or for those below them; where one of
+    the two is (), the other alone counts, and with `maint` both may be: nobody. `is_open`: its first window
+    has begun, and what that does is done. `playbook`: the path of what runs on the hosts when a window opens.
+    `ignore_jobs`: it was made although jobs that run there may not be over in time."""
 
     name: str
     hosts: tuple[str, ...]
@@ -42,11 +43,12 @@ class HostReservation:
     is_open: bool = False
     played_us: int = 0  # the begin of the window for which the playbook was last begun; 0: never
     result: str = ""  # of that
+    accounts: tuple[str, ...] = ()
 
     @property
     def drains(self) -> bool:
         """Are its hosts drained while a window is open? Nobody's jobs run there then."""
-        return self.maint and not self.users
+        return self.maint and not self.users and not self.accounts
 
     @property
     def drained_by(self) -> str:
@@ -67,8 +69,14 @@ class HostReservation:
         """The window that is open now, or else the next one."""
         return next((window for window in self.windows if now_us < window[1]), None)
 
-    def admits(self, user: str) -> bool:
-        return user in self.users
+    def admits(self, user: str, path: Iterable[str] = ()) -> bool:
+        """A job of this user, whose account is the last of the `path` of accounts. Of users and accounts it
+        must match both, as in Slurm."""
+        if not self.users and not self.accounts:
+            return False
+        return (not self.users or user in self.users) and (
+            not self.accounts or not {*self.accounts}.isdisjoint(path)
+        )
 
     def against(self, window: Window) -> str:
         """Why a job that has no part in it does not start on its hosts."""
@@ -135,8 +143,11 @@ def closed_to(
     return closed_hosts(mine, standing_against(spec, now_us, known), now_us, hosts)
 
 
-def waits_for(spec: JobSpec, now_us: int, reservations: Iterable[HostReservation]) -> Reason | None:
-    """Why a job that names a reservation may not start now by that; None: it may."""
+def waits_for(
+    spec: JobSpec, now_us: int, reservations: Iterable[HostReservation], path: Iterable[str] = ()
+) -> Reason | None:
+    """Why a job that names a reservation, for the account at the end of the `path`, may not start now by
+    that; None: it may."""
     name = spec.reservation
     if not name:
         return None
@@ -147,8 +158,10 @@ def waits_for(spec: JobSpec, now_us: int, reservations: Iterable[HostReservation
             f"its reservation {name} is over or was deleted; `rmx set JOB reservation=` takes the job out of "
             "it, rmx cancel ends it",
         )
-    if not found.admits(spec.user):
-        return Reason(ReasonCode.RESERVATION, f"its reservation {name} is not for {spec.user}")
+    if not found.admits(spec.user, path):
+        whom = f"{spec.user} or the job's account" if found.accounts else spec.user
+        said = f"its reservation {name} is not for {whom}"
+        return Reason(ReasonCode.RESERVATION, said)
     window = found.first_after_us(now_us)
     if window is None:
         return Reason(ReasonCode.RESERVATION, f"no further window of its reservation {name} is known yet")

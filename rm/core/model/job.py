@@ -343,6 +343,7 @@ class Job:
     key: str = ""  # the idempotency key that it was submitted with
     account: str = ""  # that it runs for, as was found when it was submitted: rm.core.sharing.accounts
     qos: str = ""  # its quality of service, as was found then: rm.core.sharing.qos
+    partition: str = ""  # of several that it may run in: where this attempt was placed, under its rules
     dependencies: tuple[Dependency, ...] = ()  # those of `spec.dependency`, in its order
     array: Array | None = None  # of the record of a whole job array
     array_job: int = 0  # of an element: the id of its array, and its index there

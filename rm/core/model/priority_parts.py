@@ -15,7 +15,8 @@ class PriorityParts:
     size: float = 0.0
     qos: float = 0.0
     nice: float = 0.0
+    partition: float = 0.0
 
     @property
     def sum(self) -> float:
-        return self.site + self.age + self.fair_share + self.size + self.qos - self.nice
+        return self.site + self.age + self.fair_share + self.size + self.qos + self.partition - self.nice

@@ -19,6 +19,12 @@ class ReasonCode(StrEnum):
     HELD_ADMIN = "JobHeldAdmin"
     HOST_NOT_AVAILABLE = "ReqNodeNotAvail"
     RESERVATION = "Reservation"
+    PARTITION_DOWN = "PartitionDown"
+    PARTITION_INACTIVE = "PartitionInactive"
+    PARTITION_TIME = "PartitionTimeLimit"
+    PARTITION_HOSTS = "PartitionNodeLimit"
+    ACCOUNT_NOT_ALLOWED = "AccountNotAllowed"  # in the partition
+    QOS_NOT_ALLOWED = "QOSNotAllowed"
     # limits of accounts and their users (Assoc), and of QOS
     ASSOC_JOBS = "AssocGrpJobsLimit"
     ASSOC_SUBMIT = "AssocGrpSubmitJobsLimit"

@@ -94,6 +94,10 @@ class SharesView(Protocol):
         """The priority of a QOS, as a part of the highest one's."""
         ...
 
+    def partition_part(self, names: str) -> float:
+        """The highest priority of these partitions, with commas, as a part of the highest of all."""
+        ...
+
 
 class NoShares:
     """Where there are no accounts."""
@@ -102,6 +106,9 @@ class NoShares:
         return 0.0
 
     def qos_part(self, qos: str) -> float:
+        return 0.0
+
+    def partition_part(self, names: str) -> float:
         return 0.0
 
 

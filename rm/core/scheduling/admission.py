@@ -13,6 +13,7 @@ from rm.core.scheduling.limit_words import NOUNS, code_of
 from rm.core.scheduling.limiting import Limiter
 from rm.core.sharing.accounts import account_for
 from rm.core.sharing.limits import SUBMITTED
+from rm.core.sharing.partitions import refuse_closed
 from rm.core.sharing.qos import qos_for
 from rm.core.sharing.shares import Shares
 from rm.core.sharing.tally import Key
@@ -29,21 +30,23 @@ def admitted(
     way; `refuse_never`: a job that no limit would ever let run is refused, too, instead of waiting.
 
     Raises:
-        UsageError: an account or a QOS that a job names is not for it.
+        UsageError: an account, a QOS or a partition that a job names is not for it.
         Conflict: there would be too many.
         ImpossibleRequest: a job could never run.
     """
     new: Counter[Key] = Counter()
     seen: set[tuple[object, ...]] = set()
     limiter: Limiter | None = None
-    known: dict[tuple[str, str, str], tuple[str, str]] = {}
+    known: dict[tuple[str, str, str, str], tuple[str, str]] = {}
     for spec in specs:
-        named = spec.user, spec.account, spec.qos
+        named = spec.user, spec.account, spec.qos, spec.partition
         if named not in known:
             account = account_for(state.accounts, spec.user, spec.account)
-            known[named] = account, qos_for(state.accounts, account, spec.qos)
+            qos = qos_for(state.accounts, account, spec.qos)
+            refuse_closed(state.accounts, spec.partitions, account, qos)
+            known[named] = account, qos
         account, qos = known[named]
-        ruled = state.tally.of(account, spec.user, qos)
+        ruled = state.tally.of(account, spec.user, qos, spec.partitions if state.tally.by_partition else ())
         if not ruled.keys and not ruled.job:
             continue
         elements = parse(spec.array).mask.bit_count() if spec.array else 1
@@ -81,5 +84,5 @@ def _refuse_never(limiter: Limiter, job: Job) -> None:
     if (limited := limiter.never(job)) is not None:
         raise ImpossibleRequest(
             f"Job '{job.spec.name}' could never run: {limited.reason.message} ({limited.reason.code}).",
-            "Ask for less, or for another account or QOS.",
+            "Ask for less, or for another account, QOS or partition.",
         )

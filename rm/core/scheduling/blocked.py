@@ -85,3 +85,8 @@ class Blocked:
 def behind(job: Job) -> Key:
     """What jobs have in common that fit but would outlast the start of the reserved job."""
     return ("behind", job.demand)
+
+
+def partly(job: Job) -> Key:
+    """What jobs have in common that may run in several partitions, but only in these of them now."""
+    return ("partly", job.demand)

@@ -27,6 +27,7 @@ from rm.core.ports import CommPolicy, QueuePolicy
 from rm.core.scheduling.blocked import Blocked
 from rm.core.scheduling.choosing import Taken
 from rm.core.scheduling.engine import Policies, Tuning, decide, not_yet
+from rm.core.scheduling.gates import by_tier
 from rm.core.scheduling.limiting import LimitedJobs
 from rm.core.scheduling.paths import job_paths
 from rm.core.scheduling.preemption import Preemption
@@ -256,6 +257,7 @@ class Cycle:
                 decision.array_job,
                 decision.array_task,
                 decision.slice_of,
+                decision.partition,
             )
             self._record(placed, now_us, out)
         for job_id in (j for j in chosen if j in state.pending and state.jobs[j].spec.switches):
@@ -355,4 +357,4 @@ def in_order(pending: Iterable[Job], queue: QueuePolicy, snapshot: Snapshot) -> 
     later: list[Job] = []
     for job in pending:
         (ready if not_yet(job, snapshot.now_us) is None else later).append(job)
-    return [*queue.order(ready, snapshot), *later]
+    return [*by_tier(queue.order(ready, snapshot), snapshot), *later]

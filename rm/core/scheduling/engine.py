@@ -24,8 +24,9 @@ from rm.core.model.snapshot import NEWEST, Snapshot
 from rm.core.ports import Candidate, CommPolicy, PlacementPolicy, QueuePolicy, reserves
 from rm.core.scheduling.after import Tries, awaited, claimed_first
 from rm.core.scheduling.ahead import Ahead
-from rm.core.scheduling.blocked import Blocked, behind
+from rm.core.scheduling.blocked import Blocked, behind, partly
 from rm.core.scheduling.choosing import Best, Grounds, Taken, Tried
+from rm.core.scheduling.gates import Gates, by_tier, path_of, ran_in, within
 from rm.core.scheduling.kinds import Kinds
 from rm.core.scheduling.licensing import lacking
 from rm.core.scheduling.limiting import Limited, Limiter
@@ -70,6 +71,7 @@ class Decision:
     array_job: int = 0  # of an element that gets its id, `job`, with this decision
     array_task: int = 0
     slice_of: int = 0
+    partition: str = ""  # of several that the job may run in
 
 
 @dataclass(slots=True)
@@ -81,7 +83,7 @@ class Pass:
     decisions: list[Decision] = field(default_factory=list)
     taken: dict[int, Taken] = field(default_factory=dict)
     reasons: dict[int, Reason] = field(default_factory=dict)
-    limited: dict[int, Limited] = field(default_factory=dict)  # by limits of accounts, users or QOS
+    limited: dict[int, Limited] = field(default_factory=dict)  # by accounts, users, QOS or partitions
     untried: list[int] = field(default_factory=list)
 
 
@@ -106,6 +108,7 @@ def decide(
     )  # with elements that get an id in this pass
     snapshot = replace(snapshot, jobs=made or snapshot.jobs, by_user=set(snapshot.by_user))
     kinds, claims, served = Kinds(snapshot), snapshot.claims, set[int]()
+    gates, several = Gates(snapshot), set[int]()  # those that may run in several partitions
     ahead = reserving(snapshot, policies, tuning, kinds)
     left = 0
     # by identity, since each turn looks at all that wait and hashing a demand costs as much as the rest
@@ -116,9 +119,17 @@ def decide(
             if waits is not None:
                 result.reasons[job.id] = waits
                 continue
+        asked = job
+        if gates and job.spec.partition:
+            job, shut = gates.of(job)
+            if shut is not None:
+                result.reasons[job.id] = shut
+                continue
+            if "," in asked.spec.partition:
+                several.add(job.id)
         demand = kinds.of(job)
-        if snapshot.reservations or job.spec.switches:
-            blocked.note(job, demand)
+        if snapshot.reservations or job.spec.switches or asked is not job:
+            blocked.note(asked, demand)
         if job.id in claims:
             eligible.append(job)
             left += 1
@@ -136,7 +147,7 @@ def decide(
         eligible.append(job)
     sequence = max((p.sequence for p in snapshot.placed.values()), default=0)
     turns, limiter = Turns(snapshot), Limiter.of(snapshot)
-    ordered = policies.queue.order(eligible, snapshot)
+    ordered = by_tier(policies.queue.order(eligible, snapshot), snapshot)
     if claims:
         ordered = claimed_first(ordered, snapshot, tries_of(policies, tuning), served)
     for job, one in turns.of(ordered):
@@ -151,15 +162,23 @@ def decide(
         mine = job.id in claims
         if mine or key not in blocked.reasons:
             group = groups[key] if not mine else {job.id: None}
-            limit, limited = turns.limit(job), limiter.against(one)
-            decision, reasons = None, list[Reason]()
+            limit = turns.limit(job)
+            asked, limited = limiter.open(one)
+            decision, reasons, elsewhere = None, list[Reason](), None
+            if asked is not one:
+                elsewhere, limited = limited, None
             if limit is None and limited is None:
                 if ahead is not None:
-                    decision, reasons = ahead.place(one)
+                    decision, reasons = ahead.place(asked)
                 else:
-                    decision, reasons = place(one, snapshot, policies, tuning, sequence + 1)
+                    decision, reasons = place(asked, snapshot, policies, tuning, sequence + 1)
                 if decision is not None:  # with the hosts that it would have
-                    limited = limiter.against(one, decision.placement)
+                    if job.id in several:
+                        decision = replace(
+                            decision, partition=ran_in(asked, decision.placement, snapshot.hosts)
+                        )
+                        asked = within(asked, decision.partition)
+                    limited = limiter.against(asked, decision.placement)
             if limited is not None:
                 result.limited[job.id] = limited
                 limit = limit or limited.reason
@@ -174,12 +193,12 @@ def decide(
                 name = policies.placement.name
                 result.taken[one.id] = Taken(one, decision.grounds, name, snapshot.now_us)
                 reserve(snapshot, one, decision.placement, sequence)
-                limiter.place(one, decision.placement)
+                limiter.place(asked, decision.placement)
                 length = 1
                 if one is not job:
                     made[one.id] = one
                     decision = replace(decision, array_job=job.id, array_task=one.array_task or 0)
-                    if not limiter.ruled(one).by_time:  # as long as one after the other may run
+                    if not limiter.ruled(asked).by_time:  # as long as one after the other may run
                         length = slice_length(
                             job, one, turns.left(job) + 1, snapshot, tuning.slice_us, tuning.slice_shares
                         )
@@ -204,6 +223,16 @@ def decide(
                 result.reasons[job.id] = awaited(job, snapshot) or reasons[0]
                 left -= 1
                 turns.end(job)
+                continue
+            if elsewhere is not None:  # of its partitions only some were asked: it is blocked by itself
+                result.limited[job.id], result.reasons[job.id] = elsewhere, reasons[0]
+                blocked.reasons[partly(asked)] = reasons[0]
+                blocked.waiting.setdefault(partly(asked), {})[job.id] = None
+                del group[job.id]
+                left -= 1
+                turns.end(job)
+                if ahead is not None and (promise := ahead.reserve(asked)) is not None:
+                    result.reasons[job.id] = promise.promised(reasons[0])
                 continue
             if reasons[0].code is ReasonCode.PRIORITY:  # its like may yet fit, if they end sooner
                 del group[job.id]
@@ -243,7 +272,7 @@ def waiting(job: Job, snapshot: Snapshot) -> Reason | None:
     return (
         not_yet(job, snapshot.now_us)
         or limited(job, snapshot)
-        or reserved_later(job.spec, snapshot.now_us, snapshot.reservations)
+        or reserved_later(job.spec, snapshot.now_us, snapshot.reservations, path_of(job, snapshot))
     )
 
 

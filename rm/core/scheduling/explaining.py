@@ -14,6 +14,7 @@ from rm.core.model.snapshot import NEWEST, Snapshot
 from rm.core.scheduling.after import awaited
 from rm.core.scheduling.choosing import as_placed
 from rm.core.scheduling.engine import Decision, Policies, Tuning, place, reserving, waiting
+from rm.core.scheduling.gates import Gates, by_tier, ran_in, within
 from rm.core.scheduling.kinds import Kinds
 from rm.core.scheduling.licensing import lacking
 from rm.core.scheduling.limiting import exceeded
@@ -26,13 +27,14 @@ def explain(
 
     `reserved` are the jobs that have a reservation.
     """
-    waits = waiting(job, snapshot) or exceeded(job, snapshot) or awaited(job, snapshot)
+    job, shut = Gates(snapshot).of(job)
+    waits = waiting(job, snapshot) or shut or exceeded(job, snapshot) or awaited(job, snapshot)
     proposal = policies.placement.candidates(request_of(job, snapshot), snapshot, explain=True)
     ahead = reserving(snapshot, policies, tuning, Kinds(snapshot))
     mine = any(one.id == job.id for one in reserved)
     if ahead is not None:
         others = [one for one in reserved if one.id != job.id]
-        for one in policies.queue.order([*others, job], snapshot) if others else ():
+        for one in by_tier(policies.queue.order([*others, job], snapshot), snapshot) if others else ():
             if one.id == job.id:
                 break
             ahead.reserve(one)
@@ -40,7 +42,8 @@ def explain(
     else:
         decision, reasons = place(job, snapshot, policies, tuning, NEWEST)
     if waits is None and decision is not None:  # with the hosts that it would have
-        waits = exceeded(job, snapshot, decision.placement)
+        there = within(job, ran_in(job, decision.placement, snapshot.hosts)) if job.spec.partition else job
+        waits = exceeded(there, snapshot, decision.placement)
     if next(proposal.candidates, None) is None:  # reasons and verdicts are complete only now
         reasons = list(dict.fromkeys([*proposal.reasons, *reasons]))
     if mine and reasons and ahead is not None and (promise := ahead.reserve(job)) is not None:

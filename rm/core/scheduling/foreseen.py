@@ -28,18 +28,19 @@ WAITING_MAX = 1_000  # jobs that are played, the first in the queue policy's ord
 STARTS_MAX = 300  # jobs whose start is worked out, the first to start
 STEPS_MAX = 4 * STARTS_MAX
 ENDED_LEAST = 10  # jobs with a time limit by which the next ones are judged
-QUARTER = 4
+QUARTER, HALF = 4, 2
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
     """`at_us` if all jobs use up what they are expected to, `soonest_us` if they end as early as a quarter of
-    those that have ended did; on these hosts at `at_us`."""
+    those that have ended did, and `likely_us` if as early as half of them; on these hosts at `at_us`."""
 
     job: int
     at_us: int
     soonest_us: int
     hosts: tuple[str, ...]
+    likely_us: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +78,8 @@ def _copied(value: Any) -> Any:
     return value.copy() if isinstance(value, dict | set | list) else value
 
 
-def share_of_ended(state: ClusterState) -> float:
-    """Of its time limit a quarter of the jobs that have ended used at most this; 1 where too few have."""
+def share_of_ended(state: ClusterState, part: int = QUARTER) -> float:
+    """Of its time limit one in `part` of the jobs that have ended used at most this; 1 where too few have."""
     used = sorted(
         min(1.0, (job.ended_us - job.started_us) / job.spec.time_limit_us)
         for job in state.jobs.values()
@@ -87,7 +88,7 @@ def share_of_ended(state: ClusterState) -> float:
         and job.started_us is not None
         and job.spec.time_limit_us
     )
-    return used[len(used) // QUARTER] if len(used) >= ENDED_LEAST else 1.0
+    return used[len(used) // part] if len(used) >= ENDED_LEAST else 1.0
 
 
 def foresee(
@@ -99,17 +100,17 @@ def foresee(
     new: JobSpec | None = None,
 ) -> Foreseen:
     """Of a copied state, which is used up; `new`: a job that is not there yet, as 0."""
-    share, spare = share_of_ended(state), copied(state)
-    late = _Played(state, policies, rules, tuning, 1.0)
-    late.play(now_us, new)
-    early = late
-    if share < 1:
-        early = _Played(spare, policies, rules, tuning, share)
-        early.play(now_us, new)
+    shares = dict.fromkeys((share_of_ended(state, QUARTER), share_of_ended(state, HALF)))
+    plays = {share: _Played(copied(state), policies, rules, tuning, share) for share in shares if share < 1}
+    plays[1.0] = late = _Played(state, policies, rules, tuning, 1.0)
+    for play in plays.values():
+        play.play(now_us, new)
+    early, middle = plays[min(shares)], plays[max(shares)]
     starts = {}
     for job, (at_us, hosts) in late.starts.items():
         soonest_us = min(at_us, early.starts.get(job, (at_us, ()))[0])
-        starts[job] = Start(job, at_us, soonest_us, hosts)
+        likely_us = min(at_us, max(soonest_us, middle.starts.get(job, (at_us, ()))[0]))
+        starts[job] = Start(job, at_us, soonest_us, hosts, likely_us)
     return Foreseen(starts, late.until_us)
 
 

@@ -1,7 +1,8 @@
 """What limits are called in sentences, and the codes of the reasons that they are.
 
 Source of the codes: Slurm's documentation, "Job Reason Codes". Slurm has none of its own for a user's part of
-an account's resources: a group's is taken.
+an account's resources: a group's is taken. Those of partitions are the QOS's, as in Slurm with a partition's
+QOS, but for the two that slurm.conf limits itself: MaxTime and MaxNodes.
 """
 
 from __future__ import annotations
@@ -74,11 +75,12 @@ _QOS_JOB = {
     "mem_gib": Code.QOS_JOB_MEM,
     "gpu_minutes_running": Code.QOS_JOB_GPU_MINUTES,
 }
+_PARTITION_JOB = _QOS_JOB | {"minutes": Code.PARTITION_TIME, "hosts": Code.PARTITION_HOSTS}
 
 
 def code_of(key: Key, measure: str) -> Code:
     """Of a limit of what is in use or submitted under a key."""
-    if key.kind == "qos":
+    if key.kind in ("qos", "partition"):
         table = _QOS if not key.each else _QOS_ACCOUNT if key.by_account else _QOS_USER
     else:
         table = _ASSOC_EACH if key.each else _ASSOC
@@ -87,4 +89,5 @@ def code_of(key: Key, measure: str) -> Code:
 
 def code_of_job(key: Key, measure: str) -> Code:
     """Of a limit of each job."""
-    return (_QOS_JOB if key.kind == "qos" else _ASSOC_JOB)[measure]
+    tables = {"qos": _QOS_JOB, "partition": _PARTITION_JOB}
+    return tables.get(key.kind, _ASSOC_JOB)[measure]

@@ -1,4 +1,5 @@
-"""Which limit keeps a job from being placed, before placement is asked: of accounts, users and QOS.
+"""Which limit keeps a job from being placed, before placement is asked: of accounts, users, QOS and
+partitions.
 
 What runs is kept by `rm.core.sharing.tally`; a pass adds what it places. Limits of GPU minutes count what
 runs until its time limits, so that no order of events can pass them. Source of the codes: Slurm's
@@ -19,6 +20,7 @@ from rm.core.model.progress import attained_us
 from rm.core.model.reasons import USED_BY, Reason
 from rm.core.model.replacing import replace
 from rm.core.model.snapshot import Snapshot
+from rm.core.scheduling.gates import within
 from rm.core.scheduling.limit_words import NOUNS, code_of, code_of_job
 from rm.core.sharing.ledger import GIB
 from rm.core.sharing.limits import OF_A_JOB, SUBMITTED, USED
@@ -35,12 +37,14 @@ FOREVER = float("inf")
 
 class Limited(NamedTuple):
     """`key` and `measure`: the limit; the job is looked at again when less is in use under it. `never`: it
-    could not run even if nothing else were in use."""
+    could not run even if nothing else were in use. `also`: where a job may run in several partitions, the
+    keys of the limits that keep it from the others."""
 
     key: Key
     measure: str
     reason: Reason
     never: bool
+    also: tuple[Key, ...] = ()
 
 
 class Limiter:
@@ -59,7 +63,21 @@ class Limiter:
         return cls(shares if isinstance(shares, Shares) else Shares(), snapshot.jobs, snapshot.hosts)
 
     def ruled(self, job: Job) -> Ruled:
-        return self._tally.of(job.account, job.spec.user, job.qos)
+        return self._tally.ruled(job)
+
+    def open(self, job: Job) -> tuple[Job, Limited | None]:
+        """(the job with those of its partitions in which no limit stands against it, the first limit that
+        does in another one). Where limits stand against it in all, it has all that it named."""
+        if not self._tally.by_partition or "," not in job.spec.partition:
+            return job, self.against(job)
+        free, first = list[str](), None
+        for name in job.spec.partitions:
+            found = self.against(within(job, name))
+            if found is None:
+                free.append(name)
+            else:
+                first = found if first is None else first._replace(also=(*first.also, found.key))
+        return within(job, ",".join(free)) if free and first is not None else job, first
 
     def against(self, job: Job, placement: Placement | None = None) -> Limited | None:
         """The first limit that keeps the job from being placed now, or so; None: none does."""
@@ -81,8 +99,13 @@ class Limiter:
         """The first limit that keeps the job waiting even if nothing else is in use."""
         if not self._tally.rules:
             return None
-        found = self._find(job, self.ruled(job), least_of(job.spec), idle=True)
-        return found if found is not None and found.never else None
+        several = self._tally.by_partition and "," in job.spec.partition
+        found = None
+        for one in (within(job, name) for name in job.spec.partitions) if several else (job,):
+            found = self._find(one, self.ruled(one), least_of(one.spec), idle=True)
+            if found is None or not found.never:
+                return None
+        return found
 
     def place(self, job: Job, placement: Placement) -> None:
         """This pass places it."""
@@ -209,7 +232,12 @@ def _number(amount: float) -> str:
 def exceeded(job: Job, snapshot: Snapshot, placement: Placement | None = None) -> Reason | None:
     """The limit that keeps a job from being placed now, or so, with who uses it up."""
     limiter = Limiter.of(snapshot)
-    if (limited := limiter.against(job, placement)) is None:
+    if placement is None:
+        one, limited = limiter.open(job)
+        limited = limited if one is job else None
+    else:
+        limited = limiter.against(job, placement)
+    if limited is None:
         return None
     reason, who = limited.reason, limiter.whose(limited)
     return replace(reason, numbers=(*reason.numbers, (USED_BY, who))) if who else reason
@@ -228,7 +256,8 @@ class LimitedJobs:
 
     def note(self, limited: Mapping[int, Limited], now_us: int) -> None:
         for number, one in limited.items():
-            self._by_key.setdefault(one.key, {})[number] = None
+            for key in (one.key, *one.also):
+                self._by_key.setdefault(key, {})[number] = None
             if one.measure in BY_TIME and not one.never:
                 self._by_time[number] = now_us + RETRY_US
 

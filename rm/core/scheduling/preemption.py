@@ -23,6 +23,7 @@ from rm.core.model.snapshot import Snapshot
 from rm.core.ports import reserves
 from rm.core.scheduling.after import After, Tries
 from rm.core.scheduling.engine import Policies, Tuning, tries_of, waiting
+from rm.core.scheduling.gates import Gates, by_tier
 from rm.core.scheduling.limiting import Limiter
 from rm.core.scheduling.reservation import Reservation
 from rm.core.scheduling.turns import Turns
@@ -163,11 +164,19 @@ class Preemption:
         snapshot = state.snapshot(now_us)
         jobs = [state.jobs[number] for number in found if self._not_before_us.get(number, 0) <= now_us]
         ready = [job for job in jobs if job.id not in state.claims and waiting(job, snapshot) is None]
-        limiter, seen = Limiter.of(snapshot), set[tuple[object, str]]()
+        limiter, seen = Limiter.of(snapshot), set[tuple[object, str, str]]()
         standing: list[Reservation] = []
-        for job, one in Turns(snapshot).of(policies.queue.order(ready, snapshot)):
-            kind = job.demand, job.qos
-            if kind in seen or limiter.against(one) is not None or _delays(one, standing, policies, snapshot):
+        gates = Gates(snapshot)
+        for job, one in Turns(snapshot).of(by_tier(policies.queue.order(ready, snapshot), snapshot)):
+            kind = job.demand, job.qos, job.account if gates else ""
+            if kind in seen:
+                continue
+            one, shut = gates.of(one)
+            asked, limited = limiter.open(one)
+            if shut is not None or (limited is not None and asked is one):
+                continue
+            one = asked
+            if _delays(one, standing, policies, snapshot):
                 continue
             seen.add(kind)
             if len(seen) > TRIED_MAX:

@@ -9,6 +9,7 @@ from rm.core.model.job import Job
 from rm.core.model.snapshot import Snapshot
 from rm.core.ports import QueuePolicy
 from rm.core.scheduling.engine import not_yet
+from rm.core.scheduling.gates import by_tier
 
 NAMED_MAX = 5  # jobs that are listed by name
 
@@ -39,7 +40,7 @@ def queue_position(
     hosts = _hosts_of(job, snapshot)
     count = 0
     first: list[Job] = []
-    for other in queue.order(ready, snapshot):
+    for other in by_tier(queue.order(ready, snapshot), snapshot):
         if other.id == job.id:
             return QueuePosition(count, tuple(first))
         asked = other.spec.partition

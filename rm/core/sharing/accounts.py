@@ -18,6 +18,8 @@ from rm.errors import Conflict, NotFound, UsageError
 
 ROOT = "root"  # above all; nobody's jobs run for it
 MAX_SHARES = 2**31 - 1
+UP, DOWN, DRAIN, INACTIVE = PARTITION_STATES = ("up", "down", "drain", "inactive")
+USUAL_TIER = 1
 REQUEUE, CANCEL, OFF = PREEMPT_MODES = ("requeue", "cancel", "off")
 MAX_ACCOUNTS, MAX_MEMBERS = 10_000, 100_000
 _NAME = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,63}\Z")
@@ -67,15 +69,36 @@ class Qos:
     exempt_s: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """What is ruled of a partition; which hosts are in it they say themselves. Jobs of a higher `tier` come
+    first; `priority` counts against the highest of all. `accounts` may use it, with those below them, in the
+    QOS `qos`; none: all. A job without a time limit has `default_minutes`, where that is not 0.
+
+    Source: slurm.conf(5), PriorityTier, PriorityJobFactor, State, AllowAccounts, AllowQos, DefaultTime."""
+
+    name: str
+    state: str = UP
+    tier: int = USUAL_TIER
+    priority: int = 0
+    accounts: tuple[str, ...] = ()
+    qos: tuple[str, ...] = ()
+    default_minutes: int = 0
+    limits: dict[str, int] = field(default_factory=dict)
+    description: str = ""
+
+
 @dataclass(frozen=True)
 class Accounts:
     """All of them, without the root, but `limits` are the root's: of all jobs. Made by `checked` or by the
-    functions below, it is a tree. With the QOS, which `rm.core.sharing.qos` changes."""
+    functions below, it is a tree. With the QOS, which `rm.core.sharing.qos` changes, and the rules of
+    partitions, which `rm.core.sharing.partitions` does."""
 
     accounts: tuple[Account, ...] = ()
     members: tuple[Member, ...] = ()
     qos: tuple[Qos, ...] = ()
     limits: dict[str, int] = field(default_factory=dict)
+    partitions: tuple[Partition, ...] = ()
 
     @cached_property
     def by_name(self) -> dict[str, Account]:
@@ -84,6 +107,16 @@ class Accounts:
     @cached_property
     def qos_by_name(self) -> dict[str, Qos]:
         return {one.name: one for one in self.qos}
+
+    @cached_property
+    def partition_by_name(self) -> dict[str, Partition]:
+        return {one.name: one for one in self.partitions}
+
+    @cached_property
+    def tiers(self) -> dict[str, int]:
+        """Of the partitions, where they differ; else empty."""
+        found = {one.name: one.tier for one in self.partitions}
+        return found if any(tier != USUAL_TIER for tier in found.values()) else {}
 
     @cached_property
     def preemptors(self) -> frozenset[str]:
@@ -145,13 +178,17 @@ def checked(
     members: Iterable[Member],
     qos: Iterable[Qos] = (),
     limits: Mapping[str, int] | None = None,
+    partitions: Iterable[Partition] = (),
 ) -> Accounts:
-    """A whole tree, as it is imported, whose QOS `rm.core.sharing.qos.check_all` is still to check.
+    """A whole tree, as it is imported, whose QOS `rm.core.sharing.qos.check_all` is still to check, and whose
+    partitions `rm.core.sharing.partitions.check_partitions`.
 
     Raises:
         UsageError: it is no tree, or a name, a number or a default is wrong.
     """
-    made = Accounts(tuple(accounts), _with_defaults(tuple(members)), tuple(qos), dict(limits or {}))
+    made = Accounts(
+        tuple(accounts), _with_defaults(tuple(members)), tuple(qos), dict(limits or {}), tuple(partitions)
+    )
     check_limits("The root", made.limits, OF_ACCOUNT)
     if len(made.accounts) > MAX_ACCOUNTS or len(made.members) > MAX_MEMBERS:
         raise UsageError(f"There may be {MAX_ACCOUNTS} accounts and {MAX_MEMBERS} members.")
@@ -218,6 +255,10 @@ def without_account(old: Accounts, name: str) -> Accounts:
         )
     if of := [one.name for one in old.qos if name in one.accounts]:
         raise Conflict(f"QOS {of[0]} is for {name}.", f"Change it before: rmx qos set {of[0]} --accounts …")
+    if of := [one.name for one in old.partitions if name in one.accounts]:
+        raise Conflict(
+            f"Partition {of[0]} is for {name}.", f"Change it before: rmx partition set {of[0]} --accounts …"
+        )
     left = tuple(one for one in old.accounts if one.name != name)
     return replace_accounts(old, left, old.members)
 
@@ -243,13 +284,13 @@ def replace_accounts(old: Accounts, accounts: tuple[Account, ...], members: tupl
     """The old one where nothing is new, so that its views stay."""
     if (accounts, members) == (old.accounts, old.members):
         return old
-    return Accounts(accounts, members, old.qos, old.limits)
+    return replace(old, accounts=accounts, members=members)
 
 
 def limit_root(old: Accounts, limits: Mapping[str, int]) -> Accounts:
     """With these limits of all jobs together, and of each user's."""
     check_limits("The root", limits, OF_ACCOUNT)
-    return Accounts(old.accounts, old.members, old.qos, dict(limits))
+    return replace(old, limits=dict(limits))
 
 
 def refuse_lost(new: Accounts, used: Collection[tuple[str, str]]) -> None:

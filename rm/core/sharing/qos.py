@@ -71,13 +71,15 @@ def put_qos(old: Accounts, wanted: Qos, new: bool) -> Accounts:
 def without_qos(old: Accounts, name: str) -> Accounts:
     """Raises:
     NotFound: there is no such QOS.
-    Conflict: it is an account's, or another preempts it.
+    Conflict: it is an account's, another preempts it, or a partition names it.
     """
     known_qos(old, name)
     if of := [one.name for one in old.accounts if one.qos == name]:
         raise Conflict(f"{name} is the QOS of account {of[0]}.", f"rmx account set {of[0]} --qos OTHER.")
     if above := [one.name for one in old.qos if name in one.preempts]:
         raise Conflict(f"QOS {above[0]} preempts {name}.", f"rmx qos set {above[0]} --preempts OTHER.")
+    if of := [one.name for one in old.partitions if name in one.qos]:
+        raise Conflict(f"Partition {of[0]} is for {name}.", f"rmx partition set {of[0]} --qos OTHER.")
     return replace(old, qos=tuple(one for one in old.qos if one.name != name))
 
 

@@ -1,4 +1,4 @@
-"""What requests make of all accounts and QOS: pure functions, each from the old ones to the new ones."""
+"""What requests make of accounts, QOS and partitions: pure functions, each from the old ones to the new."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 from rm.core.model.replacing import replace
 from rm.core.sharing import accounts as sharing
-from rm.core.sharing.accounts import Account, Accounts, Member, Qos
+from rm.core.sharing.accounts import Account, Accounts, Member, Partition, Qos
+from rm.core.sharing.partitions import check_partitions, known_partition, put_partition
 from rm.core.sharing.qos import check_all, known_qos, put_qos
 from rm.errors import UsageError
 
@@ -54,10 +55,22 @@ def set_qos(old: Accounts, name: str, wanted: Mapping[str, Any]) -> Accounts:
     return put_qos(old, replace(mine, **_of_qos(mine.limits, wanted)), new=False)
 
 
+def add_partition(old: Accounts, wanted: Mapping[str, Any]) -> Accounts:
+    """Of the fields of a PartitionRequest."""
+    return put_partition(old, Partition(**_of_partition({}, wanted)), new=True)
+
+
+def set_partition(old: Accounts, name: str, wanted: Mapping[str, Any]) -> Accounts:
+    """Of the fields of a PartitionUpdate."""
+    mine = known_partition(old, name)
+    return put_partition(old, replace(mine, **_of_partition(mine.limits, wanted)), new=False)
+
+
 def import_all(wanted: Accounts) -> Accounts:
     """Instead of all that there are."""
-    made = sharing.checked(wanted.accounts, wanted.members, wanted.qos, wanted.limits)
+    made = sharing.checked(wanted.accounts, wanted.members, wanted.qos, wanted.limits, wanted.partitions)
     check_all(made)
+    check_partitions(made)
     return made
 
 
@@ -65,6 +78,11 @@ def _limits(mine: Mapping[str, int], wanted: Mapping[str, Any]) -> dict[str, Any
     """With those that are `wanted`; one that is None goes."""
     changes: Mapping[str, int | None] = wanted.get("limits", {})
     return {"limits": {name: value for name, value in {**mine, **changes}.items() if value is not None}}
+
+
+def _of_partition(mine: Mapping[str, int], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    lists = {name: tuple(wanted[name]) for name in ("accounts", "qos") if name in wanted}
+    return {**wanted, **_limits(mine, wanted), **lists}
 
 
 def _of_qos(mine: Mapping[str, int], wanted: Mapping[str, Any]) -> dict[str, Any]:

@@ -52,6 +52,17 @@ class Shares:
         found = self.accounts.qos_by_name.get(qos)
         return found.priority / self._highest if found is not None and self._highest else 0.0
 
+    @cached_property
+    def _partition_parts(self) -> Mapping[str, float]:
+        highest = max((one.priority for one in self.accounts.partitions), default=0)
+        return {one.name: one.priority / highest for one in self.accounts.partitions} if highest else {}
+
+    def partition_part(self, names: str) -> float:
+        """The highest priority of these partitions, with commas, as a part of the highest of all; 0 where
+        there is none."""
+        parts = self._partition_parts
+        return max(parts.get(name, 0.0) for name in names.split(",")) if parts else 0.0
+
     def used(self, account: str) -> float:
         """Weighted resource-seconds, decayed, of an account and those below it."""
         return sum(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from rm.core.model.host import Host
 from rm.core.model.job import Job
-from rm.core.sharing.accounts import NO_ACCOUNTS, ROOT, Accounts
+from rm.core.sharing.accounts import NO_ACCOUNTS, ROOT, Accounts, Partition, Qos
 from rm.core.sharing.limits import ACCOUNT, JOB, USED, USER
 from rm.core.sharing.resources import NOTHING, Resources, resources_of
 
@@ -17,8 +17,8 @@ BY_TIME = frozenset({"gpu_minutes_running", USED})  # what changes while nothing
 
 
 class Key(NamedTuple):
-    """Whose limits: `kind` is account, member or qos; `each` names the user or account that they are for,
-    by itself, and is empty for all together."""
+    """Whose limits: `kind` is account, member, qos or partition; `each` names the user or account that they
+    are for, by itself, and is empty for all together."""
 
     kind: str
     name: str
@@ -47,7 +47,7 @@ class Ruled:
 
 
 FREE = Ruled()
-Standing = tuple[str, str, str]  # account, user, QOS
+Standing = tuple[str, str, str, tuple[str, ...]]  # account, user, QOS, partitions
 
 
 @dataclass(slots=True)
@@ -62,6 +62,7 @@ class Tally:
     holds: dict[int, tuple[Ruled, Resources]] = field(default_factory=dict)
     freed: dict[Key, None] = field(default_factory=dict)
     rules: bool = field(init=False)  # is anything limited at all?
+    by_partition: bool = field(init=False)  # is anything limited by partitions?
     _ruled: dict[Standing, Ruled] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -69,7 +70,8 @@ class Tally:
         all_limits = [accounts.limits]
         for some in (accounts.accounts, accounts.members, accounts.qos):
             all_limits += [one.limits for one in some]
-        self.rules = any(all_limits)
+        self.by_partition = any(one.limits for one in accounts.partitions)
+        self.rules = self.by_partition or any(all_limits)
 
     def copy(self) -> Tally:
         """One that goes its own way."""
@@ -78,19 +80,27 @@ class Tally:
         made.limits, made._ruled = dict(self.limits), dict(self._ruled)
         return made
 
-    def of(self, account: str, user: str, qos: str) -> Ruled:
-        """What rules a user's jobs for an account in a QOS."""
+    def of(self, account: str, user: str, qos: str, partitions: tuple[str, ...] = ()) -> Ruled:
+        """What rules a user's jobs for an account in a QOS, in these partitions."""
         if not self.rules:
             return FREE
-        standing = account, user, qos
+        standing = account, user, qos, partitions if self.by_partition else ()
         found = self._ruled.get(standing)
         if found is None:
-            found = self._ruled[standing] = self._find(account, user, qos)
+            found = self._ruled[standing] = self._find(*standing)
         return found
+
+    def ruled(self, job: Job) -> Ruled:
+        """What rules a job: where it is placed the limits of the partition that it is in, else of all that it
+        may run in."""
+        if not self.by_partition:
+            return self.of(job.account, job.spec.user, job.qos)
+        where = (job.partition,) if job.partition and job.tasks else job.spec.partitions
+        return self.of(job.account, job.spec.user, job.qos, where)
 
     def hold(self, job: Job, hosts: Mapping[str, Host]) -> None:
         """The job has its hosts from now on."""
-        ruled = self.of(job.account, job.spec.user, job.qos)
+        ruled = self.ruled(job)
         if not ruled.keys:
             return
         has = resources_of(job.spec, job.tasks, hosts)
@@ -110,8 +120,8 @@ class Tally:
         if not self.rules:
             return
         was, now = 0 if old is None else unfinished(old), unfinished(new)
-        before = FREE if old is None else self.of(old.account, old.spec.user, old.qos)
-        after = self.of(new.account, new.spec.user, new.qos)
+        before = FREE if old is None else self.ruled(old)
+        after = self.ruled(new)
         if was == now and before is after:
             return
         for key in before.keys:
@@ -119,7 +129,7 @@ class Tally:
         for key in after.keys:
             self.submitted[key] += now
 
-    def _find(self, account: str, user: str, qos: str) -> Ruled:
+    def _find(self, account: str, user: str, qos: str, partitions: tuple[str, ...]) -> Ruled:
         accounts, keys, of_job = self.accounts, list[Key](), dict[str, tuple[int, Key]]()
 
         def add(key: Key, limits: Mapping[str, int], prefix: str = "") -> None:
@@ -147,12 +157,16 @@ class Tally:
             if member.account == account:
                 add(Key("member", account, user), member.limits)
                 add_job(Key("member", account, user), member.limits)
-        if (found := accounts.qos_by_name.get(qos)) is not None:
-            add(Key("qos", qos), found.limits)
-            add(Key("qos", qos, user), found.limits, USER)
+        classes: list[tuple[str, Qos | Partition | None]] = [("qos", accounts.qos_by_name.get(qos))]
+        classes += (("partition", accounts.partition_by_name.get(name)) for name in partitions)
+        for kind, found in classes:
+            if found is None:
+                continue
+            add(Key(kind, found.name), found.limits)
+            add(Key(kind, found.name, user), found.limits, USER)
             if account:
-                add(Key("qos", qos, f"account {account}"), found.limits, ACCOUNT)
-            add_job(Key("qos", qos), found.limits)
+                add(Key(kind, found.name, f"account {account}"), found.limits, ACCOUNT)
+            add_job(Key(kind, found.name), found.limits)
         if not keys and not of_job:
             return FREE
         by_time = any(not BY_TIME.isdisjoint(self.limits[key]) for key in keys)

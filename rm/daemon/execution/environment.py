@@ -45,7 +45,7 @@ def job_environment(
         "NTASKS": str(spec.ntasks),
         "NPROCS": str(spec.ntasks),
         "CPUS_PER_TASK": str(spec.cpus_per_task),
-        "JOB_PARTITION": partition_of(spec, [hosts[name] for name in names]),
+        "JOB_PARTITION": job.partition or partition_of(spec, [hosts[name] for name in names]),
         "JOB_USER": spec.user,
         "SUBMIT_DIR": env.get("SLURM_SUBMIT_DIR", spec.chdir),
         "SUBMIT_HOST": spec.submit_host,

@@ -1,4 +1,4 @@
-"""The use cases of accounts and QOS."""
+"""The use cases of accounts, QOS and rules of partitions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rm.core.scheduling.cycle import Cycle
 from rm.core.sharing import accounts as sharing
 from rm.core.sharing import requests
 from rm.core.sharing.accounts import Accounts
+from rm.core.sharing.partitions import without_partition
 from rm.core.sharing.qos import refuse_lost_qos, without_qos
 from rm.core.sharing.shares import Listed, Shares
 from rm.daemon.services.asking import Asking
@@ -61,6 +62,15 @@ class AccountService:
 
     async def remove_qos(self, name: str, by: str) -> Accounts:
         return await self._change(lambda old: without_qos(old, name), by)
+
+    async def add_partition(self, wanted: Mapping[str, Any], by: str) -> Accounts:
+        return await self._change(lambda old: requests.add_partition(old, wanted), by)
+
+    async def set_partition(self, name: str, wanted: Mapping[str, Any], by: str) -> Accounts:
+        return await self._change(lambda old: requests.set_partition(old, name, wanted), by)
+
+    async def remove_partition(self, name: str, by: str) -> Accounts:
+        return await self._change(lambda old: without_partition(old, name), by)
 
     async def import_accounts(self, wanted: Accounts, by: str) -> Accounts:
         return await self._change(lambda old: requests.import_all(wanted), by)

@@ -24,6 +24,10 @@ from rm.core.scheduling.admission import admitted
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies, Tuning, not_yet
 from rm.core.scheduling.explaining import explain, never_fits
+from rm.core.scheduling.gates import accounts_of
+from rm.core.sharing.accounts import account_for
+from rm.core.sharing.partitions import refuse_closed
+from rm.core.sharing.qos import qos_for
 from rm.core.sharing.tally import Key
 from rm.daemon.leading.leader import Leader
 from rm.daemon.services.asking import Asking
@@ -148,11 +152,11 @@ class JobSubmissions:
     async def refuse_impossible(self, specs: Sequence[JobSpec]) -> None:
         """Raise for a job that no state of this cluster could take; each demand is asked once."""
         kinds: dict[Demand, JobSpec] = {}
-        reserved: dict[tuple[str, str], JobSpec] = {}
+        reserved: dict[tuple[str, str, str], JobSpec] = {}
         for spec in specs:
             kinds.setdefault(spec.demand, spec)
             if spec.reservation:
-                reserved.setdefault((spec.reservation, spec.user), spec)
+                reserved.setdefault((spec.reservation, spec.user, spec.account), spec)
         if reserved:
             await self._refuse_unreserved(list(reserved.values()))
 
@@ -192,6 +196,7 @@ class JobSubmissions:
             return cycle.state.detached(cycle.state.snapshot(now_us))
 
         snapshot: Snapshot = await self._asking.ask(look)
+        accounts = accounts_of(snapshot)
         known = {one.name: one for one in snapshot.reservations}
         for spec in specs:
             found = known.get(spec.reservation)
@@ -199,9 +204,11 @@ class JobSubmissions:
                 raise ImpossibleRequest(
                     f"There is no reservation '{spec.reservation:.80}'.", "`rmx reservation show` lists them."
                 )
-            if not found.admits(spec.user):
+            account = account_for(accounts, spec.user, spec.account)
+            if not found.admits(spec.user, accounts.path(account)):
+                whom = f"{spec.user}, or not for account {account}" if found.accounts else spec.user
                 raise ImpossibleRequest(
-                    f"Reservation {found.name} is not for {spec.user}.",
+                    f"Reservation {found.name} is not for {whom}.",
                     "Ask who made it, or submit without --reservation.",
                 )
 
@@ -235,7 +242,13 @@ class JobSubmissions:
         def look(cycle: Cycle, now_us: int) -> tuple[Snapshot, Tuning, tuple[Job, ...], Job]:
             state = cycle.state
             waits_for = depending_now(spec, state, named.of(spec, state), now_us)
-            job = Job(0, spec, now_us, traffic=spec.traffic, dependencies=waits_for)
+            account = account_for(state.accounts, spec.user, spec.account)
+            qos = qos_for(state.accounts, account, spec.qos)
+            refuse_closed(state.accounts, spec.partitions, account, qos)
+            whole = with_time_limit(state, spec, account, qos)
+            job = Job(
+                0, whole, now_us, traffic=spec.traffic, dependencies=waits_for, account=account, qos=qos
+            )
             return state.detached(state.snapshot(now_us)), cycle.tuning, cycle.all_reserved, job
 
         def think(copy: tuple[Snapshot, Tuning, tuple[Job, ...], Job]) -> Any:

@@ -146,7 +146,7 @@ class ReservationService:
 def _told(wanted: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that are as they were said."""
     found = {name: wanted[name] for name in ("maint", "ignore_jobs", "playbook", "comment") if name in wanted}
-    return found | ({"users": tuple(wanted["users"])} if "users" in wanted else {})
+    return found | {name: tuple(wanted[name]) for name in ("users", "accounts") if name in wanted}
 
 
 def _begins_us(wanted: Mapping[str, Any], old: HostReservation | None, now_us: int) -> int:

@@ -2,7 +2,8 @@
 
 Source: Slurm's multifactor priority plugin: each factor is between 0 and 1, and its weight an option.
 Settled here: the job's own priority (`--priority`, Slurm's site factor) and `--nice` count as they are; the
-size of a job is its part of the cluster's processors or GPUs, whichever is larger; partitions have no factor.
+size of a job is its part of the cluster's processors or GPUs, whichever is larger; of several partitions the
+highest counts.
 What does not fit yet is not overtaken by what would delay it, as under `backfill`.
 """
 
@@ -25,6 +26,7 @@ class MultifactorOptions:
     fair_share_weight: float = 10_000.0
     size_weight: float = 0.0
     qos_weight: float = 10_000.0
+    partition_weight: float = 10_000.0
     age_max_days: float = 7.0  # after which a job's age counts no more than that
     depth: int = 1  # as for backfill
 
@@ -65,6 +67,9 @@ class MultifactorPolicy(BackfillPolicy):
             fair_share=options.fair_share_weight * factor,
             size=options.size_weight * min(1.0, asked),
             qos=options.qos_weight * snapshot.shares.qos_part(job.qos) if job.qos else 0.0,
+            partition=options.partition_weight * snapshot.shares.partition_part(spec.partition)
+            if spec.partition
+            else 0.0,
             nice=spec.nice,
         )
 

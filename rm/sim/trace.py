@@ -1,0 +1,143 @@
+"""A trace of a production cluster as a batch workload: who came when, with how many GPUs, and for how long.
+
+The form is that of Microsoft's Philly trace as prepared for Pollux: a CSV file with the columns timestamp,
+duration (seconds), num_gpus and cluster. It has no time limits, so users' guesses are drawn: the f-model of
+A. Mu'alem and D. Feitelson (IEEE TPDS 2001), a limit between once and (1 + f) times the run time, each as
+likely, rounded up to whole half hours.
+"""
+
+from __future__ import annotations
+
+import csv
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from rm.core.model.job import JobSpec
+from rm.core.registry import load
+from rm.core.scheduling.engine import Policies
+from rm.errors import UsageError
+from rm.sim.batch import Batch, Played, Stay, Work, hosts_of
+
+COLUMNS = ("timestamp", "duration", "num_gpus", "cluster")
+HALF_HOUR_US = 1_800_000_000
+LEAST_US = 1_000_000
+CPUS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`hosts` with `gpus` each; `badness` is the f of the f-model; of every `ask_each`-th job it is asked
+    when it is expected to start."""
+
+    hosts: int
+    gpus: int = 8
+    cluster: str = ""
+    badness: float = 4.0
+    seed: int = 1
+    ask_each: int = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Under one policy. Times in seconds; `utilisation` until the last submission. Of the `asked` jobs whose
+    start was foreseen: how far it was from the latest time said (if all use up their limits) and from the
+    likely one, in the middle of them, and which part of them started between the soonest and the latest."""
+
+    jobs: int
+    mean_s: float
+    median_s: float
+    p95_s: float
+    utilisation: float
+    asked: int
+    latest_error_s: float
+    likely_error_s: float
+    within: float
+
+
+def read(path: Path, settings: Settings) -> list[Work]:
+    """The jobs that fit the cluster.
+
+    Raises:
+        UsageError: the file cannot be read, or is no such trace.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError) as problem:
+        raise UsageError(f"The trace {path} cannot be read: {problem}.") from None
+    if not rows or any(name not in rows[0] for name in COLUMNS):
+        raise UsageError(f"{path} is no trace.", f"It needs the columns {', '.join(COLUMNS)}.")
+    found: list[tuple[float, float, int]] = []
+    for line, row in enumerate(rows, 2):
+        if settings.cluster and row["cluster"] != settings.cluster:
+            continue
+        try:
+            at_s = datetime.fromisoformat(row["timestamp"]).timestamp()
+            found.append((at_s, float(row["duration"]), int(row["num_gpus"])))
+        except ValueError as problem:
+            raise UsageError(f"{path}, line {line}: {problem}.") from None
+    found = [one for one in sorted(found) if one[2] <= settings.hosts * settings.gpus]
+    if not found:
+        raise UsageError(f"{path} has no job of cluster '{settings.cluster:.80}' that fits these hosts.")
+    return [_work(one, found[0][0], index, settings) for index, one in enumerate(found)]
+
+
+def play(works: Sequence[Work], queue: str, depth: int, settings: Settings) -> Waits:
+    """Under one queue policy; `depth` is for those that have one, and 0 for the others."""
+    options = {"depth": depth} if depth else None
+    policies = Policies(load("queue", queue, options), load("placement", "zone"), load("comm", "none"))
+    hosts = hosts_of(settings.hosts, settings.gpus, CPUS * settings.gpus)
+    return waits_of(Batch(hosts, policies, ask_each=settings.ask_each).play(works))
+
+
+def waits_of(played: Played) -> Waits:
+    waits = sorted(wait for one in played.stays if (wait := one.wait_us) is not None)
+    last_us = max(one.work.at_us for one in played.stays)
+    told = [one for one in played.stays if one.expected_us is not None and one.start_us is not None]
+    likely, latest = (sorted(abs(_off(one, which)) for one in told) for which in (1, 2))
+    return Waits(
+        len(waits),
+        _mean(waits) / 1e6,
+        _at(waits, 0.5) / 1e6,
+        _at(waits, 0.95) / 1e6,
+        played.utilisation(max(1, last_us)),
+        len(told),
+        _at(latest, 0.5) / 1e6,
+        _at(likely, 0.5) / 1e6,
+        sum(_is_within(one) for one in told) / max(1, len(told)),
+    )
+
+
+def _off(one: Stay, which: int) -> int:
+    """How much later than one of the times that were said; negative: sooner."""
+    assert one.expected_us is not None
+    assert one.start_us is not None
+    return one.start_us - one.expected_us[which]
+
+
+def _is_within(one: Stay) -> bool:
+    assert one.expected_us is not None
+    assert one.start_us is not None
+    return one.expected_us[0] <= one.start_us <= one.expected_us[2]
+
+
+def _mean(values: Sequence[int]) -> float:
+    return sum(values) / max(1, len(values))
+
+
+def _at(ordered: Sequence[int], part: float) -> int:
+    return ordered[min(len(ordered) - 1, int(part * len(ordered)))] if ordered else 0
+
+
+def _work(row: tuple[float, float, int], start_s: float, index: int, settings: Settings) -> Work:
+    at_s, lasts_s, gpus = row
+    run_us = max(LEAST_US, round(lasts_s * 1e6))
+    guess = run_us * random.Random(f"{settings.seed}/{index}").uniform(1.0, 1.0 + settings.badness)
+    limit_us = -(-round(guess) // HALF_HOUR_US) * HALF_HOUR_US
+    spec = JobSpec(
+        f"job{index}", "user", "#!/bin/sh\ntrue\n", ntasks=gpus, gpus_per_task=1, time_limit_us=limit_us
+    )
+    return Work(round((at_s - start_s) * 1e6), run_us, spec)
