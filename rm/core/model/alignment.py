@@ -119,9 +119,9 @@ class Alignment:
     each for jobs that share links. A placement whose alignment is `rejected` is not taken, whatever else
     there is; of jobs that are placed already it says nothing. `together` are the jobs that share contended
     links or classes, by group, where it is to be verified that managing makes them faster; `released` those
-    of them that are left alone. `paths` are the spines that jobs keep to. `unsettled` are the links on which a recomputation may find more. `grounds`
-    are the policy's own, from which its next answer goes on: what it could also work out from the jobs and
-    the rest of the alignment.
+    of them that are left alone. `paths` are the spines that jobs keep to. `unsettled` are the links on which
+    a recomputation may find more. `grounds` are the policy's own, from which its next answer goes on: what it
+    could also work out from the jobs and the rest of the alignment.
     """
 
     score: float
