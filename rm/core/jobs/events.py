@@ -339,8 +339,7 @@ class ZoneMeasured:
 
 @dataclass(frozen=True, slots=True)
 class AlignmentRecomputed:
-    """Stage 3: the offline search's alignment for the set of placed jobs that had this version; with `gone`
-    what differs from the one that the search went on from."""
+    """Stage 3: the alignment for the placed jobs of this version; with `gone` what differs from before."""
 
     placed_version: int
     alignment: Alignment
