@@ -24,6 +24,7 @@ BENCHMARKS = (
     "store", "usage", "grid", "gaps", "alerts", "playbook", "hostile", "turns", "array",
 )  # fmt: skip
 BY_NAME = (
+    "align",
     "crowd",
     "fidelity",
     "modes",

@@ -201,4 +201,6 @@ def filled(kind: Any, name: str = "", default: object = None) -> Any:
         return next(m for m in reversed(kind) if m != default)
     if kind is bool:
         return not default
+    if kind is object:  # what is written nowhere
+        return default
     return {int: len(name) + (1 << 40), float: 0.1, str: f"{name} \"é漢\\r\n'\t\x7f"}[kind]

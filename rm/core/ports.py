@@ -77,9 +77,10 @@ class PlacementPolicy(Protocol):
 
 
 class CommPolicy(Protocol):
-    """A policy that lets running jobs be moved has a `rescheduling`, too
-    (rm.core.scheduling.rescheduling); one with a true `aligns_unprofiled` is asked about jobs without a
-    profile as well."""
+    """A policy that lets running jobs be moved has a `rescheduling`, too (rm.core.scheduling.rescheduling);
+    one with a true `aligns_unprofiled` is asked about jobs without a profile as well. One with a false
+    `aligns` is never asked. One with a true `goes_on` is shown, in the snapshot, the alignment that holds,
+    and changes there what has to change."""
 
     name: str
 
@@ -89,6 +90,11 @@ class CommPolicy(Protocol):
         `offline` asks for stage 3: the scheme of the largest cushion, however long it takes.
         """
         ...
+
+
+def goes_on(policy: CommPolicy) -> bool:
+    """Does an alignment of the policy's go on from the one before?"""
+    return bool(getattr(policy, "goes_on", False))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from rm.core.jobs import events as ev
-from rm.core.journal.journal import Setup, Start, Step, digest, parse, taken
+from rm.core.journal.digest import Digests
+from rm.core.journal.journal import Setup, Start, Step, parse, taken
 from rm.core.journal.starting_point import dump_state
 from rm.core.registry import KINDS, load
 from rm.core.scheduling.cycle import Cycle, Outcome
@@ -135,7 +136,7 @@ def step_difference(cycle: Cycle, outcome: Outcome, step: Step) -> str:
             return f"{kind} {name} {told[0][0]} then, and {told[1][1]} now"
     if list(then) != list(now):
         return "the same jobs were placed then and now, but in another order"
-    if digest(outcome, cycle.state.alignment) != step.plan:
+    if Digests().of(outcome, cycle.state.alignment) != step.plan:
         return "the placements are the same, but the actions or the alignment of the jobs are not"
     return ""
 

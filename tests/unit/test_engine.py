@@ -151,10 +151,10 @@ def test_jobs_that_share_only_an_uplink_are_aligned_together() -> None:
         builders.placed(4, "f", "e", traffic=TRAFFIC, low_comm=True),
     ]
     flat = builders.snapshot(*map(builders.host, "abcdef"), placed=there)
-    tall = Neighbourhood(replace(flat, fabric=fabric))
+    tall = Neighbourhood().under(replace(flat, fabric=fabric))
     new = builders.placed(1, "a", "c", traffic=TRAFFIC)
     assert [p.job for p in tall.of(new)] == [1, 2, 3]
-    assert [p.job for p in Neighbourhood(flat).of(new)] == [1]
+    assert [p.job for p in Neighbourhood().under(flat).of(new)] == [1]
     inside = builders.placed(1, "a", "a", traffic=TRAFFIC)
     assert [p.job for p in tall.of(inside)] == [1]
     snap = replace(builders.snapshot(*map(builders.host, "abcd"), placed=there[:1]), fabric=fabric)

@@ -12,7 +12,7 @@ from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
 from rm.daemon.regulation import regulator as module
-from rm.daemon.regulation.running import running_of
+from rm.daemon.regulation.running import RunningJobs
 from rm.daemon.regulation.watching import REGULATE_US
 from tests import builders
 from tests.regulating import FIRST_PAUSE, MEASURED, TRAFFIC, House, pair
@@ -256,7 +256,7 @@ def test_jobs_that_stay_on_one_host_or_say_low_comm_are_left_alone(house: House)
         ev.JobPlaced(2, builders.placement("a")),
         ev.TasksStarted(2, 1, "a", 5, (0,)),
     )
-    assert set(running_of(house.state)) == {1}
+    assert set(RunningJobs().of(house.state)) == {1}
     house.run(3)
     house.see(Alignment(100.0, shaping=(rule(3, "a"),)))
     house.clock.us += 2 * module.SILENT_US

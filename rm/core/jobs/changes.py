@@ -67,6 +67,7 @@ class Context:
     def put(self, job: Job) -> Job:
         old = self.state.jobs.get(job.id)
         self.state.jobs[job.id] = job
+        self.state.touches.add(job.id)
         self.changes.jobs.add(job.id)
         self.state.dependents.note(old, job)
         if job.spec.deadline_us is not None or job.id in self.state.deadlines:

@@ -15,7 +15,7 @@ from rm.core.jobs.elements import array_of
 from rm.core.jobs.fencing import ended_after_us
 from rm.core.jobs.state import touch
 from rm.core.jobs.transitions import lose_tasks
-from rm.core.model.alignment import in_words
+from rm.core.model.alignment import combined, in_words
 from rm.core.model.host import FINDABLE, Host, HostState, Nic, Zone
 from rm.core.model.job import Job, JobState
 from rm.core.model.reasons import Reason, ReasonCode
@@ -216,6 +216,7 @@ def _progressed(ctx: Context, e: ev.JobsProgressed) -> None:
         job = ctx.state.jobs.get(told.job)
         if job is not None and job.occupies and job.attempt == told.attempt:
             ctx.state.progress[told.job] = told
+            ctx.state.touches.add(told.job)
 
 
 def _slowed(ctx: Context, e: ev.JobsSlowed) -> None:
@@ -236,7 +237,8 @@ def _zone_measured(ctx: Context, e: ev.ZoneMeasured) -> None:
 
 def _recomputed(ctx: Context, e: ev.AlignmentRecomputed) -> None:
     if e.placed_version == ctx.state.placed_version:  # otherwise it answers an old question
-        ctx.state.alignment = e.alignment
+        before = ctx.state.alignment
+        ctx.state.alignment = e.alignment if e.gone is None else combined(before, e.alignment, e.gone)
 
 
 def _jobs_released(ctx: Context, e: ev.JobsReleased) -> None:

@@ -62,7 +62,7 @@ from rm.core.jobs.host_events import (
 from rm.core.jobs.host_events import (
     StrayFound as StrayFound,
 )
-from rm.core.model.alignment import Alignment, Released
+from rm.core.model.alignment import Alignment, Difference, Released
 from rm.core.model.job import Job, JobSpec, Placement
 from rm.core.model.job_update import JobUpdate
 from rm.core.model.logs import KeptLog
@@ -340,10 +340,11 @@ class ZoneMeasured:
 
 @dataclass(frozen=True, slots=True)
 class AlignmentRecomputed:
-    """Stage 3: the offline search's alignment for the set of placed jobs that had this version."""
+    """Stage 3: the alignment for the placed jobs of this version; with `gone` what differs from before."""
 
     placed_version: int
     alignment: Alignment
+    gone: Difference | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from rm.core.model.network import Link, LinkStats, NetworkView
 from rm.core.model.progress import Progress
 from rm.core.model.reasons import Reason
 from rm.core.model.replacing import replace
-from rm.core.model.snapshot import Free, PlacedJob, Snapshot, TrackedDict
+from rm.core.model.snapshot import Free, PlacedJob, Snapshot, Touched, Touches, TrackedDict
 from rm.core.sharing.accounts import NO_ACCOUNTS, Accounts
 from rm.core.sharing.ledger import Ledger
 from rm.core.sharing.shares import Shares
@@ -123,19 +123,24 @@ class ClusterState:
     behind: Counter[int] = field(default_factory=Counter)  # derived, by array: of these all but one of each
     # derived: jobs that wait for what others are giving up to them, and which
     claims: dict[int, dict[int, None]] = field(default_factory=dict)
+    # derived: the hosts' links, and the hosts of which they are; both are replaced and never changed
+    links: tuple[dict[str, Host], dict[str, Link]] = field(default_factory=lambda: ({}, {}), compare=False)
+    touches: Touches = field(default_factory=Touches, compare=False)  # derived
     by_user: set[int] = field(default_factory=set)  # derived: placed, on hosts that are their users' alone
 
     def snapshot(self, now_us: int) -> Snapshot:
         """A view for one pass. `free` and `placed` are copies: the pass reserves in them."""
-        links = {h.name: Link(h.name, h.nic_bps) for h in self.hosts.values()}
+        if self.links[0] != self.hosts:
+            self.links = (dict(self.hosts), {h.name: Link(h.name, h.nic_bps) for h in self.hosts.values()})
+        placed = TrackedDict(self.placed)
         return Snapshot(
             now_us=now_us,
             hosts=MappingProxyType(self.hosts),
             zones=MappingProxyType(self.zones),
-            links=links,
+            links=self.links[1],
             network=NetworkView(MappingProxyType(self.network), now_us),
             free=TrackedDict(self.free),
-            placed=TrackedDict(self.placed),
+            placed=placed,
             jobs=MappingProxyType(self.jobs),
             progress=MappingProxyType(self.progress),
             fabric=self.fabric,
@@ -146,6 +151,8 @@ class ClusterState:
             behind=MappingProxyType(self.behind),
             by_user=frozenset(self.by_user),
             claims={job: tuple(gone) for job, gone in self.claims.items() if job in self.pending},
+            touched=Touched(self.touches, self.touches.count, placed),
+            newest_sequence=self.next_sequence - 1,
         )
 
     def snapshot_without(self, job: Job, now_us: int) -> Snapshot:
@@ -204,6 +211,7 @@ class ClusterState:
                 job = sharing(job, array.spec)
             self.elements.setdefault(job.array_job, {})[task] = job.id
         self.jobs[job.id] = job
+        self.touches.add(job.id)
 
     # -- derived state -----------------------------------------------------------------------
 
@@ -223,6 +231,7 @@ class ClusterState:
             self.by_user.add(job.id)
         self.next_sequence += 1
         self.placed_version += 1
+        self.touches.add(job.id)
 
     def join_slice(self, job: Job) -> bool:
         """It counts among its slice from now on; is what it needs held for another one of that already?"""
@@ -252,6 +261,7 @@ class ClusterState:
         gone = self.placed.pop(job.id, None)
         if gone is None:
             return
+        self.touches.add(job.id)
         self.progress.pop(job.id, None)
         self.by_user.discard(job.id)
         held = self._leave_slice(job)
@@ -329,6 +339,7 @@ class ClusterState:
         if (old := self.placed.get(job.id)) is not None:
             self.placed[job.id] = placed_view(job, old.placement, old.sequence)
             self.placed_version += 1
+            self.touches.add(job.id)
 
 
 def one_of_each_slice(jobs: Iterable[Job]) -> Iterator[Job]:

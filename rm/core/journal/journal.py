@@ -13,7 +13,6 @@ are variables of hosts that are not rm's own (`rm_…`).
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,9 +20,9 @@ from typing import Any
 from rm.core.jobs import events as ev
 from rm.core.jobs.lifecycle import Rules
 from rm.core.jobs.state import ClusterState
+from rm.core.journal.digest import Digests
 from rm.core.journal.plain import from_plain, to_plain
 from rm.core.journal.starting_point import dump_state, restore_state, stats_from, stats_row
-from rm.core.model.alignment import Alignment
 from rm.core.model.network import LinkStats
 from rm.core.registry import KINDS
 from rm.core.scheduling.cycle import Cycle, Outcome
@@ -89,6 +88,7 @@ class Recorder:
         self._policies = dict(policies)
         self._started_us: int | None = None
         self._number = 0
+        self._digests = Digests()
 
     def start_over(self) -> None:
         """The state was read from the store again: the next step begins with a start, as in a new life."""
@@ -117,7 +117,7 @@ class Recorder:
     ) -> tuple[Entry, ...]:
         """The step that `events` made, if anything came of it."""
         given, decided = taken(events, outcome)
-        plan = digest(outcome, cycle.state.alignment)
+        plan = self._digests.of(outcome, cycle.state.alignment)
         if not (given or decided or plan or outcome.looked):
             return ()
         self._number += 1
@@ -145,19 +145,6 @@ def taken(events: Sequence[ev.Event], outcome: Outcome) -> tuple[list[ev.Event],
     accepted, recorded = len(events) - len(refused), outcome.recorded
     last = next((i for i in range(len(recorded), 0, -1) if not isinstance(recorded[i - 1], ev.DECISIONS)), 0)
     return given, [*recorded[: last - accepted], *recorded[last:]]
-
-
-def digest(outcome: Outcome, alignment: Alignment) -> str:
-    """What the step asks of the hosts, as a few characters that differ when that differs; "" when
-    it asks nothing new. The decisions hold the placements in full."""
-    if not outcome.intents and not outcome.realigned:
-        return ""
-    said: list[object] = [
-        (i.action.kind, i.action.job, i.action.attempt, i.action.host) for i in outcome.intents
-    ]
-    if outcome.realigned:
-        said.append(to_plain(alignment))
-    return hashlib.blake2b(repr(said).encode(), digest_size=6).hexdigest()
 
 
 def parse(entry: Entry) -> Start | Step | None:

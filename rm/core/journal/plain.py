@@ -19,6 +19,7 @@ from typing import Any, TypeVar, get_args, get_origin
 import numpy as np
 
 from rm.core.jobs.events import TaskExited
+from rm.core.model.alignment import Alignment
 from rm.core.model.host import Host
 from rm.core.model.job import Job, JobSpec, TaskPlacement
 from rm.core.model.progress import Progress
@@ -30,11 +31,13 @@ OWN_VARIABLES = "rm_"  # what the inventory tells rm itself begins so; only that
 
 ATOMS = frozenset({str, int, float, bool, type(None)})
 POSITIONAL = frozenset({Phase, Progress, TaskPlacement})
-# What no decision depends on, and what users would not want others to read; read back as this.
+# What no decision depends on, or what follows from the rest, and what users would not want others to read;
+# read back as this.
 LEFT_OUT: dict[type, dict[str, object]] = {
     JobSpec: {"script": "", "script_args": (), "env": ()},
     Job: {"history": (), "earlier": (), "reason": None, "used": (), "slowed": ()},
     TaskExited: {"used": None, "whole": None},
+    Alignment: {"grounds": None},
 }
 
 

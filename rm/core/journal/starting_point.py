@@ -40,6 +40,8 @@ FOUND_AGAIN = frozenset(
         "slices",
         "behind",
         "by_user",
+        "links",
+        "touches",
         "claims",
         "tally",
         "deadlines",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from rm.core.model.paths import JobPath
 from rm.core.model.reasons import Reason
@@ -113,13 +113,15 @@ PERFECT = 100.0  # the score of jobs that never meet on a link
 class Alignment:
     """A communication policy's whole answer for a set of placed jobs.
 
-    `score` ranks candidates: the worst link's, or as the policy says; 100 when nothing contends.
-    `unmatched` jobs share a contended link but have no rotation (periods do not match, or no room):
-    they are not controlled. `plans` say more than the schedules do: delays, throttles and routes of
-    single iterations, each for jobs that share links. A placement whose alignment is `rejected` is
-    not taken, whatever else there is; of jobs that are placed already it says nothing. `together` are the
-    jobs that share contended links or classes, by group, where it is to be verified that managing makes them
-    faster; `released` those of them that are left alone. `paths` are the spines that jobs keep to.
+    `score` ranks candidates: the worst link's, or as the policy says; 100 when nothing contends. `unmatched`
+    jobs share a contended link but have no rotation (periods do not match, or no room): they are not
+    controlled. `plans` say more than the schedules do: delays, throttles and routes of single iterations,
+    each for jobs that share links. A placement whose alignment is `rejected` is not taken, whatever else
+    there is; of jobs that are placed already it says nothing. `together` are the jobs that share contended
+    links or classes, by group, where it is to be verified that managing makes them faster; `released` those
+    of them that are left alone. `paths` are the spines that jobs keep to. `unsettled` are the links on which
+    a recomputation may find more. `grounds` are the policy's own, from which its next answer goes on: what it
+    could also work out from the jobs and the rest of the alignment.
     """
 
     score: float
@@ -133,9 +135,62 @@ class Alignment:
     together: tuple[tuple[int, ...], ...] = ()
     released: tuple[Released, ...] = ()
     paths: tuple[JobPath, ...] = ()
+    unsettled: tuple[str, ...] = ()
+    grounds: object = field(default=None, compare=False, repr=False)
 
 
 NOTHING_TO_ALIGN = Alignment(PERFECT)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What an alignment no longer says that the one before said: schedules of jobs, links, classes on
+    hosts."""
+
+    jobs: tuple[int, ...] = ()
+    links: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+
+
+def differing(before: Alignment, after: Alignment) -> tuple[Alignment, Difference]:
+    """Of a large alignment the part that differs from the one before."""
+    links, schedules, rules = _parts(before)
+    new_links, new_schedules, new_rules = _parts(after)
+    part = replace(
+        after,
+        links=tuple(one for name, one in new_links.items() if links.get(name) != one),
+        schedules=tuple(one for job, one in new_schedules.items() if schedules.get(job) != one),
+        shaping=tuple(rule for host, on in new_rules.items() if rules.get(host) != on for rule in on),
+    )
+    return part, Difference(
+        tuple(sorted(schedules.keys() - new_schedules.keys())),
+        tuple(sorted(links.keys() - new_links.keys())),
+        tuple(sorted(rules.keys() - new_rules.keys())),
+    )
+
+
+def combined(before: Alignment, part: Alignment, gone: Difference) -> Alignment:
+    """The alignment of which these are what differs from the one before."""
+    links, schedules, rules = _parts(before)
+    new_links, new_schedules, new_rules = _parts(part)
+    links = {name: one for name, one in (links | new_links).items() if name not in gone.links}
+    schedules = {job: one for job, one in (schedules | new_schedules).items() if job not in gone.jobs}
+    rules = {host: on for host, on in (rules | new_rules).items() if host not in gone.hosts}
+    return replace(
+        part,
+        links=tuple(links[name] for name in sorted(links)),
+        schedules=tuple(schedules[job] for job in sorted(schedules)),
+        shaping=tuple(rule for host in sorted(rules) for rule in rules[host]),
+    )
+
+
+def _parts(
+    alignment: Alignment,
+) -> tuple[dict[str, LinkAlignment], dict[int, Schedule], dict[str, list[ShapingRule]]]:
+    rules: dict[str, list[ShapingRule]] = {}
+    for rule in alignment.shaping:
+        rules.setdefault(rule.host, []).append(rule)
+    return {one.link: one for one in alignment.links}, {one.job: one for one in alignment.schedules}, rules
 
 
 def in_words(released: Released) -> str:

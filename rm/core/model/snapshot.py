@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
+from rm.core.model.alignment import Alignment
 from rm.core.model.fabric import Fabric
 from rm.core.model.host import Host, Zone
 from rm.core.model.host_reservation import HostReservation
@@ -38,6 +39,41 @@ class TrackedDict(dict[K, V]):
 
 
 @dataclass(slots=True)
+class Touches:
+    """Which jobs have begun, ended, become others or been heard of, one after the other; the oldest are
+    forgotten."""
+
+    _numbers: list[int] = field(default_factory=list)
+    _forgotten: int = 0
+
+    def add(self, job: int) -> None:
+        self._numbers.append(job)
+        if len(self._numbers) > TOUCHES_MAX:
+            del self._numbers[: TOUCHES_MAX // 2]
+            self._forgotten += TOUCHES_MAX // 2
+
+    @property
+    def count(self) -> int:
+        return self._forgotten + len(self._numbers)
+
+    def between(self, since: int, until: int) -> set[int] | None:
+        """The jobs from one count to another; None when it is not known any more."""
+        if since < self._forgotten:
+            return None
+        return set(self._numbers[since - self._forgotten : until - self._forgotten])
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """What a follower of one snapshot after the other has to look at: jobs touched up to this count. It holds
+    for a snapshot with these placed jobs alone, not for what may have been made of it."""
+
+    touches: Touches
+    until: int
+    placed: Mapping[int, PlacedJob]
+
+
+@dataclass(slots=True)
 class Free:
     """What is left of one host. `gpus` are the idle indices in ascending order; `gpu_mem` pairs each
     GPU that no job has for itself with its free bytes, for jobs that share GPUs. `strays`: the jobs of which
@@ -50,6 +86,7 @@ class Free:
     strays: tuple[int, ...] = ()
 
 
+TOUCHES_MAX = 1 << 16
 NEWEST = 1 << 60  # the sequence of a job about to be placed: it is deployed after all others
 
 
@@ -81,6 +118,20 @@ class PlacedJob:
     def may_communicate(self) -> bool:
         """Does it put a load there as far as is known?"""
         return not self.low_comm and len(self.placement.hosts) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Aligned:
+    """The alignment that holds, and the jobs that it is for.
+
+    `grounds` are those of the policy's newest answer. When that answer has been replaced since, `renewed`, by
+    one that another thread found for the same jobs, they are older than the alignment.
+    """
+
+    alignment: Alignment
+    jobs: Mapping[int, PlacedJob]
+    grounds: object = None
+    renewed: bool = False
 
 
 class SharesView(Protocol):
@@ -144,4 +195,8 @@ class Snapshot:
     )  # by pending job: those that give their hosts up to it
     reservations: tuple[HostReservation, ...] = ()
     shares: SharesView = NO_SHARES
+    aligned: Aligned | None = None  # where the alignment of all that is placed goes on from
+    touched: Touched | None = None
+    newest_sequence: int | None = None  # of the placed jobs; None: look at them all
+    near: object = None  # the cycle's Neighbourhood
     next_job: int = 1  # the first id that no job has: an element of an array that is placed gets the next one

@@ -14,21 +14,22 @@ from rm.core.jobs.actions import Intent
 from rm.core.jobs.fencing import on_silent_hosts
 from rm.core.jobs.lifecycle import Changes, Rules, apply, go_on
 from rm.core.jobs.state import ClusterState
-from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment, Released
+from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment, Released, differing
 from rm.core.model.host import HostState
 from rm.core.model.job import Job
 from rm.core.model.network import NetworkView
 from rm.core.model.paths import JobPath
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.replacing import replace
-from rm.core.model.snapshot import PlacedJob, Snapshot
+from rm.core.model.snapshot import Aligned, PlacedJob, Snapshot
 from rm.core.model.switches import insists_until_us
-from rm.core.ports import CommPolicy, QueuePolicy
+from rm.core.ports import CommPolicy, QueuePolicy, goes_on
 from rm.core.scheduling.blocked import Blocked
 from rm.core.scheduling.choosing import Taken
 from rm.core.scheduling.engine import Policies, Tuning, decide, not_yet
 from rm.core.scheduling.gates import by_tier
 from rm.core.scheduling.limiting import LimitedJobs
+from rm.core.scheduling.neighbours import Neighbourhood
 from rm.core.scheduling.paths import job_paths
 from rm.core.scheduling.preemption import Preemption
 from rm.core.scheduling.releasing import is_verified, left_alone
@@ -36,6 +37,7 @@ from rm.core.scheduling.rescheduling import to_move
 from rm.errors import IllegalTransition
 
 LATER = frozenset({ReasonCode.BEGIN_TIME, ReasonCode.DEPENDENCY})  # may end when the clock says so
+MANY_LINKS = 100  # in an alignment of which only what differs is told
 RETRY_US = 1_000_000  # a reservation that is overdue is looked at again so much later
 
 
@@ -55,8 +57,11 @@ class Recomputation:
 
     def run(self) -> ev.AlignmentRecomputed:
         raw = self.comm.align(self.placed, self.snapshot, offline=True)
-        alignment = left_alone(raw, self.released) if is_verified(self.comm) else raw
-        return ev.AlignmentRecomputed(self.placed_version, replace(alignment, paths=self.paths))
+        found = left_alone(raw, self.released) if is_verified(self.comm) else raw
+        found, before = replace(found, grounds=None, paths=self.paths), self.snapshot.aligned
+        if before is None or len(found.links) < MANY_LINKS:
+            return ev.AlignmentRecomputed(self.placed_version, found)
+        return ev.AlignmentRecomputed(self.placed_version, *differing(before.alignment, found))
 
 
 @dataclass(slots=True)
@@ -93,6 +98,8 @@ class Cycle:
     _untried: list[int] = field(default_factory=list)  # pending jobs that the last pass came not to
     _limited: LimitedJobs = field(default_factory=LimitedJobs)
     _preemption: Preemption = field(default_factory=Preemption)
+    _near: Neighbourhood = field(default_factory=Neighbourhood)
+    _aligned: Aligned | None = None  # what the next alignment goes on from
 
     def step(self, events: Sequence[ev.Event], now_us: int) -> Outcome:
         """One turn; `events` in the order in which they arrived."""
@@ -109,6 +116,7 @@ class Cycle:
                 self._record(event, now_us, out)
             except IllegalTransition as refusal:
                 out.refused[index] = refusal
+        renewed = self.state.alignment is not before
         go_on(self.state, now_us, self.rules, out.changes)
         out.looked = out.changes.judged > 0
         fresh = tuple(self.state.fresh)
@@ -118,7 +126,7 @@ class Cycle:
             self.state.capacity_version += 1
         self._decide(now_us, out)
         self._preempt(fresh, now_us, out)
-        self._align(now_us, out)
+        self._align(now_us, out, renewed)
         self._move(now_us, out)
         out.realigned = self.state.alignment != before
         for action in out.changes.actions:
@@ -135,8 +143,11 @@ class Cycle:
         self._untried.clear()
         self._limited.clear()
         self._preemption.clear()
+        self._near = Neighbourhood()
         self._seen_capacity = -1
         self._seen_placed = self.state.placed_version if aligned else -1
+        placed = {p.job: p for p in self._to_align()} if aligned else {}
+        self._aligned = Aligned(self.state.alignment, placed) if aligned else None
 
     def reason_of(self, job: Job) -> Reason | None:
         """Why a pending job pends, as of the last pass that looked at it or its like."""
@@ -232,7 +243,7 @@ class Cycle:
         if not chosen:
             return
         out.looked = True
-        snapshot = state.snapshot(now_us)
+        snapshot = replace(state.snapshot(now_us), near=self._near)
         result = decide((state.jobs[j] for j in chosen), snapshot, self.policies, self.tuning, self.blocked)
         for job_id in chosen:
             state.reasons.pop(job_id, None)
@@ -308,37 +319,62 @@ class Cycle:
             return []
         return list(dict.fromkeys([*reserved, *self.blocked.retry(state), *chosen]))
 
-    def _align(self, now_us: int, out: Outcome) -> None:
-        """Align everything that is placed, whenever that set or a profile has changed."""
+    def _align(self, now_us: int, out: Outcome, renewed: bool) -> None:
+        """Align everything that is placed, whenever that set or a profile has changed. From an alignment that
+        is `renewed` by another thread it goes on, and where more is to be found, so does another thread."""
         state = self.state
-        if state.placed_version == self._seen_placed:
+        current = state.placed_version == self._seen_placed
+        if renewed:
+            self._aligned = self._aligned and replace(self._aligned, alignment=state.alignment, renewed=True)
+            if current and state.alignment.recompute:
+                out.recompute = self._recomputation(self._to_align(), state.snapshot(now_us))
+        if current:
             return
         self._seen_placed, out.looked = state.placed_version, True
-        unprofiled = getattr(self.policies.comm, "aligns_unprofiled", False)
-        placed = [p for p in state.placed.values() if p.communicates or (unprofiled and p.may_communicate)]
+        placed = self._to_align() if getattr(self.policies.comm, "aligns", True) else []
         if not placed:
             state.alignment = self._with_paths(NOTHING_TO_ALIGN)
             state.released = {}
+            self._aligned = None
             return
         snapshot = state.snapshot(now_us)
-        aligned = self.policies.comm.align(placed, snapshot)
-        if is_verified(self.policies.comm):
-            aligned = left_alone(aligned, state.released)
-        state.alignment = self._with_paths(aligned)
+        if goes_on(self.policies.comm):
+            snapshot = replace(snapshot, aligned=self._aligned)
+        raw = self.policies.comm.align(placed, snapshot)
+        found = left_alone(raw, state.released) if is_verified(self.policies.comm) else raw
+        state.alignment = self._with_paths(replace(found, grounds=None))
         kept = {one.jobs: one for one in state.alignment.released}
         state.released = kept  # of others some have gone, or more have come: they are managed
+        self._aligned = Aligned(state.alignment, {p.job: p for p in placed}, raw.grounds)
         if state.alignment.recompute:
-            own = replace(
-                snapshot, hosts=dict(state.hosts), zones=dict(state.zones), jobs={}, network=NetworkView()
-            )
-            out.recompute = Recomputation(
-                self.policies.comm, tuple(placed), own, state.placed_version, kept, state.alignment.paths
-            )
+            out.recompute = self._recomputation(placed, snapshot)
 
     def _with_paths(self, alignment: Alignment) -> Alignment:
         state = self.state
         paths = job_paths(state.placed.values(), state.fabric, state.hosts, alignment.paths)
         return alignment if paths == alignment.paths else replace(alignment, paths=paths)
+
+    def _to_align(self) -> list[PlacedJob]:
+        unprofiled = getattr(self.policies.comm, "aligns_unprofiled", False)
+        known = self._aligned.jobs if self._aligned is not None else {}
+        return [
+            p
+            for p in self.state.placed.values()
+            if known.get(p.job) is p or p.communicates or (unprofiled and p.may_communicate)
+        ]
+
+    def _recomputation(self, placed: Sequence[PlacedJob], snapshot: Snapshot) -> Recomputation:
+        state = self.state
+        own = replace(
+            snapshot,
+            hosts=dict(state.hosts),
+            zones=dict(state.zones),
+            jobs={},
+            network=NetworkView(),
+            aligned=self._aligned,
+        )
+        released, paths = dict(state.released), state.alignment.paths
+        return Recomputation(self.policies.comm, tuple(placed), own, state.placed_version, released, paths)
 
     def _move(self, now_us: int, out: Outcome) -> None:
         """Take a job off its hosts that a new profile has made incompatible with its neighbours."""

@@ -21,7 +21,7 @@ from rm.core.model.placement_request import PlacementRequest, request_of
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.replacing import replace
 from rm.core.model.snapshot import NEWEST, Snapshot
-from rm.core.ports import Candidate, CommPolicy, PlacementPolicy, QueuePolicy, reserves
+from rm.core.ports import Candidate, CommPolicy, PlacementPolicy, QueuePolicy, goes_on, reserves
 from rm.core.scheduling.after import Tries, awaited, claimed_first
 from rm.core.scheduling.ahead import Ahead
 from rm.core.scheduling.blocked import Blocked, behind, partly
@@ -30,7 +30,7 @@ from rm.core.scheduling.gates import Gates, by_tier, path_of, ran_in, within
 from rm.core.scheduling.kinds import Kinds
 from rm.core.scheduling.licensing import lacking
 from rm.core.scheduling.limiting import Limited, Limiter
-from rm.core.scheduling.neighbours import Neighbourhood
+from rm.core.scheduling.neighbours import MOST, Neighbourhood
 from rm.core.scheduling.racks import below_few
 from rm.core.scheduling.slices import slice_length
 from rm.core.scheduling.turns import Turns
@@ -145,7 +145,9 @@ def decide(
             continue
         left += not refused
         eligible.append(job)
-    sequence = max((p.sequence for p in snapshot.placed.values()), default=0)
+    sequence = snapshot.newest_sequence
+    if sequence is None:
+        sequence = max((p.sequence for p in snapshot.placed.values()), default=0)
     turns, limiter = Turns(snapshot), Limiter.of(snapshot)
     ordered = by_tier(policies.queue.order(eligible, snapshot), snapshot)
     if claims:
@@ -387,9 +389,10 @@ def best_of(
     best: Best | None = None
     rejections: list[Reason] = []
     against: set[str] = set()
-    compared, near = 0, Neighbourhood(snapshot)
+    near = snapshot.near if isinstance(snapshot.near, Neighbourhood) else Neighbourhood()
+    compared = 0
     for candidate in islice(proposal.candidates, tuning.top_k + REJECTED_MAX):
-        alignment = align_candidate(job, candidate, near, policies.comm, sequence)
+        alignment = align_candidate(job, candidate, near, snapshot, policies.comm, sequence)
         tried.candidates.append((candidate, alignment))
         if alignment.rejected is not None:
             rejections.append(alignment.rejected)
@@ -406,16 +409,21 @@ def best_of(
 
 
 def align_candidate(
-    job: Job, candidate: Candidate, near: Neighbourhood, comm: CommPolicy, sequence: int
+    job: Job,
+    candidate: Candidate,
+    near: Neighbourhood,
+    snapshot: Snapshot,
+    comm: CommPolicy,
+    sequence: int,
 ) -> Alignment:
     """The alignment of the jobs that the candidate would share links with, itself included."""
     new = placed_view(job, candidate.placement, sequence)
     if not new.communicates:
         return NOTHING_TO_ALIGN
-    jobs = near.of(new)
+    jobs = near.under(snapshot).of(new, MOST if goes_on(comm) else None)
     if len(jobs) == 1:
         return NOTHING_TO_ALIGN
-    return comm.align(jobs, near.snapshot)
+    return comm.align(jobs, snapshot)
 
 
 def contention(alignment: Alignment, tuning: Tuning) -> Reason:

@@ -20,6 +20,7 @@ from rm.core.jobs.state import ClusterState
 from rm.core.model.job import Job, JobSpec, JobState
 from rm.core.model.progress import expected_left_us
 from rm.core.model.replacing import replace
+from rm.core.model.snapshot import Touches
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle, in_order
 from rm.core.scheduling.engine import Policies, Tuning
@@ -68,6 +69,7 @@ def copied(state: ClusterState) -> ClusterState:
         "silent_since": {},
         "marks": {},
         "dependents": Dependents(),
+        "touches": Touches(),
         "ledger": state.ledger.copy(),
         "tally": state.tally.copy(),
     }

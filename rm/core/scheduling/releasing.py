@@ -20,8 +20,9 @@ def is_verified(comm: object) -> bool:
 
 
 def left_alone(alignment: Alignment, released: Mapping[tuple[int, ...], Released]) -> Alignment:
-    """The policy's alignment without schedules and classes of the groups that were released."""
-    together = groups(alignment)
+    """The policy's alignment without schedules and classes of the groups that were released. A policy that
+    has grounds knows the groups itself."""
+    together = groups(alignment) if alignment.grounds is None else alignment.together
     found = tuple(released[jobs] for jobs in together if jobs in released)
     alone = {job for one in found for job in one.jobs}
     if not alone:

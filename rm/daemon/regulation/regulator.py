@@ -27,7 +27,7 @@ from rm.daemon.regulation.inspection import Inspection
 from rm.daemon.regulation.iterations import IterationBook
 from rm.daemon.regulation.paths import Paths
 from rm.daemon.regulation.progress import Awaited, ProgressWatch, awaited_of
-from rm.daemon.regulation.running import Place, Running, View, running_of
+from rm.daemon.regulation.running import Place, Running, RunningJobs, View
 from rm.daemon.regulation.shaping import Shaping, ShapingSettings
 from rm.daemon.regulation.slowed import SlowedWatch
 from rm.daemon.regulation.watching import Watching
@@ -73,6 +73,7 @@ class Regulator:
         self._book = IterationBook()
         self._progress = ProgressWatch(post, clock)
         self._slowed = SlowedWatch(post, clock)
+        self._running = RunningJobs()  # used by the leader's thread
         self._awaited: Mapping[int, Awaited] = {}  # as last seen by the leader's thread
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._inspection = Inspection(agents, self._queue.put, self._profiled)
@@ -111,7 +112,7 @@ class Regulator:
 
     def aligned(self, alignment: Alignment, state: ClusterState) -> None:
         """The leader's news, in its thread: take a copy of what matters and let it go on."""
-        view = View(alignment, running_of(state))
+        view = View(alignment, self._running.of(state))
         if view.running or self._view.running:
             self._queue.put(lambda: self._see(view))
         awaited = awaited_of(state)

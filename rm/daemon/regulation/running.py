@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from rm.core.jobs.state import ClusterState
 from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment
+from rm.core.model.host import Host
 from rm.core.model.job import Job, JobState
 from rm.core.model.traffic import TrafficProfile
 
@@ -51,16 +52,32 @@ def place_on(running: Running | None, host: str) -> Place | None:
     return next((p for p in running.places if p.host == host), None)
 
 
-def running_of(state: ClusterState) -> dict[int, Running]:
-    """The running jobs with tasks on several hosts."""
-    found: dict[int, Running] = {}
-    for placed in state.placed.values():
-        job = state.jobs[placed.job]
-        hosts = placed.placement.hosts
-        if job.state is not JobState.RUNNING or len(hosts) < 2:
-            continue
-        found[job.id] = _running(job, hosts, state)
-    return found
+class RunningJobs:
+    """The running jobs with tasks on several hosts; of jobs that have not changed it is known."""
+
+    def __init__(self) -> None:
+        self._hosts: dict[str, Host] = {}
+        self._known: dict[int, tuple[Job, Running | None]] = {}
+
+    def of(self, state: ClusterState) -> dict[int, Running]:
+        known = self._known
+        if self._hosts != state.hosts:
+            self._hosts, known = dict(state.hosts), {}
+        self._known = {}
+        found: dict[int, Running] = {}
+        for number, placed in state.placed.items():
+            job, before = state.jobs[number], known.get(number)
+            if before is not None and before[0] is job:
+                running = before[1]
+            else:
+                hosts = placed.placement.hosts
+                plays = job.state is JobState.RUNNING and len(hosts) > 1
+                running = _running(job, hosts, state) if plays else None
+                before = job, running
+            self._known[number] = before
+            if running is not None:
+                found[number] = running
+        return found
 
 
 def _running(job: Job, hosts: tuple[str, ...], state: ClusterState) -> Running:

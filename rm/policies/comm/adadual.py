@@ -68,6 +68,7 @@ class AdaDualOptions:
 
 class AdaDual:
     name = "adadual"
+    aligns = False
     Options = AdaDualOptions
 
     def __init__(self, options: AdaDualOptions | None = None) -> None:

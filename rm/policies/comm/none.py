@@ -10,6 +10,7 @@ from rm.core.model.snapshot import PlacedJob, Snapshot
 
 class NoAlignment:
     name = "none"
+    aligns = False
 
     def align(self, placed: Sequence[PlacedJob], snapshot: Snapshot, offline: bool = False) -> Alignment:
         return NOTHING_TO_ALIGN

@@ -50,6 +50,7 @@ class PreemptiveOptions:
 
 class Preemptive:
     name = "preemptive"
+    aligns = False
     Options = PreemptiveOptions
 
     def __init__(self, options: PreemptiveOptions | None = None) -> None:

@@ -36,6 +36,7 @@ class SrsfOptions:
 
 class SrsfN:
     name = "srsf-n"
+    aligns = False
     Options = SrsfOptions
 
     def __init__(self, options: SrsfOptions | None = None) -> None:

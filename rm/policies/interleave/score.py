@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 
 from rm.policies.interleave.profile import Phases
+
+MANY = 24  # jobs on a link
 
 
 def score(excess: int, capacity: int, slots: int) -> float:
@@ -49,8 +52,11 @@ def utilisation(
 def random_phase(jobs: Sequence[tuple[int, Phases]], capacity: int) -> tuple[float, float]:
     """(xi, excess) expected when the jobs' phases are independent and uniform (R10).
 
-    `jobs` are (period, canonical phases) pairs.
+    `jobs` are (period, canonical phases) pairs. Of more than `MANY` jobs the sum is taken as normally
+    distributed: every one of its values would have to be worked out, and no single one counts.
     """
+    if len(jobs) > MANY:
+        return _normally(jobs, capacity)
     chance: dict[int, float] = {0: 1.0}
     for period, phases in jobs:
         levels: dict[int, int] = {}
@@ -65,6 +71,22 @@ def random_phase(jobs: Sequence[tuple[int, Phases]], capacity: int) -> tuple[flo
     used = sum(p * min(total, capacity) for total, p in chance.items()) / capacity
     over = sum(p * max(0, total - capacity) for total, p in chance.items()) / capacity
     return used, over
+
+
+def _normally(jobs: Sequence[tuple[int, Phases]], capacity: int) -> tuple[float, float]:
+    mean = variance = 0.0
+    for period, phases in jobs:
+        own = sum(duration * bandwidth for _, duration, bandwidth in phases) / period
+        mean += own
+        variance += sum(duration * bandwidth**2 for _, duration, bandwidth in phases) / period - own**2
+    above, deviation = mean - capacity, math.sqrt(max(variance, 0.0))
+    if deviation == 0.0:
+        over = max(0.0, above)
+    else:
+        z = above / deviation
+        over = above * (1 + math.erf(z / math.sqrt(2))) / 2
+        over += deviation * math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+    return (mean - over) / capacity, over / capacity
 
 
 def unmatched_score(jobs: Sequence[tuple[int, Phases]], capacity: int) -> float:

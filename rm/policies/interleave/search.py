@@ -81,6 +81,23 @@ def search_block(
         scheme, decided = None, False
     if scheme is not None:
         return scheme
+    return _least_excess(circle, budget, decided)
+
+
+def search_unless_imperfect(
+    plan: Plan, links: Sequence[LinkLoad], budget: int = BUDGET, compact: bool = False
+) -> Scheme | None:
+    """As `search_block`; None, without a search for the best of them, where no scheme is perfect for
+    certain."""
+    circle = Circle(plan, links)
+    try:
+        return _perfect(circle, budget, compact)
+    except OutOfSteps:
+        return _least_excess(circle, budget, decided=False)
+
+
+def _least_excess(circle: Circle, budget: int, decided: bool) -> Scheme:
+    """`decided`: no scheme is perfect."""
     overload = LeastExcess(circle)
     k, excess, bound = overload.search(Steps(budget), Steps(budget // 2))
     return scheme_of(circle, k, max(bound, overload.curves.unit) if decided else bound, excess)

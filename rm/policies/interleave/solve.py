@@ -15,7 +15,13 @@ from rm.policies.interleave.circle import Circle, LinkLoad
 from rm.policies.interleave.cushion import Distances
 from rm.policies.interleave.profile import Phases
 from rm.policies.interleave.score import random_phase, score, unmatched_score, utilisation
-from rm.policies.interleave.search import BUDGET, Scheme, search_block, search_perfect
+from rm.policies.interleave.search import (
+    BUDGET,
+    Scheme,
+    search_block,
+    search_perfect,
+    search_unless_imperfect,
+)
 from rm.policies.interleave.stage3 import Spread, search_offline
 from rm.policies.interleave.unify import Demand, Plan, unify
 
@@ -49,6 +55,10 @@ class Thresholds:
     widest: bool = False
     willing: bool = False
     crowd: int | None = None
+
+    def drops_imperfect(self, jobs: int) -> bool:
+        """Is a scheme for so many jobs only worth anything when it is perfect?"""
+        return not (self.paper or self.willing) and self.crowd is not None and jobs > self.crowd
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,14 +183,17 @@ def _solve(
     weighed = plan.injects and not thresholds.paper and not thresholds.willing
     if weighed and plan.injected_share >= _random_excess(demands, loads):
         return None
-    scheme = search_block(plan, loads, thresholds.budget, thresholds.compact)
-    if not scheme.perfect and not thresholds.paper:
+    search = search_unless_imperfect if thresholds.drops_imperfect(len(demands)) else search_block
+    scheme = search(plan, loads, thresholds.budget, thresholds.compact)
+    if not (scheme and scheme.perfect) and not thresholds.paper:
         plan, scheme = _finer(plan, loads, scheme, thresholds)
+    if scheme is None:
+        return None
     if not scheme.perfect:
         kept = plan.exact and not plan.injects
         if thresholds.paper or thresholds.willing:
             kept = not literal.injects
-        elif thresholds.crowd is not None and len(demands) > thresholds.crowd:
+        elif thresholds.drops_imperfect(len(demands)):
             kept = False
         return Solution(plan, scheme, False, fluid=not thresholds.paper) if kept else None
     several = len(demands) > 2 or any(len(p) > 1 for load in loads for p in load.phases.values())
@@ -195,8 +208,8 @@ def _solve(
 
 
 def _finer(
-    plan: Plan, loads: Sequence[LinkLoad], coarse: Scheme, thresholds: Thresholds
-) -> tuple[Plan, Scheme]:
+    plan: Plan, loads: Sequence[LinkLoad], coarse: Scheme | None, thresholds: Thresholds
+) -> tuple[Plan, Scheme | None]:
     """On a circle of as many slots as there may be, where a slot that a phase only touches is short: what
     fits in time but not in coarse slots is perfect, and a few jobs get a better rotation than before."""
     fine = replace(plan, slots=thresholds.d_max // plan.slots * plan.slots)
@@ -206,8 +219,9 @@ def _finer(
     if all(_fits(plan, load) for load in loads):
         scheme = search_perfect(fine, loads, thresholds.budget, thresholds.compact)
     if scheme is None and len(plan.order) <= FEW:
-        scheme = search_block(fine, loads, thresholds.budget, thresholds.compact)
-    if scheme is None or scheme.score < coarse.score:
+        search = search_unless_imperfect if coarse is None else search_block
+        scheme = search(fine, loads, thresholds.budget, thresholds.compact)
+    if scheme is None or (coarse is not None and scheme.score < coarse.score):
         return plan, coarse
     return fine, scheme
 

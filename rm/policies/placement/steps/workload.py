@@ -17,7 +17,7 @@ import numpy as np
 from rm.core.model.job import Job
 from rm.core.model.placement_request import PlacementRequest
 from rm.core.model.progress import Progress, gpus_of, remaining_us
-from rm.core.model.snapshot import PlacedJob, Snapshot, TrackedDict
+from rm.core.model.snapshot import PlacedJob, Snapshot, Touched, TrackedDict
 from rm.policies.placement.steps.capacity import Capacities
 from rm.policies.placement.steps.gang import Ints
 from rm.policies.placement.steps.network_score import Floats
@@ -53,6 +53,7 @@ class LatestWorkload:
         self.unknown_us = unknown_us
         self._hosts: object = None
         self._snapshot: Snapshot | None = None
+        self._mark: Touched | None = None
         self._log_seen = 0
         self._jobs: dict[int, _Known]
         self._rows: int
@@ -75,13 +76,13 @@ class LatestWorkload:
     def under(self, snapshot: Snapshot, capacities: Capacities) -> Workload:
         """The sums for the jobs placed under `snapshot`, whose hosts `capacities` describes."""
         if capacities.hosts is not self._hosts:  # other hosts, or some of them have changed
-            self._hosts, self._snapshot = capacities.hosts, None
+            self._hosts, self._snapshot, self._mark = capacities.hosts, None, None
             self._start_over()
         placed = snapshot.placed
         if snapshot is self._snapshot and isinstance(placed, TrackedDict):
             changed = placed.changed[self._log_seen :]
         else:
-            changed = self._differing(snapshot)
+            changed = self._news(snapshot)
         for job in changed:
             self._note(job, snapshot, capacities)
         self._snapshot = snapshot
@@ -89,6 +90,34 @@ class LatestWorkload:
         if self._litter > max(LITTER_MIN, self._entries // 2):
             self._sweep(snapshot, capacities)
         return self._sums(snapshot.now_us, capacities)
+
+    def _news(self, snapshot: Snapshot) -> list[int]:
+        """As `_differing`; where the snapshots follow each other only of the jobs that were touched
+        meanwhile, and of those for which the pass before reserved, since it may not have been taken at its
+        word."""
+        mark, before = snapshot.touched, self._mark
+        self._mark = mark if mark is not None and mark.placed is snapshot.placed else None
+        if self._mark is None or before is None or before.touches is not self._mark.touches:
+            return self._differing(snapshot)
+        numbers = before.touches.between(before.until, self._mark.until)
+        if numbers is None:
+            return self._differing(snapshot)
+        if isinstance(before.placed, TrackedDict):
+            numbers.update(before.placed.changed)
+        placed, found = snapshot.placed, []
+        for job in numbers:
+            seen, view = self._jobs.get(job), placed.get(job)
+            if view is None:
+                if seen is not None:
+                    self._drop(job)
+            elif (
+                seen is None
+                or seen.placed is not view
+                or seen.job is not snapshot.jobs.get(job)
+                or seen.progress is not snapshot.progress.get(job)
+            ):
+                found.append(job)
+        return sorted(found, key=lambda job: (placed[job].sequence, job))
 
     def _differing(self, snapshot: Snapshot) -> list[int]:
         """The jobs that are new or otherwise than they were seen last; those that are gone are dropped."""
