@@ -37,7 +37,7 @@ def wire_service(
     audit = AuditLog(jobs.leader, store, clock, keep_days=config.audit.keep_days)
     keep, kept = retention_of(config), (config.jobs.keep_days, config.jobs.keep_finished)
     journal_days = config.daemon.journal_days
-    usage = UsageService(store, clock, config.jobs.usage_days, jobs.totals)
+    usage = UsageService(store=store, clock=clock, keep_days=config.jobs.usage_days, totals=jobs.totals)
     timers.every(60, "tokens", tokens.write_down)
     timers.every(3600, "prune the sums of usage", usage.prune)
     timers.every(3600, "look for garbage", look_at_all)

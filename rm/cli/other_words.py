@@ -35,12 +35,8 @@ CALLED = {
     "shell JOB": ("ssh", "bash", "enter"),
     "attach JOB": ("sattach",),
     "forward JOB PORT": ("tunnel", "port-forward", "jupyter", "tensorboard"),
+    "usage": ("sreport", "report", "used"),
     "set JOB": ("update", "modify", "edit", "alter"),
-}
-MISSING = {
-    ("sreport", "usage"): (
-        "Nothing is summed up; `rmx queue --all --json` has every job with its account, user and times."
-    ),
 }
 
 
@@ -49,8 +45,5 @@ def hint(word: str, verbs: Iterable[str]) -> str:
     for verb, others in CALLED.items():
         if word.lower() in others:
             return f"Here it is: rmx {verb}"
-    for others, sentence in MISSING.items():
-        if word.lower() in others:
-            return sentence
     near = nearest(word, verbs)
     return f"Did you mean `rmx {near}`?" if near else "`rmx --help` lists the commands."

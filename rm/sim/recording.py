@@ -207,7 +207,8 @@ def _follow(found: Recording, cycle: Cycle, outcome: Outcome, step: Step) -> Non
             case _:
                 _of_attempt(found, event, now_us)
     for job_id in outcome.changes.jobs:
-        job, story = state.jobs[job_id], found.jobs[job_id]
+        job = state.jobs[job_id]
+        story = found.tell(job)  # of an element that was changed alone, this is the first that is heard
         story.state, story.ended_us = job.state, job.ended_us
         last = story.runs[-1] if story.runs else None
         if last is not None and last.ended_us is None:

@@ -156,7 +156,9 @@ class ReplayedHosts:
                 if part is not None:
                     self._at(now_us, partial(self._stopped, host, key, action.why))
             case Collect() | Discard():
-                host.parts.pop(key, None)
+                if part is not None:
+                    del host.parts[key]
+                    self._at(now_us, partial(_gone, host.name, key, part.ranks))
 
     def _launched(self, host: ReplayedHost, key: Attempt, hold: bool, now_us: int) -> list[ev.Event]:
         part = host.parts.get(key)
@@ -207,7 +209,8 @@ class ReplayedHosts:
         return [
             ev.TaskExited(
                 *key, host.name, rank, how.code, how.signal, began_us, now_us, how.out_of_memory, how.why
-            )
+            ),
+            ev.StrayEnded(*key, host.name, rank),  # of an attempt that was given up what it held is free now
         ]
 
     # -- what the journal knows of the job -------------------------------------------------------
@@ -277,6 +280,11 @@ def _reported(key: Attempt, part: Part) -> list[ReportedTask]:
         else:
             found.append(ReportedTask(*key, rank, part.state, began_us))
     return found
+
+
+def _gone(host: str, key: Attempt, ranks: tuple[int, ...], now_us: int) -> list[ev.Event]:
+    """Nothing of it is left there, also if it was given up before."""
+    return [ev.StrayEnded(*key, host, rank) for rank in ranks]
 
 
 def _echo(event: ev.ProfileMeasured | ev.JobsProgressed, of: Attempt, now_us: int) -> list[ev.Event]:

@@ -12,7 +12,7 @@ from click.shell_completion import ShellComplete
 from rm.cli.jobs.queue_columns import COLUMNS, slurm_format
 from rm.cli.main import VERBS
 from rm.cli.main import rmx as program
-from rm.cli.other_words import CALLED, MISSING, hint
+from rm.cli.other_words import CALLED, hint
 from rm.cli.output import printable
 from rm.client import Client
 from tests.command_line import Rmx
@@ -126,16 +126,6 @@ def test_a_word_of_another_tool_is_answered_with_ours(word: str) -> None:
     verb = re.fullmatch(r"Here it is: rmx (\S+).*", hint(word, VERBS))
     assert verb is not None
     assert verb[1] in VERBS
-
-
-def test_what_there_is_not_is_said(rmx: Rmx) -> None:
-    answer = rmx("sreport", "show")
-    assert answer.code == 2
-    assert answer.err.startswith("rmx: There is no command 'sreport'. Nothing is summed up")
-    for words in MISSING:
-        assert not set(words) & set(VERBS)
-        for other in CALLED.values():
-            assert not set(words) & set(other)
 
 
 @pytest.mark.parametrize("verb", sorted(VERBS))

@@ -84,7 +84,8 @@ def test_the_sdist_has_every_file_and_tells_nothing_of_the_builder(release: list
     assert {(m.mtime, m.uid, m.gid, m.uname, m.gname) for m in members} == {(EPOCH, 0, 0, "root", "root")}
     assert {m.mode for m in members} == {0o644, 0o755}
     there = {m.name.partition("/")[2] for m in members}
-    assert [name for name in _tracked() if name not in there] == []
+    # setuptools leaves out links to directories, of which a checkout has one for a comparison with Ansible
+    assert [name for name in _tracked() if name not in there and not (ROOT / name).is_dir()] == []
 
 
 def test_the_wheel_has_all_that_rm_ships(release: list[Path]) -> None:

@@ -55,8 +55,8 @@ class OnlyTheLeaders(ClusterState):
 
 
 def content(state: ClusterState) -> dict[str, Any]:
-    """All that the state holds, apart from it."""
-    found = {f.name: getattr(state, f.name) for f in fields(ClusterState)}
+    """All that the state holds, apart from it, but what only remembers what it found."""
+    found = {f.name: getattr(state, f.name) for f in fields(ClusterState) if f.compare}
     return {
         name: {key: copy(each) for key, each in value.items()} if isinstance(value, dict) else value
         for name, value in found.items()

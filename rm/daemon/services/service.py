@@ -162,7 +162,8 @@ def make_service(
         foresight=Foresight(asking=asking, policies=policies, clock=clock),
         priorities=Priorities(asking=asking, policies=policies),
         account_service=AccountService(asking),
-        usage_service=usage or UsageService(store, clock, USAGE_DAYS, UsageTotals()),
+        usage_service=usage
+        or UsageService(store=store, clock=clock, keep_days=USAGE_DAYS, totals=UsageTotals()),
         network_service=NetworkService(asking=asking, measure=measure),
         daemon_status=status,
         monitoring=monitoring,

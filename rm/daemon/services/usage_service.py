@@ -21,7 +21,7 @@ HOURS_KEPT_US = 40 * DAY_US  # a month by the hour; what is older is known by th
 class UsageService:
     """`keep_days`: how long days are known; `totals`: since this daemon leads."""
 
-    def __init__(self, store: Store, clock: Clock, keep_days: float, totals: UsageTotals) -> None:
+    def __init__(self, *, store: Store, clock: Clock, keep_days: float, totals: UsageTotals) -> None:
         self._store, self._clock, self._totals = store, clock, totals
         self._keep_us = int(keep_days * DAY_US)
 
