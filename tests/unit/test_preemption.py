@@ -18,7 +18,7 @@ from rm.core.scheduling.after import After
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies, Tuning, tries_of
 from rm.core.scheduling.explaining import explain
-from rm.core.scheduling.preemption import may_go, victims_of
+from rm.core.scheduling.preemption import TRIED_MAX, may_go, victims_of
 from rm.core.sharing.accounts import Accounts, Qos
 from rm.core.sharing.qos import check_all
 from rm.errors import UsageError
@@ -235,6 +235,46 @@ def test_what_is_free_already_is_kept_for_the_one_that_others_go_for() -> None:
     assert cluster.of(small) is JobState.PENDING
     cluster.step(ev.CancelRequested(urgent, "ann"))
     assert cluster.of(small) is JobState.CONFIGURING, "nobody claims it any more"
+
+
+def test_nobody_goes_for_a_job_that_a_limit_keeps_from_the_hosts_that_it_would_have() -> None:
+    """It asks for one processor, and would hold all 16 of its host; its user may have 8."""
+    batch, urgent = Qos("batch"), Qos("urgent", 10, limits={"user.cpus": 8}, preempts=("batch",))
+    cluster = Cluster(Accounts(qos=(batch, urgent)))
+    low = cluster.submit()
+    cluster.start(low)
+    whole = cluster.submit("urgent", gpus=0, exclusive=True)
+    for _ in range(3):
+        cluster.later(61)
+        assert cluster.of(low) is JobState.RUNNING
+    assert cluster.of(whole) is JobState.PENDING
+    cluster.submit("urgent", gpus=4)
+    assert cluster.of(low) is JobState.COMPLETING, "one that asks for less is helped"
+
+
+def test_jobs_for_whom_nobody_can_go_do_not_keep_others_from_their_turn() -> None:
+    cluster = Cluster(qos(), hosts=2)
+    normal, low = cluster.submit("normal"), cluster.submit()
+    cluster.start(normal, low)
+    for cpus in range(1, 2 * TRIED_MAX + 2):  # kinds that want both hosts, of which one stays another's
+        cluster.submit("urgent", ntasks=2, cpus_per_task=cpus)
+    cluster.submit("urgent")
+    for _ in range(3):
+        cluster.later(1)
+    assert cluster.of(low) is JobState.COMPLETING
+    assert cluster.of(normal) is JobState.RUNNING
+
+
+def test_those_passed_over_are_looked_at_again_after_all_others() -> None:
+    cluster = Cluster(qos(exempt_s=100), hosts=2)
+    low = cluster.submit(ntasks=2)
+    cluster.start(low)
+    for cpus in range(1, 2 * TRIED_MAX):
+        cluster.submit("urgent", ntasks=2, cpus_per_task=cpus)
+    cluster.later(99)
+    assert cluster.of(low) is JobState.RUNNING
+    cluster.later(1)
+    assert cluster.of(low) is JobState.COMPLETING
 
 
 def test_a_claim_outlives_the_daemon() -> None:

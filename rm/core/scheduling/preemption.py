@@ -16,14 +16,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from rm.core.jobs.state import ClusterState
+from rm.core.model.demand import Demand
 from rm.core.model.host import HostState
-from rm.core.model.job import Job, JobState
+from rm.core.model.job import Job, JobState, Placement
 from rm.core.model.progress import attained_us
 from rm.core.model.snapshot import Snapshot
 from rm.core.ports import reserves
 from rm.core.scheduling.after import After, Tries
 from rm.core.scheduling.engine import Policies, Tuning, tries_of, waiting
-from rm.core.scheduling.gates import Gates, by_tier
+from rm.core.scheduling.gates import Gates, by_tier, ran_in, within
 from rm.core.scheduling.limiting import Limiter
 from rm.core.scheduling.reservation import Reservation
 from rm.core.scheduling.turns import Turns
@@ -32,7 +33,8 @@ from rm.core.sharing.accounts import OFF, Accounts
 MAY_GO = frozenset({JobState.CONFIGURING, JobState.RUNNING, JobState.SUSPENDED})
 AGAIN_US = 1_000_000  # those for whom nobody could go are looked at again so much later
 TURN_US = 60_000_000  # and one for whom somebody went, and who does not run yet
-TRIED_MAX = 4  # kinds of jobs in one turn of the leader
+TRIED_MAX = 4  # kinds of jobs in one turn of the leader; the next turn begins with those that follow
+Kind = tuple[Demand, str, str]  # with the QOS and, where partitions have rules, the account
 ASKED_MAX = 64  # questions to the placement policy, beyond which nobody else is let off
 
 
@@ -72,10 +74,28 @@ def may_go(snapshot: Snapshot, accounts: Accounts, qos: str) -> list[Victim]:
     return sorted(found, key=lambda one: (one.lost_us, one.jobs))
 
 
-def choose(job: Job, snapshot: Snapshot, candidates: Sequence[Victim], tries: Tries) -> tuple[Victim, ...]:
+def choose(
+    job: Job, snapshot: Snapshot, candidates: Sequence[Victim], tries: Tries, limiter: Limiter | None = None
+) -> tuple[Victim, ...]:
     """Those of the candidates, in the order of their loss, that go so that the job can be placed; none where
-    it could not be even then."""
-    return _Choice(job, After(snapshot, tries), tries).best(candidates)
+    it could not be even then, or where a limit of `limiter` stands against it as it would be placed."""
+    within_limits = tries if limiter is None else _within_limits(tries, limiter)
+    return _Choice(job, After(snapshot, tries), within_limits).best(candidates)
+
+
+def _within_limits(tries: Tries, limiter: Limiter) -> Tries:
+    """What a job holds may be known only with its hosts: all of theirs, if it is exclusive. A pass asks the
+    limits with them, and so who is to go for it is asked with them, too."""
+
+    def allowed(job: Job, then: Snapshot) -> Placement | None:
+        placement = tries(job, then)
+        if placement is None:
+            return None
+        several = "," in job.spec.partition
+        asked = within(job, ran_in(job, placement, then.hosts)) if several else job
+        return placement if limiter.against(asked, placement) is None else None
+
+    return allowed
 
 
 class _Choice:
@@ -127,16 +147,19 @@ class _Choice:
 
 @dataclass(slots=True)
 class Preemption:
-    """Which pending jobs may preempt others, and when they were last looked at, between the steps."""
+    """Which pending jobs may preempt others, and when they were last looked at, between the steps. The kinds
+    for whom nobody can go are passed over until all others have had their turn."""
 
     _waiting: dict[int, None] | None = None  # None: it is to be found out
     _not_before_us: dict[int, int] = field(default_factory=dict)
+    _passed: set[Kind] = field(default_factory=set)
     _accounts: Accounts | None = None
     _next_us: int | None = None
 
     def clear(self) -> None:
         self._waiting, self._next_us, self._accounts = None, None, None
         self._not_before_us.clear()
+        self._passed.clear()
 
     def due_us(self) -> int | None:
         """When the clock alone may let one of them go on."""
@@ -156,6 +179,7 @@ class Preemption:
         found = self._of_those(state, fresh)
         if not found:
             self._next_us = None
+            self._passed.clear()
             return None
         new = any(number in found for number in fresh)
         if not new and self._next_us is not None and now_us < self._next_us:
@@ -164,7 +188,7 @@ class Preemption:
         snapshot = state.snapshot(now_us)
         jobs = [state.jobs[number] for number in found if self._not_before_us.get(number, 0) <= now_us]
         ready = [job for job in jobs if job.id not in state.claims and waiting(job, snapshot) is None]
-        limiter, seen = Limiter.of(snapshot), set[tuple[object, str, str]]()
+        limiter, seen, tried = Limiter.of(snapshot), set[Kind](), 0
         standing: list[Reservation] = []
         gates = Gates(snapshot)
         for job, one in Turns(snapshot).of(by_tier(policies.queue.order(ready, snapshot), snapshot)):
@@ -179,13 +203,17 @@ class Preemption:
             if _delays(one, standing, policies, snapshot):
                 continue
             seen.add(kind)
-            if len(seen) > TRIED_MAX:
-                break
-            victims = victims_of(one, snapshot, state.accounts, policies, tuning)
-            if victims:
-                self._not_before_us[job.id] = now_us + TURN_US
-                return job.id, victims
+            if kind not in self._passed:
+                if tried == TRIED_MAX:
+                    return None
+                tried += 1
+                victims = victims_of(one, snapshot, state.accounts, policies, tuning, limiter)
+                if victims:
+                    self._not_before_us[job.id] = now_us + TURN_US
+                    return job.id, victims
+                self._passed.add(kind)
             standing += [one for one in reserved if one.job.id == job.id]
+        self._passed.clear()  # all have had their turn
         return None
 
     def _of_those(self, state: ClusterState, fresh: Iterable[int]) -> dict[int, None]:
@@ -206,13 +234,18 @@ class Preemption:
 
 
 def victims_of(
-    job: Job, snapshot: Snapshot, accounts: Accounts, policies: Policies, tuning: Tuning
+    job: Job,
+    snapshot: Snapshot,
+    accounts: Accounts,
+    policies: Policies,
+    tuning: Tuning,
+    limiter: Limiter | None = None,
 ) -> tuple[Victim, ...]:
     """Who is to go so that the job can be placed; nobody where that does not help, or is not needed."""
     candidates = may_go(snapshot, accounts, job.qos)
     if not candidates:
         return ()
-    return choose(job, snapshot, candidates, tries_of(policies, tuning))
+    return choose(job, snapshot, candidates, tries_of(policies, tuning), limiter)
 
 
 def _delays(job: Job, standing: Sequence[Reservation], policies: Policies, snapshot: Snapshot) -> bool:
