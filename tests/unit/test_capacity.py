@@ -5,12 +5,12 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rm.core.jobs.room import capacity
 from rm.core.jobs.state import all_of, take
 from rm.core.model.host import HostState
 from rm.core.model.job import TaskPlacement
 from rm.core.model.snapshot import TrackedDict
 from rm.policies.placement.steps.capacity import LatestCapacities
-from rm.policies.placement.steps.filters import capacity
 from tests.builders import GIB, host, snapshot, spec
 from tests.examples import examples
 

@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from rm import containers
+from rm.core.jobs.room import capacity
 from rm.core.model.acceptance import accept
 from rm.core.model.demand import Shape
 from rm.errors import UsageError
-from rm.policies.placement.steps.filters import capacity, refusal
+from rm.policies.placement.steps.filters import refusal
 from rm.submission.specification import build
 from tests.agent_process import AGENTS, agents, until
 from tests.builders import host, job, snapshot, spec

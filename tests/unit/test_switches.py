@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, islice
 from typing import Any
 
 import pytest
@@ -11,12 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rm.core.jobs import events as ev
+from rm.core.jobs.room import admits
+from rm.core.model.acceptance import accept
 from rm.core.model.job import JobState
 from rm.core.model.reasons import ReasonCode
 from rm.core.model.snapshot import Snapshot
 from rm.core.registry import load
 from rm.core.scheduling.engine import Policies, Tuning, place
 from rm.core.scheduling.explaining import explain
+from rm.core.scheduling.racks import RACKS_ADDED, SETS_ASKED, Rack, racks_of, sets_of
 from rm.errors import UsageError
 from rm.submission.switches import switches
 from tests import builders
@@ -118,6 +122,65 @@ def test_what_fits_nowhere_says_what_is_lacking() -> None:
     reason = cluster.cycle.reason_of(cluster.state.jobs[job])
     assert reason is not None
     assert "--switches" not in reason.message
+
+
+def test_a_job_that_only_one_host_can_take_is_placed_at_once() -> None:
+    """Other hosts have room, and not its feature: they are no rack for it."""
+    cluster = racked("".join(chr(0x100 + n) for n in range(SETS_ASKED + 1)))
+    last = builders.host("last", cpus=1, variables=(("rm_leaf", "z"),), features=("big",))
+    cluster.do(ev.HostAdded(last), ev.HostUp("last", "boot", "1"))
+    assert state_of(cluster, submit(cluster, constraint="big")) == (S.CONFIGURING, ("last",))
+
+
+def test_racks_without_the_feature_of_a_job_are_none_that_it_may_have() -> None:
+    cluster = racked("".join(chr(0x100 + n) for n in range(SETS_ASKED + 1) for _ in range(2)))
+    for name in ("x", "y"):
+        host = builders.host(name, cpus=1, variables=(("rm_leaf", "z"),), features=("big",))
+        cluster.do(ev.HostAdded(host), ev.HostUp(name, "boot", "1"))
+    job = submit(cluster, ntasks=2, constraint="big")
+    assert state_of(cluster, job) == (S.CONFIGURING, ("x", "y"))
+
+
+def test_sets_of_racks_that_cannot_be_enough_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at, added = 0, 0
+
+    def counted(racks: list[Rack], size: int) -> Iterator[tuple[Rack, ...]]:
+        nonlocal looked_at, added
+        for chosen in combinations(racks, size):
+            looked_at, added = looked_at + 1, added + size
+            yield chosen
+
+    monkeypatch.setattr("rm.core.scheduling.racks.combinations", counted)
+    hosts = [builders.host(f"h{n}", cpus=1, variables=(("rm_leaf", f"r{n}"),)) for n in range(250)]
+    snapshot = builders.snapshot(*hosts)
+    racks = racks_of(snapshot)
+    assert not list(sets_of(racks, builders.job(1, ntasks=200).demand, 199, snapshot))
+    assert looked_at == 0
+    found = sets_of(racks, builders.job(1, ntasks=190).demand, 199, snapshot)
+    assert [len(one) for one in islice(found, 2)] == [190, 190]
+    list(found)
+    assert 0 < added <= RACKS_ADDED
+
+
+def test_why_hosts_are_closed_is_looked_up_once_for_all_of_them() -> None:
+    hashed = 0
+
+    class Name(str):
+        def __hash__(self) -> int:
+            nonlocal hashed
+            hashed += 1
+            return super().__hash__()
+
+    hosts = [builders.host(f"h{n}", cpus=1) for n in range(100)]
+    closed = tuple((Name(host.name), "is not below the leaf") for host in hosts[1:])
+    shape = builders.job(1).demand.kept_from(closed).shape
+    assert [host.name for host in hosts if admits(host, shape)] == ["h0"]
+    assert hashed <= len(closed)
+
+
+def test_more_leaves_than_a_cluster_has_are_refused() -> None:
+    with pytest.raises(UsageError, match="switches is 5000, and may be at most 4096"):
+        accept(builders.spec(switches=5_000))
 
 
 def fits(racks: list[list[int]], most: int, ntasks: int, spread: int) -> int | None:

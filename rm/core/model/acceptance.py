@@ -33,6 +33,7 @@ VARIABLE_BYTES = 128 << 10  # MAX_ARG_STRLEN of Linux: no program can be given a
 ENVIRONMENT_BYTES = 1 << 20
 HOSTS = 4096  # that a job names
 TASKS = 1 << 16
+SWITCHES = 4096  # leaves below which a job's hosts may be, where it names a number
 HOST_BYTES, PHASE_BYTES = 64, 128  # in memory, of each such thing that a specification lists
 CONDITION_BYTES = 256  # with its place in the index of dependents
 SETS_BYTES = 25_000  # two sets of 100,000 indices
@@ -182,6 +183,8 @@ def _counts(spec: JobSpec) -> Iterator[str]:
                 yield f"{name} is larger than {NUMBER_MAX}"
     if spec.ntasks > TASKS:
         yield f"ntasks is {spec.ntasks}, and a job may have {TASKS} tasks"
+    if spec.switches > SWITCHES:
+        yield f"switches is {spec.switches}, and may be at most {SWITCHES}"
     if abs(spec.priority) > NUMBER_MAX or abs(spec.begin_us or 0) > NUMBER_MAX:
         yield f"priority or begin_us is larger than {NUMBER_MAX}"
     for name in _TIMES:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import combinations, islice
+from itertools import accumulate, combinations, islice
 from typing import TypeVar
 
+from rm.core.jobs.room import capacity
 from rm.core.model.demand import Demand
 from rm.core.model.fabric import leaf_of
 from rm.core.model.host import Host
@@ -15,6 +16,7 @@ from rm.core.model.replacing import replace
 from rm.core.model.snapshot import Snapshot
 
 SETS_LOOKED_AT = 4_000  # sets of racks of one size, the roomiest first
+RACKS_ADDED = 100_000  # racks in all sets that are looked at
 SETS_ASKED = 64  # of these for which the placement policy is asked: a job that none suits waits its time out
 Found = TypeVar("Found")
 Rack = tuple[bool, str]  # the leaf, or the name of a host on no known leaf
@@ -30,7 +32,8 @@ def below_few(
     demand = request.demand._replace(switches=0)
     anywhere = replace(request, demand=demand)
     racks = racks_of(snapshot)
-    if not any(known for known, _ in racks) or len(racks) <= request.demand.switches:
+    on_one_host = demand.ntasks == 1 or demand.hosts_max == 1
+    if on_one_host or not any(known for known, _ in racks) or len(racks) <= request.demand.switches:
         return ask(anywhere)
     for chosen in islice(sets_of(racks, demand, request.demand.switches, snapshot), SETS_ASKED):
         found, _ = ask(replace(request, demand=_kept_to(demand, racks, chosen)))
@@ -60,10 +63,17 @@ def sets_of(
     total = {rack: sum(tasks) for rack, tasks in room.items()}
     usable = {rack: sum(map(bool, tasks)) for rack, tasks in room.items()}
     roomiest = sorted(total, key=total.__getitem__, reverse=True)
+    tasks = list(accumulate(total[rack] for rack in roomiest))  # that so many racks hold at most
+    hosts_most = list(accumulate(sorted(usable.values(), reverse=True)))
+    left = RACKS_ADDED
     for size in range(1, min(most, len(roomiest)) + 1):
+        if tasks[size - 1] < demand.ntasks or hosts_most[size - 1] < demand.hosts_min:
+            continue
+        looked_at = min(SETS_LOOKED_AT, left // size)
+        left -= looked_at * size
         enough = [
             chosen
-            for chosen in islice(combinations(roomiest, size), SETS_LOOKED_AT)
+            for chosen in islice(combinations(roomiest, size), looked_at)
             if sum(total[rack] for rack in chosen) >= demand.ntasks
             and sum(usable[rack] for rack in chosen) >= demand.hosts_min
         ]
@@ -72,23 +82,7 @@ def sets_of(
 
 def _room(host: Host, demand: Demand, snapshot: Snapshot) -> int:
     """At most so many tasks the host takes now: what a policy knows better it says when it is asked."""
-    shape, free = demand.shape, snapshot.free.get(host.name)
-    if free is None or not host.schedulable or host.name in shape.hosts_excluded:
-        return 0
-    if (shape.hosts_only and host.name not in shape.hosts_only) or (
-        shape.partitions and not set(shape.partitions) & set(host.partitions)
-    ):
-        return 0
-    tasks = shape.tasks_per_host or demand.ntasks
-    if shape.cpus_per_task:
-        tasks = min(tasks, free.cpus // shape.cpus_per_task)
-    if shape.mem_bytes_per_task:
-        tasks = min(tasks, max(free.mem_bytes, 0) // shape.mem_bytes_per_task)
-    if shape.gpus_per_task and not shape.gpu_mem_bytes:
-        tasks = min(tasks, len(free.gpus) // shape.gpus_per_task)
-    if shape.gpus_per_host and not shape.gpu_mem_bytes and len(free.gpus) < shape.gpus_per_host:
-        return 0
-    return max(tasks, 0)
+    return min(capacity(host, snapshot.free.get(host.name), demand.shape), demand.ntasks)
 
 
 def _kept_to(demand: Demand, racks: dict[Rack, list[Host]], chosen: tuple[Rack, ...]) -> Demand:

@@ -15,10 +15,10 @@ from operator import attrgetter, is_
 import numpy as np
 from numpy.typing import NDArray
 
+from rm.core.jobs.room import UNLIMITED, admits
 from rm.core.model.demand import Shape
 from rm.core.model.host import Host
 from rm.core.model.snapshot import Free, Snapshot, TrackedDict
-from rm.policies.placement.steps.filters import UNLIMITED, admits
 from rm.policies.placement.steps.gang import Ints
 
 CPUS, MEM, GPUS = range(3)  # rows of the table of what is free

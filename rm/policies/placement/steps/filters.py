@@ -1,84 +1,16 @@
-"""The filters every placement policy starts with: may this host take a task of this shape, and how many?
+"""Why a host cannot take a task of some shape: a Reason with its numbers.
 
-`capacity` is the fast path (a number), `refusal` the explained one (a Reason with its numbers);
-for any host, capacity is 0 exactly when there is a refusal.
+For any host there is one exactly when its capacity (`rm.core.jobs.room`) is 0.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
-
-from rm.core.jobs.state import usable_gpus
+from rm.core.jobs.room import closed_hosts, gpus_for, has_features, of_type, untouched
 from rm.core.model.demand import Shape
 from rm.core.model.host import Host
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import Free
-from rm.features import matches
 from rm.units import GIB, fold_hosts
-
-UNLIMITED = 1 << 40  # tasks; what a host takes of tasks that ask for nothing
-
-
-def gpus_for(host: Host, free: Free, shape: Shape) -> tuple[int, ...]:
-    """The GPU indices that tasks of this shape may use now: idle or shareable, and of its type."""
-    return of_type(host, usable_gpus(free, shape.gpu_mem_bytes), shape.gpu_type)
-
-
-def of_type(host: Host, indices: tuple[int, ...], gpu_type: str) -> tuple[int, ...]:
-    """Those of the GPU indices whose model is of the type: "a100" matches "NVIDIA A100-SXM4"."""
-    if not gpu_type:
-        return indices
-    wanted = gpu_type.lower()
-    fitting = {g.index for g in host.gpus if wanted in g.model.lower()}
-    return tuple(i for i in indices if i in fitting)
-
-
-def admits(host: Host, shape: Shape) -> bool:
-    """The filters that do not depend on what is free: state, partition, host lists, zone, features,
-    containers."""
-    return (
-        host.schedulable
-        and (not shape.partitions or any(p in host.partitions for p in shape.partitions))
-        and (not shape.hosts_only or host.name in shape.hosts_only)
-        and host.name not in shape.hosts_excluded
-        and host.name not in shape.foreign
-        and (not shape.closed or host.name not in _closed(shape.closed))
-        and (not shape.zone or host.zone == shape.zone)
-        and _has_features(host, shape)
-        and (not shape.container or bool(host.containers))
-    )
-
-
-@lru_cache(maxsize=64)
-def _closed(pairs: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    return dict(pairs)
-
-
-def _has_features(host: Host, shape: Shape) -> bool:
-    return not shape.features or any(matches(one, host.all_features) for one in shape.features)
-
-
-def room(host: Host, free: Free | None, shape: Shape) -> int:
-    """Tasks of this shape that fit into what is free on an admitted host."""
-    if free is None or (shape.exclusive and not _untouched(host, free)):
-        return 0
-    tasks = shape.tasks_per_host or UNLIMITED
-    if shape.cpus_per_task:
-        tasks = min(tasks, free.cpus // shape.cpus_per_task)
-    if shape.mem_bytes_per_task:
-        tasks = min(tasks, (free.mem_bytes - shape.mem_bytes_per_host) // shape.mem_bytes_per_task)
-    if shape.gpus_per_task:
-        tasks = min(tasks, len(gpus_for(host, free, shape)) // shape.gpus_per_task)
-    if free.mem_bytes < (host.mem_bytes if shape.mem_all else shape.mem_bytes_per_host):
-        return 0
-    if shape.gpus_per_host and len(gpus_for(host, free, shape)) < shape.gpus_per_host:
-        return 0
-    return max(tasks, 0)
-
-
-def capacity(host: Host, free: Free | None, shape: Shape) -> int:
-    """Tasks of this shape that the host can take now; 0 when any filter refuses it."""
-    return room(host, free, shape) if admits(host, shape) else 0
 
 
 def refusal(host: Host, free: Free | None, shape: Shape) -> Reason | None:
@@ -115,7 +47,7 @@ def refusal(host: Host, free: Free | None, shape: Shape) -> Reason | None:
             "has jobs of another user, and one of them or this job shares hosts with its own user's alone",
             (("hosts_of_others", len(shape.foreign)), ("free_of_others", 0)),
         )
-    if shape.closed and (reserved := _closed(shape.closed).get(host.name)) is not None:
+    if shape.closed and (reserved := closed_hosts(shape.closed).get(host.name)) is not None:
         return Reason(ReasonCode.HOST_NOT_AVAILABLE, reserved, (("hosts_reserved", len(shape.closed)),))
     if shape.zone and host.zone != shape.zone:
         return Reason(
@@ -123,7 +55,7 @@ def refusal(host: Host, free: Free | None, shape: Shape) -> Reason | None:
             f"is in zone {host.zone}, the job asks for zone {shape.zone}",
             (("zone", host.zone), ("zone_asked", shape.zone)),
         )
-    if not _has_features(host, shape):
+    if not has_features(host, shape):
         asked, has = " or ".join(filter(None, shape.features)), ", ".join(sorted(host.all_features)) or "none"
         return Reason(
             ReasonCode.HOST_NOT_AVAILABLE,
@@ -142,7 +74,7 @@ def refusal(host: Host, free: Free | None, shape: Shape) -> Reason | None:
 
 
 def _lacking(host: Host, free: Free, shape: Shape) -> Reason | None:
-    if shape.exclusive and not _untouched(host, free):
+    if shape.exclusive and not untouched(host, free):
         return Reason(
             ReasonCode.RESOURCES,
             f"the job asks for whole hosts, {free.cpus} of {host.cpus} CPUs and "
@@ -183,11 +115,6 @@ def _beside_strays(free: Free) -> str:
         return ""
     jobs = ", ".join(map(str, free.strays[:8])) + (", …" if len(free.strays) > 8 else "")
     return f"; what earlier attempts that were given up still use there is held until they end (job {jobs})"
-
-
-def _untouched(host: Host, free: Free) -> bool:
-    """Does no job hold anything of the host? (Every task holds at least one CPU.)"""
-    return free.cpus >= host.cpus and free.mem_bytes >= host.mem_bytes and len(free.gpus) == len(host.gpus)
 
 
 def _gib(size_bytes: int) -> str:

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rm.core.jobs.room import gpus_for
 from rm.core.model.demand import Demand, Shape
 from rm.core.model.host import Host
 from rm.core.model.job import CYCLIC, NO_BIND, Placement, TaskPlacement
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import Free
-from rm.policies.placement.steps.filters import gpus_for
 
 Ints = NDArray[np.int64]
 
