@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.room import admits
+from rm.core.journal.starting_point import dump_state, restore_state
 from rm.core.model.acceptance import accept
 from rm.core.model.job import JobState
 from rm.core.model.reasons import ReasonCode
 from rm.core.model.snapshot import Snapshot
+from rm.core.model.switches import insists_until_us
 from rm.core.registry import load
 from rm.core.scheduling.engine import Policies, Tuning, place
 from rm.core.scheduling.explaining import explain
@@ -99,6 +101,21 @@ def test_the_time_of_a_held_job_begins_with_its_release() -> None:
     cluster.do(ev.ReleaseRequested(job, "ann"))
     assert state_of(cluster, job)[0] is S.PENDING
     assert cluster.cycle.next_due_us() == cluster.now_us + MINUTE_US
+
+
+def test_the_time_of_a_released_job_is_the_same_after_a_restart() -> None:
+    cluster = racked("ab")
+    job = submit(cluster, ntasks=2, hold=True)
+    array = cluster.submit("0-1", ntasks=2, switches=1, hold=True)
+    cluster.now_us += 10 * MINUTE_US
+    cluster.do(ev.ReleaseRequested(job, "ann"), ev.ReleaseRequested(array, "ann"))
+    again = restore_state(dump_state(cluster.state, cluster.now_us), cluster.now_us)
+    for number in (job, array):
+        live, restored = (
+            insists_until_us(state.jobs[number], state.snapshot(cluster.now_us))
+            for state in (cluster.state, again)
+        )
+        assert live == restored == cluster.now_us + 5 * MINUTE_US
 
 
 def test_the_elements_of_an_array_wait_as_their_array_does() -> None:

@@ -59,6 +59,7 @@ def element_of(array: Job, task: int, job_id: int) -> Job:
         started_us=None,
         reason=None,
         history=array.history[:1],
+        touched_us=0,
     )
 
 

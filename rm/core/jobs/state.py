@@ -431,4 +431,5 @@ def rebuild(
 
 def touch(job: Job, now_us: int, what: str, **changes: object) -> Job:
     """A new version of the job with one more line in its story (the last 50 are kept)."""
-    return replace(job, history=(*job.history[-49:], (now_us, what)), **changes)  # type: ignore[arg-type]
+    history = (*job.history[-49:], (now_us, what))
+    return replace(job, history=history, touched_us=now_us, **changes)  # type: ignore[arg-type]

@@ -339,6 +339,7 @@ class Job:
     served_us: int = 0  # time that its earlier attempts ran
     avoid: tuple[str, ...] = ()  # hosts that failed to launch it
     history: tuple[tuple[int, str], ...] = field(default=())  # (at_us, what happened)
+    touched_us: int = 0  # when something last happened to it; 0: only its submission
     earlier: tuple[EarlierAttempt, ...] = ()  # the newest of them, in order
     key: str = ""  # the idempotency key that it was submitted with
     account: str = ""  # that it runs for, as was found when it was submitted: rm.core.sharing.accounts

@@ -19,8 +19,7 @@ def insists_until_us(job: Job, snapshot: Snapshot) -> int:
         return 0
     if job.array_job and not job.attempt:
         job = snapshot.jobs.get(job.array_job, job)
-    since_us = job.history[-1][0] if job.history else job.submitted_us
-    return max(since_us, job.begin_us) + job.spec.switches_wait_us
+    return max(job.touched_us or job.submitted_us, job.begin_us) + job.spec.switches_wait_us
 
 
 def insists(job: Job, snapshot: Snapshot) -> bool:
