@@ -78,6 +78,24 @@ def test_a_job_counts_once_and_on_each_host_with_what_it_held_there() -> None:
     assert second.on_host == Sums(cpu_us=20 * SECOND_US, mem_mib_s=40_960, gpu_us=10 * SECOND_US)
 
 
+def test_the_tasks_of_a_large_job_are_not_gone_through_for_each_host() -> None:
+    gone_through = 0
+
+    class Tasks(tuple[Task, ...]):
+        __slots__ = ()
+
+        def __iter__(self) -> Iterator[Task]:
+            nonlocal gone_through
+            gone_through += 1
+            return super().__iter__()
+
+    job = job_on(*(f"h{number % 100}" for number in range(400)))
+    parts = ended_parts(replace(job, tasks=Tasks(job.tasks)), {})
+    assert [part.host for part in parts] == [f"h{number}" for number in range(100)]
+    assert {part.on_host.cpu_us for part in parts} == {80 * SECOND_US}
+    assert gone_through <= 3
+
+
 def test_time_that_it_stood_still_does_not_count_as_held() -> None:
     (part,) = ended_parts(job_on("h1", stood_us=4 * SECOND_US), {})
     assert part.of_job.elapsed_us == 6 * SECOND_US

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from rm.core.model.described import partition_of
 from rm.core.model.host import Host
-from rm.core.model.job import Job, JobState
+from rm.core.model.job import Job, JobState, Task
 from rm.core.model.slowed import lost_us
 from rm.core.model.used import ALL_TASKS, Used
 from rm.core.sharing.resources import resources_of
@@ -78,17 +78,19 @@ def ended_parts(job: Job, hosts: Mapping[str, Host]) -> tuple[Ended, ...]:
     partition = partition_of(job, hosts) or job.spec.partition
     whole = {line.host: line.used for line in job.used if line.rank == ALL_TASKS}
     found = []
-    for host in dict.fromkeys(t.host for t in job.tasks):
-        held = _held(job, host, hosts)
+    tasks_on: dict[str, list[Task]] = {}
+    for task in job.tasks:
+        tasks_on.setdefault(task.host, []).append(task)
+    for host, tasks in tasks_on.items():
+        held = _held(job, tasks, hosts)
         on_host = _on_host(elapsed_us, held, whole.get(host))
         found.append(Ended(ended_us, job.account, job.spec.user, job.qos, partition, host, of_job, on_host))
         of_job = Sums()  # on its first host
     return tuple(found)
 
 
-def _held(job: Job, host: str, hosts: Mapping[str, Host]) -> tuple[int, int, int]:
-    """(processors, GPUs, bytes of memory) of the host."""
-    tasks = [t for t in job.tasks if t.host == host]
+def _held(job: Job, tasks: list[Task], hosts: Mapping[str, Host]) -> tuple[int, int, int]:
+    """(processors, GPUs, bytes of memory) of the host of these tasks."""
     spec = job.spec
     if spec.exclusive or spec.mem_all:
         all_of = resources_of(spec, tasks, hosts)
