@@ -69,6 +69,34 @@ def test_a_group_whose_slowest_is_as_fast_as_alone_stays_managed() -> None:
     assert Group().iterate(1.04, 0.9, 5 * WINDOW) == []
 
 
+def test_an_iteration_does_not_look_at_each_group_that_is_left_alone() -> None:
+    compared = 0
+
+    class Moment(int):
+        def __lt__(self, other: int) -> bool:
+            nonlocal compared
+            compared += 1
+            return int(self) < other
+
+    groups = tuple((2 * n + 1, 2 * n + 2) for n in range(50))
+    running = {job: Iterating(1, period_us=50_000) for jobs in groups for job in jobs}
+    verifier, us = Verifier(OPTIONS), 0
+    verifier.aligned(Alignment(100.0, together=groups), running)
+    orders = []
+    for took in (1.3, 1.0):  # managed, then without
+        for _ in range(WINDOW):
+            us += 50_000
+            orders += [o for job in running for o in verifier.report(job, round(50_000 * took), us)]
+    assert len(orders) == 2 * len(groups), "each is measured without, and left alone"
+    verifier.report(1, 50_000, us)
+    for job in running:
+        assert verifier.report(job, 50_000, Moment(us + 1)) == []
+    assert compared <= 2 * len(running)
+    last = orders[-1]
+    assert isinstance(last, Release)
+    assert len(verifier.passed(Moment(last.released.until_us))) == len(groups)
+
+
 def test_one_that_is_faster_left_alone_is_tried_again_later_and_later() -> None:
     group = Group()
     for minutes in (30, 60, 120):

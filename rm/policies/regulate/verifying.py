@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import inf
 
 from rm.core.model.alignment import Alignment, Released
 from rm.policies.regulate.controller import ControllerOptions
@@ -84,6 +85,8 @@ class Verifier:
         self._options = options
         self._trials: dict[tuple[int, ...], _Trial] = {}
         self._of: dict[int, tuple[int, ...]] = {}
+        # at times from the one until the other nobody who is left alone is due; None: to be found out
+        self._quiet_us: tuple[float, float] | None = None
 
     def aligned(self, alignment: Alignment, running: Mapping[int, Iterating]) -> list[Judgement]:
         """A new plan: groups that are as they were go on, of others what was measured is void."""
@@ -94,7 +97,7 @@ class Verifier:
                 continue
             old = self._trials.get(jobs)
             trials[jobs] = old if old is not None and old.same(made) else made
-        self._trials = trials
+        self._trials, self._quiet_us = trials, None
         self._of = {job: jobs for jobs in trials for job in jobs}
         managed = (jobs for jobs, trial in trials.items() if trial.phase is _Phase.MANAGED)
         void = set(managed) & {one.jobs for one in alignment.released}
@@ -117,12 +120,20 @@ class Verifier:
 
     def passed(self, now_us: int) -> list[Judgement]:
         """It is so late now: who was left alone for long enough?"""
+        if self._quiet_us is not None and self._quiet_us[0] <= now_us < self._quiet_us[1]:
+            return []  # each iteration of each job asks
         orders: list[Judgement] = []
+        since_us, until_us = -inf, inf
         for jobs, trial in self._trials.items():
+            if trial.phase is not _Phase.RELEASED:
+                continue
             # a clock that was set back must not keep jobs alone for long
-            if trial.phase is _Phase.RELEASED and not trial.since_us <= now_us < trial.until_us:
+            if not trial.since_us <= now_us < trial.until_us:
                 self._turn(trial, _Phase.MANAGED)
                 orders.append(Manage(jobs, "its time without is over"))
+                continue
+            since_us, until_us = max(since_us, trial.since_us), min(until_us, trial.until_us)
+        self._quiet_us = since_us, until_us
         return orders
 
     def _trial(self, jobs: tuple[int, ...], running: Mapping[int, Iterating]) -> _Trial | None:
@@ -169,7 +180,7 @@ class Verifier:
         trial.until_us = now_us + round(times * holds_us)
         if better:
             trial.failed += times < LONGEST_TIMES
-            trial.phase = _Phase.RELEASED
+            trial.phase, self._quiet_us = _Phase.RELEASED, None
             return [Release(Released(jobs, trial.managed, took, trial.until_us))]
         self._turn(trial, _Phase.MANAGED)
         return [Manage(jobs, f"without, the slowest job took {took:.2f} times as long as alone")]
