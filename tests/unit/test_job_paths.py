@@ -67,6 +67,27 @@ def test_what_a_plan_fixes_comes_first() -> None:
     assert paths(one, two, planned=planned) == [(1, "a1", 0), (1, "b1", 0), (2, "a2", 0), (2, "b2", 0)]
 
 
+def test_a_plan_for_more_spines_than_there_are_is_none() -> None:
+    planned = (JobPath(1, "a1", 5),)
+    assert paths(builders.placed(1, "a1", "b1"), planned=planned) == [(1, "a1", 0), (1, "b1", 0)]
+
+
+def test_leaves_are_looked_up_once_for_each_crossing_and_not_for_each_spine() -> None:
+    hashed = 0
+
+    class Leaf(str):
+        def __hash__(self) -> int:
+            nonlocal hashed
+            hashed += 1
+            return super().__hash__()
+
+    spines, jobs = 32, [builders.placed(n, "a1", "b1") for n in range(1, 11)]
+    leaves = {name: Leaf(leaf) for name, leaf in LEAVES.items()}
+    found = job_paths(jobs, Fabric(leaves, spines, 100_000_000, tuple(range(spines))), HOSTS)
+    assert len({one.spine for one in found if one.host == "a1"}) == len(jobs)
+    assert hashed <= 2 * len(found)
+
+
 RING = st.tuples(st.permutations(sorted(HOSTS)), st.integers(2, 4)).map(lambda drawn: drawn[0][: drawn[1]])
 JOBS = st.lists(RING, max_size=4)
 

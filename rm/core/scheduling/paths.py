@@ -9,8 +9,8 @@ possible and one. Ours, not a paper's; what FORESIGHT's plans fix comes first.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from operator import add
 
 from rm.core.model.fabric import Fabric
 from rm.core.model.host import Host
@@ -28,23 +28,34 @@ def job_paths(
     if fabric is None or not fabric.dscp:
         return ()
     fixed = {(one.job, one.host): one.spine for one in planned}
-    up, down = Counter[tuple[str, int]](), Counter[tuple[str, int]]()
+    up: dict[str, list[int]] = {}  # by leaf, what each spine carries
+    down: dict[str, list[int]] = {}
     found: list[JobPath] = []
     for job in sorted(placed, key=lambda one: (one.sequence, one.job)):
         if not job.may_communicate:
             continue
         for host, leaf, other in _crossings(job, fabric):
             load = _peak_bps(job, hosts.get(host))
+            above = up.setdefault(leaf, [0] * fabric.spines)
+            below = down.setdefault(other, [0] * fabric.spines)
             spine = fixed.get((job.job, host))
-            if spine is None:
-                spine = min(
-                    range(fabric.spines),
-                    key=lambda s: (max(up[leaf, s], down[other, s]), up[leaf, s] + down[other, s], s),
-                )
-            up[leaf, spine] += load
-            down[other, spine] += load
+            if spine is None or spine >= fabric.spines:  # planned for a fabric that had more
+                spine = _least_busy(above, below)
+            above[spine] += load
+            below[spine] += load
             found.append(JobPath(job.job, host, spine))
     return tuple(sorted(found, key=lambda one: (one.job, one.host)))
+
+
+def _least_busy(above: list[int], below: list[int]) -> int:
+    """The spine whose busier end has the least load, then both ends together, then the first."""
+    busier = list(map(max, above, below))
+    least = min(busier)
+    spine = busier.index(least)
+    if busier.count(least) == 1:
+        return spine
+    both = list(map(add, above, below))
+    return min((s for s, load in enumerate(busier) if load == least), key=both.__getitem__)
 
 
 def _crossings(job: PlacedJob, fabric: Fabric) -> Iterator[tuple[str, str, str]]:
