@@ -11,14 +11,15 @@ from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Stop
 from rm.core.jobs.state import ClusterState
 from rm.core.journal.starting_point import dump_state, restore_state
-from rm.core.model.job import Job, JobState
+from rm.core.model.job import Job, JobState, Placement
 from rm.core.model.reasons import ReasonCode
+from rm.core.model.snapshot import Snapshot
 from rm.core.registry import load
 from rm.core.scheduling.after import After
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies, Tuning, tries_of
 from rm.core.scheduling.explaining import explain
-from rm.core.scheduling.preemption import TRIED_MAX, may_go, victims_of
+from rm.core.scheduling.preemption import ASKED_MAX, TRIED_MAX, choose, may_go, victims_of
 from rm.core.sharing.accounts import Accounts, Qos
 from rm.core.sharing.qos import check_all
 from rm.errors import UsageError
@@ -393,6 +394,28 @@ def test_who_goes_against_brute_force(seed: int) -> None:
         assert not any(fits(some) for some in combinations(chosen, size))
     least = min(map(lost, enough))
     assert lost(chosen) <= max(2 * least, least + 60 * S) or len(chosen) <= min(map(len, enough))
+
+
+def test_one_look_asks_the_placement_policy_a_bounded_number_of_times() -> None:
+    cluster = Cluster(qos(), hosts=70)
+    low = [cluster.submit() for _ in range(70)]
+    for number in low:
+        cluster.now_us += S
+        cluster.start(number)
+    job = Job(
+        cluster.state.next_job, builders.spec(qos="urgent", gpus_per_task=4, ntasks=60), 0, qos="urgent"
+    )
+    snapshot, asked = cluster.state.snapshot(cluster.now_us), 0
+    tries = tries_of(cluster.cycle.policies, Tuning())
+
+    def counted(job: Job, then: Snapshot) -> Placement | None:
+        nonlocal asked
+        asked += 1
+        return tries(job, then)
+
+    chosen = choose(job, snapshot, may_go(snapshot, cluster.state.accounts, "urgent"), counted)
+    assert sorted(n for one in chosen for n in one.jobs) == low[-60:], "those that began last"
+    assert asked <= ASKED_MAX + 2 * (len(low).bit_length() + 2)
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -327,8 +327,7 @@ class Job:
     reason: Reason | None = None  # why it pends, or how it ended
     traffic: TrafficProfile | None = None  # declared, or measured on the run
     cooperative: bool = False  # seen: its tasks call the iteration client library
-    # why it is COMPLETING: the state it will end in (PENDING: it will be requeued)
-    ending: JobState | None = None
+    ending: JobState | None = None  # why it is COMPLETING: the state it will end in (PENDING: a requeue)
     failed_rank: int | None = None  # of this attempt: whose end made it fail
     launch_failures: int = 0
     host_faults: int = 0  # launches in a row that failed since the host could not write its spool

@@ -52,6 +52,7 @@ class After:
         for number, one in snapshot.placed.items():
             self._put(number, one.placement)
         self._changed: dict[str, Free] = {}
+        self._known: dict[tuple[str, frozenset[int]], Free] = {}  # what is left by whom, as it was asked
         self.kept: dict[int, Placement] = {}
         self._leave(number for gone in snapshot.claims.values() for number in gone)
         for number in snapshot.claims:
@@ -60,13 +61,11 @@ class After:
 
     def without(self, gone: Collection[int] = ()) -> Snapshot:
         """The cluster then, had these jobs gone, too."""
-        free, placed = {**self._snapshot.free, **self._changed}, dict(self._placed)
-        touched: dict[str, None] = {}
-        for number in gone:
+        left, touched = set(gone), dict[str, None]()
+        free, placed = TrackedDict({**self._snapshot.free, **self._changed}), TrackedDict(self._placed)
+        for number in left:
             touched |= dict.fromkeys(placed.pop(number).placement.hosts)
-        for host in touched.keys() & self._snapshot.hosts.keys():
-            free[host] = self._free(host, gone)
-        free, placed = TrackedDict(free), TrackedDict(placed)
+        free.update((host, self._free(host, left)) for host in touched if host in self._snapshot.hosts)
         return replace(self._snapshot, free=free, placed=placed, jobs=self._jobs, claims={})
 
     def narrow(self) -> None:
@@ -104,10 +103,17 @@ class After:
         now = self._snapshot.free[host]
         if now.strays:
             return self._changed.get(host, now)
+        there = host, frozenset(number for number in self._on[host] if number not in gone)
+        if there not in self._known:
+            self._known[there] = self._left(host, there[1])
+        return self._known[there]
+
+    def _left(self, host: str, there: Collection[int]) -> Free:
+        """What these leave of the host."""
         free, slices = all_of(self._snapshot.hosts[host]), set[int]()
-        for number, placement in sorted(self._on[host].items()):
-            job = self._jobs[number]
-            if number in gone or job.slice_of in slices:  # of a slice one runs at a time
+        for number in sorted(there):
+            job, placement = self._jobs[number], self._on[host][number]
+            if job.slice_of in slices:  # of a slice one runs at a time
                 continue
             if job.slice_of:
                 slices.add(job.slice_of)

@@ -3,9 +3,9 @@
 Victims are chosen so that little work is lost (the time since their start, for each of their GPUs), then so
 that they are few; and none whose going is not needed. A gang goes as a whole, and so does a slice. The exact
 minimum is a knapsack: here two orders of the candidates are tried, by loss and by size, each as far as it has
-to be, and then everybody is let off who can be. A job that resources are reserved for, and for which nobody
-can go, is not delayed by one that preempts behind it. Source of the terms: Slurm's documentation,
-"Preemption" (`PreemptType=preempt/qos`).
+to be, and then everybody is let off who can be, within a number of questions. A job that resources are
+reserved for, and for which nobody can go, is not delayed by one that preempts behind it. Source of the terms:
+Slurm's documentation, "Preemption" (`PreemptType=preempt/qos`).
 
 Not to be taken for the `preemptive` transfers of the papers, which are about a link.
 """
@@ -35,7 +35,7 @@ AGAIN_US = 1_000_000  # those for whom nobody could go are looked at again so mu
 TURN_US = 60_000_000  # and one for whom somebody went, and who does not run yet
 TRIED_MAX = 4  # kinds of jobs in one turn of the leader; the next turn begins with those that follow
 Kind = tuple[Demand, str, str]  # with the QOS and, where partitions have rules, the account
-ASKED_MAX = 64  # questions to the placement policy, beyond which nobody else is let off
+ASKED_MAX = 128  # questions to the placement policy for one job, beyond which nobody else is let off
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +102,7 @@ class _Choice:
     def __init__(self, job: Job, after: After, tries: Tries) -> None:
         self._job, self._after, self._tries = job, after, tries
         self._asked = 0
+        self._known: dict[frozenset[int], frozenset[str] | None] = {}
 
     def best(self, candidates: Sequence[Victim]) -> tuple[Victim, ...]:
         if not candidates or self._hosts(candidates) is None or self._hosts(()) is not None:
@@ -112,9 +113,12 @@ class _Choice:
 
     def _hosts(self, gone: Iterable[Victim]) -> frozenset[str] | None:
         """Where the job could be placed had these gone."""
-        self._asked += 1
-        placement = self._tries(self._job, self._after.without([n for one in gone for n in one.jobs]))
-        return None if placement is None else frozenset(placement.hosts)
+        some = frozenset(number for one in gone for number in one.jobs)
+        if some not in self._known:
+            self._asked += 1
+            placement = self._tries(self._job, self._after.without(some))
+            self._known[some] = None if placement is None else frozenset(placement.hosts)
+        return self._known[some]
 
     def _first(self, order: Sequence[Victim]) -> tuple[Victim, ...]:
         """The shortest begin of the order that is enough, and of it what is in the way."""
@@ -135,7 +139,7 @@ class _Choice:
         rest, length = tuple(sorted(some, key=lambda one: (-one.lost_us, one.jobs))), len(some)
         while length and len(rest) > 1:
             at = 0
-            while at < len(rest) and (self._asked < ASKED_MAX or len(some) <= ASKED_MAX):
+            while at < len(rest) and self._asked < ASKED_MAX:
                 fewer = rest[:at] + rest[at + length :]
                 if fewer and self._hosts(fewer) is not None:
                     rest = fewer
