@@ -11,7 +11,7 @@ import pytest
 
 import rm.playbook.modules
 from rm.core.alerts.alert import CONDITIONS
-from rm.core.jobs import events, host_events
+from rm.core.jobs import events, host_events, network_events
 from rm.core.jobs.array_requests import HANDLERS
 from rm.core.jobs.cluster_events import CLUSTER_EVENTS
 from rm.core.jobs.transitions import TRANSITIONS
@@ -61,7 +61,7 @@ def test_each_program_for_hosts_is_described() -> None:
 
 
 def test_each_event_has_an_effect() -> None:
-    files = (events.__name__, host_events.__name__)
+    files = (events.__name__, host_events.__name__, network_events.__name__)
     found = (kind for _, kind in inspect.getmembers(events, inspect.isclass))
     kinds = {kind for kind in found if kind.__module__ in files}
     assert kinds == set(events.Event.__args__), "`Event` at the end of the file names them all"

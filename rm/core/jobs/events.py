@@ -60,15 +60,34 @@ from rm.core.jobs.host_events import (
 from rm.core.jobs.host_events import (
     StrayFound as StrayFound,
 )
-from rm.core.model.alignment import Alignment, Difference, Released
+from rm.core.jobs.network_events import (
+    AlignmentRecomputed as AlignmentRecomputed,
+)
+from rm.core.jobs.network_events import (
+    JobsManaged as JobsManaged,
+)
+from rm.core.jobs.network_events import (
+    JobsProgressed as JobsProgressed,
+)
+from rm.core.jobs.network_events import (
+    JobsReleased as JobsReleased,
+)
+from rm.core.jobs.network_events import (
+    JobsSlowed as JobsSlowed,
+)
+from rm.core.jobs.network_events import (
+    Measured as Measured,
+)
+from rm.core.jobs.network_events import (
+    ProfileMeasured as ProfileMeasured,
+)
+from rm.core.jobs.network_events import (
+    ZoneMeasured as ZoneMeasured,
+)
 from rm.core.model.job import Job, JobSpec, Placement
 from rm.core.model.job_update import JobUpdate
 from rm.core.model.logs import KeptLog
-from rm.core.model.network import LinkStats
-from rm.core.model.progress import Progress
 from rm.core.model.reasons import Reason
-from rm.core.model.slowed import Slowed
-from rm.core.model.traffic import TrafficProfile
 from rm.core.model.used import Used
 from rm.core.sharing.accounts import Accounts
 from rm.protocol.codes import Code
@@ -292,72 +311,6 @@ class TasksLost:
     ranks: tuple[int, ...]
     why: str = ""
     epilog: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ProfileMeasured:
-    """The traffic profile seen on the run (inspection, or a job submitted without one)."""
-
-    job: int
-    attempt: int
-    traffic: TrafficProfile
-    cooperative: bool
-
-
-@dataclass(frozen=True, slots=True)
-class JobsProgressed:
-    """New estimates of how far running jobs have come; of an attempt that is over they are noise."""
-
-    progress: tuple[Progress, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class JobsSlowed:
-    """Running jobs have lost time to others on their links; of an attempt that is over it is noise."""
-
-    slowed: tuple[Slowed, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """One direction of the network, as probed."""
-
-    source: str
-    destination: str
-    stats: LinkStats
-
-
-@dataclass(frozen=True, slots=True)
-class ZoneMeasured:
-    """How far a zone is from the users, that is from the daemon: one way, whole milliseconds,
-    so that noise does not make one of two equally near zones the nearer one."""
-
-    zone: str
-    delay_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class AlignmentRecomputed:
-    """Stage 3: the alignment for the placed jobs of this version; with `gone` what differs from before."""
-
-    placed_version: int
-    alignment: Alignment
-    gone: Difference | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class JobsReleased:
-    """Jobs that share links are slower than before they were managed, or may be: they are left alone."""
-
-    released: Released
-
-
-@dataclass(frozen=True, slots=True)
-class JobsManaged:
-    """Jobs that were left alone are managed again; `why` in words."""
-
-    jobs: tuple[int, ...]
-    why: str
 
 
 @dataclass(frozen=True, slots=True)
