@@ -131,6 +131,33 @@ def test_a_partition_that_drains_takes_no_new_jobs_and_starts_those_that_wait(st
     assert "takes no new jobs" in str(out.refused[0])
 
 
+@pytest.mark.parametrize("state", ["drain", "inactive"])
+def test_a_new_job_of_several_partitions_leaves_out_those_that_take_no_new_jobs(state: str) -> None:
+    cluster = Cluster(Partition("b", state=state))
+    full = cluster.submit(partition="a", exclusive=True), cluster.submit(partition="a", exclusive=True)
+    new = cluster.submit(partition="a,b")
+    assert not cluster.job(new).occupies, "h2, which b alone has, is free"
+    assert cluster.job(new).spec.partition == "a"
+    moved = cluster.submit(partition="a", hold=True)
+    cluster.step(ev.JobUpdated(moved, "root", JobUpdate(partition="b,a")))
+    assert cluster.job(moved).spec.partition == "a"
+    cluster.rule(Partition("b"))
+    assert not cluster.job(new).occupies, "nor does it go there later"
+    cluster.end(full[0])
+    assert cluster.job(new).occupies
+
+
+def test_elements_moved_to_several_partitions_stay_out_of_one_that_drains() -> None:
+    cluster = Cluster(Partition("b", state="drain"))
+    array = cluster.submit(partition="a", hold=True, array="0-3")
+    first = cluster.state.next_job
+    cluster.step(
+        ev.JobUpdated(array, "root", JobUpdate(partition="a,b"), array_tasks="1", first_job=first),
+        ev.JobUpdated(array, "root", JobUpdate(comment="later")),
+    )
+    assert cluster.job(first).spec.partition == "a"
+
+
 def test_only_accounts_and_qos_that_are_allowed_use_a_partition() -> None:
     cluster = Cluster(Partition("a", accounts=("science",)), Partition("b", qos=("fast",)))
     assert cluster.job(cluster.submit("ann", partition="a")).occupies

@@ -8,7 +8,7 @@ from rm.core.jobs.state import ClusterState
 from rm.core.model.job import JobSpec
 from rm.core.model.replacing import replace
 from rm.core.sharing.accounts import account_for
-from rm.core.sharing.partitions import refuse_closed
+from rm.core.sharing.partitions import taking
 from rm.core.sharing.qos import qos_for
 from rm.errors import IllegalTransition, UsageError
 
@@ -45,10 +45,14 @@ def with_time_limit(state: ClusterState, spec: JobSpec, account: str, qos: str) 
     return replace(spec, time_limit_us=min(known) * MINUTE_US) if known else spec
 
 
-def refuse_partition(ctx: Context, spec: JobSpec, account: str, qos: str) -> None:
-    """Raises IllegalTransition: no partition that the job names takes it."""
+def taken_by_partitions(ctx: Context, spec: JobSpec, account: str, qos: str) -> JobSpec:
+    """What a new job asks for, with those of its partitions that take new jobs.
+
+    Raises:
+        IllegalTransition: no partition that the job names takes it.
+    """
     try:
-        refuse_closed(ctx.state.accounts, spec.partitions, account, qos)
+        return taking(ctx.state.accounts, spec, account, qos)
     except UsageError as error:
         raise IllegalTransition(error.what, error.hint) from None
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from rm.core.jobs import events as ev
 from rm.core.jobs import reserving
-from rm.core.jobs.accounting import account_of, accounts_set, qos_of, refuse_partition, with_time_limit
+from rm.core.jobs.accounting import account_of, accounts_set, qos_of, taken_by_partitions, with_time_limit
 from rm.core.jobs.actions import Discard, Stop
 from rm.core.jobs.changes import Context
 from rm.core.jobs.dependents import asked_for
@@ -26,10 +26,10 @@ from rm.core.model.slowed import with_more
 def _submitted(ctx: Context, e: ev.JobSubmitted) -> None:
     account = account_of(ctx, e.spec)
     qos = qos_of(ctx, e.spec, account)
-    refuse_partition(ctx, e.spec, account, qos)
+    spec = taken_by_partitions(ctx, e.spec, account, qos)
     job = Job(
         id=e.job,
-        spec=with_time_limit(ctx.state, e.spec, account, qos),
+        spec=with_time_limit(ctx.state, spec, account, qos),
         submitted_us=ctx.now_us,
         held=e.spec.hold,
         traffic=e.spec.traffic,

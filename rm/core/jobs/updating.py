@@ -21,7 +21,7 @@ from rm.core.model.job import Job, JobSpec, JobState
 from rm.core.model.job_update import GIVEN, SAID_ONLY, WHILE_RUNNING
 from rm.core.model.replacing import replace
 from rm.core.sharing.accounts import account_for
-from rm.core.sharing.partitions import refuse_closed
+from rm.core.sharing.partitions import refuse_closed, taking
 from rm.core.sharing.qos import qos_for
 from rm.errors import IllegalTransition, UsageError
 
@@ -108,7 +108,8 @@ def _renewed(state: ClusterState, job: Job, e: ev.JobUpdated, now_us: int) -> Jo
     refuse_moved(state, [(job, new)])
     if job.array_task is None:
         return new
-    return replace(new, own=e.update if job.own is None else job.own.and_then(e.update))
+    own = e.update if e.update.partition is None else replace(e.update, partition=new.spec.partition)
+    return replace(new, own=own if job.own is None else job.own.and_then(own))
 
 
 def _shared(state: ClusterState, job: Job, spec: JobSpec, e: ev.JobUpdated, now_us: int) -> Job:
@@ -184,7 +185,7 @@ def _new_version(state: ClusterState, job: Job, spec: JobSpec, e: ev.JobUpdated,
 
 
 def _accounted(state: ClusterState, job: Job, e: ev.JobUpdated) -> Job:
-    """The job for the account and in the QOS that its specification names now, where that was changed.
+    """The job for the account, in the QOS and in the partitions that it names now, where they were changed.
 
     Raises:
         IllegalTransition: its user is not in the account, the QOS is not for it, or no partition takes it.
@@ -198,8 +199,11 @@ def _accounted(state: ClusterState, job: Job, e: ev.JobUpdated) -> Job:
             account = account_for(state.accounts, spec.user, spec.account)
         if e.update.account is not None or e.update.qos is not None:
             qos = qos_for(state.accounts, account, spec.qos)
-        refuse_closed(state.accounts, spec.partitions, account, qos)
-        return replace(job, account=account, qos=qos)
+        if update.partition is None:  # it waits there already
+            refuse_closed(state.accounts, spec.partitions, account, qos)
+        else:
+            spec = taking(state.accounts, spec, account, qos)
+        return replace(job, spec=spec, account=account, qos=qos)
     except UsageError as error:
         raise IllegalTransition(error.what, error.hint) from None
 

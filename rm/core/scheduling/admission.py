@@ -9,11 +9,12 @@ from rm.arrays import parse
 from rm.core.jobs.accounting import with_time_limit
 from rm.core.jobs.state import ClusterState
 from rm.core.model.job import Job, JobSpec
+from rm.core.model.replacing import replace
 from rm.core.scheduling.limit_words import NOUNS, code_of
 from rm.core.scheduling.limiting import Limiter
 from rm.core.sharing.accounts import account_for
 from rm.core.sharing.limits import SUBMITTED
-from rm.core.sharing.partitions import refuse_closed
+from rm.core.sharing.partitions import taking
 from rm.core.sharing.qos import qos_for
 from rm.core.sharing.shares import Shares
 from rm.core.sharing.tally import Key
@@ -37,15 +38,16 @@ def admitted(
     new: Counter[Key] = Counter()
     seen: set[tuple[object, ...]] = set()
     limiter: Limiter | None = None
-    known: dict[tuple[str, str, str, str], tuple[str, str]] = {}
+    known: dict[tuple[str, str, str, str], tuple[str, str, str]] = {}
     for spec in specs:
         named = spec.user, spec.account, spec.qos, spec.partition
         if named not in known:
             account = account_for(state.accounts, spec.user, spec.account)
             qos = qos_for(state.accounts, account, spec.qos)
-            refuse_closed(state.accounts, spec.partitions, account, qos)
-            known[named] = account, qos
-        account, qos = known[named]
+            known[named] = account, qos, taking(state.accounts, spec, account, qos).partition
+        account, qos, partition = known[named]
+        if partition != spec.partition:
+            spec = replace(spec, partition=partition)
         ruled = state.tally.of(account, spec.user, qos, spec.partitions if state.tally.by_partition else ())
         if not ruled.keys and not ruled.job:
             continue

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from rm.core.model.job import JobSpec
 from rm.core.model.replacing import replace
 from rm.core.sharing.accounts import DRAIN, INACTIVE, PARTITION_STATES, ROOT, Accounts, Partition
 from rm.core.sharing.limits import OF_QOS, check_limits
@@ -70,6 +71,18 @@ def against_use(accounts: Accounts, name: str, account: str, qos: str) -> str:
     return ""
 
 
+def taking(accounts: Accounts, spec: JobSpec, account: str, qos: str) -> JobSpec:
+    """What a new job asks for, without the partitions that take no new jobs by their state: such a partition
+    would start it later, as one that waits.
+
+    Raises:
+        UsageError: none that it names takes it: it is not for its account or QOS, or takes no new jobs.
+    """
+    refuse_closed(accounts, spec.partitions, account, qos)
+    left = [name for name in spec.partitions if not _refuses_new(accounts, name)]
+    return spec if len(left) == len(spec.partitions) else replace(spec, partition=",".join(left))
+
+
 def refuse_closed(accounts: Accounts, names: Sequence[str], account: str, qos: str) -> None:
     """Raises UsageError where none of the partitions that a new job names takes it: it is not for its account
     or QOS, or takes no new jobs."""
@@ -78,13 +91,18 @@ def refuse_closed(accounts: Accounts, names: Sequence[str], account: str, qos: s
     against = []
     for name in names:
         said = against_use(accounts, name, account, qos)
-        found = accounts.partition_by_name.get(name)
-        if not said and found is not None and found.state in (DRAIN, INACTIVE):
-            said = f"partition {name} takes no new jobs: it is in the state {found.state}"
+        if not said and _refuses_new(accounts, name):
+            state = accounts.partition_by_name[name].state
+            said = f"partition {name} takes no new jobs: it is in the state {state}"
         if not said:
             return
         against.append(said)
     raise UsageError(f"{against[0][0].upper()}{'; '.join(against)[1:]}.", "`rmx partition show` lists them.")
+
+
+def _refuses_new(accounts: Accounts, name: str) -> bool:
+    found = accounts.partition_by_name.get(name)
+    return found is not None and found.state in (DRAIN, INACTIVE)
 
 
 def check_partitions(accounts: Accounts) -> None:

@@ -26,7 +26,7 @@ from rm.core.scheduling.engine import Policies, Tuning, not_yet
 from rm.core.scheduling.explaining import explain, never_fits
 from rm.core.scheduling.gates import accounts_of
 from rm.core.sharing.accounts import account_for
-from rm.core.sharing.partitions import refuse_closed
+from rm.core.sharing.partitions import taking
 from rm.core.sharing.qos import qos_for
 from rm.core.sharing.tally import Key
 from rm.daemon.leading.leader import Leader
@@ -244,8 +244,7 @@ class JobSubmissions:
             waits_for = depending_now(spec, state, named.of(spec, state), now_us)
             account = account_for(state.accounts, spec.user, spec.account)
             qos = qos_for(state.accounts, account, spec.qos)
-            refuse_closed(state.accounts, spec.partitions, account, qos)
-            whole = with_time_limit(state, spec, account, qos)
+            whole = with_time_limit(state, taking(state.accounts, spec, account, qos), account, qos)
             job = Job(
                 0, whole, now_us, traffic=spec.traffic, dependencies=waits_for, account=account, qos=qos
             )
@@ -267,4 +266,6 @@ class JobSubmissions:
 
 def _is_for(job: Job, spec: JobSpec, state: ClusterState) -> bool:
     """Is the job what this specification was submitted for?"""
+    if {*job.spec.partitions} < {*spec.partitions}:  # the others took no new jobs then
+        spec = replace(spec, partition=job.spec.partition)
     return job.spec in (spec, with_time_limit(state, spec, job.account, job.qos))
