@@ -1,5 +1,6 @@
 """Jobs whose GPUs do nothing: found by readings of all their hosts, told to their users, and stopped."""
 
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Mail, Stop
 from rm.core.model.job import JobState, Placement, TaskPlacement
 from rm.daemon.alerts.facts import facts_of
-from rm.errors import ConfigError
+from rm.daemon.alerts.idle_gpus import IdleGpus
+from rm.errors import ConfigError, Conflict
 from rm.protocol.hosts import Gpu
 from rm.protocol.hosts import HostFacts as Told
 from tests.unit.test_lifecycle import World
@@ -86,6 +88,45 @@ def test_what_nobody_measured_does_not_count() -> None:
     seen.watches = watched(seen.watches, [JOB], seen.facts, HOUR)
     assert seen.found  # one host is silent for a moment: the last readings still hold
     assert watched(seen.watches, [], {}, HOUR) == {}
+
+
+class Refusing:
+    """A leader that answers when it is told to, from whichever thread does so."""
+
+    def __init__(self) -> None:
+        self.asked: list[Future[Any]] = []
+
+    def request(self, make: Any) -> Future[Any]:
+        self.asked.append(Future())
+        return self.asked[-1]
+
+
+def test_a_refusal_that_comes_during_a_look_disturbs_nothing_and_the_next_look_asks_again() -> None:
+    leader = Refusing()
+    idle = IdleGpus(leader, AlertsConfig(gpus_idle_s=3600), mails=False)  # type: ignore[arg-type]
+    for at_s in range(60, 3661, 60):
+        idle.look([JOB], {"a": told(at_s * S, 0, 0), "b": told(at_s * S, 9, 9, 0)})
+    (first,) = leader.asked
+
+    class Jobs(list[GpuJob]):
+        """The leader refuses while these are gone through for the second time."""
+
+        rounds = 0
+
+        def __iter__(self) -> Any:
+            self.rounds += 1
+            if self.rounds == 2:
+                before = set(idle._told)
+                first.set_exception(Conflict("not now"))
+                assert idle._told == before, "only the thread that looks changes it"
+            return super().__iter__()
+
+    jobs, facts = Jobs([JOB]), {"a": told(3720 * S, 0, 0), "b": told(3720 * S, 9, 9, 0)}
+    idle.look(jobs, facts)
+    assert jobs.rounds > 1
+    assert len(leader.asked) == 1
+    idle.look([JOB], facts)
+    assert len(leader.asked) == 2
 
 
 # -- what becomes of it ----------------------------------------------------------------------------

@@ -13,7 +13,9 @@ from rm.core.jobs import events as ev
 from rm.core.jobs.lifecycle import IllegalTransition
 from rm.core.journal.restoring import accounts_in, restore
 from rm.core.journal.starting_point import dump_state, restore_state
+from rm.core.model.host_reservation import HostReservation
 from rm.core.model.job import Job
+from rm.core.model.replacing import replace
 from rm.core.sharing.accounts import NO_ACCOUNTS, Accounts
 from rm.errors import Conflict, ImpossibleRequest, UsageError
 from tests import builders
@@ -82,6 +84,19 @@ def test_what_jobs_run_for_cannot_go_before_they_end(house: House) -> None:
         "physics"
     ]
     assert [one.name for one in change(house, "remove_account", "chess", "root").accounts] == ["physics"]
+
+
+def test_what_a_reservation_is_for_cannot_go_before_it(house: House) -> None:
+    change(house, "add_account", {"name": "teaching"}, "root")
+    end_us = house.clock.now_us() + 1_000_000
+    house.do(ev.ReservationSet(HostReservation("seminar", ("h1",), ((0, end_us),), accounts=("teaching",))))
+    without = change(house, "accounts")
+    without = replace(without, accounts=tuple(a for a in without.accounts if a.name != "teaching"))
+    for what, *words in (("remove_account", "teaching", "root"), ("import_accounts", without, "root")):
+        with pytest.raises(Conflict, match=r"Reservation seminar is for teaching\."):
+            change(house, what, *words)
+    house.do(ev.ReservationDeleted("seminar", "root"))
+    assert change(house, "remove_account", "teaching", "root") == without
 
 
 def test_accounts_outlive_the_leader_and_are_in_its_journal(house: House) -> None:

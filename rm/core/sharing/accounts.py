@@ -304,6 +304,18 @@ def refuse_lost(new: Accounts, used: Collection[tuple[str, str]]) -> None:
         )
 
 
+def refuse_reserved(old: Accounts, new: Accounts, reserved: Mapping[str, Collection[str]]) -> None:
+    """Raises Conflict where a reservation of hosts is for an account that `new` lacks; `reserved` are their
+    accounts."""
+    lost = old.by_name.keys() - new.by_name.keys()
+    for name, for_accounts in reserved.items():
+        if gone := sorted(lost & {*for_accounts}):
+            raise Conflict(
+                f"Reservation {name} is for {_some(gone)}.",
+                f"Change it before: rmx reservation set {name} --accounts …, or delete it.",
+            )
+
+
 def _with_defaults(members: tuple[Member, ...]) -> tuple[Member, ...]:
     """Each user's first account is the default of a user who has none."""
     have = {one.user for one in members if one.default}

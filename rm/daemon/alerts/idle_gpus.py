@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
+from queue import SimpleQueue
 from typing import Any, Protocol
 
 from rm.core.alerts.alert import Finding
@@ -20,6 +21,7 @@ from rm.units import SECOND_US
 
 log = logging.getLogger(__name__)
 
+Notice = tuple[int, int, int, bool]  # job, attempt, idle since, to stop
 SOONEST_US = 5 * SECOND_US  # after which an agent is asked again
 
 
@@ -31,8 +33,8 @@ class Settings(Protocol):
 
 
 class IdleGpus:
-    """Used in one thread. `mails`: users can be mailed. What was seen is lost with the daemon: the next one
-    counts anew."""
+    """Used in one thread; the leader's answers come in another. `mails`: users can be mailed. What was
+    seen is lost with the daemon: the next one counts anew."""
 
     def __init__(self, leader: Leader, settings: Settings, *, mails: bool) -> None:
         self._leader = leader
@@ -40,7 +42,8 @@ class IdleGpus:
         self._idle_us = round(settings.gpus_idle_s * SECOND_US)
         self._stop_us = round(settings.gpus_idle_stop_s * SECOND_US)
         self._watches: Watches = {}
-        self._told: set[tuple[int, int, int, bool]] = set()  # job, attempt, idle since, to stop
+        self._told: set[Notice] = set()
+        self._failed: SimpleQueue[Notice] = SimpleQueue()  # by the leader's thread
 
     def often(self, jobs: Sequence[GpuJob]) -> dict[str, int]:
         """After how many microseconds the hosts of these jobs are to be asked again."""
@@ -53,6 +56,8 @@ class IdleGpus:
         """What is found now; what is to be done about it has begun."""
         if not self._idle_us:
             return []
+        while not self._failed.empty():
+            self._told.discard(self._failed.get())
         self._watches = watched(self._watches, jobs, facts, self._idle_us)
         spans = {key: self._watches[key].span_us(job) for job in jobs for key in [(job.job, job.attempt)]}
         self._told = {one for one in self._told if spans.get(one[:2], (0, 0))[0] == one[2]}
@@ -69,10 +74,10 @@ class IdleGpus:
                 future.add_done_callback(partial(self._heard, key))
         return list(idle_findings(jobs, self._watches, self._idle_us))
 
-    def _heard(self, key: tuple[int, int, int, bool], done: Future[Any]) -> None:
+    def _heard(self, key: Notice, done: Future[Any]) -> None:
         if (error := done.exception()) is not None:
             log.info("idle GPUs of job %d: %s", key[0], error)
-            self._told.discard(key)  # the next look tries again
+            self._failed.put(key)  # the next look tries again
 
 
 def if_still(event: ev.GpusIdle, state: ClusterState) -> list[ev.Event]:

@@ -76,7 +76,7 @@ class AccountService:
         return await self._change(lambda old: requests.import_all(wanted), by)
 
     async def _change(self, change: Callable[[Accounts], Accounts], by: str) -> Accounts:
-        """Jobs that have not ended keep their accounts, and those their members."""
+        """Jobs that have not ended keep their accounts, and those their members; reservations theirs."""
 
         def make(state: ClusterState) -> list[ev.Event]:
             new = change(state.accounts)
@@ -85,6 +85,8 @@ class AccountService:
             known = {(one.account, one.user) for one in state.accounts.members}
             used = {(job.account, job.spec.user) for job in state.jobs.values() if not job.state.final}
             sharing.refuse_lost(new, used & known)
+            reserved = {name: one.accounts for name, one in state.reservations.items()}
+            sharing.refuse_reserved(state.accounts, new, reserved)
             in_qos = {job.qos for job in state.jobs.values() if not job.state.final}
             refuse_lost_qos(new, in_qos & state.accounts.qos_by_name.keys())
             return [ev.AccountsSet(new, by)]
