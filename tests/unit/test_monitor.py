@@ -465,6 +465,27 @@ def test_the_alert_of_a_loss_that_begins_has_its_trace(house: House) -> None:
     assert where in change.message
 
 
+def test_traces_leave_the_rounds_their_threads_and_their_faults_are_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    house = House(hosts=5)
+    house.agents.oneway |= {"loss_forward_pct": 60.0, "loss_backward_pct": 60.0}
+    go_on, left_waiting = threading.Event(), []
+
+    def slow(*words: object) -> None:
+        if not go_on.wait(PATIENCE_S):
+            left_waiting.append(words)
+        raise ZeroDivisionError("a fault of the program")
+
+    house.monitor.prober.trace = slow  # type: ignore[method-assign, assignment]
+    for _ in range(3):
+        house.monitor.run("latency")
+    go_on.set()
+    house.monitor.close(wait=True)
+    assert left_waiting == []
+    assert "a fault of the program" in caplog.text
+
+
 def test_a_mesh_that_takes_longer_than_its_interval_says_so_and_its_cells_stay(house: House) -> None:
     house.agents.oneway |= {"loss_forward_pct": 0.0, "loss_backward_pct": 0.0}
     call = house.agents.call

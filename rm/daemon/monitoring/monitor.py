@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 PINGS = 5
 BAD = (Status.WARN, Status.CRITICAL)
 TRACES = 8  # of a round of tests, at most
+TRACERS = 2  # at the same time, beside the rounds of tests, which are shorter
 TRACE_TRIES = ((5, 0), (20, 1_000_000))
 RETRY_S = 60.0  # after which a result that does not count yet is tried again; see `confirm`
 
@@ -82,6 +83,7 @@ class Monitor:
         self._settings = settings
         self._interval_of = interval_of
         self._pool = ThreadPoolExecutor(settings.parallel, thread_name_prefix="monitor")
+        self._tracing = ThreadPoolExecutor(TRACERS, thread_name_prefix="trace")
         self._stopping = False
         self._scheduled: dict[str, int] = {}  # since when scheduled runs go on
         self._took_us: dict[str, int] = {}  # the newest scheduled run of a mesh
@@ -133,7 +135,8 @@ class Monitor:
     def close(self, wait: bool = False) -> None:
         """`wait`: until what has begun has ended; else that is left alone."""
         self._stopping = not wait
-        self._pool.shutdown(wait=wait, cancel_futures=not wait)
+        for pool in (self._pool, self._tracing):
+            pool.shutdown(wait=wait, cancel_futures=not wait)
 
     # -- runs ----------------------------------------------------------------------------------
 
@@ -357,7 +360,7 @@ class Monitor:
         begun = [c for c in changes if c.check == "loss" and c.status in BAD and c.was not in BAD]
         for change in begun[:TRACES]:
             if not self._stopping:
-                self._pool.submit(self._traced, change)
+                self._tracing.submit(self._traced, change)
 
     def _traced(self, change: Change) -> None:
         """At first quickly; where few packets are lost, then for longer, as routers answer once a second."""
@@ -373,6 +376,8 @@ class Monitor:
                     return
         except (RmError, TimeoutError) as error:
             log.info("no trace from %s to %s: %s", change.source, change.destination, error)
+        except Exception:  # nobody takes the result of this call
+            log.exception("no trace from %s to %s", change.source, change.destination)
 
 
 def left_out(mesh: Mesh, hosts: Sequence[Host], results: Iterable[Result]) -> tuple[tuple[str, str], ...]:
