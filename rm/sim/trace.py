@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import csv
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -24,6 +24,7 @@ from rm.sim.batch import Batch, Played, Stay, Work, hosts_of
 COLUMNS = ("timestamp", "duration", "num_gpus", "cluster")
 HALF_HOUR_US = 1_800_000_000
 LEAST_US = 1_000_000
+LONGEST_S = 10 * 366 * 86_400
 CPUS = 64
 
 
@@ -72,17 +73,28 @@ def read(path: Path, settings: Settings) -> list[Work]:
         raise UsageError(f"{path} is no trace.", f"It needs the columns {', '.join(COLUMNS)}.")
     found: list[tuple[float, float, int]] = []
     for line, row in enumerate(rows, 2):
-        if settings.cluster and row["cluster"] != settings.cluster:
-            continue
         try:
-            at_s = datetime.fromisoformat(row["timestamp"]).timestamp()
-            found.append((at_s, float(row["duration"]), int(row["num_gpus"])))
-        except ValueError as problem:
+            if row["cluster"] is None:
+                raise ValueError("it has fewer columns than the first line")
+            if not settings.cluster or row["cluster"] == settings.cluster:
+                found.append(_read_row(row))
+        except (ValueError, OverflowError) as problem:
             raise UsageError(f"{path}, line {line}: {problem}.") from None
     found = [one for one in sorted(found) if one[2] <= settings.hosts * settings.gpus]
     if not found:
         raise UsageError(f"{path} has no job of cluster '{settings.cluster:.80}' that fits these hosts.")
     return [_work(one, found[0][0], index, settings) for index, one in enumerate(found)]
+
+
+def _read_row(row: Mapping[str, str | None]) -> tuple[float, float, int]:
+    """(when, for how many seconds, GPUs). Raises ValueError and OverflowError."""
+    at, lasts, count = (row[name] or "" for name in COLUMNS[:3])
+    lasts_s, gpus = float(lasts), int(count)
+    if not 0 <= lasts_s <= LONGEST_S:
+        raise ValueError(f"the duration is {lasts}; write 0 to {LONGEST_S} seconds")
+    if gpus < 1:
+        raise ValueError(f"num_gpus is {gpus}; write 1 or more")
+    return datetime.fromisoformat(at).timestamp(), lasts_s, gpus
 
 
 def play(works: Sequence[Work], queue: str, depth: int, settings: Settings) -> Waits:

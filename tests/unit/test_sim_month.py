@@ -129,7 +129,18 @@ def test_a_trace_is_played_and_expected_starts_are_compared(
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("a,b\n1,2\n", "is no trace"), (TRACE.replace(",600.0", ",long"), "line 5"), ("", "is no trace")],
+    [
+        ("a,b\n1,2\n", "is no trace"),
+        ("", "is no trace"),
+        (TRACE.replace(",600.0", ",long"), "line 5"),
+        (TRACE.replace(",600.0", ",nan"), "line 5: the duration is nan; write 0 to"),
+        (TRACE.replace(",600.0", ",inf"), "line 5: the duration is inf"),
+        (TRACE.replace(",600.0", ",-1"), "line 5: the duration is -1"),
+        (TRACE.replace(",600.0,2", ",600.0,0"), "line 5: num_gpus is 0; write 1 or more"),
+        (TRACE.replace(",600.0,2", ",600.0,-1"), "line 5: num_gpus is -1"),
+        (TRACE.replace(",600.0,2,a", ",600.0"), "line 5: it has fewer columns than the first line"),
+        (TRACE.replace("2017-10-09 07:20:00", ""), "line 5: Invalid isoformat"),
+    ],
 )
 def test_what_is_no_trace_is_a_sentence(tmp_path: Path, text: str, says: str) -> None:
     (tmp_path / "t.csv").write_text(text)

@@ -13,7 +13,7 @@ from rm.core.model.alignment import LinkAlignment
 from rm.core.model.slowed import OTHERS_MOST, SOME, Slowed, lost_us, with_more
 from rm.core.model.used import HostUsed, Used
 from rm.core.sharing.ended import ended_parts
-from rm.daemon.regulation.slowed import EVERY_US, LONGEST, SlowedWatch
+from rm.daemon.regulation.slowed import EVERY_US, LONGEST, SlowedWatch, beside
 from rm.web.identity import Caller
 from rm.web.sight import Sight
 from tests import builders
@@ -85,6 +85,22 @@ def test_the_others_are_those_of_each_iteration() -> None:
     watch.watch.see([link(1, 3)])
     watch.hear(1, 110_000)
     assert watch.told() == {1: {2: 30_000, 3: 10_000}}
+
+
+def test_of_many_others_few_are_named_and_they_are_known_once_for_all() -> None:
+    many = tuple(range(1, 501))
+    others = beside([link(*many), link(1, 900)])
+    assert len({id(others[job]) for job in many}) == 2, "one set for each group of jobs on the same links"
+    watch = Watch(link(*many), link(1, 900))
+    watch.hear(1, *[150_000] * 40)
+    watch.hear(2, *[150_000] * 40)
+    told = watch.told()
+    assert told.keys() == {1, 2}
+    for job, by in told.items():
+        assert len(by) == OTHERS_MOST + 1
+        assert SOME in by
+        assert job not in by
+        assert sum(by.values()) == 40 * 50_000
 
 
 def test_it_is_told_at_most_twice_a_minute() -> None:

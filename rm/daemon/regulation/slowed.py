@@ -10,12 +10,12 @@ long as it should be did something else, such as writing a checkpoint, and does 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from rm.core.jobs import events as ev
 from rm.core.model.alignment import LinkAlignment
-from rm.core.model.slowed import Slowed
+from rm.core.model.slowed import Slowed, with_more
 from rm.core.ports import Clock
 
 EVERY_US = 30_000_000
@@ -29,17 +29,25 @@ class _Window:
     count: int = 0
     over_us: int = 0
     period_us: int = 0
-    beside: Counter[int] = field(default_factory=Counter)
+    beside: Counter[frozenset[int]] = field(default_factory=Counter)  # iterations by who shared the links
 
 
 def beside(links: Iterable[LinkAlignment]) -> dict[int, frozenset[int]]:
-    """With which others each job shares links."""
-    found: dict[int, set[int]] = {}
+    """With which others each job shares links; jobs on the same links have one set, with themselves."""
+    links_of: dict[int, set[frozenset[int]]] = {}
     for link in links:
-        for job in link.jobs:
-            if len(link.jobs) > 1:
-                found.setdefault(job, set()).update(link.jobs)
-    return {job: frozenset(jobs - {job}) for job, jobs in found.items()}
+        if len(link.jobs) > 1:
+            there = frozenset(link.jobs)
+            for job in there:
+                links_of.setdefault(job, set()).add(there)
+    known: dict[frozenset[frozenset[int]], frozenset[int]] = {}
+    found: dict[int, frozenset[int]] = {}
+    for job, sets in links_of.items():
+        key = frozenset(sets)
+        if key not in known:
+            known[key] = frozenset().union(*sets)
+        found[job] = known[key]
+    return found
 
 
 class SlowedWatch:
@@ -47,7 +55,7 @@ class SlowedWatch:
 
     def __init__(self, post: Callable[[ev.Event], None], clock: Clock) -> None:
         self._post, self._clock = post, clock
-        self._beside: Mapping[int, Collection[int]] = {}
+        self._beside: Mapping[int, frozenset[int]] = {}
         self._windows: dict[tuple[int, int], _Window] = {}
         self._due_us = clock.now_us() + EVERY_US
 
@@ -65,7 +73,7 @@ class SlowedWatch:
         window.count += 1
         window.over_us += took_us - period_us
         window.period_us += period_us
-        window.beside.update(others)
+        window.beside[others] += 1
 
     def tell(self) -> None:
         """Post what was lost, if it is time."""
@@ -75,7 +83,7 @@ class SlowedWatch:
         self._due_us = now_us + EVERY_US
         windows, self._windows = self._windows, {}
         told = tuple(
-            Slowed(*name, _divided(window.over_us, window.beside))
+            Slowed(*name, _divided(name[0], window.over_us, window.beside))
             for name, window in sorted(windows.items())
             if window.over_us > LEAST * window.period_us
         )
@@ -83,9 +91,14 @@ class SlowedWatch:
             self._post(ev.JobsSlowed(told))
 
 
-def _divided(us: int, parts: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
-    """Exactly all of it: what does not divide goes to the first."""
+def _divided(own: int, us: int, beside: Mapping[frozenset[int], int]) -> tuple[tuple[int, int], ...]:
+    """Exactly all of it: what does not divide goes to the first. The few that cost most by their ids."""
+    parts = Counter[int]()
+    for jobs, count in beside.items():
+        for job in jobs:
+            if job != own:
+                parts[job] += count
     whole = sum(parts.values())
     found = {job: us * part // whole for job, part in sorted(parts.items())}
     found[min(found)] += us - sum(found.values())
-    return tuple(found.items())
+    return with_more((), found.items(), us)
