@@ -22,13 +22,16 @@ SUMS = (
     "written_bytes",
 )  # fmt: skip
 SPANS_US = (3_600_000_000, 86_400_000_000)
-ROWS = 1_000  # that are read, and written, at once
+ROWS = 1_000  # that are written at once
+JOBS = 100  # that are read at once: a job's script may have megabytes
 
 ENDED = (
-    "SELECT jobs.state, jobs.user_name, jobs.partition, jobs.submitted_us, jobs.started_us, jobs.ended_us,"
-    " jobs.body, job_specs.body AS spec FROM jobs JOIN job_specs ON job_specs.id = jobs.spec_id"
+    "SELECT jobs.id, jobs.state, jobs.user_name, jobs.partition, jobs.submitted_us, jobs.started_us,"
+    " jobs.ended_us, jobs.body, job_specs.body AS spec"
+    " FROM jobs JOIN job_specs ON job_specs.id = jobs.spec_id"
     " WHERE jobs.started_us IS NOT NULL AND jobs.ended_us IS NOT NULL AND jobs.state IN"
     " ('COMPLETED', 'FAILED', 'CANCELLED', 'TIMEOUT', 'NODE_FAIL', 'PREEMPTED', 'OUT_OF_MEMORY')"
+    " AND jobs.id > :after ORDER BY jobs.id LIMIT :jobs"
 )
 
 
@@ -44,11 +47,13 @@ def upgrade() -> None:
         sqlite_with_rowid=False,
     )
     found: dict[tuple[Any, ...], list[int]] = {}
-    rows = op.get_bind().execute(sa.text(ENDED))
-    while some := rows.fetchmany(ROWS):
+    bind, after = op.get_bind(), -1
+    hosts = _hosts(bind)
+    while some := bind.execute(sa.text(ENDED), {"after": after, "jobs": JOBS}).fetchall():
+        after = some[-1].id
         for row in some:
             try:
-                counted = list(_counted(row))
+                counted = list(_counted(row, hosts))
             except (ValueError, TypeError, KeyError, AttributeError):
                 continue  # a damaged row, which the daemon sets aside
             for key, sums in counted:
@@ -59,7 +64,19 @@ def upgrade() -> None:
         op.bulk_insert(made, values[at : at + ROWS])
 
 
-def _counted(row: Any) -> Iterator[tuple[tuple[Any, ...], list[int]]]:
+def _hosts(bind: Any) -> dict[str, tuple[int, int, int]]:
+    """(processors, GPUs, bytes of memory) of each host that is there still."""
+    found = {}
+    for row in bind.execute(sa.text("SELECT name, body FROM hosts")):
+        try:
+            host = json.loads(row.body)
+            found[row.name] = (int(host["cpus"]), len(host.get("gpus", ())), int(host.get("mem_bytes", 0)))
+        except (ValueError, TypeError, KeyError, AttributeError):
+            continue  # a damaged row, which the daemon sets aside
+    return found
+
+
+def _counted(row: Any, known: dict[str, tuple[int, int, int]]) -> Iterator[tuple[tuple[Any, ...], list[int]]]:
     """As rm counts a job when it ends; what it used of what it held is not known."""
     job, spec = json.loads(row.body), json.loads(row.spec)
     elapsed_us = max(0, row.ended_us - row.started_us - job.get("stood_us", 0))
@@ -71,10 +88,14 @@ def _counted(row: Any) -> Iterator[tuple[tuple[Any, ...], list[int]]]:
     for task in job.get("tasks") or ():
         hosts.setdefault(task["host"], []).append(task)
     for host, tasks in hosts.items():
-        cpu_us = spec.get("cpus_per_task", 1) * len(tasks) * elapsed_us
+        cpus = spec.get("cpus_per_task", 1) * len(tasks)
         mem_bytes = spec.get("mem_bytes_per_host", 0) or spec.get("mem_bytes_per_task", 0) * len(tasks)
         gpus = len({gpu for task in tasks for gpu in task.get("gpus", ())})
-        held = [cpu_us, 0, 0, (mem_bytes >> 20) * elapsed_us // 1_000_000, gpus * elapsed_us]
+        if spec.get("exclusive") or spec.get("mem_all"):
+            all_cpus, all_gpus, mem_bytes = known.get(host, (0, 0, 0))
+            if spec.get("exclusive"):
+                cpus, gpus = all_cpus, all_gpus
+        held = [cpus * elapsed_us, 0, 0, (mem_bytes >> 20) * elapsed_us // 1_000_000, gpus * elapsed_us]
         sums = [*once, *held, 0, 0, 0, 0, 0]
         who = (job.get("account", ""), row.user_name, job.get("qos", ""), row.partition)
         for span_us in SPANS_US:

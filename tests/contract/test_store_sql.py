@@ -6,10 +6,11 @@ import resource
 import shutil
 import sqlite3
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import psycopg
@@ -151,10 +152,17 @@ def test_data_of_the_first_revision_lives_on(empty_url: str, tmp_path: Path) -> 
     store.close()
 
 
-def ended_job(id: int, ended_us: int, *hosts: str, state: JobState = JobState.COMPLETED, **more: Any) -> Job:
+def ended_job(
+    id: int,
+    ended_us: int,
+    *hosts: str,
+    state: JobState = JobState.COMPLETED,
+    asked: Mapping[str, Any] = MappingProxyType({}),
+    **more: Any,
+) -> Job:
     """It ran on these hosts, with four processors, 3 GiB and two GPUs on each."""
     fields = {"cpus_per_task": 4, "mem_bytes_per_task": 3 << 30, "gpus_per_task": 2, "partition": "main"}
-    spec = builders.spec(f"job{id}", ntasks=len(hosts), user=f"user{id % 2}", **fields)
+    spec = builders.spec(f"job{id}", ntasks=len(hosts), user=f"user{id % 2}", **fields | asked)
     tasks = tuple(Task(r, h, (2 * r, 2 * r + 1), ended_us=ended_us) for r, h in enumerate(hosts))
     started_us = ended_us - 5_000_000_000
     times = {"started_us": started_us, "ended_us": ended_us}
@@ -172,7 +180,12 @@ def test_jobs_that_had_ended_are_counted_by_an_upgrade(empty_url: str) -> None:
         ended_job(2, 9_000_000_000, "h1", "h2", state=JobState.FAILED, stood_us=1_000_000_000),
         ended_job(3, 3 * day_us, "h2", qos="low"),
         replace(ended_job(4, day_us, "h1"), started_us=None, state=JobState.CANCELLED),
+        ended_job(5, day_us, "h1", asked={"exclusive": True}),
+        ended_job(6, day_us, "h2", "gone", asked={"mem_all": True, "mem_bytes_per_task": 0}),
+        ended_job(7, day_us, "gone", asked={"exclusive": True}),
+        *(ended_job(id, day_us, "h2") for id in range(10, 120)),
     ]
+    hosts = {name: builders.host(name, cpus=64, gpus=8, mem_gib=512) for name in ("h1", "h2")}
     migrate.upgrade(empty_url, revision="0014")
     with opening.migrating(empty_url) as c:
         for job in jobs:
@@ -181,15 +194,19 @@ def test_jobs_that_had_ended_are_counted_by_an_upgrade(empty_url: str) -> None:
                 values = ", ".join(f":{name}" for name in row)
                 c.execute(sa.text(f"INSERT INTO {table} ({names}) VALUES ({values})"), row)
         c.execute(sa.text("UPDATE jobs SET body = '{' WHERE id = 4"))  # a damaged one
+        for row in (records.named_row(name, host, "Host") for name, host in hosts.items()):
+            c.execute(sa.text("INSERT INTO hosts (name, body) VALUES (:name, :body)"), row)
+        c.execute(sa.text("INSERT INTO hosts (name, body) VALUES ('h3', '[')"))
     migrate.upgrade(empty_url)
     store = open_store(empty_url)
-    parts = [part for job in jobs for part in ended_parts(job, {})]
+    parts = [part for job in jobs for part in ended_parts(job, hosts)]
     for by in (("account", "user"), ("qos", "partition"), ("host",), ("day",)):
         what = Asked(by, 0, 4 * day_us)
         found = store.usage(what)
         assert found == answer(what, added_up(parts))
-        assert sum(sums.jobs for _, sums in found) == 3
-        assert sum(sums.gpu_us for _, sums in found) == 8 * 5_000_000_000 - 4_000_000_000
+        assert sum(sums.jobs for _, sums in found) == 116
+        held = (8 + 8 + 4 + 0 + 2 * 110) * 5_000_000_000 - 4_000_000_000
+        assert sum(sums.gpu_us for _, sums in found) == held
     store.close()
 
 
