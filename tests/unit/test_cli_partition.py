@@ -72,6 +72,11 @@ def test_what_is_no_rule_is_refused(rmx: Rmx, words: tuple[str, ...], says: str)
 
 def test_slurms_commands_show_and_change_them(rmx: Rmx, slurm: Slurm) -> None:
     rmx("partition", "add", "debug", "--max-time", "30:00", "--limit", "job.hosts=1", "--tier", "10")
+    assert slurm("sinfo", "-h", "-p", "gpu", "-o", "%I").out.split() == ["0"]
+    assert " PriorityJobFactor=0 " in slurm("scontrol", "show", "partition", "gpu").out.replace("\n", " ")
+    refused = slurm("scontrol", "update", "PartitionName=gpu", "AllowAccounts=nobody")
+    assert "Partition gpu is for 'nobody', which is no account." in refused.err
+    assert "gpu" not in rmx("partition", "show", "--json").out, "nothing of what is refused is left"
     words = [
         "State=INACTIVE",
         "MaxTime=1-00:00:00",

@@ -110,7 +110,7 @@ COLUMNS = {
     "h": Column("OVERSUBSCRIBE", constant("NO"), "OverSubscribe"),
     "g": Column("GROUPS", constant("all"), "Groups"),
     "p": Column("PRIO_TIER", lambda g: g.rules.tier if g.rules else 1, "PriorityTier"),
-    "I": Column("PRIO_JOB_FACTOR", lambda g: g.rules.priority if g.rules else 1, "PriorityJobFactor"),
+    "I": Column("PRIO_JOB_FACTOR", lambda g: g.rules.priority if g.rules else 0, "PriorityJobFactor"),
     "D": Column("NODES", lambda g: len(g.hosts), "Nodes"),
     "A": Column("NODES(A/I)", lambda g: f"{_in_state(g, TAKEN)}/{_in_state(g, IDLE)}", "NodeAI"),
     "F": Column("NODES(A/I/O/T)", hosts_counted, "NodeAIOT"),

@@ -48,8 +48,10 @@ def update_partition(client: Client, name: str, fields: dict[str, str]) -> None:
     if all(one.name != name for one in client.sharing.partitions()):
         if all(name not in host.partitions for host in client.hosts()):
             raise UsageError(f"Invalid partition name specified: {name}.", "`sinfo` lists the partitions.")
-        client.sharing.add_partition(name)
-    client.sharing.set_partition(name, **changes)
+        changes["limits"] = {limit: value for limit, value in limits.items() if value is not None}
+        client.sharing.add_partition(name, **changes)
+    else:
+        client.sharing.set_partition(name, **changes)
 
 
 def _number(key: str, value: str) -> int:
