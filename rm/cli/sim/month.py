@@ -65,9 +65,9 @@ def month(file: Path, seed: int, plot: Path | None, as_json: bool) -> None:
     help="Queue policies.",
 )  # fmt: skip
 @click.option("--badness", type=click.FloatRange(0), default=4.0, show_default=True,
-              help="A time limit is up to so many run times too long.")  # fmt: skip
+              help="A time limit is too long by at most this number of run times.")  # fmt: skip
 @click.option("--ask-each", type=click.IntRange(0), default=10, show_default=True,
-              help="Of so many jobs one is told when it is expected to start; 0: none.")  # fmt: skip
+              help="One of this number of jobs is asked when it is expected to start; 0: none.")  # fmt: skip
 @SEED
 @JSON
 def waits(

@@ -1,5 +1,7 @@
-"""Events: everything that may knock at the door of the state. Facts, never requests to mutate. All times are
-microseconds since the epoch of the daemon's clock."""
+"""Events: everything that may knock at the door of the state. Facts, never requests to mutate.
+
+All times are microseconds since the epoch of the daemon's clock.
+"""
 
 from __future__ import annotations
 

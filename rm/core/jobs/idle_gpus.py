@@ -13,7 +13,7 @@ from rm.units import format_elapsed
 
 
 def idle(ctx: Context, job: Job, e: ev.GpusIdle) -> None:
-    """Its user is told, and its resources come back if it is to stop: it ends as one that is cancelled."""
+    """Its user gets mail, and its resources come back if it is to stop: it ends as one that is cancelled."""
     said = f"its GPUs did nothing for {format_elapsed(e.idle_us)}"
     if e.mail:
         ctx.act(mail_of(job, f"GPUs idle, {format_elapsed(e.idle_us)}{', stopped' if e.stop else ''}"))

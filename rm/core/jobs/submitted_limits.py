@@ -33,7 +33,7 @@ def refuse_moved(state: ClusterState, changes: Iterable[tuple[Job, Job]]) -> Non
 
 
 def refuse_again(state: ClusterState, jobs: Iterable[Job], waiting: int = 0, of: Job | None = None) -> None:
-    """Of jobs that are to wait again those that have ended; and so many elements `of` an array.
+    """Of jobs that are to wait again those that have ended; and `waiting` elements `of` an array.
 
     Raises:
         IllegalTransition: there would be too many.

@@ -13,7 +13,7 @@ def insists_until_us(job: Job, snapshot: Snapshot) -> int:
     """Until when the job takes no more racks than it asks for; 0 = it asks for none.
 
     Its time begins with what last happened to it (its submission, release, requeue or change, the end of the
-    jobs that it waited for), or when it may begin; that of an element that has not run yet with its array's.
+    jobs that it waited for), or when it may begin. An element that has not run yet begins with its array.
     """
     if not job.spec.switches:
         return 0

@@ -62,5 +62,5 @@ def closer(mesh: Mesh, test_us: int) -> Mesh:
 
 
 def apart_us(interval_us: int, takes_us: int) -> int:
-    """From the begin of a run to that of the next: what is due while one goes on is left out."""
+    """From the begin of a run to the begin of the next: what is due while one goes on is left out."""
     return interval_us * max(1, -(-takes_us // interval_us))

@@ -13,7 +13,7 @@ Standing = tuple[str, tuple[str, ...]]
 
 
 class Kinds:
-    """Of the jobs of one pass; where nothing is reserved, that of a job without --switches is its demand."""
+    """Of the jobs of one pass. Without reservations the kind of a job without --switches is its demand."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot

@@ -56,14 +56,14 @@ def racks_of(snapshot: Snapshot) -> dict[Rack, list[Host]]:
 def sets_of(
     racks: dict[Rack, list[Host]], demand: Demand, most: int, snapshot: Snapshot
 ) -> Iterator[tuple[Rack, ...]]:
-    """Sets of at most so many racks that may have room, the smallest sets first, and of equal ones those with
+    """Sets of at most `most` racks that may have room, the smallest sets first, and of equal ones those with
     the least to spare."""
     room = {rack: [_room(host, demand, snapshot) for host in hosts] for rack, hosts in racks.items()}
     room = {rack: tasks for rack, tasks in room.items() if any(tasks)}
     total = {rack: sum(tasks) for rack, tasks in room.items()}
     usable = {rack: sum(map(bool, tasks)) for rack, tasks in room.items()}
     roomiest = sorted(total, key=total.__getitem__, reverse=True)
-    tasks = list(accumulate(total[rack] for rack in roomiest))  # that so many racks hold at most
+    tasks = list(accumulate(total[rack] for rack in roomiest))  # the most that the first 1, 2, 3, … racks hold
     hosts_most = list(accumulate(sorted(usable.values(), reverse=True)))
     left = RACKS_ADDED
     for size in range(1, min(most, len(roomiest)) + 1):
@@ -81,7 +81,7 @@ def sets_of(
 
 
 def _room(host: Host, demand: Demand, snapshot: Snapshot) -> int:
-    """At most so many tasks the host takes now: what a policy knows better it says when it is asked."""
+    """The most tasks that the host takes now. A policy that knows better says so when it is asked."""
     return min(capacity(host, snapshot.free.get(host.name), demand.shape), demand.ntasks)
 
 
