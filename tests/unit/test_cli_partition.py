@@ -70,6 +70,15 @@ def test_what_is_no_rule_is_refused(rmx: Rmx, words: tuple[str, ...], says: str)
     assert refused.err.count("\n") == 1
 
 
+def test_the_mode_of_preemption_is_off_until_a_qos_may_preempt(rmx: Rmx, slurm: Slurm) -> None:
+    for mode in ("OFF", "REQUEUE"):
+        assert set(slurm("sinfo", "-h", "-o", "%M").out.split()) == {mode}
+        assert slurm("sinfo", "-h", "-O", "PreemptMode").out.split()[0] == mode
+        assert f" PreemptMode={mode}\n" in slurm("scontrol", "show", "partition").out
+        rmx("qos", "add", "batch")
+        rmx("qos", "add", "urgent", "--preempts", "batch")
+
+
 def test_slurms_commands_show_and_change_them(rmx: Rmx, slurm: Slurm) -> None:
     rmx("partition", "add", "debug", "--max-time", "30:00", "--limit", "job.hosts=1", "--tier", "10")
     assert slurm("sinfo", "-h", "-p", "gpu", "-o", "%I").out.split() == ["0"]

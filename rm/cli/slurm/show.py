@@ -19,6 +19,7 @@ from rm.cli.slurm.hosts import (
     state_of,
 )
 from rm.cli.slurm.jobs import NONE, clock, clock_limit, output_path, oversubscribed, rest_of, size
+from rm.cli.slurm.sinfo_columns import preempt_mode
 from rm.errors import NotFound
 from rm.units import fold_hosts, parse_hosts
 
@@ -211,14 +212,16 @@ def partitions(client: Client, named: Sequence[str]) -> Iterator[Record]:
 
     found = {name: hosts for name, hosts in by_partition(client.hosts()).items() if name != NONE}
     usual = client.status().settings.partition
-    rules = {one.name: one for one in client.sharing.partitions()}
+    sharing = client.sharing.accounts()
+    rules = {one.name: one for one in sharing.partitions}
+    mode = preempt_mode(any(one.preempts for one in sharing.qos))
     for name in named or list(found):
         if name not in found:
             raise NotFound(f"Partition {name} not found.")
-        yield _partition(rules.get(name) or Partition(name=name), found[name], name == usual)
+        yield _partition(rules.get(name) or Partition(name=name), found[name], name == usual, mode)
 
 
-def _partition(rules: Partition, hosts: Sequence[Host], usual: bool) -> Record:
+def _partition(rules: Partition, hosts: Sequence[Host], usual: bool, mode: str) -> Record:
     cpus, mem_bytes = sum(host.cpus for host in hosts), sum(host.mem_bytes for host in hosts)
     gpus = sum(len(host.gpus) for host in hosts)
     tres = [f"cpu={cpus}", f"mem={size(mem_bytes)}", f"node={len(hosts)}"]
@@ -238,7 +241,7 @@ def _partition(rules: Partition, hosts: Sequence[Host], usual: bool) -> Record:
         f"Nodes={fold_hosts(host.name for host in hosts)}",
         f"PriorityJobFactor={rules.priority} PriorityTier={rules.tier} RootOnly=NO ReqResv=NO "
         "OverSubscribe=NO",
-        "OverTimeLimit=NONE PreemptMode=OFF",
+        f"OverTimeLimit=NONE PreemptMode={mode}",
         f"State={rules.state.upper()} TotalCPUs={cpus} TotalNodes={len(hosts)} SelectTypeParameters=NONE",
         f"JobDefaults={NONE}",
         "DefMemPerNode=UNLIMITED MaxMemPerNode=UNLIMITED",

@@ -64,11 +64,14 @@ def _list(given: Given) -> int:
         hosts = [host for host in client.hosts() if _fits(host, given, wanted)]
         usual = client.status().settings.partition
         rules = {one.name: one for one in client.sharing.partitions()}
-    partitions = by_partition(hosts)
-    if named := given.words("partition"):
-        partitions = {name: found for name, found in partitions.items() if name in named}
-    form = _format(options, partitions, usual)
+        partitions = by_partition(hosts)
+        if named := given.words("partition"):
+            partitions = {name: found for name, found in partitions.items() if name in named}
+        form = _format(options, partitions, usual)
+        asks = COLUMNS["M"] in form.columns
+        preempts = asks and any(one.preempts for one in client.sharing.accounts().qos)
     groups = _groups(form, partitions, usual, rules, apart="Node" in options)
+    groups = [group._replace(preempts=preempts) for group in groups]
     if sort := options.get("sort"):
         groups = _sorted(groups, sort)
     if "long" in options and "format" not in options and "Format" not in options:

@@ -21,12 +21,14 @@ TAKEN, IDLE = ("allocated", "mixed"), ("idle",)
 
 
 class Group(NamedTuple):
-    """Hosts that are alike in all that is shown. `usual`: jobs that name no partition go to this one."""
+    """Hosts that are alike in all that is shown. `usual`: jobs that name no partition go to this one.
+    `preempts`: jobs of some QOS may preempt others."""
 
     partition: str
     usual: bool
     hosts: Sequence[Host]
     rules: Partition | None = None
+    preempts: bool = False
 
 
 def _first(text: Callable[[Host], Any]) -> Callable[[Group], Any]:
@@ -94,6 +96,11 @@ def job_size(group: Group) -> str:
     return "1-infinite" if most is None else "1" if most == 1 else f"1-{most}"
 
 
+def preempt_mode(preempts: bool) -> str:
+    """Of every partition, as it is the cluster's. Source: slurm.conf(5), PreemptMode."""
+    return "REQUEUE" if preempts else "OFF"
+
+
 def constant(text: str) -> Callable[[Group], str]:
     return lambda group: text
 
@@ -132,7 +139,7 @@ COLUMNS = {
     "G": Column("GRES", _first(gres_of), "Gres"),
     "B": Column("MAX_CPUS_PER_NODE", constant("UNLIMITED"), "MaxCPUsPerNode"),
     "L": Column("DEFAULTTIME", default_time, "DefaultTime"),
-    "M": Column("PREEMPT_MODE", constant("OFF"), "PreemptMode"),
+    "M": Column("PREEMPT_MODE", lambda g: preempt_mode(g.preempts), "PreemptMode"),
     "S": Column("ALLOCNODES", constant("all"), "AllocNodes"),
     "V": Column("CLUSTER", constant("N/A"), "Cluster"),
     "X": Column("SOCKETS", _first(lambda h: h.cpus), "Sockets"),
