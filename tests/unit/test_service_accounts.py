@@ -182,3 +182,16 @@ def test_a_plan_is_for_the_account_that_the_job_would_have(house: House) -> None
         asyncio.run(plan(builders.spec(user="alice", account="chess", partition="gpu")))
     change(house, "set_account", "physics", {"limits": {"cpus": None}}, "root")
     assert asyncio.run(plan(builders.spec(user="alice", partition="gpu")))["placement"] is not None
+
+
+def test_a_submission_that_is_repeated_is_the_same_without_the_partitions_that_took_no_new_jobs(
+    house: House,
+) -> None:
+    house.do(ev.HostAdded(builders.host("h1", partitions=("gpu", "cpu"))))
+    change(house, "add_partition", {"name": "gpu", "state": "drain"}, "root")
+    first = submit(house, key="k", partition="gpu,cpu")
+    assert first.spec.partition == "cpu"
+    change(house, "set_partition", "gpu", {"state": "up"}, "root")
+    assert submit(house, key="k", partition="gpu,cpu") == first
+    with pytest.raises(Conflict):
+        submit(house, key="k", partition="gpu")
