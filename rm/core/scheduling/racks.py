@@ -63,7 +63,7 @@ def sets_of(
     total = {rack: sum(tasks) for rack, tasks in room.items()}
     usable = {rack: sum(map(bool, tasks)) for rack, tasks in room.items()}
     roomiest = sorted(total, key=total.__getitem__, reverse=True)
-    tasks = list(accumulate(total[rack] for rack in roomiest))  # the most that the first 1, 2, 3, … racks hold
+    tasks = list(accumulate(total[rack] for rack in roomiest))  # the most that 1, 2, 3, … racks hold
     hosts_most = list(accumulate(sorted(usable.values(), reverse=True)))
     left = RACKS_ADDED
     for size in range(1, min(most, len(roomiest)) + 1):
