@@ -13,9 +13,10 @@ import tempfile
 from rm_steps_base import StepFailed, content_diff, execute, unpacked
 
 # arguments: the zip, the file of arguments, the module's name in the zip. The module runs as the program, and
-# gets of what Ansible adds to the arguments as much as this version of ansible-core knows
-PROGRAM = """import json,runpy,sys
-sys.path=[p for p in sys.path if p]
+# gets of what Ansible adds to the arguments as much as this version of ansible-core knows.
+# Nothing is imported from the directory that it starts in: that is left out before the first import of a file
+PROGRAM = """import sys;sys.path=[p for p in sys.path if p]
+import json,runpy
 z,f,m=sys.argv[1:4]
 sys.path.insert(0,z)
 from ansible.module_utils import basic

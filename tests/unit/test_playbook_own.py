@@ -268,6 +268,22 @@ def test_a_process_of_plug_ins_that_dies_is_told_and_begun_anew(files: LocalFile
     assert content_of("{{ 1 | own_lives }}", tmp_path, files) == "1"
 
 
+def test_nothing_is_imported_from_the_current_directory(
+    files: LocalFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    for name in ("json", "runpy", "importlib", "glob"):
+        (here / f"{name}.py").write_text("raise SystemExit('imported from here')\n")
+    (tmp_path / "filter_plugins").mkdir()
+    (tmp_path / "filter_plugins/f.py").write_text(
+        "import glob\nclass FilterModule:\n    def filters(self):\n        return {'own_up': str.upper}\n"
+    )
+    monkeypatch.chdir(here)
+    assert content_of("{{ 'a' | own_up }}", tmp_path, files) == "A"
+    assert brought(files, tmp_path, "packs.py", PYTHON, a="4")["a"] == 4
+
+
 def test_a_registered_module_is_one_of_rm_s_shape(files: LocalFiles, tmp_path: Path) -> None:
     (tmp_path / "library").mkdir()
     (tmp_path / "library/shape.sh").write_text("#!/bin/sh\n")

@@ -175,3 +175,11 @@ def test_a_damaged_part_is_told_and_nothing_is_written(parts: Path, tmp_path: Pa
         result = rm_steps.steps_operation({"steps": [json.loads(json.dumps(one))]})["results"][0]
         assert result["failed"]
         assert not (tmp_path / "f").exists()
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_nothing_is_imported_from_the_directory_that_it_starts_in(python: str, tmp_path: Path) -> None:
+    for name in ("json", "zlib", "importlib", "select"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('imported from here')\n")
+    (answer,) = ask(python, {"steps": [step(0, "ping")]}, cwd=tmp_path)
+    assert answer["results"][0]["ping"] == "pong"

@@ -2,7 +2,8 @@
 
 JSON lines in, JSON lines out. {"op": "names", "kind": "filter", "file": …} -> {"names": […]};
 {"op": "call", "kind", "file", "name", "args", "kwargs"} -> {"value": …}; or {"error": "a clause"}. The
-text is fed to `python -c`: nothing beside this file can be imported by a plug-in.
+text is an argument of `python -c`, without the current directory in `sys.path`: nothing beside this file can
+be imported by a plug-in.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what plug-ins print is no answer
-    sys.path[:] = [place for place in sys.path if place] + sys.argv[1:]
+    sys.path += sys.argv[1:]
     for line in sys.stdin:
         try:
             text = json.dumps(answer(json.loads(line)))

@@ -18,6 +18,8 @@ from rm.playbook.own.place import Installed
 
 KINDS = ("filter", "test")
 PROGRAM = Path(__file__).with_name("plugin_program.py")
+# nothing is imported from the current directory: that is left out before the first import of a file
+BEGIN = "import sys;sys.path=[p for p in sys.path if p];exec(compile(sys.argv.pop(1),'plugin_program','exec'))"
 
 
 class Plugins:
@@ -104,7 +106,7 @@ class Plugins:
     def _running(self) -> subprocess.Popen[str]:
         if self._process is None:
             core = [os.path.dirname(self._installed.core)] if self._installed.core else packages()[:1]
-            argv = [python_with_ansible(), "-c", PROGRAM.read_text(encoding="utf-8")]
+            argv = [python_with_ansible(), "-c", BEGIN, PROGRAM.read_text(encoding="utf-8")]
             self._process = subprocess.Popen(
                 [*argv, *core, *self._installed.collections], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 text=True,

@@ -23,16 +23,17 @@ _IMPORT = re.compile(r"^\s*(?:import|from) (rm_\w+)", re.MULTILINE)
 REQUEST_BYTES = 4 << 20
 PART_BYTES = 1 << 20
 
-# read the length, then as many bytes; sources become importable; nothing is imported from the directory
-# that the login starts in; rm_steps runs as if it were the program
-LOADER = """import sys,json,zlib,importlib.abc as A,importlib.util as U
+# nothing is imported from the directory that the login starts in: that is left out before the first import
+# of a file; read the length, then as many bytes; sources become importable; rm_steps runs as if it were the
+# program
+LOADER = """import sys;sys.path=[p for p in sys.path if p]
+import json,zlib,importlib.abc as A,importlib.util as U
 f=sys.stdin.buffer;S=json.loads(zlib.decompress(f.read(int(f.readline()))))
 class L(A.MetaPathFinder,A.Loader):
  def find_spec(s,n,p=None,t=None):
   return U.spec_from_loader(n,s) if n in S else None
  def exec_module(s,m):
   m.__file__='/dev/null/'+m.__name__+'.py';exec(compile(S[m.__name__],m.__file__,'exec'),m.__dict__)
-sys.path=[p for p in sys.path if p]
 sys.meta_path.insert(0,L())
 import rm_steps
 sys.exit(rm_steps.main([]))"""
