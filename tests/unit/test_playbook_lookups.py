@@ -103,6 +103,36 @@ def test_password(tmp_path: Path) -> None:
     assert fixed == "I:iwm"
 
 
+def test_a_password_s_lock_follows_no_link_and_empties_no_file(tmp_path: Path) -> None:
+    text = "{{ lookup('password', 'word') }}"
+    precious, lock = tmp_path / "precious", tmp_path / ".rm-passwords.lock"
+    precious.write_text("kept")
+    lock.symlink_to(precious)
+    with pytest.raises(TemplateProblem, match="cannot keep a password"):
+        value(text, str(tmp_path))
+    assert (precious.read_text(), (tmp_path / "word").exists()) == ("kept", False)
+    lock.unlink()
+    lock.write_text("kept")
+    word = value(text, str(tmp_path))
+    assert (lock.read_text(), (tmp_path / "word").read_text()) == ("kept", word + "\n")
+
+
+def test_a_password_file_that_is_a_link_stays_one(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "word").symlink_to("store/word")
+    word = value("{{ lookup('password', 'word') }}", str(tmp_path))
+    assert (tmp_path / "word").is_symlink()
+    assert (tmp_path / "store/word").read_text() == word + "\n"
+
+
+@pytest.mark.parametrize("url", ["gopher://me:s3cret@host/x", "http://me:s3cret@[host/x", "me:s3cret@host/x"])
+def test_a_url_s_password_is_not_shown(url: str) -> None:
+    with pytest.raises(TemplateProblem, match="is not a URL") as problem:
+        value(f"{{{{ lookup('url', '{url}') }}}}")
+    assert "host/x" in str(problem.value)
+    assert "s3cret" not in str(problem.value)
+
+
 @pytest.mark.parametrize(
     ("text", "is_"),
     [

@@ -8,6 +8,7 @@ import ctypes.util
 import fcntl
 import netrc
 import os
+import re
 import ssl
 import threading
 import urllib.error
@@ -58,11 +59,19 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(*args) if self.followed else None
 
 
+def _shown(url: str) -> str:
+    """A URL without the user and the password that it may hold; also one that is none."""
+    return re.sub(r"^((?:[^/?#]*:)?//|)[^/?#]*@", r"\1", url)
+
+
 def fetch(url: str, options: Mapping[str, Any]) -> bytes:
     """What a web server has; raises BadArgument."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as problem:
+        raise BadArgument(f"'{_shown(url)}' is not a URL that can be asked for: {problem}") from None
     if parts.scheme not in ("http", "https", "ftp", "file"):
-        raise BadArgument(f"'{url}' is not a URL that can be asked for")
+        raise BadArgument(f"'{_shown(url)}' is not a URL that can be asked for")
     user, word = options["username"], options["password"]
     if parts.username is not None:
         user, word = user or unquote(parts.username), word or unquote(parts.password or "")
@@ -91,7 +100,7 @@ def fetch(url: str, options: Mapping[str, Any]) -> bytes:
         known = urllib.request.HTTPPasswordMgrWithDefaultRealm()
         known.add_password(None, url, user, word or "")
         handlers += [urllib.request.HTTPBasicAuthHandler(known), urllib.request.HTTPDigestAuthHandler(known)]
-    shown = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    shown = _shown(url)
     try:
         with urllib.request.build_opener(*handlers).open(
             request, timeout=float(options["timeout"])
@@ -113,13 +122,15 @@ def _netrc(host: str) -> tuple[str | None, str | None]:
 
 def keep(path: str, content: Callable[[str | None], str]) -> None:
     """Bring a private file to what `content` makes of it. Raises BadArgument."""
-    path = os.path.abspath(os.path.expanduser(path))
+    path = os.path.realpath(os.path.expanduser(path))
     if path == "/dev/null":
         content(None)
         return
     try:
         os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
-        with open(os.path.dirname(path) + "/.rm-passwords.lock", "w") as lock:
+        # another's link of this name is not followed, and what the file holds stays as it is
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(os.path.dirname(path) + "/.rm-passwords.lock", flags, 0o600), "rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             old = _read(path)
             new = content(old)
