@@ -7,6 +7,7 @@ import zlib
 import pytest
 from ansible.playbook.taggable import Taggable
 
+from rm.adapters.playbook.files import LocalFiles
 from rm.playbook.model.problems import BadArgument
 from rm.playbook.model.schema import Task
 from rm.playbook.model.tags import selected
@@ -35,7 +36,8 @@ def play(tasks, head="", files=None, inventory=None, answer=None, **options):
     text = "- hosts: all\n  gather_facts: false\n" + head + "  tasks:\n" + tasks
     parsed = parse_playbook(text, "/p/p.yml").plays[0]
     host = HostState("h1", inventory or {})
-    run = HostPlay(parsed, host, Files(files or {}), Options("/p", **options))
+    shelf = files if hasattr(files, "read") else Files(files or {})
+    run = HostPlay(parsed, host, shelf, Options("/p", **options))
     batches = []
     while (batch := run.next_batch()) is not None:
         batches.append([step.wire() for step in batch.steps])
@@ -292,3 +294,59 @@ def test_a_name_that_takes_work_is_found_only_for_who_asks():
         '  - copy: {content: "{{ v }}", dest: /y}\n    vars: {v: "{{ rm_version }}"}\n', late=late
     )
     assert content(batches[0][0]) == "1.2"
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        "debug: {msg: '{{ {}[word].x }}'}",
+        "command: ls\n    when: word",
+        "command: ls\n    loop: '{{ word }}'",
+        "copy: {content: x, dest: /x, mode: '{{ word }}'}",
+        "command: ls\n    timeout: '{{ word }}'",
+    ],
+)
+@pytest.mark.parametrize("no_log", ["true", "'{{ hide }}'", "'{{ nobody_knows }}'"])
+def test_no_log_hides_also_why_a_task_cannot_be_compiled(task, no_log):
+    results, _, host = play(f"  - {task}\n    no_log: {no_log}\n", "  vars: {word: s3cret, hide: true}\n")
+    assert (results[0].status, host.failed) == ("failed", True)
+    assert "s3cret" not in repr(results)
+
+
+ODD = "\ud800"  # half of a character: JSON has it, UTF-8 does not
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        "copy: {content: '{{ r.stdout }}', dest: /x}",
+        "include_vars: {file: '{{ r.stdout }}'}",
+        "command: ls\n    with_file: ['{{ r.stdout }}']",
+        "include_tasks: '{{ r.stdout }}'",
+        "template: {src: '{{ r.stdout }}', dest: /x}",
+    ],
+)
+def test_a_host_s_text_that_is_no_unicode_fails_that_task(task):
+    tasks = f"  - command: first\n    register: r\n  - {task}\n"
+    results, _, host = play(tasks, answer=lambda s: {"stdout": ODD}, files=LocalFiles())
+    assert [r.status for r in results] == ["changed", "failed"]
+    assert host.failed
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("{type: dict}", "{[]: 1}"),
+        ("{type: dict}", "{" + "[" * 5000),
+        ("{type: list, elements: dict}", ["{[]: 1}"]),
+        ("{type: int}", 1e999),
+        ("{type: bytes}", "inf"),
+        ("{choices: 5}", "x"),
+        ("{type: dict, options: {a: {}}, required_if: [3]}", {"a": "x"}),
+    ],
+)
+def test_what_fits_no_specification_fails_that_host_s_task(option, value):
+    given = "provided_arguments: {a: '{{ it }}'}"
+    task = f"  - validate_argument_spec: {{argument_spec: {{a: {option}}}, {given}}}\n"
+    results, _, host = play(task, inventory={"it": value})
+    assert ([r.status for r in results], host.failed) == (["failed"], True)

@@ -166,7 +166,8 @@ def test_types_of_arguments(kind: str, value: Any, found: Any) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "value"), [("bool", "maybe"), ("int", "x"), ("list", {"a": 1}), ("dict", "a"), ("dict", [1]),
-                        ("bytes", "many"), ("nosuch", 1), ("float", [1])],
+                        ("bytes", "many"), ("bytes", "inf"), ("int", float("inf")), ("dict", "{[]: 1}"),
+                        ("dict", "{" + "[" * 5000), ("nosuch", 1), ("float", [1])],
 )  # fmt: skip
 def test_no_such_type(kind: str, value: Any) -> None:
     with pytest.raises(Unfit):

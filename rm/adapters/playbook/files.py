@@ -65,6 +65,8 @@ class LocalFiles:
             data = Path(path).read_bytes()
         except OSError as problem:
             raise BadArgument(f"the local file {path} cannot be read: {problem.strerror}") from None
+        except ValueError as problem:  # no name of a file: a zero byte, or no Unicode
+            raise BadArgument(f"the local file {path!r} cannot be read: {problem}") from None
         if decrypt and data.startswith(HEADER.encode()):
             try:
                 data = self.vault.open_file(data)

@@ -19,7 +19,7 @@ from rm.playbook.own.place import Installed
 KINDS = ("filter", "test")
 PROGRAM = Path(__file__).with_name("plugin_program.py")
 # nothing is imported from the current directory: that is left out before the first import of a file
-BEGIN = "import sys;sys.path=[p for p in sys.path if p];exec(compile(sys.argv.pop(1),'plugin_program','exec'))"
+BEGIN = "import sys;sys.path=[p for p in sys.path if p];exec(compile(sys.argv.pop(1),'plugins','exec'))"
 
 
 class Plugins:

@@ -16,6 +16,9 @@ _FALSE = ("n", "no", "off", "0", "false", "f")
 _UNITS = {"": 0, "b": 0, **{unit: power for power, unit in enumerate("kmgtpezy", 1)}}
 KINDS = ("str", "int", "float", "bool", "list", "dict", "path", "raw", "jsonarg", "json", "bytes", "bits")
 
+# what Python raises of a value that it cannot make another one of: also of infinity, and of too deep text
+_IMPOSSIBLE = (ArithmeticError, LookupError, MemoryError, RecursionError, SyntaxError, TypeError, ValueError)
+
 
 class Unfit(Exception):
     """A value is not of its type; the message says why."""
@@ -107,6 +110,14 @@ def _kind(value: Any) -> str:
 def convert(kind: str, value: Any) -> Any:
     """A value as one of KINDS. Raises Unfit."""
     said = f"{value!r} cannot be converted to {'an' if kind == 'int' else 'a'} {kind}"
+    try:
+        return _as(kind, value, said)
+    except _IMPOSSIBLE:
+        raise Unfit(said) from None
+
+
+def _as(kind: str, value: Any, said: str) -> Any:
+    """The same; also raises _IMPOSSIBLE."""
     if kind in ("raw", "path") or (kind == "str" and not isinstance(value, bool)):
         return value if kind == "raw" else str(value)
     if kind == "str":
@@ -119,10 +130,7 @@ def convert(kind: str, value: Any) -> Any:
     if kind in ("int", "float"):
         if isinstance(value, bool) and kind == "float":
             return float(value)
-        try:
-            return _number(kind, value)
-        except (TypeError, ValueError):
-            raise Unfit(said) from None
+        return _number(kind, value)
     if kind == "list":
         if isinstance(value, (list, tuple)):
             return list(value)
@@ -136,7 +144,7 @@ def convert(kind: str, value: Any) -> Any:
     if kind in ("json", "jsonarg"):
         return value if isinstance(value, str) else json.dumps(value, default=str)
     if kind in ("bytes", "bits"):
-        return _sized(value, said)
+        return _sized(value)
     raise Unfit(f"there is no type {kind}: {', '.join(KINDS)} are known")
 
 
@@ -159,7 +167,7 @@ def _dict(value: Any) -> dict[Any, Any]:
         for read in (json.loads, ast.literal_eval):
             try:
                 found = read(value)
-            except (ValueError, SyntaxError):
+            except _IMPOSSIBLE:
                 continue
             if isinstance(found, dict):
                 return found
@@ -173,14 +181,11 @@ def _dict(value: Any) -> dict[Any, Any]:
     raise Unfit("dictionary requested, could not parse JSON or key=value")
 
 
-def _sized(value: Any, said: str) -> int:
+def _sized(value: Any) -> int:
     text = str(value).strip().lower()
     number = text.rstrip("bkmgtpezy ")
     unit = text[len(number) :].strip()[:1]
-    try:
-        return int(float(number) * 1024 ** _UNITS[unit])
-    except (KeyError, ValueError):
-        raise Unfit(said) from None
+    return int(float(number) * 1024 ** _UNITS[unit])
 
 
 def _not_chosen(name: str, choices: Sequence[Any], value: Any, within: str) -> Iterator[str]:

@@ -7,6 +7,7 @@ from typing import Any
 from jinja2.utils import missing
 
 from rm.playbook.model.argument_spec import errors_of
+from rm.playbook.model.problems import BadArgument
 from rm.playbook.module import Arg, CompileContext
 from rm.playbook.template.template import evaluate
 
@@ -22,7 +23,11 @@ def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
     spec = args["argument_spec"]
     seen = {name: context.scope.lookup(str(name)) for name in spec}
     values = {name: evaluate(value, context.scope) for name, value in seen.items() if value is not missing}
-    found = errors_of(spec, {**values, **(args["provided_arguments"] or {})})
+    try:
+        found = errors_of(spec, {**values, **(args["provided_arguments"] or {})})
+    except Exception as problem:  # both may come from a host, and be of any shape
+        said = f"{type(problem).__name__}: {problem}"
+        raise BadArgument(f"the specification has another form than one of Ansible's ({said})") from None
     about = args["validate_args_context"] or {}
     if not found:
         result = {"msg": "The arg spec validation passed", "validate_args_context": about}

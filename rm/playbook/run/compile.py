@@ -96,12 +96,17 @@ def truth(value: Truth | None, scope: Scope, default: bool = False) -> bool:
     return text in TRUE
 
 
-def flags_of(task: Task, scope: Scope) -> Flags:
-    """Raises TemplateProblem or NeedResult. What cannot be known about `no_log` hides."""
+def hides(task: Task, scope: Scope) -> bool:
+    """Is the output hidden (`no_log`)? It is, too, where that cannot be known. Raises NeedResult."""
     try:
-        hidden = truth(task.no_log, scope)
+        return truth(task.no_log, scope)
     except TemplateProblem:
-        hidden = True
+        return True
+
+
+def flags_of(task: Task, scope: Scope) -> Flags:
+    """Raises TemplateProblem or NeedResult."""
+    hidden = hides(task, scope)
     return Flags(
         truth(task.ignore_errors, scope),
         truth(task.ignore_unreachable, scope),
@@ -137,7 +142,7 @@ def compile_task(task: Task, context: CompileContext, check: bool) -> list[Item]
             if task.module == "set_fact" and isinstance(item.work, Work):
                 facts.update(item.work.args["result"]["ansible_facts"])
         return items or [Item("", Skip(None), None, scope)]
-    except (TemplateProblem, BadArgument) as problem:
+    except (TemplateProblem, BadArgument, ValueError) as problem:  # ValueError: a text that is no Unicode
         raise TaskProblem(sentence(problem)) from None
 
 
@@ -261,7 +266,7 @@ def module_arguments(task: Task, scope: Scope, context: CompileContext) -> dict[
     try:
         found: dict[str, Any] = module.compile(typed(module, given), replace(context, scope=scope, task=task))
         return found
-    except BadArgument as problem:
+    except (BadArgument, ValueError) as problem:  # ValueError: a host's text may hold what is no Unicode
         raise BadArgument(f"{task.module}: {problem}") from None
 
 

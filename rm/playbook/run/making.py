@@ -12,13 +12,13 @@ from rm.playbook.model.schema import Play, Task
 from rm.playbook.model.steps import Step
 from rm.playbook.module import Files
 from rm.playbook.modules import registry
-from rm.playbook.run.compile import Flags, Item, Skip, TaskProblem, compile_task, flags_of, truth
+from rm.playbook.run.compile import Flags, Item, Skip, TaskProblem, compile_task, flags_of, hides, truth
 from rm.playbook.run.crew import Blocked, Crew, OnceResult, Options
 from rm.playbook.run.learning import bound_of
 from rm.playbook.run.scoping import Scoping
 from rm.playbook.run.waiting import Waiting
 from rm.playbook.run.walk import Walk
-from rm.playbook.template.template import Scope
+from rm.playbook.template.template import NeedResult, Scope
 from rm.playbook.template.variables import HostState
 
 
@@ -96,8 +96,13 @@ class Making(Walk):
 
     def _problem(self, frame: Frame, task: Task, problem: Exception) -> Waiting:
         item = Item("", None, {"failed": True, "msg": sentence(problem), "uncompiled": True})
-        ignore = task.ignore_errors is True
-        return Waiting(task, [item], self.scoping.scope(task, frame), frame, Flags(ignore_errors=ignore))
+        scope = self.scoping.scope(task, frame)
+        try:
+            hidden = hides(task, scope)
+        except NeedResult:
+            hidden = True
+        flags = Flags(ignore_errors=task.ignore_errors is True, no_log=hidden)
+        return Waiting(task, [item], scope, frame, flags)
 
     def _include(self, frame: Frame, task: Task, items: list[Item]) -> None:
         """Find what each item includes; the cursor goes there when the include is taken up."""
