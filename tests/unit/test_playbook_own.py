@@ -3,7 +3,10 @@
 import json
 import os
 import re
+import subprocess
+import sys
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,7 @@ from typing import Any
 import pytest
 
 from rm.adapters.playbook.files import LocalFiles, read_playbook
+from rm.adapters.playbook.plugins import BEGIN, PROGRAM
 from rm.errors import UsageError
 from rm.playbook.model.problems import BadArgument
 from rm.playbook.own.own_module import OwnModule, own_module
@@ -18,6 +22,7 @@ from rm.playbook.own.packing import packed_module
 from rm.playbook.own.place import Found, Installed, in_collections
 from rm.playbook.own.style import style_of
 from rm.playbook.read.parse import parse_playbook
+from tests.fakes import PATIENCE_S
 from tests.steps_request import one, step
 
 PYTHON = """#!/usr/bin/python
@@ -231,9 +236,140 @@ def test_filters_and_tests_of_a_playbook(files: LocalFiles, tmp_path: Path) -> N
 
 def test_a_file_of_plug_ins_that_cannot_be_read_is_told(files: LocalFiles, tmp_path: Path) -> None:
     (tmp_path / "filter_plugins").mkdir()
-    (tmp_path / "filter_plugins/bad.py").write_text("import no_such_thing_at_all\n")
-    with pytest.raises(UsageError, match=r"site1\.yml:1: .*bad\.py: ModuleNotFoundError: No module named"):
-        content_of("a", tmp_path, files)
+    bad = tmp_path / "filter_plugins/bad.py"
+    bad.write_text(
+        "import no_such_thing_at_all\nclass FilterModule:\n    def filters(self):\n"
+        "        return {'own_bad': 1}\n"
+    )
+    assert content_of("a", tmp_path, files) == "a"
+    with pytest.raises(Exception, match=r"'own_bad': .*bad\.py: ModuleNotFoundError: No module named"):
+        content_of("{{ 1 | own_bad }}", tmp_path, files)
+    bad.write_text("class FilterModule(:\n")
+    with pytest.raises(UsageError, match=r"site\d\.yml:1: .*bad\.py: SyntaxError: invalid syntax"):
+        content_of("a", tmp_path, LocalFiles())
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "{'own_late': len}",
+        "dict(own_late=len, own_other=1)",
+        "MAP\nMAP = {'own_late': len}",
+        "{name: globals()[name] for name in ('own_' + 'late',)}\ndef own_late(v):\n    return len(v)",
+    ],
+)
+def test_reading_a_playbook_runs_no_code_of_its_plug_ins(
+    files: LocalFiles, tmp_path: Path, made: str
+) -> None:
+    (tmp_path / "filter_plugins").mkdir()
+    made, _, rest = made.partition("\n")
+    (tmp_path / "filter_plugins/f.py").write_text(
+        f"open({str(tmp_path / 'ran')!r}, 'w')\n"
+        f"class FilterModule:\n    def filters(self):\n        return {made}\n{rest}\n"
+    )
+    assert content_of("{{ nothing | default('b') }}", tmp_path, files) == "b"
+    (tmp_path / "all.yml").write_text("- hosts: all\n  tasks: [debug: {msg: \"{{ 'a' | own_late }}\"}]\n")
+    read_playbook(tmp_path / "all.yml", files)
+    assert not (tmp_path / "ran").exists()
+    assert content_of("{{ 'ab' | own_late }}", tmp_path, files) == "2"
+    assert (tmp_path / "ran").exists()
+
+
+def test_a_name_that_a_file_turns_out_not_to_have_is_rm_s_own(files: LocalFiles, tmp_path: Path) -> None:
+    (tmp_path / "filter_plugins").mkdir()
+    (tmp_path / "filter_plugins/f.py").write_text(
+        "class FilterModule:\n    def filters(self):\n        return dict(own_x='upper' and str)\n"
+    )
+    (tmp_path / "filter_plugins/helper.py").write_text("import nothing_here\nx = {'lower': 'default'}\n")
+    assert content_of("{{ 'a' | upper }}{{ none_is | default('b' | lower) }}", tmp_path, files) == "Ab"
+
+
+def test_mappings_keep_their_keys_both_ways(files: LocalFiles, tmp_path: Path) -> None:
+    (tmp_path / "filter_plugins").mkdir()
+    (tmp_path / "filter_plugins/f.py").write_text(
+        "class FilterModule:\n    def filters(self):\n        return {\n"
+        "            'own_keys': lambda v: [type(key).__name__ for key in v], 'own_same': lambda v: v,\n"
+        "            'own_pair': lambda v: {(1, 2): v}}\n"
+    )
+    assert content_of("{{ {1: 'a', '1': 'b', true: 3} | own_keys }}", tmp_path, files) == "['int', 'str']"
+    text = "{{ {5: {none: 'a'}, 'b': [{1.5: 2}]} | own_same == {5: {none: 'a'}, 'b': [{1.5: 2}]} }}"
+    assert content_of(text, tmp_path, files) == "True"
+    with pytest.raises(Exception, match="a key that is a tuple"):
+        content_of("{{ 1 | own_pair }}", tmp_path, files)
+
+
+def test_a_plug_in_s_programs_do_not_read_its_requests(files: LocalFiles, tmp_path: Path) -> None:
+    (tmp_path / "filter_plugins").mkdir()
+    (tmp_path / "filter_plugins/f.py").write_text(
+        "import subprocess\nclass FilterModule:\n    def filters(self):\n"
+        "        return {'own_cat': lambda v: subprocess.check_output(['cat'], text=True) + v}\n"
+    )
+    assert content_of("{{ 'a' | own_cat }}{{ 'b' | own_cat }}", tmp_path, files) == "ab"
+
+
+LOOPS = """import os
+class FilterModule:
+    def filters(self):
+        return {'own_loops': loops}
+def loops(path):
+    with open(path, 'w') as file:
+        file.write(str(os.getpid()))
+    while True:
+        pass
+"""
+
+
+def test_a_plug_in_that_loops_is_broken_off_with_the_run(files: LocalFiles, tmp_path: Path) -> None:
+    (tmp_path / "filter_plugins").mkdir()
+    (tmp_path / "filter_plugins/f.py").write_text(LOOPS)
+    begun = tmp_path / "begun"
+    os.mkfifo(begun)
+    files.plugins.learn(str(tmp_path))
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(files.plugins.call, "filter", "own_loops", [str(begun)], {})
+        pid = int(begun.read_text())
+        files.stop()
+        with pytest.raises(BadArgument, match="ended"):
+            asked.result(PATIENCE_S)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    with pytest.raises(BadArgument, match="the run was stopped"):
+        files.plugins.call("filter", "own_loops", [str(begun)], {})
+
+
+def test_a_plug_in_that_loops_ends_with_who_asked(tmp_path: Path) -> None:
+    (tmp_path / "f.py").write_text(LOOPS)
+    begun = tmp_path / "begun"
+    os.mkfifo(begun)
+    argv = [sys.executable, "-c", BEGIN, PROGRAM.read_text()]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        request = {"op": "call", "kind": "filter", "file": str(tmp_path / "f.py"), "name": "own_loops"}
+        process.stdin.write(json.dumps({**request, "args": [str(begun)], "kwargs": {}}).encode() + b"\n")
+        process.stdin.flush()
+        begun.read_text()
+        process.stdin.close()
+        assert process.wait(PATIENCE_S) == 0
+
+
+def test_a_collection_beside_the_playbook(
+    files: LocalFiles, collections: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "book").mkdir()
+    (tmp_path / "book/collections").mkdir()
+    (collections / "ansible_collections").rename(tmp_path / "book/collections/ansible_collections")
+    filters = tmp_path / "book/collections/ansible_collections/a/b/plugins/filter"
+    (filters / "g.py").write_text(
+        "from ansible_collections.a.b.plugins.filter.f import FilterModule as F\n"
+        "class FilterModule:\n    def filters(self):\n        return {'more': F().filters()['plus']}\n"
+    )
+    (filters / "bad.py").write_text("class FilterModule(:\n")
+    assert content_of("{{ 1 | a.b.plus(2) }}{{ 1 | a.b.more(4) }}", tmp_path / "book", files) == "35"
+    with pytest.raises(Exception, match=r"bad\.py: SyntaxError"):
+        content_of("{{ 1 | a.b.missed }}", tmp_path / "book", files)
+    monkeypatch.chdir(tmp_path / "book")
+    Path("site.yml").write_text("- hosts: all\n  tasks: [debug: {msg: '{{ 1 | a.b.plus(2) }}'}]\n")
+    assert read_playbook("site.yml", LocalFiles()).plays
 
 
 def test_a_filter_of_the_name_of_one_of_rm_s_is_used_only_where_it_lies(tmp_path: Path) -> None:

@@ -55,6 +55,11 @@ class LocalFiles:
         weakref.finalize(self, found.close)
         return found
 
+    def stop(self) -> None:
+        """The run is over: plug-ins that still run are broken off."""
+        if "plugins" in self.__dict__:
+            self.plugins.stop()
+
     @property
     def decrypt(self) -> Callable[[str], str] | None:
         """Opens `!vault` values; None without passwords: then only the use of such a value is an error."""
@@ -72,7 +77,7 @@ class LocalFiles:
                 data = self.vault.open_file(data)
             except UsageError as problem:
                 raise BadArgument(f"the local file {path}: {problem}".rstrip(".")) from None
-        self._directory = self._directory or os.path.dirname(path)
+        self._directory = self._directory or os.path.dirname(os.path.abspath(path))
         learn_named(self.plugins, data, self._directory)
         return data
 

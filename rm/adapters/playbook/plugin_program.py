@@ -1,9 +1,10 @@
 """Runs filters and tests that playbooks bring along: a program of its own, with Ansible's Python.
 
 JSON lines in, JSON lines out. {"op": "names", "kind": "filter", "file": …} -> {"names": […]};
-{"op": "call", "kind", "file", "name", "args", "kwargs"} -> {"value": …}; or {"error": "a clause"}. The
-text is an argument of `python -c`, without the current directory in `sys.path`: nothing beside this file can
-be imported by a plug-in.
+{"op": "call", "kind", "file", "module", "top", "name", "args", "kwargs"} -> {"value": …}; or
+{"error": "a clause"}. The text is an argument of `python -c`, without the current directory in `sys.path`:
+nothing beside this file can be imported by a plug-in. A mapping with keys that are no texts is
+{PAIRS: [[key, value], …]}. The program ends with its standard input, whatever a plug-in is doing.
 """
 
 from __future__ import annotations
@@ -12,10 +13,42 @@ import importlib
 import importlib.util
 import json
 import os
+import queue
 import sys
+import threading
+import types
 from typing import Any
 
+PAIRS = "\0pairs"
 LOADED: dict[tuple[str, str], dict[str, Any]] = {}
+
+
+def wired(value: Any) -> Any:
+    """A value for JSON, which has texts alone as keys. Raises TypeError."""
+    if isinstance(value, dict):
+        if all(isinstance(key, str) for key in value) and PAIRS not in value:
+            return {key: wired(one) for key, one in value.items()}
+        for key in value:
+            if key is not None and not isinstance(key, (str, int, float)):
+                raise TypeError(
+                    f"a mapping has a key that is a {type(key).__name__}, which is no plain value"
+                )
+        return {PAIRS: [[key, wired(one)] for key, one in value.items()]}
+    return [wired(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+
+def unwired(found: dict[str, Any]) -> dict[Any, Any]:
+    """The mapping that an object of JSON stands for."""
+    return dict(found[PAIRS]) if PAIRS in found else found
+
+
+def collections(tops: list[str]) -> None:
+    """Collections are found below these directories, the first first, also where a package of this name is
+    installed."""
+    found = sys.modules.setdefault("ansible_collections", types.ModuleType("ansible_collections"))
+    places = [os.path.join(top, "ansible_collections") for top in tops]
+    known = list(getattr(found, "__path__", ()))
+    found.__path__ = places + [one for one in known if one not in places]
 
 
 def load(kind: str, path: str, module: str) -> dict[str, Any]:
@@ -55,6 +88,8 @@ def plain(value: Any) -> Any:
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
+    if request.get("top"):
+        collections([request["top"]])
     functions = load(request["kind"], request["file"], request.get("module") or "")
     if request["op"] == "names":
         return {"names": sorted(functions)}
@@ -64,13 +99,26 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     return {"value": plain(function(*request["args"], **request["kwargs"]))}
 
 
+def listen(requests: Any, lines: queue.SimpleQueue[str]) -> None:
+    """Who asks may be gone while a plug-in runs without end."""
+    for line in requests:
+        lines.put(line)
+    os._exit(0)
+
+
 def main() -> None:
-    out = os.fdopen(os.dup(1), "w")
+    requests, out = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)  # requests are nothing for plug-ins, or what they start, to read
+    os.close(nothing)
     os.dup2(2, 1)  # what plug-ins print is no answer
     sys.path += sys.argv[1:]
-    for line in sys.stdin:
+    collections(sys.argv[1:])
+    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=listen, args=(requests, lines), daemon=True).start()
+    while True:
         try:
-            text = json.dumps(answer(json.loads(line)))
+            text = json.dumps(wired(answer(json.loads(lines.get(), object_hook=unwired))))
         except Exception as problem:
             said = str(problem).strip() or type(problem).__name__
             text = json.dumps({"error": f"{type(problem).__name__}: {said}"})

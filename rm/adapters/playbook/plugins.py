@@ -9,12 +9,15 @@ import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rm.adapters.playbook.installed import packages, python_with_ansible
+from rm.adapters.playbook.plugin_program import unwired, wired
 from rm.playbook.model.problems import BadArgument
 from rm.playbook.own.place import Installed
+from rm.playbook.own.plugin_names import names_in
 
 KINDS = ("filter", "test")
 PROGRAM = Path(__file__).with_name("plugin_program.py")
@@ -22,15 +25,32 @@ PROGRAM = Path(__file__).with_name("plugin_program.py")
 BEGIN = "import sys;sys.path=[p for p in sys.path if p];exec(compile(sys.argv.pop(1),'plugins','exec'))"
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A file of plug-ins; of a collection's the Python module, what stands before its names, and the
+    directory that `ansible_collections` is in."""
+
+    path: str
+    module: str = ""
+    prefix: str = ""
+    top: str = ""
+
+    def wire(self) -> dict[str, str]:
+        return {"file": self.path, "module": self.module, "top": self.top}
+
+
 class Plugins:
-    """The plug-ins of one run: names, and the files that have them. The process begins with the first."""
+    """The plug-ins of one run: names, and the files that have them. The process begins with the first call:
+    until then names are read from the files' texts."""
 
     def __init__(self, installed: Installed) -> None:
         self._installed = installed
-        self._files: dict[tuple[str, str], tuple[str, str]] = {}  # (kind, name) -> file, Python module
+        self._files: dict[tuple[str, str], Origin] = {}
+        self._perhaps: dict[tuple[str, str], list[Origin]] = {}  # files that make their names up
         self._learnt: set[str] = set()
         self._asking = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
+        self._stopped = False
 
     def learn(self, place: str) -> list[tuple[str, str]]:
         """The (kind, name) of each plug-in of a role's or a playbook's directory. The first of a name stays.
@@ -42,47 +62,77 @@ class Plugins:
         for kind in KINDS:
             for path in sorted(glob.glob(f"{glob.escape(place)}/{kind}_plugins/*.py")):
                 if not os.path.basename(path).startswith("_"):
-                    found += self._add(kind, path, "", "")
+                    found += self._add(kind, Origin(os.path.abspath(path)))
         return found
 
     def find(self, kind: str, name: str, directory: str) -> bool:
-        """Is there a plug-in of a collection of this full name? Then it is known from now on."""
-        if (kind, name) in self._files:
+        """Is there, or may there be, a plug-in of a collection of this full name? It is known from now on.
+        One of a file that cannot be read is an error where it is used."""
+        if (kind, name) in self._files or (kind, name) in self._perhaps:
             return True
         space, collection, short = name.split(".", 2)
         inner = ("ansible_collections", space, collection, "plugins", kind)
-        for top in (f"{directory}/collections", *self._installed.collections):
+        unread: list[Origin] = []
+        for top in (os.path.abspath(f"{directory}/collections"), *self._installed.collections):
             folder = os.path.join(top, *inner)
             paths = sorted(glob.glob(f"{glob.escape(folder)}/*.py"))
             paths.sort(key=lambda path: os.path.basename(path) != f"{short}.py")
             for path in paths:
                 module = ".".join((*inner, os.path.basename(path).removesuffix(".py")))
-                with suppress(BadArgument):  # another file of the collection may have it
-                    self._add(kind, path, module, f"{space}.{collection}.")
+                origin = Origin(path, module, f"{space}.{collection}.", top)
+                try:
+                    self._add(kind, origin)
+                except BadArgument:  # another file of the collection may have it
+                    unread.append(origin)
                 if (kind, name) in self._files:
                     return True
-        return False
+            if (kind, name) in self._perhaps:
+                return True
+        if unread:
+            self._perhaps[kind, name] = unread
+        return bool(unread)
 
-    def _add(self, kind: str, path: str, module: str, prefix: str) -> list[tuple[str, str]]:
-        names = self._ask({"op": "names", "kind": kind, "file": path, "module": module})["names"]
-        keys = [(kind, prefix + str(name)) for name in names]
+    def _add(self, kind: str, origin: Origin) -> list[tuple[str, str]]:
+        """A file's plug-ins become known, by its text alone."""
+        try:
+            found = names_in(Path(origin.path).read_bytes(), kind)
+        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as problem:
+            raise BadArgument(f"{origin.path}: {type(problem).__name__}: {problem}".rstrip(".")) from None
+        keys = [(kind, origin.prefix + name) for name in sorted(found.names)]
         for key in keys:
-            self._files.setdefault(key, (path, module))
+            if found.sure and key not in self._perhaps:
+                self._files.setdefault(key, origin)
+            elif key not in self._files and origin not in self._perhaps.setdefault(key, []):
+                self._perhaps[key].append(origin)
         return keys
 
     def has(self, kind: str, name: str) -> bool:
+        """Is there one of this name? Files that make their names up are run to know. Raises BadArgument where
+        none has it, and one of them cannot be run."""
+        failed: BadArgument | None = None
+        for origin in self._perhaps.pop((kind, name), ()):
+            if (kind, name) in self._files:
+                break
+            try:
+                names = self._ask({"op": "names", "kind": kind, **origin.wire()})["names"]
+            except BadArgument as problem:
+                failed = failed or problem
+                continue
+            if name in [origin.prefix + str(one) for one in names]:
+                self._files[kind, name] = origin
+        if failed is not None and (kind, name) not in self._files:
+            raise failed
         return (kind, name) in self._files
 
     def call(self, kind: str, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Raises BadArgument, with the file, where it raises or what it takes or gives is no plain value."""
-        path, module = self._files[kind, name]
-        short = name.rpartition(".")[2] if module else name
-        request = {"op": "call", "kind": kind, "file": path, "module": module, "name": short}
+        origin = self._files[kind, name]
+        request = {"op": "call", "kind": kind, **origin.wire(), "name": name.removeprefix(origin.prefix)}
         return self._ask({**request, "args": list(args), "kwargs": dict(kwargs)})["value"]
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         try:
-            line = json.dumps(request)
+            line = json.dumps(wired(request))
         except (TypeError, ValueError):
             raise BadArgument(f"{request['file']}: it is given something that is no plain value") from None
         with self._asking:
@@ -93,17 +143,22 @@ class Plugins:
                 process.stdin.write(line + "\n")
                 process.stdin.flush()
                 text = process.stdout.readline()
-            except OSError:
+            except (OSError, ValueError):  # ValueError: it was stopped, and its pipes are closed
                 text = ""
+            except BaseException:  # interrupted: its answer would be taken for the next one's
+                self.close()
+                raise
             if not text:
                 self.close()
                 raise BadArgument(f"{request['file']}: the process that runs plug-ins ended")
-        found: dict[str, Any] = json.loads(text)
+        found: dict[str, Any] = json.loads(text, object_hook=unwired)
         if "error" in found:
             raise BadArgument(f"{request['file']}: {found['error']}".rstrip("."))
         return found
 
     def _running(self) -> subprocess.Popen[str]:
+        if self._stopped:
+            raise BadArgument("the run was stopped while a plug-in ran")
         if self._process is None:
             core = [os.path.dirname(self._installed.core)] if self._installed.core else packages()[:1]
             argv = [python_with_ansible(), "-c", BEGIN, PROGRAM.read_text(encoding="utf-8")]
@@ -111,14 +166,22 @@ class Plugins:
                 [*argv, *core, *self._installed.collections], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 text=True,
             )  # fmt: skip
+            if self._stopped:  # meanwhile
+                self.close()
+                raise BadArgument("the run was stopped while a plug-in ran")
         return self._process
+
+    def stop(self) -> None:
+        """Nothing runs any more: a plug-in that somebody waits for is broken off."""
+        self._stopped = True
+        self.close()
 
     def close(self) -> None:
         process, self._process = self._process, None
         if process is not None:
+            process.kill()  # first: who reads its answer keeps the stream from being closed
+            process.wait()
             for stream in (process.stdin, process.stdout):
                 if stream is not None:
                     with suppress(OSError):
                         stream.close()
-            process.kill()
-            process.wait()

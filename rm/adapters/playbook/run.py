@@ -157,6 +157,7 @@ class _Run:
             except KeyboardInterrupt:
                 self.report.interrupted = True
                 self.stopping.set()
+                self.orders.files.stop()
                 left = {name for _, names in chosen[index:] for name in names} - self.through
                 if self.part is not None:
                     left -= {name for name, one in self.part.runs.items() if one.position == END}

@@ -19,14 +19,18 @@ class Plugins(Protocol):
     """Who runs them. Each raises BadArgument, with the file, where a plug-in does not do."""
 
     def learn(self, place: str) -> list[tuple[str, str]]:
-        """The (kind, name) of those of a role's or a playbook's directory."""
+        """The (kind, name) of those, and of what may be one, of a role's or a playbook's directory. No code
+        of theirs runs."""
         ...
 
     def find(self, kind: str, name: str, directory: str) -> bool:
-        """Is there one of a collection of this full name?"""
+        """Is there, or may there be, one of a collection of this full name?"""
         ...
 
-    def has(self, kind: str, name: str) -> bool: ...
+    def has(self, kind: str, name: str) -> bool:
+        """Is there one of this name, now that it is used?"""
+        ...
+
     def call(self, kind: str, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any: ...
 
 

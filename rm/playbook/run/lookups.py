@@ -20,6 +20,7 @@ from rm.playbook.run import machine_lookups
 from rm.playbook.run.sought import Control, Sought
 from rm.playbook.template.filters import to_bool
 from rm.playbook.template.filters.data import flatten, subelements
+from rm.playbook.template.filters.text import refuse_undefined
 from rm.playbook.template.plain import deeply
 from rm.playbook.template.plugins import OWN
 from rm.playbook.template.template import Layer, Scope, Seek
@@ -258,9 +259,11 @@ def _own_plugin(kind: str) -> Callable[[Sought], list[Any]]:
     def call(sought: Sought) -> list[Any]:
         name, args = sought.terms
         plugins = plugins_of(sought.files)
-        if plugins is None or not plugins.has(kind, name):
-            return []
         try:
+            if plugins is None or not plugins.has(kind, name):
+                return []
+            if args:
+                refuse_undefined(args[0])
             return [plugins.call(kind, name, [deeply(one) for one in args], deeply(dict(sought.options)))]
         except BadArgument as problem:
             raise TemplateProblem(f"the {kind} '{name}': {problem}") from None

@@ -8,7 +8,6 @@ from typing import Any
 from jinja2 import pass_context
 from jinja2.runtime import Context
 
-from rm.playbook.template.filters.text import refuse_undefined
 from rm.playbook.template.jinja import ENVIRONMENT
 from rm.playbook.template.template import forget_compiled
 
@@ -41,8 +40,6 @@ def _asking(kind: str, name: str, before: Callable[..., Any] | None) -> Callable
         if not isinstance(context, Context) and before is not None:  # compiled before this name was known
             return before(context, *args, **kwargs)
         scope = context.parent["__scope__"]
-        if args:
-            refuse_undefined(args[0])
         found = scope.seek(OWN[kind], [name, list(args)], kwargs, scope) if scope.seek is not None else []
         if found:
             return found[0]
