@@ -35,7 +35,7 @@ def _told(run, args, directory):
     return dict(
         args["arguments"],
         _ansible_check_mode=run.check,
-        _ansible_no_log=False,
+        _ansible_no_log=bool(args.get("no_log")),
         _ansible_debug=False,
         _ansible_diff=run.diff,
         _ansible_verbosity=0,

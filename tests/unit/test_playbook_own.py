@@ -22,8 +22,9 @@ from rm.playbook.own.packing import packed_module
 from rm.playbook.own.place import Found, Installed, in_collections
 from rm.playbook.own.style import style_of
 from rm.playbook.read.parse import parse_playbook
+from rm.playbook.run.evaluate import HostPlay, HostState, Options
 from tests.fakes import PATIENCE_S
-from tests.steps_request import one, step
+from tests.steps_request import one, run, step
 
 PYTHON = """#!/usr/bin/python
 from ansible.module_utils.basic import AnsibleModule
@@ -402,6 +403,19 @@ def test_a_process_of_plug_ins_that_dies_is_told_and_begun_anew(files: LocalFile
     with pytest.raises(Exception, match="the process that runs plug-ins ended"):
         content_of("{{ 1 | own_dies }}", tmp_path, files)
     assert content_of("{{ 1 | own_lives }}", tmp_path, files) == "1"
+
+
+@pytest.mark.parametrize("no_log", [True, False])
+def test_a_module_is_told_what_it_must_not_log(files: LocalFiles, tmp_path: Path, no_log: bool) -> None:
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library/tells.sh").write_text(
+        '#!/bin/sh\n. "$1"\nprintf \'{"told": "%s"}\' "$_ansible_no_log"\n'
+    )
+    text = f"- hosts: all\n  gather_facts: false\n  tasks: [{{tells: {{a: b}}, no_log: {no_log}}}]\n"
+    play = parse_playbook(text, str(tmp_path / "site.yml"), files).plays[0]
+    batch = HostPlay(play, HostState("h", {}), files, Options(str(tmp_path))).next_batch()
+    assert batch is not None
+    assert run(*(one.wire() for one in batch.steps))["results"][0]["told"] == str(no_log)
 
 
 def test_nothing_is_imported_from_the_current_directory(

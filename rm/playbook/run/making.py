@@ -80,9 +80,11 @@ class Making(Walk):
                 item.answer = {"failed": bool(note.get("failed")), **note["result"]}
                 item.answer |= {"skipped": True} if note.get("skipped") else {}
                 continue
+            # a module that is not rm's writes its arguments to the host's system log, unless it is told
+            args = {**work.args, "no_log": True} if flags.no_log and work.op == "own_module" else work.args
             ignore = flags.ignore_errors or task.failed_when == (False,)
             item.step = Step(
-                self._steps, self._tasks, work.op, work.args, work.user, work.environment, ignore,
+                self._steps, self._tasks, work.op, args, work.user, work.environment, ignore,
                 work.check, work.timeout_s, work.background_s,
             )  # fmt: skip
             self._steps += 1
