@@ -126,7 +126,7 @@ def test_a_password_file_that_is_a_link_stays_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("url", ["gopher://me:s3cret@host/x", "http://me:s3cret@[host/x", "me:s3cret@host/x"])
-def test_a_url_s_password_is_not_shown(url: str) -> None:
+def test_a_password_of_what_is_no_url_is_not_shown(url: str) -> None:
     with pytest.raises(TemplateProblem, match="is not a URL") as problem:
         value(f"{{{{ lookup('url', '{url}') }}}}")
     assert "host/x" in str(problem.value)
@@ -163,3 +163,15 @@ def test_a_url_s_password_is_not_shown(url: str) -> None:
 )
 def test_addresses(text: str, is_: Any) -> None:
     assert value(text) == is_
+
+
+@pytest.mark.parametrize(("url", "shown"), [
+    ("http://me:s3cret@127.0.0.1:1/x", "http://127.0.0.1:1/x"),
+    ("http://me:s3/cr@et@127.0.0.1:1/x", "http://127.0.0.1:1/x"),
+    ("http://127.0.0.1:1/a@b", "http://127.0.0.1:1/a@b"),
+])  # fmt: skip
+def test_a_url_s_password_is_not_shown(url: str, shown: str) -> None:
+    with pytest.raises(TemplateProblem) as problem:
+        value(f"{{{{ lookup('url', '{url}', use_proxy=false) }}}}")
+    assert f"{shown} cannot be asked: " in str(problem.value)
+    assert "cret" not in str(problem.value)

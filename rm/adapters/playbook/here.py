@@ -6,6 +6,7 @@ import base64
 import ctypes
 import ctypes.util
 import fcntl
+import http.client
 import netrc
 import os
 import re
@@ -60,8 +61,9 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 
 def _shown(url: str) -> str:
-    """A URL without the user and the password that it may hold; also one that is none."""
-    return re.sub(r"^((?:[^/?#]*:)?//|)[^/?#]*@", r"\1", url)
+    """A URL without the user and the password that it may hold; also one that is none, as with a password
+    that holds a slash."""
+    return re.sub(r"^((?:[^/?#]*:)?//|)(?:[^/?#]*@|[^/?#@]*:(?!\d*(?:[/?#]|$)).*@)", r"\1", url)
 
 
 def fetch(url: str, options: Mapping[str, Any]) -> bytes:
@@ -108,7 +110,7 @@ def fetch(url: str, options: Mapping[str, Any]) -> bytes:
             return bytes(answer.read())
     except urllib.error.HTTPError as problem:
         raise BadArgument(f"{shown} answers {problem.code} {problem.reason}") from None
-    except (OSError, ValueError) as problem:
+    except (OSError, ValueError, http.client.HTTPException) as problem:
         raise BadArgument(f"{shown} cannot be asked: {getattr(problem, 'reason', problem)}") from None
 
 

@@ -23,6 +23,7 @@ from rm.playbook.template.template import (
     Scope,
     condition,
     evaluate,
+    guarded,
     has_template,
 )  # fmt: skip
 
@@ -184,7 +185,8 @@ def loop_values(loop: Loop, context: CompileContext) -> list[Any]:
         if scope.seek is None:
             raise TemplateProblem(f"'{loop.kind}' is not possible here")
         terms = values if isinstance(values, list) else [values]
-        values = scope.seek(loop.kind.removeprefix("with_"), terms, {}, scope)
+        seek, name = scope.seek, loop.kind.removeprefix("with_")
+        values = guarded(loop.kind, lambda: seek(name, terms, {}, scope))
     elif isinstance(values, (tuple, set, range)):
         values = list(values)
     if not isinstance(values, list):
