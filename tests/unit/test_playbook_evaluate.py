@@ -313,6 +313,13 @@ def test_no_log_hides_also_why_a_task_cannot_be_compiled(task, no_log):
     assert "s3cret" not in repr(results)
 
 
+def test_a_switch_that_a_host_s_text_decides_fails_that_host_s_task():
+    tasks = "  - command: first\n    register: r\n  - command: ls\n    run_once: '{{ r.stdout }}'\n"
+    results, _, host = play(tasks, answer=lambda s: {"stdout": "maybe"})
+    assert ([r.status for r in results], host.failed) == (["changed", "failed"], True)
+    assert "not true or false" in results[1].message
+
+
 ODD = "\ud800"  # half of a character: JSON has it, UTF-8 does not
 
 

@@ -97,6 +97,8 @@ class HostPlay(Making):
                     self._blocked_at = frame.position
                     break
                 made = self._problem(frame, task, TaskProblem(f"'{needed}' is not known here."))
+            except TemplateProblem as problem:
+                made = self._problem(frame, task, problem)
             if made is None:
                 continue
             new = made.steps()
