@@ -90,6 +90,11 @@ def _ages(run, args, seen):
 def _password_change(args, seen):
     """The entry for /etc/shadow that the account should get, None when it stays."""
     wanted = args.get("password")
+    if any(one == ":" or ord(one) < 32 or ord(one) == 127 for one in wanted or ""):
+        # chpasswd reads NAME:HASH lines: the rest of this one would be another account's
+        raise StepFailed(
+            "The password of %s holds a ':' or a control character: no hash does." % args["name"]
+        )
     old = _shadow(args["name"])[0] if seen else None
     if seen and args.get("update_password") == "on_create":
         wanted = None
@@ -186,8 +191,8 @@ def do_user(run, args):
     elif planned == "present" and seen is None:
         changes = ["password's age"] if _ages(run, args, None) else []
         return dict(result, changed=bool(changes), diff=state_diff(run, "user " + name, changes))
-    flags = _flags(run, args, seen)
     password = _password_change(args, seen)
+    flags = _flags(run, args, seen)
     argv = []
     if seen is None:
         flags += (["-r"] if args["system"] else []) + ["-m" if args["create_home"] else "-M"]

@@ -296,6 +296,14 @@ def test_debconf(tool: Tool, tmp_path: Path) -> None:
         step(1, "debconf", name="x", question="y")
 
 
+def test_assemble_of_a_local_directory_whose_name_is_a_pattern(tmp_path: Path) -> None:
+    parts, target = tmp_path / "conf[1].d", tmp_path / "whole"
+    parts.mkdir()
+    (parts / "1").write_text("one\n")
+    done("assemble", src=str(parts), dest=str(target), remote_src=False)
+    assert target.read_text() == "one\n"
+
+
 def test_assemble(tmp_path: Path) -> None:
     parts = tmp_path / "parts"
     parts.mkdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import posixpath
 import re
 from typing import Any
@@ -33,7 +34,8 @@ def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
     if args["remote_src"]:
         return rest
     source = context.source(args["src"].rstrip("/"), "files")
-    paths = context.files.glob(f"{source}/*") + context.files.glob(f"{source}/.*")
+    within = glob.escape(source)
+    paths = context.files.glob(f"{within}/*") + context.files.glob(f"{within}/.*")
     if not context.files.exists(source):
         raise BadArgument(f"the local directory {source} does not exist")
     files = {posixpath.basename(path): packed(context.files.read(path, args["decrypt"])) for path in paths}

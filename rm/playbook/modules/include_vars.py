@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import posixpath
 import re
 from collections.abc import Mapping
@@ -55,7 +56,7 @@ def _in_directory(args: dict[str, Any], context: CompileContext) -> list[str]:
     wanted = re.compile(args["files_matching"]) if args["files_matching"] else None
     found = []
     # as Ansible: a directory's own files before those of the directories in it
-    for path in sorted(context.files.glob(f"{top}/**"), key=posixpath.split):
+    for path in sorted(context.files.glob(f"{glob.escape(top)}/**"), key=posixpath.split):
         name = posixpath.basename(path)
         deep = posixpath.relpath(path, top).count("/") + 1
         if args["depth"] and deep > args["depth"]:

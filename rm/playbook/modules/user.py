@@ -45,4 +45,9 @@ ARGS = {
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
     if args["umask"] and set(args["umask"]) - set("01234567"):
         raise BadArgument(f"'umask' must be octal such as '022', not '{args['umask']}'")
+    if any(one == ":" or ord(one) < 32 or ord(one) == 127 for one in args["password"] or ""):
+        raise BadArgument(
+            "'password' holds a ':' or a control character such as a line break, which no hash has; "
+            "give what the filter 'password_hash' makes"
+        )
     return args

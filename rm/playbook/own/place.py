@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import posixpath
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -50,7 +51,7 @@ def beside(files: Files, name: str, places: Sequence[str]) -> Found | None:
     for place in places:
         for ending in ENDINGS:
             path = posixpath.join(place, "library", name + ending)
-            if files.exists(path) and not files.glob(f"{path}/*"):
+            if files.exists(path) and not files.glob(f"{glob.escape(path)}/*"):
                 utils = tuple(posixpath.join(one, "module_utils") for one in places)
                 return Found(path, name, utils, _action(files, name, places, "action_plugins"))
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import posixpath
 from collections.abc import Mapping
 from typing import Any
@@ -45,12 +46,12 @@ def role_files(files: Files, path: str, part: str, name: str) -> list[str]:
         if files.exists(base + ending) and not _is_directory(files, base + ending):
             return [base + ending]
     if part in ("defaults", "vars"):
-        return [p for p in files.glob(f"{base}/**") if p.endswith((".yml", ".yaml", ".json"))]
+        return [p for p in files.glob(f"{glob.escape(base)}/**") if p.endswith((".yml", ".yaml", ".json"))]
     return []
 
 
 def _is_directory(files: Files, path: str) -> bool:
-    return bool(files.glob(f"{path}/*"))
+    return bool(files.glob(f"{glob.escape(path)}/*"))
 
 
 def load_mapping(reader: Reader, files: Files, path: str, line: int, owner: str = "") -> Map:
