@@ -130,9 +130,10 @@ def digest_of_file(path, algorithm="sha1"):
 # -- programs -----------------------------------------------------------------------------------
 
 
-def execute(argv, cwd=None, env=None, stdin=None, timeout_s=None, preexec=None):
+def execute(argv, cwd=None, env=None, stdin=None, timeout_s=None, preexec=None, stdout=None):
     """Run a program to its end: code, stdout, stderr. Output goes to files, so that a daemon that the
-    program leaves behind cannot hold this run by keeping a pipe open."""
+    program leaves behind cannot hold this run by keeping a pipe open. `stdout`: a descriptor that gets
+    standard output instead."""
     import subprocess
     import tempfile
 
@@ -143,8 +144,8 @@ def execute(argv, cwd=None, env=None, stdin=None, timeout_s=None, preexec=None):
         source = subprocess.DEVNULL if stdin is None else into
         try:
             code = subprocess.call(
-                argv, cwd=cwd, env=env, stdin=source, stdout=out, stderr=err, timeout=timeout_s,
-                preexec_fn=preexec,
+                argv, cwd=cwd, env=env, stdin=source, stdout=out if stdout is None else stdout, stderr=err,
+                timeout=timeout_s, preexec_fn=preexec,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             raise StepFailed("%s did not end within %d s." % (argv[0], timeout_s)) from None

@@ -8,6 +8,7 @@ import re
 import tempfile
 
 from rm_steps_base import StepFailed, absolute, execute, plain_environment, state_diff, tool
+from rm_steps_write import write_output
 
 PACKERS = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}
 _GRANT = re.compile(r"GRANT (.+) ON (.+) TO ([`'\"]).*?\3@([`'\"]).*?\4(.*)")
@@ -143,23 +144,12 @@ def _dump(args, client, names):
     argv += shlex.split(args["dump_extra_args"] or "")
     target = absolute(args["target"])
     packer = PACKERS.get(os.path.splitext(target)[1])
-    aside = target + ".rm-new"
     line = " ".join(shlex.quote(word) for word in argv)
     line += " | %s -c" % tool(packer) if packer else ""
-    fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    os.close(fd)
-    code, out, err = execute([tool("bash"), "-c", "set -o pipefail; %s > %s" % (line, shlex.quote(aside))])
+    code, err = write_output(target, line)
     if code != 0:
-        os.unlink(aside)
         raise StepFailed(err.strip() or "the dump failed (%d)" % code, rc=code)
-    if os.path.exists(target):
-        os.chmod(aside, os.stat(target).st_mode & 0o7777)
-    else:
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(aside, 0o666 & ~umask)
-    os.rename(aside, target)
-    return out
+    return ""
 
 
 def _import(args, client, names):

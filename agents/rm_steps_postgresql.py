@@ -6,6 +6,7 @@ Statements and passwords go over standard input and the environment: no process 
 import os
 
 from rm_steps_base import StepFailed, absolute, execute, plain_environment, state_diff, tool
+from rm_steps_write import write_output
 
 PACKERS = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz"}
 FIELD, RECORD = "\x1f", "\x1e"
@@ -181,15 +182,19 @@ def _move(run, args, client):
         argv += shlex.split(args["target_opts"])
         argv += [target] if ending == ".dir" else []
     line = " ".join(shlex.quote(word) for word in argv)
-    quoted = shlex.quote(target)
+    quoted, aside = shlex.quote(target), ""
     if ending != ".dir":
         if dump:
-            line += (" | %s -c" % tool(packer) if packer else "") + " > " + quoted
+            aside = line + (" | %s -c" % tool(packer) if packer else "")
+            line = aside + " > " + quoted
         else:
             line = "%s -dc %s | %s" % (tool(packer), quoted, line) if packer else "%s < %s" % (line, quoted)
     result = {"changed": True, "db": args["name"], "executed_commands": [line]}
     if not run.check:
-        code, out, err = execute([tool("bash"), "-c", "set -o pipefail; " + line], env=client.env)
+        if aside:
+            (code, err), out = write_output(target, aside, client.env), ""
+        else:
+            code, out, err = execute([tool("bash"), "-c", "set -o pipefail; " + line], env=client.env)
         if code != 0:
             raise StepFailed(err.strip() or "it failed (%d)" % code, rc=code, cmd=line)
         result.update(msg=out, stderr=err, rc=code, cmd=line)

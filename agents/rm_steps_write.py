@@ -11,7 +11,7 @@ import stat as stat_module
 import time
 
 from rm_steps_aside import clear_aside, set_aside, sync_directory
-from rm_steps_base import StepFailed, content_diff, digest, execute, plain_environment, state_diff
+from rm_steps_base import StepFailed, content_diff, digest, execute, plain_environment, state_diff, tool
 
 _CLAUSE = re.compile(r"^([ugoa]*)((?:[-+=](?:[rwxXst]*|[ugo]))+)$")
 _SHIFT = {"u": 6, "g": 3, "o": 0}
@@ -198,6 +198,45 @@ def write_file(run, path, data, args):
         os.rename(aside, path)
     sync_directory(os.path.dirname(path))
     return result
+
+
+def write_output(path, line, env=None):
+    """Standard output of a line of bash becomes a file's content: written aside, synced, renamed. Returns
+    the code and standard error; where the line fails, an old file stays as it is. A link is replaced."""
+    argv, old = [tool("bash"), "-c", "set -o pipefail; " + line], None
+    with contextlib.suppress(OSError):
+        old = os.stat(path)
+    if old is not None and stat_module.S_ISDIR(old.st_mode):
+        raise StepFailed("%s is a directory." % path)
+    if old is not None and not stat_module.S_ISREG(old.st_mode):  # /dev/null
+        fd = os.open(path, os.O_WRONLY)
+        try:
+            code, _, err = execute(argv, env=env, stdout=fd)
+        finally:
+            os.close(fd)
+        return code, err
+    if not os.path.isdir(os.path.dirname(path)):
+        raise StepFailed("The directory %s does not exist." % os.path.dirname(path))
+    with set_aside(path) as (fd, aside):
+        with os.fdopen(fd, "w+b") as file:
+            code, _, err = execute(argv, env=env, stdout=file.fileno())
+            if code != 0:
+                os.unlink(aside)
+                return code, err
+            if old is not None:
+                keep_extended(path, file.fileno())
+                with contextlib.suppress(PermissionError):
+                    os.fchown(file.fileno(), old.st_uid, old.st_gid)
+            mode = stat_module.S_IMODE(old.st_mode) if old is not None else default_mode()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+            ours = os.fstat(file.fileno())
+        seen = os.lstat(aside)
+        if (seen.st_dev, seen.st_ino) != (ours.st_dev, ours.st_ino):
+            raise StepFailed("Another run is writing %s." % path)
+        os.rename(aside, path)
+    sync_directory(os.path.dirname(path))
+    return code, err
 
 
 def validate(command, aside, path):

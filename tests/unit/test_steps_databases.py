@@ -114,6 +114,42 @@ def test_mysql_databases(asked: Path) -> None:
         step(1, "mysql_db", name="all")
 
 
+@pytest.mark.parametrize(
+    ("module", "program", "given"),
+    [
+        ("mysql_db", "mysqldump", {"config_file": "/no"}),
+        ("postgresql_db", "pg_dump", {}),
+    ],
+)
+def test_a_dump_that_fails_keeps_the_former_one(
+    asked: Path, module: str, program: str, given: dict[str, Any]
+) -> None:
+    folder, target = asked.parent, asked.parent / "dumps/all.sql"
+    target.parent.mkdir()
+    # each of another user's tries, in a directory of his: the name that a dump is written under, linked
+    precious = folder / "precious"
+    precious.write_text("not to be touched")
+    for name in ("all.sql.rm-new", ".all.sql.rm-new"):
+        (target.parent / name).symlink_to(precious)
+    swap = f"rm -f {target.parent}/*.rm-new; ln -s {precious} {target}.rm-new 2>/dev/null\n"
+    (folder / program).write_text(f"#!/bin/sh\n{swap}echo half; exit $(cat {folder}/code)\n")
+    (folder / program).chmod(0o755)
+    target.write_text("good")
+    target.chmod(0o640)
+    whole = {"name": "sys", "state": "dump", "target": str(target), **given}
+    (folder / "code").write_text("3")
+    refused(module, **whole)
+    assert target.read_text() == "good"
+    (folder / "code").write_text("0")
+    assert one(module, **whole)["changed"]
+    assert (target.read_text(), target.stat().st_mode & 0o777) == ("half\n", 0o640)
+    assert not target.is_symlink()
+    assert precious.read_text() == "not to be touched"
+    assert not (target.parent / ".all.sql.rm-new").exists()
+    assert one(module, **{**whole, "target": "/dev/null"})["changed"]
+    assert "does not exist" in refused(module, **{**whole, "target": f"{folder}/none/all.sql"})
+
+
 def test_mysql_users(asked: Path) -> None:
     folder = asked.parent
     (folder / "created").write_text(USAGE + "GRANT ALL PRIVILEGES ON `shop`.* TO `joe`@`%`\n")
