@@ -19,15 +19,15 @@ NOTHING = set(
     """
     defaults: allow_broken_conditionals allow_embedded_templates home cow_selection cowsay_enabled_stencils
     defaults: force_color nocolor nocows cowpath pipelining fact_caching_connection fact_caching_prefix
-    defaults: fact_caching_timeout collections_scan_sys_path collections_path
+    defaults: fact_caching_timeout collections_scan_sys_path
     defaults: collections_on_ansible_version_mismatch action_warnings localhost_warning log_verbosity
-    defaults: doc_fragment_plugins action_plugins allow_unsafe_lookups become_plugins cache_plugins
-    defaults: callback_plugins callbacks_enabled cliconf_plugins connection_plugins debug filter_plugins
+    defaults: doc_fragment_plugins allow_unsafe_lookups become_plugins cache_plugins
+    defaults: callback_plugins callbacks_enabled cliconf_plugins connection_plugins debug
     defaults: httpapi_plugins internal_poll_interval inventory_plugins jinja2_native keep_remote_files
     defaults: bin_ansible_callbacks local_tmp log_path log_filter lookup_plugins module_args
-    defaults: module_compression module_name library module_utils netconf_plugins no_target_syslog
+    defaults: module_compression module_name netconf_plugins no_target_syslog
     defaults: null_representation poll_interval stdout_callback editor task_debugger_ignore_errors
-    defaults: strategy_plugins syslog_facility terminal_plugins test_plugins vars_plugins vault_id_match
+    defaults: strategy_plugins syslog_facility terminal_plugins vars_plugins vault_id_match
     defaults: vault_identity vault_encrypt_salt vault_encrypt_identity verbosity deprecation_warnings
     defaults: devel_warning display_args_to_stdout display_skipped_hosts display_traceback docsite_root_url
     defaults: duplicate_dict_key error_on_missing_handler force_valid_group_names
@@ -88,6 +88,12 @@ def test_what_is_followed_is_read_as_ansible_reads_it() -> None:
     assert found.private_key_file == "/home/ada/.ssh/key"
     assert found.ssh_common_args == "-o ProxyCommand='ssh -W %h:%p gate'"
     assert (found.tags, found.skip_tags) == (("a", "b"), ("c",))
+    assert of("[defaults]\ncollections_path = mine:~/more").collections_path == (
+        "/etc/site/mine",
+        "/home/ada/more",
+    )
+    usual = "~/.ansible/plugins/modules:/usr/share/ansible/plugins/modules"
+    assert of(f"[defaults]\nlibrary = {usual}") == Settings("/etc/site/ansible.cfg")
     assert "forks" not in found.used
     assert "become" in found.used
     assert of("", {"ANSIBLE_INVENTORY": "hosts.yml"}).inventory == ("/site/hosts.yml",)
@@ -109,6 +115,12 @@ def test_what_is_followed_is_read_as_ansible_reads_it() -> None:
         ("[defaults]\ngathering = lazy", {}, "gathering in [defaults] of /etc/site/ansible.cfg is 'lazy'"),
         ("[defaults]\nforks = many", {}, "forks in [defaults] of /etc/site/ansible.cfg is 'many'"),
         ("forks = 5", {}, "cannot be read"),
+        ("[defaults]\nlibrary = ./modules", {}, "library in [defaults] of /etc/site/ansible.cfg"),
+        ("", {"ANSIBLE_LIBRARY": "/srv/modules"}, "the variable ANSIBLE_LIBRARY"),
+        ("[defaults]\nmodule_utils = ./utils", {}, "module_utils in [defaults]"),
+        ("[defaults]\nfilter_plugins = ./filters", {}, "filter_plugins in [defaults]"),
+        ("[defaults]\ntest_plugins = ./tests", {}, "test_plugins in [defaults]"),
+        ("[defaults]\naction_plugins = ./actions", {}, "action_plugins in [defaults]"),
     ],
 )
 def test_what_rm_does_not_follow_is_refused(text: str, environment: dict[str, str], said: str) -> None:

@@ -17,10 +17,12 @@ from rm.adapters.playbook.files import LocalFiles, read_playbook
 from rm.adapters.playbook.plugins import BEGIN, PROGRAM
 from rm.errors import UsageError
 from rm.playbook.model.problems import BadArgument
+from rm.playbook.model.schema import tasks_of
 from rm.playbook.own.own_module import OwnModule, own_module
 from rm.playbook.own.packing import packed_module
 from rm.playbook.own.place import Found, Installed, in_collections
 from rm.playbook.own.style import style_of
+from rm.playbook.read.ansible_settings import read
 from rm.playbook.read.parse import parse_playbook
 from rm.playbook.run.evaluate import HostPlay, HostState, Options
 from tests.fakes import PATIENCE_S
@@ -432,6 +434,41 @@ def test_nothing_is_imported_from_the_current_directory(
     monkeypatch.chdir(here)
     assert content_of("{{ 'a' | own_up }}", tmp_path, files) == "A"
     assert brought(files, tmp_path, "packs.py", PYTHON, a="4")["a"] == 4
+
+
+def test_collections_of_ansible_cfg_are_known(tmp_path: Path) -> None:
+    (tmp_path / "ansible.cfg").write_text("[defaults]\ncollections_path = mine\n")
+    place = tmp_path / "mine/ansible_collections/my/own/plugins/modules"
+    place.mkdir(parents=True)
+    (place / "one.py").write_text("")
+    said = read((tmp_path / "ansible.cfg").read_text(), str(tmp_path / "ansible.cfg"), {}, "/", "/")
+    found = in_collections(LocalFiles(ansible=said), "my.own.one", str(tmp_path))
+    assert found is not None
+    assert found.path == str(place / "one.py")
+    assert in_collections(LocalFiles(), "my.own.one", str(tmp_path)) is None
+
+
+def args_of(files: LocalFiles, place: Path, text: str) -> list[Any]:
+    plays = parse_playbook(text, str(place / "site.yml"), files).plays
+    return [task.args for play in plays for task in tasks_of(play.tasks) if task.module != "meta"]
+
+
+def test_module_defaults_of_modules_that_are_not_rm_s(files: LocalFiles, tmp_path: Path) -> None:
+    (tmp_path / "library").mkdir()
+    for name in ("mine", "ping"):
+        (tmp_path / f"library/{name}.sh").write_text("#!/bin/sh\n")
+    defaults = "module_defaults: {mine: {a: 1}, ping: {b: 2}, ansible.builtin.ping: {data: x}}"
+    tasks = "[{mine: {c: 3}}, {ping: {}}, {ansible.builtin.ping: {}}]"
+    at_play = f"- hosts: all\n  {defaults}\n  tasks: {tasks}\n"
+    assert args_of(files, tmp_path, at_play) == [{"a": 1, "c": 3}, {"b": 2}, {"data": "x"}]
+    block = f"- hosts: all\n  tasks:\n  - {defaults}\n    block: {tasks}\n"
+    assert args_of(files, tmp_path, block) == [{"a": 1, "c": 3}, {"b": 2}, {"data": "x"}]
+    mounts = "module_defaults: {ansible.posix.mount: {fstype: nfs}}"
+    task = "mount: {path: /x, src: y, state: present}"
+    assert args_of(files, tmp_path, f"- hosts: all\n  {mounts}\n  tasks: [{task}]\n")[0]["fstype"] == "nfs"
+    for name, near in (("mien", "unknown module 'mien'"), ("no.such.one", "unknown module 'no.such.one'")):
+        with pytest.raises(UsageError, match=near):
+            args_of(files, tmp_path, f"- hosts: all\n  module_defaults: {{{name}: {{}}}}\n  tasks: []\n")
 
 
 def test_a_registered_module_is_one_of_rm_s_shape(files: LocalFiles, tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ class LocalFiles:
         said = ansible or Settings()
         usual = ("~/.ansible/roles", "/usr/share/ansible/roles", "/etc/ansible/roles")
         self.role_path = said.roles_path or tuple(map(os.path.expanduser, usual))
+        self._collections = said.collections_path
         self.play_defaults = PlayDefaults(
             gather_facts=said.gathering != "explicit",
             gather_once=said.gathering == "smart",
@@ -46,7 +47,7 @@ class LocalFiles:
     @cached_property
     def installed(self) -> Installed:
         """What of Ansible is on this machine, for modules that are not rm's."""
-        return installed()
+        return installed(self._collections)
 
     @cached_property
     def plugins(self) -> Plugins:

@@ -7,6 +7,7 @@ import importlib.util
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from rm.playbook.own.place import Installed
@@ -37,11 +38,12 @@ def packages() -> list[str]:
     return list(dict.fromkeys([*own, *_beside("ansible-playbook"), *_beside("ansible"), *system]))
 
 
-def installed() -> Installed:
-    """What there is of Ansible. ANSIBLE_COLLECTIONS_PATH takes the place of the usual directories."""
+def installed(collections: Sequence[str] = ()) -> Installed:
+    """What there is of Ansible. `collections` (of ansible.cfg), or else ANSIBLE_COLLECTIONS_PATH, takes the
+    place of the usual directories."""
     found = [path for path in packages() if os.path.isdir(f"{path}/ansible/module_utils")]
     said = os.environ.get("ANSIBLE_COLLECTIONS_PATH")
-    tops = [os.path.expanduser(one) for one in (said.split(":") if said else USUAL) if one]
+    tops = [os.path.expanduser(one) for one in (collections or (said.split(":") if said else USUAL)) if one]
     tops = [os.path.dirname(one) if os.path.basename(one) == "ansible_collections" else one for one in tops]
     tops += [one for one in (found or packages()) if os.path.isdir(f"{one}/ansible_collections")]
     return Installed(f"{found[0]}/ansible" if found else "", tuple(dict.fromkeys(tops)))

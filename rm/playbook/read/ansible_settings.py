@@ -24,6 +24,7 @@ FOLLOWED: dict[Place, tuple[str, str]] = {
     ("defaults", "remote_user"): ("remote_user", "ANSIBLE_REMOTE_USER"),
     ("defaults", "private_key_file"): ("private_key_file", "ANSIBLE_PRIVATE_KEY_FILE"),
     ("defaults", "roles_path"): ("roles_path", "ANSIBLE_ROLES_PATH"),
+    ("defaults", "collections_path"): ("collections_path", "ANSIBLE_COLLECTIONS_PATH"),
     ("defaults", "timeout"): ("timeout_s", "ANSIBLE_TIMEOUT"),
     ("defaults", "interpreter_python"): ("python", "ANSIBLE_PYTHON_INTERPRETER"),
     ("defaults", "vault_password_file"): ("vault_password_file", "ANSIBLE_VAULT_PASSWORD_FILE"),
@@ -46,6 +47,13 @@ FOLLOWED: dict[Place, tuple[str, str]] = {
     ("ssh_connection", "ssh_common_args"): ("ssh_common_args", "ANSIBLE_SSH_COMMON_ARGS"),
     ("ssh_connection", "ssh_extra_args"): ("ssh_extra_args", "ANSIBLE_SSH_EXTRA_ARGS"),
 }  # fmt: skip
+
+
+def _usual(kind: str) -> tuple[str, ...]:
+    """The directories of plug-ins that Ansible has where nothing is set."""
+    return (f"~/.ansible/plugins/{kind}:/usr/share/ansible/plugins/{kind}",)
+
+
 # what would change a run, the variable of the environment, and the values with which rm does the same
 REFUSED: dict[Place, tuple[str, tuple[str, ...]]] = {
     ("defaults", "hash_behaviour"): ("ANSIBLE_HASH_BEHAVIOUR", ("replace",)),
@@ -72,6 +80,11 @@ REFUSED: dict[Place, tuple[str, tuple[str, ...]]] = {
     ("defaults", "inventory_ignore_extensions"): ("ANSIBLE_INVENTORY_IGNORE", ()),
     ("inventory", "ignore_patterns"): ("ANSIBLE_INVENTORY_IGNORE_REGEX", ()),
     ("inventory", "ignore_extensions"): ("ANSIBLE_INVENTORY_IGNORE", ()),
+    ("defaults", "library"): ("ANSIBLE_LIBRARY", _usual("modules")),
+    ("defaults", "module_utils"): ("ANSIBLE_MODULE_UTILS", _usual("module_utils")),
+    ("defaults", "filter_plugins"): ("ANSIBLE_FILTER_PLUGINS", _usual("filter")),
+    ("defaults", "test_plugins"): ("ANSIBLE_TEST_PLUGINS", _usual("test")),
+    ("defaults", "action_plugins"): ("ANSIBLE_ACTION_PLUGINS", _usual("action")),
     ("privilege_escalation", "become_method"): ("ANSIBLE_BECOME_METHOD", ("sudo", "ansible.builtin.sudo")),
     ("privilege_escalation", "become_exe"): ("ANSIBLE_BECOME_EXE", ("sudo", "/usr/bin/sudo")),
     ("privilege_escalation", "become_flags"): ("ANSIBLE_BECOME_FLAGS", ("-H -S -n", "-H -S", "-n", "-H")),
@@ -97,6 +110,7 @@ class Settings:
     used: tuple[str, ...] = ()
     inventory: tuple[str, ...] = ()
     roles_path: tuple[str, ...] = ()
+    collections_path: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     skip_tags: tuple[str, ...] = ()
     forks: int | None = None
@@ -180,7 +194,7 @@ def _typed(name: str, value: str, where: str, base: str, home: str) -> Any:
     if name == "inventory":
         parts = [part.strip() for part in value.split(",") if part.strip()]
         return (value,) if value.endswith(",") else tuple(_path(part, base, home) for part in parts)
-    if name == "roles_path":
+    if name in ("roles_path", "collections_path"):
         return tuple(_path(part, base, home) for part in value.split(":") if part)
     if name in ("tags", "skip_tags"):
         return tuple(part.strip() for part in value.split(",") if part.strip())

@@ -20,6 +20,24 @@ def learn(reader: Reader, files: Files, place: str, line: int) -> None:
         raise reader.fail(line, f"{problem}.") from None
 
 
+def own_name(reader: Reader, written: str, line: int, files: Files, directory: str, roles: list[str]) -> str:
+    """The registry's name of the module that is called `written` here; "" where nobody knows one. Raises
+    UsageError."""
+    try:
+        name = own_module(files, directory, roles, written)
+    except BadArgument as problem:
+        raise reader.fail(line, f"{problem}.") from None
+    if not name and isinstance(registry().get(written), OwnModule):  # another playbook's
+        return ""
+    return name or short(written)
+
+
+def defaults_name(written: str) -> str:
+    """What `module_defaults` of a module of the registry are kept under, whichever of its names is used."""
+    module = registry().get(written)
+    return module.found.path if isinstance(module, OwnModule) else written.rpartition(".")[2]
+
+
 def with_own_module(reader: Reader, body: Map, files: Files, directory: str, roles: list[str]) -> Map:
     """The task with a module that is not rm's under the registry's name of it. Raises UsageError."""
     for key in body:

@@ -105,11 +105,11 @@ class _Plays:
         hosts = ",".join(map(str, hosts)) if isinstance(hosts, list) else str(hosts)
         reader.templates(hosts, body.line_of("hosts"))
         plain = Task("", "", {}, line)
-        shared = reader.attempt(lambda: common(reader, body, plain), common(reader, Map(), plain))
-        variables = shared.pop("variables")
-        default: PlayDefaults = getattr(self.files, "play_defaults", PlayDefaults())
         directory = posixpath.dirname(reader.filename) or "."
         shelf = Shelf(self.files, directory, (reader.filename, line), reader.found)
+        shared = reader.attempt(lambda: common(reader, body, plain, shelf), common(reader, Map(), plain))
+        variables = shared.pop("variables")
+        default: PlayDefaults = getattr(self.files, "play_defaults", PlayDefaults())
         around = replace(Task("", "", {}, line, reader.filename), **shared)
         parts: list[tuple[Node, ...]] = [read_tasks(reader, body, "pre_tasks", around, shelf)]
         roles: list[Node] = []

@@ -25,6 +25,7 @@ from rm.playbook.model.keywords import (
 from rm.playbook.model.located import Map, Seq
 from rm.playbook.model.schema import Block, Loop, Node, Task
 from rm.playbook.modules import executor_of, registry
+from rm.playbook.read.own import defaults_name
 from rm.playbook.read.read_arguments import arguments, module_names
 from rm.playbook.read.reader import Reader
 from rm.playbook.read.words import key_values
@@ -43,12 +44,16 @@ class Library(Protocol):
         """The task with a module that is not rm's under the registry's name of it."""
         ...
 
+    def own_name(self, reader: Reader, written: str, line: int, around: Task) -> str:
+        """The registry's name of a module that is called `written` here; "" where nobody knows one."""
+        ...
+
     def foresee(self, reader: Reader, task: Task) -> None:
         """Check what a dynamic include may bring, as far as its name is known."""
         ...
 
 
-def common(reader: Reader, body: Map, around: Task, key: str = "") -> dict[str, Any]:
+def common(reader: Reader, body: Map, around: Task, library: Library | None = None) -> dict[str, Any]:
     """The keywords that blocks hand down, of `body` on top of those around it."""
     method = body.get("become_method", "sudo")
     if method != "sudo":
@@ -58,12 +63,6 @@ def common(reader: Reader, body: Map, around: Task, key: str = "") -> dict[str, 
     if connection is not None and connection not in CONNECTIONS:
         raise reader.fail(body.line_of("connection"), f"the connection '{connection}' is not supported.",
                           "Known: ssh, local.")  # fmt: skip
-    defaults = reader.mapping(body, "module_defaults")
-    for name in defaults:
-        if short(str(name)) not in registry():
-            raise reader.fail(
-                defaults.line_of(name), f"unknown module '{name}'.", did_you_mean(name, registry())
-            )
     return {
         "when": (*around.when, *(reader.conditions(body, "when") if "when" in body else ())),
         "become": reader.truth(body, "become", around.become),
@@ -84,8 +83,21 @@ def common(reader: Reader, body: Map, around: Task, key: str = "") -> dict[str, 
         "timeout": reader.number(body, "timeout", around.timeout),
         "connection": CONNECTIONS[connection] if connection is not None else None,
         "variables": {**around.variables, **reader.mapping(body, "vars")},
-        "defaults": {**around.defaults, **{short(str(k)): v or {} for k, v in defaults.items()}},
+        "defaults": {**around.defaults, **_defaults(reader, body, around, library)},
     }
+
+
+def _defaults(reader: Reader, body: Map, around: Task, library: Library | None) -> dict[str, Any]:
+    """`module_defaults` by what `defaults_name` says of their modules, of `library/` and collections, too."""
+    found = {}
+    defaults = reader.mapping(body, "module_defaults")
+    for name, value in defaults.items():
+        written, line = str(name), defaults.line_of(name)
+        known = library.own_name(reader, written, line, around) if library else short(written)
+        if known not in registry():
+            raise reader.fail(line, f"unknown module '{name}'.", did_you_mean(name, registry()))
+        found[defaults_name(known)] = value or {}
+    return found
 
 
 def read_tasks(
@@ -119,7 +131,7 @@ def read_list(
 
 def _block(reader: Reader, body: Map, line: int, around: Task, library: Library, handler: bool) -> Block:
     reader.known(body, BLOCK_KEYS, "block")
-    fields = reader.attempt(lambda: common(reader, body, around), common(reader, Map(), around))
+    fields = reader.attempt(lambda: common(reader, body, around, library), common(reader, Map(), around))
     inner = replace(around, **fields, notify=(*around.notify, *reader.words(body, "notify")))
     parts = [read_tasks(reader, body, key, inner, library, handler) for key in ("block", "rescue", "always")]
     return Block(str(body.get("name") or ""), line, *parts)
@@ -133,7 +145,7 @@ def _task(
     named = [k for k in body if k in modules or short(str(k)) in modules or short(str(k)) in INCLUDES]
     others = [k for k in body if k not in TASK_KEYS and k not in named and not is_loop(str(k))]
     if not named and len(others) == 1 and others[0] not in LATER and _IS_MODULE.fullmatch(str(others[0])):
-        return _unknown(reader, body, line, around, str(others[0]), handler)
+        return _unknown(reader, body, line, around, library, str(others[0]), handler)
     for key in others:
         with reader.going_on():
             _refuse(reader, str(key), body.line_of(key), bool(named))
@@ -144,7 +156,7 @@ def _task(
         raise reader.fail(line, f"the task has {what}", "A task calls exactly one module.")
     written = named[0]
     name = short(str(written))
-    fields = reader.attempt(lambda: common(reader, body, around), common(reader, Map(), around))
+    fields = reader.attempt(lambda: common(reader, body, around, library), common(reader, Map(), around))
     if name in INCLUDES:
         return _include(reader, body, line, around, library, fields, name, str(written))
     patience, background = reader.number(body, "async", 0), 0
@@ -156,6 +168,7 @@ def _task(
             raise reader.fail(
                 body.line_of(key), f"'{key}' is not possible with '{name}'.", f"Leave '{key}' out."
             )
+    usual = fields["defaults"].get(defaults_name(str(written)), {})
     register = body.get("register") or ""
     if register and not str(register).isidentifier():
         raise reader.fail(body.line_of("register"), f"'{register}' is not a variable's name.")
@@ -164,9 +177,7 @@ def _task(
         **fields,
         name=str(reader.text(body, "name") or name),
         module=name,
-        args=reader.attempt(
-            lambda: arguments(reader, name, own, body, str(written), fields["defaults"].get(name, {})), {}
-        ),
+        args=reader.attempt(lambda: arguments(reader, name, own, body, str(written), usual), {}),
         line=line,
         file=reader.filename,
         register=str(register),
@@ -189,7 +200,7 @@ _IS_MODULE = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z0-9_]+)*", re.IGNORECASE)
 
 
 def _unknown(
-    reader: Reader, body: Map, line: int, around: Task, module: str, handler: bool
+    reader: Reader, body: Map, line: int, around: Task, library: Library, module: str, handler: bool
 ) -> tuple[Node, ...]:
     """A task of a module that rm does not know: it may never be reached, on this distribution for one."""
     near = nearest(module, (*registry(), *TASK_KEYS, *INCLUDES, "block"))
@@ -198,7 +209,7 @@ def _unknown(
     reader.note(body.line_of(module), said, hint)
     task = replace(
         around,
-        **common(reader, body, around),
+        **common(reader, body, around, library),
         name=str(reader.text(body, "name") or module),
         module=module,
         args={},
@@ -334,12 +345,12 @@ def _include(
     return library.tasks_file(reader, given["file"], line, inner)
 
 
-def include_context(task: Task, apply: Map | None, reader: Reader) -> Task:
+def include_context(task: Task, apply: Map | None, reader: Reader, library: Library) -> Task:
     """What the tasks of a dynamic include inherit."""
     assert task.outer is not None
     outer = task.outer
     if apply is not None:
-        outer = replace(outer, **common(reader, apply, outer))
+        outer = replace(outer, **common(reader, apply, outer, library))
     return outer
 
 

@@ -13,7 +13,7 @@ from rm.playbook.model.keywords import COMMON_KEYS
 from rm.playbook.model.located import Map, Seq, load
 from rm.playbook.model.schema import Node, Role, Task, tasks_of
 from rm.playbook.module import Files
-from rm.playbook.read.own import learn, with_own_module
+from rm.playbook.read.own import learn, own_name, with_own_module
 from rm.playbook.read.read_tasks import beside, common, include_context, read_list
 from rm.playbook.read.reader import Reader
 from rm.playbook.read.roles import (
@@ -64,9 +64,15 @@ class Shelf:
 
     def with_own_module(self, reader: Reader, body: Map, around: Task) -> Map:
         """The task with a module that is not rm's under the registry's name of it."""
+        return with_own_module(reader, body, self.files, self.directory, self._role_paths(around))
+
+    def own_name(self, reader: Reader, written: str, line: int, around: Task) -> str:
+        """The registry's name of a module, "" where nobody knows it."""
+        return own_name(reader, written, line, self.files, self.directory, self._role_paths(around))
+
+    def _role_paths(self, around: Task) -> list[str]:
         roles = [around.role.path] if around.role else []
-        roles += [one.path for one in self.roles if one.path not in roles]
-        return with_own_module(reader, body, self.files, self.directory, roles)
+        return roles + [one.path for one in self.roles if one.path not in roles]
 
     # -- files of tasks ------------------------------------------------------------------------
 
@@ -186,7 +192,7 @@ class Shelf:
         body = role_entry(reader, entry, line)
         params = {k: v for k, v in body.items() if k not in (*COMMON_KEYS, "role", "src", "version", "scm")}
         reader.templates(params, line)
-        inner = replace(around, **common(reader, body, around))
+        inner = replace(around, **common(reader, body, around, self))
         own = [params, *(body.get(word) or () for word in ("vars", "when", "tags"))]
         word = None if body.get("allow_duplicates") is True else repr([_sorted(one) for one in own])
         return self.role(reader, {"name": body["role"]}, line, inner, public, params, word, dependency)
@@ -233,7 +239,7 @@ class Shelf:
             return self._expanded[key]
         outer, self._met = self._met, []
         reader = Reader(task.file, self.found)
-        inner = include_context(task, task.apply, reader)
+        inner = include_context(task, task.apply, reader, self)
         if task.module == "include_role":
             own = {k: v for k, v in task.variables.items() if k not in inner.variables}
             inner = replace(inner, variables={**inner.variables, **own})
