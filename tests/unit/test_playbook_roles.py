@@ -181,3 +181,29 @@ def test_templates(template, shown):
     tasks = f"  - debug:\n      msg: >-\n        {template}\n"
     world = play(tasks, head, files={"files/f.txt": "text\n"})
     assert world.told() == [f"debug: {shown}"]
+
+
+CHECKED = {
+    "roles/checked/meta/argument_specs.yml": "argument_specs: {main: {options: {a: {required: true}}}}\n",
+    "roles/checked/tasks/main.yml": "- debug: {msg: in}\n",
+}
+
+
+@pytest.mark.parametrize("said", ['"no"', "false", "'{{ x }}'"])
+def test_a_role_whose_arguments_are_not_to_be_checked(said):
+    task = f"  - include_role: {{name: checked, rolespec_validate: {said}}}\n"
+    assert play(task, "  vars: {x: false}\n", files=CHECKED).told()[-1] == "checked : debug: in"
+    if "{{" not in said:
+        assert play(task.replace("include_", "import_"), files=CHECKED).told()[-1] == "checked : debug: in"
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "error"),
+    [
+        ("include", "maybe", "'rolespec_validate' must be true or false, not 'maybe'"),
+        ("import", "'{{ x }}'", "'rolespec_validate' of 'import_role' depends on variables"),
+    ],
+)
+def test_whether_arguments_are_checked_must_be_known(kind, said, error):
+    with pytest.raises(UsageError, match=error):
+        play(f"  - {kind}_role: {{name: checked, rolespec_validate: {said}}}\n", files=CHECKED)

@@ -153,8 +153,38 @@ def test_arguments_by_their_specification(given: dict[str, Any], errors: int) ->
 
 
 @pytest.mark.parametrize(
+    ("spec", "given", "errors"),
+    [
+        ({"a": {"required": True}}, {"a": None}, []),
+        ({"d": {"type": "dict", "options": {"a": {"required": True}}}}, {"d": {"a": None}}, []),
+        ({"a": {"required": "yes"}}, {}, ["missing required arguments: a"]),
+        ({"a": {"required": "no"}}, {}, ["missing required arguments: a"]),  # any text is true
+        ({"a": {"required": 0}}, {}, []),
+        ({"a": {}}, {"a": None}, []),
+        ({"a": {"choices": ["x", "y"]}}, {"a": None}, ["value of a must be one of: x, y, got: None"]),
+        (
+            {"a": {"aliases": ["q"]}, "c": {}},
+            {"q": 1, "b": 2},
+            ["b. Supported parameters include: a, c (q)."],
+        ),
+    ],
+)
+def test_null_required_and_unknown_arguments(
+    spec: dict[str, Any], given: dict[str, Any], errors: list[str]
+) -> None:
+    assert errors_of(spec, given) == errors
+
+
+@pytest.mark.parametrize("spec", [{"required": True}, {"default": 3}])
+def test_null_is_no_number(spec: dict[str, Any]) -> None:
+    [error] = errors_of({"a": {"type": "int", **spec}}, {"a": None})
+    assert "is of type NoneType and we were unable to convert to int" in error
+
+
+@pytest.mark.parametrize(
     ("kind", "value", "found"),
     [
+        ("int", "1.0", 1), ("int", "1e3", 1000), ("int", " 7 ", 7), ("int", 2.0, 2),
         ("bool", "yes", True), ("bool", 0, False), ("float", "1.5", 1.5), ("list", "a, b", ["a", "b"]),
         ("list", 3, ["3"]), ("dict", '{"a": 1}', {"a": 1}), ("dict", "a=1 b=2", {"a": "1", "b": "2"}),
         ("json", {"a": 1}, '{"a": 1}'), ("bytes", "2K", 2048), ("str", 3, "3"), ("raw", [1], [1]),
@@ -167,7 +197,8 @@ def test_types_of_arguments(kind: str, value: Any, found: Any) -> None:
 @pytest.mark.parametrize(
     ("kind", "value"), [("bool", "maybe"), ("int", "x"), ("list", {"a": 1}), ("dict", "a"), ("dict", [1]),
                         ("bytes", "many"), ("bytes", "inf"), ("int", float("inf")), ("dict", "{[]: 1}"),
-                        ("dict", "{" + "[" * 5000), ("nosuch", 1), ("float", [1])],
+                        ("dict", "{" + "[" * 5000), ("int", "1.5"), ("int", "nan"), ("int", "1e999999999"),
+                        ("nosuch", 1), ("float", [1])],
 )  # fmt: skip
 def test_no_such_type(kind: str, value: Any) -> None:
     with pytest.raises(Unfit):

@@ -9,8 +9,10 @@ import ast
 import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal, DecimalException
 from typing import Any
 
+DIGITS_MAX = 4300  # of a whole number, as Python reads one
 _TRUE = ("y", "yes", "on", "1", "true", "t")
 _FALSE = ("n", "no", "off", "0", "false", "f")
 _UNITS = {"": 0, "b": 0, **{unit: power for power, unit in enumerate("kmgtpezy", 1)}}
@@ -33,21 +35,26 @@ def errors_of(spec: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
 def _errors(
     spec: Mapping[str, Any], given: Mapping[str, Any], within: str, unknown: list[str]
 ) -> Iterator[str]:
-    """Of one mapping, whose path is `within` ("": the role's variables, of which others are welcome)."""
+    """Of one mapping, whose path is `within` ("": the whole)."""
     values = _renamed(spec, given)
     known = {alias for name, one in spec.items() for alias in (name, *_list(_of(one).get("aliases")))}
-    others = sorted(f"{within}.{name}" for name in given if name not in known)
-    if others and within:
+    others = sorted(f"{within}.{name}" if within else str(name) for name in given if name not in known)
+    if others:
         names = ", ".join(sorted(map(str, spec)))
+        aliases = ", ".join(sorted(str(name) for name in known if name not in spec))
+        names += f" ({aliases})" if aliases else ""
         unknown.append(f"{', '.join(others)}. Supported parameters include: {names}.")
     missing = [str(name) for name, one in spec.items()
-               if _of(one).get("required") is True and values.get(name) is None]  # fmt: skip
+               if _of(one).get("required") and name not in values]  # fmt: skip
     if missing:
         yield f"missing required arguments: {', '.join(sorted(missing))}{_in(within)}"
     typed: dict[str, Any] = {}
     for name, one in spec.items():
-        value = values.get(name, _of(one).get("default"))
-        if value is None:
+        default, choices = _of(one).get("default"), _list(_of(one).get("choices"))
+        value = values.get(name, default)
+        if value is None and not (name in values and (_of(one).get("required") or default is not None)):
+            if name in values and choices and None not in choices:
+                yield from _not_chosen(name, choices, None, within)
             continue
         try:
             typed[name] = _converted(name, _of(one), value, within)
@@ -153,9 +160,13 @@ def _number(kind: str, value: Any) -> int | float:
         raise TypeError
     if kind == "float":
         return float(value)
-    if isinstance(value, float) and value != int(value):
+    try:
+        exact = Decimal(value)
+    except DecimalException:
+        raise ValueError from None
+    if not exact.is_finite() or exact.adjusted() > DIGITS_MAX or exact != int(exact):
         raise ValueError
-    return int(str(value)) if isinstance(value, str) else int(value)
+    return int(exact)
 
 
 def _dict(value: Any) -> dict[Any, Any]:

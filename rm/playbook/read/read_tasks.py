@@ -334,6 +334,9 @@ def _include(
     if loop:
         raise reader.fail(body.line_of(loop), f"'{name}' cannot loop.", f"Use include_{name[7:]}.")
     inner = replace(around, **fields)
+    if is_role and has_template(given.get("rolespec_validate")):
+        said = "'rolespec_validate' of 'import_role' depends on variables."
+        raise reader.fail(where, said, "Use include_role.")
     if is_role:
         return library.role(reader, given, line, inner, True)
     inner = replace(inner, variables=around.variables, params={**around.params, **own})

@@ -26,7 +26,7 @@ from rm.playbook.read.roles import (
     role_files,
     variables_of,
 )  # fmt: skip
-from rm.playbook.read.specifications import validation
+from rm.playbook.read.specifications import validates, validation
 from rm.playbook.template.template import has_template
 
 DEPTH_MAX = 40
@@ -178,7 +178,7 @@ class Shelf:
         if not found and wanted != "main":
             raise reader.fail(line, f"the role {role.name} has no tasks/{wanted}.yml.")
         tasks: tuple[Node, ...] = ()
-        if given.get("rolespec_validate") is not False:
+        if validates(reader, given, line):
             tasks = validation(reader, self.files, inner, wanted, self.play)
         for one in found:
             tasks += read_list(reader.of(one), load_list(reader, self.files, one, line), inner, self)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from rm.playbook.model.argument_spec import KINDS
 from rm.playbook.model.located import Map
@@ -11,6 +12,20 @@ from rm.playbook.model.schema import Task
 from rm.playbook.module import Files
 from rm.playbook.read.reader import Reader
 from rm.playbook.read.roles import load_mapping, role_files
+from rm.playbook.template.filters import FALSE, TRUE
+from rm.playbook.template.template import has_template
+
+
+def validates(reader: Reader, given: Mapping[str, Any], line: int) -> bool:
+    """Does an include or import of a role with these arguments check the role's? A template, which is not
+    known yet, does. Raises UsageError."""
+    said = given.get("rolespec_validate", True)
+    if has_template(said):
+        return True
+    word = str(said).strip().lower()
+    if word not in (*TRUE, *FALSE):
+        raise reader.fail(line, f"'rolespec_validate' must be true or false, not '{said}'.")
+    return word in TRUE
 
 
 def validation(
