@@ -33,7 +33,7 @@ def trace(address, tries=5, round_us=0, most=MOST_HOPS):
 
     `hops` ends with the host itself if it was `reached`; a hop that never answered has the address "".
     """
-    six = ":" in address
+    six, itself = ":" in address, _canonical(address)
     level, recverr, ttl_option, exceeded, unreachable = _V6 if six else _V4
     found = {}  # by hop: [address, round trips]
     sent, end = {}, most
@@ -59,7 +59,7 @@ def trace(address, tries=5, round_us=0, most=MOST_HOPS):
                         continue
                     entry = found.setdefault(hop, [who, []])
                     entry[1].append(int((time.monotonic() - at) * 1e6))
-                    if who == address or what == unreachable:
+                    if who == itself or what == unreachable:
                         end = min(end, hop)
 
         def wait(until):
@@ -101,7 +101,16 @@ def trace(address, tries=5, round_us=0, most=MOST_HOPS):
         }
         for hop in range(1, min(end, max(found, default=0)) + 1)
     ]
-    return {"hops": hops, "sent": tries, "reached": bool(hops) and hops[-1]["address"] == address}
+    return {"hops": hops, "sent": tries, "reached": bool(hops) and hops[-1]["address"] == itself}
+
+
+def _canonical(address):
+    """An address as `_offender` writes it: `0:0::1%eth0` is `::1`."""
+    plain = address.partition("%")[0]
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with contextlib.suppress(OSError):
+            return socket.inet_ntop(family, socket.inet_pton(family, plain))
+    return address
 
 
 def _offender(data):

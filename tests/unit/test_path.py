@@ -44,10 +44,18 @@ def test_an_alert_names_the_hop() -> None:
     assert said_of(path_of([("10.0.2.10", 5)], 5, True), "a", "b").endswith("all answered 5 of 5")
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
-def test_this_host_is_one_hop_away(address: str) -> None:
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [("127.0.0.1", "127.0.0.1"), ("::1", "::1"), ("0:0:0:0:0:0:0:1", "::1")],
+)
+def test_this_host_is_one_hop_away(address: str, shown: str) -> None:
     found = rm_trace.trace(address, tries=2)
     assert found["reached"]
     (hop,) = found["hops"]
-    assert (hop["address"], hop["answered"], found["sent"]) == (address, 2, 2)
+    assert (hop["address"], hop["answered"], found["sent"]) == (shown, 2, 2)
     assert 0 < hop["rtt_us"] < 10_000_000
+
+
+def test_an_address_is_compared_without_its_scope() -> None:
+    assert rm_trace._canonical("FE80:0::01%eth0") == "fe80::1"
+    assert rm_trace._canonical("10.0.0.1") == "10.0.0.1"
