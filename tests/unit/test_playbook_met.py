@@ -68,7 +68,7 @@ def test_answers_are_asked_twice_and_hashed(tmp_path: Path, monkeypatch: pytest.
     prompts = "  vars_prompt: [{name: w, prompt: Word, confirm: true, encrypt: sha512_crypt, salt: s}]\n"
     text = HEAD + prompts + '  tasks:\n  - debug: {msg: "{{ w }}"}\n'
     report, notes = run(tmp_path, text, prompt=lambda *asked: next(said))
-    assert (report.results["localhost"][0].message, len(notes)) == ("sha512-s-6", 1)
+    assert (report.results["localhost"][0].message, len(notes)) == ("sha512_crypt-s-6", 1)
     with pytest.raises(UsageError, match="'crypt16' is not a kind of hash"):
         parse_playbook(text.replace("sha512_crypt", "crypt16"), "p.yml")
 

@@ -436,6 +436,21 @@ def test_nothing_is_imported_from_the_current_directory(
     assert brought(files, tmp_path, "packs.py", PYTHON, a="4")["a"] == 4
 
 
+def test_a_module_named_as_a_built_in_action_plugin_is_refused(files: LocalFiles, tmp_path: Path) -> None:
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library/copy.sh").write_text("#!/bin/sh\n")
+    with pytest.raises(BadArgument, match=r"library/copy\.sh stands for 'copy'.*action plug-in"):
+        own_module(files, str(tmp_path), [], "copy")
+    assert own_module(files, str(tmp_path), [], "ansible.builtin.copy") == ""
+
+
+def test_an_answer_that_is_too_deep_is_none(files: LocalFiles, tmp_path: Path) -> None:
+    deep = "python3 -c \"print('{\\\"a\\\":' * 100000 + '1' + '}' * 100000)\""
+    result = brought(files, tmp_path, "deep.sh", f"#!/bin/sh\n{deep}\n")
+    assert result["failed"], result
+    assert "'deep' does not answer with JSON" in result["msg"]
+
+
 def test_collections_of_ansible_cfg_are_known(tmp_path: Path) -> None:
     (tmp_path / "ansible.cfg").write_text("[defaults]\ncollections_path = mine\n")
     place = tmp_path / "mine/ansible_collections/my/own/plugins/modules"

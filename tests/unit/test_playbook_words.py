@@ -6,12 +6,19 @@ from typing import Any
 
 import pytest
 
+from rm.adapters.playbook.vault import Vault
+from rm.cli.playbook.given import extra_variables
+from rm.errors import UsageError
 from rm.playbook.facts.subset import chosen, topics_of
 from rm.playbook.model.argument_spec import Unfit, convert, errors_of
+from rm.playbook.model.hashes import HASHES, SHORT
 from rm.playbook.model.problems import BadArgument
 from rm.playbook.modules import registry
+from rm.playbook.read.parse import parse_playbook
 from rm.playbook.read.read_arguments import free_form
+from rm.playbook.read.task_keys import LOOP_KEYS, TASK_KEYS
 from rm.playbook.read.words import key_values, words_of
+from rm.playbook.template.filters import LOOKUPS
 from rm.playbook.template.filters.versions import version
 
 
@@ -203,3 +210,34 @@ def test_types_of_arguments(kind: str, value: Any, found: Any) -> None:
 def test_no_such_type(kind: str, value: Any) -> None:
     with pytest.raises(Unfit):
         convert(kind, value)
+
+
+def test_variables_of_the_command_line_are_words_of_ansible() -> None:
+    given = ["v={{ 1 + 2 }} w='a b'", 'x=1 y="c d"', "line=a=b"]
+    found = {"v": "{{ 1 + 2 }}", "w": "a b", "x": "1", "y": "c d", "line": "a=b"}
+    assert extra_variables(given, Vault(())) == found
+    for text, said in (("a b=1", "'a' sets nothing"), ("a='b", "not closed"), ("1a=b", "sets nothing")):
+        with pytest.raises(UsageError, match=said):
+            extra_variables([text], Vault(()))
+
+
+@pytest.mark.parametrize("name", ["filetree", "csvfile", "random_choice", "ini"])
+def test_a_loop_over_a_lookup_that_rm_lacks_is_no_spelling_mistake(name: str) -> None:
+    text = f"- hosts: all\n  tasks:\n    - debug: {{msg: x}}\n      with_{name}: [a]\n"
+    with pytest.raises(UsageError, match=f"'with_{name}' is not supported"):
+        parse_playbook(text, "site.yml")
+
+
+def test_each_lookup_of_ansible_may_be_looped_over() -> None:
+    assert {"loop", "with_items", "with_url", "with_password", "with_varnames"} <= set(LOOP_KEYS)
+    assert "now" in LOOKUPS
+    assert "with_now" not in TASK_KEYS
+
+
+def test_a_prompt_is_hashed_in_one_of_the_ways_that_there_are() -> None:
+    text = "- hosts: all\n  vars_prompt: [{name: p, encrypt: KIND}]\n"
+    for kind in HASHES:
+        assert parse_playbook(text.replace("KIND", kind), "site.yml").plays[0].prompts[0].encrypt == kind
+    with pytest.raises(UsageError, match="'rot13' is not a kind of hash"):
+        parse_playbook(text.replace("KIND", "rot13"), "site.yml")
+    assert set(SHORT.values()) == set(HASHES)

@@ -35,7 +35,6 @@ from rm.playbook.model.flow import END
 from rm.playbook.model.problems import TemplateProblem
 from rm.playbook.model.schema import Play, Playbook, Prompt, tasks_of
 from rm.playbook.read.listing import growing_of, names_of, plan_of_play
-from rm.playbook.read.parse import HASHES
 from rm.playbook.run.conduct import Part
 from rm.playbook.run.evaluate import Options
 from rm.playbook.run.lookups import seeker
@@ -215,7 +214,7 @@ class _Run:
             if ask is not None:
                 found[one.name] = self._answer(one) or one.default
             if one.encrypt and found[one.name] is not None:
-                secret = {"secret": str(found[one.name]), "kind": HASHES[one.encrypt], "salt": one.salt}
+                secret = {"secret": str(found[one.name]), "kind": one.encrypt, "salt": one.salt}
                 scope = Scope([Layer(secret, False)], seek=self.seek)
                 try:
                     found[one.name] = evaluate("{{ secret | password_hash(kind, salt) }}", scope)

@@ -146,6 +146,7 @@ def extra_variables(given: Sequence[str], vault: Vault) -> dict[str, Any]:
     """`-e`: name=value pairs (text), a JSON object (typed), or @file with YAML or JSON."""
     from rm.adapters.playbook.vault import HEADER
     from rm.playbook.model.located import load
+    from rm.playbook.read.words import assigned, words_of
 
     decrypt = vault if vault.passwords else None
     found: dict[str, Any] = {}
@@ -164,14 +165,13 @@ def extra_variables(given: Sequence[str], vault: Vault) -> dict[str, Any]:
             found.update(value)
             continue
         try:
-            pairs = shlex.split(text)
+            pairs = [(word, assigned(word)) for word, _ in words_of(text)]
         except ValueError as problem:
             raise UsageError(f"-e {text!r}: {problem}.") from None
-        for word in pairs:
-            name, equals, value = word.partition("=")
-            if not equals or not name.isidentifier():
+        for word, pair in pairs:
+            if pair is None or not pair[0].isidentifier():
                 raise UsageError(f"-e {word!r} sets nothing.", "Write name=value.")
-            found[name] = value
+            found[pair[0]] = pair[1]
     return found
 
 

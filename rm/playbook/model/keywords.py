@@ -15,16 +15,6 @@ PLAY_KEYS = (
     "environment", "any_errors_fatal", "ignore_errors", "ignore_unreachable", "no_log", "check_mode", "diff",
     "module_defaults", "collections", "remote_user", "connection", "run_once", "throttle", "port", "timeout",
 )  # fmt: skip
-LOOP_KEYS = (
-    "loop", "with_items", "with_list", "with_dict", "with_fileglob", "with_sequence", "with_together",
-    "with_nested", "with_cartesian", "with_subelements", "with_indexed_items", "with_first_found",
-    "with_flattened", "with_lines", "with_file", "with_env", "with_pipe", "with_template", "with_vars",
-    "with_varnames", "with_inventory_hostnames", "with_unvault",
-)  # fmt: skip
-TASK_KEYS = (
-    *COMMON_KEYS, *LOOP_KEYS, "register", "loop_control", "notify", "listen", "changed_when", "failed_when",
-    "args", "until", "retries", "delay", "action", "local_action", "async", "poll",
-)  # fmt: skip
 BLOCK_KEYS = (*COMMON_KEYS, "block", "rescue", "always", "notify")
 ROLE_KEYS = (*COMMON_KEYS, "role")
 LOOP_CONTROL_KEYS = ("loop_var", "label", "index_var", "pause", "extended", "extended_allitems", "break_when")
@@ -39,7 +29,8 @@ INCLUDE_ROLE_ARGS = (
 # Ansible's words that are not supported: said as such, not as a spelling mistake
 LATER = (
     "debugger", "include", "become_exe", "become_flags",
-    "validate_argspec",
+    "validate_argspec", "with_config", "with_csvfile", "with_dependent", "with_filetree", "with_ini",
+    "with_random_choice",
 )  # fmt: skip
 PREFIXES = ("ansible.builtin.", "ansible.legacy.")
 

@@ -11,6 +11,14 @@ from rm.playbook.modules import registry
 from rm.playbook.own.place import Found, beside, in_collections, own_places
 from rm.playbook.own.style import JSON_ARGS, style_of
 
+# the action plug-ins of ansible-core 2.19: a task of such a name is theirs, whatever lies in `library/`
+BUILT_IN_ACTIONS = frozenset((
+    "add_host", "assemble", "assert", "async_status", "command", "copy", "debug", "dnf", "fail", "fetch",
+    "gather_facts", "group_by", "include_vars", "package", "pause", "raw", "reboot", "script", "service",
+    "set_fact", "set_stats", "shell", "template", "unarchive", "uri", "validate_argument_spec",
+    "wait_for_connection", "yum",
+))  # fmt: skip
+
 
 class OwnModule(ModuleType):
     """Its step's operation is `own_module`."""
@@ -60,6 +68,11 @@ def own_module(files: Files, directory: str, roles: list[str], written: str) -> 
     """
     short = written.removeprefix("ansible.legacy.")
     found = beside(files, short, own_places(directory, roles)) if "." not in short else None
+    if found is not None and short in BUILT_IN_ACTIONS:
+        raise BadArgument(
+            f"{found.path} stands for '{short}', around which ansible-core runs an action plug-in of its own "
+            f"and rm does not; give the module another name, or write 'ansible.builtin.{short}' for rm's"
+        )
     known = registry()
     if found is None and (written not in known or isinstance(known[written], OwnModule)):
         found = in_collections(files, written, directory)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rm.playbook.model.keywords import INCLUDES, LATER, TASK_KEYS, short
+from rm.playbook.model.keywords import INCLUDES, LATER, short
 from rm.playbook.model.located import Map
 from rm.playbook.model.problems import BadArgument
 from rm.playbook.module import Files
@@ -10,6 +10,7 @@ from rm.playbook.modules import registry
 from rm.playbook.own.own_module import OwnModule, own_module
 from rm.playbook.own.plugins import learn_place
 from rm.playbook.read.reader import Reader
+from rm.playbook.read.task_keys import TASK_KEYS
 
 
 def learn(reader: Reader, files: Files, place: str, line: int) -> None:

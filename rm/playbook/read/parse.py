@@ -14,6 +14,7 @@ from typing import Any
 
 from rm.errors import UsageError
 from rm.hints import did_you_mean
+from rm.playbook.model.hashes import HASHES
 from rm.playbook.model.keywords import PLAY_KEYS, short
 from rm.playbook.model.located import Map, Seq, load
 from rm.playbook.model.problems import BadArgument
@@ -27,7 +28,6 @@ from rm.playbook.read.roles import (
     load_mapping,
 )  # fmt: skip
 from rm.playbook.read.shelf import Shelf
-from rm.playbook.template.filters import FILTERS
 from rm.playbook.template.template import Scope, has_template
 
 _IMPORT = ("import_playbook", "ansible.builtin.import_playbook", "ansible.legacy.import_playbook")
@@ -198,8 +198,6 @@ class _Plays:
 
 
 _PROMPT_KEYS = ("name", "prompt", "default", "private", "confirm", "encrypt", "salt", "salt_size", "unsafe")
-# kinds of hashes by passlib's names, as `encrypt` has them, and by those of the filter `password_hash`
-HASHES = {"sha512_crypt": "sha512", "sha256_crypt": "sha256", "md5_crypt": "md5", "bcrypt": "blowfish"}
 
 
 def _prompts(reader: Reader, body: Map) -> tuple[Prompt, ...]:
@@ -211,8 +209,6 @@ def _prompts(reader: Reader, body: Map) -> tuple[Prompt, ...]:
     for one in listed:
         reader.known(one, _PROMPT_KEYS, "prompt")
         kind = one.get("encrypt")
-        if kind and "password_hash" not in FILTERS:
-            raise reader.fail(one.line_of("encrypt"), "'encrypt' is not supported.", "Prompt for the hash.")
         if kind and kind not in HASHES:
             known = f"Known: {', '.join(HASHES)}."
             raise reader.fail(one.line_of("encrypt"), f"'{kind}' is not a kind of hash.", known)

@@ -18,8 +18,6 @@ from rm.playbook.model.keywords import (
     INCLUDES,
     LATER,
     LOOP_CONTROL_KEYS,
-    LOOP_KEYS,
-    TASK_KEYS,
     short,
 )  # fmt: skip
 from rm.playbook.model.located import Map, Seq
@@ -28,8 +26,8 @@ from rm.playbook.modules import executor_of, registry
 from rm.playbook.read.own import defaults_name
 from rm.playbook.read.read_arguments import arguments, module_names
 from rm.playbook.read.reader import Reader
+from rm.playbook.read.task_keys import TASK_KEYS, is_loop
 from rm.playbook.read.words import key_values
-from rm.playbook.template.filters import LOOKUPS
 from rm.playbook.template.template import has_template
 
 
@@ -246,11 +244,6 @@ def _without_action(reader: Reader, body: Map) -> Map:
     if key == "local_action":
         found["delegate_to"] = "localhost"
     return found
-
-
-def is_loop(key: str) -> bool:
-    """`loop`, or `with_…` of a lookup."""
-    return key in LOOP_KEYS or (key.startswith("with_") and key.removeprefix("with_") in LOOKUPS)
 
 
 def _loop(reader: Reader, body: Map, line: int) -> Loop | None:

@@ -11,6 +11,7 @@ import string
 from collections.abc import Mapping
 from typing import Any
 
+from rm.playbook.model.hashes import HASHES, SHORT
 from rm.playbook.model.problems import BadArgument
 from rm.playbook.run.sought import Control, Sought
 from rm.playbook.template.filters import to_bool
@@ -26,14 +27,6 @@ _URL_REFUSED = ("use_gssapi", "unix_socket", "ciphers")
 PASSWORD_OPTIONS: dict[str, Any] = {
     "length": 20, "encrypt": None, "chars": ["ascii_letters", "digits", ".,:-_"], "ident": None, "seed": None,
 }  # fmt: skip
-# of each way to hash: (crypt(5)'s mark, characters of salt, rounds where none are given)
-HASHES = {
-    "md5_crypt": ("1", 8, None),
-    "bcrypt": ("2b", 22, 12),
-    "sha256_crypt": ("5", 16, 535_000),
-    "sha512_crypt": ("6", 16, 656_000),
-}
-_SHORT = {"md5": "md5_crypt", "blowfish": "bcrypt", "sha256": "sha256_crypt", "sha512": "sha512_crypt"}
 _SALT = string.ascii_letters + string.digits + "./"
 
 
@@ -106,9 +99,9 @@ def _hash(
     control: Control, secret: str, kind: str, salt: Any = None, salt_size: Any = None, rounds: Any = None,
     ident: Any = None,
 ) -> str:  # fmt: skip
-    name = _SHORT.get(kind, kind)
+    name = SHORT.get(kind, kind)
     if name not in HASHES:
-        raise BadArgument(f"'{kind}' is no way to hash a password; known: {', '.join(_SHORT)}")
+        raise BadArgument(f"'{kind}' is no way to hash a password; known: {', '.join(SHORT)}")
     mark, size, usual = HASHES[name]
     salt = str(salt) if salt else _drawn_text(control, int(salt_size or size), _SALT, None)
     if set(salt) - set(_SALT) or len(salt) > size or (name == "bcrypt" and len(salt) != size):
