@@ -228,6 +228,19 @@ def test_a_loop_over_a_lookup_that_rm_lacks_is_no_spelling_mistake(name: str) ->
         parse_playbook(text, "site.yml")
 
 
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        ("{stat: '{{ m }}'}", "a template for all arguments of 'stat' is not supported"),
+        ("{stat: , args: '{{ m }}'}", "'args' as a template is not supported"),
+    ],
+)
+def test_arguments_that_are_one_template_are_refused_as_such(task: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said) as refused:
+        parse_playbook(f"- hosts: all\n  tasks:\n    - {task}\n", "site.yml")
+    assert "Write each argument" in refused.value.hint
+
+
 def test_each_lookup_of_ansible_may_be_looped_over() -> None:
     assert {"loop", "with_items", "with_url", "with_password", "with_varnames"} <= set(LOOP_KEYS)
     assert "now" in LOOKUPS

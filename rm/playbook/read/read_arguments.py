@@ -16,6 +16,7 @@ from rm.playbook.read.reader import Reader
 from rm.playbook.read.words import assigned, key_values, words_of
 from rm.playbook.template.template import has_template
 
+_EACH = "Write each argument, with a template as its value."
 # what Ansible takes for an argument within the text of a command
 _BESIDE = frozenset(
     ("creates", "removes", "chdir", "executable", "stdin", "stdin_add_newline", "strip_empty_ends")
@@ -63,10 +64,14 @@ def arguments(
     elif isinstance(value, str) and "=" in value:
         given = _read(reader, name, line, lambda: Map(key_values(value)))
     else:
+        if has_template(value):
+            raise reader.fail(line, f"a template for all arguments of '{name}' is not supported.", _EACH)
         raise reader.fail(line, f"the arguments of '{name}' must be a mapping, not {value!r}.")
     extra = body.get("args")
     if isinstance(extra, str):
         reader.templates(extra, body.line_of("args"))
+        if has_template(extra):
+            raise reader.fail(body.line_of("args"), "'args' as a template is not supported.", _EACH)
         raise reader.fail(body.line_of("args"), "'args' must be a mapping.")
     extra = reader.mapping(body, "args")
     known = {n: arg for n, arg in module.ARGS.items() if not n.startswith("_")}
