@@ -730,6 +730,32 @@ def test_show_of_a_failed_job_ends_with_the_last_lines_of_the_task_that_failed(
     assert daemon.service.log[-1] == ("logs", 1, 2, "out", 0, False, 10, 0)
 
 
+@pytest.mark.parametrize(
+    ("said", "program"),
+    [
+        ("/var/lib/rm/jobs/1.1/script: line 3: scontrol: command not found", "scontrol"),
+        ("script: line 2: exec: my prog: not found", "my prog"),
+        ("/x/script: 4: srun: not found", "srun"),
+        ("/x/script: 4: exec: srun: not found", "srun"),
+        ("sh: foo: not found", "foo"),
+        ("script:3: command not found: module", "module"),
+        ("/usr/bin/env: \u2018python\u2019: No such file or directory", "python"),
+        ("python: Command not found.", "python"),
+        ("the result was not found", ""),
+    ],
+)
+def test_show_names_the_program_that_a_shell_did_not_find(
+    daemon: Daemon, rmx: Rmx, said: str, program: str
+) -> None:
+    rmx("submit", "--wrap=x")
+    daemon.service.output["out"] = f"begins\n{said}\n".encode()
+    for code in (127, 1):
+        daemon.service.put(1, tasks=(Task(0, "h1", started_us=1, exit_code=code),), attempt=1)
+        daemon.service.finish(1, code=code)
+        named = f"The program {program} was not found on h1: install it there" in rmx("show", "1").out
+        assert named == (code == 127 and bool(program))
+
+
 def test_show_of_a_job_that_never_started_asks_for_no_log(daemon: Daemon, rmx: Rmx) -> None:
     rmx("submit", "--wrap=true")
     daemon.service.put(1, tasks=(Task(0, "h1", exit_code=1, note="no /bin/csh"),), attempt=1)

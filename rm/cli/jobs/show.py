@@ -9,6 +9,7 @@ import click
 
 from rm.arrays import text_of
 from rm.cli.jobs.logs import shared_file
+from rm.cli.jobs.missing_program import NOT_FOUND, missing_program
 from rm.cli.jobs.used import slowed_text, used_text
 from rm.cli.output import note, printable
 from rm.cli.session import Session, emit_answer, emit_json, job_operand, json_option, one_job, table
@@ -225,8 +226,13 @@ def _last_lines(session: Session, job: FullJob) -> None:
         if shared_file(job.spec, stream == "err"):
             told = f"of the file on {job.tasks[rank].host} that the tasks share"
         click.echo(f"\nThe last lines {told}:")
-        for line in data.decode(errors="replace").splitlines():
+        lines = data.decode(errors="replace").splitlines()
+        for line in lines:
             click.echo(f"  {printable(line)}")
+        failed = next((task for task in job.tasks if task.rank == rank), None)
+        if failed and failed.exit_code == NOT_FOUND and (program := missing_program(lines)):
+            missing = f"The program {printable(program)} was not found on {failed.host}"
+            click.echo(f"{missing}: install it there, or set PATH in the script.")
 
 
 def first_failure(tasks: Sequence[Task]) -> int:
