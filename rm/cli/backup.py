@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rm.cli.heartbeat import Heartbeat
 from rm.cli.session import Session, emit_json, json_option
 from rm.units import format_bytes
 
@@ -24,7 +25,8 @@ def backup(session: Session, /, file: str, as_json: bool) -> None:
     from rm.adapters.store.backup import back_up_to
 
     config = _config(session)
-    size = back_up_to(config.daemon.database, Path(file))
+    with Heartbeat(lambda: f"the database is copied to {file}"):
+        size = back_up_to(config.daemon.database, Path(file))
     if as_json:
         emit_json({"file": file, "bytes": size})
     else:
@@ -43,7 +45,9 @@ def restore(session: Session, /, file: str, as_json: bool) -> None:
     """
     from rm.bootstrap.database import restore_database
 
-    done = restore_database(_config(session), Path(file))
+    config = _config(session)
+    with Heartbeat(lambda: f"the database is restored from {file}"):
+        done = restore_database(config, Path(file))
     if as_json:
         before = str(done.before) if done.before else ""
         emit_json({"file": file, "schema": done.schema, "jobs": done.jobs, "before": before})
@@ -64,9 +68,11 @@ def upgrade(session: Session, /, check: bool, as_json: bool) -> int:
     from rm.bootstrap.database import look, upgrade_database
 
     config = _config(session)
-    if not check:
-        upgrade_database(config)
-    found = look(config)
+    doing = "a copy of the database is upgraded" if check else "the database is upgraded"
+    with Heartbeat(lambda: doing):
+        if not check:
+            upgrade_database(config)
+        found = look(config)
     if as_json:
         emit_json(found.as_json())
     else:

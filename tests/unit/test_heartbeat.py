@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from rm.adapters.store.opening import open_store
 from rm.cli.heartbeat import EVERY_S, Heartbeat
+from rm.cli.main import run
 from rm.cli.playbook.lines import Lines
+from rm.errors import RmError
 from rm.playbook.model.steps import TaskResult
 from rm.playbook.run.report import Progress
 from tests.fakes import PATIENCE_S
@@ -71,3 +79,66 @@ def test_the_lines_of_a_playbook_name_the_hosts_that_take_long(capsys: pytest.Ca
     clock.now_s += 3
     lines.heartbeat.beat()
     assert "4 s  " not in capsys.readouterr().err
+
+
+QUESTION = {
+    "capacity_mbps": 1,
+    "jobs": [{"name": "a", "period_ms": 9, "duty_cycle": 0.3, "bandwidth_mbps": 1}],
+}
+
+
+@pytest.mark.parametrize(
+    ("words", "slow", "said"),
+    [
+        (("backup", "FOLDER/copy"), "rm.adapters.store.backup.back_up_to", "the database is copied to"),
+        (
+            ("restore", "FOLDER/old"),
+            "rm.bootstrap.database.restore_database",
+            "the database is restored from",
+        ),
+        (("upgrade",), "rm.bootstrap.database.upgrade_database", "the database is upgraded"),
+        (("upgrade", "--check"), "rm.bootstrap.database.look", "a copy of the database is upgraded"),
+        (("sim", "replay", "--export", "FOLDER/j"), "rm.sim.journal_source.export", "is exported"),
+        (("sim", "replay"), "rm.sim.replay.verify", "is replayed"),
+        (("sim", "replay", "--queue=fifo"), "rm.sim.recording.read", "and with the others"),
+        (
+            ("interleave", "FOLDER/jobs.json"),
+            "rm.policies.interleave.answer.answer",
+            "time-shifts are searched",
+        ),
+    ],
+)
+def test_a_command_that_takes_long_is_not_silent(
+    words: tuple[str, ...],
+    slow: str,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """What `slow` names goes on only when the command has said something, and then fails."""
+    url, beaten, beat = f"sqlite:///{tmp_path}/rm.sqlite3", threading.Event(), Heartbeat.beat
+    open_store(url).close()
+    (tmp_path / "rm.toml").write_text(
+        f'[daemon]\nsocket = "{tmp_path}/rm.sock"\nstate_dir = "{tmp_path}"\ndatabase = "{url}"\n'
+    )
+    (tmp_path / "jobs.json").write_text(json.dumps(QUESTION))
+    monkeypatch.setattr("rm.cli.heartbeat.EVERY_S", 0.0)
+    monkeypatch.setattr("rm.cli.heartbeat.LOOK_S", 0.001)
+
+    def beats(self: Heartbeat) -> None:
+        beat(self)
+        beaten.set()
+
+    def waits(*_: Any, **__: Any) -> None:
+        beaten.clear()
+        assert beaten.wait(PATIENCE_S)
+        raise RmError("Enough.")
+
+    monkeypatch.setattr(Heartbeat, "beat", beats)
+    monkeypatch.setattr(slow, waits)
+    named = [word.replace("FOLDER", str(tmp_path)) for word in words]
+    assert run(["--config", str(tmp_path / "rm.toml"), *named]) == RmError.exit_code
+    told = capfd.readouterr().err
+    assert said in told
+    assert "Enough." in told

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rm.cli.heartbeat import Heartbeat
 from rm.cli.output import note
 from rm.cli.session import emit_json, json_option
 from rm.errors import RmError, UsageError
@@ -64,7 +65,8 @@ def interleave(
 
     problem = problem_from(read(file))
     thresholds = thresholds_for(problem, mode == "paper", metric or "", budget)
-    found = answer(problem, thresholds, offline)
+    with Heartbeat(lambda: "time-shifts are searched"):
+        found = answer(problem, thresholds, offline)
     if svg is not None:
         from rm.cli.sim.interleave_svg import circles
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rm.cli.heartbeat import Heartbeat
 from rm.cli.output import note
 from rm.cli.session import Session, emit_json, json_option, table
 from rm.errors import UsageError
@@ -62,7 +63,8 @@ def replay(
     source = open_journal(journal or _own_database(session))
     first = _first(source, since)
     if target is not None:
-        count = export(source, target, first, __version__)
+        with _busy(source, "exported"):
+            count = export(source, target, first, __version__)
         note(f"Wrote {count} entries of {source.name} into {target}.")
         return 0
     named = {k: v for k, v in zip(KINDS, (queue, placement, comm), strict=True) if v is not None}
@@ -72,6 +74,10 @@ def replay(
         _what_if(source, first, Decider(*_chosen(named, policies)), list_jobs, as_json)
         return 0
     return _verify(source, first, as_json)
+
+
+def _busy(source: Journal, what: str) -> Heartbeat:
+    return Heartbeat(lambda: f"the journal of {source.name} is {what}")
 
 
 def _own_database(session: Session) -> str:
@@ -121,7 +127,8 @@ def _verify(source: Journal, first: int, as_json: bool) -> int:
     from rm import __version__
     from rm.sim.replay import verify
 
-    verdict = verify(source.entries(first))
+    with _busy(source, "replayed"):
+        verdict = verify(source.entries(first))
     found = verdict.difference
     if as_json:
         emit_json(_verdict_fields(source, verdict))
@@ -164,9 +171,10 @@ def _what_if(source: Journal, first: int, asked: Decider, list_jobs: bool, as_js
     from rm.sim import recording, replay_summary
     from rm.sim.whatif import Decider, WhatIf
 
-    told = recording.read(source.entries(first))
-    same, other = WhatIf(told, Decider({}, None)), WhatIf(told, asked)
-    rows = replay_summary.rows(told, same.play(source.entries(first)), other.play(source.entries(first)))
+    with _busy(source, "replayed, with its own policies and with the others"):
+        told = recording.read(source.entries(first))
+        same, other = WhatIf(told, Decider({}, None)), WhatIf(told, asked)
+        rows = replay_summary.rows(told, same.play(source.entries(first)), other.play(source.entries(first)))
     columns = ("recorded", "modelled", "replayed")
     values = {which: replay_summary.metrics(rows, which) for which in columns}
     counts = replay_summary.counts(rows)
