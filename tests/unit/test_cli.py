@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -27,7 +28,7 @@ from rm.core.scheduling.queue_position import QueuePosition
 from rm.errors import StoreUnavailable
 from tests import builders
 from tests.command_line import Rmx
-from tests.fake_service import Daemon, FakeService, serving
+from tests.fake_service import CARD, Daemon, FakeService, serving
 from tests.fakes import PATIENCE_S
 from tests.slurm_program import Slurm
 
@@ -446,6 +447,16 @@ def test_hosts_and_their_administration(daemon: Daemon, rmx: Rmx, tmp_path: Path
     assert rmx("host", "import", "hosts.ini").out == "2 hosts are added.\n"
     assert rmx("host", "import", "hosts.ini").out == "2 hosts are already known, and updated.\n"
     assert daemon.service.inventory["g2"].zone == "east"
+
+
+def test_interfaces_as_fast_as_the_jobs_one_are_counted_as_rails(daemon: Daemon, rmx: Rmx) -> None:
+    host = daemon.service.inventory["h1"]
+    others = (replace(CARD, name="eth1"), replace(CARD, name="slow", speed_bps=CARD.speed_bps - 1))
+    for nics, shown in (((CARD,), "eth0"), ((CARD, *others), "eth0 +1")):
+        daemon.service.inventory["h1"] = replace(host, interface="eth0", nic_bps=CARD.speed_bps, nics=nics)
+        (line,) = [line for line in rmx("hosts").out.splitlines() if line.startswith("h1")]
+        assert re.search(rf" {re.escape(shown)}  ", line + "  ")
+    assert re.search(r"^eth1 .* mlx5_0 ", rmx("host", "show", "h1").out, re.M)
 
 
 def test_one_inventory_for_jobs_and_playbooks(daemon: Daemon, rmx: Rmx, tmp_path: Path) -> None:
