@@ -93,3 +93,58 @@ def test_a_daemon_whose_database_is_deleted_ends_at_once_and_nothing_is_lost(clu
     assert cluster.wait(job)["state"] == "COMPLETED"
     assert cluster.log(job) == "done\n"
     assert cluster.job(job)["attempt"] == 1
+
+
+def test_an_older_backup_goes_on_with_what_the_hosts_run(cluster: Cluster, tmp_path: Path) -> None:
+    """The rows of docs/backup.md: jobs that run, that ended, that began and that were submitted meanwhile."""
+    here, there = "z1h1", "z1h2"
+
+    def step(name: str) -> None:
+        for host in (here, there):
+            cluster.lab.exec(host, ["touch", f"/var/tmp/{name}"])
+
+    def until_there(name: str) -> str:
+        return f"echo $$ >>/var/tmp/began.$SLURM_JOB_ID; until [ -e /var/tmp/{name} ]; do sleep 0.05; done"
+
+    def began(job: int) -> int:
+        return sum(cluster.read(host, f"/var/tmp/began.{job}").count("\n") for host in (here, there))
+
+    going = cluster.submit("--wrap", f"{until_there('go.on')}; echo went on")
+    ended = cluster.submit("--wrap", f"{until_there('end')}; echo ended")
+    waits = cluster.submit("--hold", "--wrap", f"{until_there('go.on')}; echo waited")
+    for job in (going, ended):
+        cluster.all_started(job)
+    file = tmp_path / "backup.db"
+    cluster.rmx("backup", file)
+
+    step("end")
+    assert cluster.wait(ended)["state"] == "COMPLETED"
+    cluster.rmx("release", waits)
+    lost = cluster.submit("--hosts", here, "--wrap", "exec sleep 617")
+    for job in (waits, lost):
+        cluster.all_started(job)
+    started = [task["started_us"] for task in cluster.job(going)["tasks"]]
+    for _ in range(2):  # the hosts obey epochs that the backup does not know
+        cluster.restart()
+        cluster.all_up()
+    epoch = cluster.client.get("status")["daemon"]["epoch"]
+    cluster.stop()
+    cluster.rmx("restore", file)
+    cluster.start()
+    cluster.all_up()
+
+    assert cluster.client.get("status")["daemon"]["epoch"] < epoch
+    assert [task["started_us"] for task in cluster.job(going)["tasks"]] == started
+    until(lambda: not cluster.alive(here, "^sleep 617"), "the job that nobody knows any more is stopped")
+    again = cluster.wait(ended)
+    assert (again["state"], again["attempt"], cluster.log(ended)) == ("COMPLETED", 1, "ended\n")
+    assert cluster.job(waits)["state"] == "PENDING"
+    newer = cluster.submit("--wrap", "echo new")
+    assert newer >= waits + 10_000
+    cluster.rmx("release", waits)
+    step("go.on")
+    assert [cluster.wait(job)["state"] for job in (going, waits, newer)] == ["COMPLETED"] * 3
+    assert (cluster.log(going), cluster.job(going)["attempt"]) == ("went on\n", 1)
+    assert (cluster.log(waits), cluster.log(newer)) == ("waited\n", "new\n")
+    assert (began(going), began(ended), began(waits)) == (1, 1, 2)
+    cluster.refused(4, "show", lost)

@@ -258,3 +258,22 @@ def test_memory_of_a_host_is_told_to_agents_that_know_it_only_for_each_task(
     launch = launch_request(state, rules, 1)(Launch(job.id, 1, "gpu01", tasks, hold=True))
     assert launch.mem_bytes == together
     assert together <= launch.mem_bytes_per_task * len(tasks) < together + len(tasks)
+
+
+@pytest.mark.parametrize(
+    ("gpu_indices", "asked", "named"),
+    [
+        (False, {}, [["GPU-gpu01-0"], ["GPU-gpu01-1"]]),
+        (True, {}, [["0"], ["1"]]),
+        (False, {"launch": "batch"}, [["GPU-gpu01-0", "GPU-gpu01-1"]] * 2),
+        (True, {"launch": "batch"}, [["0", "1"]] * 2),  # the script sees all of its host
+    ],
+)
+def test_tasks_have_their_gpus_by_uuid_or_by_index(gpu_indices: bool, asked: Any, named: Any) -> None:
+    job = placed(**asked)
+    assert job.placement is not None
+    state = ClusterState(hosts=dict(HOSTS), jobs={job.id: job})
+    rules = LaunchRules(0, False, "", "rm", gpu_indices, "/opt/rm", Fence(), 1, 0, lambda user: None)
+    tasks = job.placement.on("gpu01")
+    launch = launch_request(state, rules, 1)(Launch(job.id, 1, "gpu01", tasks, hold=True))
+    assert [task.gpus for task in launch.tasks] == named
