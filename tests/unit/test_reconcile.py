@@ -82,8 +82,10 @@ def test_an_attempt_that_is_over_is_stopped_or_forgotten_but_not_before_its_coll
     assert difference(state, stray) == [ev.StrayFound(1, attempt, "h1", False)]
     assert difference(state, stray, ends={(1, attempt)}) == []
     still = [told(0, "exited", attempt=attempt), told(1, attempt=attempt)]
-    for ends in ((), {(1, attempt)}):
-        assert difference(state, *still, ends=ends) == [ev.StrayFound(1, attempt, "h1", True, Held((1,)))]
+    running = ev.StrayFound(1, attempt, "h1", True, Held((1,)))
+    assert difference(state, *still, ends={(1, attempt)}) == [running]
+    # nothing else would let the host forget it, and a restored database may give its number to a job again
+    assert difference(state, *still) == [running, ev.StrayFound(1, attempt, "h1", False)]
 
 
 def test_what_runs_where_it_was_given_up_is_stopped() -> None:
@@ -106,7 +108,8 @@ def test_of_very_many_strays_those_that_run_come_first_and_the_jobs_own_news_bef
         ev.StrayFound(10_000, 1, "h1", True, Held((0,))),
         ev.StrayFound(10_001, 1, "h1", True, Held((0,))),
     ]
-    assert found[3:] == [ev.StrayFound(10 + i, 1, "h1", False) for i in range(STRAYS_MAX - 2)]
+    others_left = [ev.StrayFound(10 + i, 1, "h1", False) for i in range(STRAYS_MAX - 2)]
+    assert found[3:] == [*others_left, *(ev.StrayFound(job, 1, "h1", False) for job in (10_000, 10_001))]
 
 
 LAUNCH = Launch(1, 1, "h1", GANG.on("h1"), hold=True)

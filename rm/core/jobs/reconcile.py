@@ -150,7 +150,8 @@ def reconcile(
         )
         if missing:
             found.append(ev.TasksLost(job.id, job.attempt, host, missing))
-    return [*found, *islice(_given_up(state, host, reported, theirs, open_ends), STRAYS_MAX)]
+    strays = list(islice(_given_up(state, host, reported, theirs, open_ends), STRAYS_MAX))
+    return [*found, *strays, *_to_forget(state, strays, open_ends)]
 
 
 def _is_current(state: ClusterState, job_id: int, attempt: int) -> bool:
@@ -201,6 +202,17 @@ def _given_up(
         held = _held(state, tasks)
         if held is not None or name not in open_ends:
             yield ev.StrayFound(*name, host, held is not None, held)
+
+
+def _to_forget(
+    state: ClusterState, strays: Iterable[ev.StrayFound], open_ends: Collection[tuple[int, int]]
+) -> Iterator[ev.StrayFound]:
+    """Of the strays that run, those that nothing else will let their host forget when they have ended: attempts
+    of a newer copy of the database. A later launch of the same number would take them for its own."""
+    for stray in strays:
+        name = stray.job, stray.attempt
+        if stray.running and name not in open_ends and not _is_current(state, *name):
+            yield ev.StrayFound(*name, stray.host, False)
 
 
 def _held(state: ClusterState, tasks: Iterable[ReportedTask]) -> Held | None:
