@@ -207,8 +207,8 @@ def _given_up(
 def _to_forget(
     state: ClusterState, strays: Iterable[ev.StrayFound], open_ends: Collection[tuple[int, int]]
 ) -> Iterator[ev.StrayFound]:
-    """Of the strays that run, those that nothing else will let their host forget when they have ended: attempts
-    of a newer copy of the database. A later launch of the same number would take them for its own."""
+    """Of the strays that run, those that nothing else will let their host forget when they have ended:
+    attempts of a newer copy of the database. A later launch of that number would take them for its own."""
     for stray in strays:
         name = stray.job, stray.attempt
         if stray.running and name not in open_ends and not _is_current(state, *name):
