@@ -9,15 +9,14 @@ import click
 
 from rm.cli.output import printable
 from rm.cli.session import Session, emit_json, json_option, table
-from rm.cli.sharing_limits import changes_of, given_of, limit_option, words_of
+from rm.cli.sharing_limits import changes_of, given_of, limit_option, named_options, words_of
 from rm.errors import UsageError
-from rm.units import fold_hosts, format_elapsed, parse_time_limit_us
+from rm.units import MINUTE_US, fold_hosts, format_elapsed, parse_time_limit_us
 
 if TYPE_CHECKING:
     from rm.api.hosts import Host
     from rm.api.sharing import Partition
 
-MINUTE_US = 60_000_000
 NUMBER = click.IntRange(0, 65_533)
 STATES = click.Choice(["up", "down", "drain", "inactive"])
 LONGEST = "job.minutes"
@@ -119,10 +118,7 @@ def _cells(one: Partition, hosts: list[Host]) -> Iterator[Any]:
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:
-    given = {name: value for name, value in options.items() if value is not None}
-    for name in ("accounts", "qos"):
-        if name in given:
-            given[name] = [one for one in given[name].replace(" ", "").split(",") if one]
+    given = named_options(options, "accounts", "qos")
     if (default := given.pop("default_time", None)) is not None:
         given["default_minutes"] = _minutes("--default-time", default) or 0
     if (longest := given.pop("max_time", None)) is not None:

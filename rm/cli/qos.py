@@ -9,7 +9,7 @@ import click
 
 from rm.cli.output import printable
 from rm.cli.session import Session, emit_json, json_option, table
-from rm.cli.sharing_limits import changes_of, given_of, limit_option, words_of
+from rm.cli.sharing_limits import changes_of, given_of, limit_option, named_options, words_of
 from rm.errors import UsageError
 
 if TYPE_CHECKING:
@@ -116,8 +116,4 @@ def _preempted(one: Qos) -> str:
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:
-    given = {name: value for name, value in options.items() if value is not None}
-    for name in ("accounts", "preempts"):
-        if name in given:
-            given[name] = [one for one in given[name].replace(" ", "").split(",") if one]
-    return given
+    return named_options(options, "accounts", "preempts")

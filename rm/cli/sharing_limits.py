@@ -1,15 +1,16 @@
-"""Limits on the command line: `--limit user.gpus=8`, `--limit job.minutes=2-00:00`, `--limit gpus=none`."""
+"""Limits on the command line: `--limit user.gpus=8`, `--limit job.minutes=2-00:00`, `--limit gpus=none`; and
+which options were named beside them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import click
 
 from rm.errors import UsageError
-from rm.units import parse_time_limit_us
+from rm.units import MINUTE_US, parse_time_limit_us
 
-MINUTE_US = 60_000_000
 NONE = "none"
 MINUTES = "minutes"
 
@@ -31,6 +32,14 @@ def changes_of(words: Sequence[str]) -> dict[str, int | None]:
             raise UsageError(f"--limit is '{word:.80}'.", "Write NAME=NUMBER, such as user.gpus=8.")
         found[name.strip()] = None if value.strip() == NONE else _number(name.strip(), value.strip())
     return found
+
+
+def named_options(options: Mapping[str, Any], *lists: str) -> dict[str, Any]:
+    """Those that were named; the text of `lists` as the names in it."""
+    given = {name: value for name, value in options.items() if value is not None}
+    for name in given.keys() & lists:
+        given[name] = [one for one in given[name].replace(" ", "").split(",") if one]
+    return given
 
 
 def given_of(words: Sequence[str]) -> dict[str, int]:

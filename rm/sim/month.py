@@ -24,8 +24,8 @@ from rm.core.sharing.ledger import Billing
 from rm.errors import UsageError
 from rm.sim.batch import Batch, Played, Work, hosts_of
 from rm.typed import convert
+from rm.units import HOUR_US
 
-HOUR_US = 3_600_000_000
 LEAST_US = 60_000_000
 Count = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
 Amount = Annotated[float, msgspec.Meta(gt=0, le=1e6)]

@@ -9,10 +9,9 @@ from rm.core.model.logs import LogPlace
 from rm.core.monitoring.history import History, Retention
 from rm.core.ports import Clock
 from rm.core.store import Store
+from rm.units import DAY_US
 
 log = logging.getLogger(__name__)
-
-DAY_US = 24 * 3_600_000_000
 
 
 def prune(store: Store, logs: LogPlace, clock: Clock, keep_days: float, most: int) -> int:

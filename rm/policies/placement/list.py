@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from rm.core.model.placement_request import PlacementRequest
 from rm.core.model.snapshot import Snapshot
 from rm.core.ports import Proposal
-from rm.policies.placement.lwf import DAY_US, LwfOptions, LwfPolicy
+from rm.policies.placement.lwf import LwfOptions, LwfPolicy
+from rm.units import DAY_US
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,7 @@ from rm.policies.placement.steps.network_score import Floats
 from rm.policies.placement.steps.ranking import Ask, Ranking, propose
 from rm.policies.placement.steps.slots import Counts, host_by_host, one_by_one, slot_sums
 from rm.policies.placement.steps.workload import LatestWorkload, Workload
-
-DAY_US = 86_400_000_000
+from rm.units import DAY_US
 
 
 @dataclass(frozen=True, slots=True)

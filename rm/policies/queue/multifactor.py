@@ -16,8 +16,7 @@ from rm.core.model.job import Job
 from rm.core.model.priority_parts import PriorityParts
 from rm.core.model.snapshot import Snapshot
 from rm.policies.queue.backfill import BackfillOptions, BackfillPolicy
-
-DAY_US = 86_400 * 1_000_000
+from rm.units import DAY_US
 
 
 @dataclass(frozen=True, slots=True)
