@@ -35,6 +35,26 @@ def matches(job, attempt, missing, by_owner):
     missing.append("skuid")
 
 
+def known_by(job, attempt, missing, by_owner, write, verify, remove):
+    """Have `write(classifier, match)` install the first way that works: (name, is it verified?). Where only
+    `verify` could say, and no packet could be sent, it is taken unverified; where no way works, `remove` what
+    was written."""
+    for classifier, match in matches(job, attempt, missing, by_owner):
+        try:
+            write(classifier, match)
+        except rm_kernel.KernelRefused as refusal:
+            if refusal.code == "missing-program":
+                raise
+            continue
+        works = verify() if classifier == "cgroupv2" else None
+        if works is not False:
+            return classifier, bool(works)
+    remove()
+    raise rm_kernel.KernelRefused(
+        "no-classifier", "this kernel offers no way to identify the packets of job %d" % job
+    )
+
+
 def _owners(job, attempt):
     """User ids of the job's processes."""
     found = set()

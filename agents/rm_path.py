@@ -14,8 +14,8 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import rm_htb
 import rm_kernel
-from rm_classify import left_behind, matches, send_as
-from rm_kernel import KernelRefused, Locked, require
+from rm_classify import known_by, left_behind, send_as
+from rm_kernel import Locked, require
 
 TABLE = "rm_path"
 COMMENT = re.compile(r"rm job=(\d+) attempt=(\d+) ifindex=(\d+) by=(\w+) dscp=(\d+)")
@@ -91,22 +91,21 @@ def path(request):
             works = old["packets"] > 0 or bool(_verified(job, attempt, interface, key))
             return {"classifier": old["classifier"], "verified": works, "missing": missing}
         by_owner = {j: rule["attempt"] for (j, _), rule in rules.items() if rule["classifier"] == "skuid"}
-        for classifier, match in matches(job, attempt, missing, by_owner):
-            try:
-                _write(job, attempt, interface, classifier, match, dscp, old)
-            except KernelRefused as refusal:
-                if refusal.code == "missing-program":
-                    raise
-                continue
-            old = _rules()[key]
-            works = _verified(job, attempt, interface, key) if classifier == "cgroupv2" else None
-            if works is not False:
-                return {"classifier": classifier, "verified": bool(works), "missing": missing}
-        if old:
-            _remove(old)
-        raise KernelRefused(
-            "no-classifier", "this kernel offers no way to identify the packets of job %d" % job
-        )
+        found = [old]  # the rules that stand now
+
+        def write(classifier, match):
+            _write(job, attempt, interface, classifier, match, dscp, found[0])
+            found[0] = _rules()[key]
+
+        def verify():
+            return _verified(job, attempt, interface, key)
+
+        def remove():
+            if found[0]:
+                _remove(found[0])
+
+        classifier, verified = known_by(job, attempt, missing, by_owner, write, verify, remove)
+        return {"classifier": classifier, "verified": verified, "missing": missing}
 
 
 def unpath(request):

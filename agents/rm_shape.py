@@ -17,7 +17,7 @@ import rm_bpf
 import rm_first_come
 import rm_htb
 import rm_kernel
-from rm_classify import left_behind, matches, send_as
+from rm_classify import known_by, left_behind, send_as
 from rm_first_come import HIGH_JOBS, JOBS, MOST_JOBS
 from rm_kernel import TABLE, KernelRefused, Locked, now_us, require
 
@@ -104,28 +104,21 @@ def _mark(job, attempt, interface, minor, old):
         passed = rm_kernel.named_counters().get(_counter(job, interface), (0, 0))[1] > 0
         return old["classifier"], passed or bool(_verified(job, attempt, interface, minor)), missing
     by_owner = {j: r["attempt"] for (j, _), r in _rules().items() if r["classifier"] == "skuid"}
-    unsure = None
-    for classifier, match in matches(job, attempt, missing, by_owner):
-        try:
-            _write_rule(job, attempt, interface, classifier, match, minor, old)
-        except KernelRefused as refusal:
-            if refusal.code == "missing-program":
-                raise
-            continue
-        old = _rules().get((job, rm_kernel.interface_index(interface)))
-        works = _verified(job, attempt, interface, minor) if classifier == "cgroupv2" else None
-        if works:
-            return classifier, True, missing
-        if works is None and (unsure is None):
-            unsure = (classifier, match)
-            break
-    if unsure is None:
-        if old:
-            _remove_rule(job, interface, old)
-        raise KernelRefused(
-            "no-classifier", "this kernel offers no way to identify the packets of job %d" % job
-        )
-    return unsure[0], False, missing
+    found = [old]  # the rule that stands now
+
+    def write(classifier, match):
+        _write_rule(job, attempt, interface, classifier, match, minor, found[0])
+        found[0] = _rules().get((job, rm_kernel.interface_index(interface)))
+
+    def remove():
+        if found[0]:
+            _remove_rule(job, interface, found[0])
+
+    def verify():
+        return _verified(job, attempt, interface, minor)
+
+    classifier, verified = known_by(job, attempt, missing, by_owner, write, verify, remove)
+    return classifier, verified, missing
 
 
 # --- operations -------------------------------------------------------------------------------------
