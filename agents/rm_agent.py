@@ -62,7 +62,7 @@ CHANGES = {
 class Agent:
     def __init__(self, state, jobs_only=False, login_umask=UMASK):
         self.jobs_only = jobs_only  # neither playbook steps nor jobs of root, for any caller
-        self.login_umask = login_umask  # files of playbooks are made with that of the login
+        self.login_umask = login_umask  # files of playbooks are made with the login's umask
         self.selector = selectors.PollSelector()
         self.channel = Channel(self.selector)
         self.hierarchy = Hierarchy(state)

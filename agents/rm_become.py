@@ -47,7 +47,7 @@ def become_task(folder, group, request, user, fence, task, environ, printed, sai
                 os.setgroups(user.groups)
             os.setgid(user.gid)
             os.setuid(user.uid)
-        prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # cleared by setuid, hence after it
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # cleared by setuid, so it comes after
         wanted = {"chdir": wanted_directory(request, user)}
         enter_directory(request, user, lambda words: words == wanted or _tell(said, words))
         if not fence.has_view:

@@ -51,7 +51,7 @@ class Capture:
         self.open_pipe(user)
 
     def open_pipe(self, user):
-        """For one task. The file is that of a task that is over, where that has printed nothing."""
+        """For one task. The file belongs to a task that is over and has printed nothing."""
         self.pipe, self.entrance = os.pipe()
         if os.getuid() == 0:
             os.fchown(self.entrance, user.uid, user.gid)  # for a task that opens /dev/stdout

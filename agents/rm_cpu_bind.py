@@ -65,7 +65,7 @@ def _number(way, text):
 
 
 def chosen(asked, at, of, cores, usable):
-    """(the processors of the `at`-th of so many tasks here, a sentence or ""). `cores`: those that the job
+    """(the processors of the `at`-th of `of` tasks here, a sentence or ""). `cores`: those that the job
     has for itself, empty where hosts give none; `usable`: those that the task may run on. ValueError says
     why it cannot be bound as asked."""
     mine = list(cores) or sorted(usable)

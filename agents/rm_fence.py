@@ -314,7 +314,7 @@ class Fence:
         )
 
     def bind_task(self, at=0, of=1):
-        """Limits of this process, the `at`-th of so many tasks that share the processors; the names of
+        """Limits of this process, the `at`-th of `of` tasks that share the processors; the names of
         those that could not be set."""
         refused = []
         if self.cores and (of > 1 or not self.cores_by_group):

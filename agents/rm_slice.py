@@ -23,7 +23,7 @@ from rm_task_attempt import Attempt
 from rm_task_place import made_capture, make_group, remove_group
 
 PIPE_BYTES = 4096  # lines that are written together stay whole
-NEWS_S = 0.02  # news is told together: each telling wakes the agent, and the daemon behind it
+NEWS_S = 0.02  # news goes out together: each line wakes the agent, and the daemon behind it
 MEMBERS_MAX = 1_000
 CLOCKS = ("SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME")
 
@@ -65,7 +65,7 @@ class Slice:
         self.user, self.fence, self.events_path = user, fence, events_path
         self.control = -1
         self.running = self.place = None  # the supervisor of the member that runs, and where it is
-        self.ends, self.starts, self.news_at = [], [], None  # lines to be told; since when, monotonic seconds
+        self.ends, self.starts, self.news_at = [], [], None  # lines to be sent; since when, monotonic seconds
         self.began_us = alive_us()
 
     def spawn(self, lock, until_us, within_us):
@@ -169,7 +169,7 @@ class Slice:
     # news
 
     def note(self, news, *lines):
-        """To be told soon. The start of what has ended before is not: its end says it, too."""
+        """To be sent soon. The start of what has ended before is not: its end says it, too."""
         news += lines
         if news is self.ends:
             self.starts = []
@@ -244,7 +244,7 @@ class InSlice:
 
     def write_meta(self, sync=False):
         meta = self._attempt.meta
-        if not meta["tasks"]:  # what a reader of its log must know, should it end before that is told
+        if not meta["tasks"]:  # for who reads its log, if it ends before its start is reported
             spooled = self._attempt.ranks[0].capture is not None
             meta["tasks"] = {"0": {"pid": 0, "started_us": None, "spooled": spooled, "out": "", "err": ""}}
         data = json.dumps(meta, separators=(",", ":")).encode()
@@ -255,7 +255,7 @@ class InSlice:
             self._write_tasks()
 
     def write_told_tasks(self):
-        """When its start is told: others are to know of it as well."""
+        """When its start is reported: others need to know it as well."""
         with contextlib.suppress(OSError):
             self._write_tasks()
 

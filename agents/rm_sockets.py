@@ -14,7 +14,7 @@ def say(sock, outbox):
 
 
 def hear(sock, most_bytes):
-    """What has come, of at most so many bytes. None: nothing yet. Empty: the peer is gone."""
+    """What has come, at most `most_bytes`. None: nothing yet. Empty: the peer is gone."""
     try:
         return sock.recv(most_bytes)
     except BlockingIOError:

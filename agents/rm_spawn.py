@@ -98,7 +98,7 @@ class Spawned:
             self._call(SETGROUPS, len(user.groups), self._at(groups))
             self._call(SETGID, user.gid)
             self._call(SETUID, user.uid)
-        self._call(PRCTL, PR_SET_PDEATHSIG, signal.SIGKILL)  # cleared by setuid, hence after it
+        self._call(PRCTL, PR_SET_PDEATHSIG, signal.SIGKILL)  # setuid clears it, so it comes after
         self._call(UMASK, 0o022)
         self._call(PRLIMIT, 0, resource.RLIMIT_NOFILE, self._at((ctypes.c_uint64 * 2)(*map(_limit, files))))
         self._call(CHDIR, self._text(chdir))

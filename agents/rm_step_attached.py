@@ -1,6 +1,6 @@
 """Who attends a step beside its srun, as sattach does: srun's end of their connections.
 
-The step daemon (rm_stepd.py) passes a connection on to the srun of the step. Each is told what the step is,
+The step daemon (rm_stepd.py) passes a connection on to the srun of the step. Each gets what the step is,
 and then what its tasks say, as they say it. No task waits for one who does not take it: such a one loses
 what comes meanwhile, and is told how much.
 """

@@ -1,4 +1,4 @@
-"""What a process of root that a job's user talks to may take of its host, whatever it is told.
+"""What a process of root that a job's user talks to may take of its host, whatever the user sends.
 
 It lives outside the job's control group, whose memory limit does not hold for it: so it has one of its own,
 and the kernel ends it before any job when memory runs out. Its tasks are born with what was there before.

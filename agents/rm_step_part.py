@@ -53,7 +53,7 @@ class Task:
         self.rank = rank
         self.pid = 0
         self.status = None
-        self.told = False  # srun is told its end
+        self.told = False  # srun has got its end
         self.stdin = -1
         self.terminal = False  # its standard streams are one, of which stdin is our end
         self.pmi = -1  # the socket on which it speaks PMI, if it does
@@ -112,7 +112,7 @@ class Part:
 
     def _watch(self, wake):
         wanted = {wake: select.POLLIN}
-        # who does not take what it is told says no more; that it is gone is heard all the same
+        # a peer that takes nothing is not read any more; its end is still heard
         hears = select.POLLIN if len(self.outbox) < AHEAD_BYTES else 0
         wanted[self.sock.fileno()] = hears | (select.POLLOUT if self.outbox else 0)
         for task in self.tasks:

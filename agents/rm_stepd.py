@@ -105,7 +105,7 @@ class StepDaemon(Sessions):
             sock, _ = self.listener.accept()
         except BlockingIOError:
             return
-        except OSError:  # it would be told again at once
+        except OSError:  # epoll would report it again at once
             self.deaf_until = time.monotonic() + TICK_S
             return
         _, uid, _ = CREDENTIALS.unpack(

@@ -98,7 +98,7 @@ class StreamHub:
             self._drop(connection)
 
     def look(self):
-        """Hear the step daemons only as fast as the daemon takes it, and may be told it."""
+        """Read the step daemons only as fast as the daemon takes their output."""
         now = time.monotonic()
         self.left = min(BURST, self.left + (now - self.filled_at) * PER_S)
         self.filled_at = now

@@ -1,6 +1,6 @@
 """Where a supervisor's attempt is on this host: its control group, log, records, orders and news.
 
-`Alone` is the place of an attempt that shares it with no other; rm_slice.py has that of one in a slice.
+`Alone` is the place of an attempt that shares it with no other; rm_slice.py has the place of one in a slice.
 """
 
 import json

@@ -3,7 +3,7 @@
 The control group counts what all of its processes used, also those that nobody waited for. Where it lacks a
 counter, what the kernel says of each process that was reaped (wait4) counts in its place: an attempt's
 supervisor reaps all that the job leaves behind. Memory without file caches has no maximum in the kernel: it
-is looked at while the attempt runs, more and more seldom, and is at least that of its largest process.
+is looked at while the attempt runs, more and more seldom, and is at least its largest process's.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ def told(numbers):
 
 def of_children(usage):
     """[user_us, system_us, mem_bytes, peak_bytes, read_bytes, written_bytes] of one reaped process and those
-    that it had reaped; the memory is that of the largest of them."""
+    that it had reaped; the memory is the largest process's."""
     most = usage.ru_maxrss * 1024
     return [int(usage.ru_utime * 1e6), int(usage.ru_stime * 1e6), most, 0,
             usage.ru_inblock * BLOCK_BYTES, usage.ru_oublock * BLOCK_BYTES]  # fmt: skip
@@ -40,7 +40,7 @@ class Used:
         self._every_s, self._look_at = FIRST_LOOK_S, None  # monotonic seconds
 
     def share(self):
-        """Its group is that of attempts before it, which have ended."""
+        """Its group served earlier attempts, which have ended."""
         self._shared, self._before = True, self._counted()
 
     def begin(self):

@@ -202,7 +202,7 @@ def interval_us(schedule: Schedule, zone: tzinfo, now_us: int) -> int:
 
 
 def begins_us(zone: tzinfo, expression: str, after_us: int, number: int) -> list[int]:
-    """The next times of a cron expression, microseconds since the epoch: at most so many.
+    """The next times of a cron expression, microseconds since the epoch, at most `number` of them.
 
     Raises:
         ConfigError: the cron expression says nothing.

@@ -116,7 +116,7 @@ def channel_of(table: ChannelTable) -> Channel:
 
 
 def letters_of(config: Config) -> MailChannel | None:
-    """The mail server of the jobs' mails: that of the channel which jobs.mail names.
+    """The mail server of the jobs' mails: the one of the channel that jobs.mail names.
 
     Raises:
         ConfigError: there is no such channel, or it sends no mail.

@@ -35,7 +35,7 @@ OF_QOS = frozenset(
 
 
 def as_toml(found: Accounts) -> str:
-    """One table for each account; in that of the root the limits of the cluster, the QOS and the rules of
+    """One table for each account; in the root's table the limits of the cluster, the QOS and the rules of
     partitions."""
     lines = []
     if found.limits:

@@ -319,11 +319,11 @@ class Client(Topics):
         return self._change(job_id, "resume")
 
     def limit_array(self, job_id: int, limit: int) -> Job:
-        """Let at most so many elements of the array run at once from now on; 0: any number."""
+        """Let at most `limit` elements of the array run at once from now on; 0: any number."""
         return self._ask.post(OneJob, "jobs", job_id, "array-limit", body=ArrayLimit(limit=limit)).job
 
     def update(self, job_id: JobRef, update: JobUpdate) -> Job:
-        """Change what the job asks for; of an array that of all its elements, or of those that are named.
+        """Change what the job asks for; of an array: what all its elements, or the named ones, ask for.
 
         Raises:
             Conflict: its state does not allow that.

@@ -68,7 +68,7 @@ class Batch:
     of the leader's own (None forgets one). A job is new when its id is at least
     `Loaded.next_job_id`; ids that were skipped can no longer be used. The same holds for actions.
     A job's `spec` is written with its first version only, since it never changes; an element of an array has
-    that of its array. `acts` are added to the audit log; `logs` and `job_steps` replace what was recorded
+    the array's. `acts` are added to the audit log; `logs` and `job_steps` replace what was recorded
     under the same names, `choices` what was recorded of the job's placement before. `ended` is added to the
     sums of usage.
     """

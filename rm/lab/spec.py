@@ -42,7 +42,7 @@ class LabSpec:
     `share`: directories of this machine that hosts see as they are, writable; all others are seen through
     an overlay, so that nothing a host writes reaches this machine.
 
-    With `leaves` the hosts of the one zone hang below so many leaf switches, as evenly as possible. Each leaf
+    With `leaves` the hosts of the one zone hang below that many leaves, as evenly as possible. Each leaf
     has a link of `uplink_mbps` to each of the `spines`, each way; 0: as a host's link.
     """
 
@@ -117,7 +117,7 @@ class LabSpec:
 @dataclass(frozen=True, slots=True)
 class LabHost:
     """One host of a plan; `rate_mbps` is what its link really carries, which may be less than declared.
-    `bridge` is the switch it hangs on, that of its zone or its leaf; `leaf` is "" without leaves."""
+    `bridge` is the switch it hangs on, its zone's or its leaf's; `leaf` is "" without leaves."""
 
     name: str
     zone: str

@@ -20,7 +20,7 @@ from rm.policies.regulate.iterating import Iterating
 from rm.policies.regulate.verifying import Judgement, Manage, Release
 from rm.sim.network.port import Flow
 
-LATER = 1 << 48  # than all bursts of high jobs: no simulation has so many
+LATER = 1 << 48  # later than all bursts of high jobs: no simulation has that many
 
 
 class Regulation:

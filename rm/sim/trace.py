@@ -1,6 +1,6 @@
 """A trace of a production cluster as a batch workload: who came when, with how many GPUs, and for how long.
 
-The form is that of Microsoft's Philly trace as prepared for Pollux: a CSV file with the columns timestamp,
+The form is Microsoft's Philly trace as prepared for Pollux: a CSV file with the columns timestamp,
 duration (seconds), num_gpus and cluster. It has no time limits, so users' guesses are drawn: the f-model of
 A. Mu'alem and D. Feitelson (IEEE TPDS 2001), a limit between once and (1 + f) times the run time, each as
 likely, rounded up to whole half hours.

@@ -173,7 +173,7 @@ def leading_options(
 
     `more`: long options besides the table's. `remarks`: where complaints are gathered instead of raised; a
     word behind an unknown option then counts as its value. `abbreviated`: the beginning of a long name will
-    do where it is that of no other, and `--` ends the options, as for Slurm's commands.
+    do where no other option begins so, and `--` ends the options, as for Slurm's commands.
 
     Raises:
         UsageError: options are unknown, lack their values, or have ones that they do not take; all of them.

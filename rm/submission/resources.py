@@ -130,7 +130,7 @@ def _tasks(hosts: Hosts, counts: Mapping[str, int | None], gpus: GpuOptions) -> 
 
 
 def _cpus_by_gpu(each: int, per_task: int | None, spec: Mapping[str, Any]) -> int:
-    """Processors of a task, of which the job has so many for each of its GPUs."""
+    """Processors of a task of a job that names processors for each GPU."""
     if per_task:
         raise UsageError("--cpus-per-gpu and --cpus-per-task are mutually exclusive.", "Keep one of them.")
     if of_task := int(spec.get("gpus_per_task") or 0):

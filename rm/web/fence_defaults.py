@@ -1,4 +1,4 @@
-"""The lease of a job that names none: its partition's, or that of all jobs (`[jobs]` in rm.toml)."""
+"""The lease of a job that names none: its partition's, or all jobs' (`[jobs]` in rm.toml)."""
 
 from __future__ import annotations
 

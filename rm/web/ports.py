@@ -264,7 +264,7 @@ class JobChanges(Protocol):
     def resume_job(self, job_id: int, by: str, array_tasks: str = "") -> Answer[Job]: ...
 
     def limit_array(self, job_id: int, by: str, limit: int) -> Answer[Job]:
-        """At most so many elements of the array run at once; 0: any number."""
+        """At most `limit` elements of the array run at once; 0: any number."""
         ...
 
     def update(

@@ -50,7 +50,7 @@ def _options(command: Command) -> Command:
 @reservation.command()
 @click.argument("name")
 @_options
-@click.option("--count", type=click.IntRange(1, 4096), help="So many hosts, chosen now.")
+@click.option("--count", type=click.IntRange(1, 4096), help="Reserve this number of hosts, chosen now.")
 @click.option("--constraint", "-C", metavar="LIST", help="Of hosts with these features.")
 @click.option("--zone", help="Of this zone.")
 @click.option("--partition", "-p", help="Of this partition.")

@@ -1,7 +1,7 @@
 """What a change of one job means for the jobs that depend on it.
 
 Each job keeps what has come of its dependencies in its own record. The first dependents of a job that ends
-are judged in the same step, and thus the same commit; where there are many, the others in the next steps.
+are judged in the same step, and the same commit; where there are many, the others in the next steps.
 Until then the ended job stays in memory, and a restart reads it again: all are judged by how it ended, also
 those whose turn comes when it has been requeued.
 """

@@ -154,7 +154,7 @@ class DeadlineMissed:
 
 @dataclass(frozen=True, slots=True)
 class SharePassed:
-    """So many percent of a running job's time limit have passed, of which somebody is to be mailed."""
+    """`share` percent of a running job's time limit have passed, and somebody is to be mailed."""
 
     job: int
     share: int
@@ -211,7 +211,7 @@ class RequeueRequested:
 
 @dataclass(frozen=True, slots=True)
 class ArrayLimitSet:
-    """At most so many elements of the array run at once from now on; 0: any number."""
+    """At most `limit` elements of the array run at once from now on; 0: any number."""
 
     job: int
     by: str

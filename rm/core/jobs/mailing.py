@@ -27,7 +27,7 @@ def mails_of(old: Job | None, job: Job, now_us: int) -> list[Mail]:
 
 
 def share_mail(job: Job, share: int) -> Mail | None:
-    """That so many percent of its time limit have passed; None: nobody asked."""
+    """The mail that a share of its time limit has passed; None: nobody asked."""
     if f"{LIMIT}_{share}" not in job.spec.mail_events.split(","):
         return None
     return mail_of(job, f"Reached {share}% of time limit")

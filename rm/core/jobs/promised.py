@@ -26,7 +26,7 @@ class Promised:
         return [*self.state.submissions.get(by, ()), *self._submissions.get(by, ())]
 
     def new_jobs(self, count: int, by: Submitted | None) -> range:
-        """The ids of so many new jobs; they count as submitted `by` this user and key."""
+        """The ids of `count` new jobs; they count as submitted `by` this user and key."""
         first = max(self.state.next_job, self._next_job)
         self._next_job = first + count
         made = range(first, self._next_job)

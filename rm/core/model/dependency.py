@@ -31,7 +31,7 @@ class Dependency:
     that are named, "" = all.
 
     `aftercorr` of an array is one condition for each of the array's own elements, which are in exactly one of
-    `undecided`, `met` and `lost` (it never will be); `standing` is that of all together.
+    `undecided`, `met` and `lost` (it never will be); `standing` judges all together.
     """
 
     kind: str

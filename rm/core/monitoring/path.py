@@ -1,4 +1,4 @@
-"""What a trace tells of where packets are lost, in words.
+"""Where packets are lost, as a trace shows it, in words.
 
 As in mtr: a hop that answers seldom has other things to do, as long as those behind it answer; packets are
 lost from the first hop on from which none of the further ones answers every time.

@@ -37,7 +37,7 @@ from rm.core.scheduling.rescheduling import to_move
 from rm.errors import IllegalTransition
 
 LATER = frozenset({ReasonCode.BEGIN_TIME, ReasonCode.DEPENDENCY})  # may end when the clock says so
-MANY_LINKS = 100  # in an alignment of which only what differs is told
+MANY_LINKS = 100  # in an alignment: of a larger one only what differs is sent
 RETRY_US = 1_000_000  # a reservation that is overdue is looked at again so much later
 
 

@@ -1,4 +1,4 @@
-"""Which spine each job's packets take, where the switches are told by code points.
+"""Which spine each job's packets take, where code points name it to the switches.
 
 A switch that hashes flows onto its uplinks may put two jobs onto one of them while another is idle. Here
 the flows between leaves are spread: jobs in the order of their deployment, so that a job that joins moves

@@ -12,7 +12,7 @@ from rm.core.model.job import Job
 from rm.core.model.snapshot import Snapshot
 
 SLICE_MAX = 64  # elements: one message, and one turn of the leader
-CAUTION = 2  # so many times as long as expected it may take before its host gives back the rest
+CAUTION = 2  # times as long as expected a slice may take before its host gives back the rest
 
 
 def slice_length(array: Job, element: Job, left: int, snapshot: Snapshot, bound_us: int, shares: int) -> int:

@@ -27,7 +27,7 @@ _NAME = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,63}\Z")
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """`shares` count among those with the same `parent`; `qos` is that of jobs which name none, "" the
+    """`shares` count among those with the same `parent`; `qos` is for jobs that name none, "" the
     parent's; `limits` (`rm.core.sharing.limits`) count what runs for the accounts below it, too."""
 
     name: str

@@ -227,7 +227,7 @@ class Deliverer:
 
 
 def _shares(found: Sequence[Log]) -> Iterator[list[Log]]:
-    """So many of the logs at a time as one process takes, and writes in time."""
+    """As many logs at a time as one process takes, and writes in time."""
     share: list[Log] = []
     left = 0
     for one in found:

@@ -106,7 +106,7 @@ def batch_environment(job: Job, host: Host) -> dict[str, str]:
 
 
 def _array(job: Job) -> dict[str, str]:
-    """Which element of which array it is. The step is that of the ranges, where they have the same."""
+    """Which element of which array it is. The step is the ranges' step, where all have the same."""
     asked = arrays.parse(job.spec.array)
     return {
         "ARRAY_JOB_ID": str(job.array_job),

@@ -45,7 +45,7 @@ class StepBook:
         keep: Callable[[tuple[JobStep, ...]], Future[Any]],
     ) -> None:
         self._hosts, self._clock, self._placed, self._keep = hosts, clock, placed, keep
-        self._known: dict[Key, None] = {}  # of which steps were told, since this daemon leads
+        self._known: dict[Key, None] = {}  # whose steps this daemon has reported since it leads
         self._asks_all = False  # there were too many to remember
         self._positions: dict[Key, int] = {}  # up to where the record of (job, attempt) is durable
         self._asking: dict[Key, bool] = {}  # those under way; True: there is more news
@@ -68,7 +68,7 @@ class StepBook:
 
     def bring_home(self, host: str, job: int, attempt: int) -> None:
         """Fetch and keep what is left, before the host forgets the attempt. Most jobs have no steps, and
-        their hosts are not asked: one that has records says so before it tells of the end.
+        their hosts are not asked: one that has records says so before it reports the end.
 
         Raises:
             Unreachable, TimeoutError: the host or the database is silent.

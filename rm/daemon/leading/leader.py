@@ -145,7 +145,7 @@ class Leader:
 
     @property
     def version(self) -> int:
-        """That of the last commit. From any thread."""
+        """The state after the last commit. From any thread."""
         return self._version
 
     def waiting(self) -> StoreUnavailable | None:

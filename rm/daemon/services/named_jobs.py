@@ -94,7 +94,7 @@ async def named_jobs(
 
 
 def _refuse_elements_that_are_not(name: str, array: str, one: Condition, named: Job) -> None:
-    """`array` is that of the new job."""
+    """`array` is the new job's array."""
     wanted = mask(one.tasks)
     if one.kind == AFTERCORR and array:
         wanted = parse_array(array).mask

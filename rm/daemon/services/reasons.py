@@ -36,7 +36,7 @@ class Reasons:
         return replace(cls.of(cycle, few), partitions=_partitions(listed, cycle.state.hosts))
 
     def of_job(self, job: Job) -> Reason | None:
-        """The newest, where it waits; else that of its record."""
+        """The newest reason, where the job waits; else the reason in its record."""
         if job.state is not JobState.PENDING:
             return job.reason
         return self.of_jobs.get(job.id) or self.of_shapes.reason_of(job) or job.reason

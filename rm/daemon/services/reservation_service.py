@@ -22,7 +22,7 @@ from rm.errors import Forbidden, UsageError
 
 WINDOWS = 16  # of one that comes again, that are known ahead
 CHOOSES = frozenset(field.name for field in fields(Choice))
-Begins = Callable[[str, int, int], Sequence[int]]  # of a cron expression after a time: so many
+Begins = Callable[[str, int, int], Sequence[int]]  # the next times of (cron expression, after, count)
 
 
 class ReservationService:

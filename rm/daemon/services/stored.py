@@ -1,4 +1,4 @@
-"""What the status tells of the database: how many jobs it holds in each state, and what was set aside."""
+"""What the status says about the database: how many jobs it holds in each state, and what was set aside."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class StoredCounts:
     """Asks the database only after a commit: whoever polls the status costs little.
 
     Args:
-        version: that of the last commit.
+        version: the last commit's version.
         waiting: why the leader waits for its database, if it does.
     """
 

@@ -13,7 +13,7 @@ from rm.lab import LabSpec
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """Policies, as rm.toml chooses them; `options` by kind. `dscp`: leaves are told the spines."""
+    """Policies, as rm.toml chooses them; `options` by kind. `dscp`: code points name spines to leaves."""
 
     name: str
     placement: str

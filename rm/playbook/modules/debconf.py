@@ -1,4 +1,4 @@
-"""`debconf`: what a Debian package is told when it asks."""
+"""`debconf`: the answers to what a Debian package asks."""
 
 from __future__ import annotations
 

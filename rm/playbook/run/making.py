@@ -80,7 +80,7 @@ class Making(Walk):
                 item.answer = {"failed": bool(note.get("failed")), **note["result"]}
                 item.answer |= {"skipped": True} if note.get("skipped") else {}
                 continue
-            # a module that is not rm's writes its arguments to the host's system log, unless it is told
+            # a module that is not rm's writes its arguments to the host's system log, unless it is asked
             args = {**work.args, "no_log": True} if flags.no_log and work.op == "own_module" else work.args
             ignore = flags.ignore_errors or task.failed_when == (False,)
             item.step = Step(

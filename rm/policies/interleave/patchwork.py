@@ -17,7 +17,7 @@ from rm.policies.interleave.circle import LinkLoad
 from rm.policies.interleave.solve import Thresholds
 from rm.policies.interleave.unify import Demand
 
-LARGEST = 64  # jobs of a body: they share one epoch, and are told anew when one comes or goes
+LARGEST = 64  # jobs of a body: they share one epoch, and all get new schedules when one comes or goes
 UNITS_MAX = 6  # bodies on a link, and jobs on their own
 JOINTLY = 3  # more links that the same bodies meet on
 BUDGET = 1_500  # search steps for one link

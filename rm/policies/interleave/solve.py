@@ -57,7 +57,7 @@ class Thresholds:
     crowd: int | None = None
 
     def drops_imperfect(self, jobs: int) -> bool:
-        """Is a scheme for so many jobs only worth anything when it is perfect?"""
+        """Is a scheme for this number of jobs only worth anything when it is perfect?"""
         return not (self.paper or self.willing) and self.crowd is not None and jobs > self.crowd
 
 

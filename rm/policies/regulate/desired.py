@@ -89,7 +89,7 @@ class Desired:
         self._inspected: dict[int, set[int]] = {}  # component -> jobs whose inspection is not over
 
     def told(self, job: int) -> Tell | None:
-        """What the job's hosts were told last."""
+        """The schedule that the job's hosts got last."""
         return self._told.get(job)
 
     def slot(self, job: int) -> Slot | None:
@@ -167,7 +167,7 @@ class Desired:
     def _withdraw(self, scheduled: set[int]) -> list[Order]:
         """Jobs that have left the plan lose their grids; those of ended attempts are gone with them.
 
-        That a job has none any more stays known: a host that was away is told when it says hello.
+        That a job has none any more stays known: a host that was away learns it when it says hello.
         """
         orders: list[Order] = []
         for job in sorted(self._told.keys() - scheduled):
@@ -196,7 +196,7 @@ class Desired:
         return orders
 
     def _obey(self, commands: Iterable[Command], grids: Mapping[int, Grid]) -> list[Order]:
-        """The orders for these commands, one for a job at most; `grids` replace what jobs were told."""
+        """The orders for these commands, one for a job at most; `grids` replace what jobs got before."""
         tells: dict[int, Order] = {}
         others: list[Order] = []
         grid_of = dict(grids)
@@ -218,7 +218,7 @@ class Desired:
         return [*tells.values(), *others]
 
     def _grid(self, job: int) -> Grid:
-        """What the hosts of the job's present attempt were told last."""
+        """The schedule that the hosts of the job's present attempt got last."""
         told = self._told.get(job)
         if told is None or told.grid is None or told.attempt != self._running[job].attempt:
             return Grid()

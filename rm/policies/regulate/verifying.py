@@ -27,7 +27,7 @@ from rm.policies.regulate.iterating import Iterating
 from rm.units import MINUTE_US
 
 LEAST = 10  # iterations of a job that tell how long they take
-SLOWEST_LEFT_OUT = 10  # one in so many iterations: that wrote a checkpoint, say
+SLOWEST_LEFT_OUT = 10  # one iteration in ten may be slow, such as one that writes a checkpoint
 RARELY = 20  # times as long as it was measured its result holds, at least: iterations may last minutes
 LONGEST_US = 60 * MINUTE_US
 LONGEST_TIMES = 16  # of `verify_again_min`, until a group that fails again and again is tried once more

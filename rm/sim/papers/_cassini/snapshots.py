@@ -35,7 +35,7 @@ def run(
     together: bool = False,
     jitter: float | None = None,
 ) -> Result:
-    """So many iterations of the longest job. Jobs begin `together`, or anywhere in an iteration."""
+    """`iterations` of the longest job. Jobs begin `together`, or anywhere in an iteration."""
     chance = random.Random(f"snapshot/{seed}")
     bed, pairs = one_link(len(jobs))
     longest_us = iterations * max(profile.period_us for _, profile in jobs)

@@ -86,7 +86,7 @@ def _iterations(result: Result) -> int:
 
 
 def many_jobs(seed: int) -> Iterator[Sample]:
-    """So many equal jobs on the same two hosts; together they leave a tenth of the links free."""
+    """Two, and more, equal jobs on the same two hosts; together they leave a tenth of the links free."""
     known = parameters("metronome")
     for count in known["many_jobs"]:
         members, cluster = _alike(count), _hosts(2, count)
@@ -139,7 +139,7 @@ def _shared(
 
 
 def _alike(count: int) -> tuple[Member, ...]:
-    """So many equal jobs whose phases together take `fill` of their period; the first has high priority."""
+    """`count` equal jobs whose phases together take `fill` of their period; the first has high priority."""
     known = parameters("metronome")
     pattern = snapshot("S1")[1]
     comm = round(known["fill"] * pattern.period_us / count)
