@@ -17,10 +17,9 @@ from bench.figure import Figure, Settings
 from rm.core.model.traffic import TrafficProfile
 from rm.demo import figures, scenario
 from rm.demo.scenario import Training
-from rm.demo.stage import Stage
+from rm.demo.stage import Stage, stage
 from rm.demo.training import JobRun, Trainer, program_text
-from rm.lab import LabSpec, up
-from rm.lab.lab import discard
+from rm.lab import LabSpec
 
 COUNTS = (2, 4, 8)
 PERIOD_MS, FILL, BYTES_PER_MS = 200.0, 0.9, 11_400  # of an all-reduce: what the demo's jobs send alone
@@ -30,27 +29,27 @@ LEFT_OUT_S = 4.0
 def run(settings: Settings) -> list[Figure]:
     counts, iterations = (COUNTS[:2], 40) if settings.quick else (COUNTS, 45)
     found = []
-    with lab_stage(max(counts)) as stage:
+    with lab_stage(max(counts)) as cluster:
         for count in counts:
-            found += _compared(stage, count, iterations)
+            found += _compared(cluster, count, iterations)
     return found
 
 
-def _compared(stage: Stage, count: int, iterations: int) -> Iterator[Figure]:
-    trainer = Trainer(stage, program_text(), scenario.CONGESTION_CONTROL)
+def _compared(cluster: Stage, count: int, iterations: int) -> Iterator[Figure]:
+    trainer = Trainer(cluster, program_text(), scenario.CONGESTION_CONTROL)
     comm_ms = FILL * PERIOD_MS / count
     size = round(comm_ms * BYTES_PER_MS)
     jobs = [Training(f"job{n + 1}", "low", PERIOD_MS - comm_ms, size, 4) for n in range(count)]
-    stage.start_daemon(scenario.MANAGED)
-    stage.await_hosts()
-    (alone,) = runs_of(trainer, stage, jobs[:1], iterations // 2, None)
+    cluster.start_daemon(scenario.MANAGED)
+    cluster.await_hosts()
+    (alone,) = runs_of(trainer, cluster, jobs[:1], iterations // 2, None)
     profile = figures.profile(alone.iterations)
     alone_us = statistics.fmean(i.duration_us for i in alone.iterations)
     for mode in scenario.MODES:
-        stage.start_daemon(mode)
-        stage.await_hosts()
+        cluster.start_daemon(mode)
+        cluster.await_hosts()
         before = os.getloadavg()[0]
-        runs = runs_of(trainer, stage, jobs, iterations, profile)
+        runs = runs_of(trainer, cluster, jobs, iterations, profile)
         begin, end = figures.span(runs, LEFT_OUT_S)
         kept = [
             [i.duration_us for i in r.iterations if i.start_us >= begin and i.end_us <= end] for r in runs
@@ -68,7 +67,7 @@ def _compared(stage: Stage, count: int, iterations: int) -> Iterator[Figure]:
 
 def runs_of(
     trainer: Trainer,
-    stage: Stage,
+    cluster: Stage,
     jobs: Sequence[Training],
     iterations: int,
     profile: TrafficProfile | None,
@@ -77,10 +76,10 @@ def runs_of(
     runs = []
     for number, job in enumerate(jobs):
         delay_s = number * PERIOD_MS / 1000 / len(jobs) * 0.618  # not where a rotation would put them
-        words = trainer.prepare(job, iterations, delay_s, profile, [host.name for host in stage.lab.hosts])
+        words = trainer.prepare(job, iterations, delay_s, profile, [host.name for host in cluster.lab.hosts])
         runs.append(trainer.submit(job, [*words, "--hold"]))
     for one in runs:
-        stage.client.release(one.job)
+        cluster.client.release(one.job)
     trainer.follow(runs, lambda _: None)
     return runs
 
@@ -88,25 +87,22 @@ def runs_of(
 @contextlib.contextmanager
 def lab_stage(gpus: int) -> Iterator[Stage]:
     """Two hosts, with all that the jobs need."""
-    with tempfile.TemporaryDirectory(prefix="rm-crowd-") as folder, contextlib.ExitStack() as stack:
-        work = Path(folder)
-        spec = LabSpec(
-            zones=1,
-            hosts=2,
-            gpus_per_host=gpus,
-            link_mbps=scenario.LINK_MBPS,
-            queue_packets=scenario.QUEUE_PACKETS,
-            congestion_control=scenario.CONGESTION_CONTROL,
-        )
-        stack.callback(discard, work / "lab", remove_directory=True)
-        stage = Stage(up(spec, work / "lab", progress=lambda _: None), work)
-        stack.callback(stage.stop_daemon)
-        stack.callback(stage.end_kept)
-        stage.configure(scenario.MANAGED)
-        inventory = str(stage.lab.inventory)
-        for playbook in ("bootstrap", "agents", "probes", "shaping"):
-            stage.rmx("playbook", "run", playbook, "--inventory", inventory, inside=True)
-        stage.start_daemon(scenario.MANAGED)
-        stage.rmx("host", "import", inventory)
-        stage.await_hosts()
-        yield stage
+    spec = LabSpec(
+        zones=1,
+        hosts=2,
+        gpus_per_host=gpus,
+        link_mbps=scenario.LINK_MBPS,
+        queue_packets=scenario.QUEUE_PACKETS,
+        congestion_control=scenario.CONGESTION_CONTROL,
+    )
+    with (
+        tempfile.TemporaryDirectory(prefix="rm-crowd-") as folder,
+        stage(Path(folder), spec, _silent) as made,
+    ):
+        made.prepare(scenario.MANAGED, _silent)
+        made.playbook("shaping", _silent)
+        made.first_daemon(scenario.MANAGED)
+        yield made
+
+
+def _silent(_: str) -> None: ...

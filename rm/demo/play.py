@@ -33,7 +33,7 @@ def play(base: Path, length: Length, screen: Screen) -> tuple[Measured, LinkMete
         base: a directory of the user's, below which the demo works in one of its own.
     """
     before = os.getloadavg()[0]
-    with stage(base, screen.say) as cluster:
+    with stage(base, scenario.LAB, screen.say) as cluster:
         demo = Demo(cluster, length, screen)
         demo.bootstrap()
         measured_again(demo.measure, demo.begin_again, screen.say)
@@ -75,33 +75,22 @@ class Demo:
 
     def bootstrap(self) -> None:
         cluster = self.cluster
-        cluster.configure(scenario.MANAGED)
-        # without users of their own there is none to make
-        playbooks = [*(["bootstrap"] if cluster.full_root else []), "agents", "probes"]
-        for name in playbooks:
-            self._playbook(name)
+        playbooks = cluster.prepare(scenario.MANAGED, self.screen.now)
         self.screen.say(f"playbooks {', '.join(playbooks)} ran on {len(cluster.lab.hosts)} hosts, over SSH")
         try:
-            self._playbook("shaping")
+            cluster.playbook("shaping", self.screen.now)
             self.screen.say("playbook shaping: each host's trial class counted its packet")
         except RmError as error:
             cluster.shapes = False
             self.measured.shaping = f"none, the hosts of this lab cannot: {error}"
             self.screen.say(f"shaping is left out: {error}")
-        cluster.start_daemon(scenario.MANAGED)
-        cluster.rmx("host", "import", str(cluster.lab.inventory))
-        cluster.await_hosts()
+        cluster.first_daemon(scenario.MANAGED)
         self.screen.say("the daemon runs, and all hosts are up")
         self.screen.now("measuring loss, delay and bandwidth between the hosts")
         pairs = cluster.client.network.measure().measured
         if not pairs:
             raise RmError(f"The network between the hosts could not be measured: {cluster.last_words()}")
         self.screen.say(f"the network is measured: {pairs} pairs of hosts")
-
-    def _playbook(self, name: str) -> None:
-        self.screen.now(f"running the playbook {name} on {len(self.cluster.lab.hosts)} hosts")
-        inventory = str(self.cluster.lab.inventory)
-        self.cluster.rmx("playbook", "run", name, "--inventory", inventory, inside=True)
 
     # -- one run -------------------------------------------------------------------------------
 

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rm.lab import LabSpec
+from rm.lab import Degrade, LabSpec
 
 LINK_MBPS = 100
 QUEUE_PACKETS = 30
 CONGESTION_CONTROL = "cubic"
 # zone1: two good hosts and between them, by name, one whose link is bad; zone2: two good hosts
-ZONES, HOSTS, GPUS_PER_HOST = 2, 5, 2
-BAD_HOST, BAD_RATE_MBPS, BAD_LOSS_PCT, BAD_DELAY_MS = "z1h2", 20, 3.0, 8.0
+BAD_HOST = "z1h2"
+LAB = LabSpec(
+    zones=2,
+    hosts=5,
+    gpus_per_host=2,
+    link_mbps=LINK_MBPS,
+    queue_packets=QUEUE_PACKETS,
+    congestion_control=CONGESTION_CONTROL,
+    degrade={BAD_HOST: Degrade(rate_mbps=20, loss_pct=3.0, delay_ms=8.0)},
+)
 
 
 @dataclass(frozen=True, slots=True)

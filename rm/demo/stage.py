@@ -16,20 +16,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from rm.client import Client
 from rm.client.connection import Connection
-from rm.demo import scenario
 from rm.errors import RmError, Unreachable
-from rm.lab import Degrade, Lab, LabSpec, up
+from rm.lab import Lab, LabSpec, up
 from rm.lab.lab import discard
 
 START_S = 120.0  # of patience, on a machine that is busy
 STOP_S = 15.0
 PR_SET_PDEATHSIG = 1
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 Tell = Callable[[str], None]
@@ -44,7 +44,7 @@ class Chosen(Protocol):
 
 
 class Stage:
-    """See the module; made by `stage()`, which also takes everything down."""
+    """Brought up by `prepare` and `first_daemon`; `stage()` makes it, and takes everything down."""
 
     def __init__(self, lab: Lab, work: Path) -> None:
         self.lab = lab
@@ -130,6 +130,26 @@ class Stage:
             f"{mode.tables(self.lab.spec, self.shapes)}"
         )
 
+    def prepare(self, mode: Chosen, now: Tell) -> list[str]:
+        """Write the rm.toml of the mode, and run the playbooks that every job needs; their names."""
+        self.configure(mode)
+        # without users of their own there is none to make
+        names = [*(["bootstrap"] if self.full_root else []), "agents", "probes"]
+        for name in names:
+            self.playbook(name, now)
+        return names
+
+    def playbook(self, name: str, now: Tell) -> None:
+        """Run one of rm's own on all hosts."""
+        now(f"running the playbook {name} on {len(self.lab.hosts)} hosts")
+        self.rmx("playbook", "run", name, "--inventory", str(self.lab.inventory), inside=True)
+
+    def first_daemon(self, mode: Chosen) -> None:
+        """Start the daemon, and import the hosts; when this returns they are up."""
+        self.start_daemon(mode)
+        self.rmx("host", "import", str(self.lab.inventory))
+        self.await_hosts()
+
     def start_daemon(self, mode: Chosen) -> None:
         """Start the daemon, or start it again in another mode, and wait until all hosts are up."""
         self.stop_daemon()
@@ -188,28 +208,17 @@ class Stage:
 
 
 @contextlib.contextmanager
-def stage(base: Path, tell: Tell) -> Iterator[Stage]:
-    """Bring the cluster up; in any case nothing of it stays."""
+def stage(base: Path, spec: LabSpec, tell: Tell) -> Iterator[Stage]:
+    """Bring a lab up, in a directory below `base`; in any case nothing of it stays. Its hosts are
+    bare, and no daemon runs."""
     with work_directory(base) as work, contextlib.ExitStack() as stack:
-        spec = LabSpec(
-            zones=scenario.ZONES,
-            hosts=scenario.HOSTS,
-            gpus_per_host=scenario.GPUS_PER_HOST,
-            link_mbps=scenario.LINK_MBPS,
-            queue_packets=scenario.QUEUE_PACKETS,
-            congestion_control=scenario.CONGESTION_CONTROL,
-            degrade={
-                scenario.BAD_HOST: Degrade(
-                    scenario.BAD_RATE_MBPS, scenario.BAD_LOSS_PCT, scenario.BAD_DELAY_MS
-                )
-            },
-        )
+        stack.callback(_handle, {number: signal.getsignal(number) for number in INTERRUPTS})
         stack.callback(discard, work / "lab", remove_directory=True)
-        lab = up(spec, work / "lab", progress=tell)
-        made = Stage(lab, work)
+        made = Stage(up(spec, work / "lab", progress=tell), work)
         stack.callback(made.stop_daemon)
         stack.callback(made.end_kept)
-        stack.callback(_uninterrupted)
+        # a second Ctrl-C must not end the taking down half-way
+        stack.callback(_handle, dict.fromkeys(INTERRUPTS, signal.SIG_IGN))
         yield made
 
 
@@ -244,10 +253,9 @@ def rmx() -> list[str]:
     return [found]
 
 
-def _uninterrupted() -> None:
-    """From here on everything is taken down; a second Ctrl-C must not end this half-way."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+def _handle(handlers: Mapping[signal.Signals, Any]) -> None:
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
 
 
 def _die_with_parent() -> None:

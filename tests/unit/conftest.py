@@ -1,8 +1,9 @@
-"""A daemon whose service is a fake and the command line that talks to it; real agents, one process each."""
+"""A daemon whose service is a fake and the command line that talks to it; real agents, one process each;
+tools of hosts that tests write."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -45,3 +46,19 @@ def start() -> Iterator[Start]:
 @pytest.fixture
 def agent(start: Start) -> Agent:
     return start()
+
+
+@pytest.fixture
+def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], Path]:
+    """Put a shell script of this name before all others; the answer is the file of its calls."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:/usr/sbin:/usr/bin:/sbin:/bin")
+
+    def add(name: str, script: str) -> Path:
+        log = tmp_path / f"{name}.log"
+        (folder / name).write_text(f'#!/bin/sh\necho "$*" >> {log}\ncd {tmp_path}\n{script}\n')
+        (folder / name).chmod(0o755)
+        return log
+
+    return add

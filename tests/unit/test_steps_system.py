@@ -14,22 +14,6 @@ Tool = Callable[[str, str], Path]
 
 
 @pytest.fixture
-def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tool:
-    """Put a shell script of this name before all others; the answer is the file of its calls."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}:/usr/sbin:/usr/bin:/sbin:/bin")
-
-    def add(name: str, script: str) -> Path:
-        log = tmp_path / f"{name}.log"
-        (folder / name).write_text(f'#!/bin/sh\necho "$*" >> {log}\ncd {tmp_path}\n{script}\n')
-        (folder / name).chmod(0o755)
-        return log
-
-    return add
-
-
-@pytest.fixture
 def mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What the kernel says whether SELinux is enforced."""
     import rm_steps_selinux

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from rm.daemon.regulation.running import Place, Running, View, place_on
+from rm.protocol.line import shown
+
+log = logging.getLogger(__name__)
 
 
 class OnHost(Protocol):
@@ -15,6 +19,15 @@ class OnHost(Protocol):
     def job(self) -> int: ...
     @property
     def host(self) -> str: ...
+
+
+class Verified(Protocol):
+    """The answer of a host that tried whether its rule matches packets."""
+
+    @property
+    def verified(self) -> bool: ...
+    @property
+    def missing(self) -> Sequence[str]: ...
 
 
 R = TypeVar("R", bound=OnHost)
@@ -54,3 +67,10 @@ def _there(rules: Iterable[R], view: View) -> Mapping[tuple[int, str], tuple[Run
         if running is not None and place is not None and place.interface:
             wanted[(rule.job, rule.host)] = (running, place, rule)
     return wanted
+
+
+def warn_unless_verified(what: str, running: Running, place: Place, answer: Verified) -> None:
+    """`what` is the rule's name in the log."""
+    if not answer.verified:
+        missing = shown(", ".join(answer.missing)) or "a working classifier"
+        log.warning("the %s of job %d on %s has no effect: no %s", what, running.job, place.host, missing)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from functools import partial
 from typing import Protocol
@@ -13,12 +12,9 @@ import rm.protocol.network as wire
 from rm.core.model.alignment import Bursts, ShapingRule
 from rm.daemon.agents import Agents
 from rm.daemon.regulation.asking import ask
-from rm.daemon.regulation.rules import Rules
+from rm.daemon.regulation.rules import Rules, warn_unless_verified
 from rm.daemon.regulation.running import Place, Running, View
-from rm.protocol.line import shown
-from rm.protocol.network import Shape, Shaped, Unshape
-
-log = logging.getLogger(__name__)
+from rm.protocol.network import Shape, Unshape
 
 
 class ShapingSettings(Protocol):
@@ -51,7 +47,13 @@ class Shaping(Rules[ShapingRule]):
             queue_packets=self._settings.queue_packets,
             bursts=_wire_bursts(rule.bursts),
         )
-        ask(self._agents, running, place, request, on_answer=partial(_warn_unless_verified, running, place))
+        ask(
+            self._agents,
+            running,
+            place,
+            request,
+            on_answer=partial(warn_unless_verified, "shape", running, place),
+        )
 
     def unset_on(self, running: Running, place: Place) -> None:
         request = Unshape(
@@ -62,9 +64,3 @@ class Shaping(Rules[ShapingRule]):
 
 def _wire_bursts(bursts: Bursts | None) -> wire.Bursts | UnsetType:
     return UNSET if bursts is None else wire.Bursts(gap_us=bursts.gap_us, longest_us=bursts.longest_us)
-
-
-def _warn_unless_verified(running: Running, place: Place, answer: Shaped) -> None:
-    if not answer.verified:
-        missing = shown(", ".join(answer.missing)) or "a working classifier"
-        log.warning("shape of job %d on %s has no effect: no %s", running.job, place.host, missing)

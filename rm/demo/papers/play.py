@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,10 +16,8 @@ from rm.demo.papers.scene import Scene, Way
 from rm.demo.play import Screen
 from rm.demo.scenario import Training
 from rm.demo.simulated import NEWCOMER, Ran, Times, jitter_of, links_of, means, simulated, times
-from rm.demo.stage import Stage, work_directory
+from rm.demo.stage import Stage, stage
 from rm.demo.training import JobRun, Trainer, program_text
-from rm.lab import up
-from rm.lab.lab import discard
 from rm.units import fold_hosts
 
 LEFT_OUT_S = 1.5  # after the last job's begin
@@ -53,7 +50,10 @@ def play_paper(base: Path, scene: Scene, screen: Screen) -> Played:
         base: a directory of the user's, below which the demo works in one of its own.
     """
     before = os.getloadavg()[0]
-    with _stage(base, scene, screen) as cluster:
+    with stage(base, scene.lab, screen.say) as cluster:
+        cluster.prepare(scene.ways[0], screen.now)
+        cluster.first_daemon(scene.ways[0])
+        screen.say("the daemon runs, and all hosts are up")
         rows = tuple(_Play(cluster, scene, screen).rows())
         screen.say("taking everything down")
     return Played(scene, rows, (round(before, 2), round(os.getloadavg()[0], 2)))
@@ -163,21 +163,3 @@ class _Play:
     def _ranks(self, run: JobRun) -> tuple[str, ...]:
         tasks = sorted(self._cluster.client.job(run.job).tasks, key=lambda task: task.rank)
         return tuple(task.host for task in tasks)
-
-
-@contextlib.contextmanager
-def _stage(base: Path, scene: Scene, screen: Screen) -> Iterator[Stage]:
-    with work_directory(base) as work, contextlib.ExitStack() as stack:
-        stack.callback(discard, work / "lab", remove_directory=True)
-        cluster = Stage(up(scene.lab, work / "lab", progress=screen.say), work)
-        stack.callback(cluster.stop_daemon)
-        cluster.configure(scene.ways[0])
-        inventory = str(cluster.lab.inventory)
-        for name in (*(["bootstrap"] if cluster.full_root else []), "agents", "probes"):
-            screen.now(f"running the playbook {name} on {len(cluster.lab.hosts)} hosts")
-            cluster.rmx("playbook", "run", name, "--inventory", inventory, inside=True)
-        cluster.start_daemon(scene.ways[0])
-        cluster.rmx("host", "import", inventory)
-        cluster.await_hosts()
-        screen.say("the daemon runs, and all hosts are up")
-        yield cluster
