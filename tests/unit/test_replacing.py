@@ -27,6 +27,16 @@ class Checked:
         assert self.a >= 0
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Closed:
+    a: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Grown(Closed):
+    b: int = 2
+
+
 @dataclasses.dataclass(slots=True)
 class Counted:
     a: int
@@ -41,6 +51,7 @@ class Counted:
         (builders.spec(), {"ntasks": 4}),
         (Open(1), {"b": 3}),
         (Checked(1), {"a": 3}),
+        (Grown(1), {"b": 3}),
         (Counted(1), {"a": 3}),
     ],
 )
@@ -49,6 +60,12 @@ def test_a_new_value_is_the_same_but_for_the_changes(value: Any, changes: dict[s
     assert (made, type(made)) == (dataclasses.replace(value, **changes), type(value))
     assert made is not value
     assert made == value or changes
+
+
+def test_a_copy_of_what_is_frozen_is_frozen() -> None:
+    made = replace(builders.job(), attempt=3)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made.attempt = 4  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("value", [builders.job(), Open(1)])

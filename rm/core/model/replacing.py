@@ -1,4 +1,9 @@
-"""`replace` of dataclasses, in a third of the time: each event makes new versions of jobs."""
+"""`replace` of dataclasses, in a tenth of the time: each event makes new versions of jobs.
+
+A frozen dataclass refuses what is plainly written to it, and every way around that costs a call a field. So
+the copy is written as a twin, a class with the same slots that refuses nothing, and then becomes of the kind
+of the original. The lines that copy are generated, one for each field, as dataclasses generates `__init__`.
+"""
 
 from __future__ import annotations
 
@@ -9,31 +14,33 @@ if TYPE_CHECKING:  # whose arguments mypy knows
 else:
     import dataclasses
     import functools
-    import operator
 
     @functools.cache
-    def _plan(kind: type) -> Any:
-        """What reads all fields at once, and what sets each; None where making one does more than that."""
+    def _copier(kind: type) -> Any:
+        """(what makes a copy that may be written to, the names of the fields); None where making one of the
+        kind does more than to set its fields."""
         fields = dataclasses.fields(kind)
-        plain = hasattr(kind, "__slots__") and not hasattr(kind, "__post_init__") and len(fields) > 1
-        if not plain or not all(field.init for field in fields):
+        if "__slots__" not in vars(kind) or hasattr(kind, "__post_init__"):
             return None
-        names = [field.name for field in fields]
-        setters = {name: getattr(kind, name).__set__ for name in names}
-        return operator.attrgetter(*names), tuple(setters.values()), setters
+        if not all(field.init for field in fields):
+            return None
+        twin = type(f"{kind.__name__} while it is copied", kind.__bases__, {"__slots__": kind.__slots__})
+        lines = ["def copied(value):", "    made = new(twin)"]
+        lines += (f"    made.{field.name} = value.{field.name}" for field in fields)
+        known = {"new": object.__new__, "twin": twin}
+        exec("\n".join([*lines, "    return made"]), known)
+        return known["copied"], frozenset(field.name for field in fields)
 
     def replace(value: Any, /, **changes: Any) -> Any:
         """As `dataclasses.replace`."""
         kind = type(value)
-        plan = _plan(kind)
-        if plan is None or not changes.keys() <= plan[2].keys():
+        copier = _copier(kind)
+        if copier is None or not copier[1].issuperset(changes):
             return dataclasses.replace(value, **changes)  # which says what is wrong with them
-        read, setters, by_name = plan
-        made = object.__new__(kind)
-        for setter, item in zip(setters, read(value), strict=True):
-            setter(made, item)
+        made = copier[0](value)
         for name, item in changes.items():
-            by_name[name](made, item)
+            setattr(made, name, item)
+        made.__class__ = kind
         return made
 
 
