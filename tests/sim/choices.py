@@ -22,11 +22,12 @@ class Choices:
     def __init__(self, seed: int) -> None:
         self.seed, self.step = seed, 0
         self._random = random.Random(seed)
+        self._share = self._random.random  # asked for thousands of times
         self._drawn: dict[tuple[int, str], int] = {}
 
     def happens(self, what: str, probability: float, *of: object) -> bool:
         """Quiet: it does not. `of` is written into the braces of its name, which is seldom needed."""
-        if self._random.random() >= probability:
+        if self._share() >= probability:
             return False
         self._drawn[self.step, what.format(*of)] = 1
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -12,10 +13,12 @@ GENTLE = 10
 
 @pytest.fixture(scope="module")
 def gently() -> Iterator[None]:
-    """At a lower priority, where it can be given back."""
+    """At a lower priority, where it can be given back; the collector passes over what tests hold."""
     before = os.getpriority(os.PRIO_PROCESS, 0)
     if os.geteuid() == 0:
         os.setpriority(os.PRIO_PROCESS, 0, max(before, GENTLE))
+    gc.freeze()
     yield
+    gc.unfreeze()
     if os.geteuid() == 0:
         os.setpriority(os.PRIO_PROCESS, 0, before)

@@ -43,7 +43,7 @@ from tests.invariants import validate_state
 from tests.sim.choices import Choices
 
 S = 1_000_000
-VALIDATED = 8  # of so many seeds one, since it costs as much as the steps themselves; and what is replayed
+VALIDATED = 16  # of so many seeds one, since it costs as much as the steps themselves; and what is replayed
 CPUS = 4  # of a host
 ELEMENTS, MANY_ELEMENTS = "0-2", "0-6"  # of each job array
 PLAIN = {"queue": Chosen("fifo"), "placement": Chosen("first-fit"), "comm": Chosen("none")}
@@ -184,7 +184,7 @@ class World:
 
     def dies(self, where: str, chance: float, *of: int) -> bool:
         """Does the daemon die here?"""
-        if not self.faults or not self.choices.happens("the daemon dies " + where, chance * self.faults, *of):
+        if not self.faults or not self.choices.happens(where, chance * self.faults, *of):
             return False
         self.boot()
         return True
@@ -204,7 +204,7 @@ class World:
             validate_state(self.cycle.state)
         if self.journalled:
             entries += self.recorder.after(self.cycle, events, outcome, self.now_us)
-        if self.dies("before commit {}", 0.01, self.turns):
+        if self.dies("the daemon dies before commit {}", 0.01, self.turns):
             return False  # as if nothing had been said
         state, changes = self.cycle.state, outcome.changes
         self.version = self.store.commit(
@@ -230,7 +230,7 @@ class World:
             ),
             self.version,
         )
-        if self.dies("after commit {}", 0.01, self.turns):
+        if self.dies("the daemon dies after commit {}", 0.01, self.turns):
             return False  # it is done, and nobody knows
         if outcome.recompute is not None:
             self.inbox.append(outcome.recompute.run())
@@ -239,7 +239,7 @@ class World:
             if isinstance(intent.action, Launch):
                 self.allowed[intent.action.job, intent.action.attempt] = self.limit_of(intent.action.job)
         for intent in outcome.intents:
-            if self.dies("before action {}", 0.01, intent.id):
+            if self.dies("the daemon dies before action {}", 0.01, intent.id):
                 return True
             self.send(intent)
         return True
@@ -631,7 +631,7 @@ class World:
         events, self.inbox = self.inbox, []
         choices.shuffle("inbox", events, 0.1 * rate)
         self.turn(events)
-        self.dies("between steps", 0.005)
+        self.dies("the daemon dies between steps", 0.005)
 
     def weather(self, host: ModelHost) -> None:
         """Cuts and frosts come and go."""

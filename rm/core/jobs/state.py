@@ -76,6 +76,15 @@ def all_of(host: Host) -> Free:
     )
 
 
+def links_of(hosts: Mapping[str, Host], known: Mapping[str, Link]) -> dict[str, Link]:
+    """The hosts' links; those that are as they were are the same objects."""
+    links = {}
+    for name, host in hosts.items():
+        link = known.get(name)
+        links[name] = link if link and link.capacity_bps == host.nic_bps else Link(name, host.nic_bps)
+    return links
+
+
 @dataclass(slots=True)
 class ClusterState:
     """Jobs that matter (unfinished and recently finished), hosts, zones, measurements.
@@ -131,7 +140,7 @@ class ClusterState:
     def snapshot(self, now_us: int) -> Snapshot:
         """A view for one pass. `free` and `placed` are copies: the pass reserves in them."""
         if self.links[0] != self.hosts:
-            self.links = (dict(self.hosts), {h.name: Link(h.name, h.nic_bps) for h in self.hosts.values()})
+            self.links = (dict(self.hosts), links_of(self.hosts, self.links[1]))
         placed = TrackedDict(self.placed)
         return Snapshot(
             now_us=now_us,

@@ -18,13 +18,13 @@ else:
     @functools.cache
     def _copier(kind: type) -> Any:
         """(what makes a copy that may be written to, the names of the fields); None where making one of the
-        kind does more than to set its fields."""
+        kind does more than to set its fields, or where a base refuses to be written to as well."""
         fields = dataclasses.fields(kind)
-        if "__slots__" not in vars(kind) or hasattr(kind, "__post_init__"):
+        derived = any(map(dataclasses.is_dataclass, kind.__bases__))
+        if derived or hasattr(kind, "__post_init__") or not all(field.init for field in fields):
             return None
-        if not all(field.init for field in fields):
-            return None
-        twin = type(f"{kind.__name__} while it is copied", kind.__bases__, {"__slots__": kind.__slots__})
+        slots = {"__slots__": kind.__slots__} if "__slots__" in vars(kind) else {}
+        twin = type(f"{kind.__name__} while it is copied", kind.__bases__, slots)
         lines = ["def copied(value):", "    made = new(twin)"]
         lines += (f"    made.{field.name} = value.{field.name}" for field in fields)
         known = {"new": object.__new__, "twin": twin}

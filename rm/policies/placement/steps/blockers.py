@@ -18,7 +18,7 @@ def headline(demand: Demand, capacities: Capacities) -> Reason:
     caps = capacities.of(shape)
     if len(capacities.hosts) == 0:
         return Reason(ReasonCode.HOST_NOT_AVAILABLE, "there are no hosts yet", (("hosts", 0),))
-    if caps.any() or gang.most_hosts < gang.hosts_min:
+    if np.count_nonzero(caps) or gang.most_hosts < gang.hosts_min:
         return gang.blocker(caps)
     worst = _lacking_most(shape, capacities) or by_kind(shape, capacities)[0]
     return Reason(worst.code, f"no host can take a task now; {worst.message}", worst.numbers)
@@ -54,9 +54,9 @@ def _lacking_most(shape: Shape, capacities: Capacities) -> Reason | None:
     groups: list[tuple[int, int, int]] = []  # hosts, minus the first of them, and the closest
     for have, need in capacities.left(shape):
         lacking = left & (have < need)
-        if lacking.any():
-            closest = int(np.argmax(np.where(lacking, have, -1)))
-            groups.append((int(lacking.sum()), -int(np.argmax(lacking)), closest))
+        if count := int(np.count_nonzero(lacking)):
+            closest = int(np.where(lacking, have, -1).argmax())
+            groups.append((count, -int(lacking.argmax()), closest))
             left &= ~lacking
     if not groups:
         return None

@@ -9,7 +9,6 @@ some ten microseconds with 1,000 hosts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from operator import attrgetter, is_
 
 import numpy as np
@@ -77,8 +76,8 @@ class Capacities:
         same = len(hosts) == len(self.hosts) and all(map(is_, hosts, self.hosts))
         if snapshot.zones != self._zones or not (same or equipped_alike(hosts, self.hosts)):
             return Capacities(snapshot)
-        other = copy(self)
-        other.snapshot = snapshot
+        other = object.__new__(Capacities)
+        vars(other).update(vars(self), snapshot=snapshot)
         if same and len(self._caps) < SHAPES_MAX:
             other._caps = dict(self._caps)  # of which each goes when an entry that is free has changed
         else:

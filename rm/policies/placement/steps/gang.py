@@ -130,7 +130,8 @@ class Gang:
         n = len(caps)
         counts = [1] * n
         left = self.tasks - n
-        if self.host_count(np.asarray(caps, dtype=np.int64)) == n and n > self._fewest(caps):
+        asked_for = n > 1 and self.host_count(np.asarray(caps, dtype=np.int64)) == n
+        if asked_for and n > self._fewest(caps):
             while left:
                 for i in range(n):
                     if left and counts[i] < caps[i]:
