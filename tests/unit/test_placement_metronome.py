@@ -1,6 +1,8 @@
 """Metronome placement: the golden numbers of its stages, and what it makes of a cluster."""
 
+import itertools
 import json
+import random
 from itertools import islice
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from rm.core.model.snapshot import Free
 from rm.errors import ConfigError
 from rm.policies.placement.metronome import MetronomeOptions, MetronomePolicy
 from rm.policies.placement.steps.latency import normalized, raw_latency
+from rm.policies.placement.steps.stages import Stages
 from tests.builders import GIB, asked, full_mesh, host, job, linkstats, network, placed, profile, snapshot
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "metronome_placement.json").read_text())
@@ -214,3 +217,45 @@ def test_a_profile_learnt_later_changes_the_choice():
     assert hosts_of(policy.candidates(asked(one), four_hosts(unknown))) == [("a", "b")]
     assert hosts_of(policy.candidates(asked(one), four_hosts(known))) == [("c", "d")]
     assert hosts_of(policy.candidates(asked(one), four_hosts())) == [("a", "b")]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_run_of_tasks_goes_where_each_would_by_itself(seed, monkeypatch):
+    chance = random.Random(seed)
+    names = [f"h{i}" for i in range(8)]
+    hosts = [host(name, gpus=chance.choice((1, 2, 4, 8))) for name in names]
+    pairs = {
+        (a, b): linkstats(0, chance.choice((0.001, 0.05, 0.05, chance.uniform(0.003, 1))), 900)
+        for a, b in itertools.combinations(names, 2)
+    }
+    others = [
+        placed(i, *chance.sample(names, 2), traffic=profile(100, (0, chance.choice((20, 60)), 800)))
+        for i in range(1, 4)
+    ]
+    one = job(
+        JOB,
+        ntasks=chance.randint(2, 12),
+        gpus_per_task=1,
+        hosts_min=chance.choice((0, 0, 2)),
+        **chance.choice(({}, {"low_comm": True}, {"traffic": profile(100, (0, 30, 500))})),
+    )
+    snap = snapshot(*hosts, net=network(pairs), placed=others)
+    policy = MetronomePolicy(MetronomeOptions(mode=chance.choice(("default", "paper")), joint_jobs=0))
+
+    def found():
+        proposal = policy.candidates(asked(one), snap)
+        return [(c.placement, c.score) for c in islice(proposal.candidates, 6)]
+
+    at_once = found()
+    monkeypatch.setattr(Stages, "_more_on", lambda *_: 0)
+    assert at_once == found()
+
+
+def test_a_gang_that_fits_on_one_host_is_chosen_with_one_look(monkeypatch):
+    looks, choose = [], Stages.choose
+    monkeypatch.setattr(Stages, "choose", lambda *args: looks.append(1) or choose(*args))
+    one = job(JOB, ntasks=8, gpus_per_task=1, traffic=profile(100, (0, 30, 500)))
+    snap = snapshot(host("a", gpus=8), host("b", gpus=8), net=full_mesh("a", "b"))
+    candidate = next(MetronomePolicy().candidates(asked(one), snap).candidates)
+    assert candidate.placement.hosts == ("a",)
+    assert len(looks) == 1

@@ -9,12 +9,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from functools import lru_cache
 
 from rm.core.model.traffic import Phase, TrafficProfile
 from rm.errors import ConfigError, UsageError
 
 Phases = tuple[tuple[int, int, int], ...]
 """(offset, duration, bandwidth) triples; canonical: sorted, disjoint, inside the period."""
+
+KNOWN_MAX = 4_096  # profiles of which results are kept: jobs come in kinds, and a pass asks for each many times
 
 DEMAND_MODELS = ("ring", "sum", "alltoall", "literal")
 
@@ -56,6 +59,7 @@ def canonical_phases(period: int, phases: Iterable[tuple[int, int, int]]) -> Pha
     return tuple(result)
 
 
+@lru_cache(maxsize=KNOWN_MAX)
 def phases_of(profile: TrafficProfile) -> Phases:
     """The canonical phases of a profile as integer triples."""
     raw = ((p.offset_us, p.duration_us, p.rate_bps) for p in profile.phases)
@@ -71,6 +75,7 @@ def canonical(profile: TrafficProfile) -> TrafficProfile:
     return profile_from(profile.period_us, phases_of(profile))
 
 
+@lru_cache(maxsize=KNOWN_MAX)
 def link_demand(
     profile: TrafficProfile,
     tasks_on_host: int,

@@ -264,7 +264,7 @@ def narrow_links(
 ) -> dict[int, Reason]:
     """Hosts with room whose link is slower than the declared rate of a task (eq. 14)."""
     rate = demand.declared_bps
-    if not rate:
+    if rate <= min(link_bps.values(), default=0):
         return {}
     return {
         int(n): Reason(

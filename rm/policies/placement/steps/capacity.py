@@ -44,6 +44,8 @@ class Capacities:
         self.members: tuple[Ints, ...] = tuple(
             np.flatnonzero(self.zone_of == i) for i in range(len(self.zones))
         )
+        self._by_zone = np.argsort(self.zone_of, kind="stable")
+        self._zone_starts = np.searchsorted(self.zone_of[self._by_zone], np.arange(len(self.zones)))
         self.total = np.array(
             [(h.cpus, h.mem_bytes, len(h.gpus)) for h in self.hosts], dtype=np.int64
         ).T.reshape(3, -1)  # rows as of `free_table`
@@ -93,6 +95,11 @@ class Capacities:
         """Delay from the users to a zone; an undeclared zone is farther than any other."""
         known = self._zones.get(zone)
         return known.delay_us if known is not None else 1 << 60
+
+    def in_zones(self, caps: Ints) -> dict[str, int]:
+        """Tasks that the hosts of each zone take together, nearest zone first."""
+        sums = np.add.reduceat(caps[self._by_zone], self._zone_starts) if len(caps) else caps
+        return dict(zip(self.zones, sums.tolist(), strict=True))
 
     def position(self, host: int, gpu: int) -> int | None:
         """The position of the GPU of this index on the host; None if it has none such."""

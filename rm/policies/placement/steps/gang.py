@@ -38,9 +38,14 @@ class Gang:
     def most_hosts(self) -> int:
         return min(self.hosts_max, self.tasks) if self.hosts_max else self.tasks
 
+    @property
+    def any_hosts(self) -> bool:
+        """Does it fit wherever there is room for all of its tasks together?"""
+        return self.hosts_min == 0 and self.hosts_max == 0
+
     def fits(self, caps: Ints) -> bool:
         """Is there a placement on hosts that can take `caps` tasks each?"""
-        if self.hosts_min == 0 and self.hosts_max == 0:
+        if self.any_hosts:
             return int(caps.sum()) >= self.tasks
         return self.host_count(caps) > 0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,15 +50,20 @@ def pools_for(
     Args:
         caps: tasks that each host of the inventory takes, 0 where a filter refuses it.
     """
-    ranks = {z: i for i, z in enumerate(capacities.zones)}
-    local = [caps[members] for members in capacities.members]
-    room = {z: int(local[i].sum()) for z, i in ranks.items()}
+    members = dict(zip(capacities.zones, capacities.members, strict=True))
+    room = capacities.in_zones(caps)
     delays = {z: float(capacities.user_delay_us(z)) for z in room}
-    alone = fitting_zones(room, delays, lambda zones: gang.fits(local[ranks[zones[0]]]))
+
+    def fits_in(zones: Sequence[str]) -> bool:
+        if room[zones[0]] < gang.tasks:
+            return False
+        return gang.any_hosts or gang.fits(caps[members[zones[0]]])
+
+    alone = fitting_zones(room, delays, fits_in)
     crowded: list[str] = []
     first = True
     for zone in alone:
-        mine = local[ranks[zone]]
+        mine = caps[members[zone]]
         if needs_network(mine):
             good = np.where(table().bad(zone), 0, mine)
             if not gang.fits(good):
@@ -66,15 +71,15 @@ def pools_for(
                 continue
             yield _pool((zone,), capacities, good, True, first)
         else:
-            yield _pool((zone,), capacities, mine.copy(), False, first)
+            yield _pool((zone,), capacities, mine, False, first)
         first = False
     for zone in crowded:
-        yield _pool((zone,), capacities, local[ranks[zone]].copy(), False, first)
+        yield _pool((zone,), capacities, caps[members[zone]], False, first)
         first = False
     if alone:
         return
-    clean = {z: np.where(table().bad(z), 0, local[i]) for z, i in ranks.items()}
-    everyone = {z: local[i] for z, i in ranks.items()}
+    everyone = {z: caps[mine] for z, mine in members.items()}
+    clean = {z: np.where(table().bad(z), 0, mine) for z, mine in everyone.items()}
     for usable, without_bad in ((clean, needs_network(caps)), (everyone, False)):
         if usable is clean and not without_bad:
             continue

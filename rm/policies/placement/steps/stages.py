@@ -22,6 +22,7 @@ from rm.policies.placement.steps.pools import Pool
 
 EQUAL = 1e-9
 RESTARTS_MAX = 64  # of a gang with another first host; only a loop makes any necessary
+NEAR_US = 2.0  # a host is 1 us from itself: where all others are farther than this, it is nearest beyond rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Choice:
     """The host of one task, and what the stages said of every host of the pool.
 
     `candidates` passed stage 1; `everywhere_us` are the raw latencies of all hosts of the
-    cluster, the other arrays run parallel to the pool.
+    cluster, the other arrays run parallel to the pool. `looped`: a better host would close a loop.
     """
 
     host: int
@@ -39,6 +40,7 @@ class Choice:
     everywhere_us: Floats
     low_comm: bool
     link: LinkScore
+    looped: bool = False
 
     @property
     def final(self) -> Ints:
@@ -77,30 +79,57 @@ class Stages:
             everywhere = raw_latency(self.table.delays_us(), dependents)
         else:
             everywhere = self.table.mean_delays_us()
-        raw = everywhere[self.pool.numbers]
+        raw, looped = everywhere[self.pool.numbers], False
         while may.any():
             candidates = may if self.links is None else may & (scores >= scores[may].max() - EQUAL)
             host = self._first(candidates, raw, assigned)
             loop = self._loop(counts, host)
             if loop is None:
                 link = self._link(host, int(counts[host]) + 1)
-                choice = Choice(host, candidates, scores, raw, everywhere, self.low_comm, link)
+                choice = Choice(host, candidates, scores, raw, everywhere, self.low_comm, link, looped)
                 if not assigned and not banned:
                     self.first = choice
                 return choice
             self.loops[self._name(host)] = loop
-            may[host] = False
+            may[host], looped = False, True
         return None
 
     def place(self, banned: frozenset[int] = frozenset()) -> list[int]:
         """Hosts of the tasks in order; fewer than the gang has when some task found none."""
         assigned: list[int] = []
         while len(assigned) < self.gang.tasks:
-            choice = self.choose(assigned, banned if not assigned else frozenset())
+            choice = self.choose(assigned, banned)
             if choice is None:
                 break
             assigned.append(choice.host)
+            if not banned or self.links is None:
+                assigned += [choice.host] * self._more_on(choice, assigned)
+            banned = frozenset()
         return assigned
+
+    def _more_on(self, choice: Choice, assigned: Sequence[int]) -> int:
+        """How many of the next tasks `choose` would send where it has just sent one, which it need not be
+        asked: all other hosts are farther away from that one, and were no nearer to the tasks before.
+
+        That goes on while the host has room and its link scores no worse than the best: for the others
+        nothing changes, since a task on a host that has some leaves the rest of the gang the same room.
+        """
+        host, on_it = choice.host, assigned.count(choice.host)
+        room = min(int(self.pool.caps[host]) - on_it, self.gang.tasks - len(assigned))
+        if room < 1 or self.low_comm or choice.looped or self.gang.hosts_min > 1:
+            return 0
+        delays = self.table.delays_us()[self.pool.numbers[host], self.pool.numbers]
+        if np.count_nonzero(delays < NEAR_US) > 1:
+            return 0
+        if self.links is None:
+            return room
+        best, name = choice.scores[choice.candidates].max(), self._name(host)
+        counts = np.bincount(assigned, minlength=len(self.pool.caps))
+        for more in range(room):
+            if self.links.score_at(name, on_it + more + 1) < best or self._loop(counts, host) is not None:
+                return more
+            counts[host] += 1
+        return room
 
     def gangs(self) -> Iterator[list[int]]:
         """Complete placements; each begins with a host that none before began with (R22)."""
@@ -170,9 +199,10 @@ class Stages:
         return int(equal[np.argmax(np.round(sign * network[equal], DECIMALS))])
 
     def _loop(self, counts: Ints, host: int) -> Reason | None:
-        if self.links is None or not counts.any():
+        used = np.flatnonzero(counts).tolist() if self.links is not None else []
+        if self.links is None or used in ([], [host]):
             return None  # a loop needs two links
-        tasks_on = {self._name(int(h)): int(counts[h]) for h in np.flatnonzero(counts)}
+        tasks_on = {self._name(h): int(counts[h]) for h in used}
         name = self._name(host)
         tasks_on[name] = tasks_on.get(name, 0) + 1
         return self.links.loop(tasks_on)
