@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeGuard, runtime_checkable
+from typing import NamedTuple, Protocol, TypeGuard, runtime_checkable
 
 from rm.core.model.alignment import Alignment
 from rm.core.model.choice import Judged
@@ -97,9 +97,9 @@ def goes_on(policy: CommPolicy) -> bool:
     return bool(getattr(policy, "goes_on", False))
 
 
-@dataclass(frozen=True, slots=True)
-class Transfer:
-    """One collective operation of a job between its hosts, under way or waiting to start.
+class Transfer(NamedTuple):
+    """One collective operation of a job between its hosts, under way or waiting to start: a tuple, since a
+    simulator makes millions of them.
 
     `remaining_us` is the job's remaining time if undisturbed, which times `gpus` is its remaining
     service (SRSF's order); `compute_us` the compute time of one of its iterations, `since_us` when

@@ -48,8 +48,8 @@ class GpuPool:
         waiting = device.waiting
         at = 0
         if len(waiting) > 1:
-            key = self._key
-            at = min(range(len(waiting)), key=lambda i: key(waiting[i][0]))
+            keys = [self._key(job) for job, _ in waiting]
+            at = keys.index(min(keys))
         job, duration_us = waiting.pop(at)
         device.running = job
         return job, duration_us

@@ -7,12 +7,12 @@ own rule (slots.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from rm.core.model.alignment import Alignment, ShapingRule
+from rm.core.model.replacing import replace
 from rm.core.model.traffic import TrafficProfile
 from rm.policies.regulate.controller import ControllerOptions, Inspect, Report
 from rm.policies.regulate.desired import Desired, Learn, Order

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any, Protocol
 
 from rm.core.model.alignment import Alignment
+from rm.core.model.replacing import replace
 from rm.core.model.traffic import TrafficProfile
 from rm.core.ports import AdmissionPolicy
 from rm.core.ports import Transfer as Asked

@@ -74,7 +74,7 @@ class World:
             now += step
             for j, t in list(ongoing.items()):
                 left = t.left_bytes - step / pace[j]
-                ongoing[j] = replace(t, left_bytes=left)
+                ongoing[j] = t._replace(left_bytes=left)
                 if left < 1e-9:
                     ends[j] = now
                     del ongoing[j]
@@ -216,7 +216,7 @@ def test_printed_asks_the_first_busy_server_and_all_asks_each() -> None:
     ongoing = [transfer(1, 1000, "a", "x"), transfer(2, 10, "b", "y")]
     assert AdaDual(replace(PAPER, olds="printed")).admit([new], ongoing).start == (3,)
     assert AdaDual(PAPER).admit([new], ongoing).start == ()
-    turned = replace(new, hosts=("idle", "b", "a"))
+    turned = new._replace(hosts=("idle", "b", "a"))
     assert AdaDual(replace(PAPER, olds="printed")).admit([turned], ongoing).start == ()
 
 

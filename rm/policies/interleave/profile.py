@@ -17,7 +17,7 @@ from rm.errors import ConfigError, UsageError
 Phases = tuple[tuple[int, int, int], ...]
 """(offset, duration, bandwidth) triples; canonical: sorted, disjoint, inside the period."""
 
-KNOWN_MAX = 4_096  # profiles of which results are kept: jobs come in kinds, and a pass asks for each many times
+KNOWN_MAX = 4_096  # profiles of which results are kept: a pass asks for those of each kind of job many times
 
 DEMAND_MODELS = ("ring", "sum", "alltoall", "literal")
 

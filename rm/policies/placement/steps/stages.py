@@ -22,7 +22,7 @@ from rm.policies.placement.steps.pools import Pool
 
 EQUAL = 1e-9
 RESTARTS_MAX = 64  # of a gang with another first host; only a loop makes any necessary
-NEAR_US = 2.0  # a host is 1 us from itself: where all others are farther than this, it is nearest beyond rounding
+NEAR_US = 2.0  # a host is 1 us from itself: where no other is nearer than this, rounding makes none as near
 
 
 @dataclass(frozen=True, slots=True)
