@@ -11,7 +11,7 @@ import struct
 import subprocess
 import time
 
-SIOCGIFADDR, IFF_UP = 0x8915, 1
+SIOCGIFADDR, SIOCGIFNETMASK, IFF_UP = 0x8915, 0x891B, 1
 SYSFS = "/sys/class/net"
 RDMA = "/sys/class/infiniband"
 RESOLVE_S = 3.0  # for all names together: a silent name server must not hold up the hello
@@ -19,8 +19,9 @@ ROUTES_S = 5.0
 
 
 def interfaces(towards, ip, sysfs=SYSFS, rdma=RDMA):
-    """[{name, address, up, speed_bps, mtu_bytes, numa_node, rdma, routes, control}].
+    """[{name, address, network, up, speed_bps, mtu_bytes, numa_node, rdma, routes, control}].
 
+    `network` is that of the address, "10.1.0.0/24", "" while the link is down or leads to one host.
     `routes` is how many of the hosts `towards` (names or addresses) are reached through the interface, and
     `control` says that the daemon is. `speed_bps` is 0 and `numa_node` -1 where the driver does not report
     it. `ip` is the path of the program, "" where the host has none: then no route is known.
@@ -49,6 +50,7 @@ def _interface(name, sysfs):
     return {
         "name": name,
         "address": _address(name),
+        "network": _network(name) if number("carrier", 0) else "",
         "up": bool(number("flags", 0, 16) & IFF_UP),
         "speed_bps": max(0, number("speed", 0)) * 1_000_000,
         "mtu_bytes": max(0, number("mtu", 0)),
@@ -58,12 +60,24 @@ def _interface(name, sysfs):
 
 def _address(name):
     """The first IPv4 address, "" without one."""
+    raw = _asked(name, SIOCGIFADDR)
+    return socket.inet_ntoa(raw) if raw else ""
+
+
+def _network(name):
+    """Of that address, "" without one."""
+    address, mask = (int.from_bytes(_asked(name, what), "big") for what in (SIOCGIFADDR, SIOCGIFNETMASK))
+    bits = bin(mask).count("1")
+    return "%s/%d" % (socket.inet_ntoa((address & mask).to_bytes(4, "big")), bits) if 0 < bits < 32 else ""
+
+
+def _asked(name, what):
+    """The four bytes that the kernel tells of the interface, none where there are none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         try:
-            raw = fcntl.ioctl(asking, SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+            return fcntl.ioctl(asking, what, struct.pack("256s", name.encode()[:15]))[20:24]
         except OSError:
-            return ""
-    return socket.inet_ntoa(raw[20:24])
+            return b""
 
 
 def _rdma(top):

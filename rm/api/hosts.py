@@ -22,7 +22,8 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 
 class Nic(msgspec.Struct, frozen=True, kw_only=True):
     """A network interface; `numa_node` is -1 and `speed_bps` 0 where its driver does not report it. `routes`
-    is how many other hosts are reached through it."""
+    is how many other hosts are reached through it, `network` that of its address: "" while its link is
+    down."""
 
     name: str
     address: str
@@ -31,6 +32,7 @@ class Nic(msgspec.Struct, frozen=True, kw_only=True):
     numa_node: int
     rdma: str
     routes: int
+    network: str = ""
 
 
 class HostRequest(Request, frozen=True, kw_only=True):

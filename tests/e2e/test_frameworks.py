@@ -17,7 +17,7 @@ from rm.demo.training import traffic_file
 from tests import builders
 from tests.cluster import WAIT_S, Cluster, until
 from tests.e2e.conftest import MakeCluster
-from tests.e2e.test_own_hosts import on_plain_inventory
+from tests.e2e.test_own_hosts import add_rail, on_plain_inventory
 
 pytestmark = pytest.mark.lab
 ROOT = Path(__file__).parents[2]
@@ -102,6 +102,22 @@ def test_torchrun_trains_by_ddp_on_all_hosts(cluster: Cluster) -> None:
     found = [json.loads(line) for log in logs for line in log.splitlines() if line.startswith("{")]
     assert sorted(one["rank"] for one in found) == list(range(2 * HOSTS))
     assert all(one["replicas_agree"] and one["last_loss"] < one["first_loss"] for one in found)
+
+
+@needs_frameworks
+def test_torchrun_trains_over_both_rails_of_two_hosts(cluster: Cluster) -> None:
+    pair = sorted(cluster.hosts())[:2]
+    add_rail(cluster, *pair)
+    count = ["cat", "/sys/class/net/rail1/statistics/tx_bytes"]
+    before = int(cluster.lab.exec(pair[0], count).stdout)
+    torchrun = f"{PYTHON} -m torch.distributed.run --nnodes=$SLURM_NNODES --nproc-per-node=1"
+    meet = "--node-rank=$SLURM_NODEID --master-addr=$MASTER_ADDR --master-port=$MASTER_PORT"
+    path = cluster.directory / "rails.sh"
+    path.write_text(f"#!/bin/sh\nexec {torchrun} {meet} {ROOT}/examples/ddp.py --iterations=20 --unhooked\n")
+    words = ("--nodes=2", "--ntasks-per-node=1", "--nodelist=" + ",".join(pair))
+    job = cluster.wait(cluster.submit(*words, str(path)), wait_s=TRAINING_S)
+    assert job["state"] == "COMPLETED", [cluster.log(job["id"], rank) for rank in (0, 1)]
+    assert int(cluster.lab.exec(pair[0], count).stdout) - before > 1 << 20
 
 
 @needs_frameworks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,33 @@ def test_jobs_on_several_hosts_are_told_that_interface(cluster: Cluster) -> None
     assert job["state"] == "COMPLETED"
     for rank in (0, 1):
         assert cluster.log(job["id"], rank).split() == ["eth0", "eth0", addresses[job["hosts"][0]]]
+
+
+def add_rail(cluster: Cluster, one: str, other: str) -> None:
+    """A second link between two hosts, which the daemon hears of at their next hello."""
+    ends = [f"{cluster.lab.status(host).init}" for host in (one, other)]
+    pair = ["type", "veth", "peer", "name", "rail1", "netns", ends[1]]
+    subprocess.run(["ip", "link", "add", "rail1", "netns", ends[0], *pair], check=True)
+    for place, host in enumerate((one, other), 1):
+        for words in (f"addr add 10.201.7.{place}/24 dev rail1", "link set rail1 up"):
+            done = cluster.lab.exec(host, ["ip", *words.split()])
+            assert done.returncode == 0, done.stderr
+    cluster.restart()
+    cluster.all_up()
+
+
+def test_jobs_are_told_the_rails_that_their_hosts_share(cluster: Cluster) -> None:
+    first, second, third = cluster.hosts()
+    add_rail(cluster, first, second)
+    assert [nic["network"] for nic in cluster.hosts()[second]["nics"]][1:] == ["10.201.7.0/24"]
+    for names, nccl, gloo in (
+        ([first, second], "=eth0,rail1", "eth0,rail1"),
+        ([second, third], "eth0", "eth0"),
+    ):
+        spec = {"ntasks": 2, "tasks_per_host": 1, "hosts_only": names}
+        job = cluster.wait(cluster.post_job("echo $NCCL_SOCKET_IFNAME $GLOO_SOCKET_IFNAME", **spec))
+        for rank in (0, 1):
+            assert cluster.log(job["id"], rank).split() == [nccl, gloo]
 
 
 def test_the_host_is_shown_with_its_interfaces(cluster: Cluster) -> None:

@@ -45,7 +45,9 @@ def placed(places: Sequence[tuple[str, tuple[int, ...]]] = PLACES, **fields: Any
 def of(job: Job, rank: int) -> dict[str, str]:
     assert job.placement is not None
     task = job.placement.tasks[rank]
-    return job_environment(job, HOSTS, "/opt/rm/agents") | task_environment(job, task, HOSTS[task.host])
+    return job_environment(job, HOSTS, "/opt/rm/agents") | task_environment(
+        job, task, HOSTS[task.host], HOSTS
+    )
 
 
 def test_every_task_finds_what_slurm_and_distributed_training_name() -> None:
@@ -239,9 +241,14 @@ def test_no_attempt_takes_away_unasked_what_another_wrote(asked: str, attempt: i
 
 def test_a_placement_without_an_interface_leaves_the_choice_to_the_library() -> None:
     bare = replace(HOSTS["gpu01"], interface="")
-    env = task_environment(placed(), TaskPlacement(0, "gpu01", (0,)), bare)
+    env = task_environment(placed(), TaskPlacement(0, "gpu01", (0,)), bare, HOSTS)
     assert not {"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"} & env.keys()
     assert Placement(()).hosts == ()
+
+
+def test_an_interface_that_the_user_names_is_left() -> None:
+    env = of(placed(env=(("NCCL_SOCKET_IFNAME", "ib0"),)), 0)
+    assert (env["NCCL_SOCKET_IFNAME"], env["GLOO_SOCKET_IFNAME"]) == ("ib0", "eth1")
 
 
 @pytest.mark.parametrize(

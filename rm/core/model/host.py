@@ -33,7 +33,7 @@ class Gpu:
 class Nic:
     """A network interface that can carry jobs' traffic. `numa_node` is -1 and `speed_bps` 0 where its driver
     does not report it; `rdma` is its RDMA device, such as mlx5_0; `routes` is how many other hosts it leads
-    to."""
+    to; `network` is that of its address, 10.1.0.0/24, "" while its link is down."""
 
     name: str
     address: str = ""
@@ -42,6 +42,7 @@ class Nic:
     numa_node: int = -1
     rdma: str = ""
     routes: int = 0
+    network: str = ""
 
 
 @dataclass(frozen=True, slots=True)

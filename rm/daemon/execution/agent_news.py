@@ -41,16 +41,18 @@ def nics_of(interfaces: Sequence[Interface]) -> tuple[Nic, ...]:
     """The interfaces that can carry jobs' traffic; first the one that does.
 
     That is the one through which most of the other hosts are reached; without other hosts the one that leads
-    to the daemon, else the fastest. The loopback interface counts only where the routes lead through it:
-    where all hosts are this machine.
+    to the daemon, else the fastest that has an address. The loopback interface counts only where the routes
+    lead through it: where all hosts are this machine.
     """
 
-    def rank(one: Interface) -> tuple[int, bool, int, str]:
-        return -one.routes, not one.control, -one.speed_bps, one.name
+    def rank(one: Interface) -> tuple[int, bool, bool, int, str]:
+        return -one.routes, not one.control, not one.address, -one.speed_bps, one.name
 
-    usable = [i for i in interfaces if i.routes or i.control or (i.up and i.address and i.name != "lo")]
+    usable = [
+        i for i in interfaces if i.routes or i.control or (i.up and (i.address or i.rdma) and i.name != "lo")
+    ]
     return tuple(
-        Nic(i.name, i.address, i.speed_bps, i.mtu_bytes, i.numa_node, i.rdma, i.routes)
+        Nic(i.name, i.address, i.speed_bps, i.mtu_bytes, i.numa_node, i.rdma, i.routes, i.network)
         for i in sorted(usable, key=rank)[:NICS_MAX]
     )
 

@@ -7,12 +7,13 @@ script, so it finds what a batch script finds and what a step of all tasks finds
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from rm import arrays
 from rm.core.model.host import Host
 from rm.core.model.job import NO_BIND, Job, JobSpec, Placement, TaskPlacement
+from rm.core.model.rails import rails, rdma_devices
 from rm.units import hosts_in_order
 
 PATTERN = re.compile(r"%([0-9]*)([A-Za-z%])")  # of file names: %j, %4t
@@ -88,12 +89,12 @@ def job_environment(
     return env
 
 
-def batch_environment(job: Job, host: Host) -> dict[str, str]:
+def batch_environment(job: Job, host: Host, hosts: Mapping[str, Host]) -> dict[str, str]:
     """What the script finds that runs once, on its first host: Slurm's batch step. Of what programs of
     torch.distributed read it finds nothing that makes it one of several tasks; its steps do."""
     placement = job.placement
     assert placement is not None
-    env = _of_host(job, placement, host) | {
+    env = _of_host(job, placement, host, hosts) | {
         "SLURM_PROCID": "0",
         "SLURM_LOCALID": "0",
         "SLURM_NODEID": "0",
@@ -186,7 +187,7 @@ def placed_us(job: Job) -> int:
     return next(said, job.submitted_us)
 
 
-def task_environment(job: Job, task: TaskPlacement, host: Host) -> dict[str, str]:
+def task_environment(job: Job, task: TaskPlacement, host: Host, hosts: Mapping[str, Host]) -> dict[str, str]:
     """What distinguishes one rank.
 
     Programs take LOCAL_RANK for the index of the GPU that they use, of those that they see: so it is the
@@ -213,10 +214,10 @@ def task_environment(job: Job, task: TaskPlacement, host: Host) -> dict[str, str
     if gpus:
         env["SLURM_STEP_GPUS"] = ",".join(map(str, gpus))
         env["RM_GPUS"] = ",".join(map(str, task.gpus))
-    return env | _of_host(job, placement, host)
+    return env | _of_host(job, placement, host, hosts)
 
 
-def _of_host(job: Job, placement: Placement, host: Host) -> dict[str, str]:
+def _of_host(job: Job, placement: Placement, host: Host, hosts: Mapping[str, Host]) -> dict[str, str]:
     """What all tasks on the host find, whichever started them."""
     env = {
         "SLURM_CPUS_ON_NODE": str(cpus_on(job.spec, placement, host)),
@@ -231,10 +232,27 @@ def _of_host(job: Job, placement: Placement, host: Host) -> dict[str, str]:
         env["SLURM_JOB_GPUS"] = ",".join(map(str, gpus))
         if job.spec.gpu_mem_bytes:  # of each; nothing but the job itself keeps it to that
             env["RM_GPU_MEM_BYTES"] = str(job.spec.gpu_mem_bytes)
-    if host.interface:
-        # left to guess, NCCL and Gloo bind to the wrong interface
-        env["NCCL_SOCKET_IFNAME"] = env["GLOO_SOCKET_IFNAME"] = host.interface
-    return env
+    given = {name for name, _ in job.spec.env}
+    their = [hosts[name] for name in placement.hosts]
+    return env | {name: value for name, value in _interfaces(host, their) if name not in given}
+
+
+def _interfaces(host: Host, hosts: Sequence[Host]) -> Iterator[tuple[str, str]]:
+    """Which interfaces lead from the host to the others of its job: left to guess, NCCL and Gloo bind to a
+    wrong one. Sources: NCCL's "Environment Variables" (NCCL_SOCKET_IFNAME takes beginnings of names, and with
+    `=` whole names; NCCL_IB_HCA likewise), "Choosing the network interface to use" of torch.distributed."""
+    if not host.interface:
+        return
+    used = rails(host, hosts)
+    names = [nic.name for nic in used] if used and used[0].name == host.interface else [host.interface]
+    listed = ",".join(names)
+    several = len(names) > 1 or any(
+        nic.name != names[0] and nic.name.startswith(names[0]) for nic in host.nics
+    )
+    yield "NCCL_SOCKET_IFNAME", f"={listed}" if several else listed
+    yield "GLOO_SOCKET_IFNAME", listed
+    if len(names) > 1 and (devices := rdma_devices(host, used)):
+        yield "NCCL_IB_HCA", "=" + ",".join(devices)
 
 
 def expand(pattern: str, job: Job, task: TaskPlacement, host: Host) -> str:

@@ -121,7 +121,9 @@ def request_of(job: Job, action: Launch, state: ClusterState, rules: LaunchRules
         return wire.Task(
             rank=t.rank,
             gpus=[str(g) if rules.gpu_indices else uuids.get(g) or str(g) for g in everywhere or t.gpus],
-            env=batch_environment(job, host) if spec.runs_once else task_environment(job, t, host),
+            env=batch_environment(job, host, state.hosts)
+            if spec.runs_once
+            else task_environment(job, t, host, state.hosts),
             output=file(spec.output, t),
             error=file(spec.error, t),
             input=file(spec.input, t),
