@@ -48,6 +48,7 @@ FLOORS: list[dict[str, str]] = [
     {
         "arrays": "the text of job arrays, and of ids of their elements",
         "units": "exact integers: microseconds, bit/s, bytes",
+        "missing_program": "the program that a shell did not find, by what it wrote",
         "hints": "the known word that a wrong one is most like",
         "paths": "where files lie",
         "typed": "plain values as types, from any thread",
@@ -57,7 +58,7 @@ FLOORS: list[dict[str, str]] = [
 ]
 # Without clocks, chance, sockets, threads and processes.
 PURE = {
-    "core", "api", "policies", "playbook", "protocol", "units", "hints", "arrays",
+    "core", "api", "policies", "playbook", "protocol", "units", "hints", "missing_program", "arrays",
     "dependencies", "features", "containers", "licenses", "mail_events", "errors",
 }  # fmt: skip
 

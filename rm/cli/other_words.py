@@ -40,6 +40,26 @@ CALLED = {
 }
 
 
+OF_HOSTS = {
+    "drain": ("hold", "suspend", "cordon", "disable", "offline", "down", "close"),
+    "resume": ("release", "undrain", "uncordon", "enable", "online", "up", "open"),
+    "remove": ("rm", "delete", "del"),
+    "show": ("info", "describe", "details"),
+    "add": ("register", "new"),
+}
+
+
+def hint_of_host(word: str, verbs: Iterable[str]) -> str:
+    """The same for `rmx host WORD`."""
+    if word.lower() in ("list", "ls", "status"):
+        return "Here it is: rmx hosts"
+    for verb, others in OF_HOSTS.items():
+        if word.lower() in others:
+            return f"Here it is: rmx host {verb} HOST"
+    near = nearest(word, verbs)
+    return f"Did you mean `rmx host {near}`?" if near else "`rmx host --help` lists the commands."
+
+
 def hint(word: str, verbs: Iterable[str]) -> str:
     """What to write instead of `word`, which is not one of our verbs."""
     for verb, others in CALLED.items():

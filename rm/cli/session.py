@@ -123,9 +123,13 @@ def hosts_operand(command: F) -> F:
     return _operand(command, "hosts", "host_words", "HOST", several=True, what="hosts")
 
 
-def job_ids(words: Iterable[str]) -> list[JobId]:
-    """`7 8,9_[3-4,6]` to the jobs and elements of arrays that are named; at least one."""
-    found = [parse_id(part) for word in words for part in split_ids(word)]
+def job_ids(words: Iterable[str], of_hosts: str = "") -> list[JobId]:
+    """`7 8,9_[3-4,6]` to the jobs and elements of arrays that are named; at least one. `of_hosts` is the
+    command that does to hosts what this one does to jobs."""
+    parts = [part for word in words for part in split_ids(word)]
+    if of_hosts and (names := [part for part in parts if not part[0].isdigit()]):
+        raise UsageError(f"'{names[0][:80]}' is not a job id.", f"Of a host: {of_hosts} {names[0][:80]}")
+    found = [parse_id(part) for part in parts]
     if not found:
         raise UsageError(
             "No job is named.", "Name it as an operand or with --job=ID; `rmx queue` lists the jobs."
@@ -133,9 +137,9 @@ def job_ids(words: Iterable[str]) -> list[JobId]:
     return found
 
 
-def one_job(operand: str | None, option: str | None) -> JobId:
+def one_job(operand: str | None, option: str | None, of_hosts: str = "") -> JobId:
     """A job, or one element of an array."""
-    ids = job_ids(filter(None, (operand, option)))
+    ids = job_ids(filter(None, (operand, option)), of_hosts)
     if len(ids) > 1:
         raise UsageError("This command takes one job.")
     if ids[0].tasks and not ids[0].tasks.isdigit():

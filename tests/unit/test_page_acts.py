@@ -247,6 +247,20 @@ def test_what_is_wrong_with_a_script_is_said_and_it_is_still_there(
     visiting(daemon.socket, story)
 
 
+@pytest.mark.parametrize("code", [1, 127])
+def test_the_page_names_the_program_that_a_shell_did_not_find(daemon: Daemon, code: int) -> None:
+    daemon.service.output["out"] = b"x: line 3: <b>srun: command not found\n"
+    sentence = "The program <bdi>&lt;b&gt;srun</bdi> was not found on <bdi>h1</bdi>"
+
+    async def story(visit: Visit) -> None:
+        ann = await someone(visit, "t-ann")
+        daemon.service.put(1, tasks=(Task(0, "h1", started_us=1, exit_code=code),), attempt=1)
+        daemon.call(daemon.service.finish, 1)
+        assert (sentence in (await ann.get("/job/1")).text) == (code == 127)
+
+    visiting(daemon.socket, story)
+
+
 def test_nobody_reads_so_many_logs_that_none_are_left_for_others(daemon: Daemon) -> None:
     async def story(visit: Visit) -> None:
         ann, boss = await someone(visit, "t-ann"), await someone(visit, "t-boss")

@@ -70,7 +70,19 @@ def hosts(session: Session, /, zone: str | None, as_json: bool) -> None:
         table(COLUMNS, [_row(host) for host in found], right=("CPUS", "MEMORY", "GPUS", "LINK"))
 
 
-@click.group()
+class _Commands(click.Group):
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in self.commands:
+            from rm.cli.other_words import hint_of_host
+
+            what = f"There is no command 'host {args[0]}'."
+            raise UsageError(what, hint_of_host(args[0], self.commands))
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Commands)
 def host() -> None:
     """Add, import, export, drain, resume, adopt and remove hosts; accept their keys."""
 

@@ -30,6 +30,12 @@ DONE = {
     "suspend": "is suspended",
     "resume": "is resumed",
 }
+OF_HOSTS = {
+    "hold": "rmx host drain",
+    "release": "rmx host resume",
+    "suspend": "rmx host drain",
+    "resume": "rmx host resume",
+}
 
 
 def _each(ids: list[JobId], act: Callable[[JobId], Job], as_json: bool, done: str) -> int:
@@ -121,7 +127,8 @@ def _verb(name: str, text: str, act: Callable[[Client, JobId], Job]) -> click.Co
     @click.pass_obj
     def command(session: Session, /, jobs: tuple[str, ...], job_words: tuple[str, ...], as_json: bool) -> int:
         client = session.client
-        return _each(job_ids((*jobs, *job_words)), lambda job: act(client, job), as_json, DONE[name])
+        ids = job_ids((*jobs, *job_words), OF_HOSTS[name])
+        return _each(ids, lambda job: act(client, job), as_json, DONE[name])
 
     return command
 

@@ -9,13 +9,13 @@ import click
 
 from rm.arrays import text_of
 from rm.cli.jobs.logs import shared_file
-from rm.cli.jobs.missing_program import NOT_FOUND, missing_program
 from rm.cli.jobs.used import slowed_text, used_text
 from rm.cli.output import note, printable
 from rm.cli.session import Session, emit_answer, emit_json, job_operand, json_option, one_job, table
 from rm.cli.shown import elapsed_us, exact_moment, job_ref
 from rm.dependencies import Condition, with_standings
 from rm.errors import Forbidden, RmError
+from rm.missing_program import NOT_FOUND, missing_program
 from rm.submission.signals import shown
 from rm.units import (
     fold_hosts,
@@ -149,7 +149,7 @@ def _lines(job: FullJob) -> Iterator[tuple[str, Any]]:
 @click.pass_obj
 def show(session: Session, /, job: str | None, job_word: str | None, as_json: bool) -> None:
     """Show JOB: its request, its hosts, each task, and its whole story."""
-    found = session.client.job(one_job(job, job_word))
+    found = session.client.job(one_job(job, job_word, "rmx host show"))
     if as_json:
         emit_json({"job": found})
         return

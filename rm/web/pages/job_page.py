@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from urllib.parse import urlencode
 
 from aiohttp import web
 
-from rm.api.jobs import WholeJob
+from rm.api.jobs import FullJob, WholeJob
 from rm.errors import LimitReached, RmError
+from rm.missing_program import NOT_FOUND, missing_program
 from rm.web.pages import job_view
 from rm.web.pages.frame import Frame
 from rm.web.pages.login import PERSON
@@ -17,6 +19,8 @@ from rm.web.pages.people import Door, Person
 from rm.web.pages.source import Source
 
 TAIL_BYTES = 65_536
+END_BYTES = 4_096  # of a log, where a shell says what it did not find
+END_S = 2.0  # for which the page waits for it
 READ_MOST = 8  # logs at once at one door: the daemon counts all of the page's as one user's
 PartOf = Callable[[str, Mapping[str, str], Person], Awaitable[tuple[int, str]]]
 
@@ -38,14 +42,15 @@ class JobPage:
         except RmError as error:
             return self._frame.page("failed.html", person, {"error": error}, error.http_status)
         chosen = _chosen(request, job_view.first_failure(told))
-        query = {"job": number}
+        query, readable = {"job": number}, person.may_read(told.spec.user)
         fields = {
             "id": told.id,
             "name": told.spec.name,
             "tasks": told.spec.ntasks,
             "attempts": told.attempt,
             "script": job_view.script(told),
-            "readable": person.may_read(told.spec.user),
+            "readable": readable,
+            "missing": await self._missing(told, person.door) if readable else None,
             "chosen": chosen,
             "log": f"/job/{number}/log?{urlencode(chosen)}",
             "job": (await self._part_of("job", query, person))[1],
@@ -53,6 +58,26 @@ class JobPage:
             "query": urlencode(query),
         }
         return self._frame.page("job_page.html", person, fields)
+
+    async def _missing(self, told: FullJob, door: Door) -> tuple[str, str] | None:
+        """The program that a shell did not find, by the end of the log of the task that failed, and its host."""
+        rank = job_view.first_failure(told)
+        failed = next((task for task in told.tasks if task.rank == rank), None)
+        if failed is None or failed.exit_code != NOT_FOUND or self._read[door.key] >= READ_MOST:
+            return None
+        stream = "err" if told.spec.error else "out"
+        path = f"jobs/{told.id}/logs?" + urlencode({"task": rank, "stream": stream, "tail": END_BYTES})
+        self._read[door.key] += 1
+        try:
+            async with asyncio.timeout(END_S), self._source.at(door).stream(path) as chunks:
+                end = b"".join([chunk async for chunk in chunks])
+        except (RmError, TimeoutError):
+            return None  # the log beside it says what keeps it
+        finally:
+            self._read[door.key] -= 1
+            self._read += Counter()
+        program = missing_program(job_view.tame(end.decode(errors="replace")).splitlines())
+        return (program, failed.host) if program else None
 
     async def log(self, request: web.Request) -> web.StreamResponse:
         """The log's end; with `follow` what is added, too, until the task ends."""

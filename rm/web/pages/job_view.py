@@ -88,7 +88,7 @@ def steps(job: Job, told: JobSteps, now_us: int) -> StepsView:
 
 def script(told: FullJob) -> str | None:
     text = told.spec.script
-    return None if text is UNSET else _tame(text)
+    return None if text is UNSET else tame(text)
 
 
 def first_failure(told: Job) -> int:
@@ -97,7 +97,7 @@ def first_failure(told: Job) -> int:
     return int(min(failed, key=lambda task: task.ended_us or 0).rank) if failed else 0
 
 
-def _tame(text: str) -> str:
+def tame(text: str) -> str:
     """Line ends and tabs stay; nothing else that steers."""
     kept = text[:SCRIPT_MOST]
     more = f"\n… {len(text) - SCRIPT_MOST:,} more characters" if len(text) > SCRIPT_MOST else ""
