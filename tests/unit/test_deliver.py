@@ -79,12 +79,14 @@ class Outcomes:
         self.deliverer = Deliverer(self.logs, "rm-%j.out", **options)
         self.said: queue.Queue[tuple[str, str]] = queue.Queue()
 
-    def begin(self, user: str, place: Path, name: str = "rm-1.out") -> None:
-        delivery = Delivery(user, str(place), ((0, name),))
-        self.deliverer.submit(delivery, 1, 1, lambda why: self.said.put((user, why)))
+    def begin(
+        self, user: str, place: Path, name: str = "rm-1.out", attempt: int = 1, whole: bool = False
+    ) -> None:
+        delivery = Delivery(user, str(place), ((0, name),), whole)
+        self.deliverer.submit(delivery, 1, attempt, lambda why: self.said.put((user, why)))
 
-    def of(self, user: str, place: Path, name: str = "rm-1.out") -> str:
-        self.begin(user, place, name)
+    def of(self, user: str, place: Path, name: str = "rm-1.out", **attempts: Any) -> str:
+        self.begin(user, place, name, **attempts)
         return self.said.get(timeout=PATIENCE_S)[1]
 
 
@@ -112,6 +114,23 @@ def test_a_log_is_written_as_its_user(outcomes: Outcomes, homes: Callable[[str],
     assert refused.startswith(f"the output was not delivered to {home}: Permission denied")
     assert [p.name for p in home.iterdir()] == ["rm-1.out"]
     assert "no user nosuchuser" in outcomes.of("nosuchuser", home)
+
+
+@as_root
+def test_a_requeued_jobs_file_has_all_attempts_unless_it_is_truncated(
+    outcomes: Outcomes, homes: Callable[[str], Path]
+) -> None:
+    home, top = homes(OWNER), outcomes.log.parent.parent
+    for attempt in (3, 60):  # those between printed nothing
+        (top / f"1.{attempt}").mkdir()
+        (top / f"1.{attempt}" / "0.out").write_text(f"attempt {attempt}\n")
+    assert outcomes.of(OWNER, home, attempt=3, whole=True) == ""
+    assert (home / "rm-1.out").read_text() == "said\nattempt 3\n"
+    assert outcomes.of(OWNER, home, attempt=3) == ""
+    assert (home / "rm-1.out").read_text() == "attempt 3\n"
+    assert outcomes.of(OWNER, home, attempt=60, whole=True) == ""
+    assert (home / "rm-1.out").read_text() == "attempt 60\n"  # of the newest 50 attempts
+    assert os.listdir(home) == ["rm-1.out"]
 
 
 @as_root
@@ -186,7 +205,10 @@ def test_only_files_are_written_and_no_more_than_they_hold(
 @as_root
 def test_the_helper_answers_whatever_is_sent() -> None:
     nameless = b'{"user": "nobody", "directory": "/", "names": ["rm-1.out"]}'  # without its file
-    for text in (b"", b"[", b"[]", b'{"user": 1, "directory": [], "names": ["rm-1.out"]}', b"\xff", nameless):
+    counted = b'{"user": "nobody", "directory": "/", "names": ["rm-1.out"], "logs": [0]}'
+    for text in (
+        b"", b"[", b"[]", b'{"user": 1, "directory": [], "names": ["rm-1.out"]}', b"\xff", nameless, counted
+    ):  # fmt: skip
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours, theirs:
             program = [sys.executable, "-I", "-S", PROGRAM, "rm-%j.out"]

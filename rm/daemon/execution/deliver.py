@@ -28,6 +28,7 @@ from rm.core.jobs.state import ClusterState
 from rm.core.model.logs import LogName, LogPlace
 from rm.daemon.execution import deliver_as_user
 from rm.daemon.execution.environment import expand
+from rm.daemon.execution.launch import open_mode
 from rm.errors import StoreError
 
 log = logging.getLogger(__name__)
@@ -42,11 +43,13 @@ HELPER = "/run/rm-deliver.sock"  # packaging/rm-deliver.socket
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Logs of ranks to deliver: `files` holds (rank, file name in `directory`)."""
+    """Logs of ranks to deliver: `files` holds (rank, file name in `directory`). `whole`: with those of the
+    earlier attempts before them, as a file of --output has them."""
 
     user: str
     directory: str
     files: tuple[tuple[int, str], ...]
+    whole: bool = False
 
 
 def deliveries(state: ClusterState, here: str, pattern: str) -> Callable[[Collect], Delivery | None]:
@@ -68,7 +71,7 @@ def deliveries(state: ClusterState, here: str, pattern: str) -> Callable[[Collec
         named = ((t.rank, expand(each, job, t, host)) for t in tasks if t.rank in action.ranks)
         # a file of that directory, for any pattern
         files = tuple((rank, name.replace("/", "_")) for rank, name in named)
-        return Delivery(spec.user, spec.chdir, files)
+        return Delivery(spec.user, spec.chdir, files, open_mode(job) == "append")
 
     return delivery_of
 
@@ -88,7 +91,9 @@ def for_each_task(pattern: str) -> str:
 
 Done = Callable[[str], None]
 Waiting = tuple[Delivery, int, int, Done]  # with job and attempt
-Log = tuple[int, LogName, int, str]  # number of its delivery, its size in bytes, its name in the directory
+# number of its delivery, of which attempts, their size in bytes, its name in the directory
+Log = tuple[int, tuple[LogName, ...], int, str]
+ATTEMPTS_MAX = 50  # of which a file holds logs: the newest
 
 
 class Deliverer:
@@ -155,10 +160,12 @@ class Deliverer:
         try:
             found: list[Log] = []
             for number, (delivery, job, attempt, _) in enumerate(alike):
+                first = max(1, attempt - ATTEMPTS_MAX + 1) if delivery.whole else attempt
                 for rank, name in delivery.files:
-                    log_name = LogName(job, attempt, rank, "out")
-                    if (size := self._logs.size(log_name)) is not None:
-                        found.append((number, log_name, size, name))
+                    names = [LogName(job, each, rank, "out") for each in range(first, attempt + 1)]
+                    sizes = {name: size for name in names if (size := self._logs.size(name)) is not None}
+                    if sizes:
+                        found.append((number, tuple(sizes), sum(sizes.values()), name))
             for some in _shares(found):
                 for (number, *_), why in zip(some, self._ask(alike[0][0], some), strict=True):
                     told[number] = told[number] or why
@@ -176,12 +183,17 @@ class Deliverer:
         place, now = (delivery.user, delivery.directory), time.monotonic()
         if now < self._avoided.get(place, 0.0):
             return ["the directory did not answer a short while ago"] * len(found)
-        request = {"user": delivery.user, "directory": delivery.directory, "names": [n for *_, n in found]}
+        request = {
+            "user": delivery.user,
+            "directory": delivery.directory,
+            "names": [name for *_, name in found],
+            "logs": [len(logs) for _, logs, _, _ in found],
+        }
         text = json.dumps(request, ensure_ascii=False).encode(errors="replace")
         files: list[int] = []
         door, child = self._door(delivery.user)
         try:
-            files += (self._logs.open(log_name) for _, log_name, _, _ in found)
+            files += (self._logs.open(log_name) for _, logs, _, _ in found for log_name in logs)
             socket.send_fds(door, [text], files)
             answer = door.recv(deliver_as_user.ANSWER_MAX)
         except TimeoutError:
@@ -229,13 +241,14 @@ class Deliverer:
 def _shares(found: Sequence[Log]) -> Iterator[list[Log]]:
     """As many logs at a time as one process takes, and writes in time."""
     share: list[Log] = []
-    left = 0
+    left = opened = 0
     for one in found:
-        size = one[2]
-        if share and (size > left or len(share) == deliver_as_user.FILES_MAX):
+        _, logs, size, _ = one
+        if share and (size > left or opened + len(logs) > deliver_as_user.FILES_MAX):
             yield share
             share = []
         left = SHARE_BYTES - size if not share else left - size
+        opened = len(logs) if not share else opened + len(logs)
         share.append(one)
     if share:
         yield share

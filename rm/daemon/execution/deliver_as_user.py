@@ -2,9 +2,10 @@
 
     python -I -m rm.daemon.execution.deliver_as_user [PATTERN]
 
-Standard input is a socket (SOCK_SEQPACKET) with one request, {"user", "directory", "names"}, and one open
-file for each name; the answer is a list: of each name "", or why it is not written. Started as root (by
-root's daemon, or by packaging/rm-deliver.socket for one that is not root) it becomes the user before it opens
+Standard input is a socket (SOCK_SEQPACKET) with one request, {"user", "directory", "names", "logs"}, and the
+open files that are to be written: for each name as many as "logs" says, or one where that is left out. The
+answer is a list: of each name "", or why it is not written. Started as root (by root's daemon, or by
+packaging/rm-deliver.socket for one that is not root) it becomes the user before it opens
 anything, and it never writes as root. The names must be such as PATTERN makes, which is jobs.deliver of
 /etc/rm/rm.toml unless it is given: a sender of requests can put logs into directories, and no other files.
 """
@@ -19,6 +20,7 @@ import socket
 import stat
 import sys
 from collections.abc import Sequence
+from itertools import islice
 
 FILES_MAX = 100  # of one request; the kernel passes 253
 REQUEST_MAX = 1 << 16
@@ -75,20 +77,22 @@ def become(user: str) -> None:
         raise Refused("the daemon does not run as root and cannot write as another user")
 
 
-def copy(at: int, name: str, fd: int) -> None:
-    """Into the directory `at`; written aside and renamed: neither is a link of that name followed nor half a
-    log seen."""
-    about = os.fstat(fd)
-    if not stat.S_ISREG(about.st_mode):
+def copy(at: int, name: str, files: Sequence[int]) -> None:
+    """Into the directory `at`, one after the other; written aside and renamed: neither is a link of that name
+    followed nor half a log seen."""
+    sizes = [(fd, os.fstat(fd)) for fd in files]
+    if not all(stat.S_ISREG(about.st_mode) for _, about in sizes):
         raise Refused("what is to be written is not a file")
-    aside = f".rm-delivery.{os.getpid()}.{fd}"
+    aside = f".rm-delivery.{os.getpid()}.{files[0]}"
     out = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=at)
     try:
-        with open(fd, "rb", closefd=False) as source, open(out, "wb") as target:
-            left = about.st_size
-            while data := source.read(min(left, 1 << 20)):
-                target.write(data)
-                left -= len(data)
+        with open(out, "wb") as target:
+            for fd, about in sizes:
+                left = about.st_size
+                with open(fd, "rb", closefd=False) as source:
+                    while data := source.read(min(left, 1 << 20)):
+                        target.write(data)
+                        left -= len(data)
         os.rename(aside, name, src_dir_fd=at, dst_dir_fd=at)
     except BaseException:
         os.unlink(aside, dir_fd=at)
@@ -101,8 +105,11 @@ def serve(door: socket.socket, pattern: str) -> list[str]:
     try:
         request = json.loads(text)
         user, directory, names = request["user"], request["directory"], request["names"]
-        if len(names) != len(files):
-            raise ValueError(f"{len(names)} names for {len(files)} files")
+        logs = request.get("logs", [1] * len(names))
+        if len(names) != len(logs) or min(logs, default=1) < 1 or sum(logs) != len(files):
+            raise ValueError(f"{len(files)} files for {len(names)} names")
+        left = iter(files)
+        of_each = [list(islice(left, number)) for number in logs]
         unfit = [not named_by(pattern, name) for name in names]
         become(user)
         at = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -113,11 +120,11 @@ def serve(door: socket.socket, pattern: str) -> list[str]:
     except (ValueError, KeyError, TypeError) as error:
         return [f"the request cannot be understood: {error!r}"]
     told = []
-    for name, fd, wrong in zip(names, files, unfit, strict=True):
+    for name, its, wrong in zip(names, of_each, unfit, strict=True):
         try:
             if wrong:
                 raise Refused(f"'{name}' is not a name that jobs.deliver of rm.toml ('{pattern}') makes")
-            copy(at, name, fd)
+            copy(at, name, its)
             told.append("")
         except Refused as refused:
             told.append(str(refused))

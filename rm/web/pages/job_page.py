@@ -60,7 +60,7 @@ class JobPage:
         return self._frame.page("job_page.html", person, fields)
 
     async def _missing(self, told: FullJob, door: Door) -> tuple[str, str] | None:
-        """The program that a shell did not find, by the end of the log of the task that failed, and its host."""
+        """The program that a shell did not find, by the end of the log of the task that failed; its host."""
         rank = job_view.first_failure(told)
         failed = next((task for task in told.tasks if task.rank == rank), None)
         if failed is None or failed.exit_code != NOT_FOUND or self._read[door.key] >= READ_MOST:
