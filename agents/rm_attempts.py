@@ -20,6 +20,7 @@ import rm_used
 from rm_attempt import LIVE, NOT_LIVE, Attempt, members_of, untold
 from rm_become import MARK
 from rm_cgroup import marked, marks, send
+from rm_ends import Ends
 from rm_reports import size_of
 from rm_slot import end_of
 from rm_spool import SpoolError, read_json
@@ -35,6 +36,7 @@ SWEEP_S = 0.02  # between two looks whether what was killed is gone
 class Attempts:
     def __init__(self, spool, hierarchy, fences, notify):
         self.spool, self.hierarchy, self.fences, self.notify = spool, hierarchy, fences, notify
+        self.ends = Ends(spool.state)
         self.known = {}
         self.on_steps = lambda attempt: None  # its step daemon has something for another host
         self.live = set()
@@ -62,6 +64,7 @@ class Attempts:
     def find(self):
         """Read the spool: which attempts live, which have ended, which were lost."""
         self.spool.prune()
+        self.ends.prune()
         slices = members_of(self.spool)
         for folder in self.spool.scan():
             try:

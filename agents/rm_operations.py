@@ -16,6 +16,7 @@ import rm_signalled
 import rm_step_records
 from rm_attempt import NOT_LIVE, Attempt, untold
 from rm_attempts import Attempts
+from rm_ends import KEEP_S
 from rm_fence_mounts import remove_temporary
 from rm_lease import Lease, alive_us
 from rm_reports import size_of
@@ -220,7 +221,9 @@ class Operations(Attempts):
                                   gpus=given.get("gpus", {}).get(str(rank))))  # fmt: skip
             if rm_step_records.are_there(attempt.folder):
                 self.tell_steps(attempt)  # whoever asks may not know of the last ones
-        return {"tasks": lines}
+        self.ends.prune(number(request.get("keep_s", KEEP_S), "keep_s"))
+        asked = {number(job, "job"): number(count, "attempt") for job, count in request.get("about", ())}
+        return {"tasks": lines, "remembered": self.ends.of(asked)}
 
     def job_steps(self, request):
         """What is recorded of the attempt's steps, from a byte of the record on."""
@@ -275,6 +278,7 @@ class Operations(Attempts):
     def _forget(self, *names):
         """What has ended, or was never here: a launch of it that is still under way is refused."""
         self.spool.mark_gone(*names)
+        self.ends.remember([self.known[name] for name in names if name in self.known])
         for name in names:
             attempt = self.known.get(name)
             if attempt is None:

@@ -13,6 +13,7 @@
                                            have not begun
                          control           fifo, as above
     discarded                              one line per discarded attempt: a late launch of it is refused
+    ends                                   how such attempts ended (rm_ends.py)
     epoch                                  the largest of a leader that was obeyed
     cluster                                whose jobs these are: the id of the cluster, and where it is led
 
@@ -384,7 +385,7 @@ class Spool:
 
     def forget_cluster(self):
         """Nothing of the cluster that led this host until now counts for the next one: ids begin anew."""
-        for name in ("discarded", "epoch"):
+        for name in ("discarded", "ends", "epoch"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(self.state, name))
 

@@ -13,10 +13,11 @@ from rm.adapters.playbook.shipped import agents_version
 from rm.adapters.store.backup import Restored, back_up_to, found_schema, is_sqlite, restore_from, stored_lease
 from rm.adapters.store.migrate import head, upgrade
 from rm.adapters.store.opening import open_store, read_store
+from rm.adapters.store.unsure_jobs import EVERYTHING
 from rm.bootstrap.process import make_state_dir
 from rm.config import Config
 from rm.core.store import Loaded
-from rm.daemon.leading.witness import NAME
+from rm.daemon.leading.witness import NAME, acknowledged
 from rm.errors import Conflict, RmError, StoreError
 from rm.web.listener import claimed
 
@@ -69,8 +70,9 @@ class Look:
         return lines
 
 
-def restore_database(config: Config, file: Path) -> Restored:
-    """Put a backup in the database's place, while no daemon runs on it.
+def restore_database(config: Config, file: Path, hold: bool = True) -> Restored:
+    """Put a backup in the database's place, while no daemon runs on it. If commits that were acknowledged are
+    not in it, jobs may have run since: with `hold` those that waited are held.
 
     Raises:
         Conflict: a daemon does.
@@ -80,8 +82,9 @@ def restore_database(config: Config, file: Path) -> Restored:
     make_state_dir(state)
     with claimed(config.daemon.socket, config.daemon.shared):
         _refuse_another_leader(url)
+        last = acknowledged(state)
         kept = state / f"before-restore-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}.pgdump"
-        done = restore_from(url, file.absolute(), kept)
+        done = restore_from(url, file.absolute(), kept, EVERYTHING if last is None else last, hold)
         (state / NAME).unlink(missing_ok=True)  # what was acknowledged after the backup is given up
     return done
 

@@ -19,6 +19,7 @@ from rm.core.scheduling.engine import Policies
 from rm.daemon.execution.deliver import Deliverer, deliveries
 from rm.daemon.execution.executor import Executor
 from rm.daemon.execution.fence import Ids, fence_of
+from rm.daemon.execution.greeting import Memory
 from rm.daemon.execution.launch import LaunchRules, launch_request
 from rm.daemon.execution.leadership import Leadership
 from rm.daemon.execution.log_home import LogHome
@@ -94,6 +95,7 @@ def wire_jobs(*, ground: Ground, policies: Policies, witness: Witness) -> Jobs:
         delivery_of=deliveries(state, os.uname().nodename, config.jobs.deliver),
         deliverer=Deliverer(logs, config.jobs.deliver),
         mailer=Mailer(letters_of(config), config.jobs.cluster_name),
+        memory=Memory(published.unsure, int(config.hosts.remember_ends_s)),
         steps=StepBook(
             hosts=ground.fleet,
             clock=ground.clock,

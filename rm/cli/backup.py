@@ -13,7 +13,11 @@ from rm.cli.session import Session, emit_json, json_option
 from rm.units import format_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from rm.config import Config
+
+LISTED = 20  # jobs that are named
 
 
 @click.command()
@@ -35,25 +39,47 @@ def backup(session: Session, /, file: str, as_json: bool) -> None:
 
 @click.command()
 @click.argument("file", metavar="FILE")
+@click.option("--release", is_flag=True, help="Hold no job: those that waited may start, perhaps again.")
 @json_option
 @click.pass_obj
-def restore(session: Session, /, file: str, as_json: bool) -> None:
+def restore(session: Session, /, file: str, release: bool, as_json: bool) -> None:
     """Put the backup FILE in the database's place. Stop the daemon first.
 
     The present database is kept. Jobs that were submitted after the backup are not in it: the daemon
-    stops those that still run when it starts.
+    stops those that still run when it starts. Jobs that waited in the backup may have run since: they are
+    held until `rmx release JOB`.
     """
     from rm.bootstrap.database import restore_database
 
     config = _config(session)
     with Heartbeat(lambda: f"the database is restored from {file}"):
-        done = restore_database(config, Path(file))
+        done = restore_database(config, Path(file), hold=not release)
     if as_json:
         before = str(done.before) if done.before else ""
-        emit_json({"file": file, "schema": done.schema, "jobs": done.jobs, "before": before})
+        told = {"file": file, "schema": done.schema, "jobs": done.jobs, "before": before}
+        emit_json({**told, "waiting": done.waiting, "open": done.open, "held": not release})
         return
     kept = f" What was there before is kept in {done.before}." if done.before else ""
     click.echo(f"The database is restored from {file}, with {done.jobs} jobs.{kept} Start the daemon now.")
+    for line in _unsure(done.waiting, done.open, release):
+        click.echo(line)
+
+
+def _unsure(waiting: Sequence[int], running: Sequence[int], released: bool) -> Iterator[str]:
+    """What becomes of jobs that may have run since the backup was made."""
+    if waiting and released:
+        yield f"Jobs that waited may start, also if they have run since the backup: {_listed(waiting)}."
+    elif waiting:
+        yield f"Held, since they waited in the backup and may have run since: {_listed(waiting)}."
+        yield "rmx release JOB lets one run, rmx cancel JOB does not; rmx show JOB tells what hosts remember."
+    if running:
+        yield f"Not over in the backup: {_listed(running)}."
+        yield "They go on, or end as their hosts say; one of which no host knows the end is held."
+
+
+def _listed(jobs: Sequence[int]) -> str:
+    more = f" and {len(jobs) - LISTED} more" if len(jobs) > LISTED else ""
+    return f"{', '.join(map(str, jobs[:LISTED]))}{more}"
 
 
 @click.command()

@@ -86,6 +86,7 @@ class FenceConfig(msgspec.Struct, frozen=True):
 class HostsConfig(msgspec.Struct, frozen=True):
     inventory: str = ""
     down_after_s: Positive = 20.0
+    remember_ends_s: Count = 604_800
     log_reserve_mb: Count = 512
     sessions: AtLeastOne = 128
     agent_dir: str = "/opt/rm/agents"

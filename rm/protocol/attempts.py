@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -21,6 +22,7 @@ from rm.protocol.scalars import (
     Path,
     Pid,
     Rank,
+    Seconds,
     Sentence,
     Signal,
     SignedUs,
@@ -303,11 +305,18 @@ class TaskReport(Struct, frozen=True, kw_only=True):
 
 
 class TaskReports(Struct, frozen=True, kw_only=True):
+    """`remembered`: tasks of attempts that were discarded, and how they ended; the newest 5000."""
+
     tasks: Annotated[list[TaskReport], Meta(max_length=LIST_MAX)]
+    remembered: Annotated[list[TaskReport], Meta(max_length=LIST_MAX)] = []
 
 
 class Tasks(Request[TaskReports], frozen=True, kw_only=True, tag="tasks"):
-    """Every task that the host knows of."""
+    """Every task that the host knows of. `about` names jobs whose ends the daemon may have lost, with the
+    first attempt that matters: what the host remembers of these is told, too. It remembers for `keep_s`."""
+
+    about: Annotated[Sequence[tuple[Job, Attempt]], Meta(max_length=LIST_MAX)] = ()
+    keep_s: Seconds = 604_800
 
 
 class LogPart(Struct, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ import sqlite3
 import struct
 from collections.abc import Callable
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from rm.adapters.store import backup as module
 from rm.adapters.store.backup import IDS_LEFT_OUT, back_up_to, restore_from
 from rm.adapters.store.migrate import MIGRATIONS, head, upgrade
 from rm.cli.main import rmx
+from rm.core.model.array import Array
+from rm.core.model.job import JobState, Task
 from rm.core.store import Batch, Entry
 from rm.errors import Conflict, StoreError, UsageError
 from rm.web.listener import claimed
@@ -66,6 +69,38 @@ def test_a_backup_of_a_database_in_use_brings_back_what_was_committed(
     last = open_store(url)
     assert ids(last) == [1, 2, 3]
     last.close()
+
+
+@pytest.mark.parametrize("hold", [True, False])
+def test_what_may_have_run_since_is_marked_and_what_waited_held(
+    make_durable: Callable[[], Database], tmp_path: Path, hold: bool
+) -> None:
+    url, file = make_durable().url, tmp_path / "backup"
+    odd = 'a\\u0000 "array":{ b'  # what looks like an array's, and what PostgreSQL cannot read as JSON
+    waits = replace(builders.job(1), history=((1, odd),))
+    runs = builders.job(2, state=JobState.RUNNING, tasks=(Task(0, "h1"),))
+    over = builders.job(3, state=JobState.COMPLETED)
+    array = replace(builders.job(4), array=Array(waiting="2-5", completed="1"))
+    store = led(url)
+    store.commit(Batch(jobs=(waits, runs, over, array)), store.load().version)
+    back_up_to(url, file)
+    version = store.load().version
+    store.close()
+
+    same = restore_from(url, file, tmp_path / "kept", version, hold)
+    assert (same.waiting, same.open) == ((), ())
+    store = open_store(url)
+    assert list(store.jobs()) == [waits, runs, over, array]
+    store.close()
+
+    done = restore_from(url, file, tmp_path / "kept2", version + 1, hold)
+    assert (done.waiting, done.open) == ((1, 4), (2,))
+    store = open_store(url)
+    held = replace(array, array=Array(waiting="2-5", held="2-5", completed="1"))
+    marked = replace(waits, held=True, unsure=True)
+    wanted = [marked if hold else waits, replace(runs, unsure=True), over, held if hold else array]
+    assert list(store.jobs()) == wanted
+    store.close()
 
 
 def test_what_is_no_backup_changes_nothing(make_durable: Callable[[], Database], tmp_path: Path) -> None:

@@ -112,6 +112,8 @@ def test_an_older_backup_goes_on_with_what_the_hosts_run(cluster: Cluster, tmp_p
     going = cluster.submit("--wrap", f"{until_there('go.on')}; echo went on")
     ended = cluster.submit("--wrap", f"{until_there('end')}; echo ended")
     waits = cluster.submit("--hold", "--wrap", f"{until_there('go.on')}; echo waited")
+    other = cluster.submit("--hold", "--hosts", here, "--wrap", f"{until_there('end')}; exit 3")
+    array = cluster.submit("--hold", "--array=0-2", "--wrap", "true")
     for job in (going, ended):
         cluster.all_started(job)
     file = tmp_path / "backup.db"
@@ -119,7 +121,9 @@ def test_an_older_backup_goes_on_with_what_the_hosts_run(cluster: Cluster, tmp_p
 
     step("end")
     assert cluster.wait(ended)["state"] == "COMPLETED"
-    cluster.rmx("release", waits)
+    assert cluster.run("release", waits, other, array).returncode == 0
+    assert cluster.wait(other)["state"] == "FAILED"
+    until(lambda: cluster.job(array)["state"] == "COMPLETED", "the array has ended")
     lost = cluster.submit("--hosts", here, "--wrap", "exec sleep 617")
     for job in (waits, lost):
         cluster.all_started(job)
@@ -131,7 +135,9 @@ def test_an_older_backup_goes_on_with_what_the_hosts_run(cluster: Cluster, tmp_p
             cluster.wait(cluster.submit("--hosts", host, "--wrap", "true"))
     epoch = cluster.client.get("status")["daemon"]["epoch"]
     cluster.stop()
-    cluster.rmx("restore", file)
+    told = cluster.rmx("restore", file)
+    assert f"Held, since they waited in the backup and may have run since: {waits}, {other}, {array}." in told
+    assert f"Not over in the backup: {going}, {ended}." in told
     cluster.start()
     cluster.all_up()
 
@@ -139,9 +145,15 @@ def test_an_older_backup_goes_on_with_what_the_hosts_run(cluster: Cluster, tmp_p
     assert "was an older copy of the database restored?" in cluster.log_file.read_text()
     assert [task["started_us"] for task in cluster.job(going)["tasks"]] == started
     until(lambda: not cluster.alive(here, "^sleep 617"), "the job that nobody knows any more is stopped")
-    again = cluster.wait(ended)  # its host has forgotten the first attempt, whose log had come home
-    assert (again["state"], again["attempt"], cluster.log(ended)) == ("COMPLETED", 2, "ended\n")
-    assert cluster.job(waits)["state"] == "PENDING"
+    again = cluster.wait(ended)  # as its host remembers, which has discarded it: its log had come home
+    assert (again["state"], again["attempt"], cluster.log(ended)) == ("COMPLETED", 1, "ended\n")
+    assert [cluster.job(job)["state"] for job in (waits, other, array)] == ["PENDING"] * 3
+    assert "it may have run since the backup was made" in cluster.job(waits)["reason"]["message"]
+    until(
+        lambda: "attempt 1 of it has run: exited with code 3" in cluster.rmx("show", other),
+        "what is remembered",
+    )
+    cluster.rmx("cancel", other, array)
     newer = cluster.submit("--wrap", "echo new")
     assert newer >= waits + 10_000
     cluster.rmx("release", waits)
@@ -149,5 +161,5 @@ def test_an_older_backup_goes_on_with_what_the_hosts_run(cluster: Cluster, tmp_p
     assert [cluster.wait(job)["state"] for job in (going, waits, newer)] == ["COMPLETED"] * 3
     assert (cluster.log(going), cluster.job(going)["attempt"]) == ("went on\n", 1)
     assert (cluster.log(waits), cluster.log(newer)) == ("waited\n", "new\n")
-    assert (began(going), began(ended), began(waits)) == (1, 2, 2)
+    assert (began(going), began(ended), began(waits), began(other)) == (1, 1, 2, 1)
     cluster.refused(4, "show", lost)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
@@ -22,6 +22,7 @@ from sqlalchemy.engine import URL, make_url
 from rm.adapters.store import schema
 from rm.adapters.store.database import make_engine, sentences
 from rm.adapters.store.migrate import VERSION_TABLE, head
+from rm.adapters.store.unsure_jobs import EVERYTHING, marked, marks
 from rm.core.store import Lease
 from rm.errors import ConfigError, Conflict, StoreError, UsageError
 
@@ -38,11 +39,15 @@ _SETTLE = (
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What was put back, and where the database that was there before is kept (None: there was none)."""
+    """What was put back, and where the database that was there before is kept (None: there was none). If jobs
+    may have run since the backup was made, `waiting` are those that had not started by then, and `open` those
+    that ran."""
 
     schema: str
     jobs: int
     before: Path | None
+    waiting: tuple[int, ...] = ()
+    open: tuple[int, ...] = ()
 
 
 def back_up_to(url: str, file: Path) -> int:
@@ -61,9 +66,12 @@ def back_up_to(url: str, file: Path) -> int:
     return file.stat().st_size
 
 
-def restore_from(url: str, file: Path, kept: Path) -> Restored:
+def restore_from(
+    url: str, file: Path, kept: Path, acknowledged: int = EVERYTHING, hold: bool = True
+) -> Restored:
     """Put the backup in the database's place; no daemon may run. What is there now is kept, PostgreSQL's in
-    `kept`.
+    `kept`. `acknowledged` is the last version that was; a backup that lacks some of that has jobs that may
+    have run meanwhile: with `hold` those that wait in it are held.
 
     Raises:
         UsageError: `file` is not a backup of this kind of database.
@@ -80,7 +88,9 @@ def restore_from(url: str, file: Path, kept: Path) -> Restored:
         kind = "a database of SQLite" if sqlite else "an archive of PostgreSQL's pg_dump"
         raise UsageError(f"{file} is not {kind}, as daemon.database needs.", "`rmx backup FILE` makes one.")
     return (
-        _restore_sqlite(Path(str(parsed.database)), file) if sqlite else _restore_postgres(parsed, file, kept)
+        _restore_sqlite(Path(str(parsed.database)), file, acknowledged, hold)
+        if sqlite
+        else _restore_postgres(parsed, file, kept, acknowledged, hold)
     )
 
 
@@ -172,7 +182,7 @@ def _copy_sqlite(source: Path, target: Path, mode: str = "rw") -> None:
         new.execute("PRAGMA journal_mode=DELETE")  # the copy is one file
 
 
-def _restore_sqlite(path: Path, file: Path) -> Restored:
+def _restore_sqlite(path: Path, file: Path, acknowledged: int, hold: bool) -> Restored:
     if os.path.lexists(f"{file}-journal"):  # opening it for reading only would refuse it, with other words
         raise StoreError(
             f"A rollback journal lies beside the backup: {file}-journal. `rmx backup` leaves none.",
@@ -189,7 +199,9 @@ def _restore_sqlite(path: Path, file: Path) -> Restored:
             if sound != "ok":
                 raise StoreError(f"The backup {file} is damaged: {sound}.", "Take another one.")
             found = _known(str(copy.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchone()[0]), file)
-            copy.execute(_SETTLE)
+            unsure = copy.execute(marked(acknowledged)).fetchall()
+            for statement in (*marks("sqlite", acknowledged, hold), _SETTLE):
+                copy.execute(statement)
             copy.commit()
             (jobs,) = copy.execute("SELECT count(*) FROM jobs").fetchone()
         with open(aside, "rb") as written:
@@ -199,7 +211,13 @@ def _restore_sqlite(path: Path, file: Path) -> Restored:
         _sync(path.parent)
     finally:
         aside.unlink(missing_ok=True)
-    return Restored(found, int(jobs), before)
+    return Restored(found, int(jobs), before, *_sorted_out(unsure))
+
+
+def _sorted_out(unsure: Iterable[tuple[int, int]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The ids of those that waited, and of those that ran."""
+    known = list(unsure)
+    return tuple(job for job, waits in known if waits), tuple(job for job, waits in known if not waits)
 
 
 def _put_aside(path: Path) -> Path | None:
@@ -233,10 +251,10 @@ def _known(found: str, file: Path) -> str:
 # -- PostgreSQL
 
 
-def _restore_postgres(url: URL, file: Path, kept: Path) -> Restored:
+def _restore_postgres(url: URL, file: Path, kept: Path, acknowledged: int, hold: bool) -> Restored:
     script = _postgres("pg_restore", ["--no-owner", "--file=-", str(file)])
-    marks = f"\nCOPY public.{VERSION_TABLE} (version_num) FROM stdin;\n"
-    _, _, rest = script.partition(marks)
+    before_it = f"\nCOPY public.{VERSION_TABLE} (version_num) FROM stdin;\n"
+    _, _, rest = script.partition(before_it)
     found = _known(rest.partition("\n")[0].strip(), file)
     if not found:
         raise StoreError(f"The backup {file} holds no database of rm.", "Take another one.")
@@ -245,10 +263,14 @@ def _restore_postgres(url: URL, file: Path, kept: Path) -> Restored:
         back_up_to(url.render_as_string(hide_password=False), before)
     names = ", ".join([*(table.name for table in schema.metadata.sorted_tables), VERSION_TABLE])
     # the script empties the search path
-    whole = f"DROP TABLE IF EXISTS {names} CASCADE;\n{script}\nSET search_path = public;\n{_SETTLE};\n"
+    settling = ";\n".join(("SET search_path = public", *marks("postgresql", acknowledged, hold), _SETTLE))
+    whole = f"DROP TABLE IF EXISTS {names} CASCADE;\n{script}\n{settling};\n"
     _postgres("psql", ["--set=ON_ERROR_STOP=1", "--single-transaction", "--quiet", "--no-psqlrc"], url, whole)
-    jobs = _postgres("psql", ["--no-psqlrc", "--tuples-only", "--command=SELECT count(*) FROM jobs"], url)
-    return Restored(found, int(jobs), before)
+    rows = ["--no-psqlrc", "--tuples-only", "--no-align", "--field-separator= "]
+    jobs = _postgres("psql", [*rows, "--command=SELECT count(*) FROM jobs"], url)
+    listed = _postgres("psql", [*rows, f"--command={marked(acknowledged + VERSIONS_LEFT_OUT)}"], url)
+    unsure = [(int(job), int(waits)) for job, waits in map(str.split, listed.splitlines())]
+    return Restored(found, int(jobs), before, *_sorted_out(unsure))
 
 
 def _tables(url: URL) -> bool:

@@ -11,6 +11,7 @@ from rm.core.jobs.state import touch
 from rm.core.jobs.suspending import counted
 from rm.core.model.earlier_attempt import EarlierAttempt
 from rm.core.model.job import Job, JobState, Task
+from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.replacing import replace
 from rm.core.sharing.ended import ended_parts
 
@@ -123,9 +124,13 @@ def telling(job: Job) -> Task | None:
 
 
 def back_to_queue(ctx: Context, job: Job) -> None:
+    """It waits again; one that may have ended since a restored backup was made waits until it is released."""
+    if job.unsure and not job.held:
+        job = touch(job, ctx.now_us, "held: it may have run since the backup was made that was restored")
     ctx.put(
         replace(
             job,
+            held=job.held or job.unsure,
             state=S.PENDING,
             served_us=job.served_us + ran_us(job),
             tasks=(),
@@ -139,6 +144,13 @@ def back_to_queue(ctx: Context, job: Job) -> None:
         )
     )
     ctx.state.enqueue(job.id)
+
+
+def missed(job: Job) -> Reason:
+    """Why a job is cancelled that has waited for too long. Source: sbatch(1), --deadline."""
+    need_s = (job.spec.time_min_us or job.spec.time_limit_us or 0) / 1e6
+    said = f"it needs {need_s:.0f} s, and could not be over by its deadline any more"
+    return Reason(ReasonCode.DEADLINE, said if need_s else "its deadline has passed")
 
 
 def with_earlier(job: Job, why: str) -> tuple[EarlierAttempt, ...]:

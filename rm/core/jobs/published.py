@@ -16,6 +16,7 @@ class Published:
 
     def __init__(self, state: ClusterState) -> None:
         self._jobs: dict[int, Job] = {}  # that were placed
+        self._unsure: dict[int, Job] = {}  # that may have run since a restored backup was made
         self._known = 0  # jobs of the state
         self._hosts: frozenset[str] = frozenset()
         self._silent: frozenset[str] = frozenset()
@@ -24,6 +25,7 @@ class Published:
 
     def renew_all(self, state: ClusterState) -> None:
         self._jobs = {job.id: job for job in state.jobs.values() if job.tasks}
+        self._unsure = {job.id: job for job in state.jobs.values() if job.unsure and not job.state.final}
         self._known = len(state.jobs)
         self._hosts = frozenset(state.hosts)
         self._renew_hosts(state)
@@ -39,6 +41,8 @@ class Published:
                 self._jobs[job_id] = job
             else:
                 self._jobs.pop(job_id, None)
+            if job_id in self._unsure and (job.state.final or not job.unsure):
+                self._unsure = {known: one for known, one in self._unsure.items() if known != job_id}
         if changes.hosts or changes.removed_hosts:
             self._hosts = frozenset(state.hosts)
         self._renew_hosts(state)
@@ -67,6 +71,10 @@ class Published:
         if known is None or known.attempt != attempt or not known.occupies:
             return ()
         return tuple(dict.fromkeys(task.host for task in known.tasks))
+
+    def unsure(self) -> list[tuple[int, int]]:
+        """Of which jobs it is not known what has become of them, and from which attempt on."""
+        return [(job.id, job.attempt if job.occupies else job.attempt + 1) for job in self._unsure.values()]
 
     def is_heard(self, host: str) -> bool:
         """Has it said hello, and is the channel to it not lost since?"""

@@ -83,6 +83,8 @@ def worth_repeating(state: ClusterState, up: ev.HostUp, reported: Reported, acti
         return False
     if job is None or job.attempt != action.attempt or not job.occupies:
         return False
+    if job.unsure and not reported.states(action.job, action.attempt):
+        return False  # it was sent before the backup was restored, and may have run
     if all(t.ended_us is not None for t in job.tasks if t.host == up.host):
         return False
     states = reported.states(action.job, action.attempt)
@@ -137,7 +139,7 @@ def reconcile(
             if known.ended_us is not None:
                 if task.state == "running":
                     theirs[name].append(task)
-            elif (news := _news(host, task, known, now_us)) is not None:
+            elif (news := _news(host, task, known, now_us, job.unsure)) is not None:
                 found.append(news)
     for job_id in sorted(state.jobs_on.get(host, ())):
         job = state.jobs[job_id]
@@ -159,11 +161,11 @@ def _is_current(state: ClusterState, job_id: int, attempt: int) -> bool:
     return job is not None and job.occupies and job.attempt == attempt
 
 
-def _news(host: str, task: ReportedTask, known: Task, now_us: int) -> ev.Event | None:
-    """What the host says of a task that has not ended by the state."""
+def _news(host: str, task: ReportedTask, known: Task, now_us: int, unsure: bool) -> ev.Event | None:
+    """What the host says of a task that has not ended by the state; of an unsure job also that it runs."""
     if task.state == "prepared" and not known.prepared:
         return ev.TasksPrepared(task.job, task.attempt, host)
-    if task.state == "running" and known.started_us is None:
+    if task.state == "running" and (known.started_us is None or unsure):
         return ev.TasksStarted(task.job, task.attempt, host, task.started_us or now_us, (task.rank,))
     if task.state == "exited":
         return ev.TaskExited(

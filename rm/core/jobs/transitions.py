@@ -14,6 +14,7 @@ from rm.core.jobs.ending import (
     back_to_queue,
     finish_if_over,
     hosts_of,
+    missed,
     renewed,
     stop_rest,
     with_earlier,
@@ -79,6 +80,7 @@ def _place(ctx: Context, job: Job, e: ev.JobPlaced) -> None:
         exit_code=None,
         exit_signal=None,
         slice_of=e.slice_of,
+        unsure=False,
         partition=e.partition,
         preempted_by=0,
     )
@@ -104,6 +106,7 @@ def _prepared(ctx: Context, job: Job, e: ev.TasksPrepared) -> None:
 
 
 def _started(ctx: Context, job: Job, e: ev.TasksStarted) -> None:
+    job = ctx.put(replace(job, unsure=False)) if job.unsure else job
     new = tuple(t.rank for t in job.tasks if t.rank in e.ranks and t.started_us is None)
     tasks = as_launched(renewed(job.tasks, e.host, new, started_us=e.started_us, prepared=True), e)
     if tasks == job.tasks and job.started_us is not None and job.state is not S.CONFIGURING:
@@ -302,16 +305,17 @@ def _wait_us(times: int) -> int:
 
 def _cancel_pending(ctx: Context, job: Job, e: ev.CancelRequested) -> None:
     reason = Reason(ReasonCode.CANCELLED, f"cancelled by {e.by}")
-    ctx.state.pending.pop(job.id, None)
-    ctx.state.reasons.pop(job.id, None)
-    ctx.put(touch(job, ctx.now_us, reason.message, state=S.CANCELLED, ended_us=ctx.now_us, reason=reason))
+    _drop(ctx, job, reason.message, reason)
 
 
 def _miss(ctx: Context, job: Job, e: ev.DeadlineMissed) -> None:
     reason = missed(job)
+    _drop(ctx, job, f"cancelled: {reason.message}", reason)
+
+
+def _drop(ctx: Context, job: Job, what: str, reason: Reason) -> None:
     ctx.state.pending.pop(job.id, None)
     ctx.state.reasons.pop(job.id, None)
-    what = f"cancelled: {reason.message}"
     ctx.put(touch(job, ctx.now_us, what, state=S.CANCELLED, ended_us=ctx.now_us, reason=reason))
 
 
@@ -319,13 +323,6 @@ def _share(ctx: Context, job: Job, e: ev.SharePassed) -> None:
     if (mail := share_mail(job, e.share)) is not None:
         ctx.act(mail)
     ctx.put(replace(job, mailed_share=e.share))
-
-
-def missed(job: Job) -> Reason:
-    """Why a job is cancelled that has waited for too long. Source: sbatch(1), --deadline."""
-    need_s = (job.spec.time_min_us or job.spec.time_limit_us or 0) / 1e6
-    said = f"it needs {need_s:.0f} s, and could not be over by its deadline any more"
-    return Reason(ReasonCode.DEADLINE, said if need_s else "its deadline has passed")
 
 
 def _cancel(ctx: Context, job: Job, e: ev.CancelRequested) -> None:
@@ -377,13 +374,13 @@ def _hold(ctx: Context, job: Job, e: ev.HoldRequested) -> None:
 
 def _release(ctx: Context, job: Job, e: ev.ReleaseRequested) -> None:
     ctx.put(touch(job, ctx.now_us, f"released by {e.by}", held=False, losses=0, host_faults=0,
-                  not_before_us=0, requeues=0))  # fmt: skip
+                  not_before_us=0, requeues=0, unsure=False))  # fmt: skip
     ctx.state.enqueue(job.id)
 
 
 def _profiled(ctx: Context, job: Job, e: ev.ProfileMeasured) -> None:
-    job = touch(job, ctx.now_us, "traffic profile measured", traffic=e.traffic)
-    ctx.put(replace(job, cooperative=e.cooperative))
+    told = {"traffic": e.traffic, "cooperative": e.cooperative}
+    job = ctx.put(touch(job, ctx.now_us, "traffic profile measured", **told))
     ctx.state.see_again(job)
     ctx.state.capacity_version += 1  # what its traffic kept waiting may fit beside it now
 

@@ -28,8 +28,7 @@ from rm.features import alternatives
 from rm.licenses import parse
 
 PRIORITY_LOW = 0
-BLOCK, CYCLIC = "block", "cyclic"
-PER_TASK, NO_BIND = "per_task", "none"
+BLOCK, CYCLIC, PER_TASK, NO_BIND = "block", "cyclic", "per_task", "none"
 
 
 class JobState(StrEnum):
@@ -311,6 +310,7 @@ class Job:
     submitted_us: int
     state: JobState = JobState.PENDING
     held: bool = False
+    unsure: bool = False  # it may have run, or ended, since the backup was made that was restored
     attempt: int = 0  # 0 before the first launch; grows with each requeue
     tasks: tuple[Task, ...] = ()
     go: bool = False  # this attempt's hosts have got their start: some of it may run

@@ -27,6 +27,7 @@ from rm.core.scheduling.ahead import Ahead
 from rm.core.scheduling.blocked import Blocked, behind, partly
 from rm.core.scheduling.choosing import Best, Grounds, Taken, Tried
 from rm.core.scheduling.gates import Gates, by_tier, path_of, ran_in, within
+from rm.core.scheduling.held import why_held
 from rm.core.scheduling.kinds import Kinds
 from rm.core.scheduling.licensing import lacking
 from rm.core.scheduling.limiting import Limited, Limiter
@@ -280,16 +281,8 @@ def waiting(job: Job, snapshot: Snapshot) -> Reason | None:
 
 def not_yet(job: Job, now_us: int) -> Reason | None:
     """Why a job may not be tried now, even if everything is free."""
-    if job.held and job.losses > 1:
-        lost = f"its hosts were lost {job.losses} times in a row"
-        return Reason(
-            ReasonCode.HOST_LOST,
-            f"held: {lost}; when that was not its doing, rmx release {job.id}",
-            (("losses", job.losses),),
-        )
     if job.held:
-        often = f" after {job.requeues} requeues" if job.requeues else ""
-        return Reason(ReasonCode.HELD_USER, f"held{often}; release it with rmx release {job.id}")
+        return why_held(job)
     if job.dependencies and (waits_for := why_not(job, now_us)) is not None:
         return waits_for
     if job.array is not None and not job.ready:

@@ -23,7 +23,7 @@ from rm.daemon.execution.aside import Aside
 from rm.daemon.execution.collecting import Collector
 from rm.daemon.execution.deliver import Deliverer, Delivery
 from rm.daemon.execution.dispatch import Dispatch
-from rm.daemon.execution.greeting import Greeter, HostReport, Post
+from rm.daemon.execution.greeting import NO_MEMORY, Greeter, HostReport, Memory, Post
 from rm.daemon.execution.leadership import Leadership
 from rm.daemon.execution.log_home import LogHome, TooSlow
 from rm.daemon.execution.mailing import Mailer
@@ -65,6 +65,7 @@ class Executor:
         delivery_of: which logs of a collection the user gets a copy of; called in the leader's thread.
         deliverer: writes these copies; without one there are none.
         mailer: sends the mails that jobs ask for.
+        memory: which ends hosts are asked for that they remember, and for how long they do.
         steps: keeps the accounting of jobs' steps; without one there is none.
         repeat_s: between two tries of what a host did not answer.
         later_s: before the next try of a log that cannot be kept here.
@@ -89,6 +90,7 @@ class Executor:
         deliverer: Deliverer | None = None,
         mailer: Mailer | None = None,
         steps: StepBook | None = None,
+        memory: Memory = NO_MEMORY,
         repeat_s: float = REPEAT_S,
         later_s: float = LATER_S,
     ) -> None:
@@ -109,8 +111,9 @@ class Executor:
         self._outbox = Outbox()
         self._aside = Aside()
         self._greeter = Greeter(
-            hosts=hosts, post=post, clock=clock, leadership=leadership, aside=self._aside, repeat_s=repeat_s
-        )
+            hosts=hosts, post=post, clock=clock, leadership=leadership, aside=self._aside, repeat_s=repeat_s,
+            memory=memory,
+        )  # fmt: skip
         self._collector = Collector(
             hosts=hosts, post=post, epoch=epoch, home=home, deliverer=deliverer, steps=steps
         )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rm.core.jobs import events as ev
-from rm.core.jobs.reconcile import Reported
+from rm.core.jobs.reconcile import Reported, ReportedTask
 from rm.core.ports import Clock
 from rm.daemon.agents import Hosts
 from rm.daemon.execution.agent_news import reported, up_event
@@ -22,6 +22,7 @@ from rm.protocol.notifications import Hello
 log = logging.getLogger(__name__)
 
 CALL_TIMEOUT_S = 30.0
+ABOUT_MAX = 50_000  # jobs that one host is asked about
 UNHEARD = Hello(version="", protocol=0)  # of a host whose channel has just been lost again
 
 
@@ -36,8 +37,19 @@ class HostReport:
     tasks: Reported
     connection: int
     newest_job: int = 0  # the largest id of a job that the host remembers
+    remembered: tuple[ReportedTask, ...] = ()  # what it discarded of jobs that are unsure, and how that ended
 
 
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """For how long hosts remember the ends of what they have discarded, and of which (job, attempt) on they
+    are asked; in any thread."""
+
+    unsure: Callable[[], list[tuple[int, int]]] = list
+    keep_s: int = 604_800
+
+
+NO_MEMORY = Memory()
 Post = Callable[[ev.Event | HostReport], None]
 
 
@@ -46,7 +58,15 @@ class Greeter:
     tries. What its report brings counts while the channel is open that it came by."""
 
     def __init__(
-        self, *, hosts: Hosts, post: Post, clock: Clock, leadership: Leadership, aside: Aside, repeat_s: float
+        self,
+        *,
+        hosts: Hosts,
+        post: Post,
+        clock: Clock,
+        leadership: Leadership,
+        aside: Aside,
+        repeat_s: float,
+        memory: Memory,
     ) -> None:
         self._hosts = hosts
         self._post = post
@@ -54,6 +74,7 @@ class Greeter:
         self._leadership = leadership
         self._aside = aside
         self._repeat_s = repeat_s
+        self._memory = memory
         self._connections: dict[str, int] = {}
         self._connected = 0  # connections so far
         self._up: set[str] = set()  # the hosts whose reports the leader has taken
@@ -132,7 +153,9 @@ class Greeter:
                 return
             asked = Facts(towards=self._hosts.peers(host))
             facts = self._hosts.call(host, asked, CALL_TIMEOUT_S).result(CALL_TIMEOUT_S)
-            answer = self._hosts.call(host, Tasks(), CALL_TIMEOUT_S).result(CALL_TIMEOUT_S)
+            about = self._memory.unsure()[:ABOUT_MAX]
+            tasks = Tasks(about=about, keep_s=self._memory.keep_s)
+            answer = self._hosts.call(host, tasks, CALL_TIMEOUT_S).result(CALL_TIMEOUT_S)
             if not hello.room:
                 self.fill(host)
             offset_us = self._hosts.clock_offset_us(host) or 0
@@ -141,6 +164,7 @@ class Greeter:
                 Reported(reported(t, offset_us, self._clock.now_us()) for t in answer.tasks),
                 connection,
                 hello.newest_job,
+                tuple(reported(t, offset_us, self._clock.now_us()) for t in answer.remembered),
             )
         except Exception as error:  # a host that is connected but never welcomed would be lost for good
             log.warning("host %s is connected, but its facts and attempts cannot be read: %s", host, error)

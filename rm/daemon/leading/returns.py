@@ -8,6 +8,7 @@ from dataclasses import replace
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Collect, Discard, Launch, Start
 from rm.core.jobs.reconcile import reconcile, worth_repeating
+from rm.core.jobs.remembered import with_memory
 from rm.core.jobs.state import ClusterState
 from rm.daemon.execution.claims import IDS_MOVED_MAX
 from rm.daemon.execution.executor import Executor
@@ -31,6 +32,7 @@ class Returns:
         state, host = self._state, report.up.host
         if host not in state.hosts or not self._executor.is_current(report):
             return []
+        told, notes = with_memory(state, report.tasks, report.remembered)
         launches: set[tuple[int, int]] = set()
         ends: set[tuple[int, int]] = set()
         failed: list[ev.Event] = []
@@ -40,7 +42,7 @@ class Returns:
                 ends.add((action.job, action.attempt))
             if not isinstance(action, Launch | Start):
                 continue
-            if not worth_repeating(state, report.up, report.tasks, action):
+            if not worth_repeating(state, report.up, told, action):
                 self._executor.drop(intent)
             elif self._executor.is_worn_out(intent):
                 self._executor.drop(intent)
@@ -50,14 +52,14 @@ class Returns:
                 launches.add((action.job, action.attempt))
         self._executor.repeat_open(host)
         up = replace(report.up, newest_job=self._newest_job(host, report.newest_job))
-        found = reconcile(state, host, report.tasks, launches, ends, now_us)
+        found = reconcile(state, host, told, launches, ends, now_us)
         strays = [e for e in found if isinstance(e, ev.StrayFound) and e.running]
         if strays:
             named = ", ".join(f"attempt {e.attempt} of job {e.job}" for e in strays[:STRAYS_NAMED])
             more = f" and {len(strays) - STRAYS_NAMED} more" * (len(strays) > STRAYS_NAMED)
             what = "the database has given up, or does not have, and they are stopped"
             log.warning("%s still runs %s%s: these %s", host, named, more, what)
-        return [up, *failed, *found]
+        return [up, *failed, *found, *notes]
 
     def _newest_job(self, host: str, told: int) -> int:
         """What ids of new jobs are to be above: hosts may remember jobs of a newer copy of the database."""

@@ -71,5 +71,14 @@ class Witness:
         return cluster, int(version)
 
 
+def acknowledged(state_dir: Path) -> int | None:
+    """The version of the last commit that was acknowledged there; None: nothing says so."""
+    try:
+        _, _, version = (state_dir / NAME).read_text("ascii", "replace").strip().partition(" ")
+    except OSError:
+        return None
+    return int(version) if version.strip().isdecimal() else None
+
+
 def _line(cluster: str, version: int) -> bytes:
     return f"{cluster:<32} {version:020d}\n".encode()
