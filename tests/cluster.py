@@ -92,6 +92,7 @@ class Cluster:
         self.config = directory / "rm.toml"
         self.log_file = directory / "daemon.log"
         self.daemon: subprocess.Popen[bytes] | None = None
+        self.program = RMX
         own: Settings = {
             "daemon": {"socket": self.socket, "state_dir": str(directory / "state")},
             "ssh": {"known_hosts": str(lab.known_hosts)},
@@ -132,7 +133,7 @@ class Cluster:
     def start(self) -> None:
         with self.log_file.open("ab") as log:
             self.daemon = subprocess.Popen(
-                [RMX, "--config", self.config, "daemon"],
+                [self.program, "--config", self.config, "daemon"],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -196,7 +197,7 @@ class Cluster:
         """`rmx ARGV…`, whatever comes of it; `options` are subprocess.run's."""
         env = {**os.environ, "RM_CONFIG": str(self.config), **options.pop("env", {})}
         options = {"capture_output": True, "text": True, "timeout": WAIT_S, "cwd": "/", **options}
-        return subprocess.run([RMX, *map(str, argv)], env=env, check=False, **options)
+        return subprocess.run([self.program, *map(str, argv)], env=env, check=False, **options)
 
     def rmx(self, *argv: Any, **options: Any) -> str:
         """The standard output of `rmx ARGV…`, which must succeed."""
