@@ -381,6 +381,8 @@ class Session:
         argv = self.asked.get("argv") or [self.user.shell or "/bin/sh"]
         try:
             os.setsid()
+            for target, fd in enumerate(streams):  # first: what goes wrong is said there
+                os.dup2(fd, target)
             self.group.enter()
             environ = self._environment()
             environ["SLURM_TASK_PID"] = str(os.getpid())
@@ -396,8 +398,6 @@ class Session:
             if self.within is not None:
                 with contextlib.suppress(OSError):
                     os.sched_setaffinity(0, self.within.cpus)
-            for target, fd in enumerate(streams):
-                os.dup2(fd, target)
             if os.getuid() == 0:
                 for fd in range(3):
                     os.fchown(fd, self.user.uid, -1 if self.terminal else self.user.gid)

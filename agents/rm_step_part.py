@@ -327,6 +327,8 @@ class Part:
         host = os.uname().nodename
         try:
             os.setsid()
+            for target, fd in enumerate(streams):  # first: what goes wrong is said there
+                os.dup2(fd, target)
             self.group.enter()
             environ = self._environment(task, at)
             if task.pmi >= 0:
@@ -341,8 +343,6 @@ class Part:
             self.fence.bind_task()
             if task.terminal:
                 fcntl.ioctl(streams[0], termios.TIOCSCTTY, 0)
-            for target, fd in enumerate(streams):
-                os.dup2(fd, target)
             self._bind(task, at, host)
             if os.getuid() == 0:
                 for fd in range(3):

@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import socket
+import time
 
 import rm_session
 from rm_become import PR_SET_PDEATHSIG, prctl
@@ -17,6 +18,7 @@ from rm_step_peer import SOCKET
 from rm_step_plan import folded_hosts
 
 SESSIONS, SESSIONS_EVER = 128, 100_000  # of the attempt on this host: at once, and together
+ENTER_S = 10.0  # that a step may take to reach this host, and its first task here to become its program
 
 
 class Sessions:
@@ -25,16 +27,29 @@ class Sessions:
     def __init__(self):
         self.sessions = {}  # process -> (name, step or None)
         self.session_names = set()  # that were ever begun: none begins twice
+        self.entering = []  # (peer, name, asked, until when) whose step does not run here yet
         self.released = None  # the exit code that who holds the job is to have
 
-    def _begin_session(self, peer, name, asked):
+    def _enter(self):
+        """Begin the sessions in steps that have come to run here meanwhile."""
+        waiting, self.entering = self.entering, []
+        for peer, name, asked, until in waiting:
+            if peer.sock.fileno() in self.peers:
+                self._begin_session(peer, name, asked, until)
+
+    def _begin_session(self, peer, name, asked, until=None):
         path = self.folder.at("session." + name)
         within = None
         if asked.get("in_step") is not None:
+            step = int(asked["in_step"])
             try:
-                within = self._entered(int(asked["in_step"]))
+                within = self._entered(step)
             except Refused as error:
-                self._tell(peer, {"error": str(error)})
+                until = until or time.monotonic() + ENTER_S
+                if self._may_come(step) and time.monotonic() < until:
+                    self.entering.append((peer, name, asked, until))
+                else:
+                    self._tell(peer, {"error": str(error)})
                 return
         elif self.request.get("container"):
             self._tell(peer, {"error": "The job runs in a container, which no session enters."})
@@ -78,6 +93,15 @@ class Sessions:
         if part is None:
             raise Refused("Step %d of the job does not run on this host." % step)
         return Entered(part, step, self.folder)
+
+    def _may_come(self, step):
+        """May a task of the step run here soon? It begins on its hosts one after the other, and only the
+        job's first host knows which steps there are."""
+        if step in self.parts.values():
+            return True
+        if self.place == 0:
+            return 0 in self.held.get(step, {})
+        return step not in self.parts_over
 
     def _be_session(self, listener, name, asked, step, within):
         try:

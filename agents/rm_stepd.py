@@ -33,6 +33,7 @@ PARTS = 256  # of steps on this host at once
 MEMORY_BYTES = 1 << 30
 AHEAD_BYTES = 64 << 10  # said to the agent, and not yet taken
 TICK_S = 0.5
+ENTERING_S = 0.05  # between two looks whether a step that somebody enters runs here now
 NEWS_S = 1.0  # between two words to the daemon that steps were recorded
 CREDENTIALS = struct.Struct("3i")
 
@@ -58,6 +59,7 @@ class StepDaemon(Sessions):
         self.news_at = None  # when to say that steps were recorded
         self.said_at = 0.0
         self.parts = {}  # process -> step
+        self.parts_over = set()  # steps whose part here has ended
         self.agent = None
         self.knocked_at = 0.0
         self.deaf_until = None  # descriptors have run out: it listens again then
@@ -78,7 +80,8 @@ class StepDaemon(Sessions):
         self.selector.register(wake, selectors.EVENT_READ, "wake")
         while True:
             ticks = self.links or self.deaf_until or self.news_at
-            for key, events in self.selector.select(TICK_S if ticks else None):
+            patience_s = ENTERING_S if self.entering else TICK_S if ticks else None
+            for key, events in self.selector.select(patience_s):
                 if key.data == "listen":
                     self._accept()
                 elif key.data == "wake":
@@ -90,6 +93,7 @@ class StepDaemon(Sessions):
                         self._read(key.data)
                     if events & selectors.EVENT_WRITE:
                         self._flush(key.data)
+            self._enter()
             self._carry()
             while self.freed:
                 self._grant()
@@ -377,7 +381,8 @@ class StepDaemon(Sessions):
                 return
             if pid == 0:
                 return
-            self.parts.pop(pid, None)
+            if pid in self.parts:
+                self.parts_over.add(self.parts.pop(pid))
             self._session_ended(pid)
 
     # the way to other hosts

@@ -67,9 +67,13 @@ class Door:
 
     def run(self, argv: list[str]) -> socket.socket:
         """A task of a step; the socket to its part."""
-        _, number = self.step()
+        return self.begin(self.step()[1], argv)
+
+    def begin(self, number: int, argv: list[str]) -> socket.socket:
+        """The task of this step."""
         sock = self.connect({"op": "carry", "step": number, "place": 0})
-        asked = {"argv": argv, "env": {"PATH": os.defpath}, "umask": 0o22, "chdir": "/", "step_env": {},
+        step_env = {"SLURM_STEP_ID": str(number)}
+        asked = {"argv": argv, "env": {"PATH": os.defpath}, "umask": 0o22, "chdir": "/", "step_env": step_env,
                  "node": 0, "ranks": [0], "gpus": [[]]}  # fmt: skip
         sock.sendall(rm_step_frames.frame(b"R", 0, json.dumps(asked).encode()))
         return sock
@@ -253,3 +257,25 @@ def test_the_agent_never_waits_for_a_queue_that_a_user_fills(tmp_path: Path) -> 
     waits.close()
     listener.close()
     assert found == [None]
+
+
+def test_who_enters_a_step_before_its_task_runs_waits_for_it(door: Door) -> None:
+    """A step begins on its hosts one after the other: it is known before it runs on each of them."""
+    _, number = door.step()
+    begin = {"argv": ["sh", "-c", "echo in $SLURM_STEP_ID"], "in_step": number}
+    early = door.connect({"op": "session", "session": "early", "begin": begin})
+    early.settimeout(0.5)
+    with pytest.raises(TimeoutError):
+        early.recv(1)
+    early.settimeout(WAIT_S)
+    with door.begin(number, ["sleep", "1000"]):
+        assert door.answer(early)["ok"]
+        with door.beside("session.early") as sock:
+            sock.sendall(rm_session.frame(rm_session.HAVE, 0))
+            said, buffer = b"", bytearray()
+            while b"D" not in said:
+                buffer += sock.recv(1 << 16)
+                said += b"".join(kind + body for kind, _, body in rm_session.frames(buffer))
+    assert b"Oin %d\n" % number in said
+    never = door.connect({"op": "session", "session": "never", "begin": {"argv": [], "in_step": number + 9}})
+    assert "does not run on this host" in door.answer(never)["error"]
