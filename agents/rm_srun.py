@@ -19,6 +19,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import rm_pmi
 import rm_sockets
+import rm_srun_layout
 import rm_srun_options
 import rm_srun_terminal
 import rm_step_container
@@ -385,13 +386,15 @@ def run(values, command, environ):
     if values.get("mpi", "none") not in ("none", "openmpi", "pmi2"):
         raise Wrong("--mpi=%s is not supported: pmi2, or start MPI programs by mpirun." % values["mpi"])
     try:
+        values = rm_srun_layout.with_files(values, environ)
         container = rm_step_container.asked_of(values, values.get("chdir") or os.getcwd())
     except ValueError as error:
         raise Wrong(str(error)) from None
     terminal = rm_srun_terminal.near(values, say)
     control = connected(path)
     bind = rm_srun_options.cpu_bind_of(values)
-    step = dict(rm_srun_options.step_of(values), name=values.get("job-name") or os.path.basename(command[0]))
+    step = rm_srun_options.step_of(values, environ.get("SLURM_DIST_PLANESIZE", ""))
+    step["name"] = values.get("job-name") or os.path.basename(command[0])
     created, attached = create(control, step, "immediate" in values, "quiet" in values)
     count = sum(len(part["ranks"]) for part in created["parts"])
     commands = None

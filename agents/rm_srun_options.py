@@ -9,6 +9,7 @@ import re
 
 import rm_cpu_bind
 import rm_gpu_bind
+import rm_srun_layout
 from rm_step_plan import expanded
 
 
@@ -66,7 +67,7 @@ VARIABLES = {
     "SLURM_STDERRMODE": "error", "SLURM_STDINMODE": "input", "SLURM_KILL_BAD_EXIT": "kill-on-bad-exit",
     "SLURM_EXPORT_ENV": "export", "SLURM_DISTRIBUTION": "distribution", "SLURM_OPEN_MODE": "open-mode",
     "SLURM_MPI_TYPE": "mpi", "SLURM_UNBUFFEREDIO": "unbuffered",
-    "SLURM_CPU_BIND": "cpu-bind",
+    "SLURM_CPU_BIND": "cpu-bind", "SLURM_GPU_BIND": "gpu-bind",
 }  # fmt: skip
 OFF = ("0", "no")
 VERBOSE = "verbose,"
@@ -100,6 +101,8 @@ def parsed(words, environ, tell):
     for flag, value in found:
         values[of_letter.get(flag, flag.lstrip("-"))] = value
     values.update(given)
+    if environ.get("SLURM_NTASKS_PER_GPU", "").isdigit():  # the job's tasks share its GPUs so
+        values.setdefault("gpu-bind", "single:" + environ["SLURM_NTASKS_PER_GPU"])
     refused = sorted(name.rstrip("=?") for name in REFUSED if name.rstrip("=?") in values)
     if refused:
         raise Wrong(
@@ -109,6 +112,9 @@ def parsed(words, environ, tell):
         name = spelling.rstrip("=?")
         if name in values and name not in SILENT:
             tell("--%s has no effect in a step of rm." % name)
+    note = rm_srun_layout.without_effect(values.get("distribution", ""))
+    if note:
+        tell(note)
     return values, command
 
 
@@ -147,8 +153,8 @@ def _split_maybe(words, may, every):
     return rest + words[n:], given
 
 
-def step_of(values):
-    """What rm_step_plan.layout is asked for."""
+def step_of(values, plane_of_job=""):
+    """What rm_step_plan.layout is asked for. `plane_of_job`: the size, where the job has one."""
     per_node = _count(values, "ntasks-per-node")
     nodes = values.get("nodes", "0")
     found = re.fullmatch(r"(\d+)(?:-(\d+))?", nodes)
@@ -160,7 +166,7 @@ def step_of(values):
     if ntasks and per_node and not hosts:
         hosts = -(-ntasks // per_node)
     if named and not hosts:
-        hosts = len(named)
+        hosts = len(set(named))
     gpus_per_task = _gpus(values, "gpus-per-task")
     gpus_per_host = _gpus(values, "gpus-per-node")
     if gpus_per_host is None:
@@ -171,9 +177,12 @@ def step_of(values):
             raise Wrong("--gpus=%s cannot be shared equally by %d hosts." % (values["gpus"], hosts))
         hosts = hosts or 1
         gpus_per_host = every // hosts
-    way = values.get("distribution", "block").split(":")[0].split(",")[0]
-    if way not in ("block", "cyclic", "*"):
-        raise Wrong("--distribution=%s is not supported: block or cyclic." % values["distribution"])
+    try:
+        layout = rm_srun_layout.asked_of(values.get("distribution") or "block", plane_of_job, named)
+    except ValueError as error:
+        raise Wrong(str(error)) from None
+    if layout["each_on"]:
+        hosts = 0  # as many as are listed
     bind = values.get("gpu-bind", "")
     bind = bind[len(VERBOSE) :] if bind.startswith(VERBOSE) else bind
     per_gpu = _count(values, "ntasks-per-gpu")
@@ -191,7 +200,7 @@ def step_of(values):
         "exact": "exact" in values or "exclusive" in values,
         "overcommit": "overcommit" in values, "nodelist": named, "exclude": _hosts(values, "exclude"),
         "relative": _count(values, "relative"),
-        "distribution": "cyclic" if way == "cyclic" else "block",
+        **layout,
     }  # fmt: skip
 
 

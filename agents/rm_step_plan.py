@@ -11,6 +11,7 @@ import rm_gpu_bind
 
 PART = re.compile(r"\s*([^,\[\]\s]*)(?:\[([0-9,\- ]+)\])?([^,\[\]\s]*)\s*")
 HOSTS_MAX = TASKS_MAX = 1 << 16
+HOST_BYTES = 255  # of a host's name
 
 
 class Refused(Exception):
@@ -83,12 +84,12 @@ def _shown_run(run):
     return head + (parts[0] if alone else "[%s]" % ",".join(parts))
 
 
-def checked(asked, hosts):
+def checked(asked, allocation):
     """What a program of the user asks for, of a job with these hosts; ValueError for what no srun says."""
-    found, hosts = {}, set(hosts)
-    asked = dict({"relative": 0}, **asked)  # which older programs do not say
+    found, hosts = {}, {host["host"] for host in allocation}
+    asked = dict({"relative": 0, "plane": 0, "each_on": []}, **asked)  # which older programs do not say
     numbers = ("ntasks", "hosts", "ntasks_per_node", "cpus_per_task", "gpus_per_task", "gpus_per_host",
-               "relative")  # fmt: skip
+               "relative", "plane")  # fmt: skip
     for key in numbers:
         value = asked[key]
         if value is None and key == "gpus_per_host":
@@ -98,11 +99,14 @@ def checked(asked, hosts):
         else:
             raise ValueError("%s is not a number from 0 to %d" % (key, TASKS_MAX))
     for key in ("nodelist", "exclude"):
-        names = dict.fromkeys(str(name) for name in asked[key])
+        names = dict.fromkeys(_called(map(str, asked[key]), allocation))
         unknown = next((name for name in names if name not in hosts), None)  # the first one is spoken of
         found[key] = [name for name in names if name in hosts or name == unknown]
-    for key in ("overlap", "exact", "overcommit"):
-        found[key] = asked[key] is True
+    found["each_on"] = [str(name)[:HOST_BYTES] for name in asked["each_on"]]
+    if len(found["each_on"]) > TASKS_MAX:
+        raise ValueError("more than %d tasks are listed" % TASKS_MAX)
+    for key in ("overlap", "exact", "overcommit", "pack"):
+        found[key] = asked.get(key) is True
     return dict(found, distribution=str(asked["distribution"])[:64], gpu_bind=str(asked["gpu_bind"])[:256])
 
 
@@ -118,7 +122,9 @@ def layout(asked, allocation, held):
     """
     places = _candidates(asked, allocation)
     per_host, ntasks = asked["ntasks_per_node"], asked["ntasks"]
+    listed = _listed(asked, allocation, places)
     hosts = asked["hosts"] or (min(len(places), ntasks) if ntasks else len(places))
+    hosts = len(set(listed)) or hosts
     if hosts > len(places):
         raise Refused("It asks for %d hosts, and the job has %d that it may use." % (hosts, len(places)))
     if ntasks and asked["hosts"] > ntasks:
@@ -130,11 +136,18 @@ def layout(asked, allocation, held):
             raise Refused(_too_many(each, widest))
     free = [place for place in places if not _lacks(asked, allocation[place], each, held.get(place, (0, ())))]
     chosen = sorted(free[:hosts])
-    counts = _counts(asked, [allocation[place] for place in chosen or places[:hosts]], each)
-    if len(free) < hosts:
-        raise Busy()
+    if listed:
+        if not set(listed) <= set(free):
+            raise Busy()
+        chosen = sorted(set(listed))
+        ranks = [[rank for rank, other in enumerate(listed) if other == place] for place in chosen]
+        counts = _checked_counts(asked, [allocation[place] for place in chosen], list(map(len, ranks)), each)
+    else:
+        counts = _counts(asked, [allocation[place] for place in chosen or places[:hosts]], each)
+        if len(free) < hosts:
+            raise Busy()
+        ranks = _ranks(asked, counts)
     step = []
-    ranks = _ranks(asked["distribution"], counts)
     for n, place in enumerate(chosen):
         count, mine = counts[n], ranks[n]
         if per_host and count > per_host:
@@ -172,6 +185,22 @@ def _candidates(asked, allocation):
     return named + [place for place in places if place not in named]
 
 
+def _listed(asked, allocation, places):
+    """The place of each task in turn, where a list says it (Slurm's arbitrary distribution)."""
+    names = [host["host"] for host in allocation]
+    found = []
+    for name in _called(asked.get("each_on", ()), allocation):
+        if name not in names:
+            raise Refused("%s is not a host of this job; it has %s." % (name, ", ".join(names)))
+        found.append(names.index(name))
+        if found[-1] not in places:
+            raise Refused("%s is listed for a task, and other options exclude it." % name)
+    ntasks = asked["ntasks"] or len(found)
+    if found and ntasks > len(found):
+        raise Refused("It asks for %d tasks, and %d hosts are listed for them." % (ntasks, len(found)))
+    return found[:ntasks]
+
+
 def _called(words, allocation):
     """The job's hosts by their names here, also where they were called by address or with a domain, as files
     of hosts for mpirun call them."""
@@ -201,11 +230,7 @@ def _counts(asked, hosts, each):
     ntasks, per_host = asked["ntasks"], asked["ntasks_per_node"]
     if not ntasks:
         counts = [per_host or host["tasks"] for host in hosts]
-        if asked["cpus_per_task"] and not (asked["overcommit"] or asked["overlap"]):
-            for n, host in enumerate(hosts):
-                if counts[n] * each > host["cpus"]:
-                    raise Refused(_too_many(counts[n] * each, host))
-        return counts
+        return _checked_counts(asked, hosts, counts, each) if asked["cpus_per_task"] else counts
     room = [max(1, host["cpus"] // each) for host in hosts]
     if per_host:
         room = [min(one, per_host) if not asked["overcommit"] else per_host for one in room]
@@ -220,22 +245,35 @@ def _counts(asked, hosts, each):
     while left:
         before = left
         for n in range(len(hosts)):
-            if left and (full or counts[n] < room[n]):
-                counts[n] += 1
-                left -= 1
+            # a host leaves one task for each that comes after it, as no host is to have none
+            most = left - sum(1 for count in counts[n + 1 :] if not count)
+            most = most if asked.get("pack") else min(most, asked.get("plane") or 1)
+            more = max(0, most if full else min(most, room[n] - counts[n]))
+            counts[n] += more
+            left -= more
         full = full or left == before
     return counts
 
 
-def _ranks(distribution, counts):
-    if distribution != "cyclic":
+def _checked_counts(asked, hosts, counts, each):
+    if not (asked["overcommit"] or asked["overlap"]):
+        for n, host in enumerate(hosts):
+            if counts[n] * each > host["cpus"]:
+                raise Refused(_too_many(counts[n] * each, host))
+    return counts
+
+
+def _ranks(asked, counts):
+    """Host by host, or so many (`plane`, 1 for cyclic) to each host in turn."""
+    if asked["distribution"] not in ("cyclic", "plane"):
         return [list(range(sum(counts[:n]), sum(counts[: n + 1]))) for n in range(len(counts))]
+    at_once = asked["plane"] if asked["distribution"] == "plane" else 1
     ranks, rank = [[] for _ in counts], 0
     while rank < sum(counts):
         for n, count in enumerate(counts):
-            if len(ranks[n]) < count:
-                ranks[n].append(rank)
-                rank += 1
+            more = min(at_once, count - len(ranks[n]))
+            ranks[n] += range(rank, rank + more)
+            rank += more
     return ranks
 
 

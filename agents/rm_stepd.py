@@ -251,7 +251,7 @@ class StepDaemon(Sessions):
                 self._drop(self.agent)
             self.agent = peer
         elif op == "create":
-            step = checked(asked["step"], [host["host"] for host in self.allocation])
+            step = checked(asked["step"], self.allocation)
             name = str(asked["step"].get("name", ""))
             peer.kind = "create"
             peer.asked = {"step": step, "immediate": bool(asked.get("immediate")), "name": name}

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "agents"))
+import rm_srun_layout as srun_layout
 import rm_srun_options as options
 import rm_step_plan as plan
 
@@ -19,8 +20,11 @@ HOSTS = [{"host": f"h{n}", "address": f"10.0.0.{n}", "tasks": 2, "cpus": 4, "gpu
 
 
 def asked(*words: str, environ: Mapping[str, str] | None = None) -> dict[str, Any]:
-    values, _ = options.parsed([*words, "true"], environ or {}, lambda word: None)
-    return options.step_of(values)
+    environ = environ or {}
+    values, _ = options.parsed([*words, "true"], environ, lambda word: None)
+    values = srun_layout.with_files(values, environ)
+    found: dict[str, Any] = options.step_of(values, environ.get("SLURM_DIST_PLANESIZE", ""))
+    return plan.checked(found, HOSTS)
 
 
 def laid(*words: str, held: dict[int, Any] | None = None, environ: Mapping[str, str] | None = None) -> Any:
@@ -44,6 +48,16 @@ def laid(*words: str, held: dict[int, Any] | None = None, environ: Mapping[str, 
         (("-n2", "-N2", "-w", "10.0.0.3,h2.example.org"), {"h2": [0], "h3": [1]}),
         (("-n13", "--overcommit"), {"h1": [0, 1, 2, 3, 4], "h2": [5, 6, 7, 8], "h3": [9, 10, 11, 12]}),
         (("-n6", "-c2"), {"h1": [0, 1], "h2": [2, 3], "h3": [4, 5]}),
+        (("-n7", "-m", "plane=2"), {"h1": [0, 1, 6], "h2": [2, 3], "h3": [4, 5]}),
+        (("-n9", "-m", "plane=3"), {"h1": [0, 1, 2], "h2": [3, 4, 5], "h3": [6, 7, 8]}),
+        (("-n12", "-m", "plane=3"), {"h1": [0, 1, 2, 9], "h2": [3, 4, 5, 10], "h3": [6, 7, 8, 11]}),
+        (("-m", "plane=4"), {"h1": [0, 1], "h2": [2, 3], "h3": [4, 5]}),
+        (("-n5", "-m", "block,Pack"), {"h1": [0, 1, 2], "h2": [3], "h3": [4]}),
+        (("-n5", "-N2", "-m", "block,Pack"), {"h1": [0, 1, 2, 3], "h2": [4]}),
+        (("-n5", "-m", "block:block,NoPack"), {"h1": [0, 1], "h2": [2, 3], "h3": [4]}),
+        (("-m", "arbitrary", "-w", "h2,h1,h2"), {"h1": [1], "h2": [0, 2]}),
+        (("-m", "arbitrary", "-n2", "-w", "h3,h1,h2"), {"h1": [1], "h3": [0]}),
+        (("-m", "arbitrary"), {"h1": [0, 1], "h2": [2, 3], "h3": [4, 5]}),
     ],
 )
 def test_tasks_are_laid_out_as_slurm_does(words: tuple[str, ...], ranks: dict[str, list[int]]) -> None:
@@ -57,6 +71,10 @@ def test_tasks_are_laid_out_as_slurm_does(words: tuple[str, ...], ranks: dict[st
         (("-n13",), "13 tasks of 1 processors need more than the 12"),
         (("-n3", "-c4", "-N1"), "3 tasks of 4 processors need more"),
         (("-w", "h9"), "h9 is not a host of this job"),
+        (("-m", "arbitrary", "-w", "h1,h9"), "h9 is not a host of this job"),
+        (("-m", "arbitrary", "-w", "h1", "-n2"), "asks for 2 tasks, and 1 hosts are listed"),
+        (("-m", "arbitrary", "-w", "h1,h2", "-x", "h2"), "h2 is listed for a task, and other options exclude"),
+        (("-m", "arbitrary", "-w", "h1," * 5), "asks for 5 processors on h1"),
         (("--exact", "-n1", "-c5", "-N1"), "asks for 5 processors on h1"),
         (("--gpus-per-node=3",), "asks for 3 GPUs on h1, where the job has 2"),
         (("--gpus-per-task=2",), "asks for 4 GPUs on h1, where the job has 2"),
@@ -77,6 +95,36 @@ def test_steps_hold_their_hosts_and_share_them_only_when_they_say_so() -> None:
     with pytest.raises(plan.Busy):
         laid(held=held)
     assert laid("-n1", "-w", "h1", "--overlap", held=held)[0]["holds"] == (0, [])
+
+
+def test_a_file_of_hosts_says_where_each_task_runs(tmp_path: Path) -> None:
+    path = tmp_path / "hosts"
+    path.write_text("# ranks\nh3 h1\nh[2-3]\n\nh1*2\n")
+    named = {"h1": [1, 4, 5], "h2": [2], "h3": [0, 3]}
+    by_variable = laid("-m", "block", environ={"SLURM_HOSTFILE": str(path)})
+    for parts in (by_variable, laid("-m", "arbitrary", "-w", str(path))):
+        assert {part["host"]: part["ranks"] for part in parts} == named
+    assert [part["host"] for part in laid("-w", str(path))] == ["h1", "h2", "h3"]  # the hosts, and no more
+    held = {2: (4, [])}
+    with pytest.raises(plan.Busy):
+        laid(environ={"SLURM_HOSTFILE": str(path)}, held=held)
+    for text, why in (("h1*x\n", "which is no host"), ("#\n", "names none")):
+        path.write_text(text)
+        with pytest.raises(srun_layout.Unknown, match=why):
+            laid("-w", str(path))
+    with pytest.raises(srun_layout.Unknown, match="cannot be read: No such file"):
+        laid("-w", str(tmp_path / "none"))
+
+
+def test_the_plane_of_the_job_is_that_of_its_steps() -> None:
+    environ = {"SLURM_DISTRIBUTION": "plane", "SLURM_DIST_PLANESIZE": "3"}
+    assert [part["ranks"] for part in laid("-n6", environ=environ)] == [[0, 1, 2], [3, 4], [5]]
+
+
+def test_steps_bind_gpus_as_the_job_says() -> None:
+    assert laid(environ={"SLURM_GPU_BIND": "single:1"})[0]["gpus"] == [[0], [1]]
+    assert laid("--gpu-bind=none", environ={"SLURM_GPU_BIND": "single:1"})[0]["gpus"] == [[0, 1]] * 2
+    assert laid(environ={"SLURM_NTASKS_PER_GPU": "2"})[0]["gpus"] == [[0], [0]]
 
 
 def test_exact_steps_share_a_host_until_its_processors_are_taken() -> None:
@@ -126,7 +174,11 @@ def test_lists_of_hosts_are_written_short() -> None:
         (("-n", "many"), "--ntasks is 'many'"),
         (("-N", "x"), "--nodes is 'x'"),
         (("--gres=nvme:1",), "--gres=nvme:1 is not supported"),
-        (("-m", "plane=2"), "--distribution=plane=2 is not supported"),
+        (("-m", "plane=0"), "--distribution=plane=0 names no size"),
+        (("-m", "plane"), "--distribution=plane names no size"),
+        (("-m", "plane=2:block"), "is not supported"),
+        (("-m", "block:sideways"), "--distribution=block:sideways is not supported"),
+        (("-m", "block,pakc"), "--distribution=block,pakc is not supported"),
         (("-w", "h["), "--nodelist"),
         (("--gpu-bind=single:0",), "--gpu-bind=single:0 is not supported"),
         (("--ntasks-per-gpu=2",), "--ntasks-per-gpu needs --ntasks or --gpus"),
@@ -221,7 +273,7 @@ def test_a_step_begins_behind_the_hosts_that_it_leaves_out() -> None:
     assert [part["host"] for part in laid("--relative=1")] == ["h2", "h3"]
     assert laid("-c3", "--overcommit")[0]["ranks"] == [0, 1]
     without = {key: value for key, value in asked().items() if key != "relative"}  # as an older srun asks
-    assert plan.checked(without, ["h1"])["relative"] == 0
+    assert plan.checked(without, HOSTS)["relative"] == 0
 
 
 def test_options_are_read_as_they_were_written_before() -> None:
