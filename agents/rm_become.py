@@ -12,6 +12,8 @@ import re
 import signal
 
 import rm_container
+import rm_cores
+import rm_gpu_near
 import rm_mpi
 
 PR_SET_PDEATHSIG = 1
@@ -40,6 +42,8 @@ def become_task(folder, group, request, user, fence, task, environ, printed, sai
         if refused:
             note = "Limits that could not be set on %s: %s." % (os.uname().nodename, ", ".join(refused))
             _tell(said, {"note": note})
+        if not alone and rm_gpu_near.is_asked(environ):
+            task = _with_near_gpus(request, task, fence, environ)
         if os.getuid() == 0:
             if user.groups is None:
                 os.initgroups(user.name, user.gid)
@@ -123,6 +127,20 @@ def task_environment(folder, request, user, task, hides_gpus):
     if task["gpus"] and all(gpu.isdigit() for gpu in task["gpus"]):
         environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # else CUDA numbers them by speed
     return environ
+
+
+def _with_near_gpus(request, task, fence, environ):
+    """The task, with the GPUs that are near the processors that it was bound to; so does `environ` say."""
+    tasks = request["tasks"]
+    at, count = tasks.index(task), len(tasks)
+    usable = os.sched_getaffinity(0)
+    cpus = [rm_cores.share(fence.cores, n, count) if fence.cores else usable for n in range(count)]
+    gpus = rm_gpu_near.narrowed([other["gpus"] for other in tasks], cpus)
+    local, alike = rm_gpu_near.local_rank(gpus, at)
+    task = dict(task, gpus=gpus[at])
+    environ.update(LOCAL_RANK=str(local), LOCAL_WORLD_SIZE=str(alike))
+    environ["CUDA_VISIBLE_DEVICES"] = ",".join(_named_for_cuda(request, task, fence.hides_gpus))
+    return task
 
 
 def _named_for_cuda(request, task, hides_gpus):

@@ -1,6 +1,7 @@
 """Which GPUs of a host each task of a step sees by --gpu-bind: pure functions.
 
-Source: srun(1) of Slurm 22.05. `closest` is all of them: what is close to which processor is not known here.
+Source: srun(1) of Slurm 22.05. `closest` is all of them here, of which each host keeps those that are near
+(rm_gpu_near.py).
 """
 
 import re

@@ -410,7 +410,7 @@ def run(values, command, environ):
     shared = {"argv": command, "env": rm_srun_options.environment(values, environ), "umask": mask,
               "chdir": os.path.abspath(values.get("chdir") or os.getcwd()),
               "pmi": count if values.get("mpi") == "pmi2" else 0, "cpu_bind": bind,
-              "terminal": terminal is not None, "container": container,
+              "terminal": terminal is not None, "container": container, "near": step["near"],
               "step_env": step_environment(created, environ, values)}  # fmt: skip
     parts = []
     for node, part in enumerate(created["parts"]):

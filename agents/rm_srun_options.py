@@ -197,6 +197,7 @@ def step_of(values, plane_of_job=""):
         "ntasks": ntasks, "hosts": hosts, "ntasks_per_node": per_node,
         "cpus_per_task": _count(values, "cpus-per-task"), "gpus_per_task": gpus_per_task or 0,
         "gpus_per_host": gpus_per_host, "gpu_bind": bind, "overlap": "overlap" in values,
+        "near": bind == "closest" and not gpus_per_task,
         "exact": "exact" in values or "exclusive" in values,
         "overcommit": "overcommit" in values, "nodelist": named, "exclude": _hosts(values, "exclude"),
         "relative": _count(values, "relative"),

@@ -20,9 +20,10 @@ import termios
 import rm_cpu_bind
 import rm_sockets
 import rm_step_container
-from rm_become import MARK, PR_SET_PDEATHSIG, enter_directory, prctl
+from rm_become import PR_SET_PDEATHSIG, enter_directory, prctl
 from rm_cgroup import send
 from rm_step_entered import CONTAINER
+from rm_step_environment import seen_gpus, task_environment
 from rm_step_frames import (
     ALL,
     END_OF_INPUT,
@@ -330,10 +331,6 @@ class Part:
             for target, fd in enumerate(streams):  # first: what goes wrong is said there
                 os.dup2(fd, target)
             self.group.enter()
-            environ = self._environment(task, at)
-            if task.pmi >= 0:
-                os.set_inheritable(task.pmi, True)
-                environ.update(PMI_FD=str(task.pmi), PMI_RANK=str(task.rank), PMI_SIZE=str(self.asked["pmi"]))
             argv = self.asked["commands"][at] if self.asked.get("commands") else self.asked["argv"]
             os.umask(self.asked.get("umask", 0o022) & 0o777)
             if self.fence.has_view:
@@ -341,6 +338,11 @@ class Part:
             resource.setrlimit(resource.RLIMIT_NOFILE, self.request["task_files"])
             self.bounds.lift()
             self.fence.bind_task()
+            gpus = seen_gpus(self.asked, self.request, self.fence)
+            environ = task_environment(self.asked, self.request, self.user, self.fence, self.folder, at, gpus)
+            if task.pmi >= 0:
+                os.set_inheritable(task.pmi, True)
+                environ.update(PMI_FD=str(task.pmi), PMI_RANK=str(task.rank), PMI_SIZE=str(self.asked["pmi"]))
             if task.terminal:
                 fcntl.ioctl(streams[0], termios.TIOCSCTTY, 0)
             self._bind(task, at, host)
@@ -359,7 +361,7 @@ class Part:
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
             if self.asked.get("container"):
-                argv = self._in_container(task, at, argv, environ)
+                argv = self._in_container(task, gpus[at], argv, environ)
             os.execvpe(argv[0], argv, environ)
         except OSError as error:
             _write(2, "srun: error: %s: task %d: %s: %s\n"
@@ -370,9 +372,8 @@ class Part:
         finally:
             os._exit(1)
 
-    def _in_container(self, task, at, argv, environ):
-        step, mine = self.asked["step_env"]["SLURM_STEP_ID"], self.request["tasks"][0]["gpus"]
-        gpus = [mine[n] for n in self.asked["gpus"][at]]
+    def _in_container(self, task, gpus, argv, environ):
+        step = self.asked["step_env"]["SLURM_STEP_ID"]
         words = rm_step_container.command(self.asked["container"], self.folder, step, task.rank, argv,
                                           environ, gpus, task.terminal)  # fmt: skip
         environ[CONTAINER] = rm_step_container.runtime()
@@ -392,44 +393,6 @@ class Part:
             mask = sum(1 << cpu for cpu in cpus)
             words = (host, task.rank, at, os.getpid(), mask)
             _write(2, "cpu-bind=MASK - %s, task %2d %2d [%d]: mask 0x%x set\n" % words)
-
-    def _environment(self, task, at):
-        """srun's, under what distinguishes this host and this task."""
-        asked, host_env = self.asked, self.request["tasks"][0]["env"]
-        gpus = asked["gpus"][at]
-        mine = self.request["tasks"][0]["gpus"]
-        environ = dict(asked["env"])
-        environ.update({key: value for key, value in host_env.items() if key not in OF_THE_SCRIPT})
-        environ.update(asked["step_env"])
-        local = [n for n, others in enumerate(asked["gpus"]) if others == gpus].index(at)
-        alike = sum(others == gpus for others in asked["gpus"])
-        environ.update({
-            "SLURM_PROCID": str(task.rank), "SLURM_LOCALID": str(at), "SLURM_NODEID": str(asked["node"]),
-            "SLURM_GTIDS": ",".join(map(str, asked["ranks"])), "SLURM_TASK_PID": str(os.getpid()),
-            "RANK": str(task.rank), "RM_RANK": str(task.rank), "NODE_RANK": str(asked["node"]),
-            "LOCAL_RANK": str(local), "LOCAL_WORLD_SIZE": str(alike),
-            "CUDA_VISIBLE_DEVICES": ",".join(named_for_cuda([mine[n] for n in gpus], mine,
-                                                            self.fence.hides_gpus)),
-            "HOME": self.user.home, "USER": self.user.name, "LOGNAME": self.user.name,
-            MARK: self.folder.at("schedule.json"), "RM_REPORTS": self._reports(task.rank),
-        })  # fmt: skip
-        return environ
-
-    def _reports(self, rank):
-        """Where the task reports its iterations: as the rank that it is, where the job has that here."""
-        ranks = [task["rank"] for task in self.request["tasks"]]
-        return self.folder.reports(rank if rank in ranks else ranks[0])
-
-
-OF_THE_SCRIPT = {"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_GTIDS", "RM_RANK"}
-
-
-def named_for_cuda(gpus, of_job, hides_gpus):
-    """The task's GPUs; where the driver sees no others than the job's, it numbers these from 0."""
-    if not hides_gpus or not all(gpu.isdigit() for gpu in gpus):
-        return gpus
-    seen = sorted(map(int, of_job))
-    return [str(seen.index(int(gpu))) for gpu in gpus]
 
 
 def _say_where(host, rank, words):

@@ -81,7 +81,7 @@ class JobRequest(Request, frozen=True, kw_only=True):
     ntasks: Positive = 1
     tasks_per_host: Count = 0
     cpus_per_task: Positive = 1
-    distribution: Literal["block", "cyclic"] = "block"
+    distribution: Annotated[str, Meta(pattern=r"^(block|cyclic|plane=[1-9][0-9]{0,4})$")] = "block"
     mem_bytes_per_task: Count = 0
     mem_bytes_per_host: Count = 0
     mem_all: bool = False

@@ -72,11 +72,12 @@ def _given(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def _bind(text: str) -> tuple[str, int]:
-    if not text:
+    if not text or text.lower().removeprefix("verbose,") == "closest":  # the host finds what is close
         return "", 0
     match = re.match(_BIND, text.lower())
     if match is None or (match[1] != "none") != bool(match[2]):
         raise UsageError(
-            f"--gpu-bind={text} is not supported.", "Supported are none, single:TASKS and per_task:GPUS."
+            f"--gpu-bind={text} is not supported.",
+            "Supported are none, closest, single:TASKS and per_task:GPUS.",
         )
     return match[1], int(match[2] or 0)

@@ -187,9 +187,13 @@ def _distribution(text: str, remarks: Remarks) -> dict[str, Any]:
     """-m: how ranks go over hosts. What follows the first colon binds them to sockets and cores."""
     words = [word for word in text.lower().split(",") if word]
     first, *inside = (words[0] if words else "block").split(":")
+    plane = re.fullmatch(r"plane=0*([1-9]\d{0,4})", first, re.ASCII)
+    if plane and len(words) == 1 and not inside:
+        return {"distribution": f"plane={plane[1]}"}
     if first not in ("block", "cyclic", "*") or len(words) > 1:
         raise UsageError(
-            f"--distribution={text} is not supported.", "Write block, the default, or cyclic for the ranks."
+            f"--distribution={text} is not supported.",
+            "For a job write block, cyclic or plane=SIZE; arbitrary, Pack, NoPack: give it to srun.",
         )
     if any(word != "*" for word in inside):
         remarks.warnings.append(

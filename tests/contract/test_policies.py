@@ -100,7 +100,7 @@ def jobs(draw, id: int = 1):
         cpus_per_task=draw(st.integers(1, 2)),
         **{memory: size},
         **gpus,
-        distribution=draw(st.sampled_from(("block", "block", "cyclic"))),
+        distribution=draw(st.sampled_from(("block", "block", "cyclic", "plane=2"))),
         gpu_type=draw(st.sampled_from(("", "", "a100"))),
         gpu_mem_bytes=draw(st.sampled_from((0, 0, 3, 9))) * GIB if has_gpus else 0,
         tasks_per_host=tasks_per_host,
@@ -148,7 +148,9 @@ def in_turn(spec, placement):
     left = [[name] * len(placement.on(name)) for name in placement.hosts]
     if spec.distribution == "block":
         return list(itertools.chain.from_iterable(left))
-    return [name for row in itertools.zip_longest(*left) for name in row if name is not None]
+    size = {"cyclic": 1, "plane=2": 2}[spec.distribution]
+    planes = [[names[at : at + size] for at in range(0, len(names), size)] for names in left]
+    return [name for row in itertools.zip_longest(*planes, fillvalue=[]) for part in row for name in part]
 
 
 def memory(spec, tasks, here):

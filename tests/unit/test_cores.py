@@ -15,11 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.agent_process import AGENTS, Agent, agents, launch_request, until
+from tests.stand_in_gpus import nvidia
 
 sys.path.insert(0, str(AGENTS))
 try:
     import rm_cores
     import rm_cpu_bind
+    import rm_gpu_near
     import rm_srun_options
     from rm_cgroup import Hierarchy
     from rm_fence import Fences, checked_settings
@@ -270,3 +272,27 @@ def test_a_step_runs_on_the_jobs_processors(start: Start) -> None:
     assert f"mask 0x{sum(1 << cpu for cpu in usable - other):x} set" in said
     assert f"--cpu-bind=map_cpu names processor {wrong}, and the job has" in said
     end(agent, 2)
+
+
+def test_the_closest_gpus_are_those_of_a_tasks_numa_nodes(tmp_path: Path) -> None:
+    nvidia(tmp_path, [0, 1, 2, 3])
+    for node, cpus in enumerate(("0-1", "2-3", "4-5")):
+        folder = tmp_path / f"sys/devices/system/node/node{node}"
+        folder.mkdir(parents=True)
+        (folder / "cpulist").write_text(cpus + "\n")
+    for index, node in enumerate((0, 0, 1, -1)):  # of the last one the kernel does not know
+        gpu = tmp_path / f"sys/bus/pci/devices/0000:{0x1B + index:02x}:00.0"
+        gpu.mkdir(parents=True)
+        (gpu / "numa_node").write_text(f"{node}\n")
+    everything = ["GPU-0", "GPU-1", "GPU-2", "GPU-3"]
+    seen = rm_gpu_near.narrowed([everything] * 3, [{0}, {3}, {1, 2}], str(tmp_path))
+    assert seen == [["GPU-0", "GPU-1", "GPU-3"], ["GPU-2", "GPU-3"], everything]
+    assert rm_gpu_near.narrowed([["0", "2"], ["1"]], [{2}, {2}], str(tmp_path)) == [
+        ["2"],
+        ["1"],
+    ]  # none is near
+    alike = [*seen[:1] * 2, seen[1]]
+    assert [rm_gpu_near.local_rank(alike, at) for at in range(3)] == [(0, 2), (1, 2), (0, 1)]
+    assert rm_gpu_near.narrowed([["0"]], [{4}], str(tmp_path / "bare")) == [["0"]]  # no driver says anything
+    assert rm_gpu_near.is_asked({"SLURM_GPU_BIND": "verbose,closest"})
+    assert not rm_gpu_near.is_asked({"SLURM_GPU_BIND": "single:1"})

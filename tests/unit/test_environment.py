@@ -158,6 +158,7 @@ def test_ranks_that_go_round_are_numbered_host_by_host() -> None:
         ({"mem_bytes_per_task": 4 << 30}, {"SLURM_MEM_PER_CPU": "2048"}),
         ({"gpus_per_task": 0, "gpus_per_host": 2, "gpu_type": "a100"}, {"SLURM_GPUS_PER_NODE": "a100:2"}),
         ({"tasks_per_host": 2}, {"SLURM_NTASKS_PER_NODE": "2"}),
+        ({"distribution": "plane=4"}, {"SLURM_DISTRIBUTION": "plane", "SLURM_DIST_PLANESIZE": "4"}),
         ({"exclusive": True}, {"SLURM_JOB_CPUS_PER_NODE": "8(x2)", "SLURM_CPUS_ON_NODE": "8"}),
         ({"partition": "short,long"}, {"SLURM_JOB_PARTITION": "long"}),
         ({"env": (("SLURM_SUBMIT_DIR", "/sub"),)}, {"SLURM_SUBMIT_DIR": "/sub"}),

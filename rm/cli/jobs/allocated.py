@@ -22,8 +22,9 @@ ALLOCATION = "RM_ALLOCATION"  # the job of which this machine's commands may sta
 # of what the first host says the script finds: that host may lie, and this machine acts upon it
 _OF_THE_HOST = frozenset(f"SLURM_{name}" for name in (
     "CLUSTER_NAME", "NTASKS", "NPROCS", "CPUS_PER_TASK", "JOB_START_TIME", "JOB_END_TIME", "DISTRIBUTION",
-    "NODE_ALIASES", "TASKS_PER_NODE", "NTASKS_PER_NODE", "JOB_CPUS_PER_NODE", "MEM_PER_NODE", "MEM_PER_CPU",
-    "MEM_PER_GPU", "CPUS_PER_GPU", "GPUS", "GPUS_PER_NODE", "GPUS_PER_TASK", "NTASKS_PER_GPU", "GPU_BIND",
+    "DIST_PLANESIZE", "NODE_ALIASES", "TASKS_PER_NODE", "NTASKS_PER_NODE", "JOB_CPUS_PER_NODE",
+    "MEM_PER_NODE", "MEM_PER_CPU", "MEM_PER_GPU", "CPUS_PER_GPU", "GPUS",
+    "GPUS_PER_NODE", "GPUS_PER_TASK", "NTASKS_PER_GPU", "GPU_BIND",
     "JOB_GPUS", "JOB_ACCOUNT", "JOB_QOS", "JOB_PARTITION", "JOB_UID", "JOB_GID", "RESTART_COUNT",
 ))  # fmt: skip
 _PLAIN = re.compile(r"[\w.,:+()*/-]{0,4096}", re.ASCII)  # numbers, lists and names, as these values are

@@ -13,7 +13,7 @@ from operator import attrgetter, ge
 
 from rm import arrays, containers, features, licenses, mail_events
 from rm.core.model.array import BITS_KEPT
-from rm.core.model.job import BLOCK, CYCLIC, NO_BIND, PER_TASK, JobSpec
+from rm.core.model.job import NO_BIND, PER_TASK, JobSpec, ranks_in_turn
 from rm.core.model.launching import LAUNCHES
 from rm.core.model.traffic import TrafficProfile
 from rm.dependencies import parse
@@ -53,7 +53,7 @@ _LEAST = {
 }  # fmt: skip
 _short_texts, _counts_of = attrgetter(*_WORDS, *_PATHS, "comment"), attrgetter(*_LEAST)
 _ONE_OF = (("gpus_per_task", "gpus_per_host"), ("mem_bytes_per_task", "mem_bytes_per_host", "mem_all"))
-_WAYS = {"distribution": (BLOCK, CYCLIC), "gpu_bind": (PER_TASK, NO_BIND), "launch": LAUNCHES}
+_WAYS = {"gpu_bind": (PER_TASK, NO_BIND), "launch": LAUNCHES}
 _TIMES = ("time_limit_us", "expected_us", "deadline_us", "time_min_us")
 _IN_NAMES = re.compile(r"[\0\n\r/]")
 _ENV_NAME = re.compile(r"[^=\0]+\Z")
@@ -207,6 +207,8 @@ def _counts(spec: JobSpec) -> Iterator[str]:
         given = [name for name in names if getattr(spec, name)]
         if len(given) > 1:
             yield f"{' and '.join(given)} are mutually exclusive"
+    if ranks_in_turn(spec.distribution) < 0:
+        yield f"distribution is '{spec.distribution[:80]}', and must be block, cyclic or plane=SIZE"
     for name, ways in _WAYS.items():
         if getattr(spec, name) not in ways:
             yield f"{name} is '{getattr(spec, name)[:80]}', and must be {' or '.join(ways)}"

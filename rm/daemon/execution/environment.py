@@ -51,7 +51,7 @@ def job_environment(
         "SUBMIT_DIR": env.get("SLURM_SUBMIT_DIR", spec.chdir),
         "SUBMIT_HOST": spec.submit_host,
         "JOB_START_TIME": str(placed_us(job) // 1_000_000),
-        "DISTRIBUTION": spec.distribution,
+        "DISTRIBUTION": spec.distribution.partition("=")[0],
         "PRIO_PROCESS": "0",
         "NODE_ALIASES": "(null)",
     }
@@ -59,6 +59,8 @@ def job_environment(
     if (limit_us := job.allowed_us or spec.time_limit_us) is not None:
         # from the placing, which is in the record: a repeated launch must ask for the same
         shared["JOB_END_TIME"] = str((placed_us(job) + limit_us) // 1_000_000)
+    if size := spec.distribution.partition("=")[2]:
+        shared["DIST_PLANESIZE"] = size
     if spec.dependency:
         shared["JOB_DEPENDENCY"] = spec.dependency
     if job.account:

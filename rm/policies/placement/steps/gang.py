@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rm.core.jobs.room import gpus_for
 from rm.core.model.demand import Demand, Shape
 from rm.core.model.host import Host
-from rm.core.model.job import CYCLIC, NO_BIND, Placement, TaskPlacement
+from rm.core.model.job import NO_BIND, Placement, TaskPlacement, ranks_in_turn
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import Free
 
@@ -181,15 +181,12 @@ def laid_out(taken: Sequence[tuple[str, int, Sequence[int]]], shape: Shape) -> P
     """Ranks and GPUs over (host, tasks, GPUs in the order of choice), the hosts in the order of the ranks."""
     seen = [(host, seen_by_tasks(gpus, count, shape)) for host, count, gpus in taken]
     places: list[TaskPlacement] = []
-    if shape.distribution != CYCLIC:
+    most = max(len(tasks) for _, tasks in seen)
+    at_once = ranks_in_turn(shape.distribution) or most
+    for turn in range(0, most, at_once):
         for host, tasks in seen:
-            for gpus in tasks:
+            for gpus in tasks[turn : turn + at_once]:
                 places.append(TaskPlacement(len(places), host, gpus))
-        return Placement(tuple(places))
-    for turn in range(max(len(tasks) for _, tasks in seen)):
-        for host, tasks in seen:
-            if turn < len(tasks):
-                places.append(TaskPlacement(len(places), host, tasks[turn]))
     return Placement(tuple(places))
 
 
