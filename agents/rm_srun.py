@@ -11,7 +11,6 @@ import json
 import os
 import select
 import signal
-import socket
 import sys
 import time
 
@@ -25,7 +24,8 @@ import rm_srun_terminal
 import rm_step_container
 from rm_srun_environment import step_environment
 from rm_srun_options import Wrong
-from rm_step_attached import Audience, line
+from rm_step_asking import connected, create, tell_end
+from rm_step_attached import Audience
 from rm_step_frames import (
     ALL,
     END_OF_INPUT,
@@ -49,8 +49,6 @@ FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signa
              signal.SIGALRM)  # fmt: skip
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGKILL)
 ABORT_S = 1.0  # a second SIGINT within this time kills
-TELL_S = 5.0
-LINE_BYTES = 4096
 SLURM = "slurm 22.05.8"  # with which it was compared
 GRACE_S = 30.0  # from SIGTERM to SIGKILL
 
@@ -324,37 +322,6 @@ class Step:
         self._signal(number)
 
 
-def connected(path):
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        sock.connect(path)
-    except OSError as error:
-        raise Wrong("The job's host cannot be asked for a step: %s." % os.strerror(error.errno)) from None
-    return sock
-
-
-def create(sock, step, immediate, quiet):
-    """Ask for the step, and wait until it has its hosts: the answer, and who attends it already."""
-    asked = {"op": "create", "step": step, "immediate": immediate, "attachable": True}
-    sock.sendall(json.dumps(asked).encode() + b"\n")
-    waited, rest, attached = False, bytearray(), []
-    while True:
-        said = line(sock, rest, attached)
-        if not said:
-            raise Wrong("The job ends; there is no step.")
-        answer = json.loads(said)
-        if "error" in answer:
-            raise Wrong("Unable to create step: %s" % answer["error"])
-        if "waits" in answer:
-            waited = True
-            if not quiet:
-                say("Job step creation temporarily disabled, retrying (Requested nodes are busy)")
-            continue
-        if waited and not quiet:
-            say("Step created for job %s" % os.environ.get("SLURM_JOB_ID"))
-        return answer, attached
-
-
 def main(words):
     environ = dict(os.environ)
     try:
@@ -395,7 +362,7 @@ def run(values, command, environ):
     bind = rm_srun_options.cpu_bind_of(values)
     step = rm_srun_options.step_of(values, environ.get("SLURM_DIST_PLANESIZE", ""))
     step["name"] = values.get("job-name") or os.path.basename(command[0])
-    created, attached = create(control, step, "immediate" in values, "quiet" in values)
+    created, attached = create(control, step, "immediate" in values, None if "quiet" in values else say)
     count = sum(len(part["ranks"]) for part in created["parts"])
     commands = None
     if "multi-prog" in values:
@@ -433,18 +400,6 @@ def run(values, command, environ):
         tell_end(control, made)
     made.audience.close()
     return code
-
-
-def tell_end(control, made):
-    """For the job's accounting, before the end of the job's script can end the one who keeps it."""
-    code, number = made.how
-    ended = {"code": code, "signal": number, "why": made.why if made.code else ""}
-    try:
-        control.settimeout(TELL_S)
-        control.sendall(json.dumps({"ended": ended}).encode() + b"\n")
-        control.recv(LINE_BYTES)
-    except OSError:
-        pass  # then nobody knows how it ended
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ from operator import attrgetter, ge
 
 from rm import arrays, containers, features, licenses, mail_events
 from rm.core.model.array import BITS_KEPT
-from rm.core.model.job import NO_BIND, PER_TASK, JobSpec, ranks_in_turn
+from rm.core.model.distribution import ranks_in_turn
+from rm.core.model.job import NO_BIND, PER_TASK, JobSpec
 from rm.core.model.launching import LAUNCHES
 from rm.core.model.traffic import TrafficProfile
 from rm.dependencies import parse

@@ -17,6 +17,7 @@ from rm.core.model.dependency import (
     lost_elements,
     together,
 )
+from rm.core.model.distribution import BLOCK
 from rm.core.model.earlier_attempt import EarlierAttempt
 from rm.core.model.job_update import JobUpdate
 from rm.core.model.kept import WithDemand, WithHosts
@@ -28,18 +29,7 @@ from rm.features import alternatives
 from rm.licenses import parse
 
 PRIORITY_LOW = 0
-BLOCK, CYCLIC, PLANE = "block", "cyclic", "plane="
 PER_TASK, NO_BIND = "per_task", "none"
-
-
-def ranks_in_turn(distribution: str) -> int:
-    """How many ranks a host gets before the next one's turn, 0 for all of them; -1: there is no such way."""
-    size = distribution.removeprefix(PLANE)
-    if size != distribution:
-        return (
-            int(size) if size.isdecimal() and size.isascii() and 0 < len(size) < 6 and size[0] != "0" else -1
-        )
-    return {BLOCK: 0, CYCLIC: 1}.get(distribution, -1)
 
 
 class JobState(StrEnum):
@@ -104,9 +94,7 @@ class JobSpec(WithDemand):
     ntasks: int = 1
     tasks_per_host: int = 0
     cpus_per_task: int = 1
-    distribution: str = (
-        BLOCK  # of the ranks: host by host, or to each host in turn: "cyclic" one, "plane=4" four
-    )
+    distribution: str = BLOCK  # of the ranks; rm.core.model.distribution has the ways
     mem_bytes_per_task: int = 0
     mem_bytes_per_host: int = 0  # Slurm's --mem
     mem_all: bool = False  # all memory of each host: Slurm's --mem=0

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from rm.core.jobs.room import gpus_for
 from rm.core.model.demand import Demand, Shape
+from rm.core.model.distribution import ranks_in_turn
 from rm.core.model.host import Host
-from rm.core.model.job import NO_BIND, Placement, TaskPlacement, ranks_in_turn
+from rm.core.model.job import NO_BIND, Placement, TaskPlacement
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import Free
 
