@@ -466,7 +466,8 @@ class FakeService:
     def status(self) -> dict[str, Any]:
         daemon = {"version": "0.1.0", "agents": "0a1b", "pid": 7, "started_us": 1_000_000, "epoch": 3}
         told = {"jobs": {"PENDING": 2}, "hosts": {}, "policies": {"queue": self.queue_policy}}
-        return {"daemon": daemon, **told, "other_agents": ["h2", "h3"]}
+        licenses = [{"name": "ansys", "total": 2, "used": 0}, {"name": "matlab", "total": 10, "used": 4}]
+        return {"daemon": daemon, **told, "other_agents": ["h2", "h3"], "licenses": licenses}
 
 
 class Daemon:

@@ -29,6 +29,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     recent_s: float = 0
 
 
+class License(msgspec.Struct, frozen=True, kw_only=True):
+    """How many of a licence the cluster has, and how many jobs hold; null for callers who may not know."""
+
+    name: str
+    total: int
+    used: int | None = None
+
+
 class Status(Answer, frozen=True, kw_only=True):
     """How many jobs and hosts are in each state, and the policies by kind.
 
@@ -47,3 +55,4 @@ class Status(Answer, frozen=True, kw_only=True):
     policy_faults: Sequence[str] = ()
     other_agents: Sequence[str] = ()
     settings: Settings = Settings()
+    licenses: Sequence[License] = ()

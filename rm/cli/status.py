@@ -37,6 +37,9 @@ def status(session: Session, /, as_json: bool) -> None:
     counts: dict[str, Mapping[str, object]] = {
         "jobs": answer.jobs, "hosts": answer.hosts, "policies": answer.policies
     }  # fmt: skip
+    for one in answer.licenses:
+        used = "?" if one.used is None else one.used
+        click.echo(f"licences  {printable(one.name)}: {used} of {one.total} in use")
     for title, counted in counts.items():
         pairs = ", ".join(f"{name} {value}" for name, value in counted.items())
         click.echo(f"{title:<10}{printable(pairs) or 'none'}")

@@ -346,7 +346,7 @@ class DaemonStatus(Protocol):
     """How the daemon is."""
 
     def status(self) -> Answer[Mapping[str, Any]]:
-        """{"daemon", "jobs", "hosts", "policies"}"""
+        """{"daemon", "jobs", "hosts", "policies", "licenses"}"""
         ...
 
 

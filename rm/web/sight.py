@@ -256,6 +256,7 @@ class Sight:
             hidden |= {"set_aside": (), "policy_faults": ()}
         if self.usage:
             hidden["jobs"] = {}
+            hidden["licenses"] = [{**one, "used": None} for one in told.get("licenses", ())]
         if self.hosts:
             hidden |= {"hosts": {}, "other_agents": ()}
         return {**told, **hidden} if hidden else told

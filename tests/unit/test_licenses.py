@@ -18,6 +18,7 @@ from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
 from rm.core.scheduling.explaining import explain, never_fits
+from rm.core.scheduling.licensing import counted as counted_of
 from rm.errors import ConfigError, UsageError
 from tests.builders import host, job, spec
 from tests.invariants import validate_state
@@ -61,6 +62,8 @@ def test_a_job_waits_until_its_licences_are_free() -> None:
     assert reason is not None
     assert reason.code is ReasonCode.LICENSES
     assert reason.message == "needs 2 of the licences matlab, 1 free of 3 (held by job 1)"
+    state = world.cycle.state
+    assert counted_of(state.jobs.values(), state.licenses) == {"ansys": (1, 0), "matlab": (3, 3)}
     world.end(3)
     assert world.placed == {1}
     world.end(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from rm.core.model.host import HostState
 from rm.core.model.job import JobState
 from tests import builders
 from tests.command_line import Rmx
-from tests.fake_service import Daemon
+from tests.fake_service import Daemon, FakeService
 from tests.slurm_program import Slurm
 
 
@@ -170,7 +171,7 @@ def test_parameters_are_updated(slurm: Slurm, daemon: Daemon) -> None:
         (["suspend", "9"], "There is no job 9"),
         (["requeuehold", "1"], "'requeuehold' is not supported."),
         (["show"], "invalid entity:  for keyword: show."),
-        (["show", "burstbuffer"], "invalid entity: burstbuffer for keyword: show."),
+        (["show", "weather"], "invalid entity: weather for keyword: show."),
         (["hold"], "too few arguments: no job is named."),
         (["update", "JobId=1", "WorkDir=/x"], "Update of this parameter is not supported: workdir=/x."),
         (["update", "JobId=1", "TimeLimit=soon"], "'soon' is not a time limit"),
@@ -267,7 +268,7 @@ def test_every_letter_shows_every_group(slurm: Slurm) -> None:
         (["-t", "sleepy"], "Bad state string: 'sleepy'."),
         (["-o", "%q"], "The format has %q, which is not supported."),
         (["-S", "?"], "Invalid sort specification: ?."),
-        (["--json"], "--json is not supported."),
+        (["--yaml"], "--yaml is not supported."),
         (["h1"], "Unrecognized option: h1."),
     ],
     ids=str,
@@ -276,6 +277,37 @@ def test_what_is_wrong_is_an_error_of_sinfo(words: list[str], sentence: str, slu
     done = slurm("sinfo", *words)
     assert (done.code, done.out) == (1, "")
     assert done.err.startswith(f"sinfo: error: {sentence}")
+
+
+def test_hosts_as_json_have_slurms_fields(slurm: Slurm) -> None:
+    told = json.loads(slurm("sinfo", "--json", "-N", "-o", "%N").out)  # other options have no effect
+    assert told["errors"] == []
+    by_name = {host["name"]: host for host in told["nodes"]}
+    assert by_name["h1"].items() >= {"partitions": ["fast"], "state_flags": [], "reason": ""}.items()
+    assert by_name["h1"]["idle_cpus"] + by_name["h1"]["alloc_cpus"] == by_name["h1"]["cpus"]
+    drained = {"state": "idle", "state_flags": ["DRAIN"], "reason": "bad disk", "reason_set_by_user": "alice"}
+    assert by_name["h3"].items() >= drained.items()
+
+
+def test_licences_are_counted(slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = slurm("scontrol", "-o", "show", "lic")
+    assert done.out.splitlines() == [
+        "LicenseName=ansys Total=2 Used=0 Free=2 Reserved=0 Remote=no",
+        "LicenseName=matlab Total=10 Used=4 Free=6 Reserved=0 Remote=no",
+    ]
+    assert record(slurm, "show", "license", "matlab")["Free"] == "6"
+    assert "License none not found" in slurm("scontrol", "show", "licenses", "none").err
+    told = FakeService.status
+    monkeypatch.setattr(FakeService, "status", lambda self: {**told(self), "licenses": []})
+    assert slurm("scontrol", "show", "licenses").out == "No licenses configured in Slurm.\n"
+
+
+@pytest.mark.parametrize(("what", "hint"), [("assoc_mgr", "sshare -l"), ("topology", "rmx network")])
+def test_what_is_elsewhere_is_named(what: str, hint: str, slurm: Slurm) -> None:
+    done = slurm("scontrol", "show", what)
+    assert (done.code, done.out) == (1, "")
+    assert f"show {what} is not supported" in done.err
+    assert hint in done.err
 
 
 def test_reservations_are_shown(slurm: Slurm, rmx: Rmx, daemon: Daemon) -> None:

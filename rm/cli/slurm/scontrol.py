@@ -26,7 +26,13 @@ OPTIONS = Options(
     variables={"SCONTROL_ONELINER": "oneliner"},
 )
 LISTS = ("hostnames", "hostlist", "hostlistsorted")
-ENTITIES = ("job", "step", "node", "partition", "reservation", "config", *LISTS)
+ENTITIES = ("job", "step", "node", "partition", "reservation", "config", "licenses", *LISTS)
+ELSEWHERE = {
+    "assoc_mgr": "`sshare -l`, `rmx account` and `rmx qos` list accounts, users, QOS and their limits.",
+    "daemons": "`rmx status` tells of the daemon, `rmx hosts` of the agents.",
+    "topology": "`rmx hosts --json` has the leaf of each host, `rmx network` the measured paths.",
+    "aliases": "", "burstbuffer": "", "dwstat": "", "federation": "", "frontend": "", "slurmd": "",
+}  # fmt: skip
 FAILED = 1
 REFUSED = (
     "requeuehold",
@@ -178,6 +184,9 @@ def _show(words: list[str], oneliner: bool) -> int:
     entity = _whole(plural, ENTITIES)
     if entity in LISTS:
         return _host_list(entity, named)
+    other = _whole(what, ELSEWHERE)
+    if other in ELSEWHERE and entity not in ENTITIES:
+        raise UsageError(f"show {other} is not supported.", ELSEWHERE[other] or "rm has no counterpart.")
     if entity not in ENTITIES:
         raise UsageError(f"invalid entity: {what} for keyword: show.", f"Known are {', '.join(ENTITIES)}.")
     from rm.cli.slurm import show
@@ -187,6 +196,8 @@ def _show(words: list[str], oneliner: bool) -> int:
         records = list(show.SHOWN[entity](client, named))
         if entity == "reservation" and not records:
             print("No reservations in the system")
+        if entity == "licenses" and not records:
+            print("No licenses configured in Slurm.")
         between = "\n" if entity == "config" else "\n   "
         for record in records:
             print(" ".join(record) if oneliner and entity != "config" else between.join(record) + "\n")

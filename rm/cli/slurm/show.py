@@ -263,7 +263,18 @@ def settings(client: Client, _: Sequence[str]) -> Iterator[Record]:
     yield [head, *(f"{name:<23} = {value}" for name, value in values)]
 
 
+def licenses(client: Client, named: Sequence[str]) -> Iterator[Record]:
+    found = {one.name: one for one in client.status().licenses}
+    for name in named or list(found):
+        if name not in found:
+            raise NotFound(f"License {name} not found.")
+        one = found[name]
+        free = "N/A" if one.used is None else max(one.total - one.used, 0)
+        used = "N/A" if one.used is None else one.used
+        yield [f"LicenseName={name}", f"Total={one.total} Used={used} Free={free} Reserved=0 Remote=no"]
+
+
 SHOWN: dict[str, Callable[[Client, Sequence[str]], Iterator[Record]]] = {
     "job": jobs, "step": steps, "node": hosts, "partition": partitions, "reservation": reservations.shown,
-    "config": settings,
+    "config": settings, "licenses": licenses,
 }  # fmt: skip

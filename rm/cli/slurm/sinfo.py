@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 
 OPTIONS = Options(
     taken=(
-        "dead/d", "Format/O=", "format/o=", "iterate/i=", "list-reasons/R", "long/l", "Node/N", "nodes/n=",
-        "noheader/h", "partition/p=", "reservation/T", "responding/r", "sort/S=", "states/t=", "summarize/s",
+        "dead/d", "Format/O=", "format/o=", "iterate/i=", "json", "list-reasons/R", "long/l", "Node/N",
+        "nodes/n=", "noheader/h", "partition/p=", "reservation/T", "responding/r", "sort/S=", "states/t=",
+        "summarize/s",
     ),
     ignored=("all/a", "exact/e", "hide", "local", "noconvert", "verbose/v"),
     refused=(
-        "clusters/M=", "cluster=", "federation", "future/F", "json", "yaml",
+        "clusters/M=", "cluster=", "federation", "future/F", "yaml",
     ),
     variables={"SINFO_FORMAT": "format", "SINFO_PARTITION": "partition", "SINFO_SORT": "sort"},
 )  # fmt: skip
@@ -49,6 +50,8 @@ def run(words: Sequence[str]) -> int:
         raise UsageError(f"Unrecognized option: {given.operands[0]}.", "Name hosts with --nodes=HOSTS.")
     if "reservation" in options:
         return _reservations("noheader" in options)
+    if "json" in options:
+        return _json()
     if seconds := options.pop("iterate", ""):
         from rm.cli.slurm.again import again_and_again
 
@@ -79,6 +82,18 @@ def _list(given: Given) -> int:
     if "noheader" not in options:
         print(form.header())
     sys.stdout.writelines(f"{line}\n" for line in form.lines(groups))
+    return 0
+
+
+def _json() -> int:
+    """Of all hosts: as in Slurm, other options have no effect on it."""
+    import json
+
+    from rm.cli.slurm.sinfo_json import document
+    from rm.client import Client
+
+    with Client() as client:
+        print(json.dumps(document(client.hosts())))
     return 0
 
 

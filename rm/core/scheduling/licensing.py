@@ -6,7 +6,11 @@ pass, at the time of a reservation, and without a certain job.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
 from rm.core.model.demand import Demand
+from rm.core.model.job import Job
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import Snapshot
 
@@ -26,6 +30,15 @@ def lacking(demand: Demand, snapshot: Snapshot) -> Reason | None:
                 (("licenses_needed", number), ("licenses_free", free), ("licenses", total)),
             )
     return None
+
+
+def counted(jobs: Iterable[Job], licenses: Mapping[str, int]) -> dict[str, tuple[int, int]]:
+    """(how many there are, how many of them jobs hold) of each licence, by name."""
+    held = Counter[str]()
+    for job in jobs if licenses else ():
+        if job.placement is not None and not job.state.final:
+            held.update(dict(job.spec.demand.licenses))
+    return {name: (total, held[name]) for name, total in sorted(licenses.items())}
 
 
 def _holders(name: str, snapshot: Snapshot) -> dict[int, int]:

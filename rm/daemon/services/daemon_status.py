@@ -10,6 +10,7 @@ from typing import Any
 from rm import __version__
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
+from rm.core.scheduling.licensing import counted
 from rm.daemon.services.asking import Asking
 from rm.daemon.services.host_service import shown
 from rm.daemon.services.stored import StoredCounts
@@ -52,7 +53,10 @@ class DaemonStatus:
                 hosts[seen] = hosts.get(seen, 0) + 1
             ours = self._facts["agents"]
             others = [h.name for h in state.hosts.values() if h.agent_version not in ("", ours)]
-            return {**known, "jobs": jobs, "hosts": hosts, "other_agents": sorted(others)}
+            counts = counted(state.jobs.values(), state.licenses)
+            licenses = [{"name": n, "total": total, "used": used} for n, (total, used) in counts.items()]
+            told = {"jobs": jobs, "hosts": hosts, "other_agents": sorted(others)}
+            return {**known, **told, "licenses": licenses}
 
         policies = self._policies
         known = {

@@ -1,0 +1,59 @@
+"""`sinfo --json`: the hosts, with the fields that rm knows under their names in Slurm 22.05."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from rm.cli.slurm.hosts import cpus_taken, gres_of, mem_taken_bytes, reason_of, state_of
+from rm.cli.slurm.jobs import size
+
+if TYPE_CHECKING:
+    from rm.api.hosts import Host
+
+MIB = 1 << 20
+STATES = {
+    "drained": ("idle", ["DRAIN"]),
+    "draining": ("mixed", ["DRAIN"]),
+    "down": ("down", ["NOT_RESPONDING"]),
+}
+
+
+def document(hosts: Iterable[Host]) -> dict[str, Any]:
+    return {"meta": {"plugin": {"name": "rm"}}, "errors": [], "nodes": [_host(host) for host in hosts]}
+
+
+def _host(host: Host) -> dict[str, Any]:
+    taken, taken_bytes = cpus_taken(host), mem_taken_bytes(host)
+    used_gpus = len(host.gpus) - (len(host.free.gpus) if host.free else len(host.gpus))
+    state, flags = STATES.get(state_of(host), (state_of(host), []))
+    reason = reason_of(host)
+    who = host.drained_by.partition(": ")[0] if host.drained_by else "rm"
+    features = ",".join(host.features)
+    tres = [f"cpu={host.cpus}", f"mem={size(host.mem_bytes)}"]
+    used = [f"cpu={taken}"] if taken else []
+    used += [f"mem={size(taken_bytes)}"] if taken_bytes else []
+    return {
+        "name": host.name,
+        "hostname": host.name,
+        "address": host.address,
+        "port": host.port,
+        "state": state,
+        "state_flags": flags,
+        "partitions": list(host.partitions),
+        "cpus": host.cpus,
+        "alloc_cpus": taken,
+        "idle_cpus": host.cpus - taken,
+        "real_memory": host.mem_bytes // MIB,
+        "alloc_memory": taken_bytes // MIB,
+        "features": features,
+        "active_features": features,
+        "gres": gres_of(host) if host.gpus else "",
+        "gres_used": f"gpu:{used_gpus}" if host.gpus else "",
+        "tres": ",".join([*tres, *([f"gres/gpu={len(host.gpus)}"] if host.gpus else [])]),
+        "tres_used": ",".join([*used, *([f"gres/gpu={used_gpus}"] if used_gpus else [])]) or None,
+        "reason": reason,
+        "reason_changed_at": (host.since_us or 0) // 1_000_000 if reason else 0,
+        "reason_set_by_user": who if reason else None,
+        "slurmd_version": host.agent_version or None,
+    }
