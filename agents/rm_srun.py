@@ -360,7 +360,7 @@ def run(values, command, environ):
     terminal = rm_srun_terminal.near(values, say)
     control = connected(path)
     bind = rm_srun_options.cpu_bind_of(values)
-    step = rm_srun_options.step_of(values, environ.get("SLURM_DIST_PLANESIZE", ""))
+    step = rm_srun_options.step_of(values)
     step["name"] = values.get("job-name") or os.path.basename(command[0])
     created, attached = create(control, step, "immediate" in values, None if "quiet" in values else say)
     count = sum(len(part["ranks"]) for part in created["parts"])

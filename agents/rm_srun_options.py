@@ -28,7 +28,7 @@ TAKEN = _table("""
     gpu-bind= exact exclusive? overlap overcommit/O nodelist/w= exclude/x= label/l output/o= error/e=
     input/i= open-mode= chdir/D= export= kill-on-bad-exit/K? multi-prog job-name/J= distribution/m=
     jobid= immediate/I? quiet/Q time/t= mpi= unbuffered/u cpu-bind= pty? relative/r= ntasks-per-gpu=
-    container-image= container-mounts= container-workdir=
+    container-image= container-name= container-mounts= container-workdir=
 """)
 IGNORED = _table("""
     verbose/v no-kill/k mem= mem-per-cpu= mem-per-gpu= mem-bind= hint= wait/W=
@@ -43,7 +43,7 @@ REFUSED = _table("""
     het-group= constraint/C= preserve-env/E reservation= container= licenses/L=
     dependency/d= uid= gid= bcast? x11? threads/T= core-spec/S= network= prolog= epilog=
     task-prolog= task-epilog= signal= no-allocate/Z array=
-    container-name= container-save= container-mount-home container-remap-root no-container-remap-root
+    container-save= container-mount-home container-remap-root no-container-remap-root
     container-entrypoint container-entrypoint-log container-readonly container-env=
 """)
 SILENT = {
@@ -67,7 +67,7 @@ VARIABLES = {
     "SLURM_STDERRMODE": "error", "SLURM_STDINMODE": "input", "SLURM_KILL_BAD_EXIT": "kill-on-bad-exit",
     "SLURM_EXPORT_ENV": "export", "SLURM_DISTRIBUTION": "distribution", "SLURM_OPEN_MODE": "open-mode",
     "SLURM_MPI_TYPE": "mpi", "SLURM_UNBUFFEREDIO": "unbuffered",
-    "SLURM_CPU_BIND": "cpu-bind", "SLURM_GPU_BIND": "gpu-bind",
+    "SLURM_CPU_BIND": "cpu-bind", "SLURM_GPU_BIND": "gpu-bind", "SLURM_DIST_PLANESIZE": "plane-size",
 }  # fmt: skip
 OFF = ("0", "no")
 VERBOSE = "verbose,"
@@ -153,8 +153,8 @@ def _split_maybe(words, may, every):
     return rest + words[n:], given
 
 
-def step_of(values, plane_of_job=""):
-    """What rm_step_plan.layout is asked for. `plane_of_job`: the size, where the job has one."""
+def step_of(values):
+    """What rm_step_plan.layout is asked for."""
     per_node = _count(values, "ntasks-per-node")
     nodes = values.get("nodes", "0")
     found = re.fullmatch(r"(\d+)(?:-(\d+))?", nodes)
@@ -178,7 +178,9 @@ def step_of(values, plane_of_job=""):
         hosts = hosts or 1
         gpus_per_host = every // hosts
     try:
-        layout = rm_srun_layout.asked_of(values.get("distribution") or "block", plane_of_job, named)
+        layout = rm_srun_layout.asked_of(
+            values.get("distribution") or "block", values.get("plane-size", ""), named
+        )
     except ValueError as error:
         raise Wrong(str(error)) from None
     if layout["each_on"]:

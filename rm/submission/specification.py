@@ -31,6 +31,7 @@ TOLD = {
     "gpu_bind": "SLURM_GPU_BIND",
     "mem_per_gpu": "SLURM_MEM_PER_GPU",
     "cpus_per_gpu": "SLURM_CPUS_PER_GPU",
+    "export": "SLURM_EXPORT_ENV",  # which is what srun passes on to steps
 }
 
 

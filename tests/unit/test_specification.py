@@ -220,7 +220,10 @@ def test_what_cannot_be_is_told(values: dict[str, Any], sentence: str) -> None:
     ],
 )
 def test_export(text: str, env: dict[str, str]) -> None:
-    assert dict(build(export=text)["env"]) == env
+    found = dict(build(export=text)["env"])
+    assert found.pop("SLURM_EXPORT_ENV") == text  # by which srun goes
+    assert found == env
+    assert "SLURM_EXPORT_ENV" not in dict(build()["env"])
 
 
 def test_every_complaint_is_made_at_once() -> None:
@@ -241,7 +244,7 @@ def test_a_job_inherits_nothing_that_describes_the_job_that_submits_it() -> None
 
 def test_what_slurm_only_tells_the_job_is_told() -> None:
     env = dict(build(mem_per_gpu="8G", gpus="1", export="NONE")["env"])
-    assert env == {"SLURM_MEM_PER_GPU": "8G"}
+    assert env == {"SLURM_MEM_PER_GPU": "8G", "SLURM_EXPORT_ENV": "NONE"}
 
 
 def test_a_variable_that_is_no_text_stays_behind() -> None:

@@ -23,7 +23,7 @@ def asked(*words: str, environ: Mapping[str, str] | None = None) -> dict[str, An
     environ = environ or {}
     values, _ = options.parsed([*words, "true"], environ, lambda word: None)
     values = srun_layout.with_files(values, environ)
-    found: dict[str, Any] = options.step_of(values, environ.get("SLURM_DIST_PLANESIZE", ""))
+    found: dict[str, Any] = options.step_of(values)
     return plan.checked(found, HOSTS)
 
 
