@@ -64,10 +64,11 @@ def checked(container):
     """A complete container of a launch request, {} for none; ValueError says what is wrong."""
     if not container:
         return {}
-    image, workdir, mounts = (container.get(key) or "" for key in ("image", "workdir", "mounts"))
+    keys = ("image", "workdir", "mounts", "name")
+    image, workdir, mounts, name = (container.get(key) or "" for key in keys)
     mounts = [list(mount) for mount in mounts or []]
     words = [image, workdir, *(word for mount in mounts for word in mount)]
-    if not all(isinstance(word, str) and "\0" not in word for word in words) or not image:
+    if not all(isinstance(word, str) and "\0" not in word for word in [*words, name]) or not (image or name):
         raise ValueError("a container has an image, and words without NUL bytes")
     if re.match("(docker://)*-", image) or not all(len(mount) == 3 for mount in mounts):
         raise ValueError("an image is no option, and a mount has a source, a target and flags")
@@ -75,7 +76,8 @@ def checked(container):
         raise ValueError("a mount has absolute paths without colons and commas")
     if workdir and not workdir.startswith("/"):
         raise ValueError("the workdir of a container is an absolute path")
-    return {"image": image, "workdir": workdir, "mounts": mounts}
+    found = {"image": image, "workdir": workdir, "mounts": mounts}
+    return dict(found, name=name) if name else found
 
 
 def passes_signals(runtime):
@@ -84,13 +86,14 @@ def passes_signals(runtime):
 
 
 def command(runtime, program, container, name, own, argv, environ, gpus, is_directory=False, runc="",
-            streams=""):  # fmt: skip
+            streams="", options=()):  # fmt: skip
     """The words that run `argv` in the container.
 
     `name` is what the container is called, `own` the folders and files of rm that the task sees under their
     own paths, as mounts; `environ` what the task is to have; `gpus` its GPUs, by UUID or index;
     `is_directory`: the image is a folder of the host; `runc`: what podman is to start it by, if said;
-    `streams`: "input" if the task has one, "terminal" if that is a terminal.
+    `streams`: "input" if the task has one, "terminal" if that is a terminal; `options` further ones of
+    podman's.
 
     Raises:
         ContainerError: this runtime cannot.
@@ -106,8 +109,15 @@ def command(runtime, program, container, name, own, argv, environ, gpus, is_dire
         at = words.index("run") + 1
         words[at:at] = ["--interactive", "--tty"] if streams == "terminal" else ["--interactive"]
     if runtime == "podman":
-        words = ["/bin/sh", "-c", _PODMAN, "sh", program, *words]
+        at = words.index("run") + 1
+        words[at:at] = options
+        words = unstuck(program, *words)
     return words + list(argv)
+
+
+def unstuck(program, *words):
+    """The words of a command of podman, for when it takes a killed container for one that runs."""
+    return ["/bin/sh", "-c", _PODMAN, "sh", program, *words]
 
 
 def _flags(text, known):
@@ -132,12 +142,17 @@ def _podman(program, container, name, mounts, names, gpus, is_directory, environ
         words += ["--workdir", container["workdir"]]
     if is_directory:
         return [*words, "--rootfs", image]
-    if image.startswith("/"):
-        if not image.endswith((".tar", ".tar.gz", ".tgz")):
-            raise ContainerError("podman runs images of registries, archives (.tar) and folders; %s is none"
-                                 % image)  # fmt: skip
-        return [*words, "docker-archive:" + image]
-    return [*words, _reference(image, "podman")]
+    return [*words, podman_image(image)]
+
+
+def podman_image(image):
+    """As podman calls it."""
+    if not image.startswith("/"):
+        return _reference(image, "podman")
+    if not image.endswith((".tar", ".tar.gz", ".tgz")):
+        raise ContainerError("podman runs images of registries, archives (.tar) and folders; %s is none"
+                             % image)  # fmt: skip
+    return "docker-archive:" + image
 
 
 def _apptainer(program, container, name, mounts, names, gpus, is_directory, environ):

@@ -7,8 +7,9 @@ import os
 import re
 
 import rm_container
+import rm_named_container
 
-OPTIONS = ("container-image", "container-mounts", "container-workdir")
+OPTIONS = ("container-image", "container-name", "container-mounts", "container-workdir")
 MOUNTS_MAX = 64
 FLAGS = ("ro", "rw", "bind", "rbind", "private", "rprivate", "slave", "rslave")
 IMAGE = re.compile(r"(/[^\0\n]*|(docker://)?(?!docker://)[A-Za-z0-9$][\w.\-/:@#$]*)\Z", re.ASCII)
@@ -17,17 +18,19 @@ IMAGE = re.compile(r"(/[^\0\n]*|(docker://)?(?!docker://)[A-Za-z0-9$][\w.\-/:@#$
 def asked_of(values, chdir):
     """The container of srun's options, {} for none; `chdir`: where a relative path of an image begins.
     ValueError is a sentence."""
-    image = values.get("container-image", "")
-    if not image:
+    image, name = values.get("container-image", ""), values.get("container-name", "")
+    if name and not rm_named_container.NAME.match(name):
+        raise ValueError("--container-name is '%.80s': write a word of letters, digits and ._-" % name)
+    if not image and not name:
         other = next((name for name in OPTIONS if values.get(name)), "")
         if other:
-            raise ValueError("--%s needs --container-image." % other)
+            raise ValueError("--%s needs --container-image or --container-name." % other)
         return {}
     if values.get("mpi") == "pmi2":
         raise ValueError("--mpi=pmi2 does not reach into a container.")
     if image.startswith("."):
         image = os.path.normpath(os.path.join(chdir, image))
-    if not IMAGE.match(image):
+    if image and not IMAGE.match(image):
         raise ValueError("'%.80s' is no image: write [REGISTRY#]IMAGE[:TAG], or a path." % image)
     workdir = values.get("container-workdir", "")
     if workdir and not workdir.startswith("/"):
@@ -35,7 +38,8 @@ def asked_of(values, chdir):
     words = [word for word in values.get("container-mounts", "").split(",") if word]
     if len(words) > MOUNTS_MAX:
         raise ValueError("%d mounts are too many: at most %d can be made." % (len(words), MOUNTS_MAX))
-    return {"image": image, "workdir": workdir, "mounts": [_mount(word) for word in words]}
+    found = {"image": image, "workdir": workdir, "mounts": [_mount(word) for word in words]}
+    return dict(found, name=name) if name else found
 
 
 def _mount(text):
@@ -62,11 +66,14 @@ def command(container, folder, step, rank, argv, environ, gpus, terminal):
     runtime, program = rm_container.found()
     if not runtime:
         raise ValueError("this host has no runtime of containers: podman, apptainer or enroot")
+    options = []
+    if container.get("name"):
+        container, options = rm_named_container.filled(runtime, program, container, folder, environ)
     agents = os.path.dirname(os.path.abspath(__file__))
     own = [(folder.path, folder.path, "rw"), (agents, agents, "ro")]
     return rm_container.command(
         runtime, program, container, name_of(folder, step, rank), own, argv, environ, gpus,
-        os.path.isdir(container["image"]), rm_container.runc(), "terminal" if terminal else "input",
+        os.path.isdir(container["image"]), rm_container.runc(), "terminal" if terminal else "input", options,
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ import struct
 import termios
 
 import rm_cpu_bind
+import rm_named_container
 import rm_sockets
 import rm_step_container
 from rm_become import PR_SET_PDEATHSIG, enter_directory, prctl
@@ -199,6 +200,8 @@ class Part:
         if len(asked["ranks"]) > TASKS_MAX:
             raise ValueError("too many tasks for one host")
         self.bounds.impose(MEMORY_BYTES + MEMORY_OF_TASK_BYTES * len(asked["ranks"]))
+        if (asked.get("container") or {}).get("name"):
+            rm_named_container.mark(self.folder)
         self.relays = bool(asked.get("container")) and rm_step_container.passes_signals()
         for at, rank in enumerate(asked["ranks"]):
             task = Task(rank)

@@ -4,6 +4,7 @@ import contextlib
 import os
 import time
 
+import rm_named_container
 import rm_reports
 from rm_lease import alive_us
 from rm_news import now_us
@@ -73,6 +74,7 @@ class Ending:
 
     def _finish(self):
         at = self._attempt
+        rm_named_container.remove(at.folder, at.group, at.user)
         self._epilog = self._programs.epilog()
         at.finished = True
         at.captures.close()

@@ -297,6 +297,23 @@ def test_a_step_runs_in_a_container_and_can_be_entered(cluster: Cluster) -> None
     assert run(cluster.lab, host, left) == ""
 
 
+@pytest.mark.skipif(not CONTAINERS, reason="needs podman and busybox")
+def test_a_container_with_a_name_lasts_as_long_as_its_job(cluster: Cluster) -> None:
+    host = names(cluster)[1]
+    run(cluster.lab, host, IMAGE.replace("USER", STRANGER))
+    script = f"""
+        srun -n1 --container-image=/home/{STRANGER}/image --container-name=box sh -c 'echo kept >/kept'
+        srun -n2 -l --container-name=box cat /kept
+        test -e /home/{STRANGER}/image/kept || echo the image is clean
+        find ~/.local/share/containers/storage/rm -name kept | wc -l
+    """
+    job = cluster.wait(cluster.post_job(script, user=STRANGER, hosts_only=[host], ntasks=2, launch="batch"))
+    said = cluster.log(job["id"])
+    assert job["state"] == "COMPLETED", said
+    assert sorted(said.splitlines())[-4:] == ["0: kept", "1", "1: kept", "the image is clean"], said
+    assert run(cluster.lab, host, f"ls /home/{STRANGER}/.local/share/containers/storage/rm") == ""
+
+
 # memory and processes
 
 

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ sys.path.insert(0, str(AGENTS))
 rm_container = importlib.import_module("rm_container")
 rm_facts = importlib.import_module("rm_facts")
 rm_step_container = importlib.import_module("rm_step_container")
+rm_named_container = importlib.import_module("rm_named_container")
 ENVIRON = {"A": "b", "PATH": "/usr/bin", "HOME": "/home/ann", "BASH_FUNC_x%%": "() { :; }"}
 OWN = [("/spool/1", "/spool/1", "rw")]
 
@@ -265,3 +267,65 @@ def test_podman_passes_a_tasks_input_and_terminal() -> None:
     assert run("input") == ["--interactive", "--rm"]
     assert run("terminal") == ["--interactive", "--tty"]
     assert run("") == ["--rm", "--replace"]
+
+
+PODMAN = """#!/bin/sh
+echo "$*" >>{folder}/asked
+case $1 in
+info) echo {folder}/store ;;
+unshare) shift; exec "$@" ;;
+create) echo made ;;
+inspect) case "$*" in *Env*) printf 'CUDA=12\\n\\n' ;; *) echo /workspace ;; esac ;;
+export) tar -cf - -C {folder}/image . ;;
+esac
+"""
+
+
+def test_a_named_container_is_made_once_and_kept_for_later_steps(tmp_path: Path) -> None:
+    podman, image, attempt = tmp_path / "podman", tmp_path / "image", tmp_path / "spool/job_7_1"
+    podman.write_text(PODMAN.format(folder=tmp_path))
+    podman.chmod(0o755)
+    image.mkdir()
+    attempt.mkdir(parents=True)
+    (image / "word").write_text("of the image")
+    left = tmp_path / "store/rm/job_6_1"  # whose attempt is not on this host any more
+    left.mkdir(parents=True)
+    folder, environ = SimpleNamespace(path=str(attempt)), dict(os.environ, HOME=str(tmp_path))
+
+    def filled(**more: str) -> Any:
+        container = {"image": "", "mounts": [], "workdir": "", "name": "tools", **more}
+        return rm_named_container.filled("podman", str(podman), container, folder, environ)
+
+    with pytest.raises(ValueError, match="container tools cannot be had"):
+        filled()  # nobody has made it
+    made, options = filled(image="registry#team/image:1")
+    at = tmp_path / "store/rm/job_7_1/tools"
+    assert (made["image"], made["workdir"]) == (str(at), "/workspace")
+    assert options == ["--env-file", f"{at}.env"]
+    assert Path(f"{at}.env").read_text() == "CUDA=12\n"
+    assert (at / "word").read_text() == "of the image"
+    assert not left.exists()
+    (at / "word").write_text("changed by a step")
+    asked = (tmp_path / "asked").read_text()
+    assert "create registry/team/image:1 true" in asked
+    again, _ = filled(image=str(image), workdir="/else")  # it is there: the image is not looked at
+    assert (again["image"], again["workdir"]) == (str(at), "/else")
+    assert (at / "word").read_text() == "changed by a step"
+    assert (tmp_path / "asked").read_text().count("create ") == asked.count("create ") == 1
+    other, none = filled(name="other", image=str(image))
+    assert ((Path(other["image"]) / "word").read_text(), none) == ("of the image", [])
+    with pytest.raises(ValueError, match="needs podman, and this host has enroot"):
+        rm_named_container.filled("enroot", "enroot", {"name": "x", "image": ""}, folder, environ)
+
+
+def test_the_words_of_a_named_container() -> None:
+    asked = rm_step_container.asked_of
+    assert asked({"container-name": "tools"}, "/")["name"] == "tools"
+    for name in ("../x", "-v", "a:exec", "a b", "x" * 65):
+        with pytest.raises(ValueError, match="--container-name is"):
+            asked({"container-name": name}, "/")
+    container = {"image": "/store/tools", "mounts": [], "workdir": ""}
+    words = rm_container.command(
+        "podman", "/opt/podman", container, "n", [], ["x"], {}, (), True, options=["--env-file", "e"]
+    )
+    assert words[words.index("run") + 1 :][:2] == ["--env-file", "e"]
