@@ -148,6 +148,7 @@ class Attendance:
             with raw(self._terminal):
                 if self._terminal:
                     signals.numbers.append(signal.SIGWINCH)  # it may have changed before we looked
+                    signals.poke()
                 ended = self._far.attend(Streams(0, 1, 2, signals.wake, look))
         except (NotFound, Conflict) as error:
             if self._far.displaced or not self._far.began:
