@@ -8,8 +8,10 @@ import re
 
 KNOWN = "none, closest, single:TASKS, per_task:GPUS, map_gpu:LIST, mask_gpu:LIST"
 SINGLE = re.compile(r"(single|per_task):0*([1-9]\d{0,3})\Z", re.ASCII)
-MAP = re.compile(r"map_gpu:(\d{1,4}(?:,\d{1,4})*)\Z", re.ASCII)
-MASK = re.compile(r"mask_gpu:((?:0x)?[0-9a-fA-F]{1,64}(?:,(?:0x)?[0-9a-fA-F]{1,64})*)\Z", re.ASCII)
+TIMES = r"(?:\*\d{1,4})?"  # an entry that is given so often
+MAP = re.compile(r"map_gpu:(\d{1,4}%s(?:,\d{1,4}%s)*)\Z" % (TIMES, TIMES), re.ASCII)
+HEX = r"(?:0x)?[0-9a-fA-F]{1,64}" + TIMES
+MASK = re.compile(r"mask_gpu:(%s(?:,%s)*)\Z" % (HEX, HEX), re.ASCII)
 
 
 def is_known(text):
@@ -31,14 +33,21 @@ def chosen(text, gpus, count):
         return [gpus[task * each : (task + 1) * each] for task in range(count)]
     found = MAP.match(text)
     if found:
-        sets = [[int(word)] for word in found.group(1).split(",")]
+        sets = [[int(word)] for word in _repeated(found.group(1))]
     else:
         found = MASK.match(text)
         if not found:
             raise ValueError("it is not known")
-        masks = [int(word, 16) for word in found.group(1).split(",")]
+        masks = [int(word, 16) for word in _repeated(found.group(1))]
         sets = [[bit for bit in range(mask.bit_length()) if mask >> bit & 1] for mask in masks]
     beyond = [number for one in sets for number in one if number >= len(gpus)]
     if beyond:
         raise ValueError("there is no GPU %d" % beyond[0])
     return [[gpus[number] for number in sets[task % len(sets)]] for task in range(count)]
+
+
+def _repeated(text):
+    """`0*2,1` is 0, 0, 1."""
+    for entry in text.split(","):
+        word, _, times = entry.partition("*")
+        yield from [word] * (int(times) if times else 1)

@@ -338,7 +338,9 @@ def main(words):
         return run(values, command, environ)
     except Wrong as error:
         say("error: %s" % error)
-        return 1
+        variable = "SLURM_EXIT_IMMEDIATE" if error.immediate else "SLURM_EXIT_ERROR"
+        code = environ.get(variable, "")
+        return int(code) & 255 if code.isdigit() else 1
 
 
 def run(values, command, environ):
@@ -368,7 +370,7 @@ def run(values, command, environ):
     if "multi-prog" in values:
         try:
             with open(command[0]) as file:
-                commands = rm_srun_options.programs(file.read(), count)
+                commands = rm_srun_options.programs(file.read(), count, command[1:])
         except (OSError, UnicodeError) as error:
             why = getattr(error, "strerror", None) or "it is not text"
             raise Wrong("The file of programs %s cannot be read: %s." % (command[0], why)) from None

@@ -65,7 +65,9 @@ VARIABLES = {
     "SRUN_CPUS_PER_TASK": "cpus-per-task", "SLURM_GPUS_PER_TASK": "gpus-per-task", "SLURM_OVERLAP": "overlap",
     "SLURM_EXACT": "exact", "SLURM_LABELIO": "label", "SLURM_STDOUTMODE": "output",
     "SLURM_STDERRMODE": "error", "SLURM_STDINMODE": "input", "SLURM_KILL_BAD_EXIT": "kill-on-bad-exit",
-    "SLURM_EXPORT_ENV": "export", "SLURM_DISTRIBUTION": "distribution", "SLURM_OPEN_MODE": "open-mode",
+    "SLURM_EXPORT_ENV": "export", "SRUN_EXPORT_ENV": "export", "SLURM_STEP_GRES": "gres",
+    "SLURM_OVERCOMMIT": "overcommit", "SLURM_EXCLUSIVE": "exclusive", "SLURM_IMMEDIATE": "immediate",
+    "SLURM_REMOTE_CWD": "chdir", "SLURM_DISTRIBUTION": "distribution", "SLURM_OPEN_MODE": "open-mode",
     "SLURM_MPI_TYPE": "mpi", "SLURM_UNBUFFEREDIO": "unbuffered",
     "SLURM_CPU_BIND": "cpu-bind", "SLURM_GPU_BIND": "gpu-bind", "SLURM_DIST_PLANESIZE": "plane-size",
 }  # fmt: skip
@@ -74,7 +76,9 @@ VERBOSE = "verbose,"
 
 
 class Wrong(Exception):
-    """What the user wrote cannot be done; the message is a sentence."""
+    """What the user wrote cannot be done; the message is a sentence. `immediate`: not at once."""
+
+    immediate = False
 
 
 def parsed(words, environ, tell):
@@ -282,14 +286,17 @@ def environment(values, environ):
     return {**base, **slurm, **kept}
 
 
-def programs(text, ntasks):
-    """The commands of the ranks by a file of --multi-prog: lines of `RANKS PROGRAM ARGUMENTS`."""
+def programs(text, ntasks, more=()):
+    """The commands of the ranks by a file of --multi-prog: lines of `RANKS PROGRAM ARGUMENTS`; `more` are
+    arguments for all of them."""
     import shlex
 
     commands = [None] * ntasks
     for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith("#"):  # elsewhere it is an argument
+            continue
         try:
-            words = shlex.split(line, comments=True)
+            words = shlex.split(line)
         except ValueError as error:
             raise Wrong("Line %d of the file of programs cannot be read: %s." % (number, error)) from None
         if not words:
@@ -298,6 +305,7 @@ def programs(text, ntasks):
         for offset, rank in enumerate(ranks):
             if rank < ntasks and (words[0] != "*" or commands[rank] is None):
                 commands[rank] = [w.replace("%t", str(rank)).replace("%o", str(offset)) for w in words[1:]]
+                commands[rank] += more
     missing = [rank for rank, command in enumerate(commands) if not command]
     if missing:
         raise Wrong("The file of programs names no program for task %d." % missing[0])
@@ -312,6 +320,9 @@ def _ranks(text, number):
             raise Wrong(
                 "Line %d of the file of programs begins with '%s', which is not a task." % (number, text)
             )
+        if dash and int(high) < int(low):
+            raise Wrong("Line %d of the file of programs has the range '%s': the smaller number comes first."
+                        % (number, part))  # fmt: skip
         ranks += range(int(low), int(high if dash else low) + 1)
     return ranks
 

@@ -32,7 +32,9 @@ def create(sock, step, immediate, tell):
             raise Wrong("The job ends; there is no step.")
         answer = json.loads(said)
         if "error" in answer:
-            raise Wrong("Unable to create step: %s" % answer["error"])
+            wrong = Wrong("Unable to create step: %s" % answer["error"])
+            wrong.immediate = bool(answer.get("busy"))
+            raise wrong
         if "waits" in answer:
             waited = True
             if tell:

@@ -286,7 +286,7 @@ class StepDaemon(Sessions):
             return
         if not self._try(peer):
             if peer.asked["immediate"]:
-                self._tell(peer, {"error": "Other steps of the job hold what this one needs."})
+                self._tell(peer, {"error": "Other steps of the job hold what this one needs.", "busy": True})
                 return
             self.waiting.append(peer)
             self._tell(peer, {"waits": True})

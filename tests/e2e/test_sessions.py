@@ -339,7 +339,8 @@ def test_a_shell_is_in_the_job(cluster: Cluster) -> None:
 
 
 def test_a_shell_in_a_step_finds_what_its_task_has(cluster: Cluster) -> None:
-    script = "export FROM=script; cd /var/tmp; srun -n1 -N1 true; srun -J named -N2 -n2 sleep 600"
+    script = "export FROM=script SLURM_EXPORT_ENV=ALL; cd /var/tmp; "
+    script += "srun -n1 -N1 true; srun -J named -N2 -n2 sleep 600"
     job = cluster.submit("-N2", "-n2", "--launch=batch", "--wrap", script)
     cluster.all_started(job)
     hosts = cluster.job(job)["hosts"]

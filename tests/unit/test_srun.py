@@ -130,6 +130,7 @@ mkfifo $D/go $D/runs
 srun -n1 sh -c "echo > $D/runs; cat $D/go" &
 read x < $D/runs
 srun -n1 -Q --immediate true; echo busy $?
+SLURM_EXIT_IMMEDIATE=77 SLURM_EXIT_ERROR=9 SLURM_IMMEDIATE=1 srun -n1 -Q true; echo at once $?
 srun -n1 --overlap echo overlaps
 srun -n1 sh -c 'echo waited' & second=$!
 echo goes > $D/go
@@ -139,14 +140,14 @@ rm -r $D
     with agents() as start:
         _, lines = run(start(), script)
         told = [line for line in lines if not line.startswith("srun: ")]
-        assert told == ["busy 1", "overlaps", "goes", "waited"]
+        assert told == ["busy 1", "at once 77", "overlaps", "goes", "waited"]
 
 
 def test_a_step_wider_than_the_job_gets_a_sentence() -> None:
     with agents() as start:
-        code, lines = run(start(), "srun -N2 true")
+        code, lines = run(start(), "SLURM_EXIT_IMMEDIATE=77 SLURM_EXIT_ERROR=9 srun -I -N2 true")
         assert (code, lines) == (
-            1,
+            9,
             ["srun: error: Unable to create step: It asks for 2 hosts, and the job has 1 that it may use."],
         )
 

@@ -219,6 +219,21 @@ def test_programs_are_read_from_a_file() -> None:
     ]
     with pytest.raises(options.Wrong, match="names no program for task 1"):
         options.programs("0 a\n", 2)
+    with pytest.raises(options.Wrong, match="the smaller number comes first"):
+        options.programs("1-0 a\n", 2)
+
+
+def test_arguments_of_the_command_line_come_behind_those_of_the_file() -> None:
+    found = options.programs("0 echo one #two\n1 'a b' 'c #%t'\n", 2, ["--last", "%t"])
+    assert found == [["echo", "one", "#two", "--last", "%t"], ["a b", "c #1", "--last", "%t"]]
+
+
+def test_what_the_job_sets_by_variables_holds_for_its_steps() -> None:
+    environ = {"SLURM_STEP_GRES": "none", "SLURM_OVERCOMMIT": "1", "SLURM_EXCLUSIVE": "0"}
+    values, _ = options.parsed(["true"], {**environ, "SLURM_REMOTE_CWD": "/w"}, print)
+    assert values == {"gres": "none", "overcommit": "1", "chdir": "/w"}
+    values, _ = options.parsed(["true"], {"SLURM_EXPORT_ENV": "NONE", "SRUN_EXPORT_ENV": "ALL"}, print)
+    assert values == {"export": "ALL"}
 
 
 def test_names_of_files_hold_the_step_and_the_task() -> None:
@@ -240,6 +255,8 @@ def test_an_srun_outside_of_the_job_knows_which_options_have_values() -> None:
         (("--gpu-bind=per_task:1",), [[0], [1]]),
         (("--gpu-bind=map_gpu:1,0",), [[1], [0]]),
         (("--gpu-bind=map_gpu:1",), [[1], [1]]),
+        (("--gpu-bind=map_gpu:1*2,0", "-n9"), [[1], [1], [0]]),
+        (("--gpu-bind=mask_gpu:0x2*1,3*4",), [[1], [0, 1]]),
         (("--gpu-bind=mask_gpu:0x3,2",), [[0, 1], [1]]),
         (("--gpu-bind=closest",), [[0, 1], [0, 1]]),
         (("--ntasks-per-gpu=1", "-n6"), [[0], [1]]),
