@@ -201,3 +201,10 @@ def test_an_empty_standard_input_is_said(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"")))
     assert slurm("sbatch").err == "sbatch: error: The script on standard input is empty.\n"
+
+
+def test_the_code_of_a_failure_can_be_chosen(slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
+    for chosen, code in (("77", 77), ("none", 1), ("", 1)):
+        monkeypatch.setenv("SLURM_EXIT_ERROR", chosen)
+        assert slurm("sbatch", "--no-such", "--wrap", "true").code == code
+        assert slurm("squeue", "--no-such").code == 1  # which has no such variable

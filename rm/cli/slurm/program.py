@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 
@@ -15,6 +16,7 @@ PROGRAMS = (
     "sprio", "sshare",
 )  # fmt: skip
 SLURM = "slurm 22.05.8"  # with which these were compared; three numbers, as programs parse them
+OWN_CODE = ("sbatch", "srun", "salloc")  # whose code the user may choose, by SLURM_EXIT_ERROR
 FAILED = 1  # whatever it was: scripts for Slurm know no other code
 
 
@@ -37,5 +39,6 @@ def _run(name: str, words: list[str]) -> int:
         code: int = import_module(f"rm.cli.slurm.{name}").run(words)
     except RmError as error:
         note(f"error: {error}")
-        return FAILED
+        chosen = os.environ.get("SLURM_EXIT_ERROR", "") if name in OWN_CODE else ""
+        return int(chosen) & 255 if chosen.isdecimal() else FAILED
     return code
