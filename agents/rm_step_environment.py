@@ -30,6 +30,11 @@ def task_environment(asked, request, user, fence, folder, at, gpus):
     environ.update(asked["step_env"])
     local, alike = rm_gpu_near.local_rank(gpus, at)
     named = named_for_cuda(gpus[at], request["tasks"][0]["gpus"], fence.hides_gpus)
+    of_job = host_env.get("SLURM_JOB_GPUS", "").split(",")
+    of_step = sorted({n for positions in asked["gpus"] for n in positions})
+    if of_step and of_step[-1] < len(of_job):
+        environ["SLURM_STEP_GPUS"] = ",".join(of_job[n] for n in of_step)
+        environ["SLURM_GPUS_ON_NODE"] = str(len(of_step))
     environ.update({
         "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(at), "SLURM_NODEID": str(asked["node"]),
         "SLURM_GTIDS": ",".join(map(str, asked["ranks"])), "SLURM_TASK_PID": str(os.getpid()),

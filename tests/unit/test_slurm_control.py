@@ -57,6 +57,7 @@ def record(slurm: Slurm, *words: str) -> dict[str, str]:
 def test_a_job_has_slurms_fields(slurm: Slurm) -> None:
     found = record(slurm, "show", "job", "1")
     assert found == record(slurm, "-o", "show", "job", "1")
+    assert found == record(slurm, "show", "jobid=1") == record(slurm, "show", "JobId", "1")
     wanted = {
         "JobId": "1", "JobName": "one", "UserId": "root(0)", "JobState": "RUNNING", "Reason": "None",
         "ExitCode": "0:0", "Restarts": "0", "TimeLimit": "01:30:00", "NodeList": "h1", "BatchHost": "h1",

@@ -17,7 +17,9 @@ HOST = {"host": "h1", "address": "10.0.0.1", "tasks": 3, "cpus": 4, "gpus": 2}
 
 def batch(lines: str, **more: Any) -> dict[str, Any]:
     """The launch of a script that runs once."""
-    tasks = [{"rank": r, "gpus": ["0", "1"], "env": {"RM_HOST": "h1"}} for r in range(3)]
+    tasks = [
+        {"rank": r, "gpus": ["0", "1"], "env": {"RM_HOST": "h1", "SLURM_JOB_GPUS": "4,7"}} for r in range(3)
+    ]
     return {
         **launch_request("", 1, 3),
         "script": None,
@@ -242,6 +244,14 @@ srun -l -n2 --export=NONE -D /tmp sh -c "echo [\\$MINE] $told"
                 "1: [] /tmp 1 of 2 1 0,1 1",
             ]
         )
+
+
+def test_a_step_is_told_the_gpus_that_it_has() -> None:
+    told = "echo $SLURM_STEP_GPUS of $SLURM_JOB_GPUS, $SLURM_GPUS_ON_NODE"
+    script = f"srun -n1 --gpus=1 sh -c '{told}'; srun -n1 sh -c '{told}'; srun -n1 --gres=none sh -c '{told}'"
+    with agents() as start:
+        _, lines = run(start(), script)
+        assert lines == ["4 of 4,7, 1", "4,7 of 4,7, 2", "of 4,7,"]
 
 
 def test_a_step_has_a_control_group_below_the_jobs() -> None:

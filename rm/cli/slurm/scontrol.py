@@ -27,6 +27,8 @@ OPTIONS = Options(
 )
 LISTS = ("hostnames", "hostlist", "hostlistsorted")
 ENTITIES = ("job", "step", "node", "partition", "reservation", "config", "licenses", *LISTS)
+ALIASES = {"jobid": "job", "stepid": "step", "nodename": "node", "partitionname": "partition",
+           "reservationname": "reservation"}  # fmt: skip
 ELSEWHERE = {
     "assoc_mgr": "`sshare -l`, `rmx account` and `rmx qos` list accounts, users, QOS and their limits.",
     "daemons": "`rmx status` tells of the daemon, `rmx hosts` of the agents.",
@@ -180,6 +182,8 @@ def _version(_: list[str]) -> int:
 
 def _show(words: list[str], oneliner: bool) -> int:
     what, *named = words or [""]
+    what, equals, value = what.partition("=")  # show job=42
+    what, named = ALIASES.get(what.lower(), what), [value, *named] if equals else named
     plural = next((one for one in ENTITIES if what and what.lower().rstrip("s") == one.rstrip("s")), what)
     entity = _whole(plural, ENTITIES)
     if entity in LISTS:
