@@ -22,6 +22,7 @@ import traceback
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
+import rm_admission
 import rm_attend
 import rm_container
 import rm_facts
@@ -56,6 +57,8 @@ CHANGES = {
     "forget",
     "schedule",
     "stream",
+    "admission",
+    "admit",
 }
 
 
@@ -71,6 +74,8 @@ class Agent:
         self.gpus = GpuWatch(self.attempts, lambda: rm_facts.program("nvidia-smi"))
         self.streams = StreamHub(self.selector, self.channel.send, self.channel.behind)
         self.attempts.streams = self.streams
+        self.admission = rm_admission.Admission(self.selector, self.channel.send)
+        self.attempts.admissions = self.admission
         self.attempts.on_steps = lambda attempt: self.streams.connect(attempt.folder)
         self.room = Room(state, lambda: self.channel.send({"event": "room"}))
         self.ops, self.slow_ops = {}, {"facts": self._facts}
@@ -150,17 +155,25 @@ class Agent:
                     self._forward(data)
                 elif kind == "stream":
                     self.streams.serve(data, events)
+                elif kind == "admission":
+                    self.admission.serve(data)
             self.streams.look()
             while self.channel.unanswered and not self.channel.behind():
                 self._answer(self.channel.unanswered.popleft())
             self.channel.listen()
             self.attempts.tick()
+            self.admission.look()
             self.gpus.tick()
             self.room.look()
         self._end()
 
     def _timeout_s(self):
-        times = [self.attempts.timeout_s(), self.room.timeout_s(), self.streams.timeout_s()]
+        times = [
+            self.attempts.timeout_s(),
+            self.room.timeout_s(),
+            self.streams.timeout_s(),
+            self.admission.timeout_s(),
+        ]
         return min((time_s for time_s in times if time_s is not None), default=None)
 
     def _end(self):

@@ -95,6 +95,9 @@ class Iterations:
         self._end_us = None
         self._comm_us = None
         self._comm_from_us = None
+        self._turn = None  # of its communications, where they are admitted
+        self._communications = 0  # begun
+        self._turned_us = 0  # waited for turns in this iteration
         self._warned = False
         if self.active:
             atexit.register(self.close)
@@ -115,7 +118,7 @@ class Iterations:
             self.last_wait_us = max(0, origin - before) if wait > 0 else 0
             self.waited_us += self.last_wait_us
             self._report(origin, self.last_wait_us)
-            self._origin_us, self._end_us, self._comm_us = origin, None, None
+            self._origin_us, self._end_us, self._comm_us, self._turned_us = origin, None, None, 0
             self.count += 1
         except Exception as error:  # training must continue after any error here
             self._warn(error)
@@ -135,15 +138,34 @@ class Iterations:
         return self.schedule
 
     def communication_starts(self):
-        """Communication begins (optional; makes the reports carry `comm_us`)."""
+        """Communication begins (optional; makes the reports carry `comm_us`). Waits for the job's turn on its
+        links, where rm admits single transfers."""
         if self.active:
+            self._communications += 1
+            if self._schedule_path:
+                try:
+                    self._await_turn()
+                except Exception as error:
+                    self._warn(error)
             self._comm_from_us = now_us()
+
+    def _await_turn(self):
+        if self._turn is None:
+            import rm_turn
+
+            path = os.path.join(os.path.dirname(self._schedule_path), "admission")
+            self._turn = rm_turn.Turn(path, self.rank)
+        waited = self._turn.ask(self._communications)
+        self._turned_us += waited
+        self.waited_us += waited
 
     def communication_ends(self):
         """Communication ends; several spans in one iteration are summed."""
         if self.active and self._comm_from_us is not None:
             self._comm_us = (self._comm_us or 0) + max(0, now_us() - self._comm_from_us)
             self._comm_from_us = None
+            if self._turn is not None:
+                self._turn.over(self._communications)
 
     def close(self):
         """Report the last iteration (up to its end) and stop. Called at exit."""
@@ -155,6 +177,8 @@ class Iterations:
             self._warn(error)
         self._origin_us = None
         self.active = False
+        if self._turn is not None:
+            self._turn.close()
         if self._reports is not None:
             os.close(self._reports)
             self._reports = None
@@ -195,6 +219,7 @@ class Iterations:
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
             self._reports = os.open(self._reports_path, flags, 0o644)
         duration = max(0, until_us - self._origin_us)
+        paused_us += self._turned_us
         line = [self.rank, self.count - 1, self._origin_us, duration, paused_us, self._comm_us]
         os.write(self._reports, (json.dumps(line) + "\n").encode())
 

@@ -354,6 +354,15 @@ class Operations(Attempts):
             os.unlink(path)
         return {}
 
+    def admission(self, request, reply):
+        most_us = number(request.get("most_us", 0), "most_us")
+        self.admissions.order(self._get(request), most_us)
+        return {}
+
+    def admit(self, request, reply):
+        self.admissions.admit(name_of(request), number(request.get("number"), "number"))
+        return {}
+
     def stream(self, request, reply):
         attempt = self.known.get(name_of(request))
         return self.streams.deliver(

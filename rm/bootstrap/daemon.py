@@ -200,6 +200,7 @@ class Daemon:
 
         known = list(ground.state.hosts.values())  # before the leader changes it
         jobs.regulator.start()
+        jobs.admission.start()
         jobs.renewer.start()
         ground.fleet.start(on_event=hear, on_state=jobs.executor.on_state, on_misfit=jobs.executor.on_misfit)
         jobs.leader.start(actions)
@@ -227,5 +228,6 @@ def _shut_down(ground: Ground, jobs: Jobs) -> None:
     jobs.renewer.stop()
     jobs.leader.stop()
     jobs.regulator.stop()
+    jobs.admission.stop()
     ground.fleet.close()  # first: every waiting caller gets a host's answer
     jobs.executor.close()

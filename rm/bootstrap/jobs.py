@@ -12,8 +12,11 @@ from rm.bootstrap.process import log_place, log_reserve_bytes
 from rm.config import Config, options_for
 from rm.core.jobs.lifecycle import Rules
 from rm.core.jobs.published import Published
+from rm.core.jobs.state import ClusterState
 from rm.core.journal.journal import Recorder
+from rm.core.model.alignment import Alignment
 from rm.core.model.logs import LogPlace
+from rm.core.ports import admits_live
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
 from rm.daemon.execution.deliver import Deliverer, deliveries
@@ -31,6 +34,7 @@ from rm.daemon.leading.inbox import Inbox
 from rm.daemon.leading.leader import Leader
 from rm.daemon.leading.listeners import Listeners
 from rm.daemon.leading.witness import Witness
+from rm.daemon.regulation.admission import Admission
 from rm.daemon.regulation.regulator import Regulator
 from rm.daemon.services.backlog import Backlog
 from rm.daemon.services.job_waiters import JobWaiters
@@ -46,6 +50,7 @@ class Jobs:
     leader: Leader
     executor: Executor
     regulator: Regulator
+    admission: Admission
     renewer: Renewer
     streams: Streams
     backlog: Backlog
@@ -68,6 +73,13 @@ def wire_jobs(*, ground: Ground, policies: Policies, witness: Witness) -> Jobs:
         dscp=config.fabric.dscp,
         epoch=lease.epoch,
     )
+    admitting = policies.comm if admits_live(policies.comm) else None
+    admission = Admission(admitting, ground.fleet, ground.clock, lease.epoch)
+
+    def aligned(alignment: Alignment, state: ClusterState) -> None:
+        regulator.aligned(alignment, state)
+        admission.aligned(alignment, state)
+
     executor = Executor(
         hosts=ground.fleet,
         post=inbox.post,
@@ -91,6 +103,7 @@ def wire_jobs(*, ground: Ground, policies: Policies, witness: Witness) -> Jobs:
         launch_within_us=int(config.hosts.down_after_s * SECOND_US) // 2,
         slice_us=int(config.jobs.slice_s * SECOND_US),
         on_iterations=regulator.iterations,
+        on_communication=admission.communication,
         owner_of=lambda job: state.jobs[job].spec.user if job in state.jobs else "",
         delivery_of=deliveries(state, os.uname().nodename, config.jobs.deliver),
         deliverer=Deliverer(logs, config.jobs.deliver),
@@ -128,7 +141,7 @@ def wire_jobs(*, ground: Ground, policies: Policies, witness: Witness) -> Jobs:
             on_commit=witness.note,
             on_jobs=(renewer.jobs_changed, backlog.changed, waiters.changed),
             on_ended=totals.add,
-            on_alignment=regulator.aligned,
+            on_alignment=aligned,
             on_fatal=ground.fail,
         ),
         published=published,
@@ -139,6 +152,7 @@ def wire_jobs(*, ground: Ground, policies: Policies, witness: Witness) -> Jobs:
         leader=leader,
         executor=executor,
         regulator=regulator,
+        admission=admission,
         renewer=renewer,
         streams=streams,
         backlog=backlog,

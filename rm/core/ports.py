@@ -128,13 +128,19 @@ class Admission:
 class AdmissionPolicy(Protocol):
     """A communication policy that also decides when a single transfer may start.
 
-    Asked whenever a transfer becomes ready or ends. Needs an answer before every collective
-    operation, so the simulator asks it; on live hosts jobs keep their time slots instead.
+    Asked whenever a transfer becomes ready or ends, in the simulator and for jobs on hosts that call
+    the iteration client before they communicate. One with a true `pauses` takes transfers back that have
+    started, which hosts cannot do: it is asked in the simulator alone.
     """
 
     def admit(self, waiting: Sequence[Transfer], ongoing: Sequence[Transfer]) -> Admission:
         """`waiting` and `ongoing` in the order of their jobs' ids; pure."""
         ...
+
+
+def admits_live(policy: object) -> TypeGuard[AdmissionPolicy]:
+    """Can hosts do what the policy answers?"""
+    return isinstance(policy, AdmissionPolicy) and not getattr(policy, "pauses", False)
 
 
 class Clock(Protocol):

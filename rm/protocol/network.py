@@ -1,4 +1,4 @@
-"""Operations on jobs' traffic: shaping, counting, profiles, pauses."""
+"""Operations on jobs' traffic: shaping, counting, profiles, pauses, admission."""
 
 from __future__ import annotations
 
@@ -179,3 +179,16 @@ class Regulate(Ordered[Regulated], frozen=True, kw_only=True, tag="regulate"):
     need_bytes: Bytes | UnsetType = UNSET
     quiet_us: DurationUs | UnsetType = UNSET
     schedule: Grid | UnsetType = UNSET
+
+
+class Admission(Ordered[Done], frozen=True, kw_only=True, tag="admission"):
+    """The attempt's ranks on the host ask before they communicate, at the socket `admission` in its folder,
+    and wait `most_us` at most; 0: they ask no longer, and none waits."""
+
+    most_us: DurationUs
+
+
+class Admit(Ordered[Done], frozen=True, kw_only=True, tag="admit"):
+    """Let the attempt's communication of this number begin, and all before."""
+
+    number: Count

@@ -12,6 +12,7 @@ from rm.protocol.scalars import (
     Attempt,
     AtUs,
     Bytes,
+    Count,
     DurationUs,
     ExitCode,
     HeardEpoch,
@@ -126,6 +127,16 @@ class Iterations(Notification, frozen=True, kw_only=True, tag="iterations"):
     items: Annotated[list[Iteration], Meta(max_length=16_384)]
 
 
+class Communication(Notification, frozen=True, kw_only=True, tag="communication"):
+    """Rank 0 of the attempt is ready to communicate, for the time of this `number`, or has `ended` that. Sent
+    at once. The job's program says so."""
+
+    job: Job
+    attempt: Attempt
+    number: Count
+    ended: bool = False
+
+
 class Counters(Notification, frozen=True, kw_only=True, tag="counters"):
     """A sample of `watch`."""
 
@@ -170,4 +181,6 @@ class Stepped(Notification, frozen=True, kw_only=True, tag="stepped"):
     attempt: Attempt
 
 
-Unasked = Hello | Exit | Started | Iterations | Counters | Reflecting | Room | Streamed | Stepped
+Unasked = (
+    Hello | Exit | Started | Iterations | Communication | Counters | Reflecting | Room | Streamed | Stepped
+)

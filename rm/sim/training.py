@@ -12,9 +12,9 @@ from rm.core.ports import AdmissionPolicy
 from rm.core.ports import Transfer as Asked
 from rm.policies.regulate.controller import ControllerOptions, Inspect, Report
 from rm.policies.regulate.desired import Learn
+from rm.policies.regulate.gatekeeper import Gatekeeper, Verdict
 from rm.policies.regulate.iterating import Iterating
 from rm.policies.regulate.verifying import Judgement
-from rm.sim.admission import Gatekeeper, Verdict
 from rm.sim.attempt import Attempt
 from rm.sim.following import Following, as_planned
 from rm.sim.gpus import Gpu, GpuPool
@@ -63,7 +63,7 @@ class Training:
         self._network = network
         self._host_bps = host_bps
         self._following = Following()
-        self._gate = Gatekeeper(comm) if isinstance(comm, AdmissionPolicy) else None
+        self._gate = Gatekeeper[Attempt](comm) if isinstance(comm, AdmissionPolicy) else None
         self._begun = 0  # bursts
         self._record = record
         self._ended = ended
@@ -331,7 +331,7 @@ class Training:
         transfer = Transfer(attempt.transfer, attempt.job, attempt.hosts, flows, size_bytes)
         self._network.begin(transfer, self._time.now_us)
 
-    def _let(self, verdict: Verdict) -> None:
+    def _let(self, verdict: Verdict[Attempt]) -> None:
         """Carry out what the admission policy said."""
         now_us = self._time.now_us
         for attempt in verdict.pause:

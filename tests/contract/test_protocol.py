@@ -173,6 +173,9 @@ def test_real_agents_take_every_request_and_say_nothing_else(wire: Wire) -> None
     grid = attempts.Grid(epoch_us=5, period_us=100_000, gate=True, pause_seq=1)
     assert wire.ask(attempts.Schedule(**order, schedule=grid)) is not None
     assert wire.ask(attempts.Schedule(**order, schedule=None)) is not None
+    for most_us in (1_000_000, 0):
+        assert wire.ask(network.Admission(**order, most_us=most_us)) is not None
+    assert wire.ask(network.Admit(**order, number=1)) is not None
     assert {t.state for t in wire.ask(attempts.Tasks()).tasks} == {attempts.TaskState.RUNNING}
     part = wire.ask(attempts.Logs(**who, rank=0, stream="out", offset=0, limit=100))
     assert (part.data, part.done) == ("", False)

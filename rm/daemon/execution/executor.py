@@ -35,7 +35,7 @@ from rm.protocol import attempts as wire
 from rm.protocol.attempts import Launched
 from rm.protocol.codes import Code, NotConnected, code_of
 from rm.protocol.line import shown
-from rm.protocol.notifications import Exit, Iterations, Room, Started, Stepped, Unasked
+from rm.protocol.notifications import Communication, Exit, Iterations, Room, Started, Stepped, Unasked
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +85,7 @@ class Executor:
         launch_within_us: int,
         slice_us: int = 0,
         on_iterations: Callable[[str, Iterations], None],
+        on_communication: Callable[[Communication], None] = lambda message: None,
         owner_of: Callable[[int], str],
         delivery_of: Callable[[Collect], Delivery | None],
         deliverer: Deliverer | None = None,
@@ -102,6 +103,7 @@ class Executor:
         self._placed = placed
         self._is_stray = is_stray
         self._on_iterations = on_iterations
+        self._on_communication = on_communication
         self._owner_of = owner_of
         self._delivery_of = delivery_of
         self._mailer = mailer or Mailer(None, "")
@@ -250,6 +252,9 @@ class Executor:
                     message = Iterations(job=job, attempt=attempt, items=items)
                 if items:
                     self._on_iterations(host, message)
+            case Communication(job=job, attempt=attempt):
+                if self._placed(host, job, attempt, 0) is not None:
+                    self._on_communication(message)
             case Stepped(job=job, attempt=attempt) if self._steps is not None:
                 self._steps.told(host, job, attempt)
             case Room():

@@ -19,9 +19,9 @@ different ones on several servers:
 * "total": all servers at once. A newcomer on four servers slows four others, which the two above do
   not add up: with n old ones apart from each other the threshold falls to b/((n+1)(b+eta)).
 
-An admission policy: it decides before every collective operation, so it acts in the simulator. On
-live hosts it aligns nothing and jobs communicate when they like. As with srsf-n it is enough to ask
-about those that use the hosts where a transfer became ready or ended.
+An admission policy: it decides before every collective operation, in the simulator and of live jobs that
+tell the iteration client when they communicate. As with srsf-n it is enough to ask about those that use the
+hosts where a transfer became ready or ended.
 """
 
 from __future__ import annotations

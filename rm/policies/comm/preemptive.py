@@ -51,6 +51,7 @@ class PreemptiveOptions:
 class Preemptive:
     name = "preemptive"
     aligns = False
+    pauses = True
     Options = PreemptiveOptions
 
     def __init__(self, options: PreemptiveOptions | None = None) -> None:

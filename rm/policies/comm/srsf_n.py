@@ -4,8 +4,8 @@ Source: Ada-SRSF, Sec. V: SRSF(1) avoids all contention, SRSF(2) and SRSF(3) acc
 two and three ways. Waiting transfers have their turn in the order of shortest remaining service;
 one that may not start holds nobody up. A started transfer is never paused.
 
-An admission policy: it decides before every collective operation, so it acts in the simulator. On
-live hosts it aligns nothing and jobs communicate when they like.
+An admission policy: it decides before every collective operation, in the simulator and of live jobs that
+tell the iteration client when they communicate.
 
 An answer for one transfer depends only on those that use a host of its own. So it is enough to ask
 about the neighbourhood of what has changed: what was refused elsewhere is refused still.

@@ -1,43 +1,55 @@
 """Asks an admission policy which transfers may start, and remembers who waits.
 
 Ada-SRSF Sec. IV-B. The policy is asked about the transfers that the change can concern: those
-that share a host with what has just arrived or ended.
+that share a host with what has just arrived or ended. Simulated and live transfers are asked about here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 from rm.core.ports import AdmissionPolicy, Transfer
 from rm.errors import RmError
-from rm.sim.attempt import Attempt
+
+
+class Communicating(Protocol):
+    """A running attempt whose transfers are admitted."""
+
+    @property
+    def job(self) -> int: ...
+    @property
+    def hosts(self) -> tuple[str, ...]: ...
+
+
+A = TypeVar("A", bound=Communicating)
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Generic[A]):
     """What changes now: attempts that start, that go on after a pause, and that pause."""
 
-    start: tuple[Attempt, ...] = ()
-    resume: tuple[Attempt, ...] = ()
-    pause: tuple[Attempt, ...] = ()
+    start: tuple[A, ...] = ()
+    resume: tuple[A, ...] = ()
+    pause: tuple[A, ...] = ()
 
 
-class Gatekeeper:
+class Gatekeeper(Generic[A]):
     """Waiting and ongoing transfers by host. A paused transfer waits like a new one."""
 
     def __init__(self, policy: AdmissionPolicy) -> None:
         self._policy = policy
-        self._waiting: dict[str, dict[int, Attempt]] = {}
-        self._ongoing: dict[str, dict[int, Attempt]] = {}
+        self._waiting: dict[str, dict[int, A]] = {}
+        self._ongoing: dict[str, dict[int, A]] = {}
         self._paused: set[int] = set()
 
-    def arrive(self, attempt: Attempt, describe: Callable[[Attempt], Transfer]) -> Verdict:
+    def arrive(self, attempt: A, describe: Callable[[A], Transfer]) -> Verdict[A]:
         """`attempt` is ready to communicate."""
         self._put(self._waiting, attempt)
         return self._ask({attempt.job: attempt}, describe)
 
-    def end(self, attempts: Sequence[Attempt], describe: Callable[[Attempt], Transfer]) -> Verdict:
+    def end(self, attempts: Sequence[A], describe: Callable[[A], Transfer]) -> Verdict[A]:
         """Their transfers have ended, or they were stopped while they waited or communicated."""
         for attempt in attempts:
             self._drop(self._waiting, attempt)
@@ -45,7 +57,11 @@ class Gatekeeper:
             self._paused.discard(attempt.job)
         return self._ask(self._near(self._waiting, attempts), describe)
 
-    def _ask(self, waiting: dict[int, Attempt], describe: Callable[[Attempt], Transfer]) -> Verdict:
+    def force(self, attempt: A) -> None:
+        """It has waited for long enough: its transfer goes on beside whatever goes on there."""
+        self._move(attempt, self._waiting, self._ongoing)
+
+    def _ask(self, waiting: dict[int, A], describe: Callable[[A], Transfer]) -> Verdict[A]:
         if not waiting:
             return Verdict()
         ongoing = self._near(self._ongoing, waiting.values())
@@ -59,8 +75,8 @@ class Gatekeeper:
             )
         for job in answer.pause:
             self._move(ongoing[job], self._ongoing, self._waiting)
-        start: list[Attempt] = []
-        resume: list[Attempt] = []
+        start: list[A] = []
+        resume: list[A] = []
         for job in answer.start:
             self._move(waiting[job], self._waiting, self._ongoing)
             (resume if job in self._paused else start).append(waiting[job])
@@ -74,27 +90,27 @@ class Gatekeeper:
         return Verdict((*start, *more.start), (*resume, *more.resume), (*pause, *more.pause))
 
     @staticmethod
-    def _put(where: dict[str, dict[int, Attempt]], attempt: Attempt) -> None:
+    def _put(where: dict[str, dict[int, A]], attempt: A) -> None:
         for host in attempt.hosts:
             where.setdefault(host, {})[attempt.job] = attempt
 
     @staticmethod
-    def _drop(where: dict[str, dict[int, Attempt]], attempt: Attempt) -> None:
+    def _drop(where: dict[str, dict[int, A]], attempt: A) -> None:
         for host in attempt.hosts:
             where.get(host, {}).pop(attempt.job, None)
 
     def _move(
         self,
-        attempt: Attempt,
-        source: dict[str, dict[int, Attempt]],
-        target: dict[str, dict[int, Attempt]],
+        attempt: A,
+        source: dict[str, dict[int, A]],
+        target: dict[str, dict[int, A]],
     ) -> None:
         self._drop(source, attempt)
         self._put(target, attempt)
 
     @staticmethod
-    def _near(where: dict[str, dict[int, Attempt]], attempts: Iterable[Attempt]) -> dict[int, Attempt]:
-        found: dict[int, Attempt] = {}
+    def _near(where: dict[str, dict[int, A]], attempts: Iterable[A]) -> dict[int, A]:
+        found: dict[int, A] = {}
         for attempt in attempts:
             for host in attempt.hosts:
                 found |= where.get(host, {})

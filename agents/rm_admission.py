@@ -1,0 +1,223 @@
+"""The agent's part in admission: the ranks of an attempt ask here before they communicate, and wait.
+
+The daemon orders who asks, and for how long a rank waits at most; it admits communications by their number,
+those of all ranks of an attempt at once. Each attempt has a socket of its own in its folder, which its user
+alone may open. When the agent ends, or the daemon has gone, the socket closes and everybody passes.
+
+    a rank   ["ask", rank, number]          it is ready to communicate
+             ["over", rank, number]         it has communicated
+    to it    ["wait", number, most_us]      not yet; ["go", number] follows
+             ["go", number]
+
+Only what rank 0 says goes on to the daemon, at once: the ranks of a gang communicate together.
+"""
+
+import contextlib
+import json
+import os
+import selectors
+import socket
+import sys
+import time
+
+import rm_sockets
+
+NAME = "admission"  # of the socket, in the attempt's folder
+PER_S, BURST = 2000, 500  # lines of an attempt; one that says more is no longer listened to
+LINE_BYTES = 256
+MOST_PEERS = 1024  # connections to one attempt's socket
+LOOK_S = 1.0
+
+
+class _Door:
+    """Of one attempt. `admitted`: the newest number that may begin."""
+
+    def __init__(self, attempt, listener):
+        self.attempt, self.listener = attempt, listener
+        self.name = attempt.folder.job, attempt.folder.attempt
+        self.most_us, self.admitted = 0, -1
+        self.peers = set()
+        self.left, self.filled_at = float(BURST), time.monotonic()
+
+    def may_say(self, lines):
+        now = time.monotonic()
+        self.left = min(BURST, self.left + (now - self.filled_at) * PER_S) - lines
+        self.filled_at = now
+        return self.left >= 0
+
+
+class _Peer:
+    """One process. It `waits` for a number, or communicates for the time of `under_way`; None: not so."""
+
+    def __init__(self, door, sock):
+        self.door, self.sock, self.inbox = door, sock, b""
+        self.rank, self.waits, self.under_way = -1, None, None
+
+
+class Admission:
+    """`notify` says something to the daemon."""
+
+    def __init__(self, selector, notify):
+        self.selector, self.notify = selector, notify
+        self.doors = {}  # (job, attempt) -> _Door
+        self.looked_at = 0.0
+
+    def order(self, attempt, most_us):
+        """Its ranks ask from now on, and wait so long at most; 0: they do not."""
+        name = attempt.folder.job, attempt.folder.attempt
+        if most_us <= 0 or not attempt.live():
+            self._close(name)
+            return
+        if name not in self.doors:
+            door = self.doors[name] = _Door(attempt, _listener(attempt.folder))
+            self.selector.register(door.listener, selectors.EVENT_READ, ("admission", door))
+        self.doors[name].most_us = most_us
+
+    def admit(self, name, number):
+        door = self.doors.get(name)
+        if door is None:
+            return
+        door.admitted = max(door.admitted, number)
+        for peer in list(door.peers):
+            if peer.waits is not None and peer.waits <= number:
+                self._go(peer, peer.waits)
+
+    def serve(self, data):
+        if isinstance(data, _Door):
+            self._accept(data)
+        elif data.sock.fileno() >= 0:
+            self._hear(data)
+
+    def timeout_s(self):
+        """How long the loop may sleep; None when nobody may ask."""
+        return max(0.0, self.looked_at + LOOK_S - time.monotonic()) if self.doors else None
+
+    def look(self):
+        """Attempts that have ended have nothing to ask."""
+        now = time.monotonic()
+        if self.doors and now >= self.looked_at + LOOK_S:
+            self.looked_at = now
+            for name in [name for name, door in self.doors.items() if not door.attempt.live()]:
+                self._close(name)
+
+    def _accept(self, door):
+        try:
+            sock, _ = door.listener.accept()
+        except OSError:
+            return
+        if len(door.peers) >= MOST_PEERS:
+            sock.close()
+            return
+        sock.setblocking(False)
+        peer = _Peer(door, sock)
+        door.peers.add(peer)
+        self.selector.register(sock, selectors.EVENT_READ, ("admission", peer))
+
+    def _hear(self, peer):
+        data = rm_sockets.hear(peer.sock, 4096)
+        if data is None:
+            return
+        *lines, peer.inbox = (peer.inbox + data).split(b"\n")
+        if not data or len(peer.inbox) > LINE_BYTES:
+            self._drop(peer)
+            return
+        if not peer.door.may_say(len(lines)):
+            sys.stderr.write("job %d, attempt %d, asks too often before it communicates\n" % peer.door.name)
+            self._close(peer.door.name)
+            return
+        for line in lines:
+            said = _parsed(line)
+            if said is None:
+                self._drop(peer)
+                return
+            self._take(peer, *said)
+
+    def _take(self, peer, word, rank, number):
+        peer.rank = rank
+        if word == "over":
+            self._over(peer)
+            return
+        self._over(peer)  # of one before, whose end was not said
+        door = peer.door
+        if number <= door.admitted:
+            self._go(peer, number)
+        else:
+            peer.waits = number
+            self._say(peer, ["wait", number, door.most_us])
+            if rank == 0:
+                self._tell(door, number, False)
+
+    def _go(self, peer, number):
+        peer.waits, peer.under_way = None, number
+        self._say(peer, ["go", number])
+
+    def _over(self, peer):
+        """It communicates no longer, and waits no longer."""
+        number = peer.under_way if peer.waits is None else peer.waits
+        peer.waits = peer.under_way = None
+        if number is not None and peer.rank == 0:
+            self._tell(peer.door, number, True)
+
+    def _tell(self, door, number, ended):
+        job, attempt = door.name
+        self.notify({"event": "communication", "job": job, "attempt": attempt, "number": number,
+                     "ended": ended})  # fmt: skip
+
+    def _say(self, peer, words):
+        """One that does not read what it was told is not told more."""
+        outbox = bytearray(json.dumps(words).encode() + b"\n")
+        if not rm_sockets.say(peer.sock, outbox) or outbox:
+            self._drop(peer)
+
+    def _drop(self, peer):
+        if peer.sock.fileno() < 0:
+            return
+        self.selector.unregister(peer.sock)
+        peer.sock.close()
+        peer.door.peers.discard(peer)
+        self._over(peer)
+
+    def _close(self, name):
+        door = self.doors.pop(name, None)
+        if door is None:
+            return
+        for peer in list(door.peers):
+            self._drop(peer)
+        self.selector.unregister(door.listener)
+        door.listener.close()
+        with contextlib.suppress(OSError):
+            os.unlink(door.attempt.folder.at(NAME))
+
+
+def _parsed(line):
+    """(word, rank, number) of one line; None when it is none."""
+    if len(line) > LINE_BYTES:
+        return None
+    try:
+        word, rank, number = json.loads(line)
+    except (ValueError, TypeError):
+        return None
+    numbers = all(type(value) is int and 0 <= value < 1 << 53 for value in (rank, number))
+    return (word, rank, number) if word in ("ask", "over") and numbers else None
+
+
+def _listener(folder):
+    """The socket in the attempt's folder, the user's alone. Its path may be longer than a socket's may be."""
+    path = folder.at(NAME)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    directory = os.open(folder.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        sock.bind("/proc/self/fd/%d/%s" % (directory, NAME))
+        os.chmod(path, 0o600)
+        if os.getuid() == 0:
+            owner = os.stat(folder.at("script"))
+            os.chown(path, owner.st_uid, owner.st_gid)
+        sock.listen(64)
+    except OSError:
+        sock.close()
+        raise
+    finally:
+        os.close(directory)
+    return sock

@@ -1,0 +1,197 @@
+"""When the transfers of live jobs may begin: what the admission policy says of them, and for how long.
+
+Ada-SRSF Sec. IV-B, for jobs on hosts. Pure: times are arguments, in microseconds of a clock that nobody sets.
+What a host says is believed in one respect alone, that a job of its own is ready or has communicated. Sizes
+and remaining times come from the state, and nobody is waited for without end:
+
+* a transfer that was admitted counts as ended `FACTOR` times later than it should end beside the others;
+* one that waits is admitted in any case when all that share its hosts could have sent `FACTOR` times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rm.core.ports import AdmissionPolicy, Transfer
+from rm.policies.regulate.gatekeeper import Gatekeeper, Verdict
+
+FACTOR = 2
+SLACK_US = 50_000  # for messages, and for a host that is busy
+LONGEST_WAIT_US = 5_000_000
+UNKNOWN_US = 1 << 53  # nobody said how much a job has still to do: it comes last
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """A running attempt that asks before it communicates, once an iteration.
+
+    `alone_us` is what that takes alone; `ends_us` when the attempt ends if undisturbed, None: not known.
+    """
+
+    job: int
+    attempt: int
+    hosts: tuple[str, ...]
+    size_bytes: float
+    alone_us: int
+    compute_us: int
+    gpus: int
+    ends_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    """The hosts of the attempt let its communication of this number begin, and all before."""
+
+    job: int
+    attempt: int
+    number: int
+
+
+@dataclass(slots=True, eq=False)
+class _Ongoing:
+    """A transfer, waiting until it has `begun_us`. `left_us`: what it had left at `seen_us`, in time alone;
+    since then it has shared its busiest host with `ways` - 1 others, and with `most_ways` - 1 at most."""
+
+    sender: Sender
+    number: int
+    since_us: int
+    left_us: float
+    begun_us: int | None = None
+    seen_us: int = 0
+    ways: int = 1
+    most_ways: int = 1
+
+    @property
+    def job(self) -> int:
+        return self.sender.job
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        return self.sender.hosts
+
+    def left_at_us(self, now_us: int) -> float:
+        if self.begun_us is None:
+            return self.left_us
+        return max(0.0, self.left_us - (now_us - self.seen_us) / self.ways)
+
+
+class Admitting:
+    """The transfers of all jobs that ask. Each method returns the orders that follow."""
+
+    def __init__(self, policy: AdmissionPolicy) -> None:
+        self._gate = Gatekeeper[_Ongoing](policy)
+        self._senders: dict[int, Sender] = {}
+        self._most_us: dict[int, int] = {}
+        self._transfers: dict[int, _Ongoing] = {}
+        self._sending: dict[str, set[int]] = {}  # jobs whose transfers have begun, by host
+        self._now_us = 0
+
+    @property
+    def waits_us(self) -> Mapping[int, int]:
+        """How long each job waits at most; of those that share a host with others, the only ones to ask."""
+        return self._most_us
+
+    @property
+    def due_us(self) -> int | None:
+        """When `passed` has something to say; None: never, if nothing happens."""
+        return min(map(self._due_us, self._transfers.values()), default=None)
+
+    def see(self, senders: Mapping[int, Sender], now_us: int) -> list[Admit]:
+        """These jobs ask from now on; others have ended, or do not share their hosts any more."""
+        self._senders = dict(senders)
+        on: dict[str, list[Sender]] = {}
+        for sender in senders.values():
+            for host in sender.hosts:
+                on.setdefault(host, []).append(sender)
+        self._most_us = {}
+        for sender in senders.values():
+            others = {s.job: s.alone_us for host in sender.hosts for s in on[host] if s is not sender}
+            if others:
+                most_us = SLACK_US + FACTOR * sum(others.values())
+                self._most_us[sender.job] = min(LONGEST_WAIT_US, most_us)
+        over = []
+        for transfer in self._transfers.values():
+            now = senders.get(transfer.job)
+            if now is None or (now.attempt, now.hosts) != (transfer.sender.attempt, transfer.hosts):
+                over.append(transfer)
+            else:
+                transfer.sender = now
+        return self._end(over, now_us)
+
+    def ready(self, job: int, attempt: int, number: int, now_us: int) -> list[Admit]:
+        """The attempt would communicate now. One that shares no host with others may do so."""
+        sender, before = self._senders.get(job), self._transfers.get(job)
+        if sender is None or sender.attempt != attempt or job not in self._most_us:
+            return [Admit(job, attempt, number)]
+        if before is not None and before.number == number:  # it asks again
+            return [] if before.begun_us is None else [Admit(job, attempt, number)]
+        admitted = self._end([before], now_us) if before is not None else []
+        transfer = _Ongoing(sender, number, now_us, float(sender.alone_us))
+        self._now_us = now_us
+        self._transfers[job] = transfer
+        return [*admitted, *self._begin(self._gate.arrive(transfer, self._asked))]
+
+    def ended(self, job: int, attempt: int, number: int, now_us: int) -> list[Admit]:
+        """The attempt has communicated."""
+        transfer = self._transfers.get(job)
+        if transfer is None or transfer.sender.attempt != attempt or transfer.number > number:
+            return []
+        return self._end([transfer], now_us)
+
+    def passed(self, now_us: int) -> list[Admit]:
+        """It is so late now: whose time is over counts as ended, who has waited for long enough goes on."""
+        late = [t for t in self._transfers.values() if self._due_us(t) <= now_us]
+        admitted = self._end([t for t in late if t.begun_us is not None], now_us)
+        for transfer in late:
+            if transfer.begun_us is None:
+                self._gate.force(transfer)
+                admitted += self._begin(Verdict((transfer,)))
+        return admitted
+
+    def _due_us(self, transfer: _Ongoing) -> int:
+        if transfer.begun_us is None:
+            return transfer.since_us + self._most_us.get(transfer.job, 0)
+        return transfer.begun_us + FACTOR * transfer.most_ways * transfer.sender.alone_us + SLACK_US
+
+    def _begin(self, verdict: Verdict[_Ongoing]) -> list[Admit]:
+        for transfer in verdict.start:
+            transfer.begun_us = transfer.seen_us = self._now_us
+            for host in transfer.hosts:
+                self._sending.setdefault(host, set()).add(transfer.job)
+            self._count(transfer)
+        return [Admit(t.job, t.sender.attempt, t.number) for t in verdict.start]
+
+    def _end(self, transfers: list[_Ongoing], now_us: int) -> list[Admit]:
+        self._now_us = now_us
+        for transfer in transfers:
+            del self._transfers[transfer.job]
+            if transfer.begun_us is not None:
+                for host in transfer.hosts:
+                    self._sending[host].discard(transfer.job)
+                    if not self._sending[host]:
+                        del self._sending[host]
+                self._count(transfer)
+        return self._begin(self._gate.end(transfers, self._asked)) if transfers else []
+
+    def _count(self, changed: _Ongoing) -> None:
+        """With how many others those beside it share their hosts from now on."""
+        for job in {job for host in changed.hosts for job in self._sending.get(host, ())}:
+            transfer = self._transfers[job]
+            transfer.left_us, transfer.seen_us = transfer.left_at_us(self._now_us), self._now_us
+            transfer.ways = max(len(self._sending[host]) for host in transfer.hosts)
+            transfer.most_ways = max(transfer.most_ways, transfer.ways)
+
+    def _asked(self, transfer: _Ongoing) -> Transfer:
+        sender = transfer.sender
+        left_us = transfer.left_at_us(self._now_us)
+        return Transfer(
+            transfer.job,
+            transfer.hosts,
+            sender.size_bytes,
+            sender.size_bytes * left_us / sender.alone_us,
+            sender.gpus,
+            UNKNOWN_US if sender.ends_us is None else max(0, sender.ends_us - self._now_us),
+            sender.compute_us,
+            transfer.since_us,
+        )

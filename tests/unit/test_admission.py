@@ -1,0 +1,154 @@
+"""The daemon's part in admission: who is to ask, and what hosts are told when jobs are ready."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from rm.core.jobs import events as ev
+from rm.core.model.alignment import NOTHING_TO_ALIGN
+from rm.core.ports import admits_live
+from rm.core.registry import load
+from rm.daemon.regulation.admission import Admission
+from rm.policies.comm.srsf_n import SrsfN
+from rm.policies.regulate.admitting import FACTOR, SLACK_US
+from rm.protocol.notifications import Communication
+from tests.fakes import said
+from tests.regulating import EPOCH, House
+
+MOST_US = SLACK_US + FACTOR * 40_000
+
+
+class AdmissionHouse(House):
+    """With an admission in the regulator's place; the clock of both is set by hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.admission = Admission(SrsfN(), self.hosts, self.clock, EPOCH)
+        self.admission.start()
+
+    def show(self) -> None:
+        self.admission.aligned(NOTHING_TO_ALIGN, self.state)
+
+    def say(self, job: int, number: int, ended: bool = False, attempt: int = 1) -> None:
+        message = said("communication", job=job, attempt=attempt, number=number, ended=ended)
+        assert isinstance(message, Communication)
+        self.admission.communication(message)
+
+    def told(self, op: str) -> dict[tuple[int, str], int]:
+        """What each host of one job was told, when both have been."""
+        calls = [self.hosts.take(op, host) for host in ("a", "b")]
+        for call in calls:
+            call.answer()
+        assert len({call.args["job"] for call in calls}) == 1
+        return {
+            (call.args["job"], call.host): call.args["number" if op == "admit" else "most_us"]
+            for call in calls
+        }
+
+
+@pytest.fixture
+def house() -> Iterator[AdmissionHouse]:
+    made = AdmissionHouse()
+    try:
+        yield made
+    finally:
+        made.admission.stop()
+        made.regulator.stop()
+
+
+def both(job: int, value: int) -> dict[tuple[int, str], int]:
+    return {(job, "a"): value, (job, "b"): value}
+
+
+def test_jobs_that_share_hosts_ask_and_take_turns(house: AdmissionHouse) -> None:
+    house.run(1)
+    house.show()
+    house.run(2)
+    house.show()
+    assert house.told("admission") == both(1, MOST_US)
+    assert house.told("admission") == both(2, MOST_US)
+    house.say(1, 5)
+    assert house.told("admit") == both(1, 5)
+    house.say(2, 8)
+    house.say(1, 5, ended=True)
+    assert house.told("admit") == both(2, 8)
+
+
+def test_who_never_says_that_it_has_ended_keeps_the_other_for_twice_its_time(house: AdmissionHouse) -> None:
+    for job in (1, 2):
+        house.run(job)
+    house.show()
+    house.say(1, 1)
+    assert house.told("admit") == both(1, 1)
+    house.say(2, 1)
+    house.clock.us += FACTOR * 40_000 + SLACK_US
+    assert house.told("admit") == both(2, 1)
+
+
+def test_jobs_without_a_profile_or_on_their_own_do_not_ask(house: AdmissionHouse) -> None:
+    house.run(1)
+    house.run(2, traffic=None)
+    house.run(3, traffic=None, low_comm=True)
+    house.show()
+    house.run(4)
+    house.show()
+    assert {house.told("admission") == both(job, MOST_US) for job in (1, 4)} == {True}
+    assert not house.hosts.untaken("admission")
+
+
+def test_who_remains_alone_asks_no_longer(house: AdmissionHouse) -> None:
+    for job in (1, 2):
+        house.run(job)
+    house.show()
+    for _ in range(2):
+        house.told("admission")
+    for rank, host in enumerate(("a", "b")):
+        house.do(ev.TaskExited(2, 1, host, rank, 0, 0, 1, house.clock.us))
+    house.show()
+    calls = [house.hosts.take("admission") for _ in range(4)]  # the hosts of the one that has ended, too
+    assert {(c.args["job"], c.host, c.args["most_us"]) for c in calls} == {
+        (job, host, 0) for job in (1, 2) for host in ("a", "b")
+    }
+
+
+def test_a_host_that_says_hello_again_is_told_again(house: AdmissionHouse) -> None:
+    for job in (1, 2):
+        house.run(job)
+    house.show()
+    for _ in range(2):
+        house.told("admission")
+    house.clock.us += 1_000
+    house.do(ev.HostUp("a", "boot", "1"))
+    house.show()
+    assert {house.hosts.take("admission", "a").args["job"] for _ in range(2)} == {1, 2}
+
+
+def test_an_old_attempt_s_words_are_answered_to_nobody(house: AdmissionHouse) -> None:
+    for job in (1, 2):
+        house.run(job)
+    house.show()
+    house.say(1, 1, attempt=7)
+    house.say(1, 2)
+    assert house.told("admit") == both(1, 2)
+
+
+def test_which_policies_act_on_hosts() -> None:
+    acts = {
+        name: admits_live(load("comm", name))
+        for name in ("srsf-n", "adadual", "preemptive", "none", "metronome")
+    }
+    assert acts == {"srsf-n": True, "adadual": True, "preemptive": False, "none": False, "metronome": False}
+
+
+def test_without_a_policy_that_admits_nobody_asks() -> None:
+    house = House()
+    admission = Admission(None, house.hosts, house.clock, EPOCH)
+    admission.start()
+    for job in (1, 2):
+        house.run(job)
+    admission.aligned(NOTHING_TO_ALIGN, house.state)
+    admission.stop()
+    house.regulator.stop()
+    assert not house.hosts.untaken("admission")

@@ -1,0 +1,199 @@
+"""A real agent holds ranks until their communication is admitted; nobody waits for one that is gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.agent_process import AGENTS, Agent, Start, agents, until
+
+sys.path.insert(0, str(AGENTS))
+import rm_iteration
+import rm_turn
+
+SLEEP = "#!/bin/sh\nexec sleep 600\n"
+WAIT_US = 9_000_000
+# two ranks that communicate three times, and note when they were let go
+RANK = """#!/usr/bin/env python3
+import os, rm_iteration, time
+mine = rm_iteration.current()
+while not os.path.exists(os.path.join(os.path.dirname(os.environ["RM_SCHEDULE"]), "admission")):
+    time.sleep(0.01)
+for number in range(3):
+    mine.start()
+    with rm_iteration.communication():
+        print("began", number, flush=True)
+    mine.end()
+"""
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    with agents() as made:
+        yield made
+
+
+@pytest.fixture
+def agent(start: Start) -> Agent:
+    return start()
+
+
+class Asking(threading.Thread):
+    """A rank that asks, in a thread of its own."""
+
+    def __init__(self, turn: rm_turn.Turn, number: int) -> None:
+        super().__init__(daemon=True)
+        self.turn, self.number = turn, number
+        self.waited_us = -1
+        self.start()
+
+    def run(self) -> None:
+        self.waited_us = self.turn.ask(self.number)
+
+    def passed(self) -> int:
+        self.join(60)
+        assert not self.is_alive()
+        return self.waited_us
+
+
+def door(agent: Agent) -> str:
+    return str(agent.state / "jobs" / "1.1" / "admission")
+
+
+def opened(agent: Agent, most_us: int = WAIT_US, ranks: int = 1) -> str:
+    agent.launch(SLEEP, ranks=ranks)
+    agent.call("admission", job=1, attempt=1, most_us=most_us)
+    return door(agent)
+
+
+def test_ranks_wait_until_their_number_is_admitted_and_the_daemon_hears_of_rank_0(agent: Agent) -> None:
+    path = opened(agent, ranks=2)
+    first, second = Asking(rm_turn.Turn(path, 0), 4), Asking(rm_turn.Turn(path, 1), 4)
+    agent.event("communication", job=1, attempt=1, number=4, ended=False)
+    agent.call("admit", job=1, attempt=1, number=3)
+    assert first.is_alive()
+    agent.call("admit", job=1, attempt=1, number=4)
+    assert first.passed() > 0
+    second.passed()
+    late = rm_turn.Turn(path, 1)
+    assert late.ask(4) < WAIT_US  # what is admitted passes at once
+    first.turn.over(4)
+    second.turn.over(4)
+    agent.event("communication", job=1, number=4, ended=True)
+    told = [one for one in agent.events if one["event"] == "communication"]
+    assert [(one["number"], one["ended"]) for one in told] == [(4, False), (4, True)]
+
+
+def test_tasks_of_a_job_ask_and_their_waits_are_reported(agent: Agent) -> None:
+    agent.launch(RANK, tasks=[{"rank": r, "gpus": [], "env": {"RM_RANK": str(r)}} for r in (0, 1)])
+    agent.call("admission", job=1, attempt=1, most_us=WAIT_US)
+    for number in (1, 2, 3):
+        agent.event("communication", job=1, number=number, ended=False)
+        agent.call("admit", job=1, attempt=1, number=number)
+        agent.event("communication", job=1, number=number, ended=True)
+    for rank in (0, 1):
+        agent.event("exit", job=1, rank=rank, code=0)
+        assert agent.log(rank=rank).split() == ["began", "0", "began", "1", "began", "2"]
+    items = [item for one in agent.events if one["event"] == "iterations" for item in one["items"]]
+    (last,) = [item for item in items if item[:2] == [0, 2]]
+    assert last[4] > 0  # of which it waited
+    assert last[5] < last[3]
+    until(lambda: not os.path.exists(door(agent)), "the socket goes with the attempt")
+
+
+def test_an_agent_that_ends_lets_everybody_pass_at_once(agent: Agent) -> None:
+    path = opened(agent)
+    rank = Asking(rm_turn.Turn(path, 0), 1)
+    agent.event("communication", job=1, number=1, ended=False)
+    began = time.monotonic()
+    agent.kill()
+    assert rank.passed() < WAIT_US
+    assert time.monotonic() - began < WAIT_US / 1e6
+    assert rank.turn.ask(2) < 100_000  # its socket is still there, and nobody listens
+    assert rm_turn.Turn(path + "s", 0).ask(1) == 0
+
+
+def test_a_daemon_that_no_longer_asks_lets_everybody_pass(agent: Agent) -> None:
+    path = opened(agent)
+    rank = Asking(rm_turn.Turn(path, 0), 1)
+    agent.event("communication", job=1, number=1, ended=False)
+    agent.call("admission", job=1, attempt=1, most_us=0)
+    assert rank.passed() < WAIT_US
+    assert not os.path.exists(path)
+
+
+def test_a_daemon_that_never_admits_costs_what_was_said_twice_and_then_nothing(agent: Agent) -> None:
+    path = opened(agent, most_us=30_000)
+    turn = rm_turn.Turn(path, 0)
+    for number in (1, 2):
+        assert turn.ask(number) >= 30_000
+    assert turn.ask(3) == 0
+
+
+def test_a_rank_that_dies_has_communicated(agent: Agent) -> None:
+    turn = rm_turn.Turn(opened(agent), 0)
+    rank = Asking(turn, 1)
+    agent.event("communication", job=1, number=1, ended=False)
+    agent.call("admit", job=1, attempt=1, number=1)
+    rank.passed()
+    turn.close()
+    agent.event("communication", job=1, number=1, ended=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"[" * 4_000 + b"\n", b"nonsense\n",
+     b'["ask",0]\n', b'["ask",0,-1]\n', b'["ask",true,1]\n', b"[" * 5_000, b'{"a":1}\n',
+     b'["ask",0,9007199254740993]\n', b'["steal",0,1]\n', b'[["ask"],0,1]\n'],
+)  # fmt: skip
+def test_what_is_no_question_closes_the_connection_and_nothing_else(agent: Agent, text: bytes) -> None:
+    path = opened(agent)
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(path)
+        sock.sendall(text)
+        sock.settimeout(60)
+        with suppress(ConnectionResetError):
+            assert sock.recv(100) == b""
+    rank = Asking(rm_turn.Turn(path, 0), 1)
+    agent.event("communication", job=1, number=1, ended=False)
+    agent.call("admit", job=1, attempt=1, number=1)
+    rank.passed()
+
+
+def test_who_talks_without_end_is_no_longer_listened_to(agent: Agent) -> None:
+    path = opened(agent)
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(path)
+        question = json.dumps(["over", 0, 1]).encode() + b"\n"
+        try:
+            for _ in range(100):
+                sock.sendall(question * 1_000)
+        except OSError:
+            pass
+    until(lambda: not os.path.exists(path), "the socket is closed")
+    assert agent.call("ping")["now_us"] > 0
+
+
+def test_only_the_user_of_the_job_may_ask(agent: Agent) -> None:
+    path = Path(opened(agent))
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.stat().st_uid == (path.parent / "script").stat().st_uid
+
+
+def test_without_a_schedule_nobody_is_asked(tmp_path: Path) -> None:
+    mine = rm_iteration.Iterations({"RM_REPORTS": str(tmp_path / "reports")})
+    mine.start()
+    mine.communication_starts()
+    mine.communication_ends()
+    assert mine.waited_us == 0
+    mine.close()
+    assert json.loads((tmp_path / "reports").read_text())[4] == 0
