@@ -26,6 +26,7 @@ PLACED = {
     "foresight": (scene_of("foresight").nodelists,) * 2,
     "ada-srsf": (
         (("z1h1",), ("z1h1", "z1h2"), ("z1h2", "z1h3")),
+        (("z1h1",), ("z1h1", "z1h2"), ("z1h2", "z1h3")),
         (("z1h1",), ("z1h2", "z1h2"), ("z1h3", "z1h3")),
     ),
     "zone-first": ((("z1h1", "z1h2"),), (("z1h1", "z1h3"),)),
@@ -63,12 +64,12 @@ def slowest(scene: Scene, way: Way, placed: tuple[tuple[str, ...], ...]) -> floa
 @pytest.mark.parametrize("paper", SCENES)
 def test_the_paper_s_way_is_the_better_one(paper: str) -> None:
     scene = scene_of(paper)
-    without, with_it = (
+    without, *with_it = (
         slowest(scene, way, placed) for way, placed in zip(scene.ways, PLACED[paper], strict=True)
     )
     assert without > 1.08, "there is something to win"
-    assert with_it < 1.05
-    assert without - with_it > 0.05
+    assert max(with_it) < 1.05
+    assert without - max(with_it) > 0.05
 
 
 @pytest.mark.parametrize("paper", SCENES)
@@ -83,7 +84,8 @@ def test_rm_takes_each_way(paper: str, tmp_path: Path) -> None:
             assert (found.shaping.enabled, found.fabric.spines) == (shapes, scene.lab.spines)
             assert found.fabric.dscp == way.dscp
             chosen.append((found.policies.placement, found.policies.comm))
-    assert chosen[:2] == chosen[2:] == [(way.placement, way.comm) for way in scene.ways]
+    half = len(scene.ways)
+    assert chosen[:half] == chosen[half:] == [(way.placement, way.comm) for way in scene.ways]
     assert all(one.name != other.name for one, other in pairwise(scene.ways))
 
 

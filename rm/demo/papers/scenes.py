@@ -66,14 +66,20 @@ def foresight() -> Scene:
 
 
 def ada_srsf() -> Scene:
-    """A job of one GPU leaves an odd GPU behind, at which first fit lets each later job cross the network."""
+    """A job of one GPU leaves an odd GPU behind, at which first fit lets each later job cross the network.
+    There their transfers meet, unless they are admitted one by one."""
     small = Training("small", "low", 200.0, 0, 1, spread=False, tasks=1)
     return Scene(
         "ada-srsf",
-        "LWF-κ puts a job's GPUs onto one host where it can, so that it needs no network",
+        "transfers that would meet on a host wait for each other (AdaDUAL); LWF-κ puts a job's GPUs onto one "
+        "host where it can, so that it needs no network",
         LabSpec(zones=1, hosts=3, gpus_per_host=2, **ON),  # type: ignore[arg-type]
-        (small, job("one", 200, 0.60, spread=False), job("two", 200, 0.60, spread=False)),
-        (Way("first fit", "first-fit", "none"), Way("LWF-1", "lwf", "none")),
+        (small, job("one", 200, 0.46, spread=False), job("two", 195, 0.46, spread=False)),
+        (
+            Way("first fit", "first-fit", "none"),
+            Way("first fit, AdaDUAL", "first-fit", "adadual"),
+            Way("LWF-1, AdaDUAL", "lwf", "adadual"),
+        ),
         (0.0, 20.0, 40.0),
         ("z1h1", "z1h2"),
     )
