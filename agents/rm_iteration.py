@@ -13,6 +13,7 @@ error and behaves as if there were no schedule.
 """
 
 import atexit
+import bisect
 import contextlib
 import json
 import os
@@ -32,7 +33,8 @@ def wait_us(now_us, schedule, last_pause_seq, previous_start_us):
     waits e when the job is off by more than that, early or late. Else an injecting job does not begin
     before one effective period (which contains the injected time) after its previous origin; with a
     gate the grid itself injects, so that a late job uses its idle time to catch up.
-    Never more than one period.
+    Never more than one period. With `starts_us`, the instants of a plan's round counted from its epoch, e is
+    the time to the next of them (see `planned_start`), at any length, and never waited when late.
     """
     if not schedule:
         return 0
@@ -42,6 +44,9 @@ def wait_us(now_us, schedule, last_pause_seq, previous_start_us):
         length = int(schedule.get("pause_length_us") or 0)
         return max(0, min(length, MAX_BLIND_WAIT_US)) if pausing else 0
     tolerance = max(0, int(schedule.get("tolerance_us") or 0))
+    if schedule.get("starts_us"):
+        early = planned_start(now_us, schedule, previous_start_us)[0] - now_us
+        return min(early, period) if early > tolerance else 0
     anchor = int(schedule.get("epoch_us") or 0) + int(schedule.get("shift_us") or 0)
     early = (anchor - now_us) % period
     on_time = early <= tolerance or period - early <= tolerance
@@ -55,6 +60,27 @@ def wait_us(now_us, schedule, last_pause_seq, previous_start_us):
     if int(schedule.get("inject_us") or 0) > 0 and previous_start_us is not None:
         return max(0, min(period, previous_start_us + period - now_us))
     return 0
+
+
+def planned_start(now_us, schedule, previous_start_us):
+    """(instant, number in its round) of the iteration to begin next, by the plan in `schedule`. Pure.
+
+    The one before is that which began last by `previous_start_us` and half an iteration: it may have been
+    late by as much. Who is later than a whole iteration looks for the next instant that is still to come.
+    """
+    starts, period = schedule["starts_us"], int(schedule["period_us"])
+    length, tolerance = int(schedule.get("length_us") or 0), int(schedule.get("tolerance_us") or 0)
+    first = int(schedule.get("epoch_us") or 0) + int(starts[0])
+    offsets = [int(start) - int(starts[0]) for start in starts]
+    after = now_us - tolerance - 1 if previous_start_us is None else previous_start_us + length // 2
+    rounds, offset = divmod(after - first, period)
+    number = bisect.bisect_right(offsets, offset)
+    if number == len(offsets):
+        rounds, number = rounds + 1, 0
+    instant = first + rounds * period + offsets[number]
+    if previous_start_us is not None and instant + length < now_us:
+        return planned_start(now_us, schedule, None)
+    return instant, number
 
 
 def sleep_us(length_us):
@@ -95,6 +121,7 @@ class Iterations:
         self._end_us = None
         self._comm_us = None
         self._comm_from_us = None
+        self._sends = 0, 0  # bit/s to each other host, 0: as fast as it goes; code point
         self._turn = None  # of its communications, where they are admitted
         self._communications = 0  # begun
         self._turned_us = 0  # waited for turns in this iteration
@@ -112,6 +139,10 @@ class Iterations:
             wait = wait_us(before, self.schedule, self._pause_seq, self._origin_us)
             if self.schedule:
                 self._pause_seq = max(self._pause_seq, int(self.schedule.get("pause_seq") or 0))
+            try:
+                self._send_as_planned(before)
+            except Exception as error:
+                self._warn(error)
             if wait > 0:
                 sleep_us(wait)
             origin = now_us()
@@ -123,6 +154,18 @@ class Iterations:
         except Exception as error:  # training must continue after any error here
             self._warn(error)
             self._origin_us = None
+
+    def _send_as_planned(self, now):
+        """Rate and code point of what the process sends in the iteration that is about to begin."""
+        wanted, schedule = (0, 0), self.schedule
+        if schedule and (schedule.get("paces_bps") or schedule.get("dscps")):
+            number = planned_start(now, schedule, self._origin_us)[1]
+            wanted = tuple(int((schedule.get(key) or [0])[number:][:1][0]) for key in ("paces_bps", "dscps"))
+        if wanted != self._sends:
+            self._sends = wanted
+            import rm_sending
+
+            rm_sending.send(*wanted)
 
     def end(self):
         """The iteration's work is done. Optional: it bounds the last iteration's duration."""

@@ -14,6 +14,7 @@ from rm.protocol.scalars import (
     AliveUs,
     Attempt,
     AtUs,
+    Bps,
     Bytes,
     DurationUs,
     Epoch,
@@ -340,6 +341,9 @@ class Logs(OfAttempt[LogPart], frozen=True, kw_only=True, tag="logs"):
     limit: Annotated[int, Meta(ge=0, le=LOG_CHUNK_BYTES)]
 
 
+ROUND_MAX = 4_096  # iterations of one round of a plan
+
+
 class Grid(Struct, frozen=True, kw_only=True):
     """When a job's iterations begin, by the host's clock: see "The iteration client and the schedule"."""
 
@@ -352,6 +356,10 @@ class Grid(Struct, frozen=True, kw_only=True):
     adjust_us: DurationUs = 0
     pause_length_us: DurationUs = 0
     pause_seq: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
+    starts_us: Annotated[list[DurationUs], Meta(max_length=ROUND_MAX)] = []
+    length_us: DurationUs = 0
+    paces_bps: Annotated[list[Bps], Meta(max_length=ROUND_MAX)] = []
+    dscps: Annotated[list[Annotated[int, Meta(ge=0, le=63)]], Meta(max_length=ROUND_MAX)] = []
 
 
 class Schedule(Ordered[Done], frozen=True, kw_only=True, tag="schedule"):

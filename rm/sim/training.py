@@ -91,7 +91,7 @@ class Training:
         left_over = self._following.install(alignment.plans)
         if planned:
             slots = tuple(s for s in alignment.schedules if s.job not in planned)
-            alignment = replace(alignment, schedules=slots)
+            alignment = replace(alignment, schedules=slots, plans=())  # plans are followed above
         if self.regulation.aligned(alignment, self._iterating):
             for attempt in self.running.values():
                 attempt.flows.clear()

@@ -69,6 +69,7 @@ class Regulator:
         self._desired = Desired(options, pauses_from=epoch * PAUSES_PER_EPOCH)
         self._shaping = Shaping(agents, shaping, epoch)
         self._paths = Paths(agents, dscp, epoch)
+        self._dscp = dscp
         self._epoch = epoch
         self._book = IterationBook()
         self._progress = ProgressWatch(post, clock)
@@ -149,7 +150,6 @@ class Regulator:
     def _see(self, view: View) -> None:
         before, self._view = self._view, view
         self._shaping.follow(view.alignment.shaping, view)
-        self._paths.follow(view.alignment.paths, view)
         self._watching.see(view.running)
         self._slowed.see(view.alignment.links)
         for schedule in view.alignment.schedules:
@@ -158,10 +158,19 @@ class Regulator:
         iterating = {job: self._iterating(running) for job, running in view.running.items()}
         orders = self._desired.aligned(view.alignment, iterating)
         self._obey(orders)
+        self._follow_paths()
         just_told = {order.job for order in orders if isinstance(order, Tell)}
         for running in view.running.values():
             if running.job not in just_told:
                 self._catch_up(running, before.running.get(running.job))
+
+    def _follow_paths(self) -> None:
+        """Jobs that change their spines by themselves have no rule for it on those hosts."""
+        view = self._view
+        spines = {job: self._desired.spines(job) for job in view.running}
+        self._paths.follow(
+            (one for one in view.alignment.paths if one.host not in spines.get(one.job, ())), view
+        )
 
     def _catch_up(self, running: Running, before: Running | None) -> None:
         """Tell the job's hosts that have said hello again: what was sent before may not have reached them.
@@ -186,6 +195,7 @@ class Regulator:
             stats.next_start_us if stats is not None and heard else None,
             traffic.period_us if traffic else None,
             running.high,
+            traffic.peak_bps if traffic else None,
         )
 
     # -- reports and orders --------------------------------------------------------------------
@@ -209,7 +219,10 @@ class Regulator:
             stats.add(start_us, duration_us, paused_us, comm_us)
             self._inspection.heard(job, attempt, duration_us - paused_us, comm_us)
             report = Report(job, start_us, duration_us, paused_us, comm_us)
-            self._obey(self._desired.report(attempt, report, self._clock.now_us()))
+            orders = self._desired.report(attempt, report, self._clock.now_us())
+            self._obey(orders)
+            if orders and self._view.alignment.plans:
+                self._follow_paths()
 
     def _obey(self, orders: Iterable[Order]) -> None:
         for order in orders:
@@ -240,7 +253,10 @@ class Regulator:
             if local is not None:
                 offset_us = self._agents.clock_offset_us(place.host) or 0
                 epoch_us = local.epoch_us + offset_us + self._lead_us(running)
-                local = msgspec.structs.replace(local, epoch_us=epoch_us)
+                spines = self._desired.spines(order.job).get(place.host, ()) if local.starts_us else ()
+                dscps = [self._dscp[spine] for spine in spines if spine < len(self._dscp)]
+                dscps = dscps if len(dscps) == len(local.starts_us) else []
+                local = msgspec.structs.replace(local, epoch_us=epoch_us, dscps=dscps)
             request = wire.Schedule(job=order.job, attempt=order.attempt, epoch=self._epoch, schedule=local)
             ask(self._agents, running, place, request)
 

@@ -47,12 +47,12 @@ def cassini() -> Scene:
 
 def foresight() -> Scene:
     """Between two leaves three jobs share two spines: two of them must meet."""
-    ring = tuple(job(f"job-{n}", 200, 0.40) for n in (1, 2, 3))
+    ring = tuple(job(f"job-{n}", period_ms, 0.40) for n, period_ms in enumerate((200, 190, 200), 1))
     told = (dscp_of(0), dscp_of(1))
     return Scene(
         "foresight",
-        "three jobs between two leaves share two spines: flows keep to spines, and those that must meet "
-        "take turns",
+        "three jobs of unlike periods between two leaves share two spines: single iterations are delayed, "
+        "and take the spine that is free for them",
         LabSpec(zones=1, hosts=6, gpus_per_host=1, leaves=2, spines=2, **ON),  # type: ignore[arg-type]
         ring,
         (

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment, Schedule
 from rm.core.model.traffic import TrafficProfile
 from rm.policies.regulate.controller import (
@@ -24,6 +26,7 @@ from rm.policies.regulate.controller import (
     member_of,
 )
 from rm.policies.regulate.iterating import Iterating
+from rm.policies.regulate.planned import Changed, Plans
 from rm.policies.regulate.verifying import Manage, Release, Verifier
 from rm.protocol.attempts import Grid
 
@@ -80,6 +83,7 @@ class Desired:
     def __init__(self, options: ControllerOptions, pauses_from: int = 0) -> None:
         self._controller = Controller(options)
         self._verifier = Verifier(options)
+        self._plans = Plans()
         self._pauses_from = pauses_from
         self._alignment: Alignment = NOTHING_TO_ALIGN
         self._running: dict[int, Iterating] = {}
@@ -91,6 +95,10 @@ class Desired:
     def told(self, job: int) -> Tell | None:
         """The schedule that the job's hosts got last."""
         return self._told.get(job)
+
+    def spines(self, job: int) -> Mapping[str, tuple[int, ...]]:
+        """See `Plans.spines`."""
+        return self._plans.spines(job)
 
     def slot(self, job: int) -> Slot | None:
         """The job's slot once its reference was heard."""
@@ -112,7 +120,11 @@ class Desired:
         for schedule in alignment.schedules:
             if schedule.job in running:
                 components.setdefault(schedule.component, []).append(schedule)
-        orders = self._withdraw({s.job for group in components.values() for s in group})
+        scheduled = {s.job for group in components.values() for s in group}
+        plans = [plan for plan in alignment.plans if scheduled.isdisjoint(plan.iterations)]
+        planned = self._plans.aligned(plans, running, self._starts)
+        orders = self._withdraw(scheduled | self._plans.jobs)
+        orders += self._follow(planned)
         for component in self._installed.keys() - components.keys():
             del self._installed[component]
             self._inspected.pop(component, None)
@@ -135,7 +147,8 @@ class Desired:
             return []
         end_us = self._starts[report.job] = report.start + report.duration
         judged = self._verifier.report(report.job, report.duration, end_us if now_us is None else now_us)
-        return [*self._obey(self._controller.report(report), {}), *judged]
+        planned = self._follow(self._plans.report(report.job, end_us, report.duration - report.paused))
+        return [*self._obey(self._controller.report(report), {}), *planned, *judged]
 
     def profiled(
         self, job: int, attempt: int, old: TrafficProfile | None, new: TrafficProfile | None
@@ -163,6 +176,14 @@ class Desired:
         return self._install(component, self._installed[component])
 
     # -- how -----------------------------------------------------------------------------------
+
+    def _follow(self, changed: Changed) -> list[Order]:
+        """What hosts are told of plans of single iterations. Numbers of pauses only rise."""
+        orders: list[Order] = []
+        for job, grid in changed.grids.items():
+            seq = self._grid(job).pause_seq
+            orders.append(self._tell(job, replace(grid, pause_seq=seq) if grid else Grid(pause_seq=seq)))
+        return [*orders, *(Inspect(job, (job,), "late") for job in changed.unruly)]
 
     def _withdraw(self, scheduled: set[int]) -> list[Order]:
         """Jobs that have left the plan lose their grids; those of ended attempts are gone with them.

@@ -1,0 +1,257 @@
+"""Plans of single iterations on hosts: what they are told, who is planned anew, what the client does."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import to_builtins
+
+from rm.core.model.routes import CommPlan, FlowRoute, PlannedIteration, RoutedRange
+from rm.policies.regulate.iterating import Iterating
+from rm.policies.regulate.planned import LEAST_MOVES, WINDOW, Plans
+from rm.protocol.attempts import Grid
+from tests.agent_process import AGENTS
+
+sys.path.insert(0, str(AGENTS))
+import rm_iteration
+import rm_sending
+
+MS = 1_000
+RUNNING = {job: Iterating(1, 60 * MS, None, 100 * MS, peak_bps=80_000_000) for job in (1, 2)}
+
+
+def routed(*spines: int) -> tuple[RoutedRange, ...]:
+    routes = tuple(FlowRoute("a", "b", 10**8, ((spine, 4),)) for spine in spines)
+    return (RoutedRange(0, 0, routes),)
+
+
+def iteration(start_ms: int, delay_ms: int, length_ms: int = 100, **more: Any) -> PlannedIteration:
+    return PlannedIteration(start_ms * MS, delay_ms * MS, length_ms * MS, **more)
+
+
+PLAN = CommPlan(
+    {
+        1: (iteration(0, 0), iteration(100, 0), iteration(240, 40)),
+        2: (iteration(50, 50), iteration(180, 30), iteration(290, 10)),
+    },
+    True,
+    400 * MS,
+)
+
+
+def begun() -> Plans:
+    """Job 2 was heard last, at 20 ms; the plan begins at 120 ms, when its iteration ends."""
+    plans = Plans()
+    assert plans.aligned([PLAN], RUNNING, {1: 10 * MS}).grids == {}
+    assert plans.jobs == set()
+    assert set(plans.report(2, 20 * MS, 100 * MS).grids) == {1, 2}
+    return plans
+
+
+def test_a_plan_begins_when_the_last_of_its_jobs_has_ended_its_iteration() -> None:
+    plans = Plans()
+    plans.aligned([PLAN], RUNNING, {1: 10 * MS})
+    grids = plans.report(2, 20 * MS, 100 * MS).grids
+    assert grids[1] == Grid(
+        epoch_us=120 * MS,
+        period_us=400 * MS,
+        tolerance_us=5 * MS,
+        length_us=100 * MS,
+        starts_us=[0, 100 * MS, 240 * MS],
+    )
+    assert plans.jobs == {1, 2}
+
+
+def test_jobs_that_keep_to_their_plan_are_told_nothing() -> None:
+    plans = begun()
+    for around in range(3):
+        for job, planned in PLAN.iterations.items():
+            for one in planned:
+                at_us = 120 * MS + around * PLAN.cycle_us + one.start_us + 4 * MS
+                assert plans.report(job, at_us, 100 * MS).grids == {}
+
+
+def test_who_is_late_moves_the_whole_plan_by_what_the_next_delay_does_not_make_good() -> None:
+    plans = begun()
+    # the first of job 1's iterations, 30 ms late: the second follows at once, and would be as late
+    moved = plans.report(1, 150 * MS, 100 * MS).grids
+    assert {job: grid.epoch_us for job, grid in moved.items() if grid} == {1: 150 * MS, 2: 150 * MS}
+    assert plans.report(1, 250 * MS, 100 * MS).grids == {}
+    # its second one 42 ms late: 40 of them the next delay makes good
+    assert plans.report(1, (250 + 42) * MS, 100 * MS).grids == {}
+    late = plans.report(1, (250 + 48) * MS, 100 * MS).grids
+    assert {job: grid.epoch_us for job, grid in late.items() if grid} == {1: 158 * MS, 2: 158 * MS}
+
+
+def follow(plans: Plans, takes_ms: Mapping[int, int], most: int) -> tuple[int, ...]:
+    """Jobs that wait as the client does, until some did not keep to the plan, for `most` iterations."""
+    grids = dict(plans.aligned([PLAN], RUNNING, dict.fromkeys(RUNNING, 0)).grids)
+    now_us = dict.fromkeys(RUNNING, 100 * MS)  # when they come to the ends of their iterations
+    began_us = dict.fromkeys(RUNNING, 0)
+    for _ in range(most):
+        job = min(now_us, key=now_us.__getitem__)
+        grid = grids[job]
+        wait_us = rm_iteration.wait_us(now_us[job], to_builtins(grid), 0, began_us[job]) if grid else 0
+        began_us[job] = now_us[job] + wait_us
+        changed = plans.report(job, began_us[job], takes_ms[job] * MS)
+        grids |= changed.grids
+        if changed.unruly:
+            return changed.unruly
+        now_us[job] = began_us[job] + takes_ms[job] * MS
+    return ()
+
+
+def test_a_plan_that_jobs_keep_to_goes_on() -> None:
+    assert follow(Plans(), {1: 100, 2: 103}, 300) == ()
+
+
+def test_a_plan_whose_job_takes_longer_is_dropped_and_that_job_profiled() -> None:
+    plans = Plans()
+    assert follow(plans, {1: 125, 2: 100}, 3 * WINDOW) == (1,)
+    assert plans.jobs == set()
+    assert plans.report(2, 10**9, 100 * MS).grids == {}
+    assert plans.aligned([PLAN], RUNNING, {1: 0, 2: 0}).grids == {}  # the same plan is not tried again
+    other = replace(PLAN, cycle_us=PLAN.cycle_us + 1)
+    assert set(plans.aligned([other], RUNNING, {1: 0, 2: 0}).grids) == {1, 2}
+
+
+def test_a_plan_that_moves_too_often_is_dropped() -> None:
+    plans, at_us = begun(), 120 * MS
+    for _ in range(LEAST_MOVES):
+        at_us += 40 * MS
+        changed = plans.report(1, at_us, 100 * MS)
+        at_us += PLAN.cycle_us
+    assert changed.grids == {1: None, 2: None}
+    assert changed.unruly == (1,)
+
+
+def test_the_same_plan_goes_on_and_that_of_another_attempt_begins_anew() -> None:
+    plans = begun()
+    assert plans.aligned([PLAN], RUNNING, {}).grids == {}
+    assert plans.jobs == {1, 2}
+    again = {**RUNNING, 2: replace(RUNNING[2], attempt=2)}
+    assert plans.aligned([PLAN], again, {1: 0}).grids == {}
+    assert plans.jobs == set()
+
+
+def test_a_plan_without_waits_or_of_jobs_that_do_not_run_is_not_followed() -> None:
+    idle = CommPlan({1: (iteration(0, 0),), 2: (iteration(0, 0),)}, True, 100 * MS)
+    starts = {1: 0, 2: 0}
+    assert Plans().aligned([idle], RUNNING, starts).grids == {}
+    assert Plans().aligned([PLAN], {1: RUNNING[1]}, starts).grids == {}
+    lone = CommPlan({1: PLAN.iterations[1]}, True, 400 * MS)
+    assert Plans().aligned([lone], RUNNING, starts).grids == {}
+
+
+def test_rates_and_spines_of_single_iterations() -> None:
+    plan = CommPlan(
+        {
+            1: (iteration(0, 0, ranges=routed(1)), iteration(100, 0, throttle=0.5, ranges=routed(0))),
+            2: (iteration(0, 0, ranges=routed(0)), iteration(100, 0, ranges=routed(0))),
+        },
+        True,
+        300 * MS,
+    )
+    plans = Plans()
+    grids = plans.aligned([plan], RUNNING, {1: 0, 2: 0}).grids
+    assert grids[1] is not None
+    assert grids[1].paces_bps == [0, 40_000_000]
+    assert grids[2] is not None
+    assert grids[2].paces_bps == []
+    assert plans.spines(1) == {"a": (1, 0)}
+    assert plans.spines(2) == {}  # always the same one: the job's path says so
+
+
+# -- the client
+
+
+def document(**more: Any) -> dict[str, Any]:
+    made = {"epoch_us": 120 * MS, "period_us": 400 * MS, "tolerance_us": 5 * MS, "length_us": 100 * MS,
+            "starts_us": [0, 100 * MS, 240 * MS]}  # fmt: skip
+    return {**made, **more}
+
+
+@pytest.mark.parametrize(
+    ("now", "previous", "expected"),
+    [
+        (60, None, 60),  # up to the beginning
+        (118, None, 0),  # 2 ms early is in time
+        (220, 120, 0),
+        (320, 220, 40),  # the third iteration is delayed
+        (340, 240, 20),  # also when the second began 20 ms late
+        (365, 262, 0),  # 5 ms late: it never waits for the one after
+        (390, 290, 0),  # 30 ms late
+        (460, 360, 60),  # to the next round
+        (470, 300, 50),  # it took longer than planned, and is more than an iteration late
+        (930, 830, 0),
+    ],
+)
+def test_when_a_job_with_a_plan_waits(now: int, previous: int | None, expected: int) -> None:
+    before = None if previous is None else previous * MS
+    assert rm_iteration.wait_us(now * MS, document(), 0, before) == expected * MS
+
+
+@given(
+    start=st.integers(-500, 5_000),
+    lengths=st.lists(st.integers(90, 140), min_size=5, max_size=40),
+)
+def test_a_job_comes_back_to_its_plan_and_waits_no_longer_than_it_says(
+    start: int, lengths: list[int]
+) -> None:
+    now, previous = start * MS, None
+    for length in [*lengths, *[100] * 12]:
+        wait = rm_iteration.wait_us(now, document(), 0, previous)
+        assert 0 <= wait <= 400 * MS
+        if previous is not None:
+            assert wait <= 140 * MS - (now - previous) + 105 * MS
+        previous = now + wait
+        now = previous + length * MS
+    starts = [(120 + offset) * MS for offset in (0, 100, 240)]
+    assert min((previous - one) % (400 * MS) for one in starts) <= 5 * MS or any(
+        (one - previous) % (400 * MS) <= 5 * MS for one in starts
+    )
+
+
+def test_the_client_knows_which_iteration_is_next() -> None:
+    assert rm_iteration.planned_start(320 * MS, document(), 220 * MS) == (360 * MS, 2)
+    assert rm_iteration.planned_start(460 * MS, document(), 360 * MS) == (520 * MS, 0)
+
+
+def test_what_a_plan_says_fits_the_message() -> None:
+    (grid, _) = begun().aligned([replace(PLAN, cycle_us=500 * MS)], RUNNING, {1: 0, 2: 0}).grids.values()
+    assert grid is not None
+    sent = to_builtins(grid)
+    assert rm_iteration.wait_us(0, sent, 0, 0) >= 0
+
+
+def test_connections_to_others_are_paced_and_marked_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = socket.create_server(("127.0.0.1", 0))
+    links = [socket.create_connection(server.getsockname()) for _ in range(2)]
+    inside = socket.create_connection(server.getsockname())
+    names = {link.getsockname()[1] for link in links}
+
+    def host(link: socket.socket) -> str | None:
+        return "peer" if link.getsockname()[1] in names and link.getsockname() not in listening else None
+
+    listening = {server.getsockname()}
+    monkeypatch.setattr(rm_sending, "_host", host)
+
+    def rates(link: socket.socket) -> tuple[int, int]:
+        (rate,) = struct.unpack("=I", link.getsockopt(socket.SOL_SOCKET, rm_sending.SO_MAX_PACING_RATE, 4))
+        return rate, link.getsockopt(socket.IPPROTO_IP, socket.IP_TOS) >> 2
+
+    assert rm_sending.send(80_000_000, 7) == 2
+    assert [rates(link) for link in links] == [(5_000_000, 7)] * 2
+    assert rates(inside) == (rm_sending.UNLIMITED, 0)
+    rm_sending.send(0, 0)
+    assert [rates(link) for link in links] == [(rm_sending.UNLIMITED, 0)] * 2
+    for link in (*links, inside, server):
+        link.close()
