@@ -16,10 +16,10 @@ Where the paper is silent:
 * The score of a component is the share of its speed alone that its jobs keep under the plan (or,
   without one, in that model), in percent.
 
-Delays, throttles and routes of single iterations are in `Alignment.plans`; the simulator carries
-them out. Live hosts keep what repeats: where a plan comes down to one time-shift per job, it is
-also given as schedules, and other jobs are `unmatched`, and run as they like; what a job sends from a host
-over one spine in all iterations keeps to it (`Alignment.paths`).
+Delays, throttles and routes of single iterations are in `Alignment.plans`, which the simulator and jobs
+that call the iteration client carry out (rm/policies/regulate/planned.py). Where a plan comes down to one
+time-shift per job, it is also given as schedules, and live hosts keep these; other jobs are `unmatched`: they
+have no rotation. What a job sends from a host over one spine always keeps to it (`Alignment.paths`).
 """
 
 from __future__ import annotations

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from msgspec.structs import replace
-
 from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment, Schedule
 from rm.core.model.traffic import TrafficProfile
 from rm.policies.regulate.controller import (
@@ -182,7 +180,7 @@ class Desired:
         orders: list[Order] = []
         for job, grid in changed.grids.items():
             seq = self._grid(job).pause_seq
-            orders.append(self._tell(job, replace(grid, pause_seq=seq) if grid else Grid(pause_seq=seq)))
+            orders.append(self._tell(job, _planned(grid or Grid(), seq)))
         return [*orders, *(Inspect(job, (job,), "late") for job in changed.unruly)]
 
     def _withdraw(self, scheduled: set[int]) -> list[Order]:
@@ -262,6 +260,18 @@ def _misleads(grid: Grid, schedule: Schedule) -> bool:
     if holds and waits and grid.period_us == schedule.period_us:
         return False
     return bool(holds or grid.pause_length_us)
+
+
+def _planned(grid: Grid, pause_seq: int) -> Grid:
+    return Grid(
+        epoch_us=grid.epoch_us,
+        period_us=grid.period_us,
+        tolerance_us=grid.tolerance_us,
+        starts_us=grid.starts_us,
+        length_us=grid.length_us,
+        paces_bps=grid.paces_bps,
+        pause_seq=pause_seq,
+    )
 
 
 def _retimed(old: Grid, command: Retime) -> Grid:

@@ -2,7 +2,7 @@
 
 FORESIGHT Sec. V, "agents on the servers". A plan begins when the last of its jobs comes to the end of the
 iteration that it is in; hosts get the instants of a whole round, which repeats, and their jobs wait by
-themselves. Who is late by more than the next delay makes good is planned anew: the whole plan moves by what
+themselves. Who is late by more than the next delay absorbs is planned anew: the whole plan moves by what
 is left of it, so that all keep their order. A plan that jobs do not keep is dropped, and one profiled anew:
 whose iterations mostly last longer than planned, or the last of those that moved the plan by more than
 `COSTS` of its time. Pure: times are arguments, in microseconds.
