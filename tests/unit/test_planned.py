@@ -16,7 +16,7 @@ from msgspec import to_builtins
 
 from rm.core.model.routes import CommPlan, FlowRoute, PlannedIteration, RoutedRange
 from rm.policies.regulate.iterating import Iterating
-from rm.policies.regulate.planned import LEAST_MOVES, WINDOW, Plans
+from rm.policies.regulate.planned import AGAIN_US, LEAST_MOVES, WINDOW, Plans
 from rm.protocol.attempts import Grid
 from tests.agent_process import AGENTS
 
@@ -117,20 +117,28 @@ def test_a_plan_whose_job_takes_longer_is_dropped_and_that_job_profiled() -> Non
     plans = Plans()
     assert follow(plans, {1: 125, 2: 100}, 3 * WINDOW) == (1,)
     assert plans.jobs == set()
-    assert plans.report(2, 10**9, 100 * MS).grids == {}
-    assert plans.aligned([PLAN], RUNNING, {1: 0, 2: 0}).grids == {}  # the same plan is not tried again
+    assert plans.report(2, AGAIN_US // 2, 100 * MS).grids == {}
+    assert plans.aligned([PLAN], RUNNING, {1: 0, 2: 0}).grids == {}  # the same plan is not followed
     other = replace(PLAN, cycle_us=PLAN.cycle_us + 1)
     assert set(plans.aligned([other], RUNNING, {1: 0, 2: 0}).grids) == {1, 2}
 
 
-def test_a_plan_that_moves_too_often_is_dropped() -> None:
+def test_a_plan_that_moves_too_often_is_dropped_and_tried_again_later() -> None:
     plans, at_us = begun(), 120 * MS
-    for _ in range(LEAST_MOVES):
-        at_us += 40 * MS
+    for _ in range(LEAST_MOVES + 2):
+        at_us += 49 * MS
         changed = plans.report(1, at_us, 100 * MS)
+        if changed.unruly:
+            break
         at_us += PLAN.cycle_us
     assert changed.grids == {1: None, 2: None}
     assert changed.unruly == (1,)
+    dropped_us = at_us
+    assert plans.report(1, dropped_us + AGAIN_US - 1, 100 * MS).grids == {}
+    again = plans.report(2, dropped_us + AGAIN_US, 100 * MS).grids
+    assert again[1] is not None
+    assert again[1].epoch_us == dropped_us + AGAIN_US + 100 * MS
+    assert plans.jobs == {1, 2}
 
 
 def test_the_same_plan_goes_on_and_that_of_another_attempt_begins_anew() -> None:

@@ -47,7 +47,7 @@ def cassini() -> Scene:
 
 def foresight() -> Scene:
     """Between two leaves three jobs share two spines: two of them must meet."""
-    ring = tuple(job(f"job-{n}", period_ms, 0.40) for n, period_ms in enumerate((200, 190, 200), 1))
+    ring = tuple(job(f"job-{n}", period_ms, 0.40) for n, period_ms in enumerate((400, 380, 400), 1))
     told = (dscp_of(0), dscp_of(1))
     return Scene(
         "foresight",
@@ -59,9 +59,10 @@ def foresight() -> Scene:
             Way("hashed (ECMP)", "first-fit", "none"),
             Way("foresight", "first-fit", "foresight", dscp=told),
         ),
-        (0.0, 20.0, 40.0),
+        (0.0, 40.0, 80.0),
         ("z1h1", "z1h4"),
         nodelists=(("z1h1", "z1h4"), ("z1h2", "z1h5"), ("z1h3", "z1h6")),
+        iterations=40,
     )
 
 

@@ -5,7 +5,8 @@ iteration that it is in; hosts get the instants of a whole round, which repeats,
 themselves. Who is late by more than the next delay absorbs is planned anew: the whole plan moves by what
 is left of it, so that all keep their order. A plan that jobs do not keep is dropped, and one profiled anew:
 whose iterations mostly last longer than planned, or the last of those that moved the plan by more than
-`COSTS` of its time. Pure: times are arguments, in microseconds.
+`COSTS` of its time. It is tried again after `AGAIN_US`, and then after twice as long each time. Pure: times
+are arguments, in microseconds.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ from dataclasses import dataclass, field
 from rm.core.model.routes import CommPlan, PlannedIteration
 from rm.policies.regulate.iterating import Iterating
 from rm.protocol.attempts import Grid
+from rm.units import SECOND_US
 
 TOLERANCE = 0.05  # of the shortest iteration: less is noise
-COSTS = 0.05
+COSTS = 0.10
 SLOW = 1.10  # times its length an iteration lasts that is longer than planned
 WINDOW = 20  # iterations by which that is judged
 LEAST_MOVES = 3  # one job may write a checkpoint
+AGAIN_US = 60 * SECOND_US
+LONGEST_TIMES = 64  # as long until it is tried again
 
 
 @dataclass(slots=True)
@@ -36,13 +40,15 @@ class Changed:
 
 @dataclass(slots=True, eq=False)
 class _Round:
-    """A plan that is followed; `epoch_us` is when it began, `next_us` when jobs' next iterations begin."""
+    """A plan that is followed; `epoch_us` is when it began, `next_us` when jobs' next iterations begin. One
+    that was `dropped` begins again at `again_us`."""
 
     plan: CommPlan
     attempts: Mapping[int, Iterating]
     next_us: dict[int, int]
     epoch_us: int | None = None
-    dropped: bool = False
+    dropped: int = 0  # how often
+    again_us: int | None = None
     slow: dict[int, deque[bool]] = field(default_factory=dict)  # the newest iterations of each job
     moves: deque[tuple[int, int]] = field(default_factory=deque)  # when it moved, and by how much
 
@@ -60,7 +66,7 @@ class Plans:
     @property
     def jobs(self) -> set[int]:
         """Those that wait as a plan has it."""
-        return {job for job, own in self._rounds.items() if own.epoch_us is not None and not own.dropped}
+        return {job for job, own in self._rounds.items() if own.epoch_us is not None and own.again_us is None}
 
     def spines(self, job: int) -> Mapping[str, tuple[int, ...]]:
         """For each iteration of a round, the spine over which each of its hosts sends, where that changes."""
@@ -87,15 +93,19 @@ class Plans:
     def report(self, job: int, end_us: int, net_us: int) -> Changed:
         """An iteration of the job has ended, and the next begins; it lasted `net_us` without its waits."""
         own = self._rounds.get(job)
-        if own is None or own.dropped:
+        if own is None:
             return Changed()
         own.next_us[job] = end_us
+        if own.again_us is not None:
+            if end_us < own.again_us:
+                return Changed()
+            own.again_us, own.epoch_us = None, None
         if own.epoch_us is None:
             return Changed(self._begin(own))
         seen = own.slow.setdefault(job, deque(maxlen=WINDOW))
         seen.append(net_us > SLOW * _length_us(own.plan, job))
         if sum(seen) > WINDOW // 2:
-            return self._drop(own, job)
+            return self._drop(own, job, end_us)
         late_us = _late_us(own, job, end_us)
         if late_us <= _tolerance_us(own.plan, job):
             return Changed()
@@ -104,13 +114,16 @@ class Plans:
         while own.moves[0][0] < end_us - span_us:
             own.moves.popleft()
         if len(own.moves) >= LEAST_MOVES and sum(by_us for _, by_us in own.moves) > COSTS * span_us:
-            return self._drop(own, job)
+            return self._drop(own, job, end_us)
         own.epoch_us += late_us
         return Changed({one: _grid(own, one) for one in own.plan.iterations})
 
     @staticmethod
-    def _drop(own: _Round, job: int) -> Changed:
-        own.dropped = True
+    def _drop(own: _Round, job: int, now_us: int) -> Changed:
+        own.again_us = now_us + AGAIN_US * min(LONGEST_TIMES, 1 << own.dropped)
+        own.dropped += 1
+        own.moves.clear()
+        own.slow.clear()
         return Changed(dict.fromkeys(own.plan.iterations), (job,))
 
     def _begin(self, own: _Round) -> dict[int, Grid | None]:
