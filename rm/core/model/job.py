@@ -248,10 +248,8 @@ def _features(spec: JobSpec) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class TaskPlacement:
-    """Where one task (rank) of a job goes: the host, and the indices of the GPUs there that it sees.
-
-    Tasks of one job on one host may see the same GPUs.
-    """
+    """Where one task (rank) of a job goes: the host, and the indices of the GPUs there that it sees; other
+    tasks of the job there may see the same."""
 
     rank: int
     host: str
