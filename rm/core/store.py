@@ -20,6 +20,7 @@ from rm.core.model.network import LinkStats
 from rm.core.monitoring.history import History
 from rm.core.people.audit import Act
 from rm.core.people.token import Token
+from rm.core.playbook_runs import PlaybookRuns
 from rm.core.sharing.ended import Ended, Heap, Sums
 from rm.core.sharing.usage_query import Asked
 
@@ -158,12 +159,17 @@ class Store(Protocol):
     reached, is locked or full: then the same call may succeed later.
 
     `commit` and the lease are for one writer thread; the reads may come from any thread, and so may
-    everything that concerns the `history`, which is not fenced by the lease.
+    everything that concerns the `history` and `playbook_runs`, which are not fenced by the lease.
     """
 
     @property
     def history(self) -> History:
         """The history of the measured network."""
+        ...
+
+    @property
+    def playbook_runs(self) -> PlaybookRuns:
+        """The runs of playbooks that the daemon starts."""
         ...
 
     def load(self, ended_after_us: int | None = None) -> Loaded:

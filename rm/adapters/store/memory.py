@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rm.adapters.store.history_memory import HistoryTables, MemoryHistory
+from rm.adapters.store.playbook_runs_memory import MemoryPlaybookRuns, PlaybookTables
 from rm.core.jobs.dependents import named_by
 from rm.core.model.choice import Choice
 from rm.core.model.host import Host, Zone
@@ -53,6 +54,7 @@ class MemoryDatabase:
     choices: dict[int, Choice] = field(default_factory=dict)
     usage: dict[Heap, Sums] = field(default_factory=dict)
     history: HistoryTables = field(default_factory=HistoryTables)
+    playbook_runs: PlaybookTables = field(default_factory=PlaybookTables)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
@@ -66,6 +68,7 @@ class MemoryStore:
         self._db = database or MemoryDatabase()
         self._epoch: int | None = None
         self.history = MemoryHistory(self._db.history)
+        self.playbook_runs = MemoryPlaybookRuns(self._db.playbook_runs)
 
     def load(self, ended_after_us: int | None = None) -> Loaded:
         db = self._db

@@ -316,6 +316,37 @@ meshes = Table(
     Column("body", Text, nullable=False),
 )
 
+# Playbooks that the daemon runs, and what became of their tasks (`rm/adapters/store/playbook_runs_sql.py`).
+playbook_runs = Table(
+    "playbook_runs",
+    metadata,
+    Column("id", KEY, primary_key=True),
+    Column("playbook", Text, nullable=False),
+    Column("ended_us", BigInteger),
+    Column("body", Text, nullable=False),
+    Index(None, "ended_us"),
+    sqlite_autoincrement=True,
+)
+
+playbook_outcomes = Table(
+    "playbook_outcomes",
+    metadata,
+    Column("run", BigInteger, primary_key=True, autoincrement=False),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("host", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+playbook_schedules = Table(
+    "playbook_schedules",
+    metadata,
+    Column("id", KEY, primary_key=True),
+    Column("body", Text, nullable=False),
+    sqlite_autoincrement=True,
+)
+
 
 JOBS = select(jobs.c.id, jobs.c.body, job_specs.c.body.label("spec")).join_from(jobs, job_specs)
 _elements = jobs.alias("elements")
