@@ -23,6 +23,7 @@ import re
 import select
 import signal
 import sys
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
@@ -189,6 +190,7 @@ def steps_operation(request, deserted=lambda: False):
             cut = True
             break
         run.check = bool(step.get("check", asked))
+        began_s = time.monotonic()
         try:
             if step.get("parts"):
                 from rm_steps_blob import with_parts
@@ -197,7 +199,8 @@ def steps_operation(request, deserted=lambda: False):
             result = run_step_as(run, step) if step.get("user") else run_step(run, step)
         except (StepFailed, OSError) as problem:
             result = failure(str(problem))
-        results.append(dict(result, id=step["id"]))
+        took_us = int((time.monotonic() - began_s) * 1e6)
+        results.append(dict(result, id=step["id"], took_us=took_us))
         size += len(json.dumps(result))
         if result.get("failed") and not step.get("ignore_errors"):
             failed_task = step["task"]

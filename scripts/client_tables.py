@@ -13,6 +13,7 @@ from rm.client.alerts import Alerting
 from rm.client.client import Client
 from rm.client.monitor import Monitor
 from rm.client.network import Network
+from rm.client.playbooks import Playbooks
 from rm.client.reservations import HostReservations
 from rm.client.sharing import Sharing
 from scripts import section
@@ -25,6 +26,7 @@ PLACES: dict[str, type[Any]] = {
     "client.alerts": Alerting,
     "client.reservations": HostReservations,
     "client.sharing": Sharing,
+    "client.playbooks": Playbooks,
     "client.accounts": Accounts,
 }
 

@@ -75,6 +75,7 @@ class FakeService:
         self.monitoring: Any = None
         self.alerting: Any = None
         self.steps: Any = None
+        self.playbooks: Any = None
         self.sessions: Any = None
         self.job_step_table: list[JobStep] = []
         self.queue_policy = "priority"

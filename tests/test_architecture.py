@@ -27,6 +27,7 @@ ONLY_IN = {
             "history_sql",
             "log_database",
             "opening",
+            "playbook_runs_sql",
             "schema",
             "set_aside",
             "sql",

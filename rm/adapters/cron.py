@@ -109,6 +109,12 @@ class Timers:
         if paused:
             job.pause()
 
+    def forget(self, name: str) -> None:
+        """Nothing is called under this name any more; a call that is under way goes on."""
+        with suppress(JobLookupError):
+            self._scheduler.remove_job(name)
+        self._triggers.pop(name, None)
+
     def pause(self, name: str) -> None:
         self._scheduler.pause_job(name)
 

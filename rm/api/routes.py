@@ -23,6 +23,7 @@ from rm.api import (
     monitoring,
     network,
     people,
+    playbooks,
     reasons,
     reservations,
     sharing,
@@ -41,6 +42,7 @@ class Who(StrEnum):
     OWNER = "owner"  # of the job, and operators
     READER = "reader"  # the job's owner, and administrators
     OPERATOR = "operator"
+    PLAYBOOKS = "playbooks"  # those whom playbooks.role allows: operators, or administrators alone
     ADMIN = "admin"
 
 
@@ -323,6 +325,39 @@ ROUTES: Sequence[Route] = (
           alerts.OneSilence, alerts.SilenceRequest, who=Who.OPERATOR, errors=CONFLICT),
     Route("DELETE", "/v1/alerts/silences/{id}", "end_silence", "End the silence.", alerts.OneSilence,
           who=Who.OPERATOR, errors=CONFLICT),
+    # -- playbooks
+    Route("GET", "/v1/playbooks", "playbooks", "Those that may be started "
+          "([more](playbooks-on-the-page.md)).", playbooks.ListedPlaybooks, who=Who.PLAYBOOKS,
+          errors=CONFLICT),
+    Route("GET", "/v1/playbooks/{name}", "survey", "What who starts the playbook is asked.",
+          playbooks.Survey, who=Who.PLAYBOOKS, errors=CONFLICT),
+    Route("POST", "/v1/playbooks/{name}/start", "start_playbook", "Start the playbook; answered when the "
+          "run is recorded.", playbooks.OnePlaybookRun, playbooks.StartPlaybook, who=Who.PLAYBOOKS,
+          status=201, errors=CONFLICT),
+    Route("GET", "/v1/playbook-runs", "playbook_runs", "Runs of playbooks, the newest first.",
+          playbooks.PlaybookRuns, query=(
+              Parameter("limit", Count, f"the newest N, at most {playbooks.RUNS_MOST}; 0 = at most", 50),
+              Parameter("before", Count, "only those with a smaller id: the next page", 0),
+              Parameter("playbook", str, "of one playbook", ""),
+          ), who=Who.PLAYBOOKS, errors=CONFLICT),
+    Route("GET", "/v1/playbook-runs/{id}", "playbook_run", "One run, while it goes on, too.",
+          playbooks.OnePlaybookRun, who=Who.PLAYBOOKS, errors=CONFLICT),
+    Route("GET", "/v1/playbook-runs/{id}/outcomes", "outcomes", "What tasks came to on hosts, in order.",
+          playbooks.TaskOutcomes, query=(
+              Parameter("after", Count, "only those with a larger number: the next page", 0),
+              Parameter("limit", Count, f"the first N, at most {playbooks.OUTCOMES_MOST}; 0 = at most", 0),
+              Parameter("host", str, "of one host", ""),
+              Parameter("status", str, "statuses, with commas", ""),
+          ), who=Who.PLAYBOOKS, errors=CONFLICT),
+    Route("POST", "/v1/playbook-runs/{id}/stop", "stop_playbook", "Break the run off, as Ctrl-C does.",
+          playbooks.OnePlaybookRun, who=Who.PLAYBOOKS, errors=CONFLICT),
+    Route("GET", "/v1/playbook-schedules", "playbook_schedules", "Playbooks that are started by cron.",
+          playbooks.PlaybookSchedules, who=Who.PLAYBOOKS, errors=CONFLICT),
+    Route("POST", "/v1/playbook-schedules", "schedule_playbook", "Start a playbook by cron.",
+          playbooks.OnePlaybookSchedule, playbooks.SchedulePlaybook, who=Who.PLAYBOOKS, status=201,
+          errors=UNKNOWN),
+    Route("DELETE", "/v1/playbook-schedules/{id}", "unschedule_playbook", "Remove the schedule.",
+          playbooks.OnePlaybookSchedule, who=Who.PLAYBOOKS, errors=CONFLICT),
     # -- playbook steps
     Route("GET", "/v1/channels", "channels", "The connected agents that take playbook steps.",
           channels.Channels, who=Who.ADMIN, errors=CONFLICT),

@@ -163,6 +163,8 @@ class Daemon:
             # before the doors close: what clients wait for ends
             ends.push_async_callback(asyncio.to_thread, alerting.close)
             ends.callback(monitoring.monitor.close)
+            if service.playbooks is not None:
+                ends.push_async_callback(asyncio.to_thread, service.playbooks.close)
             ends.callback(timers.stop)
             await self._start(ground, jobs, monitoring, service, actions)
             timers.start()

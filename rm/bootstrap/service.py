@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from rm.bootstrap.ground import Ground
 from rm.bootstrap.host_keys import HostKeys
 from rm.bootstrap.jobs import Jobs
 from rm.bootstrap.monitoring import Monitoring
+from rm.bootstrap.playbooks import RMX, wire_playbooks
 from rm.collector import look_at_all
 from rm.core.scheduling.guarded import Faults
 from rm.daemon.alerts.alerting import Alerting
@@ -25,8 +25,6 @@ from rm.daemon.services.sessions import Sessions
 from rm.daemon.services.steps_service import Steps
 from rm.daemon.services.token_keeper import TokenKeeper
 from rm.daemon.services.usage_service import UsageService
-
-RMX = (sys.executable, "-c", "import sys; from rm.cli.start import main; sys.exit(main())", "--socket")
 
 
 def wire_service(
@@ -80,6 +78,7 @@ def wire_service(
         tokens=tokens,
         audit=audit,
         usage=usage,
+        playbooks=wire_playbooks(ground=ground, jobs=jobs, timers=timers),
     )
     timers.every(30, "renew reservations", service.reservation_service.renew)
     maintenance = Maintenance(

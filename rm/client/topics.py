@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rm.client.alerts import Alerting
     from rm.client.monitor import Monitor
     from rm.client.network import Network
+    from rm.client.playbooks import Playbooks
     from rm.client.reservations import HostReservations
     from rm.client.sharing import Sharing
 
@@ -52,6 +53,13 @@ class Topics:
         from rm.client.reservations import HostReservations
 
         return HostReservations(self._ask)
+
+    @property
+    def playbooks(self) -> Playbooks:
+        """Playbooks that the daemon runs, and their reports."""
+        from rm.client.playbooks import Playbooks
+
+        return Playbooks(self._ask)
 
     @property
     def accounts(self) -> Accounts:

@@ -64,6 +64,9 @@ def resolve(config: Config, env: Mapping[str, str], euid: int) -> Config:
         raise ConfigError(f"jobs.fence: {error.what}", "Write 60s or 5min, or 0 for none.") from None
     partition_fences(jobs)
     licenses(jobs)
+    folder = paths.expanded(config.playbooks.directory, env) if config.playbooks.directory else ""
+    if folder and not os.path.isabs(folder):
+        raise ConfigError(f"playbooks.directory is '{folder}'.", "Write the absolute path of a folder.")
     for key in ("prolog", "epilog"):
         if (path := getattr(jobs, key)) and not path.startswith("/"):
             raise ConfigError(
@@ -79,6 +82,7 @@ def resolve(config: Config, env: Mapping[str, str], euid: int) -> Config:
             log_dir=paths.expanded(daemon.log_dir, env),
             database=daemon.database or f"sqlite:///{os.path.join(state, 'rm.sqlite3')}",
         ),
+        playbooks=replace(config.playbooks, directory=folder),
         ssh=replace(
             ssh,
             known_hosts=paths.expanded(ssh.known_hosts or os.path.join(state, "known_hosts"), env),

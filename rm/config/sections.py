@@ -228,6 +228,18 @@ class PrivacyConfig(msgspec.Struct, frozen=True):
     metrics: str = "nobody"
 
 
+class PlaybooksConfig(msgspec.Struct, frozen=True):
+    """The playbooks that may be started from the page and the API: those of a folder, some of rm's own."""
+
+    directory: str = ""
+    shipped: tuple[str, ...] = ()
+    role: Literal["operator", "admin"] = "operator"
+    at_once: AtLeastOne = 2
+    keep_days: Positive = 90.0
+    keep_runs: AtLeastOne = 2_000
+    vault_password_file: str = ""
+
+
 class AuditConfig(msgspec.Struct, frozen=True):
     keep_days: Positive = 400.0
 
@@ -259,6 +271,7 @@ class Config(msgspec.Struct, frozen=True):
     https: HttpsConfig = HttpsConfig()
     roles: RolesConfig = RolesConfig()
     privacy: PrivacyConfig = PrivacyConfig()
+    playbooks: PlaybooksConfig = PlaybooksConfig()
     audit: AuditConfig = AuditConfig()
     limits: LimitsConfig = LimitsConfig()
     sharing: SharingConfig = SharingConfig()

@@ -121,7 +121,7 @@ class PlaybookRuns(Protocol):
         ...
 
     def record(self, run: int, outcomes: Collection[TaskOutcome]) -> None:
-        """Adds what tasks came to."""
+        """Adds what tasks came to; what has a number that is recorded already changes nothing."""
         ...
 
     def outcomes(

@@ -40,8 +40,8 @@ class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
 
 
 class StepResults(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`results` are (`id`, `changed`, `failed`, `msg`, `diff`, …) in order; `cut`: the reply has grown beyond
-    1 MiB, and the steps without a result are to be asked for again."""
+    """`results` are (`id`, `took_us`, `changed`, `failed`, `msg`, `diff`, …) in order; `cut`: the reply has
+    grown beyond 1 MiB, and the steps without a result are to be asked for again."""
 
     results: Annotated[list[Open], Meta(max_length=STEPS_MAX)]
     planned: Open

@@ -58,14 +58,17 @@ class Need:
     changes: bool
 
 
-def need_of(route: Route, privacy: PrivacyConfig) -> Need:
+def need_of(route: Route, privacy: PrivacyConfig, playbooks: Role = Role.OPERATOR) -> Need:
+    """`playbooks` may start some."""
     changes = (route.method not in SAFE and route.name != "plan") or route.name in DOES
-    role = Role(privacy.metrics) if route.who is Who.PROGRAMS else LEAST[route.who]
+    role = LEAST.get(route.who, playbooks)
+    if route.who is Who.PROGRAMS:
+        role = Role(privacy.metrics)
     if any(getattr(privacy, switch) for switch in route.private):
         role = most(role, Role.OPERATOR)
     if role is Role.ADMIN and route.who is Who.ADMIN:
         scope = Scope.ADMIN
-    elif route.who is Who.OPERATOR:
+    elif route.who in (Who.OPERATOR, Who.PLAYBOOKS):
         scope = Scope.OPERATE
     else:
         scope = Scope.SUBMIT if changes else Scope.READ
@@ -93,11 +96,17 @@ def check(caller: Caller, route: Route, need: Need) -> None:
 class Gate:
     """`routes` by the web's own names of them, so that one that the table lacks is closed."""
 
-    def __init__(self, keeper: Doorkeeper, privacy: PrivacyConfig, service: Service) -> None:
+    def __init__(
+        self,
+        keeper: Doorkeeper,
+        privacy: PrivacyConfig,
+        service: Service,
+        playbooks: Role = Role.OPERATOR,
+    ) -> None:
         self._keeper = keeper
         self._service = service
         self._routes = {(route.method, _bare(route.path)): route for route in ROUTES}
-        self._needs = {route.name: need_of(route, privacy) for route in ROUTES}
+        self._needs = {route.name: need_of(route, privacy, playbooks) for route in ROUTES}
         self._found: dict[tuple[str, str, str], Route | None] = {}
         self._failures: dict[str, list[float]] = {}
 

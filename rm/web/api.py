@@ -14,6 +14,7 @@ import os
 from aiohttp import web
 
 from rm.config import Config
+from rm.core.people.rights import Role
 from rm.web.access import Gate
 from rm.web.account_routes import AccountRoutes
 from rm.web.accounts import Accounts
@@ -35,6 +36,7 @@ from rm.web.maddash import Maddash
 from rm.web.metrics import metrics_routes
 from rm.web.monitor_routes import MonitorRoutes
 from rm.web.network_routes import NetworkRoutes
+from rm.web.playbook_routes import PlaybookRoutes
 from rm.web.ports import Service
 from rm.web.reservation_routes import ReservationRoutes
 from rm.web.session_routes import SessionRoutes
@@ -51,7 +53,7 @@ def make_app(service: Service, config: Config) -> web.Application:
     """The application; administrators and the defaults of jobs are `config`'s."""
     accounts = Accounts(config)
     keeper = Doorkeeper(accounts, service)
-    gate = Gate(keeper, config.privacy, service)
+    gate = Gate(keeper, config.privacy, service, Role(config.playbooks.role))
     limits, visible = Limits(config.limits), VisibleJobs(service, config.privacy)
     app = web.Application(
         middlewares=[
@@ -82,6 +84,7 @@ def make_app(service: Service, config: Config) -> web.Application:
         AlertRoutes(service, visible),
         MonitorRoutes(service),
         StepsRoutes(service),
+        PlaybookRoutes(service),
         AccountRoutes(service, accounts),
     ):
         app.add_routes(topic.routes())

@@ -36,6 +36,7 @@ from rm.web.planning_ports import (
     ReservationService,
     UsageService,
 )
+from rm.web.playbook_ports import Playbooks
 
 
 class Auditing(Protocol):
@@ -397,6 +398,11 @@ class Service(Protocol):
     @property
     def audit(self) -> Auditing | None:
         """None where none is kept."""
+        ...
+
+    @property
+    def playbooks(self) -> Playbooks | None:
+        """Playbooks that people start from the page; None where none can be."""
         ...
 
     @property

@@ -67,6 +67,7 @@ def test_outcomes_of_tasks_by_page_host_and_status(database: Any, store: Any) ->
     runs.record(id, found[:3])
     runs.record(id, found[3:])
     runs.record(id, ())
+    runs.record(id, [replace(found[0], message="again")])
     again = database.open()
     assert again.playbook_runs.outcomes(id) == found[:1000]
     assert again.playbook_runs.outcomes(id, after=1000) == found[1000:]

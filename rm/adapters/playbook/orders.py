@@ -17,6 +17,7 @@ from rm.playbook.run.report import Progress
 class Orders:
     """`variables` are `-e`'s; `forks` hosts are worked on at a time; `magic` are names to provide besides
     rm's own; `become`, `become_user` and `passwords` hold where the playbook and the variables do not say.
+    `answers` are those to `vars_prompt` that are known beforehand: nobody is asked for them.
     """
 
     variables: Mapping[str, Any] = field(default_factory=dict)
@@ -36,3 +37,4 @@ class Orders:
     agents: Agents | None = None
     daemon: Daemon | None = None
     prompt: Prompt | None = None
+    answers: Mapping[str, Any] = field(default_factory=dict)

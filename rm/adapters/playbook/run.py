@@ -70,6 +70,7 @@ def run_playbook(
     become: bool = False,
     become_user: str = "",
     passwords: Passwords | None = None,
+    answers: Mapping[str, Any] | None = None,
 ) -> Report:
     """Run every play of a playbook and say what became of it.
 
@@ -77,15 +78,15 @@ def run_playbook(
     that is named outright is wrong;
     every failure on a host is in the report. Ctrl-C ends the run with `interrupted` set.
     `inventory` are the hosts' variables where they are more than `Host.variables` holds; `prompt`
-    answers `vars_prompt` and `pause`; `magic` are names to provide besides rm's own. `become` and
-    `become_user` hold where the playbook and the variables do not say; so do `passwords`.
+    answers `vars_prompt` and `pause`, where `answers` does not; `magic` are names to provide besides rm's
+    own. `become` and `become_user` hold where the playbook and the variables do not say; so do `passwords`.
     """
     local = files or LocalFiles()
     read = read_playbook(playbook, local)
     orders = Orders(
         dict(variables or {}), check, diff, limit or "", tuple(tags), tuple(skip_tags), max(1, forks),
         start_at, magic or {}, become, become_user, passwords or Passwords(), local,
-        progress or (lambda event: None), agents, daemon, prompt,
+        progress or (lambda event: None), agents, daemon, prompt, answers or {},
     )  # fmt: skip
     return _Run(read, Roster(hosts, orders.variables, inventory or {}, orders.limit), settings, orders).run()
 
@@ -211,7 +212,9 @@ class _Run:
             if one.name in self.orders.variables:
                 continue
             found[one.name] = one.default
-            if ask is not None:
+            if one.name in self.orders.answers:
+                found[one.name] = self.orders.answers[one.name]
+            elif ask is not None:
                 found[one.name] = self._answer(one) or one.default
             if one.encrypt and found[one.name] is not None:
                 secret = {"secret": str(found[one.name]), "kind": one.encrypt, "salt": one.salt}
@@ -220,6 +223,8 @@ class _Run:
                     found[one.name] = evaluate("{{ secret | password_hash(kind, salt) }}", scope)
                 except TemplateProblem as problem:
                     raise UsageError(f"The answer for '{one.name}' cannot be hashed: {problem}.") from None
+                if one.private and one.name in self.orders.answers:
+                    self.orders.files.vault.secrets.add(str(found[one.name]))
         return found
 
     def _answer(self, prompt: Prompt) -> str:

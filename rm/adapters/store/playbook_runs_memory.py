@@ -63,7 +63,9 @@ class MemoryPlaybookRuns:
 
     def record(self, run: int, found: Collection[TaskOutcome]) -> None:
         with self._t.lock:
-            self._t.outcomes.setdefault(run, {}).update((one.number, one) for one in found)
+            known = self._t.outcomes.setdefault(run, {})
+            for one in found:
+                known.setdefault(one.number, one)
 
     def outcomes(
         self, run: int, after: int = 0, limit: int = 1000, host: str = "", statuses: Sequence[str] = ()

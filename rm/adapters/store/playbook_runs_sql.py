@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 
 from rm.adapters.store.database import Door, around_damage
 from rm.adapters.store.records import damaged, to_text
@@ -20,16 +21,18 @@ from rm.typed import decoder_of
 CHUNK = 500  # rows of one transaction: the leader's commits go on in between
 PAUSE_S = 0.005
 runs, outcomes, schedules = playbook_runs.c, playbook_outcomes.c, playbook_schedules.c
-_run, _outcome, _schedule = (decoder_of(kind) for kind in (PlaybookRun, TaskOutcome, PlaybookSchedule))
+_run, _outcome, _schedule = decoder_of(PlaybookRun), decoder_of(TaskOutcome), decoder_of(PlaybookSchedule)
 Value = TypeVar("Value")
 
 
 class SqlPlaybookRuns:
     """A `PlaybookRuns`; the store gives it the doors to its database."""
 
-    def __init__(self, reading: Door, changing: Door) -> None:
+    def __init__(self, dialect: str, reading: Door, changing: Door) -> None:
         self._reading = reading
         self._changing = changing
+        insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
+        self._add = insert(playbook_outcomes).on_conflict_do_nothing()  # what was recorded in doubt
 
     # ── runs ──
 
@@ -73,7 +76,7 @@ class SqlPlaybookRuns:
         ]  # fmt: skip
         for at in range(0, len(rows), CHUNK):
             with self._changing("record tasks of a playbook") as c:
-                c.execute(sa.insert(playbook_outcomes), rows[at : at + CHUNK])
+                c.execute(self._add, rows[at : at + CHUNK])
 
     def outcomes(
         self, run: int, after: int = 0, limit: int = 1000, host: str = "", statuses: Sequence[str] = ()

@@ -64,7 +64,7 @@ class SqlStore(SqlLease):
         self._upsert = schema.upserts(engine.dialect.name)
         self._often = _often(engine.url.drivername)
         self.history = SqlHistory(engine.dialect.name, self._reading, self._changing)
-        self.playbook_runs = SqlPlaybookRuns(self._reading, self._changing)
+        self.playbook_runs = SqlPlaybookRuns(engine.dialect.name, self._reading, self._changing)
 
     # ── the leader's side ──
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 import getpass
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -26,11 +25,11 @@ from rm.cli.playbook.ask import Terminal
 from rm.cli.playbook.given import Fleet, extra_variables, fleet_of, playbook_path, vault_of, words
 from rm.cli.playbook.lines import Lines
 from rm.cli.playbook.login import Login, login_options
+from rm.cli.playbook.queue_daemon import QueueDaemon
+from rm.cli.playbook.reports import report, runs, start
+from rm.cli.playbook.work import work
 from rm.cli.session import Session, emit_json, json_option, table
 from rm.errors import UsageError
-
-if TYPE_CHECKING:
-    from rm.api.hosts import Host
 
 Tell = Callable[[Any], None]  # shows an event
 Quiet = Callable[[], AbstractContextManager[None]]  # entered while something is asked
@@ -233,7 +232,7 @@ def run(
             start_at=start_at_task,
             files=files,
             agents=DaemonAgents(session.new_connection, note if verbose else lambda why: None),
-            daemon=_Daemon(session),
+            daemon=QueueDaemon(session),
             prompt=Terminal(quiet).ask if sys.stdin.isatty() else None,
             inventory=fleet.variables,
             magic={**fleet.magic, "ansible_verbosity": verbose},
@@ -265,26 +264,6 @@ def _progress(as_json: bool, verbose: bool) -> Iterator[tuple[Tell, Quiet]]:
             return
     with Lines(verbose) as lines:
         yield lines.tell, nullcontext
-
-
-class _Daemon:
-    """The daemon for `rm_drain` and `rm_resume`; asked by several hosts' threads, one at a time."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._turn = threading.Lock()
-
-    def hosts(self) -> list[Host]:
-        with self._turn:
-            return self._session.client.hosts()
-
-    def drain(self, name: str, reason: str = "") -> Host:
-        with self._turn:
-            return self._session.client.drain(name, reason)
-
-    def resume(self, name: str) -> Host:
-        with self._turn:
-            return self._session.client.resume(name)
 
 
 def _list(plan: list[dict[str, Any]], hosts: bool, tasks: bool, tags: bool, as_json: bool) -> None:
@@ -335,3 +314,7 @@ def _keep(
         keep(_state(session), entry)
     except OSError as problem:
         note(f"The run is not in the history: {problem}.")
+
+
+for command in (start, runs, report, work):
+    playbook.add_command(command)

@@ -22,6 +22,7 @@ from rm.daemon.leading.audit_log import AuditLog
 from rm.daemon.leading.leader import Leader
 from rm.daemon.monitoring.monitor import Measured
 from rm.daemon.monitoring.service import MonitorService
+from rm.daemon.playbooks.service import Playbooks
 from rm.daemon.services.account_service import AccountService
 from rm.daemon.services.asking import Asking
 from rm.daemon.services.backlog import Backlog
@@ -70,6 +71,7 @@ class Service:
     sessions: Sessions | None = None
     tokens: TokenKeeper | None = None
     audit: AuditLog | None = None
+    playbooks: Playbooks | None = None
 
     def close(self) -> None:
         self.asking.close()
@@ -101,6 +103,7 @@ def make_service(
     tokens: TokenKeeper | None = None,
     audit: AuditLog | None = None,
     usage: UsageService | None = None,
+    playbooks: Playbooks | None = None,
 ) -> Service:
     """Put the topics together.
 
@@ -116,7 +119,7 @@ def make_service(
         backlog, waiters: how many jobs wait, and who waits for one; the leader tells both of changed jobs.
         policy_faults: sentences about policies that failed, by their names.
         refuse_never: refuse at the submission what limits would keep waiting for ever.
-        monitoring, alerting, steps, sessions, tokens, audit: the other topics of the API.
+        monitoring, alerting, steps, sessions, tokens, audit, playbooks: the other topics of the API.
         usage: what jobs used, where it is kept for another time than usual.
     """
     asking = Asking(leader)
@@ -172,4 +175,5 @@ def make_service(
         sessions=sessions,
         tokens=tokens,
         audit=audit,
+        playbooks=playbooks,
     )

@@ -76,7 +76,8 @@ class TaskResult:
     `ignore_errors` allows. `might_run` marks a command in check mode. `diffs` are unified diffs.
     `items` are (label, status, message) of a loop. `result` is what `register` keeps. `rescued`: a
     failure that a `rescue` takes care of. `delegated` names the hosts that did it, when others.
-    `fatal`: a failure here is one of all hosts.
+    `fatal`: a failure here is one of all hosts. `took_us` is the time of its steps by the host's clock, 0
+    where it does not say.
     """
 
     host: str
@@ -96,3 +97,4 @@ class TaskResult:
     rescued: bool = False
     fatal: bool = False
     delegated: str = ""
+    took_us: int = 0

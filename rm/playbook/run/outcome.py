@@ -12,6 +12,7 @@ from rm.playbook.run.compile import Flags, Item, Skip
 from rm.playbook.template.template import Layer, NeedResult, Scope, condition, evaluate
 
 HIDDEN = "the output is hidden (no_log)"
+TOOK_MOST_US = 1 << 50  # of one step: 35 years
 
 
 class Waiting(Protocol):
@@ -30,6 +31,7 @@ def summarise(
 ) -> tuple[TaskResult, dict[str, Any]]:
     """The task's result and the value that `register` keeps."""
     task, flags = waiting.task, waiting.flags
+    took_us = sum(_took_us(answers.get(item.step.id)) for item in waiting.items if item.step is not None)
     each = [_answer(task, item, answers, waiting.scope) for item in waiting.items]
     if task.loop and waiting.items[0].index >= 0:
         said = "One or more items failed" if any(a["failed"] for a in each) else "All items completed"
@@ -70,6 +72,7 @@ def summarise(
         file=task.file,
         fatal=flags.fatal,
         delegated=",".join(dict.fromkeys(item.target for item in waiting.items if item.target)),
+        took_us=took_us,
     )
     return result, registered
 
@@ -99,6 +102,7 @@ def _answer(task: Task, item: Item, answers: Mapping[int, dict[str, Any]], scope
         assert item.step is not None
         answer = answers.get(item.step.id) or {"failed": True, "msg": "the host did not answer this step"}
         answer.pop("id", None)
+        answer.pop("took_us", None)
         if task.patience:
             answer = _waited_for(answer)
     answer.setdefault("changed", False)
@@ -111,6 +115,12 @@ def _answer(task: Task, item: Item, answers: Mapping[int, dict[str, Any]], scope
     if item.attempts:
         answer["attempts"] = item.attempts
     return answer
+
+
+def _took_us(answer: Mapping[str, Any] | None) -> int:
+    """By the host, which may say anything."""
+    told = (answer or {}).get("took_us", 0)
+    return told if type(told) is int and 0 <= told <= TOOK_MOST_US else 0
 
 
 def _waited_for(answer: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,114 @@
+"""The playbooks that may be started from the page and the API: those of one folder, and some of rm's own.
+
+A name is looked up in this list and never becomes a part of a path. A playbook that belongs to others than
+root and the daemon's user, or that everybody may write, is refused: it would run as the daemon's user.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rm.adapters.playbook.files import LocalFiles, read_playbook
+from rm.adapters.playbook.shipped import shipped_directory
+from rm.adapters.playbook.vault import HEADER
+from rm.errors import Forbidden, NotFound, UsageError
+from rm.hints import did_you_mean
+from rm.playbook.model.located import load
+from rm.playbook.read.questions import Question, questions_of, survey_of
+
+ENDINGS = (".yml", ".yaml")
+SURVEY = ".survey"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A playbook by its name, without the ending; `about` is its first line if that is a comment."""
+
+    name: str
+    path: Path
+    about: str = ""
+
+
+class Catalogue:
+    """`directory` "": none but the `shipped` ones, which come first where a file has the name of one."""
+
+    def __init__(self, directory: str, shipped: Sequence[str] = ()) -> None:
+        self._directory = Path(directory).expanduser() if directory else None
+        self._shipped = tuple(shipped)
+
+    def listed(self) -> list[Listed]:
+        """By name. Raises UsageError where the folder cannot be read."""
+        found = {path.name.partition(".")[0]: path for path in self._of_folder()}
+        own = shipped_directory("playbooks")
+        found |= {name: own / f"{name}.yml" for name in self._shipped if (own / f"{name}.yml").is_file()}
+        return [Listed(name, path, _about(path)) for name, path in sorted(found.items())]
+
+    def _of_folder(self) -> list[Path]:
+        if self._directory is None:
+            return []
+        try:
+            entries = sorted(self._directory.iterdir())
+        except OSError as problem:
+            raise UsageError(
+                f"The folder of the playbooks, {self._directory}, cannot be read: {problem.strerror}.",
+                "playbooks.directory of rm.toml names it.",
+            ) from None
+        return [
+            path
+            for path in entries
+            if path.suffix in ENDINGS
+            and NAME.fullmatch(path.stem)
+            and "." not in path.stem
+            and path.is_file()
+            and path.resolve().parent == self._directory.resolve()
+        ]
+
+    def find(self, name: str) -> Listed:
+        """Raises NotFound, and Forbidden where others could have written it."""
+        listed = self.listed()
+        found = next((one for one in listed if one.name == name), None)
+        if found is None:
+            hint = did_you_mean(name, [one.name for one in listed]) if listed else ""
+            raise NotFound(
+                f"There is no playbook '{name:.100}' that may be started here.",
+                hint or "An administrator names their folder in rm.toml: playbooks.directory.",
+            )
+        for path in (found.path.parent, found.path) if found.path.parent == self._directory else ():
+            about = os.stat(path)
+            if about.st_uid not in (0, os.geteuid()) or about.st_mode & stat.S_IWOTH:
+                raise Forbidden(
+                    f"Others than root and the daemon's user may write {path}, which this user would run.",
+                    f"chown root {path} && chmod o-w {path}",
+                )
+        return found
+
+    def questions(self, found: Listed, files: LocalFiles | None = None) -> list[Question]:
+        """The survey of the playbook. Raises UsageError where it, or its survey file, is wrong."""
+        local = files or LocalFiles()
+        return questions_of(read_playbook(found.path, local), self._survey(found))
+
+    def _survey(self, found: Listed) -> list[Question] | None:
+        for ending in ENDINGS:
+            path = found.path.with_name(found.path.stem + SURVEY + ending)
+            if path.is_file():
+                try:
+                    text = path.read_text(encoding="utf-8")
+                except (OSError, UnicodeDecodeError) as problem:
+                    raise UsageError(f"The survey file {path} cannot be read: {problem}.") from None
+                return survey_of(load(text, str(path)), str(path))
+        return None
+
+
+def _about(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            first = file.readline(500).strip()
+    except OSError:
+        return ""
+    return first.lstrip("# ").strip() if first.startswith("#") and not first.startswith(HEADER) else ""

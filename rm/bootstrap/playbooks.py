@@ -1,0 +1,72 @@
+"""Playbooks that people start from the page or the API: which, by whom, and in what processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pwd
+import sys
+from functools import partial
+
+from rm.adapters.cron import Timers, interval_us
+from rm.adapters.playbook.catalogue import Catalogue
+from rm.bootstrap.ground import Ground
+from rm.bootstrap.jobs import Jobs
+from rm.core.monitoring.mesh import Cron
+from rm.core.people.audit import Act
+from rm.core.people.rights import Role
+from rm.daemon.playbooks.process import Process
+from rm.daemon.playbooks.runner import Runner
+from rm.daemon.playbooks.schedules import Schedules
+from rm.daemon.playbooks.service import Playbooks
+from rm.daemon.playbooks.starting import Starting
+from rm.units import DAY_US
+from rm.web.accounts import Accounts
+
+RMX = (sys.executable, "-c", "import sys; from rm.cli.start import main; sys.exit(main())", "--socket")
+
+
+def wire_playbooks(*, ground: Ground, jobs: Jobs, timers: Timers) -> Playbooks:
+    """What an earlier daemon left unfinished is marked so. Raises StoreError."""
+    config, clock, runs = ground.config, ground.clock, ground.store.playbook_runs
+    asked = config.playbooks
+    command = (*RMX, config.daemon.socket, "playbook", "work")
+    runner = Runner(runs=runs, clock=clock, start=partial(Process, command), at_once=asked.at_once)
+    runner.mark_interrupted()
+    least = Role(asked.role)
+    accounts = Accounts(config)
+
+    def may_start(user: str) -> bool:
+        return _is_trusted(user) or asyncio.run(accounts.role_of(user)) >= least
+
+    def record(act: Act) -> None:
+        jobs.leader.record(act).result()
+
+    starting = Starting(
+        catalogue=Catalogue(asked.directory, asked.shipped),
+        runner=runner,
+        clock=clock,
+        vault_password_file=asked.vault_password_file,
+    )
+    schedules = Schedules(
+        runs=runs,
+        clock=clock,
+        timers=timers,
+        start=lambda one: starting.start(one.playbook, one.options, one.answers, one.by, one.id),
+        check=lambda expression: interval_us(Cron(expression), ground.zone, clock.now_us()),
+        may_start=may_start,
+        record=record,
+    )
+    playbooks = Playbooks(starting=starting, runs=runs, runner=runner, schedules=schedules, clock=clock)
+    schedules.follow_all()
+    keep_us = int(asked.keep_days * DAY_US)
+    timers.every(3600, "prune runs of playbooks", lambda: playbooks.prune(keep_us, asked.keep_runs))
+    return playbooks
+
+
+def _is_trusted(user: str) -> bool:
+    """Root, and the daemon's own user, as at its doors."""
+    try:
+        return pwd.getpwnam(user).pw_uid in (0, os.geteuid())
+    except KeyError:
+        return False

@@ -1,0 +1,280 @@
+"""Carries out runs of playbooks in processes of their own: some at once, of one playbook one at a time."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import msgspec
+
+from rm.core.playbook_runs import PlaybookRun, PlaybookRuns, RunState, TaskOutcome
+from rm.core.ports import Clock
+from rm.errors import Conflict, LimitReached, NotFound, StoreError
+from rm.typed import convert
+
+log = logging.getLogger(__name__)
+FLUSH_S = 0.3
+OUTCOMES_AT_ONCE = 200
+OUTCOMES_MOST = 200_000  # of one run; the others are counted only
+NOTES_MOST = 100
+WAITING_MOST = 100
+CLOSE_S = 10.0  # for runs to be broken off when the daemon ends
+PATIENCE_S = 60.0  # for a database that is away when a run has ended
+LEFT = "Tasks that had begun on a host may have finished there; what follows them was not begun."
+DAEMON_ENDED = f"The daemon ended while the playbook ran. {LEFT} Run it again: it does what is missing."
+OF_STATUS = {"changed": ("ok", "changed"), "ignored": ("ok", "ignored")}
+
+
+class Process(Protocol):
+    """`rm.daemon.playbooks.process.Process`."""
+
+    lines: queue.SimpleQueue[dict[str, Any] | None]
+
+    def stop(self) -> None: ...
+    def kill(self) -> None: ...
+    def wait(self, timeout_s: float | None = None) -> int | None: ...
+
+
+Start = Callable[[Mapping[str, Any]], Process]  # raises OSError
+
+
+@dataclass(slots=True)
+class _Running:
+    """A run that waits or runs. `doing`: by host the task that it is at and since when, microseconds."""
+
+    run: PlaybookRun
+    orders: Mapping[str, Any]
+    process: Process | None = None
+    outcomes: list[TaskOutcome] = field(default_factory=list)
+    doing: dict[str, tuple[str, int]] = field(default_factory=dict)
+    recap: dict[str, dict[str, int]] = field(default_factory=dict)
+    kept: int = 0
+    stopped: str = ""  # why it is broken off
+    end: Mapping[str, Any] | None = None
+
+
+class Runner:
+    """`start` makes the process of a run out of its orders; `at_once` of them run at a time."""
+
+    def __init__(self, *, runs: PlaybookRuns, clock: Clock, start: Start, at_once: int) -> None:
+        self._runs, self._clock, self._start, self._at_once = runs, clock, start, at_once
+        self._guard = threading.RLock()
+        self._waiting: list[_Running] = []
+        self._running: dict[int, _Running] = {}
+        self._threads: set[threading.Thread] = set()
+        self._closed = False
+
+    def mark_interrupted(self) -> None:
+        """What an earlier daemon left unfinished. Raises StoreError."""
+        if found := self._runs.interrupt(DAEMON_ENDED, self._clock.now_us()):
+            log.warning("%d runs of playbooks were cut off by the end of a daemon", found)
+
+    def add(self, run: PlaybookRun, orders: Mapping[str, Any]) -> PlaybookRun:
+        """Raises LimitReached, Conflict and StoreError."""
+        with self._guard:
+            if self._closed:
+                raise Conflict("The daemon is ending.")
+            if len(self._waiting) >= WAITING_MOST:
+                raise LimitReached(f"{WAITING_MOST} runs of playbooks wait already.", "Stop some of them.")
+            run = replace(run, id=self._runs.add(run))
+            self._waiting.append(_Running(run, orders))
+            self._next()
+            return run
+
+    def current(self, run: PlaybookRun) -> tuple[PlaybookRun, Mapping[str, tuple[str, int]]]:
+        """The run with what is known of it by now, and what its hosts are at."""
+        with self._guard:
+            one = self._running.get(run.id)
+            if one is None or run.state.over:
+                return run, {}
+            recap = {host: dict(counts) for host, counts in sorted(one.recap.items())}
+            return replace(one.run, recap=recap), dict(one.doing)
+
+    def stop(self, id: int, by: str) -> None:
+        """Raises NotFound where no run of this id waits or runs here."""
+        with self._guard:
+            one = next((one for one in self._waiting if one.run.id == id), None)
+            if one is not None:
+                self._waiting.remove(one)
+                self._over(one, RunState.INTERRUPTED, f"{by} stopped it before it began.")
+                return
+            one = self._running.get(id)
+            if one is None:
+                raise NotFound(f"No run {id} waits or runs.", "`rmx playbook runs` lists them.")
+            one.stopped = one.stopped or f"{by} stopped it. {LEFT}"
+            if one.process is not None:
+                one.process.stop()
+
+    def close(self) -> None:
+        """The daemon ends: so do all runs."""
+        with self._guard:
+            self._closed = True
+            for one in self._waiting:
+                self._over(one, RunState.INTERRUPTED, "The daemon ended before it began.")
+            self._waiting.clear()
+            for one in self._running.values():
+                one.stopped = one.stopped or DAEMON_ENDED
+                if one.process is not None:
+                    one.process.stop()
+            threads = list(self._threads)
+        until_s = time.monotonic() + CLOSE_S
+        for thread in threads:
+            thread.join(max(0.0, until_s - time.monotonic()))
+        with self._guard:
+            left = list(self._running.values())
+        for one in left:
+            if one.process is not None:
+                one.process.kill()
+            self._over(one, RunState.INTERRUPTED, DAEMON_ENDED)
+
+    # -- one run, in a thread of its own
+
+    def _next(self) -> None:
+        """Begins what may begin; under the guard."""
+        busy = {one.run.playbook for one in self._running.values()}
+        for one in list(self._waiting):
+            if len(self._running) >= self._at_once:
+                return
+            if one.run.playbook in busy:
+                continue
+            busy.add(one.run.playbook)
+            self._waiting.remove(one)
+            self._running[one.run.id] = one
+            thread = threading.Thread(target=self._work, args=(one,), name=f"playbook run {one.run.id}")
+            thread.daemon = True
+            self._threads.add(thread)
+            thread.start()
+
+    def _work(self, one: _Running) -> None:
+        try:
+            self._follow(one)
+        except Exception:  # a defect: the run must not stay open, nor keep others waiting
+            log.exception("run %d of the playbook %s", one.run.id, one.run.playbook)
+            self._over(one, RunState.FAILED, "The daemon met a defect of its own; its log has the details.")
+        finally:
+            with self._guard:
+                self._running.pop(one.run.id, None)
+                self._threads.discard(threading.current_thread())
+                if not self._closed:
+                    self._next()
+
+    def _follow(self, one: _Running) -> None:
+        one.run = replace(one.run, state=RunState.RUNNING, began_us=self._clock.now_us())
+        self._put(one.run)
+        try:
+            process = self._start(one.orders)
+        except OSError as error:
+            self._over(one, RunState.FAILED, f"It could not be started: {error}.")
+            return
+        finally:
+            one.orders = {}  # its secrets are needed no longer
+        with self._guard:
+            one.process = process
+            if one.stopped:  # meanwhile
+                process.stop()
+        self._read(one, process)
+        code = process.wait()
+        self._flush_patiently(one)
+        end = one.end or {}
+        message = one.stopped or str(end.get("message", ""))
+        if one.end is None and not one.stopped:
+            message = f"The process of the run ended with code {code} before the playbook did. {LEFT}"
+        state = RunState(end.get("state", RunState.FAILED))
+        if one.stopped and (state is RunState.INTERRUPTED or one.end is None):
+            state = RunState.INTERRUPTED
+        elif one.stopped:
+            message = str(end.get("message", ""))  # it was over before it was stopped
+        if state is RunState.INTERRUPTED and not message:
+            message = f"It was broken off. {LEFT}"
+        recap = end.get("recap") or one.recap
+        reached = tuple(map(str, end.get("not_reached", ())))
+        with self._guard:
+            one.run = replace(one.run, recap=recap, not_reached=reached)
+        self._over(one, state, message)
+
+    def _read(self, one: _Running, process: Process) -> None:
+        flush_s = 0.0
+        while True:
+            try:
+                line = process.lines.get(timeout=FLUSH_S)
+            except queue.Empty:
+                line = {}
+            if line is None:
+                return
+            if line:
+                with self._guard:
+                    self._take(one, line)
+            now_s = time.monotonic()
+            if one.outcomes and (len(one.outcomes) >= OUTCOMES_AT_ONCE or now_s - flush_s >= FLUSH_S):
+                flush_s = now_s
+                try:
+                    self._flush(one)
+                except StoreError as error:
+                    log.warning("run %d of a playbook waits for the database: %s", one.run.id, error.what)
+
+    def _take(self, one: _Running, line: Mapping[str, Any]) -> None:
+        kind = line.get("kind")
+        if kind == "start":
+            one.doing[str(line["host"])] = (str(line["task"]), self._clock.now_us())
+        elif kind == "note" and len(one.run.notes) < NOTES_MOST:
+            one.run = replace(one.run, notes=(*one.run.notes, str(line["text"])))
+        elif kind == "end":
+            one.end = line
+        elif kind == "task":
+            try:
+                found = convert(line["outcome"], TaskOutcome)
+            except msgspec.ValidationError as error:
+                log.warning("run %d of a playbook said what does not fit: %s", one.run.id, error)
+                return
+            one.doing.pop(found.host, None)
+            counts = one.recap.setdefault(found.host, {})
+            for name in OF_STATUS.get(found.status, (found.status,)):
+                counts[name] = counts.get(name, 0) + 1
+            one.kept += 1
+            if one.kept <= OUTCOMES_MOST:
+                one.outcomes.append(found)
+            if one.kept == OUTCOMES_MOST + 1:
+                said = f"Only the first {OUTCOMES_MOST} results of tasks are kept; the counters have all."
+                one.run = replace(one.run, notes=(*one.run.notes, said))
+
+    def _flush(self, one: _Running) -> None:
+        """Raises StoreError."""
+        some = list(one.outcomes)
+        self._runs.record(one.run.id, some)
+        del one.outcomes[: len(some)]
+
+    def _flush_patiently(self, one: _Running) -> None:
+        until_s = time.monotonic() + PATIENCE_S
+        while one.outcomes:
+            try:
+                self._flush(one)
+            except StoreError as error:
+                if time.monotonic() >= until_s:
+                    log.error("results of run %d of a playbook are lost: %s", one.run.id, error.what)
+                    return
+                time.sleep(FLUSH_S)
+
+    def _put(self, run: PlaybookRun) -> None:
+        try:
+            self._runs.put(run)
+        except StoreError as error:
+            log.warning("run %d of a playbook could not be recorded: %s", run.id, error.what)
+
+    def _over(self, one: _Running, state: RunState, message: str) -> None:
+        one.run = replace(one.run, state=state, ended_us=self._clock.now_us(), message=message)
+        until_s = time.monotonic() + (0 if self._closed else PATIENCE_S)
+        while True:
+            try:
+                self._runs.put(one.run)
+                break
+            except StoreError as error:
+                if time.monotonic() >= until_s:  # the next daemon marks it as interrupted
+                    log.error("the end of run %d of a playbook is not recorded: %s", one.run.id, error.what)
+                    return
+                time.sleep(FLUSH_S)
+        log.info("run %d of the playbook %s: %s", one.run.id, one.run.playbook, state)

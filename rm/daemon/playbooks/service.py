@@ -1,0 +1,93 @@
+"""The use cases of playbooks on the page: what may be started, runs and their reports, schedules."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rm.adapters.playbook.catalogue import Listed
+from rm.core.playbook_runs import PlaybookRun, PlaybookRuns, PlaybookSchedule, RunOptions, TaskOutcome
+from rm.core.ports import Clock
+from rm.daemon.playbooks.runner import Runner
+from rm.daemon.playbooks.schedules import Schedules
+from rm.daemon.playbooks.starting import Starting
+from rm.errors import NotFound, UsageError
+from rm.playbook.read.questions import Question
+
+
+class Playbooks:
+    """Files and the database are read in threads: nothing here keeps the event loop waiting."""
+
+    def __init__(
+        self, *, starting: Starting, runs: PlaybookRuns, runner: Runner, schedules: Schedules, clock: Clock
+    ) -> None:
+        self._starting, self._runs, self._runner = starting, runs, runner
+        self._schedules, self._clock = schedules, clock
+
+    # -- what there is
+
+    async def listed(self) -> Sequence[Listed]:
+        return await asyncio.to_thread(self._starting.listed)
+
+    async def survey(self, name: str) -> tuple[Listed, Sequence[Question]]:
+        return await asyncio.to_thread(self._starting.survey, name)
+
+    # -- runs
+
+    async def start(self, name: str, options: RunOptions, given: Mapping[str, Any], by: str) -> PlaybookRun:
+        return await asyncio.to_thread(self._starting.start, name, options, given, by)
+
+    async def newest(self, limit: int, before: int, playbook: str) -> Sequence[PlaybookRun]:
+        found = await asyncio.to_thread(self._runs.newest, limit, before, playbook)
+        return [self._runner.current(one)[0] for one in found]
+
+    async def run(self, id: int) -> tuple[PlaybookRun, Mapping[str, tuple[str, int]]]:
+        """With what its hosts are at: the task and since when. Raises NotFound."""
+        found = await asyncio.to_thread(self._runs.get, id)
+        if found is None:
+            raise NotFound(f"There is no run {id} of a playbook.", "`rmx playbook runs` lists them.")
+        return self._runner.current(found)
+
+    async def outcomes(
+        self, id: int, after: int, limit: int, host: str, statuses: Sequence[str]
+    ) -> Sequence[TaskOutcome]:
+        await self.run(id)
+        return await asyncio.to_thread(self._runs.outcomes, id, after, limit, host, statuses)
+
+    async def stop(self, id: int, by: str) -> PlaybookRun:
+        found, _ = await self.run(id)
+        if not found.state.over:
+            await asyncio.to_thread(self._runner.stop, id, by)
+        return (await self.run(id))[0]
+
+    # -- schedules
+
+    async def schedules(self) -> Sequence[tuple[PlaybookSchedule, int | None]]:
+        """Each with when it is due next."""
+        found = await asyncio.to_thread(self._runs.schedules)
+        return [(one, self._schedules.next_us(one.id)) for one in found]
+
+    async def schedule(
+        self, name: str, cron: str, options: RunOptions, given: Mapping[str, Any], by: str
+    ) -> tuple[PlaybookSchedule, int | None]:
+        """Raises UsageError also where private answers are given: nobody may keep them."""
+        found, answers = await asyncio.to_thread(self._starting.asked, name, options, given)
+        if kept := [one for one in answers.private if given.get(one) not in (None, "")]:
+            raise UsageError(
+                f"A schedule cannot keep the private answers {', '.join(kept)}: they are never stored.",
+                "Let the playbook read them from the vault, or give them defaults.",
+            )
+        wanted = {name: value for name, value in answers.shown.items() if given.get(name) not in (None, "")}
+        made = PlaybookSchedule(found.name, cron, by, self._clock.now_us(), options=options, answers=wanted)
+        made = await asyncio.to_thread(self._schedules.add, made)
+        return made, self._schedules.next_us(made.id)
+
+    async def unschedule(self, id: int) -> PlaybookSchedule:
+        return await asyncio.to_thread(self._schedules.remove, id)
+
+    def prune(self, keep_us: int, most: int) -> int:
+        return self._runs.prune(self._clock.now_us() - keep_us, most)
+
+    def close(self) -> None:
+        self._runner.close()
