@@ -17,6 +17,7 @@ from rm.api.answer import Answer
 from rm.api.hosts import OneHost
 from rm.api.jobs import OneJob
 from rm.api.monitoring import OneMesh
+from rm.api.playbooks import OnePlaybookRun, OnePlaybookSchedule
 from rm.errors import RmError, UsageError
 from rm.units import parse_duration_us
 from rm.web.pages.forms import form_of
@@ -55,11 +56,15 @@ class Act:
     grave: bool = False
 
 
-def job_id(form: Form) -> str:
-    text = form.get("job", "")
+def number_of(form: Form, field: str, what: str) -> str:
+    text = form.get(field, "")
     if not text.isascii() or not text.isdigit() or len(text) > 18:
-        raise UsageError(f"'{shown(text)}' is not the number of a job.")
+        raise UsageError(f"'{shown(text)}' is not the number of a {what}.")
     return text
+
+
+def job_id(form: Form) -> str:
+    return number_of(form, "job", "job")
 
 
 def named(form: Form, field: str) -> str:
@@ -123,6 +128,18 @@ async def _end_silence(view: View, form: Form) -> str:
         raise UsageError(f"'{shown(number)}' is not the number of a silence.")
     await view.change(Answer, "DELETE", f"alerts/silences/{number}")
     return f"Silence {number} has ended."
+
+
+async def _stop_run(view: View, form: Form) -> str:
+    run = number_of(form, "run", "run")
+    told = (await view.change(OnePlaybookRun, "POST", f"playbook-runs/{run}/stop")).run
+    return f"Run {run} is {told.state}." if told.ended_us else f"Run {run} is being broken off."
+
+
+async def _unschedule(view: View, form: Form) -> str:
+    schedule = number_of(form, "schedule", "schedule")
+    await view.change(OnePlaybookSchedule, "DELETE", f"playbook-schedules/{schedule}")
+    return f"Schedule {schedule} is removed."
 
 
 _runs: set[asyncio.Task[OneMesh]] = set()  # the loop forgets tasks that nobody holds
@@ -190,6 +207,15 @@ ACTS: Mapping[str, Act] = {
     "runmesh": Act(
         "Run the mesh", "The next rounds of mesh {mesh} are measured now.",
         (Field("mesh", "Mesh", fixed=True),), _run_mesh, _to("network"),
+    ),
+    "stoprun": Act(
+        "Stop the run", "Run {run} is broken off: tasks that have begun on a host may finish there, and what "
+        "follows them is not begun.", (Field("run", "Run", fixed=True),), _stop_run,
+        lambda form: f"/run/{number_of(form, 'run', 'run')}", grave=True,
+    ),
+    "unschedule": Act(
+        "Remove the schedule", "Schedule {schedule} begins no more runs.",
+        (Field("schedule", "Schedule", fixed=True),), _unschedule, lambda form: "/playbooks",
     ),
 }  # fmt: skip
 

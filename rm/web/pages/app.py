@@ -25,6 +25,8 @@ from rm.web.pages.pair_view import SPANS_S
 from rm.web.pages.parts import ALL_PARTS, PAGE_PARTS, SLOW_S, Parts
 from rm.web.pages.passing import passing_routes
 from rm.web.pages.people import Person, Sessions
+from rm.web.pages.playbook_page import PlaybookPage
+from rm.web.pages.playbook_view import STATUSES
 from rm.web.pages.settings import PageSettings
 from rm.web.pages.source import FRESH_S, Shared, Source
 from rm.web.pages.submit_page import SubmitPage
@@ -65,6 +67,7 @@ def make_page(source: Source, settings: PageSettings) -> web.Application:
             *login.routes(),
             *Acts(source, sessions, frame, page.forget).routes(),
             *JobPage(source, frame, page.part_of).routes(),
+            *PlaybookPage(source, sessions, frame, page.part_of).routes(),
             *SubmitPage(source, sessions, frame).routes(),
             *FindPage(source, frame).routes(),
             *passing_routes(source),
@@ -165,6 +168,10 @@ CHECKED: Mapping[str, Callable[[str], bool]] = {
     "from": lambda text: len(text) <= NAME_MOST,
     "to": lambda text: len(text) <= NAME_MOST,
     "since": SPANS_S.__contains__,
+    "run": lambda text: text.isascii() and text.isdigit() and len(text) < 19,
+    "host": lambda text: len(text) <= NAME_MOST,
+    "status": STATUSES.__contains__,
+    "after": lambda text: text.isascii() and text.isdigit() and len(text) < 16,
 }
 
 

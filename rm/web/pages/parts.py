@@ -15,6 +15,7 @@ from rm.api.job_steps import JobSteps
 from rm.api.jobs import Iterations, Job, Jobs, WholeJob
 from rm.api.monitoring import Changes, Grid, Mesh, Meshes
 from rm.api.network import History, Links, Pairs
+from rm.api.playbooks import OnePlaybookRun, PlaybookRuns, TaskOutcomes
 from rm.api.reasons import Why
 from rm.api.status import Status
 from rm.errors import Conflict, Forbidden, NotFound, RmError
@@ -28,6 +29,7 @@ from rm.web.pages import (
     network_view,
     overview_view,
     pair_view,
+    playbook_view,
     queue_view,
     timeline_view,
     why_view,
@@ -233,6 +235,26 @@ class Parts:
         drawn = await asyncio.to_thread(pair_view.pair, told, since, meshes, mine, changes, now_us)
         return {"pair": drawn, "kept": kept}
 
+    # -- playbooks
+
+    async def _runs(self, _: Query, now_us: int) -> Fields:
+        answer = await self._source.get(PlaybookRuns, f"playbook-runs?limit={playbook_view.RUNS_MOST}")
+        return {"runs": [playbook_view.run_row(run, now_us) for run in answer.runs]}
+
+    async def _run(self, query: Query, now_us: int) -> Fields:
+        path = f"playbook-runs/{query.get('run', '')}"
+        chosen = {name: query[name] for name in ("host", "status") if query.get(name)}
+        asked = {**chosen, "after": query.get("after", "0"), "limit": str(playbook_view.SHOWN_MOST + 1)}
+        told, found = await asyncio.gather(
+            self._source.get(OnePlaybookRun, path),
+            self._source.get(TaskOutcomes, f"{path}/outcomes?{urlencode(asked)}"),
+        )
+        drawn = await asyncio.to_thread(playbook_view.report, told, found.outcomes, now_us)
+        return {
+            "report": drawn, "counted": playbook_view.COUNTED, "filtered": bool(chosen),
+            "next": {**chosen, "after": drawn.next},
+        }  # fmt: skip
+
     # -- one job
 
     async def _job(self, query: Query, now_us: int) -> Fields:
@@ -259,6 +281,8 @@ _PARTS: Mapping[str, Callable[[Parts, Query, int], Awaitable[Fields]]] = {
     "network": Parts._network,
     "pair": Parts._pair,
     "job": Parts._job,
+    "runs": Parts._runs,
+    "run": Parts._run,
 }
 ALL_PARTS = tuple(_PARTS)
-PAGE_PARTS = tuple(name for name in ALL_PARTS if name != "job")  # in the page's order
+PAGE_PARTS = tuple(name for name in ALL_PARTS if name not in ("job", "runs", "run"))  # in the page's order

@@ -1,0 +1,251 @@
+"""Runs of playbooks by the daemon: their turns, what is kept of them, ends of all kinds; schedules."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rm.adapters.store.memory import MemoryStore
+from rm.core.people.audit import Outcome
+from rm.core.playbook_runs import PlaybookRun, RunOptions, RunState
+from rm.daemon.playbooks.runner import WAITING_MOST
+from rm.errors import LimitReached, NotFound, StoreUnavailable, UsageError
+from tests.cluster import until
+from tests.playing import FakeProcess, Playing, folder_of, outcome
+
+PASSWORD = "of-the-mirror"
+
+
+@pytest.fixture
+def playing(tmp_path: Path) -> Iterator[Playing]:
+    playing = Playing(folder_of(tmp_path), ("drain",))
+    yield playing
+    for process in playing.processes:
+        process.die()
+    playing.service.close()
+
+
+def start(playing: Playing, name: str = "plain", **answers: Any) -> int:
+    options = RunOptions("h1", ("a",), (), True)
+    return asyncio.run(playing.service.start(name, options, answers, "ann")).id
+
+
+def over(playing: Playing, run: int) -> PlaybookRun:
+    until(lambda: playing.run(run).ended_us, f"run {run} is over")
+    return playing.run(run)
+
+
+def told(playing: Playing, run: int) -> PlaybookRun:
+    return asyncio.run(playing.service.run(run))[0]
+
+
+def test_orders_have_the_answers_and_the_record_none_that_is_private(playing: Playing) -> None:
+    run = start(playing, "site", password=PASSWORD, release="8", mirrors=["a", "b"])
+    process = playing.next()
+    assert process.orders["prompted"] == {"password": PASSWORD, "release": "8"}
+    assert process.orders["extra"] == {"channel": "stable", "mirrors": ["a", "b"]}
+    assert process.orders["secrets"] == [PASSWORD]
+    assert (process.orders["limit"], process.orders["tags"], process.orders["check"]) == ("h1", ["a"], True)
+    process.say(kind="play", text="p", hosts=["h1"])
+    process.say(kind="start", host="h1", task="Install")
+    process.say(kind="note", text="as it seems")
+    doing = until(lambda: asyncio.run(playing.service.run(run))[1], "it is at something")
+    assert doing["h1"][0] == "Install"
+    process.task(outcome(1))
+    process.task(outcome(2, status="skipped"))
+    until(lambda: len(playing.runs.outcomes(run)) == 2, "what tasks came to is kept while it runs")
+    assert told(playing, run).recap == {"h1": {"ok": 1, "changed": 1, "skipped": 1}}
+    process.end("ok", recap={"h1": {"ok": 9}}, not_reached=["h2"])
+    found = over(playing, run)
+    assert (found.state, found.recap, found.not_reached) == (RunState.OK, {"h1": {"ok": 9}}, ("h2",))
+    assert found.answers == {"release": "8", "channel": "stable", "mirrors": ["a", "b"]}
+    assert (found.private, found.notes, found.message) == (("password",), ("as it seems",), "")
+    assert PASSWORD not in repr(found)
+    assert asyncio.run(playing.service.outcomes(run, 1, 5, "", ())) == [outcome(2, status="skipped")]
+
+
+def test_two_run_at_a_time_and_of_one_playbook_only_one(playing: Playing) -> None:
+    first, second = start(playing), start(playing)
+    other, third = start(playing, "drain"), start(playing, "site", password=PASSWORD)
+    until(lambda: len(playing.processes) == 2, "two run")
+    states = [told(playing, one).state for one in (first, second, other, third)]
+    assert states == ["running", "waiting", "running", "waiting"]
+    playing.processes[0].end()
+    until(lambda: len(playing.processes) == 3, "the next begins")
+    assert told(playing, second).state is RunState.RUNNING
+    playing.processes[1].end()
+    until(lambda: len(playing.processes) == 4, "the last begins")
+    for process in playing.processes[2:]:
+        process.end()
+    assert all(over(playing, one).state is RunState.OK for one in (first, second, other, third))
+
+
+def test_too_many_that_wait_are_refused(playing: Playing) -> None:
+    for _ in range(WAITING_MOST + 1):
+        start(playing)
+    with pytest.raises(LimitReached, match="wait already"):
+        start(playing)
+
+
+def test_a_run_that_waits_and_one_that_runs_are_stopped(playing: Playing) -> None:
+    first, second = start(playing), start(playing)
+    process = playing.next()
+    asyncio.run(playing.service.stop(second, "boss"))
+    assert over(playing, second).message == "boss stopped it before it began."
+    asyncio.run(playing.service.stop(first, "boss"))
+    assert process.stopped.is_set()
+    process.end("interrupted", not_reached=["h1"])
+    found = over(playing, first)
+    assert (found.state, found.not_reached) == (RunState.INTERRUPTED, ("h1",))
+    assert found.message.startswith("boss stopped it.")
+    assert asyncio.run(playing.service.stop(first, "boss")) == found, "it is over already"
+    with pytest.raises(NotFound):
+        asyncio.run(playing.service.stop(99, "boss"))
+
+
+@pytest.mark.parametrize(
+    ("end", "state", "message"),
+    [
+        (lambda process: process.end("failed", message="No such host."), "failed", "No such host."),
+        (lambda process: process.end("unreachable"), "unreachable", ""),
+        (lambda process: process.die(), "failed", "ended with code -9 before the playbook did"),
+    ],
+)
+def test_ends_of_runs(playing: Playing, end: Any, state: str, message: str) -> None:
+    run = start(playing)
+    process = playing.next()
+    process.say(kind="task", outcome={"number": "none"})
+    process.say(kind="of another rm")
+    end(process)
+    found = over(playing, run)
+    assert found.state == state
+    assert message in found.message
+
+
+def test_a_process_that_cannot_be_started(playing: Playing, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(orders: Any) -> FakeProcess:
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(playing.runner, "_start", refuse)
+    assert "no more processes" in over(playing, start(playing)).message
+
+
+def test_the_end_of_the_daemon_interrupts_all(playing: Playing) -> None:
+    running, waiting = start(playing), start(playing)
+    process = playing.next()
+
+    def obey() -> None:
+        assert process.stopped.wait(60)
+        process.end("interrupted")
+
+    thread = threading.Thread(target=obey)
+    thread.start()
+    playing.service.close()
+    thread.join()
+    found = over(playing, running)
+    assert (found.state, found.message[:16]) == (RunState.INTERRUPTED, "The daemon ended")
+    assert over(playing, waiting).message == "The daemon ended before it began."
+
+
+def test_the_next_daemon_says_what_became_of_unfinished_runs(tmp_path: Path) -> None:
+    store = MemoryStore()
+    store.playbook_runs.add(PlaybookRun("plain", "ann", 5, state=RunState.RUNNING))
+    playing = Playing(folder_of(tmp_path), runs=store.playbook_runs)
+    playing.runner.mark_interrupted()
+    found = playing.run(1)
+    assert found.state is RunState.INTERRUPTED
+    assert "The daemon ended while the playbook ran" in found.message
+
+
+def test_what_tasks_came_to_waits_for_a_database_that_is_away(
+    playing: Playing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record, refused = playing.runs.record, []
+
+    def away(run: int, found: Any) -> None:
+        if len(refused) < 3:
+            refused.append(run)
+            raise StoreUnavailable("The database is away.")
+        record(run, found)
+
+    monkeypatch.setattr(playing.runs, "record", away)
+    run = start(playing)
+    process = playing.next()
+    process.task(outcome(1))
+    process.end()
+    assert over(playing, run).state is RunState.OK
+    assert playing.runs.outcomes(run) == [outcome(1)]
+    assert refused == [run] * 3
+
+
+# -- schedules
+
+
+def schedule(playing: Playing, name: str = "plain", cron: str = "0 3 * * *", **answers: Any) -> int:
+    return asyncio.run(playing.service.schedule(name, cron, RunOptions(), answers, "ann"))[0].id
+
+
+def test_a_schedule_begins_runs_one_after_the_other(playing: Playing) -> None:
+    id = schedule(playing, "drain")
+    (_, due, _), = playing.timers.due.values()  # fmt: skip
+    due()
+    process = playing.next()
+    made = playing.runs.schedules()[0]
+    assert playing.run(made.last_run).schedule == id
+    due()
+    assert f"Run {made.last_run}" in playing.runs.schedules()[0].message
+    process.end()
+    over(playing, made.last_run)
+    playing.may = False
+    due()
+    assert playing.runs.schedules()[0].message == "ann may not start playbooks any more."
+    assert [(act.user, act.via, act.target, act.outcome) for act in playing.acts] == [
+        ("ann", "schedule", "playbook drain", outcome)
+        for outcome in (Outcome.BEGUN, Outcome.REFUSED, Outcome.REFUSED)
+    ]
+    asyncio.run(playing.service.unschedule(id))
+    assert (playing.timers.due, playing.runs.schedules()) == ({}, [])
+    due()  # that was under way
+    assert len(playing.processes) == 1
+    with pytest.raises(NotFound):
+        asyncio.run(playing.service.unschedule(id))
+
+
+def test_a_schedule_keeps_no_private_answer_and_must_fit(playing: Playing) -> None:
+    with pytest.raises(UsageError, match="private answers password") as caught:
+        schedule(playing, "site", password=PASSWORD)
+    assert PASSWORD not in str(caught.value)
+    with pytest.raises(UsageError, match="needs an answer"):
+        schedule(playing, "site")
+    with pytest.raises(UsageError, match="cron"):
+        schedule(playing, cron="daily")
+    with pytest.raises(NotFound):
+        schedule(playing, "other")
+    assert playing.runs.schedules() == []
+
+
+def test_stored_schedules_are_followed_by_the_next_daemon(tmp_path: Path) -> None:
+    folder, store = folder_of(tmp_path), MemoryStore()
+    schedule(Playing(folder, runs=store.playbook_runs), "plain")
+    again = Playing(folder, runs=store.playbook_runs)
+    again.schedules.follow_all()
+    assert list(again.timers.due) == ["playbook schedule 1"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (RunOptions("@/etc/shadow"), "no pattern"),
+        (RunOptions("h1;id"), "no pattern"),
+        (RunOptions("", ("a b",)), "no tag"),
+        (RunOptions("", ("a",) * 51), "50 tags"),
+    ],
+)
+def test_options_that_are_refused(playing: Playing, options: RunOptions, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        asyncio.run(playing.service.start("plain", options, {}, "ann"))

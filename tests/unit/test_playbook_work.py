@@ -1,0 +1,111 @@
+"""The lines of a run's process: what they say of each task, and that no secret is in them."""
+
+from __future__ import annotations
+
+import io
+import json
+from base64 import b64encode
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rm.cli.playbook.work import DIFF_MOST, ITEMS_MOST, MESSAGE_MOST, Said, outcome_of
+from rm.core.playbook_runs import RunState
+from rm.playbook.model.steps import TaskResult
+from rm.playbook.run.report import Progress, Report
+
+SECRET = "hunter2 of the mirror"
+
+
+def result(**fields: Any) -> TaskResult:
+    return replace(TaskResult("h1", "Play", "Task", "command", "ok"), **fields)
+
+
+def lines(*events: Progress, secrets: set[str] | None = None, end: Report | None = None) -> list[Any]:
+    out = io.StringIO()
+    said = Said(out)
+    said.secrets = secrets or set()
+    for event in events:
+        said.tell(event)
+    if end is not None:
+        said.report(end)
+    return [json.loads(line) for line in out.getvalue().splitlines()]
+
+
+def test_no_secret_in_any_form_of_it() -> None:
+    hidden = f"{SECRET} {b64encode(SECRET.encode()).decode()}"
+    told = lines(
+        Progress("play", f"play {hidden}", hosts=("h1",)),
+        Progress("start", f"task {hidden}", hosts=("h1",)),
+        Progress("note", hidden),
+        Progress("task", result=result(
+            task=hidden, message=hidden, diffs=(f"+{hidden}\n",), items=((hidden, "ok", hidden),),
+            result={"stdout": hidden, "other": hidden},
+        )),
+        secrets={SECRET},
+    )  # fmt: skip
+    text = json.dumps(told)
+    assert "hunter2" not in text
+    assert b64encode(SECRET.encode()).decode() not in text
+    assert told[3]["outcome"]["items"] == [["******** ********", "ok", "******** ********"]]
+
+
+def test_a_secret_that_is_a_word_of_the_lines_breaks_none() -> None:
+    told = lines(
+        Progress("task", result=result(status="failed", message="it failed on h1")),
+        secrets={"failed", "task", "kind", "outcome"},
+        end=Report("p", False),
+    )
+    assert told[0]["kind"] == "task"
+    assert told[0]["outcome"]["status"] == "failed"
+    assert told[0]["outcome"]["message"] == "it ******** on h1"
+    assert told[1] == {"kind": "end", "state": "ok", "message": "", "recap": {}, "not_reached": []}
+
+
+def test_what_is_long_is_cut_and_only_standard_output_is_kept_of_a_result() -> None:
+    found = outcome_of(
+        result(
+            message="m" * (MESSAGE_MOST + 5), diffs=("d" * DIFF_MOST, "more"),
+            items=tuple(("i", "ok", "") for _ in range(ITEMS_MOST + 5)),
+            result={"stdout": "said", "stderr": "other", "rc": 0}, took_us=7,
+        ),
+        3, 99,
+    )  # fmt: skip
+    assert found.message.endswith("… and 5 more characters")
+    assert (len(found.diffs), len(found.items)) == (1, ITEMS_MOST)
+    assert (found.output, found.number, found.took_us) == ("said", 3, 7)
+    assert outcome_of(result(result={"stdout": [1]}), 1, 99).took_us == 99
+    assert outcome_of(result(result={"stdout": [1]}), 1, 99).output == ""
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"status": "failed", "rescued": True}, "rescued"),
+        ({"status": "failed", "ignored": True}, "ignored"),
+        ({"status": "unreachable"}, "unreachable"),
+    ],
+)
+def test_statuses(fields: dict[str, Any], status: str) -> None:
+    assert outcome_of(result(**fields), 1, 0).status == status
+
+
+def test_text_that_is_none_is_said_all_the_same() -> None:
+    told = lines(Progress("note", "bad \udcff byte"))
+    assert told == [{"kind": "note", "text": "bad ? byte"}]
+
+
+@pytest.mark.parametrize(
+    ("report", "state"),
+    [
+        (Report("p", False, {"h1": [result()]}), RunState.OK),
+        (Report("p", False, {"h1": [result(status="failed")]}), RunState.FAILED),
+        (Report("p", False, {"h1": [result(status="unreachable")]}), RunState.UNREACHABLE),
+        (Report("p", False, {"h1": [result()]}, ("h2",), True), RunState.INTERRUPTED),
+    ],
+)
+def test_how_runs_end(report: Report, state: RunState) -> None:
+    (told,) = lines(end=report)
+    assert told["state"] == state
+    assert told["not_reached"] == list(report.not_reached)
