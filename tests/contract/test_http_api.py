@@ -35,6 +35,8 @@ known_hosts = "{0}/known_hosts"
 run_root_as = "nobody"
 [hosts]
 inventory = "{0}/hosts.ini"
+[playbooks]
+directory = "{0}/playbooks"
 [monitor]
 enabled = false
 [[monitor.mesh]]
@@ -45,6 +47,7 @@ tests = ["throughput"]
 """
 # nothing listens at port 1: the hosts are known, and never up
 HOSTS = "[z1]\nh1\nh2\n[all:vars]\nansible_host=127.0.0.1\nansible_port=1\n"
+PLAYBOOK = "- hosts: all\n  vars_prompt: [{name: a, private: false}]\n  tasks:\n    - ping:\n"
 SPEC = {"name": "train", "script": "#!/bin/sh\ntrue\n", "env": [["TOKEN", "s3cret"]]}
 
 
@@ -75,6 +78,8 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("api")
     (folder / "rm.toml").write_text(RM_TOML.format(folder))
     (folder / "hosts.ini").write_text(HOSTS)
+    (folder / "playbooks").mkdir()
+    (folder / "playbooks" / "0.yml").write_text(PLAYBOOK)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -96,6 +101,10 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             until(answers, "the daemon answers")
             for _ in range(3):
                 client.post("jobs", body={"spec": SPEC})
+            client.post("playbooks", "0", "start", body={"answers": {"a": "x"}})
+            client.post(
+                "playbook-schedules", body={"playbook": "0", "cron": "0 0 1 1 *", "answers": {"a": 1}}
+            )
             server, url = asyncio.run_coroutine_threadsafe(relay(client.address.path), loop).result(60)
             yield url
             loop.call_soon_threadsafe(server.close)
