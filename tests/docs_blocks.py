@@ -31,6 +31,8 @@ OTHERWISE = {
     "loss ": "output",
     "max(": "formula",
     "period": "traffic",
+    "[playbooks]": "toml",
+    "release:": "survey",
 }
 ASSIGNED = re.compile(r"\w+=\S*")  # before a command, or alone
 FORM = re.compile(r"\[OPTIONS\]|\[--")  # no command, but the form of one

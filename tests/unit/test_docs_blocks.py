@@ -23,6 +23,8 @@ from rm.config import load_config
 from rm.core.model.job import JobState
 from rm.playbook.inventory.hosts import to_hosts
 from rm.playbook.inventory.inventory import parse as parse_inventory
+from rm.playbook.model.located import load
+from rm.playbook.read.questions import survey_of
 from rm.submission import traffic_file
 from tests import builders
 from tests.command_line import caller
@@ -82,7 +84,7 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_every_block_has_a_kind() -> None:
     kinds = {"shell", "console", "output", "text", "formula", "script", "python", "toml", "json", "ini",
-             "inventory", "traffic", "accounts"}  # fmt: skip
+             "inventory", "traffic", "accounts", "survey"}  # fmt: skip
     assert {block.name: block.kind for block in BLOCKS if block.kind not in kinds} == {}
     assert {block.kind for block in BLOCKS} == kinds
 
@@ -178,6 +180,14 @@ def test_it_is_a_file_of_accounts(block: Block) -> None:
     accounts, members, qos, limits, partitions = from_toml(text, "accounts.toml")
     found = Accounts(accounts=accounts, members=members, qos=qos, limits=limits, partitions=partitions)
     assert as_toml(found).strip() == text.strip()
+
+
+def test_it_is_a_survey() -> None:
+    (block,) = of("survey")
+    found = survey_of(load(textwrap.dedent(block.text), "site.survey.yml"), "site.survey.yml")
+    assert [(one.name, one.private) for one in found] == [
+        ("release", False), ("mirrors", False), ("password", True), ("host_prefix", False),
+    ]  # fmt: skip
 
 
 def test_it_is_a_traffic_file() -> None:

@@ -50,6 +50,8 @@ def work(session: Session, /) -> int:
         said.end(RunState.FAILED, f"{error.what} {error.hint}".strip())
     except KeyboardInterrupt:
         said.end(RunState.INTERRUPTED)
+    except Exception as error:  # which the daemon could not tell from a killed process
+        said.end(RunState.FAILED, f"rm met a defect of its own: {type(error).__name__}: {error}")
     else:
         said.report(report)
     finally:
@@ -76,12 +78,13 @@ def _run(session: Session, orders: Mapping[str, Any], said: Said) -> Report:
     from rm.cli.playbook.login import Login
     from rm.cli.playbook.queue_daemon import QueueDaemon
 
+    said.secrets = set(orders["secrets"])
     path = Path(orders["path"])
     os.chdir(path.parent)  # where an ansible.cfg lies that holds for it
     ansible = ansible_settings(os.environ, path.parent == shipped_directory("playbooks"))
     vault = vault_of(orders["vault_password_file"] or ansible.vault_password_file, False)
-    said.secrets = vault.secrets
-    vault.secrets.update(orders["secrets"])
+    vault.secrets.update(said.secrets)
+    said.secrets = vault.secrets  # which grows as the vault is opened
     login = Login().with_settings(ansible)
     fleet = fleet_of(session, (), None, None, vault, path, login, ansible)
     for given in fleet.variables.values():

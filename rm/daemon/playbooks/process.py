@@ -69,6 +69,10 @@ class Process:
     def wait(self, timeout_s: float | None = None) -> int | None:
         """Its exit code; None when it has not ended in time."""
         try:
-            return self._popen.wait(timeout_s)
+            code = self._popen.wait(timeout_s)
         except subprocess.TimeoutExpired:
             return None
+        with self._stopping, suppress(OSError, ValueError):
+            assert self._popen.stdin is not None
+            self._popen.stdin.close()
+        return code
