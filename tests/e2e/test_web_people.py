@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
 
+from rm.core.sharing.ended import Ended, Sums
+from rm.units import DAY_US, HOUR_US
 from rm.web.pages.settings import PageSettings
 from tests.chromium import Seen, chromium, looking
 from tests.page_visitor import Tokens
@@ -160,7 +163,11 @@ def test_every_page_is_accessible_and_fits(seen: Seen) -> None:
     accessible(seen, "refused")
     seen.complaints.clear()  # of the status, which is the point
     log_in(seen, "t-boss")
-    for path in ("", "submit", "job/1", "do/cancel?job=1", "do/silence"):
+    for days in range(5):
+        of_job, held = Sums(1, waited_us=HOUR_US, slowed_us=HOUR_US), Sums(gpu_us=days * HOUR_US)
+        ended_us = time.time_ns() // 1_000 - days * DAY_US
+        seen.service.ended.append(Ended(ended_us, "physics", "u" * 40, "", "gpu", "h1", of_job, held))
+    for path in ("", "submit", "job/1", "do/cancel?job=1", "do/silence", "usage", "usage?user=" + "u" * 40):
         page.goto(seen.url + path)
         accessible(seen, path)
     page.goto(f"{seen.url}submit")

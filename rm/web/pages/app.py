@@ -31,6 +31,7 @@ from rm.web.pages.settings import PageSettings
 from rm.web.pages.source import FRESH_S, Shared, Source
 from rm.web.pages.submit_page import SubmitPage
 from rm.web.pages.text import Looks
+from rm.web.pages.usage_page import UsagePage
 
 STATIC = {
     "htmx.min.js": "text/javascript",
@@ -69,6 +70,7 @@ def make_page(source: Source, settings: PageSettings) -> web.Application:
             *JobPage(source, frame, page.part_of).routes(),
             *PlaybookPage(source, sessions, frame, page.part_of).routes(),
             *SubmitPage(source, sessions, frame).routes(),
+            *UsagePage(source, frame).routes(),
             *FindPage(source, frame).routes(),
             *passing_routes(source),
         ]
