@@ -47,6 +47,8 @@ fails_on: {description: The host that fails, default: nobody}
 """
 SLOW = """- hosts: all
   gather_facts: false
+  vars_prompt:
+    - {name: password, default: nothing}
   tasks:
     - name: Begin
       command: touch /tmp/begun
@@ -179,10 +181,13 @@ def begun(cluster: Cluster, run: int) -> dict[str, Any]:
 
 
 def test_a_run_is_stopped_and_another_waits_for_it(playing: Cluster) -> None:
-    first, second = start(playing, "slow"), start(playing, "slow")
+    first, second = start(playing, "slow", answers={"password": SECRET}), start(playing, "slow")
     told = begun(playing, first)
     assert told["run"]["state"] == "running"
     assert playing.client.get("playbook-runs", second)["run"]["state"] == "waiting"
+    (worker,) = workers()
+    for of_it in ("cmdline", "environ"):
+        assert SECRET.encode() not in Path(f"/proc/{worker}/{of_it}").read_bytes()
     playing.client.post("playbook-runs", second, "stop")
     assert over(playing, second)["message"] == "root stopped it before it began."
     playing.client.post("playbook-runs", first, "stop")
@@ -206,6 +211,17 @@ def workers() -> list[int]:
         for path in Path("/proc").glob("[0-9]*/cmdline")
         if readable(path) and b"playbook\0work" in path.read_bytes()
     ]
+
+
+def test_a_run_takes_a_host_out_of_the_queue(playing: Cluster) -> None:
+    host = playing.lab.hosts[0].name
+    answers = {"rm_burn_in": "no", "rm_return": "no", "rm_reason": "new disk"}
+    told = over(playing, start(playing, "drain", limit=host, answers=answers))
+    assert told["state"] == "ok", told["message"]
+    assert "new disk" in playing.host_state(host, "DRAINED")["reason"]
+    assert playing.host_state(playing.lab.hosts[1].name, "UP")
+    playing.rmx("host", "resume", host)
+    playing.host_state(host, "UP")
 
 
 def test_a_killed_daemon_leaves_an_interrupted_run_with_a_sentence(playing: Cluster) -> None:

@@ -66,6 +66,17 @@ def test_prompts_and_the_survey_file_are_asked(catalogue: Catalogue) -> None:
         questions(catalogue, "broken")
 
 
+@pytest.mark.parametrize("name", ["drain", "upgrade"])
+def test_surveys_of_shipped_playbooks_ask_for_what_these_use(tmp_path: Path, name: str) -> None:
+    catalogue = Catalogue("", (name,))
+    text = (catalogue.find(name).path).read_text()
+    asked = questions(catalogue, name)
+    assert asked
+    for one in asked:
+        assert one.name in text
+    assert answered(asked, {}).extra == {one.name: one.default for one in asked}
+
+
 def test_without_a_survey_file_the_roles_are_asked_for(catalogue: Catalogue, tmp_path: Path) -> None:
     role = tmp_path / "playbooks" / "roles" / "web"
     (role / "meta").mkdir(parents=True)

@@ -11,7 +11,11 @@ from rm.playbook.model.schema import tasks_of
 from rm.playbook.read.listing import growing_of
 from rm.playbook.read.parse import parse_playbook
 
-SHIPPED = sorted((Path(__file__).parents[2] / "playbooks").glob("*.yml"))
+SHIPPED = sorted(
+    path
+    for path in (Path(__file__).parents[2] / "playbooks").glob("*.yml")
+    if not path.stem.endswith(".survey")
+)
 PLAY = "- hosts: all\n  tasks:\n"
 
 

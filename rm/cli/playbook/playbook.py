@@ -50,6 +50,8 @@ def list_(as_json: bool) -> None:
 
     found = []
     for path in sorted(shipped_directory("playbooks").glob("*.yml")):
+        if path.stem.endswith(".survey"):  # of the playbook beside it
+            continue
         first = path.read_text(encoding="utf-8").partition("\n")[0]
         found.append({"name": path.stem, "about": first.lstrip("# ").strip(), "path": str(path)})
     if as_json:

@@ -15,6 +15,7 @@ from rm.api.playbooks import (
     Question,
     TaskOutcome,
 )
+from rm.units import format_elapsed
 from rm.web.pages.text import duration, moment, shown, since
 
 SHOWN_MOST = 200  # tasks of one page of a report
@@ -153,7 +154,7 @@ def _words(value: Any) -> str:
 def run_row(run: PlaybookRun, now_us: int) -> RunRow:
     counts = run.recap.values()
     began_us = run.began_us or run.asked_us
-    took = duration((run.ended_us or now_us) - run.began_us) if run.began_us else "–"
+    took = format_elapsed((run.ended_us or now_us) - run.began_us) if run.began_us else "–"
     return RunRow(
         id=run.id,
         playbook=shown(run.playbook),
