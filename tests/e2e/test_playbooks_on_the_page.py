@@ -215,8 +215,9 @@ def workers() -> list[int]:
 
 def test_a_run_takes_a_host_out_of_the_queue(playing: Cluster) -> None:
     host = playing.lab.hosts[0].name
-    answers = {"rm_burn_in": "no", "rm_return": "no", "rm_reason": "new disk"}
-    told = over(playing, start(playing, "drain", limit=host, answers=answers))
+    answers = json.dumps({"rm_burn_in": False, "rm_reason": "new disk"})
+    words = ("playbook", "start", "drain", "--limit", host, "-e", "rm_return=no", "--answers", "-", "--json")
+    told = over(playing, json.loads(playing.rmx(*words, input=answers))["run"])
     assert told["state"] == "ok", told["message"]
     assert "new disk" in playing.host_state(host, "DRAINED")["reason"]
     assert playing.host_state(playing.lab.hosts[1].name, "UP")

@@ -361,3 +361,12 @@ def test_what_fits_no_specification_fails_that_host_s_task(option, value):
     task = f"  - validate_argument_spec: {{argument_spec: {{a: {option}}}, {given}}}\n"
     results, _, host = play(task, inventory={"it": value})
     assert ([r.status for r in results], host.failed) == (["failed"], True)
+
+
+@pytest.mark.parametrize(("told", "took_us"), [(70, 140), (-1, 0), ("7", 0), (True, 0), (1 << 60, 0)])
+def test_the_time_of_steps_is_the_tasks_and_no_variable(told, took_us):
+    tasks = "    - command: make {{ item }}\n      loop: [a, b]\n      register: made\n"
+    results, _, host = play(tasks, answer=lambda step: {"took_us": told})
+    assert results[0].took_us == took_us
+    assert "took_us" not in str(results[0].result)
+    assert "took_us" not in str(host.learnt["made"])

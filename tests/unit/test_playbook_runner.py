@@ -10,12 +10,16 @@ from typing import Any
 
 import pytest
 
+from rm.adapters.playbook.catalogue import Catalogue
+from rm.adapters.playbook.vault import seal
 from rm.adapters.store.memory import MemoryStore
 from rm.core.people.audit import Outcome
 from rm.core.playbook_runs import PlaybookRun, RunOptions, RunState
 from rm.daemon.playbooks.runner import WAITING_MOST
+from rm.daemon.playbooks.starting import Starting
 from rm.errors import LimitReached, NotFound, StoreUnavailable, UsageError
 from tests.cluster import until
+from tests.fakes import ManualClock
 from tests.playing import FakeProcess, Playing, folder_of, outcome
 
 PASSWORD = "of-the-mirror"
@@ -181,6 +185,23 @@ def test_what_tasks_came_to_waits_for_a_database_that_is_away(
     assert over(playing, run).state is RunState.OK
     assert playing.runs.outcomes(run) == [outcome(1)]
     assert refused == [run] * 3
+
+
+def test_a_default_that_the_vault_holds_is_private(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path)
+    (tmp_path / "password").write_text("of the vault")
+    sealed = seal(b"sesame-in-the-vault", b"of the vault").replace("\n", "\n            ")
+    (folder / "plain.yaml").write_text(
+        f"- hosts: all\n  vars_prompt:\n    - name: token\n      private: false\n      default: !vault |\n"
+        f"            {sealed}\n  tasks:\n    - ping:\n"
+    )
+    starting = Starting(
+        catalogue=Catalogue(str(folder)), runner=Playing(folder).runner, clock=ManualClock(),
+        vault_password_file=str(tmp_path / "password"),
+    )  # fmt: skip
+    (question,) = starting.survey("plain")[1]
+    assert (question.name, question.private) == ("token", True)
+    assert starting.asked("plain", RunOptions(), {})[1].secrets == ("sesame-in-the-vault",)
 
 
 # -- schedules

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rm.adapters.playbook.catalogue import Catalogue, Listed
@@ -39,7 +40,9 @@ class Starting:
         found = self._catalogue.find(name)
         file = self._password_file
         vault = Vault([read_password(file)] if file else ())
-        return found, self._catalogue.questions(found, LocalFiles(vault))
+        asked = self._catalogue.questions(found, LocalFiles(vault))
+        # what the vault has opened is shown to nobody, also not as a default
+        return found, [replace(one, private=True) if _holds(one, vault.secrets) else one for one in asked]
 
     def asked(self, name: str, options: RunOptions, given: Mapping[str, Any]) -> tuple[Listed, Answers]:
         """The playbook and what the answers become; raises as `survey`."""
@@ -69,6 +72,11 @@ class Starting:
             "vault_password_file": self._password_file,
         }
         return self._runner.add(run, orders)
+
+
+def _holds(one: Question, secrets: Iterable[str]) -> bool:
+    shown = f"{one.default} {one.choices} {one.text}"
+    return any(secret in shown for secret in secrets)
 
 
 def check_options(options: RunOptions) -> None:
