@@ -10,6 +10,7 @@ _SAID = (
     re.compile(r"(?:^|: )line \d+: (?:exec: )?(.+): (?:command not found|not found)$"),  # bash
     re.compile(r"command not found: (.+)$"),  # zsh
     re.compile(r": (?:\d+: )?(?:exec: )?([^:]+): not found$"),  # dash, busybox, ksh
+    re.compile(r": \d+: (?:exec: )?([^:/]+): Permission denied$"),  # dash: a folder of PATH cannot be read
     re.compile(r"(?:^|/)env: ['‘](.+)['’]: No such file or directory$"),
     re.compile(r"^([^ :]+): Command not found\.$"),  # csh
 )

@@ -758,6 +758,7 @@ def test_show_of_a_failed_job_ends_with_the_last_lines_of_the_task_that_failed(
         ("/x/script: 4: srun: not found", "srun"),
         ("/x/script: 4: exec: srun: not found", "srun"),
         ("sh: foo: not found", "foo"),
+        ("/x/script: 4: foo: Permission denied", "foo"),
         ("script:3: command not found: module", "module"),
         ("/usr/bin/env: \u2018python\u2019: No such file or directory", "python"),
         ("python: Command not found.", "python"),

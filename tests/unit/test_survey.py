@@ -58,6 +58,20 @@ def test_each_fault_is_named_with_what_to_mend(
     assert found.mend
 
 
+@pytest.mark.parametrize(
+    ("problem", "mend"),
+    [
+        ("[Errno -3] Temporary failure in name resolution", "Give b its address as ansible_host"),
+        ("[Errno -2] Name or service not known", "Give b its address as ansible_host"),
+        ("[Errno 111] Connection refused", "Open the network"),
+    ],
+)
+def test_a_name_that_hosts_do_not_know_is_no_closed_network(problem: str, mend: str) -> None:
+    peer = {"name": "b", "interface": "", "problem": problem}
+    (found,) = findings({"a": {**GOOD, "peers": [peer]}}, {}, USERS)
+    assert found.mend.startswith(mend)
+
+
 def test_clocks_count_beyond_their_uncertainty_and_homes_by_the_most() -> None:
     (late,) = findings({"a": GOOD}, {"a": (-2_500_000, 1_000_000)}, USERS)
     assert "-2.500 s off" in late.what

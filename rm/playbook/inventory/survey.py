@@ -103,8 +103,11 @@ def _of_host(
             "A kernel with CONFIG_BPF_SYSCALL and CONFIG_NET_CLS_BPF does.")  # fmt: skip
     for peer in survey["peers"]:
         if peer["problem"]:
-            add("network", f"{peer['name']} is not reached: {peer['problem']}.",
-                "Open the network between the hosts: SSH, and ports 8621 to 8820.", True)  # fmt: skip
+            unresolved = "name resolution" in peer["problem"] or "not known" in peer["problem"]
+            mend = f"Give {peer['name']} its address as ansible_host, or let the hosts resolve its name."
+            if not unresolved:
+                mend = "Open the network between the hosts: SSH, and ports 8621 to 8820."
+            add("network", f"{peer['name']} is not reached: {peer['problem']}.", mend, True)
         elif peer["interface"] in ("", "lo"):
             add("network", f"The route to {peer['name']} does not leave the host.",
                 "Give each host an address of its own as ansible_host; /etc/hosts may say 127.0.1.1.",
