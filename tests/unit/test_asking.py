@@ -12,7 +12,7 @@ import pytest
 
 from rm.adapters.asker import ASKER
 from rm.core.jobs import events as ev
-from rm.core.scheduling.foreseen import Foreseen
+from rm.core.scheduling.foreseen import Foreseen, Playing
 from rm.daemon.services import foresight
 from rm.daemon.services.asking import Asking
 from tests import builders
@@ -63,17 +63,58 @@ def test_many_questions_about_anothers_job_wait_in_the_turn_of_who_asks() -> Non
     assert leader.asked == len(order) == 21
 
 
+def test_others_have_their_turn_while_expected_starts_are_played(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A play is made in slices, and gives the turn to whoever asks meanwhile."""
+    house, went_on, go_on = House(tmp_path), list[str](), Playing.go_on
+    spec = builders.spec(cpus_per_task=8, time_limit_us=10**9)
+    house.do(ev.HostAdded(builders.host("h1", cpus=8)))
+    house.do(*(ev.JobSubmitted(number, spec) for number in range(1, 61)))
+    begun = threading.Event()
+
+    def slice_of(playing: Playing) -> bool:
+        went_on.append("play")
+        if len(went_on) == 1:
+            begun.wait(PATIENCE_S)
+        return go_on(playing)
+
+    monkeypatch.setattr(Playing, "go_on", slice_of)
+
+    async def story() -> int:
+        starts = asyncio.ensure_future(house.service.foresight.starts())
+        while not went_on:
+            await asyncio.sleep(0)
+        asking = house.service.foresight._asking
+        other = asyncio.ensure_future(asking.think("bob", lambda: went_on.append("bob")))
+        await asyncio.sleep(0)
+        begun.set()
+        await asyncio.gather(starts, other)
+        return len((await starts)[0].starts)
+
+    assert asyncio.run(story()) == 59
+    assert went_on[:2] == ["play", "bob"]
+    assert len(went_on) > 5
+    house.leader.stop()
+
+
 def test_all_who_ask_when_jobs_will_start_get_one_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     house, plays = House(tmp_path), []
     house.do(ev.JobSubmitted(1, builders.spec()))
 
-    def foresee(state: Any, *rest: Any) -> Foreseen:
-        plays.append(list(state.pending))
-        return Foreseen({}, 5)
+    class Fake:
+        def __init__(self, state: Any, *rest: Any) -> None:
+            plays.append(list(state.pending))
 
-    monkeypatch.setattr(foresight, "foresee", foresee)
+        def go_on(self) -> bool:
+            return True
+
+        def found(self) -> Foreseen:
+            return Foreseen({}, 5)
+
+    monkeypatch.setattr(foresight, "Playing", Fake)
 
     async def story() -> list[Any]:
         return await asyncio.gather(*(house.service.foresight.starts() for _ in range(20)))

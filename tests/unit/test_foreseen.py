@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
-from rm.core.scheduling.foreseen import Foreseen, copied, foresee, share_of_ended
+from rm.core.scheduling.cycle import Cycle
+from rm.core.scheduling.foreseen import SLICE_STEPS, Foreseen, Playing, copied, foresee, share_of_ended
 from tests import builders
 from tests.unit.test_host_reservations import SECOND, Reserving, limited
 
@@ -37,7 +38,28 @@ def test_the_state_that_is_played_has_nothing_that_changes_in_common_with_the_le
         mine, theirs = getattr(own, field.name), getattr(state, field.name)
         fixed = is_dataclass(theirs) and theirs.__dataclass_params__.frozen
         assert mine is not theirs or fixed or isinstance(theirs, int | tuple | None), field.name
+        if isinstance(theirs, dict):
+            both = [(mine[key], one) for key, one in theirs.items() if isinstance(one, dict | set | list)]
+            assert all(copy is not one and copy == one for copy, one in both), field.name
     foreseen(cluster)
+
+
+def test_slices_of_a_play_are_of_few_steps_and_foresee_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Reserving(cpus=1)
+    for seconds in range(1, 41):
+        cluster.submit("", **limited(seconds))
+    cycle, steps, step = cluster.cycle, list[int](), Cycle.step
+    at_once = foreseen(cluster)
+    monkeypatch.setattr(Cycle, "step", lambda *args: steps.append(1) or step(*args))
+    playing = Playing(copied(cluster.state), cycle.policies, cycle.rules, cycle.tuning, cluster.now_us)
+    assert not steps
+    most, slices, over = 0, 0, False
+    while not over:
+        steps.clear()
+        over, slices = playing.go_on(), slices + 1
+        most = max(most, len(steps))
+    assert (most, playing.found()) == (SLICE_STEPS, at_once)
+    assert slices > 3
 
 
 def test_jobs_start_one_after_the_other() -> None:

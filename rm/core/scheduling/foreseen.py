@@ -3,14 +3,16 @@
 Nothing else is submitted, no host is lost, and each job ends when its reports say, else after its expected
 run time, else at its time limit. So a job behind one without any of these has no expected start. Traffic is
 not aligned on the way: a job that would wait for its neighbours' traffic starts later than said. Of a long
-queue its head is played.
+queue its head is played. A play may take seconds, so it can be made in slices: others are served in between.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from itertools import chain, islice
 from typing import Any
 
 from rm.core.jobs import events as ev
@@ -28,6 +30,7 @@ from rm.core.scheduling.engine import Policies, Tuning
 WAITING_MAX = 1_000  # jobs that are played, the first in the queue policy's order
 STARTS_MAX = 300  # jobs whose start is worked out, the first to start
 STEPS_MAX = 4 * STARTS_MAX
+SLICE_STEPS = 10  # of the cycle, some milliseconds each: in about so many nobody else is served
 ENDED_LEAST = 10  # jobs with a time limit by which the next ones are judged
 QUARTER, HALF = 4, 2
 
@@ -61,7 +64,7 @@ def copied(state: ClusterState) -> ClusterState:
         if isinstance(value, Counter):
             value = Counter(value)
         elif isinstance(value, dict):
-            value = {key: _copied(one) for key, one in value.items()}
+            value = _copied_with_values(value)
         elif isinstance(value, set):
             value = set(value)
         values[field.name] = value
@@ -76,8 +79,12 @@ def copied(state: ClusterState) -> ClusterState:
     return ClusterState(**values | own)
 
 
-def _copied(value: Any) -> Any:
-    return value.copy() if isinstance(value, dict | set | list) else value
+def _copied_with_values(values: dict[Any, Any]) -> dict[Any, Any]:
+    """The values of one dictionary are of one kind, and mostly of one that never changes: the leader does
+    nothing else while it copies 50,000 of them."""
+    if not isinstance(next(iter(values.values()), None), dict | set | list):
+        return dict(values)
+    return {key: one.copy() for key, one in values.items()}
 
 
 def share_of_ended(state: ClusterState, part: int = QUARTER) -> float:
@@ -102,18 +109,44 @@ def foresee(
     new: JobSpec | None = None,
 ) -> Foreseen:
     """Of a copied state, which is used up; `new`: a job that is not there yet, as 0."""
-    shares = dict.fromkeys((share_of_ended(state, QUARTER), share_of_ended(state, HALF)))
-    plays = {share: _Played(copied(state), policies, rules, tuning, share) for share in shares if share < 1}
-    plays[1.0] = late = _Played(state, policies, rules, tuning, 1.0)
-    for play in plays.values():
-        play.play(now_us, new)
-    early, middle = plays[min(shares)], plays[max(shares)]
-    starts = {}
-    for job, (at_us, hosts) in late.starts.items():
-        soonest_us = min(at_us, early.starts.get(job, (at_us, ()))[0])
-        likely_us = min(at_us, max(soonest_us, middle.starts.get(job, (at_us, ()))[0]))
-        starts[job] = Start(job, at_us, soonest_us, hosts, likely_us)
-    return Foreseen(starts, late.until_us)
+    playing = Playing(state, policies, rules, tuning, now_us, new)
+    while not playing.go_on():
+        pass
+    return playing.found()
+
+
+class Playing:
+    """What `foresee` does, in slices. The arguments are the same."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        policies: Policies,
+        rules: Rules,
+        tuning: Tuning,
+        now_us: int,
+        new: JobSpec | None = None,
+    ) -> None:
+        shares = dict.fromkeys((share_of_ended(state, QUARTER), share_of_ended(state, HALF)))
+        plays = {
+            share: _Played(copied(state), policies, rules, tuning, share) for share in shares if share < 1
+        }
+        plays[1.0] = self._late = _Played(state, policies, rules, tuning, 1.0)
+        self._early, self._middle = plays[min(shares)], plays[max(shares)]
+        self._steps = chain.from_iterable(play.steps(now_us, new) for play in plays.values())
+
+    def go_on(self, steps: int = SLICE_STEPS) -> bool:
+        """Play so many steps of the cycle; is everything played?"""
+        return sum(1 for _ in islice(self._steps, steps)) < steps
+
+    def found(self) -> Foreseen:
+        """When everything is played."""
+        starts = {}
+        for job, (at_us, hosts) in self._late.starts.items():
+            soonest_us = min(at_us, self._early.starts.get(job, (at_us, ()))[0])
+            likely_us = min(at_us, max(soonest_us, self._middle.starts.get(job, (at_us, ()))[0]))
+            starts[job] = Start(job, at_us, soonest_us, hosts, likely_us)
+        return Foreseen(starts, self._late.until_us)
 
 
 class _Played:
@@ -133,7 +166,8 @@ class _Played:
         self.starts: dict[int, tuple[int, tuple[str, ...]]] = {}
         self.until_us: int | None = None
 
-    def play(self, now_us: int, new: JobSpec | None) -> None:
+    def steps(self, now_us: int, new: JobSpec | None) -> Iterator[None]:
+        """Play it, and pause after each step of the cycle."""
         state = self._cycle.state
         self._shorten(now_us)
         for number in list(state.placed):
@@ -145,6 +179,7 @@ class _Played:
             events = [ev.JobSubmitted(self._newest, new)]
         for _ in range(STEPS_MAX):
             events = self._step(events, now_us)
+            yield
             if not self._waiting or len(self.starts) >= STARTS_MAX:
                 break
             if events:

@@ -11,7 +11,7 @@ from rm.core.model.job import JobSpec
 from rm.core.ports import Clock
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies, Tuning
-from rm.core.scheduling.foreseen import Foreseen, Start, copied, foresee
+from rm.core.scheduling.foreseen import Foreseen, Playing, Start, copied
 from rm.daemon.services.asking import Asking
 
 KEPT_US = 5_000_000  # for so long an answer is good for everybody
@@ -44,12 +44,19 @@ class Foresight:
         return await asyncio.shield(self._coming)
 
     async def _foresee(self) -> Told:
-        def work(copy: Copy) -> Told:
+        def begin(copy: Copy) -> tuple[Playing, Mapping[int, str]]:
             state, rules, tuning, now_us = copy
             users = {number: state.jobs[number].spec.user for number in state.pending}
-            return foresee(state, self._policies, rules, tuning, now_us), users
+            return Playing(state, self._policies, rules, tuning, now_us), users
 
-        return await self._asking.think_of("", _copy, work)
+        playing, users = await self._asking.think_of("", _copy, begin)
+        return await self._played("", playing), users
+
+    async def _played(self, whose: str, playing: Playing) -> Foreseen:
+        """In slices: who asks for less meanwhile has their turn between two of them."""
+        while not await self._asking.think(whose, playing.go_on):
+            pass
+        return playing.found()
 
     def _came(self, done: asyncio.Future[Told]) -> None:
         self._coming = None
@@ -65,11 +72,12 @@ class Foresight:
         if spec.dependency or spec.hold:
             return None
 
-        def work(copy: Copy) -> Foreseen:
+        def begin(copy: Copy) -> Playing:
             state, rules, tuning, now_us = copy
-            return foresee(state, self._policies, rules, tuning, now_us, spec)
+            return Playing(state, self._policies, rules, tuning, now_us, spec)
 
-        return (await self._asking.think_of(spec.user, _copy, work)).starts.get(0)
+        playing = await self._asking.think_of(spec.user, _copy, begin)
+        return (await self._played(spec.user, playing)).starts.get(0)
 
 
 def _copy(cycle: Cycle, now_us: int) -> Copy:
