@@ -43,7 +43,7 @@ from tests.invariants import validate_state
 from tests.sim.choices import Choices
 
 S = 1_000_000
-VALIDATED = 16  # of so many seeds one, since it costs as much as the steps themselves; and what is replayed
+VALIDATED = 8  # of so many seeds one, since it costs as much as the steps themselves; and what is replayed
 CPUS = 4  # of a host
 ELEMENTS, MANY_ELEMENTS = "0-2", "0-6"  # of each job array
 PLAIN = {"queue": Chosen("fifo"), "placement": Chosen("first-fit"), "comm": Chosen("none")}
