@@ -91,6 +91,48 @@ def test_who_is_late_moves_the_whole_plan_by_what_the_next_delay_does_not_make_g
     assert {job: grid.epoch_us for job, grid in late.items() if grid} == {1: 158 * MS, 2: 158 * MS}
 
 
+def test_who_began_too_early_meets_others_and_moves_the_plan_as_well() -> None:
+    plans = begun()
+    plans.report(
+        1, 150 * MS, 100 * MS
+    )  # 30 ms late, of which job 2 hears too late: it begins at 170, not 200
+    moved = plans.report(2, 172 * MS, 100 * MS).grids
+    assert {job: grid.epoch_us for job, grid in moved.items() if grid} == {1: 178 * MS, 2: 178 * MS}
+    assert plans.report(1, 278 * MS, 100 * MS).grids == {}
+
+
+def test_two_jobs_whose_communication_meets_come_apart_though_they_hear_late() -> None:
+    """Jobs of 100 ms that communicate for the last 45 of these meet and end at once: neither hears of the
+    other's lateness before it begins anew."""
+    mine, others = (iteration(0, 0), iteration(110, 10)), (iteration(50, 50), iteration(160, 10))
+    plan = CommPlan({1: mine, 2: others}, True, 220 * MS)
+    plans = Plans()
+    grids = dict(plans.aligned([plan], RUNNING, {1: 0, 2: 0}).grids)
+    known = dict(grids)  # as clients know them
+    began = {1: 100 * MS, 2: 100 * MS}
+    waited = []
+    for _ in range(12):
+        ends = _shared_us(began)
+        waits = {}
+        for job, end_us in ends.items():
+            grid = known[job]
+            waits[job] = rm_iteration.wait_us(end_us, to_builtins(grid), 0, began[job]) if grid else 0
+        waited.append(tuple(waits.values()))
+        began = {job: ends[job] + waits[job] for job in ends}
+        for job in sorted(began, key=began.__getitem__):
+            grids |= plans.report(job, began[job], 100 * MS).grids
+        known = dict(grids)
+    apart_us = (began[2] - began[1]) % (110 * MS)
+    assert 45 * MS <= apart_us <= 65 * MS, waited
+
+
+def _shared_us(began: Mapping[int, int]) -> dict[int, int]:
+    """When two iterations end that share a link in their last 45 ms."""
+    first, second = sorted(began, key=began.__getitem__)
+    meet_us = max(0, 45 * MS - (began[second] - began[first]))
+    return {first: began[first] + 100 * MS + meet_us, second: began[second] + 100 * MS + meet_us}
+
+
 def follow(plans: Plans, takes_ms: Mapping[int, int], most: int) -> tuple[int, ...]:
     """Jobs that wait as the client does, until some did not keep to the plan, for `most` iterations."""
     grids = dict(plans.aligned([PLAN], RUNNING, dict.fromkeys(RUNNING, 0)).grids)

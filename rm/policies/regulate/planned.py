@@ -3,10 +3,11 @@
 FORESIGHT Sec. V, "agents on the servers". A plan begins when the last of its jobs comes to the end of the
 iteration that it is in; hosts get the instants of a whole round, which repeats, and their jobs wait by
 themselves. Who is late by more than the next delay absorbs is planned anew: the whole plan moves by what
-is left of it, so that all keep their order. A plan that jobs do not keep is dropped, and one profiled anew:
-whose iterations mostly last longer than planned, or the last of those that moved the plan by more than
-`COSTS` of its time. It is tried again after `AGAIN_US`, and then after twice as long each time. Pure: times
-are arguments, in microseconds.
+is left of it, so that all keep their order. Who began too early, since it did not hear of that in time, meets
+others: they will all be late by as much, and the plan moves at once. A plan that jobs do not keep is dropped,
+and one profiled anew: whose iterations mostly last longer than planned, or the last of those that moved the
+plan by more than `COSTS` of its time. It is tried again after `AGAIN_US`, and then after twice as long each
+time. Pure: times are arguments, in microseconds.
 """
 
 from __future__ import annotations
@@ -106,16 +107,16 @@ class Plans:
         seen.append(net_us > SLOW * _length_us(own.plan, job))
         if sum(seen) > WINDOW // 2:
             return self._drop(own, job, end_us)
-        late_us = _late_us(own, job, end_us)
-        if late_us <= _tolerance_us(own.plan, job):
+        off_us = _off_us(own, job, end_us)
+        if abs(off_us) <= _tolerance_us(own.plan, job):
             return Changed()
         span_us = WINDOW * max(_length_us(own.plan, one) for one in own.plan.iterations)
-        own.moves.append((end_us, late_us))
+        own.moves.append((end_us, abs(off_us)))
         while own.moves[0][0] < end_us - span_us:
             own.moves.popleft()
         if len(own.moves) >= LEAST_MOVES and sum(by_us for _, by_us in own.moves) > COSTS * span_us:
             return self._drop(own, job, end_us)
-        own.epoch_us += late_us
+        own.epoch_us += abs(off_us)
         return Changed({one: _grid(own, one) for one in own.plan.iterations})
 
     @staticmethod
@@ -149,8 +150,8 @@ def _tolerance_us(plan: CommPlan, job: int) -> int:
     return int(TOLERANCE * _length_us(plan, job))
 
 
-def _late_us(own: _Round, job: int, begun_us: int) -> int:
-    """By how much an iteration that has begun makes the next one late, by the plan."""
+def _off_us(own: _Round, job: int, begun_us: int) -> int:
+    """By how much an iteration that has begun makes the next one late, or began too early: below zero."""
     assert own.epoch_us is not None, "the plan has begun"
     planned, cycle_us = own.plan.iterations[job], own.plan.cycle_us
     starts = [one.start_us - planned[0].start_us for one in planned]
@@ -160,7 +161,8 @@ def _late_us(own: _Round, job: int, begun_us: int) -> int:
     start_us = origin_us + around * cycle_us + starts[number]
     following_us = starts[number + 1] if number + 1 < len(starts) else starts[0] + cycle_us
     slack_us = following_us - starts[number] - planned[number].length_us
-    return begun_us - start_us - max(0, slack_us)
+    late_us = begun_us - start_us
+    return late_us if late_us < 0 else max(0, late_us - max(0, slack_us))
 
 
 def _grid(own: _Round, job: int) -> Grid:
