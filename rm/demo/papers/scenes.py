@@ -47,7 +47,7 @@ def cassini() -> Scene:
 
 def foresight() -> Scene:
     """Between two leaves three jobs share two spines: two of them must meet."""
-    ring = tuple(job(f"job-{n}", period_ms, 0.40) for n, period_ms in enumerate((400, 380, 400), 1))
+    ring = tuple(job(f"job-{n}", period_ms, 0.40) for n, period_ms in enumerate((400, 390, 400), 1))
     told = (dscp_of(0), dscp_of(1))
     return Scene(
         "foresight",
@@ -57,7 +57,7 @@ def foresight() -> Scene:
         ring,
         (
             Way("hashed (ECMP)", "first-fit", "none"),
-            Way("foresight", "first-fit", "foresight", dscp=told),
+            Way("foresight", "first-fit", "foresight", {"comm": {"margin": 0.02}}, dscp=told),
         ),
         (0.0, 40.0, 80.0),
         ("z1h1", "z1h4"),

@@ -26,13 +26,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from rm.core.model.alignment import Alignment, LinkAlignment, Schedule
 from rm.core.model.fabric import Fabric, uplink_name
 from rm.core.model.routes import CommPlan
 from rm.core.model.snapshot import PlacedJob, Snapshot
+from rm.core.model.traffic import TrafficProfile
 from rm.errors import ConfigError
 from rm.policies.foresight.demand import JobDemand, Links
 from rm.policies.foresight.estimate import mean_iteration_us
@@ -45,9 +46,8 @@ from rm.policies.foresight.steady import steady_paths, steady_shifts
 
 @dataclass(frozen=True, slots=True)
 class ForesightOptions:
-    """`units` a spine link is divided into for subflows; `throttling` False leaves delays alone.
-
-    The rest: see the module.
+    """`units` a spine link is divided into for subflows; `throttling` False leaves delays alone; iterations
+    are planned longer than profiled by `margin` of their periods. The rest: see the module.
     """
 
     variant: str = "full"
@@ -57,6 +57,7 @@ class ForesightOptions:
     guard: bool = True
     horizon_ms: int = 20_000
     iterations: int = 64
+    margin: float = 0.0
 
     def __post_init__(self) -> None:
         for option, value, known in (("variant", self.variant, VARIANTS), ("repair", self.repair, REPAIRS)):
@@ -71,6 +72,12 @@ class ForesightOptions:
                     f"The option {option} of comm policy foresight is {getattr(self, option)}.",
                     "Use 1 or more.",
                 )
+
+        if not 0 <= self.margin <= 1:
+            raise ConfigError(
+                f"The option margin of comm policy foresight is {self.margin}.",
+                "Use 0 or more, and at most 1.",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +97,7 @@ class Foresight:
 
     def align(self, placed: Sequence[PlacedJob], snapshot: Snapshot, offline: bool = False) -> Alignment:
         """Plan all jobs that communicate; independent of the order of `placed`."""
-        jobs = {p.job: p for p in placed if p.communicates}
+        jobs = {p.job: _longer(p, self.options.margin) for p in placed if p.communicates}
         plans: list[CommPlan] = []
         links: list[LinkAlignment] = []
         schedules: list[Schedule] = []
@@ -227,6 +234,17 @@ def _schedules(
         )
         for demand in demands
     ]
+
+
+def _longer(job: PlacedJob, margin: float) -> PlacedJob:
+    """With time for what varies: the last phase of an iteration may end so much later."""
+    traffic = job.traffic
+    if not margin or traffic is None or not traffic.phases:
+        return job
+    more_us = int(margin * traffic.period_us)
+    *before, last = sorted(traffic.phases, key=lambda phase: phase.offset_us)
+    phases = (*before, replace(last, duration_us=last.duration_us + more_us))
+    return replace(job, traffic=TrafficProfile(traffic.period_us + more_us, phases))
 
 
 def _host_bps(host: str, snapshot: Snapshot) -> int:

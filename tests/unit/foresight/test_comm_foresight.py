@@ -75,6 +75,17 @@ def test_periods_that_do_not_match_are_in_the_plan_alone() -> None:
     assert answer.unmatched == (1, 2)
 
 
+def test_with_a_margin_iterations_are_planned_longer_and_still_nothing_meets() -> None:
+    jobs = [
+        placed(1, "a0", "b0", traffic=profile(40, (20, 18, 100))),
+        placed(2, "a1", "b1", traffic=profile(60, (30, 27, 100))),
+    ]
+    exact, wide = (align(jobs, spines=1, throttling=False, guard=False, margin=m) for m in (0.0, 0.1))
+    lengths = [{i.length_us for p in one.plans[0].iterations.values() for i in p} for one in (exact, wide)]
+    assert lengths == [{40_000, 60_000}, {44_000, 66_000}]
+    assert wide.plans[0].contention_free
+
+
 def test_without_a_fabric_shared_hosts_are_timed_and_nothing_is_routed() -> None:
     jobs = [placed(1, "a0", "b0", traffic=BURST), placed(2, "a0", "b1", traffic=BURST)]
     answer = align(jobs, spines=0)
