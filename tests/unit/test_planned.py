@@ -166,7 +166,7 @@ def test_a_plan_whose_job_takes_longer_is_dropped_and_that_job_profiled() -> Non
 
 
 def test_a_plan_that_moves_too_often_is_dropped_and_tried_again_later() -> None:
-    plans, at_us = begun(), 120 * MS
+    plans, at_us = begun(), (120 + 400) * MS  # later than in its first three iterations
     for _ in range(LEAST_MOVES + 2):
         at_us += 49 * MS
         changed = plans.report(1, at_us, 100 * MS)
@@ -180,6 +180,18 @@ def test_a_plan_that_moves_too_often_is_dropped_and_tried_again_later() -> None:
     again = plans.report(2, dropped_us + AGAIN_US, 100 * MS).grids
     assert again[1] is not None
     assert again[1].epoch_us == dropped_us + AGAIN_US + 100 * MS
+    assert plans.jobs == {1, 2}
+
+
+def test_jobs_may_come_to_their_places_at_the_beginning_of_a_plan() -> None:
+    plans, at_us = begun(), 120 * MS
+    for _ in range(2):
+        at_us += 49 * MS
+        assert plans.report(1, at_us, 100 * MS).grids
+        at_us += 100 * MS
+    for _ in range(LEAST_MOVES):
+        at_us += PLAN.cycle_us + 49 * MS
+        plans.report(1, at_us, 100 * MS)
     assert plans.jobs == {1, 2}
 
 

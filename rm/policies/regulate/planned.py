@@ -27,6 +27,7 @@ COSTS = 0.10
 SLOW = 1.10  # times its length an iteration lasts that is longer than planned
 WINDOW = 20  # iterations by which that is judged
 LEAST_MOVES = 3  # one job may write a checkpoint
+SETTLING = 3  # iterations from the beginning in which jobs come to their places: moves cost nothing
 AGAIN_US = 60 * SECOND_US
 LONGEST_TIMES = 64  # as long until it is tried again
 
@@ -41,13 +42,14 @@ class Changed:
 
 @dataclass(slots=True, eq=False)
 class _Round:
-    """A plan that is followed; `epoch_us` is when it began, `next_us` when jobs' next iterations begin. One
-    that was `dropped` begins again at `again_us`."""
+    """A plan that is followed; `epoch_us` is its beginning now, `next_us` when jobs' next iterations begin.
+    One that was `dropped` begins again at `again_us`."""
 
     plan: CommPlan
     attempts: Mapping[int, Iterating]
     next_us: dict[int, int]
     epoch_us: int | None = None
+    begun_us: int = 0  # when it began at first, before it moved
     dropped: int = 0  # how often
     again_us: int | None = None
     slow: dict[int, deque[bool]] = field(default_factory=dict)  # the newest iterations of each job
@@ -110,9 +112,11 @@ class Plans:
         off_us = _off_us(own, job, end_us)
         if abs(off_us) <= _tolerance_us(own.plan, job):
             return Changed()
-        span_us = WINDOW * max(_length_us(own.plan, one) for one in own.plan.iterations)
-        own.moves.append((end_us, abs(off_us)))
-        while own.moves[0][0] < end_us - span_us:
+        longest_us = max(_length_us(own.plan, one) for one in own.plan.iterations)
+        span_us = WINDOW * longest_us
+        if end_us > own.begun_us + SETTLING * longest_us:
+            own.moves.append((end_us, abs(off_us)))
+        while own.moves and own.moves[0][0] < end_us - span_us:
             own.moves.popleft()
         if len(own.moves) >= LEAST_MOVES and sum(by_us for _, by_us in own.moves) > COSTS * span_us:
             return self._drop(own, job, end_us)
@@ -132,6 +136,7 @@ class Plans:
         if own.next_us.keys() < own.plan.iterations.keys():
             return {}
         own.epoch_us = max(at_us + _length_us(own.plan, job) for job, at_us in own.next_us.items())
+        own.begun_us = own.epoch_us
         return {job: _grid(own, job) for job in own.plan.iterations}
 
 
