@@ -372,6 +372,8 @@ def test_rotations_that_are_lost() -> None:
         ("job 9", ("h3",), ""),
     ]
     assert found[2].message == "job 3 is not kept in its slot: it had to be moved back"
+    follows = rotation_findings(alignment, HOSTS, 90.0, never, {9: ""}, places)
+    assert "job 9" not in [f.subject for f in follows], "it follows a plan of single iterations"
     alone = (Released((2, 4), 1.3, 1.1, 99), Released((8, 9), 1.4))
     told = {
         f.subject: f.frozen or f.message

@@ -52,7 +52,9 @@ def begun() -> Plans:
     plans = Plans()
     assert plans.aligned([PLAN], RUNNING, {1: 10 * MS}).grids == {}
     assert plans.jobs == set()
+    assert plans.standings() == {1: None, 2: None}, "alerts wait until it begins"
     assert set(plans.report(2, 20 * MS, 100 * MS).grids) == {1, 2}
+    assert plans.standings() == {1: "", 2: ""}
     return plans
 
 
@@ -159,6 +161,7 @@ def test_a_plan_whose_job_takes_longer_is_dropped_and_that_job_profiled() -> Non
     plans = Plans()
     assert follow(plans, {1: 125, 2: 100}, 3 * WINDOW) == (1,)
     assert plans.jobs == set()
+    assert "dropped" in str(plans.standings()[2])
     assert plans.report(2, AGAIN_US // 2, 100 * MS).grids == {}
     assert plans.aligned([PLAN], RUNNING, {1: 0, 2: 0}).grids == {}  # the same plan is not followed
     other = replace(PLAN, cycle_us=PLAN.cycle_us + 1)

@@ -194,7 +194,8 @@ def rotation_findings(
     the controller gave up to keep in their slots.
 
     Args:
-        standings: of each controlled job "" = it keeps its slot, None = not known yet, else why not.
+        standings: of each job that is controlled, or follows a plan of single iterations, "" = it keeps its
+            slot or its instants, None = not known yet, else why not.
         places: the hosts of those jobs.
     """
 
@@ -217,7 +218,7 @@ def rotation_findings(
             continue
         if job in alone:
             said = f"{name} is left alone: {in_words(alone[job])}"
-        elif job in alignment.unmatched:
+        elif job in alignment.unmatched and job not in standings:
             said = f"{name} shares a link and has no rotation"
         elif why:
             said = f"{name} is not kept in its slot: {why}"

@@ -107,8 +107,8 @@ class Desired:
         return Slot(epoch_us, schedule.shift_us, schedule.period_us)
 
     def standings(self) -> Mapping[int, str | None]:
-        """See `Controller.standings`."""
-        return self._controller.standings()
+        """See `Controller.standings` and `Plans.standings`."""
+        return self._plans.standings() | self._controller.standings()
 
     def aligned(self, alignment: Alignment, running: Mapping[int, Iterating]) -> list[Order]:
         """A new plan, or other jobs or attempts under the old one: install the components that differ."""

@@ -71,6 +71,10 @@ class Plans:
         """Those that wait as a plan has it."""
         return {job for job, own in self._rounds.items() if own.epoch_us is not None and own.again_us is None}
 
+    def standings(self) -> dict[int, str | None]:
+        """Of each job of a plan: "" = it follows it, None = the plan has not begun, else why it was dropped."""
+        return {job: _standing(own) for job, own in self._rounds.items()}
+
     def spines(self, job: int) -> Mapping[str, tuple[int, ...]]:
         """For each iteration of a round, the spine over which each of its hosts sends, where that changes."""
         own = self._rounds.get(job)
@@ -138,6 +142,12 @@ class Plans:
         own.epoch_us = max(at_us + _length_us(own.plan, job) for job, at_us in own.next_us.items())
         own.begun_us = own.epoch_us
         return {job: _grid(own, job) for job in own.plan.iterations}
+
+
+def _standing(own: _Round) -> str | None:
+    if own.again_us is not None:
+        return "its plan of iterations was dropped, since jobs did not keep to it"
+    return None if own.epoch_us is None else ""
 
 
 def followable(plan: CommPlan) -> bool:
