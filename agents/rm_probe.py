@@ -19,6 +19,9 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import rm_clock
+import rm_dns
+import rm_http
 import rm_kernel
 import rm_throughput
 import rm_trace
@@ -31,6 +34,8 @@ HOW_MANY = 0xFFFFFFFF  # the sequence number of a question that is only for the 
 HOW_MANY_S = 0.05  # between two of them
 LONGEST_US = 600_000_000
 ROOM_BYTES = 4 << 20
+BUCKET_US = 10  # of histograms of delays
+BUCKETS = 1_000  # of one, at most; else they become wider
 # no route; a blackhole; a route that forbids
 NO_WAY = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EINVAL, errno.EACCES)
 _IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE = 10, 3
@@ -196,7 +201,7 @@ def exchange(address, port, count, interval_us, size=0):
                         rows.setdefault(number, (t1, t2, t3, t4))
 
 
-def summarise(rows, sent, arrived, offset_us=None, offset_error_us=None):
+def summarise(rows, sent, arrived, offset_us=None, offset_error_us=None, histograms=False):
     """One-way figures of a session. Pure.
 
     Without a given clock offset (reflector minus prober) it is taken from the fastest exchange, whose
@@ -229,8 +234,23 @@ def summarise(rows, sent, arrived, offset_us=None, offset_error_us=None):
         }
         steps = [abs(delays[n + 1] - delays[n]) for n in range(len(delays) - 1)]
         result["jitter_%s_us" % name] = sum(steps) // len(steps) if steps else 0
+        if histograms and name != "rtt":
+            result[name + "_histogram"] = histogram(delays)
     result.update(offset_us=offset_us, clock_error_us=offset_error_us)
     return result
+
+
+def histogram(delays):
+    """How many of the delays fall to each multiple of BUCKET_US, or of ten, a hundred … times that. Pure."""
+    width = BUCKET_US
+    while True:
+        found = {}
+        for delay in delays:
+            bucket = (delay + width // 2) // width * width
+            found[bucket] = found.get(bucket, 0) + 1
+        if len(found) <= BUCKETS:
+            return sorted(found.items())
+        width *= 10
 
 
 def path_mtu(address, port):
@@ -275,7 +295,7 @@ def path_mtu(address, port):
 
 def probe(request):
     """Measure towards a host that reflects: `kind` oneway, rtt, throughput or mtu; or find the way to any
-    host (`trace`), or say which `tools` there are.
+    host (`trace`), ask a service (`dns`, `http`), or say which `tools` there are, or the `clock`'s state.
 
     A throughput test may be confined to `windows`, [begin_us, length_us] by this host's clock, with
     `buffer_bytes` under way at most; or be made by the `tool` iperf3, which then also reflects.
@@ -284,6 +304,17 @@ def probe(request):
     """
     if request.get("kind") == "tools":
         return rm_throughput.tools()
+    if request.get("kind") == "clock":
+        return rm_clock.state()
+    timeout_us = max(100_000, min(60_000_000, int(request.get("timeout_us") or 10_000_000)))
+    if request.get("kind") == "dns":
+        query, record = require(request, "query", "record")
+        if record not in rm_dns.TYPES:
+            raise KernelRefused("bad-request", "there is no record %r" % (record,))
+        return rm_dns.ask(query, record, request.get("nameserver") or "", timeout_us)
+    if request.get("kind") == "http":
+        (url,) = require(request, "url")
+        return rm_http.fetch(url, request.get("contains") or "", timeout_us)
     if request.get("kind") == "trace":
         tries = max(1, min(100, int(request.get("tries") or 5)))
         (address,) = require(request, "address")
@@ -293,7 +324,8 @@ def probe(request):
         count = max(1, min(100_000, int(request.get("count") or 100)))
         interval = max(100, int(request.get("interval_us") or 5_000))
         rows, arrived = exchange(address, port, count, interval, int(request.get("size_bytes") or 0))
-        full = summarise(rows, count, arrived, request.get("offset_us"), request.get("offset_error_us"))
+        given = request.get("offset_us"), request.get("offset_error_us")
+        full = summarise(rows, count, arrived, *given, bool(request.get("histogram")))
         if kind == "oneway":
             return full
         return {n: full[n] for n in ("sent", "received", "loss_pct", "rtt_us", "jitter_rtt_us") if n in full}
@@ -311,7 +343,9 @@ def probe(request):
     if kind == "mtu":
         return path_mtu(address, port)
     raise KernelRefused(
-        "bad-request", "there is no probe %r; there are oneway, rtt, throughput, mtu, trace, tools" % (kind,)
+        "bad-request",
+        "there is no probe %r; there are oneway, rtt, throughput, mtu, trace, "
+        "dns, http, clock, tools" % (kind,),
     )
 
 

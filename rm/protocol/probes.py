@@ -50,6 +50,10 @@ class Spread(Struct, frozen=True, kw_only=True):
     max: SignedUs = 0
 
 
+Histogram = Annotated[list[tuple[SignedUs, Count]], Meta(max_length=1_000)]  # (delay, packets)
+Said = Annotated[str, Meta(max_length=300)]
+
+
 class RoundTrips(Struct, frozen=True, kw_only=True):
     sent: Count
     received: Count
@@ -75,6 +79,8 @@ class OneWay(Struct, frozen=True, kw_only=True):
     jitter_rtt_us: DurationUs | None = None
     offset_us: SignedUs | None = None
     clock_error_us: DurationUs | None = None
+    forward_histogram: Histogram = []
+    backward_histogram: Histogram = []
 
 
 class Throughput(Struct, frozen=True, kw_only=True):
@@ -103,7 +109,8 @@ class ProbeTools(Request[Tools], frozen=True, kw_only=True, tag="probe"):
 
 class ProbeOneWay(Request[OneWay], frozen=True, kw_only=True, tag="probe"):
     """Loss, delay and jitter both ways. `offset_us` (the reflector's clock minus this host's) and the bound
-    of its error are used when they are better than the exchange's own."""
+    of its error are used when they are better than the exchange's own. `histogram`: also how many packets had
+    which delay, to 10 us, or less closely if these would be more than a thousand."""
 
     kind: Literal["oneway"] = "oneway"
     address: Word
@@ -112,6 +119,7 @@ class ProbeOneWay(Request[OneWay], frozen=True, kw_only=True, tag="probe"):
     interval_us: DurationUs
     offset_us: SignedUs | UnsetType = UNSET
     offset_error_us: DurationUs | UnsetType = UNSET
+    histogram: bool = False
 
 
 class ProbeRoundTrip(Request[RoundTrips], frozen=True, kw_only=True, tag="probe"):
@@ -171,3 +179,57 @@ class ProbeTrace(Request[Way], frozen=True, kw_only=True, tag="probe"):
     address: Word
     tries: Annotated[int, Meta(ge=1, le=100)]
     round_us: DurationUs
+
+
+class ClockState(Struct, frozen=True, kw_only=True):
+    """The host's time, and whether its kernel holds it to a reference (adjtimex(2))."""
+
+    at_us: AtUs
+    synchronized: bool
+
+
+class ProbeClock(Request[ClockState], frozen=True, kw_only=True, tag="probe"):
+    """The state of the host's clock."""
+
+    kind: Literal["clock"] = "clock"
+
+
+class Resolved(Struct, frozen=True, kw_only=True):
+    """`error` "": these records, as in a zone file, came after this time; else why that is not so."""
+
+    time_us: DurationUs
+    records: Annotated[list[Said], Meta(max_length=100)] = []
+    error: Said = ""
+    nameserver: Annotated[str, Meta(max_length=255)] = ""
+
+
+Record = Literal["a", "aaaa", "ns", "cname", "soa", "ptr", "mx", "txt"]
+
+
+class ProbeDns(Request[Resolved], frozen=True, kw_only=True, tag="probe"):
+    """One question to a name server, "" = the host's own."""
+
+    kind: Literal["dns"] = "dns"
+    query: Word
+    record: Record
+    nameserver: Annotated[str, Meta(max_length=255)] = ""
+    timeout_us: DurationUs
+
+
+class Fetched(Struct, frozen=True, kw_only=True):
+    """`error` "": the page came in this time, with the text if one was asked for; else why that is not so.
+    `status` is null where nobody answered, `found` where no text was asked for."""
+
+    time_us: DurationUs
+    status: Annotated[int, Meta(ge=0, le=999)] | None = None
+    found: bool | None = None
+    error: Said = ""
+
+
+class ProbeHttp(Request[Fetched], frozen=True, kw_only=True, tag="probe"):
+    """One page of a web server, of which a megabyte is read at most; `contains`: text that it must have."""
+
+    kind: Literal["http"] = "http"
+    url: Annotated[str, Meta(max_length=2_000)]
+    contains: Annotated[str, Meta(max_length=255)] = ""
+    timeout_us: DurationUs

@@ -14,6 +14,7 @@ from urllib.parse import quote
 from aiohttp import web
 
 from rm.core.monitoring.cells import Status
+from rm.core.monitoring.metrics import SERVICES
 from rm.errors import NotFound, UsageError
 from rm.web import wire
 from rm.web.handling import monitoring_of
@@ -73,9 +74,13 @@ class Maddash:
 
     async def row(self, request: web.Request) -> web.Response:
         grid, row = request.match_info["grid"], request.match_info["row"]
-        hosts = [h["name"] for h in (await self._monitoring.grid(grid))["hosts"]]
+        found = await self._monitoring.grid(grid)
+        hosts = [h["name"] for h in found["hosts"]]
+        alone = set(found["checks"]) <= set(SERVICES)
         _must_be(row, hosts, grid)
-        return _answer({"name": row, "cells": [_named(h, grid, row, h) for h in hosts if h != row]})
+        return _answer(
+            {"name": row, "cells": [_named(h, grid, row, h) for h in hosts if (h == row) is alone]}
+        )
 
     async def cell(self, request: web.Request) -> web.Response:
         grid, row, column = (request.match_info[n] for n in ("grid", "row", "column"))
@@ -175,7 +180,7 @@ def _grid(name: str, checks: Sequence[str], told: Mapping[str, Any]) -> web.Resp
         if source not in place or destination not in place or check not in check_at:
             continue
         row, column = drawn[place[source]], place[destination]
-        if row[column] is untried:
+        if row[column] is untried or row[column] is None:
             row[column] = [None] * len(check_at)
         row[column][check_at[check]] = {
             "prevCheckTime": seconds(cell["checked_us"]),

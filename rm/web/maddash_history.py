@@ -20,6 +20,9 @@ UNIT = {
     "clock": 1e3,
     "bandwidth": 1e6,
     "mtu": 1.0,
+    "trace": 1.0,
+    "dns": 1e3,
+    "http": 1e3,
 }
 
 

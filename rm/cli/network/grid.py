@@ -53,7 +53,8 @@ def draw(zone_of: Mapping[str, str], cells: Mapping[Pair, int], colour: bool, wi
 
     Args:
         zone_of: the zone of each host.
-        cells: the status of each ordered pair; a pair that is not there is left empty.
+        cells: the status of each ordered pair, and of what a host tests by itself; what is not there is left
+            empty.
     """
     width = width or shutil.get_terminal_size().columns
     zones: dict[str, list[str]] = {}
@@ -61,7 +62,7 @@ def draw(zone_of: Mapping[str, str], cells: Mapping[Pair, int], colour: bool, wi
         zones.setdefault(zone, []).append(name)
     parts = []
     for zone, names in zones.items():
-        if len(names) > 1:
+        if len(names) > 1 or (names[0], names[0]) in cells:
             parts.append(f"zone {printable(zone)}\n" + _grid(names, cells, colour, width))
     between: dict[Pair, list[int]] = {}
     for (a, b), status in cells.items():
@@ -89,7 +90,7 @@ def _grid(names: Sequence[str], cells: Mapping[Pair, int], colour: bool, width: 
             for c in columns:
                 status = cells.get((source, names[c]))
                 sign = " " if status is None else mark(status, colour)
-                shown.append(" " * (digits - 1) + ("·" if row == c else sign))
+                shown.append(" " * (digits - 1) + ("·" if row == c and status is None else sign))
             head = f"{str(row + 1).rjust(digits)} {printable(source).ljust(label)} "
             lines.append((head + " ".join(shown)).rstrip())
     return "\n".join(lines)

@@ -103,7 +103,7 @@ def _show_mesh(grid: Grid, as_json: bool) -> None:
 
 @monitor.command()
 @MESH
-@click.option("--check", default="", help="Only this check: loss, delay, bandwidth or mtu.")
+@click.option("--check", default="", help="Only this check, such as loss, delay, bandwidth, mtu or dns.")
 @click.option("--source", default="", metavar="HOST", help="Only from this host.")
 @click.option("--destination", default="", metavar="HOST", help="Only to this host.")
 @click.option("--since", default="7d", show_default=True, help="How far back, such as 1h or 30d.")

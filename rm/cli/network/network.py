@@ -11,7 +11,6 @@ from rm.cli.heartbeat import Heartbeat
 from rm.cli.output import note
 from rm.cli.session import Session, emit_json, json_option, table
 from rm.core.monitoring.metrics import METRICS, Metric, Unit
-from rm.errors import UsageError
 from rm.units import format_bandwidth, format_duration, parse_duration_us
 
 if TYPE_CHECKING:
@@ -141,6 +140,7 @@ SHOWN: Mapping[Unit, Callable[[float], str]] = {
     Unit.MICROSECONDS: _duration,
     Unit.BITS_PER_SECOND: _rate,
     Unit.BYTES: "{:.0f}".format,
+    Unit.HOPS: "{:.0f}".format,
 }
 
 
@@ -151,13 +151,11 @@ SHOWN: Mapping[Unit, Callable[[float], str]] = {
 @json_option
 @click.pass_obj
 def show(session: Session, /, source: str, destination: str, since: str, as_json: bool) -> None:
-    """Show the history of a pair of hosts, both ways: sparklines and numbers."""
+    """Show the history of a pair of hosts, both ways, or of what a host tests by itself."""
     since_s = parse_duration_us(since) / 1e6
-    if source == destination:
-        raise UsageError("A host is not measured with itself.", "Name two hosts.")
     both = [
         session.client.network.history(a, b, since_s)
-        for a, b in ((source, destination), (destination, source))
+        for a, b in dict.fromkeys(((source, destination), (destination, source)))
     ]
     if as_json:
         emit_json({"directions": [_fields(one) for one in both]})
@@ -181,7 +179,8 @@ def _direction(one: History, since: str) -> None:
 
     now = one.now
     sure = "" if now is None or now.confidence is None else f", confidence {now.confidence:.0%}"
-    last = "never measured" if now is None or now.age_us is None else (
+    alone = one.source == one.destination
+    last = "by itself" if alone else "never measured" if now is None or now.age_us is None else (
         f"measured {format_duration(now.age_us // 1_000_000 * 1_000_000)} ago{sure}"
     )  # fmt: skip
     click.echo(f"{one.source} to {one.destination}: {last}")

@@ -14,7 +14,7 @@ from rm.core.model.host import Host, selected
 from rm.units import HOUR_US
 
 # Conditions that a mesh's cells show (rm.core.monitoring.cells), in two levels, and the others.
-GRADED = ("loss", "delay", "delay_p95", "jitter", "clock", "bandwidth", "mtu")
+GRADED = ("loss", "delay", "delay_p95", "jitter", "clock", "bandwidth", "mtu", "trace", "dns", "http")
 CONDITIONS = (*GRADED, "unmeasured", "host-down", "agent-silent", "rotation-lost", "disk", "gpu", "gpus-idle")
 LEVELS = ("warn", "critical")
 # One that comes back within this time is flapping: each further time its recovery must hold twice as long.

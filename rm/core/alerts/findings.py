@@ -101,7 +101,11 @@ def _judge(
     judged: set[Pair] = set()
     suspect: set[Pair] = set()
     for cell in cells:
-        here, seen = pair(cell.source, cell.destination), (cell.status, cell.result)
+        seen = (cell.status, cell.result)
+        if cell.source == cell.destination:  # what a host tests by itself concerns no other
+            yield from _of_itself(cell, condition, level, eyes, paused)
+            continue
+        here = pair(cell.source, cell.destination)
         if eyes.bad[seen] and cell.mesh in paused:
             frozen[here] = PAUSED
             continue
@@ -138,6 +142,18 @@ def _judge(
     for one, why in frozen.items():
         if one not in said:
             yield Finding(condition, subject_of(one), hosts=one, level=level, frozen=why)
+
+
+def _of_itself(cell: Cell, condition: str, level: str, eyes: _Eyes, paused: Set[str]) -> Iterator[Finding]:
+    """The finding of a service that a host asks; it has the mesh in its name, since there may be several."""
+    subject, seen = f"{cell.source} ({cell.mesh})", (cell.status, cell.result)
+    if eyes.bad[seen]:
+        message = f"{cell.source}: {cell.said}"
+        frozen = PAUSED if cell.mesh in paused else ""
+        yield Finding(condition, subject, message, (cell.source,), level, frozen)
+    elif eyes.unsure[seen]:
+        frozen = MAINTENANCE if cell.status is Status.MAINTENANCE else UNMEASURED
+        yield Finding(condition, subject, hosts=(cell.source,), level=level, frozen=frozen)
 
 
 def _lossy(cells: Collection[Cell], eyes: _Eyes) -> set[Pair]:

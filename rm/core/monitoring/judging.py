@@ -18,6 +18,7 @@ from typing import NamedTuple
 from rm.core.monitoring.cells import Cell, Status
 from rm.core.monitoring.loss import CONFIDENCE, at_least_pct, at_most_pct
 from rm.core.monitoring.mesh import Thresholds
+from rm.core.monitoring.metrics import NO_ANSWER_US, SERVICES
 
 GATHERED = 10  # tries, of which the lost packets are counted together
 DELAY_FACTOR = 1.5  # a delay that is not this much longer than the peers' is ordinary
@@ -41,6 +42,15 @@ def judge(
     if check == "clock":
         said = f"clocks differ by {value / 1_000:.4g} ms at least"
         return _above(value / 1_000, limits.clock_warn_ms, limits.clock_critical_ms, said, " ms")
+    if check in SERVICES:
+        if value >= NO_ANSWER_US:
+            return Status.CRITICAL, failed or f"{check}: no right answer"
+        warn_ms, critical_ms = (getattr(limits, f"{check}_{level}_ms") for level in ("warn", "critical"))
+        said = f"{check} answered in {value / 1_000:.4g} ms"
+        return _above(value / 1_000, warn_ms, critical_ms, said, " ms")
+    if check == "trace":
+        said = f"{value:.0f} hops"
+        return _above(value, limits.trace_warn_hops, limits.trace_critical_hops, said, " hops")
     if check == "bandwidth":
         return _judge_bandwidth(value / 1e6, limits, None if usual is None else usual / 1e6)
     return _below(value, limits.mtu_warn_bytes, limits.mtu_critical_bytes, f"MTU {value:.0f} bytes", " bytes")
@@ -119,7 +129,7 @@ def after(
     elif cell.check == "loss" and sent:
         judged = _gathered(cell, min(round(value * sent / 100), sent), sent, limits, attempts)
     else:
-        judged = _in_a_row(cell, value, limits, attempts, usual)
+        judged = _in_a_row(cell, value, failed, limits, attempts, usual)
     status, result, message, shown, packets, values = judged
     streak = cell.streak + 1 if result is cell.result else 1
     if maintenance:
@@ -164,13 +174,15 @@ class _Judged(NamedTuple):
     values: tuple[float, ...]
 
 
-def _in_a_row(cell: Cell, value: float, limits: Thresholds, attempts: int, usual: float | None) -> _Judged:
+def _in_a_row(
+    cell: Cell, value: float, failed: str, limits: Thresholds, attempts: int, usual: float | None
+) -> _Judged:
     """With one more value; kept are those since the last one that agreed with the status."""
-    result, said = judge(cell.check, value, "", limits, usual)
+    result, said = judge(cell.check, value, failed, limits, usual)
     if result is cell.status:
         return _Judged(result, result, said, value, (), ())
     values = (*cell.values, value)[-attempts:]
-    judged = [judge(cell.check, v, "", limits, usual) for v in values]
+    judged = [judge(cell.check, v, failed, limits, usual) for v in values]
     status = _steady(cell.status, [level for level, _ in judged], attempts)
     if status not in GRADES:
         return _Judged(status, result, said, value, (), values)

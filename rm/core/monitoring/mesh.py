@@ -14,11 +14,13 @@ from typing import Any
 from rm.core.model.host import Host, selected
 from rm.core.monitoring.listed import heading, names_of
 from rm.core.monitoring.maintenance import Window, parse_window
-from rm.core.monitoring.metrics import ON_REQUEST, checks_of_test
+from rm.core.monitoring.metrics import ON_REQUEST, SERVICES, checks_of_test
+from rm.core.monitoring.service_test import ServiceTest, read_record, read_url
 from rm.errors import ConfigError, UsageError
 from rm.units import DAY_US, HOUR_US, MINUTE_US, SECOND_US, parse_duration_us
 
-TESTS = ("latency", "throughput", "mtu")
+TESTS = ("latency", "throughput", "mtu", "trace", "clock", "dns", "http")
+LINK_TESTS = ("latency", "throughput", "mtu")  # what placement uses comes from these
 BETWEEN = ("representatives", "all", "none")
 LEAST_EVERY_US = SECOND_US
 
@@ -70,10 +72,16 @@ class Thresholds:
     bandwidth_critical_share_pct: float = 30.0
     mtu_warn_bytes: float = 0.0
     mtu_critical_bytes: float = 0.0
+    trace_warn_hops: float = 0.0
+    trace_critical_hops: float = 0.0
+    dns_warn_ms: float = 0.0
+    dns_critical_ms: float = 0.0
+    http_warn_ms: float = 0.0
+    http_critical_ms: float = 0.0
 
     def any_of(self, check: str) -> bool:
         """Is there one for this check?"""
-        kinds = ("ms", "over_ms", "pct", "mbps", "share_pct", "bytes")
+        kinds = ("ms", "over_ms", "pct", "mbps", "share_pct", "bytes", "hops")
         levels = ("warn", "critical")
         return any(getattr(self, f"{check}_{level}_{kind}", 0.0) for level in levels for kind in kinds)
 
@@ -97,6 +105,7 @@ class Mesh:
     `slip_us`: a run that is later than this is left out (0 = it never is).
     `spacing_us` 0: the packets of a scheduled test are spread over the time that the run has for it, so that
     a link that is dead for seconds now and then shows.
+    A mesh of `dns` or `http` tests has no pairs: each host asks a `service` by itself, in every run.
     """
 
     name: str
@@ -117,8 +126,19 @@ class Mesh:
     duration_us: int = 400_000
     rate_bps: int = 0
     disturb: bool = False
+    service: ServiceTest = field(default_factory=ServiceTest)
     thresholds: Thresholds = field(default_factory=Thresholds)
     maintenance: tuple[Window, ...] = ()
+
+    @property
+    def is_of_services(self) -> bool:
+        """Does each host test by itself?"""
+        return any(test in SERVICES for test in self.tests)
+
+    @property
+    def is_of_links(self) -> bool:
+        """Does it find what placement uses?"""
+        return any(test in LINK_TESTS for test in self.tests)
 
     def selects(self, host: Host) -> bool:
         """Does the host take part?"""
@@ -136,8 +156,15 @@ class Mesh:
     @property
     def checks(self) -> tuple[str, ...]:
         """The checks of the grid that its tests serve."""
-        found = (check for test in TESTS if test in self.tests for check in checks_of_test(test))
-        return tuple(c for c in found if c not in ON_REQUEST or self.thresholds.any_of(c))
+        return tuple(
+            dict.fromkeys(
+                check
+                for test in TESTS
+                if test in self.tests
+                for check in checks_of_test(test)
+                if test != "latency" or check not in ON_REQUEST or self.thresholds.any_of(check)
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +243,31 @@ def parse_mesh(table: Mapping[str, Any]) -> Mesh:
                 raise ConfigError(f"{where}, {key}: {error.what}", error.hint) from None
             values[FIELD.get(key, key)] = made
     values["thresholds"] = thresholds_of(table, where)
-    return Mesh(**values)
+    service = {key: values.pop(key) for key in OF_SERVICE if key in values}
+    mesh = Mesh(**values, service=ServiceTest(**service))
+    try:
+        _must_be_whole(mesh, service)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error.what}", error.hint) from None
+    return mesh
+
+
+def _must_be_whole(mesh: Mesh, service: Mapping[str, Any]) -> None:
+    """Raises ConfigError where the keys do not make a test together."""
+    of_services = [test for test in mesh.tests if test in SERVICES]
+    if of_services and len(of_services) < len(mesh.tests):
+        raise ConfigError(
+            f"a host tests {of_services[0]} by itself, the others with another host.",
+            "Make two meshes of it.",
+        )
+    if of_services and (mesh.towards or mesh.without):
+        raise ConfigError(f"a host tests {of_services[0]} by itself.", "Leave out 'towards' and 'without'.")
+    for test, needed in (("dns", "query"), ("http", "url")):
+        if test in mesh.tests and not service.get(needed):
+            raise ConfigError(f"a test '{test}' needs '{needed}'.")
+    for key, of in OF_SERVICE.items():
+        if key in service and not set(of) & set(mesh.tests):
+            raise ConfigError(f"'{key}' is of tests of the kind {' or '.join(of)}.")
 
 
 def thresholds_of(table: Mapping[str, Any], where: str) -> Thresholds:
@@ -252,6 +303,9 @@ GRADED_BY = (
     ("bandwidth", "mbps"),
     ("bandwidth", "share_pct"),
     ("mtu", "bytes"),
+    ("trace", "hops"),
+    ("dns", "ms"),
+    ("http", "ms"),
 )
 
 
@@ -313,6 +367,12 @@ def _mbps(value: object) -> int:
     return round(value * 1e6)
 
 
+def _word(value: object) -> str:
+    if isinstance(value, str) and value and len(value) <= 255 and value.isprintable():
+        return value
+    raise ConfigError(f"{value!r:.60} is not a name.")
+
+
 def _windows(value: object) -> tuple[Window, ...]:
     return tuple(parse_window(text) for text in names_of(value))
 
@@ -335,6 +395,12 @@ READ: Mapping[str, Any] = {
     "duration_s": _seconds(60, 0.001),
     "rate_mbps": _mbps,
     "disturb": _flag,
+    "query": _word,
+    "record": read_record,
+    "nameserver": _word,
+    "url": read_url,
+    "contains": _word,
+    "timeout_s": _seconds(60, 0.1),
     "maintenance": _windows,
 }
 FIELD = {
@@ -344,6 +410,15 @@ FIELD = {
     "spacing_s": "spacing_us",
     "duration_s": "duration_us",
     "rate_mbps": "rate_bps",
+    "timeout_s": "timeout_us",
+}
+OF_SERVICE = {  # fields of ServiceTest, and the tests that they are of
+    "query": ("dns",),
+    "record": ("dns",),
+    "nameserver": ("dns",),
+    "url": ("http",),
+    "contains": ("http",),
+    "timeout_us": SERVICES,
 }
 LIMITS = tuple(f.name for f in fields(Thresholds))
 KEYS = ("name", *READ, *LIMITS)

@@ -1,4 +1,5 @@
-"""What is measured between two hosts: names, units and bounds, the test that finds each, the check on it."""
+"""What is measured between two hosts, and of services that a host asks: names, units and bounds, the test
+that finds each, the check on it."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ class Unit(Enum):
     MICROSECONDS = "us"
     BITS_PER_SECOND = "bit/s"
     BYTES = "bytes"
+    HOPS = "hops"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +40,25 @@ METRICS = (
     Metric("clock_offset_us", "difference of clocks", Unit.MICROSECONDS, 1e15, "latency", "clock"),
     # bounds the error of the one-way delay
     Metric("clock_error_us", "clock error", Unit.MICROSECONDS, 600e6, "latency"),
+    Metric("hops", "hops", Unit.HOPS, 64.0, "trace", "trace"),
+    Metric("dns_us", "DNS answer", Unit.MICROSECONDS, 600e6, "dns", "dns"),
+    Metric("http_us", "HTTP answer", Unit.MICROSECONDS, 600e6, "http", "http"),
 )
 BY_NAME: Mapping[str, Metric] = {metric.name: metric for metric in METRICS}
 METRIC_OF: Mapping[str, str] = {metric.check: metric.name for metric in METRICS if metric.check}
 CHECKS = tuple(METRIC_OF)
-ON_REQUEST = ("delay_p95", "jitter", "clock")  # a mesh has these checks if it has a threshold for them
+ON_REQUEST = (
+    "delay_p95",
+    "jitter",
+    "clock",
+)  # of a latency test, if there is a threshold for them
+RARE = (*ON_REQUEST, "trace", "dns", "http")  # checks that few meshes have
+SERVICES = ("dns", "http")  # what a host tests by itself: its cells lead from the host to itself
+NO_ANSWER_US = 600e6  # what stands for the time of a service's wrong answer, or of none: the largest
 
 
 def checks_of_test(test: str) -> tuple[str, ...]:
     """The checks on what a test finds."""
+    if test == "clock":  # a short latency test, of which nothing else counts
+        return ("clock",)
     return tuple(metric.check for metric in METRICS if metric.test == test and metric.check)

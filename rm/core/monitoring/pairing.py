@@ -61,9 +61,10 @@ class Pairing:
         self._mesh = mesh
         self._up = up
         known = [h for h in hosts if mesh.selects(h)]
+        self._alone = known if mesh.is_of_services else []
         self._sides = mesh.sides(known) if mesh.towards else None
         self._zones: dict[str, list[Host]] = {}
-        for host in known if self._sides is None else ():
+        for host in known if self._sides is None and not self._alone else ():
             self._zones.setdefault(host.zone, []).append(host)
         self._spread = {zone: spread(len(of), mesh.peers) for zone, of in self._zones.items()}
         self._inside = max(map(len, self._spread.values()), default=0)
@@ -75,7 +76,9 @@ class Pairing:
 
     @cached_property
     def _across(self) -> list[list[Pair]]:
-        """The rounds of pairs that are not inside a zone."""
+        """The rounds of pairs that are not inside a zone; of services, each host with itself."""
+        if self._mesh.is_of_services:
+            return [[(host, host) for host in self._alone]] if self._alone else []
         if self._sides is not None:
             return _between(*self._sides)
         if self._mesh.between == "representatives":
@@ -121,6 +124,8 @@ class Pairing:
 
     def means(self, a: Host, b: Host) -> bool:
         """Are the two measured with each other, as soon as both are up?"""
+        if self._mesh.is_of_services:
+            return a.name == b.name and self._mesh.selects(a)
         if frozenset((a.name, b.name)) in self._mesh.without:
             return False
         if self._sides is not None:

@@ -18,6 +18,7 @@ class Hop:
 
     address: str
     answered: int
+    rtt_us: int | None = None  # the fastest round trip
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,5 +66,5 @@ def said_of(path: Path, source: str, destination: str) -> str:
     return f"{way}: lost {begins}; {named}"
 
 
-def path_of(hops: Sequence[tuple[str, int]], sent: int, reached: bool) -> Path:
-    return Path(tuple(Hop(address, answered) for address, answered in hops), sent, reached)
+def path_of(hops: Sequence[tuple[str, int, int | None]], sent: int, reached: bool) -> Path:
+    return Path(tuple(Hop(*hop) for hop in hops), sent, reached)

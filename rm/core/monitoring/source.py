@@ -14,7 +14,7 @@ from typing import Any
 from rm.core.model.host import Host
 from rm.core.monitoring.listed import heading, names_of
 from rm.core.monitoring.maintenance import Window, parse_window
-from rm.core.monitoring.mesh import LIMITS, TESTS, USUAL, Every, Mesh, Thresholds, thresholds_of
+from rm.core.monitoring.mesh import LIMITS, LINK_TESTS, USUAL, Every, Mesh, Thresholds, thresholds_of
 from rm.errors import ConfigError, UsageError
 from rm.units import DAY_US, HOUR_US, MINUTE_US, SECOND_US, parse_duration_us
 
@@ -59,7 +59,7 @@ class Source:
         return Mesh(
             self.mesh,
             Every(self.every_us),
-            tests=TESTS,
+            tests=LINK_TESTS,
             rounds=0,
             attempts=self.attempts,
             thresholds=self.thresholds,

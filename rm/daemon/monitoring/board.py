@@ -14,7 +14,7 @@ from rm.core.monitoring.history import History, Sample, checks_of
 from rm.core.monitoring.judging import DELAYS, after, in_doubt, judge, least_over_ms
 from rm.core.monitoring.maintenance import HostWindow
 from rm.core.monitoring.mesh import Mesh
-from rm.core.monitoring.metrics import METRIC_OF
+from rm.core.monitoring.metrics import METRIC_OF, NO_ANSWER_US
 from rm.core.monitoring.occurrence import occurrence
 from rm.core.monitoring.pairing import Pairing
 from rm.core.monitoring.peers import Zones, usual_of, zones_of
@@ -31,12 +31,15 @@ USUAL_FOR_US = 30 * SECOND_US  # before what is usual is looked up anew
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """One direction's try; `packets`: how many its loss is a share of, 0 = not known."""
+    """One direction's try; `packets`: how many its loss is a share of, 0 = not known; `path`: what a trace
+    found, in words; `wrong`: checks of services without a right answer; `failed` says why."""
 
     source: Host
     destination: Host
     sample: Sample
     packets: int = 0
+    path: str = ""
+    wrong: frozenset[str] = frozenset()
 
 
 class Board:
@@ -86,6 +89,8 @@ class Board:
                     if repeats and at_us <= old.checked_us <= now_us:
                         continue
                     value = one.sample.values.get(METRIC_OF[check])
+                    if check in one.wrong:
+                        value = NO_ANSWER_US
                     usual = None
                     alone.discard(key)
                     # a short delay needs no comparison
@@ -104,6 +109,10 @@ class Board:
                         usual=usual,
                         maintenance=maintained,
                     )
+                    if check == "trace":
+                        new = replace(new, path=one.path or old.path)
+                    if new.value == NO_ANSWER_US:
+                        new = replace(new, value=None)
                     known[key] = told[key] = new
                     if (change := change_of(old, new)) is not None:
                         changes.append(change)

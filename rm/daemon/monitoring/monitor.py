@@ -19,6 +19,7 @@ from rm.core.model.host import Host, HostState
 from rm.core.monitoring.cells import Change, Status
 from rm.core.monitoring.history import History, learn
 from rm.core.monitoring.mesh import Mesh, MeshState
+from rm.core.monitoring.outcome import Outcome
 from rm.core.monitoring.pace import FOLLOW_UPS, REST_US, apart_us, closer, pace_of, spacing_us
 from rm.core.monitoring.pairing import Pair, Pairing
 from rm.core.monitoring.path import lost_from, said_of
@@ -52,6 +53,13 @@ class Settings(Protocol):
     def parallel(self) -> int: ...
 
 
+class Archives(Protocol):
+    """Where results go besides the history; both methods return at once."""
+
+    def takes(self, mesh: str) -> bool: ...
+    def keep(self, outcomes: Iterable[Outcome]) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Measured:
     """How many pairs were measured on demand, and of which hosts nothing was found: (host, why)."""
@@ -75,6 +83,7 @@ class Monitor:
         settings: Settings,
         gaps: Gaps,
         interval_of: Callable[[Mesh], int],
+        archives: Archives | None = None,
     ) -> None:
         self._agents = agents
         self._leader = leader
@@ -94,7 +103,13 @@ class Monitor:
         self.meshes = {m.name: m for m in meshes}
         self.board = board
         self.prober = Prober(agents)
-        self._tests = PairTests(lambda: self.prober, clock, gaps, settings.throughput_interval_s)
+        self._archives = archives
+        self._tests = PairTests(
+            lambda: self.prober, clock, gaps, settings.throughput_interval_s, self._is_archived
+        )
+
+    def _is_archived(self, mesh: str) -> bool:
+        return self._archives is not None and self._archives.takes(mesh)
 
     def state(self, mesh: str) -> MeshState:
         return self._states.get(mesh) or MeshState(mesh)
@@ -256,7 +271,7 @@ class Monitor:
         by_name = {h.name: h for h in hosts}
         taken: set[str] = set()
         again: list[Pair] = []
-        for here, there in sorted(map(sorted, self.board.doubtful(mesh))):
+        for here, there in sorted(map(ends_of, self.board.doubtful(mesh))):
             if {here, there} <= up and taken.isdisjoint((here, there)):
                 a, b = by_name[here], by_name[there]
                 if pairing.means(a, b):
@@ -332,10 +347,12 @@ class Monitor:
     def _round(self, mesh: Mesh, pairs: Sequence[Pair]) -> list[Result]:
         """Measure disjoint pairs side by side, and report the results."""
         seen: Seen = self._leader.ask(lambda cycle, _: known_of(cycle, pairs)).result(MARGIN_S)
-        results = list(self._pool.map(lambda pair: self._tests.both_ways(mesh, pair, seen), pairs))
+        results = list(self._pool.map(lambda pair: self._tests.of(mesh, pair, seen), pairs))
         tried = [t for r in results for t in r.tried]
         present = self.board.present(t.sample for t in tried)
         fresh_us = self.every_us(mesh) if mesh.name != ON_DEMAND else None
+        if self._is_archived(mesh.name) and self._archives is not None:
+            self._archives.keep(outcome for r in results for outcome in r.outcomes)
 
         def learnt(state: ClusterState) -> list[ev.Event]:
             """With what is known by now: another mesh may have measured the same pair meanwhile."""
@@ -345,7 +362,7 @@ class Monitor:
                 events.append(ev.Measured(*key, learn(state.network.get(key), sample, fresh_us)))
             return events
 
-        if present:
+        if present and mesh.is_of_links:
             self._leader.request(learnt).result(MARGIN_S)
         try:
             self._history.record(present)
@@ -401,6 +418,11 @@ def left_out(mesh: Mesh, hosts: Sequence[Host], results: Iterable[Result]) -> tu
         else:
             why[host.name] = "there is no other host to measure it with"
     return tuple(why.items())
+
+
+def ends_of(pair: frozenset[str]) -> tuple[str, str]:
+    """The two hosts of a pair, which is one where a host tests by itself."""
+    return min(pair), max(pair)
 
 
 def up_of(hosts: Iterable[Host]) -> set[str]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -16,19 +17,26 @@ from rm.core.model.host import Host
 from rm.core.monitoring.mesh import Mesh
 from rm.core.monitoring.pace import LEAST_SPACING_US
 from rm.core.monitoring.path import Path, path_of
+from rm.core.monitoring.service_test import ServiceTest
 from rm.daemon.agents import Agents
 from rm.errors import RmError, Unreachable
 from rm.protocol.notifications import Reflecting
 from rm.protocol.probes import (
+    Fetched,
     Iperf3,
     OneWay,
+    ProbeClock,
+    ProbeDns,
+    ProbeHttp,
     ProbeMtu,
     ProbeOneWay,
     ProbeThroughput,
     ProbeTools,
     ProbeTrace,
+    Record,
     Reflect,
     Reflected,
+    Resolved,
 )
 from rm.protocol.request import Answer, Request
 
@@ -40,6 +48,7 @@ IPERF_S = 1  # iperf3 counts whole seconds
 UNDER_WAY_US = 3_000  # of full rate, that a burst has under way at most
 GAPS_US = 5_000_000  # for bursts in gaps
 GAP_TRIES = 8
+CLOCK_PACKETS = 10
 TRACE_ROUND_S = 1.0  # to ask each of 30 hops once
 PATIENCE_S = 0.25  # where the jobs leave no gap at once
 LEAST_SENT_US = 20_000  # of bursts, all together, needed for a rate
@@ -65,8 +74,8 @@ class Prober:
         if waiting is not None:
             (waiting.reached if message.reached else waiting.listening).set()
 
-    def latency(self, a: Host, b: Host, mesh: Mesh) -> tuple[Way, Way]:
-        """Loss, delay, jitter and round trip, there and back.
+    def latency(self, a: Host, b: Host, mesh: Mesh, histogram: bool = False) -> tuple[Way, Way]:
+        """Loss, delay, jitter and round trip, there and back; with histograms of the delays.
 
         Where nothing gets from `a` to `b`, nothing that is asked there comes back either: then `b` asks,
         and what arrives at `a` measures the way back.
@@ -74,13 +83,13 @@ class Prober:
         Raises:
             RmError, TimeoutError: a host did not do its part.
         """
-        there = self._oneway(a, b, mesh)
+        there = self._oneway(a, b, mesh, histogram)
         if there.received or there.loss_forward_pct < 100.0:
             return way_of(there, "forward"), way_of(there, "backward")
-        back = self._oneway(b, a, mesh)
+        back = self._oneway(b, a, mesh, histogram)
         return way_of(there, "forward"), way_of(back, "forward")
 
-    def _oneway(self, a: Host, b: Host, mesh: Mesh) -> OneWay:
+    def _oneway(self, a: Host, b: Host, mesh: Mesh, histogram: bool) -> OneWay:
         """What `a` found, and where no answer came to it, how many of its questions `b` has seen."""
         ours = [self._agents.clock_offset_us(h.name) for h in (a, b)]
         known = ours[0] is not None and ours[1] is not None
@@ -94,6 +103,7 @@ class Prober:
                 interval_us=spacing_us,
                 offset_us=(ours[1] or 0) - (ours[0] or 0) if known else UNSET,
                 offset_error_us=CLOCK_ERROR_US if known else UNSET,
+                histogram=histogram,
             )
             answer = session.ask(request, took_us)
             if answer.received:
@@ -159,7 +169,40 @@ class Prober:
         timeout_s = tries * (round_us / 1e6 + TRACE_ROUND_S) + MARGIN_S
         request = ProbeTrace(address=b.address, tries=tries, round_us=round_us)
         way = self._agents.call(a.name, request, timeout_s).result(timeout_s)
-        return path_of([(hop.address, hop.answered) for hop in way.hops], way.sent, way.reached)
+        hops = [(hop.address, hop.answered, hop.rtt_us) for hop in way.hops]
+        return path_of(hops, way.sent, way.reached)
+
+    def clock(self, a: Host, b: Host, mesh: Mesh) -> Way:
+        """By how much the two clocks differ, and whether each is held to a reference."""
+        short = replace(mesh, packets=CLOCK_PACKETS, spacing_us=0)
+        answer = self._oneway(a, b, short, False)
+        if answer.offset_us is None or answer.clock_error_us is None:
+            raise Unreachable(f"No packet came back from {b.name}.")
+        way = Way(way_of(answer, "forward").values)
+        way.values = {k: v for k, v in way.values.items() if k.startswith("clock_")}
+        states = [self._agents.call(h.name, ProbeClock(), MARGIN_S).result(MARGIN_S) for h in (a, b)]
+        local, remote = ((state.at_us, state.synchronized) for state in states)
+        way.found = {"local": local, "remote": remote, "difference_us": answer.offset_us}
+        return way
+
+    def resolve(self, a: Host, service: ServiceTest) -> Resolved:
+        """What the name server answers to `a`."""
+        request = ProbeDns(
+            query=service.query,
+            record=cast(Record, service.record),
+            nameserver=service.nameserver,
+            timeout_us=service.timeout_us,
+        )
+        return self._asked(a, request, service)
+
+    def fetch(self, a: Host, service: ServiceTest) -> Fetched:
+        """What the web server answers to `a`."""
+        request = ProbeHttp(url=service.url, contains=service.contains, timeout_us=service.timeout_us)
+        return self._asked(a, request, service)
+
+    def _asked(self, a: Host, request: Request[Answer], service: ServiceTest) -> Answer:
+        timeout_s = 2 * service.timeout_us / 1e6 + MARGIN_S
+        return self._agents.call(a.name, request, timeout_s).result(timeout_s)
 
     def _iperf(self, host: Host) -> bool:
         """Has the host iperf3? Asked once in each life of its agent."""
@@ -201,10 +244,15 @@ class Prober:
 
 @dataclass(slots=True)
 class Way:
-    """What was found of one direction, by metric; `packets`: how many its loss is a share of."""
+    """What was found of one direction, by metric; `packets`: how many its loss is a share of; `path`: of a
+    trace, in words; `failed`: why this direction alone has no result; `found`: of the newest test, as of
+    `rm.core.monitoring.outcome`."""
 
     values: dict[str, float] = field(default_factory=dict)
     packets: int = 0
+    path: str = ""
+    failed: str = ""
+    found: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Heard:
@@ -251,6 +299,13 @@ def way_of(answer: OneWay, direction: str) -> Way:
     packets = answer.sent if forward else round(answer.sent * (1 - answer.loss_forward_pct / 100))
     values: dict[str, float] = {"loss_pct": loss_pct}
     way = Way(values, packets)
+    histogram = answer.forward_histogram if forward else answer.backward_histogram
+    way.found = {
+        "sent": packets,
+        "lost": min(packets, round(packets * loss_pct / 100)),
+        "clock_error_us": answer.clock_error_us,
+        "histogram": tuple(histogram),
+    }
     error_us, delays = answer.clock_error_us, answer.forward_us if forward else answer.backward_us
     if delays is not None:
         if delays.median < -(error_us or 0):

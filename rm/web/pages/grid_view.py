@@ -15,7 +15,7 @@ from rm.api.network import Pair
 from rm.core.monitoring.cells import Status
 from rm.core.monitoring.judging import judge
 from rm.core.monitoring.mesh import USUAL
-from rm.core.monitoring.metrics import METRIC_OF, ON_REQUEST
+from rm.core.monitoring.metrics import METRIC_OF, RARE, SERVICES
 from rm.web.pages.text import duration, percent, short_rate, shown, since
 
 JUDGED = ("loss",)  # the checks that have such a threshold
@@ -47,7 +47,7 @@ class GridCell:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """`rows` are (host, cells), None where a host meets itself; `values`: is there room for numbers?"""
+    """`rows` are (host, cells), None where a host meets itself and tests nothing by itself; `values`: is there room for numbers?"""
 
     key: str
     title: str
@@ -118,12 +118,12 @@ def grid(
     """`made` of a direction; None: nothing was ever measured there."""
     drawn = names[:LARGEST]
     checks = tuple(
-        Check(name, "not-run", Status.NOT_RUN.letter, "–") for name in METRIC_OF if name not in ON_REQUEST
+        Check(name, "not-run", Status.NOT_RUN.letter, "–") for name in METRIC_OF if name not in RARE
     )
 
     def one(a: str, b: str) -> GridCell | None:
         if a == b:
-            return None
+            return made(a, b)
         return made(a, b) or GridCell(checks, f"{shown(a, 40)} to {shown(b, 40)}: never measured", None)
 
     return Grid(
@@ -142,7 +142,7 @@ def cell(pair: Pair, cells: Cells) -> GridCell:
     checks, said = [], []
     for check, status in zip(METRIC_OF, statuses(pair, cells), strict=True):
         told = cells.get((check, source, destination))
-        if told is None and check in ON_REQUEST:
+        if told is None and check in RARE:
             continue
         value = value_of(pair, check)
         word = status.word
@@ -169,11 +169,24 @@ def cell(pair: Pair, cells: Cells) -> GridCell:
     return GridCell(tuple(checks), f"{way}: {'; '.join(said)}", (source, destination))
 
 
+def alone(host: str, cells: Cells) -> GridCell | None:
+    """The cell of what a host tests by itself; None: nothing."""
+    checks, said = [], []
+    for check in SERVICES:
+        told = cells.get((check, host, host))
+        if told is not None:
+            word = told.status.word
+            value = _value(check, told.cell.value)
+            checks.append(Check(check, word.replace(" ", "-"), told.status.letter, value))
+            said.append(f"{shown(told.cell.message, 200)} ({word})")
+    return GridCell(tuple(checks), f"{shown(host, 40)}: {'; '.join(said)}", (host, host)) if checks else None
+
+
 def _value(check: str, value: float | None) -> str:
     if value is None:
         return "–"
     if check == "loss":
         return percent(value)
-    if check == "delay":
+    if check in ("delay", *SERVICES):
         return duration(value)
     return short_rate(value) if check == "bandwidth" else f"{value:.0f}"

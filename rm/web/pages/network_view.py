@@ -83,12 +83,14 @@ def zones(
             between.setdefault((here, there), []).append((found, pair))
 
     def inside(a: str, b: str) -> GridCell | None:
+        if a == b:
+            return alone(a, cells)
         pair = known.get((a, b))
         return None if pair is None else cell(pair, cells)
 
     def across(a: str, b: str) -> GridCell | None:
         """Of many pairs the one whose checks are worst."""
-        made = between.get((a, b))
+        made = between.get((a, b)) if a != b else None
         if made is None:
             return None
         return cell(min(made, key=lambda one: sorted(RANK[s] for s in one[0]))[1], cells)

@@ -38,6 +38,7 @@ SHOWN: Mapping[Unit, Callable[[float | None], str]] = {
     Unit.PERCENT: percent,
     Unit.MICROSECONDS: duration,
     Unit.BITS_PER_SECOND: rate,
+    Unit.HOPS: lambda value: "–" if value is None else f"{value:.0f} hops",
     Unit.BYTES: lambda value: "–" if value is None else f"{value:.0f} bytes",
 }
 Point = tuple[int, float, float, float]  # instant, least, mean, most

@@ -1,0 +1,71 @@
+"""One page of a web server: how long it takes, its status, and whether a text is in it."""
+
+import http.client
+import socket
+import ssl
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+LARGEST = 1 << 20  # bytes of a page that are read, and searched
+LONGEST = 300  # characters of an error
+PIECE = 1 << 16
+
+
+class _Followed(urllib.request.HTTPRedirectHandler):
+    """Redirections lead to web servers only."""
+
+    def redirect_request(self, req, fp, code, msg, headers, newurl):
+        if urllib.parse.urlsplit(newurl).scheme not in ("http", "https"):
+            raise urllib.error.HTTPError(newurl, code, "it redirects elsewhere than to a page", headers, fp)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def fetch(url, contains="", timeout_us=10_000_000):
+    """Returns {"time_us", "status", "found", "error"}: `error` is "" for a page (status 200 to 299) that has
+    the text, `found` is None where none is looked for, `status` None where nobody answered. No proxy is
+    used."""
+    begin = time.monotonic()
+    end = begin + timeout_us / 1e6
+    status = found = None
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _Followed)
+    try:
+        with opener.open(
+            urllib.request.Request(url, headers={"User-Agent": "rm"}), timeout=timeout_us / 1e6
+        ) as page:
+            status, text = page.status, _read(page, end)
+        error = ""
+        if contains:
+            found = contains.encode() in text
+            error = "" if found else "the page does not have the text"
+    except urllib.error.HTTPError as problem:
+        status, error = problem.code, "status %d %s" % (problem.code, problem.reason)
+        problem.close()
+    except urllib.error.URLError as problem:
+        error = _why(problem.reason, timeout_us)
+    except (OSError, http.client.HTTPException, ValueError) as problem:
+        error = _why(problem, timeout_us)
+    took_us = int((time.monotonic() - begin) * 1e6)
+    return {"time_us": took_us, "status": status, "found": found, "error": error[:LONGEST]}
+
+
+def _read(page, end):
+    parts, size = [], 0
+    while size < LARGEST:
+        if time.monotonic() > end:
+            raise socket.timeout
+        part = page.read(PIECE)
+        if not part:
+            break
+        parts.append(part)
+        size += len(part)
+    return b"".join(parts)
+
+
+def _why(problem, timeout_us):
+    if isinstance(problem, socket.timeout):  # its name in Python 3.8
+        return "no answer within %g s" % (timeout_us / 1e6)
+    if isinstance(problem, ssl.SSLCertVerificationError):
+        return "the certificate is refused: %s" % problem.verify_message
+    return getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
