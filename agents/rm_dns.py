@@ -134,6 +134,8 @@ def answers(data, kind):
         at = name(data, at)[1]
         its, _, _, length = _FIXED.unpack_from(data, at)
         at += _FIXED.size
+        if at + length > len(data):
+            raise Unfit("the answer cannot be read")
         if its == kind and len(found) < MOST:
             found.append(_text(data, at, length, its)[:LONGEST])
         at += length

@@ -48,7 +48,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 class Mesh(Run, frozen=True, kw_only=True):
     """`kind` is `mesh`, or the kind of the archive; `sides`: which hosts are measured towards which,
     null = all with all; `thresholds`: those for a warning and for critical, 0 = never; `statuses`:
-    how many cells are in each; `complaint`: why it does not keep its schedule, "" when it does."""
+    how many cells are in each; `complaint`: why it does not keep its schedule, "" when it does; `service`:
+    what tests of dns and http ask."""
 
     kind: str
     complaint: str = ""
@@ -67,6 +68,7 @@ class Mesh(Run, frozen=True, kw_only=True):
     spacing_us: int
     duration_us: int
     rate_bps: int
+    service: Mapping[str, str | int] = {}
     retry_attempts: int
     thresholds: Mapping[str, Number]
     statuses: Mapping[str, int]
@@ -155,3 +157,24 @@ class Sources(Answer, frozen=True, kw_only=True):
 
 class OneSource(Answer, frozen=True, kw_only=True):
     source: Source
+
+
+class Archive(msgspec.Struct, frozen=True, kw_only=True):
+    """An archive that results are sent to: how many wait, were sent and were given up since the daemon leads;
+    `meshes`: of which, none = all; `message`: why the newest try failed, "" when it did not."""
+
+    name: str
+    kind: str
+    host: str
+    meshes: Sequence[str]
+    waiting: int
+    sent: int
+    dropped: int
+    tried_us: int
+    sent_us: int
+    message: str
+
+
+class Archives(Answer, frozen=True, kw_only=True):
+    archives: Sequence[Archive]
+    malformed: Sequence[Malformed]

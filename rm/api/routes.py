@@ -263,6 +263,8 @@ ROUTES: Sequence[Route] = (
           monitoring.OneMesh, who=Who.OPERATOR, errors=CONFLICT),
     Route("GET", "/v1/sources", "sources", "The archives that are read.", monitoring.Sources,
           errors=CONFLICT, private=HOSTS),
+    Route("GET", "/v1/archives", "archives", "The archives that results are sent to.", monitoring.Archives,
+          errors=CONFLICT, private=HOSTS),
     Route("POST", "/v1/sources/{name}/read", "read_source", "Read the archive now.", monitoring.OneSource,
           who=Who.OPERATOR, errors=(409, 502)),
     # -- accounts

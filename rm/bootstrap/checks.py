@@ -74,4 +74,6 @@ def complaints(config: Config) -> Iterator[str]:
         return interval_us(mesh.schedule, zone, time.time_ns() // 1000)
 
     found = meshes_of(config.monitor, interval)
-    yield from (sentence for _, sentence in (*found.malformed, *found.malformed_sources))
+    yield from (
+        sentence for _, sentence in (*found.malformed, *found.malformed_sources, *found.malformed_archives)
+    )

@@ -162,6 +162,7 @@ class Daemon:
             await self._serve_page(ends)
             # before the doors close: what clients wait for ends
             ends.push_async_callback(asyncio.to_thread, alerting.close)
+            ends.callback(monitoring.archiving.close)
             ends.callback(monitoring.monitor.close)
             if service.playbooks is not None:
                 ends.push_async_callback(asyncio.to_thread, service.playbooks.close)
@@ -204,6 +205,7 @@ class Daemon:
         jobs.regulator.start()
         jobs.admission.start()
         jobs.renewer.start()
+        monitoring.archiving.start()
         ground.fleet.start(on_event=hear, on_state=jobs.executor.on_state, on_misfit=jobs.executor.on_misfit)
         jobs.leader.start(actions)
         for host in known:

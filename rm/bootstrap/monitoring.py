@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from rm.adapters import sources as archives
+from rm.adapters.archives.sending import send
 from rm.adapters.cron import Timers, interval_us
 from rm.bootstrap.choices import retention_of
 from rm.bootstrap.ground import Ground
 from rm.bootstrap.jobs import Jobs
 from rm.core.monitoring.mesh import Every, Mesh
 from rm.core.monitoring.source import Source
+from rm.daemon.monitoring.archiving import Archiving
 from rm.daemon.monitoring.board import Board
 from rm.daemon.monitoring.gaps import RotationGaps
 from rm.daemon.monitoring.meshes import Meshes, meshes_of
@@ -27,6 +29,7 @@ class Monitoring:
     monitor: Monitor
     service: MonitorService
     meshes: Meshes
+    archiving: Archiving
 
 
 def wire_monitoring(*, ground: Ground, jobs: Jobs, timers: Timers) -> Monitoring:
@@ -39,6 +42,7 @@ def wire_monitoring(*, ground: Ground, jobs: Jobs, timers: Timers) -> Monitoring
     meshes = meshes_of(config.monitor, every_us)
     board = Board(history, clock, zone=ground.zone, windows=meshes.windows)
     board.forget_others(meshes.grids(), {h.name for h in ground.loaded.hosts})
+    archiving = Archiving(meshes.archives, meshes.malformed_archives, send, clock)
     monitor = Monitor(
         agents=ground.fleet,
         leader=jobs.leader,
@@ -49,6 +53,7 @@ def wire_monitoring(*, ground: Ground, jobs: Jobs, timers: Timers) -> Monitoring
         settings=config.monitor,
         gaps=RotationGaps(jobs.leader, jobs.regulator.recent, clock),
         interval_of=every_us,
+        archives=archiving,
     )
     sources = Sources(
         sources=meshes.sources,
@@ -68,11 +73,12 @@ def wire_monitoring(*, ground: Ground, jobs: Jobs, timers: Timers) -> Monitoring
         keep=retention_of(config),
         malformed=meshes.malformed,
         sources=sources,
+        archives=archiving.rows,
     )
     if config.monitor.enabled:
         _follow_meshes(timers, monitor)
         _follow_sources(timers, sources)
-    return Monitoring(monitor, service, meshes)
+    return Monitoring(monitor, service, meshes, archiving)
 
 
 def _read(source: Source, since_us: int, until_us: int, names: Mapping[str, str]) -> archives.Found:

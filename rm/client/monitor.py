@@ -1,8 +1,20 @@
-"""`client.monitor`: the meshes that measure the network, their grids, and the archives that are read."""
+"""`client.monitor`: the meshes that measure the network, their grids, and archives, read and written."""
 
 from __future__ import annotations
 
-from rm.api.monitoring import Change, Changes, Grid, Meshes, OneMesh, OneSource, Run, RunMesh, Source, Sources
+from rm.api.monitoring import (
+    Archives,
+    Change,
+    Changes,
+    Grid,
+    Meshes,
+    OneMesh,
+    OneSource,
+    Run,
+    RunMesh,
+    Source,
+    Sources,
+)
 from rm.client.asking import Asking
 
 RUN_WITHIN_S = 24 * 3600.0
@@ -53,6 +65,10 @@ class Monitor:
     def sources(self) -> Sources:
         """The archives that are read, and malformed tables of rm.toml."""
         return self._ask.get(Sources, "sources")
+
+    def archives(self) -> Archives:
+        """The archives that results are sent to, and malformed tables of rm.toml."""
+        return self._ask.get(Archives, "archives")
 
     def read_source(self, name: str) -> Source:
         """Read the archive now."""

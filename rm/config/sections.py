@@ -129,9 +129,9 @@ class ShapingConfig(msgspec.Struct, frozen=True):
 
 
 class MonitorConfig(msgspec.Struct, frozen=True):
-    """`mesh`, `maintenance` and `source` are tables that `rm.core` reads, each in a file of its name, one by
-    one, so that a malformed one does not stop the daemon. Without meshes there are the usual ones, which
-    the first three numbers are for."""
+    """`mesh`, `maintenance`, `source` and `archive` are tables that `rm.core` reads, each in a file of its
+    name, one by one, so that a malformed one does not stop the daemon. Without meshes there are the usual
+    ones, which the first three numbers are for."""
 
     enabled: bool = True
     interval_s: Positive = 60.0
@@ -145,6 +145,7 @@ class MonitorConfig(msgspec.Struct, frozen=True):
     mesh: tuple[Options, ...] = ()
     maintenance: tuple[Options, ...] = ()
     source: tuple[Options, ...] = ()
+    archive: tuple[Options, ...] = ()
 
 
 class AlertsConfig(msgspec.Struct, frozen=True):
@@ -280,5 +281,12 @@ class Config(msgspec.Struct, frozen=True):
 # tables whose keys belong to another's options class, which checks them when it is made
 OPEN_TABLES = ("policies.options", "regulate")
 # keys that are written as [[section.key]], once for each of their tables
-LISTED_TABLES = ("monitor.mesh", "monitor.maintenance", "monitor.source", "alerts.rule", "alerts.channel")
+LISTED_TABLES = (
+    "monitor.mesh",
+    "monitor.maintenance",
+    "monitor.source",
+    "monitor.archive",
+    "alerts.rule",
+    "alerts.channel",
+)
 SECTIONS: dict[str, Any] = get_type_hints(Config)

@@ -59,6 +59,7 @@ class Told:
     pairs: Sequence[Mapping[str, Any]] = ()
     meshes: Sequence[Mapping[str, Any]] = ()
     sources: Sequence[Mapping[str, Any]] = ()
+    archives: Sequence[Mapping[str, Any]] = ()
     accounts: Mapping[str, Sums] = field(default_factory=dict)
     failed: Sequence[str] = ()
     now_us: int = 0
@@ -78,6 +79,7 @@ def families(told: Told) -> Iterator[Metric]:
     yield from _pairs(told)
     yield from _meshes(told.meshes)
     yield from _sources(told.sources)
+    yield from _archives(told.archives)
     yield from _accounts(told.accounts)
 
 
@@ -289,4 +291,18 @@ def _sources(sources: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
     yield each(
         "rm_source_last_success_timestamp_seconds", "When the archive last answered, since the epoch.",
         lambda s: s["read_us"] / SECOND_US if s["read_us"] else None,
+    )  # fmt: skip
+
+
+def _archives(archives: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
+    def each(name: str, text: str, value: Any) -> Metric:
+        return _gauge(name, text, ["archive"], [([a["name"]], value(a)) for a in archives])
+
+    yield each("rm_archive_waiting", "Results that wait for the archive.", lambda a: a["waiting"])
+    yield each(
+        "rm_archive_dropped", "Results that were given up since the daemon leads.", lambda a: a["dropped"]
+    )
+    yield each(
+        "rm_archive_last_success_timestamp_seconds", "When the archive last took a result, since the epoch.",
+        lambda a: a["sent_us"] / SECOND_US if a["sent_us"] else None,
     )  # fmt: skip

@@ -87,7 +87,7 @@ async def gather(service: Service) -> Told:
         ask = getattr(service.monitoring, name, None)
         return list((await ask())[name]) if ask is not None else []
 
-    status, hosts, jobs, links, pairs, meshes, sources, accounts = await asyncio.gather(
+    status, hosts, jobs, links, pairs, meshes, sources, archives, accounts = await asyncio.gather(
         part("status", service.daemon_status.status, {}),
         part("hosts", service.host_service.hosts, ()),
         part(
@@ -97,6 +97,7 @@ async def gather(service: Service) -> Told:
         part("network", service.network_service.pairs, ()),
         part("meshes", lambda: monitored("meshes"), ()),
         part("sources", lambda: monitored("sources"), ()),
+        part("archives", lambda: monitored("archives"), ()),
         part("accounts", service.usage_service.totals, {}),
     )
     iterations = {}
@@ -104,4 +105,4 @@ async def gather(service: Service) -> Told:
         iterations[job.id] = await part(f"job {job.id}", partial(service.iterations, job.id), None)
     known = {job: told for job, told in iterations.items() if told is not None}
     now_us = time.time_ns() // 1_000
-    return Told(status, hosts, jobs, known, links, pairs, meshes, sources, accounts, failed, now_us)
+    return Told(status, hosts, jobs, known, links, pairs, meshes, sources, archives, accounts, failed, now_us)

@@ -38,6 +38,7 @@ class MonitorRoutes:
             web.post("/v1/monitor/{mesh}/resume", self.resume),
             web.get("/v1/network/history", self.history),
             web.get("/v1/sources", self.sources),
+            web.get("/v1/archives", self.archives),
             web.post("/v1/sources/{name}/read", self.read_source),
         ]
 
@@ -82,6 +83,9 @@ class MonitorRoutes:
 
     async def sources(self, request: web.Request) -> web.Response:
         return respond_as(monitoring.Sources, await self._monitoring.sources())
+
+    async def archives(self, request: web.Request) -> web.Response:
+        return respond_as(monitoring.Archives, await self._monitoring.archives())
 
     async def read_source(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]

@@ -237,6 +237,10 @@ def test_real_agents_take_every_request_and_say_nothing_else(wire: Wire) -> None
     assert isinstance(wire.ask(probes.ProbeThroughput(**there, rate_bps=0, duration_us=1_000)), AgentError)
     assert isinstance(wire.ask(probes.ProbeMtu(**there)), AgentError)
     assert wire.ask(probes.ProbeTrace(address="127.0.0.1", tries=1, round_us=0)).reached
+    assert wire.ask(probes.ProbeClock()).at_us > 0
+    dns = probes.ProbeDns(query="x.test", record="a", nameserver="127.0.0.1", timeout_us=100_000)
+    assert wire.ask(dns).error
+    assert wire.ask(probes.ProbeHttp(url="http://127.0.0.1:9/", timeout_us=100_000)).error
     reflect = probes.Reflect(port=48_613, duration_us=1_000, idle_us=1_000, allow=["127.0.0.1"])
     assert wire.ask(reflect).answered == 0
     step = {"id": 0, "task": 0, "op": "ping", "args": {"data": "pong"}}

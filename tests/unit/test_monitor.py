@@ -27,7 +27,7 @@ from rm.core.scheduling.engine import Policies
 from rm.daemon.monitoring import probe as monitor_probe
 from rm.daemon.monitoring.board import Board
 from rm.daemon.monitoring.meshes import meshes_of
-from rm.daemon.monitoring.monitor import Monitor
+from rm.daemon.monitoring.monitor import Archives, Monitor
 from rm.daemon.monitoring.service import MonitorService
 from rm.daemon.monitoring.sources import Sources
 from rm.errors import Conflict, NotFound, Unreachable
@@ -93,6 +93,9 @@ class Prober:
         self.reflectors: dict[int, Future[Any]] = {}
         self.longest_us = 10**9
         self.oneway: dict[str, Any] = dict(ONEWAY)
+        self.services: dict[str, dict[str, Any]] = {"clock": {"at_us": 7_000_000, "synchronized": True}}
+        self.reached = True
+        self.itself = ""  # a host's own address in traces
         self.monitor: Monitor | None = None
         self.held: threading.Event | None = None
         self.begun = threading.Event()
@@ -126,8 +129,11 @@ class Prober:
             say(mtu_bytes=1500 if name == "a" else 9000)
         elif op == "probe" and args["kind"] == "trace":
             self.asked.pop()
-            hops = [{"address": "10.0.0.1", "answered": 5}, {"address": args["address"], "answered": 2}]
-            say(hops=hops, sent=5, reached=True)
+            end = self.itself or args["address"]
+            hops = [{"address": "10.0.0.1", "answered": 5}, {"address": end, "answered": 2}]
+            say(hops=hops, sent=5, reached=self.reached)
+        elif op == "probe" and args["kind"] in self.services:
+            say(**self.services[args["kind"]])
         elif op == "probe" and self.cut:
             say(**self.one_cut(name, args["address"].removesuffix(".test"), args["port"]))
         elif op == "probe":
@@ -189,6 +195,7 @@ class House:
         hosts: int = 2,
         windows: Sequence[HostWindow] = (),
         agents: Prober | None = None,
+        archives: Archives | None = None,
     ) -> None:
         self.lead, self.agents, self.clock, self.gaps = Lead(), agents or Prober(), ManualClock(), Gaps()
         for name in "abcdefghijkl"[:hosts]:
@@ -205,6 +212,7 @@ class House:
             settings=Settings(),
             gaps=self.gaps,
             interval_of=lambda mesh: mesh.schedule.interval_us,  # type: ignore[union-attr]
+            archives=archives,
         )
 
         self.monitor.prober = monitor_probe.Prober(self.agents, patience_s=0.0)
@@ -713,6 +721,7 @@ def test_malformed_meshes_are_told_and_the_rest_goes_on(caplog: pytest.LogCaptur
     class Given:
         interval_s, throughput_interval_s, probe_count = 60.0, 3600.0, 20
         source: Sequence[dict[str, Any]] = ()
+        archive: Sequence[dict[str, Any]] = ({"name": "out", "url": "http://a.test", "op": "get"},)
         mesh: Sequence[dict[str, Any]] = (
             {"name": "good"},
             {"name": "bad", "schedul": "every 1m"},
@@ -725,6 +734,7 @@ def test_malformed_meshes_are_told_and_the_rest_goes_on(caplog: pytest.LogCaptur
     assert [m.name for m in found.meshes] == ["good"]
     assert len(found.windows) == 1
     assert [name for name, _ in found.malformed] == ["bad", "good", "?", "maintenance"]
+    assert (found.archives, [name for name, _ in found.malformed_archives]) == ((), ["out"])
     assert "Did you mean 'schedule'?" in found.malformed[0][1]
     assert "Did you mean" in caplog.text
     Given.mesh = ()
@@ -739,6 +749,7 @@ def test_a_mistake_in_rm_toml_does_not_let_what_it_hides_be_forgotten() -> None:
         mesh: Sequence[dict[str, Any]] = ({"name": "good"}, {"name": "bad", "schedul": "every 1m"})
         maintenance = ({"when": "someday"},)
         source = (ma, {**ma, "name": "other", "url": "ftp"})
+        archive = ()
 
     found = meshes_of(Given(), lambda mesh: 1).grids()
     assert found is not None

@@ -11,13 +11,16 @@ import pytest
 from click.testing import CliRunner
 
 from rm.adapters.sources.iso import iso_of, seconds_of
-from rm.adapters.sources.psconfig import tables_of, toml_of
+from rm.adapters.sources.psconfig import mesh_names, tables_of, toml_of
+from rm.adapters.sources.psconfig_archives import archives_of
 from rm.cli.main import rmx
+from rm.core.monitoring.archive import parse_archive
 from rm.core.monitoring.mesh import Every, Mesh, parse_mesh
 from rm.core.monitoring.pairing import Pairing
 from rm.errors import UsageError
 from tests import builders
 from tests.fake_service import serving
+from tests.pscheduler_schemas import SPECS
 from tests.unit.test_monitor import House
 
 HOSTS = [builders.host(n, address=f"10.0.0.{i}") for i, n in enumerate(("gpu1", "gpu2", "gpu3"), 1)]
@@ -44,7 +47,7 @@ DOCUMENT: dict[str, Any] = {
     "tests": {
         "bw": {"type": "throughput", "spec": {"dest": "x", "duration": "PT5S", "bandwidth": 2e8}},
         "lat": {"type": "latency", "spec": {"packet-count": 100, "packet-interval": 0.02}},
-        "dns": {"type": "dns", "spec": {}},
+        "disk": {"type": "disk-to-disk", "spec": {}},
         "hub": {"type": "latency", "spec": {"source": "{% address[0] %}", "dest": "10.0.0.3"}},
         "away": {"type": "latency", "spec": {"source": "{% address[0] %}", "dest": "ps.example.org"}},
     },
@@ -58,7 +61,7 @@ DOCUMENT: dict[str, Any] = {
         "Throughput all": {"group": "all", "test": "bw", "schedule": "4h", "archives": ["x"]},
         "sides": {"group": "sides", "test": "lat", "schedule": "1m"},
         "alone": {"group": "alone", "test": "lat", "schedule": "1m"},
-        "dns": {"group": "all", "test": "dns", "schedule": "1m"},
+        "disk": {"group": "all", "test": "disk", "schedule": "1m"},
         "often": {"group": "all", "test": "lat", "schedule": "bad"},
         "lost": {"group": "nowhere", "test": "lat"},
         "hub": {"group": "pair", "test": "hub", "schedule": "till", "contexts": [["x"]], "tools": ["owping"]},
@@ -90,8 +93,8 @@ def test_tasks_become_meshes_and_the_rest_is_told() -> None:
     text = "\n".join(said)
     for part in (
         "ps.example.org is not one of our hosts", "'list' needs a test that names the other end",
-        "no test of the type 'dns'", "'often' is not a duration", "there is no 'nowhere'",
-        "'away' is left out: on one side", "'Throughput all' names archives", "'hub' names contexts",
+        "no test of the type 'disk-to-disk'", "'often' is not a duration", "there is no 'nowhere'",
+        "'away' is left out: on one side", "'hub' names contexts",
         "'hub' names tools", "without the until and max-runs", "leaves out one direction (gpu1 to gpu3)",
         "from a to b only", "{'class': 'others'} names a class of hosts",
         "rm runs it every 4h",
@@ -119,6 +122,8 @@ def test_tasks_become_meshes_and_the_rest_is_told() -> None:
             ["rm does by TCP", "has parallel"],
         ),
         ({"type": "throughput", "spec": {"duration": "PT30S"}}, ["for a second, not for PT30S"]),
+        ({"type": "trace", "spec": {"probe-type": "icmp", "hops": 9}}, ["traces by icmp", "has hops in"]),
+        ({"type": "clock", "spec": {}}, ["asks for clocks over HTTP"]),
         ({"type": "rtt", "spec": {"length": 1000, "ttl": 9}}, ["ICMP echoes", "has length, ttl in its test"]),
     ],
 )
@@ -128,6 +133,78 @@ def test_what_rm_does_otherwise_is_told(test: dict[str, Any], parts: list[str]) 
     for part in parts:
         assert part in "\n".join(said)
     assert table["schedule"] == ("every 60s" if test["type"] == "latencybg" else "every 4h")
+
+
+SERVICES: dict[str, Any] = {
+    "addresses": DOCUMENT["addresses"],
+    "groups": {
+        "each": {"type": "list", "addresses": [{"name": "one"}, {"name": "two"}, {"name": "far"}]},
+        "mesh": {"type": "mesh", "addresses": [{"name": "one"}, {"name": "two"}]},
+    },
+    "tests": {
+        "names": {"type": "dns", "spec": {
+            "host": "{% address[0] %}", "query": "www.example.org", "record": "aaaa",
+            "nameserver": "10.0.0.53", "timeout": "PT3S",
+        }},
+        "page": {"type": "http", "spec": {
+            "schema": 2, "host": "10.0.0.3", "url": "https://www.example.org/up", "parse": "fine",
+            "always-succeed": True,
+        }},
+        "peer": {"type": "dns", "spec": {"query": "{% address[1] %}", "record": "a"}},
+        "way": {"type": "trace", "spec": {"source": "{% address[0] %}", "dest": "{% address[1] %}"}},
+    },
+    "schedules": {"1m": {"repeat": "PT1M"}},
+    "archives": {
+        "central": {
+            "archiver": "http", "ttl": "P1D", "runs": "all", "schema": 2,
+            "data": {
+                "schema": 3, "_url": "https://ma.example.org/logstash", "op": "put", "bind": "10.0.0.1",
+                "_headers": {"x-ps-observer": "{% scheduled_by_address %}", "Authorization": "c2VjcmV0"},
+                "retry-policy": [{"attempts": 5, "wait": "PT1M"}],
+            },
+        },
+        "bus": {"archiver": "rabbitmq", "data": {"_url": "amqp://x"}},
+        "cut": {"archiver": "http", "data": {"_url": "http://x"}, "transform": {"script": "."}},
+    },
+    "tasks": {
+        "names": {"group": "each", "test": "names", "schedule": "1m", "archives": ["central", "bus"]},
+        "page": {"group": "each", "test": "page", "schedule": "1m", "archives": ["central", "cut", "none"]},
+        "peer": {"group": "mesh", "test": "peer", "schedule": "1m"},
+        "way": {"group": "mesh", "test": "way", "schedule": "1m"},
+    },
+}  # fmt: skip
+
+
+def test_tests_of_services_are_of_each_host() -> None:
+    tables, said = tables_of(SERVICES, HOSTS)
+    names, page, way = map(parse_mesh, tables)
+    assert (names.tests, names.hosts, names.service.query) == (("dns",), ("gpu1", "gpu2"), "www.example.org")
+    assert (names.service.record, names.service.nameserver) == ("aaaa", "10.0.0.53")
+    assert names.service.timeout_us == 3_000_000
+    assert (page.tests, page.hosts, page.service.contains) == (("http",), ("gpu3",), "fine")
+    assert pairs_of(way) == {("gpu1", "gpu2")}
+    assert pairs_of(names) == {("gpu1", "gpu1"), ("gpu2", "gpu2")}
+    text = "\n".join(said)
+    assert "its query is a template" in text
+    assert "'page' has always-succeed in its test, which rm does not use" in text
+
+
+def test_archives_of_tasks_become_ours_without_their_secrets() -> None:
+    tables, said = tables_of(SERVICES, HOSTS)
+    said.clear()
+    (central,) = archives_of(SERVICES, mesh_names(SERVICES, tables), said)
+    archive = parse_archive(tomllib.loads(toml_of([central], "archive"))["monitor"]["archive"][0])
+    assert (archive.url, archive.op, archive.runs) == ("https://ma.example.org/logstash", "put", "all")
+    assert (archive.meshes, archive.retry_policy) == (("names", "page"), ((5, 60_000_000),))
+    assert (archive.ttl_us, archive.headers_file) == (86_400_000_000, "/etc/rm/archive-central.json")
+    text = "\n".join([*said, toml_of([central], "archive")])
+    for part in (
+        "'bus' is left out: rm has no archiver 'rabbitmq'", "'cut' is left out: it transforms results",
+        "'none' is left out: there is no 'none'", "write its headers (Authorization, x-ps-observer)",
+        "does not verify its certificate", "'central' has bind",
+    ):  # fmt: skip
+        assert part in text
+    assert "c2VjcmV0" not in text
 
 
 @pytest.mark.parametrize("document", [None, [], {}, {"tasks": []}, "x"])
@@ -178,6 +255,9 @@ def test_there_and_back(tmp_path: Path) -> None:
             "star", Every(60 * 10**6), hosts=("a",), towards=("b", "c"), without=frozenset({frozenset("ac")})
         ),
         Mesh("both", Every(3600 * 10**6), tests=("throughput", "mtu"), rate_bps=10**9, slip_us=5 * 10**6),
+        parse_mesh({"name": "dns", "tests": ["dns"], "query": "x.test", "record": "mx", "timeout_s": 4}),
+        parse_mesh({"name": "web", "tests": ["http"], "url": "http://x.test/?a=b", "contains": "y"}),
+        Mesh("ways", tests=("trace", "clock")),
     )
     house = House(*meshes, hosts=3)
     file = tmp_path / "mesh.json"
@@ -188,7 +268,11 @@ def test_there_and_back(tmp_path: Path) -> None:
         out = run.invoke(rmx, ["--socket", daemon.socket, "monitor", "export"])
         assert out.exit_code == 0, out.output
         document = json.loads(out.stdout)
-        assert set(document["tasks"]) == {"lat", "star", "both-throughput", "both-mtu"}
+        assert set(document["tasks"]) == {
+            "lat", "star", "both-throughput", "both-mtu", "dns", "web", "ways-trace", "ways-clock"
+        }  # fmt: skip
+        for test in document["tests"].values():
+            assert set(test["spec"]) <= set(SPECS[test["type"]]["properties"])
         file.write_text(out.stdout)
         back = run.invoke(rmx, ["--socket", daemon.socket, "monitor", "import", str(file)])
         assert back.exit_code == 0, back.output
@@ -205,4 +289,6 @@ def test_there_and_back(tmp_path: Path) -> None:
     assert (lat.hosts, lat.towards) == (("a", "b", "c"), ())
     star = found["star"]
     assert (star.hosts, star.towards, star.without) == (("a",), ("b", "c"), meshes[1].without)
+    assert [found[name].service for name in ("dns", "web")] == [meshes[3].service, meshes[4].service]
+    assert (found["dns"].hosts, found["ways-clock"].tests) == (("a", "b", "c"), ("clock",))
     assert (flow.rate_bps, flow.slip_us, flow.duration_us) == (10**9, 5 * 10**6, 400_000)

@@ -18,16 +18,18 @@ from rm.adapters.sources.iso import iso_of, seconds_of
 from rm.api.monitoring import Mesh
 from rm.core.model.host import Host
 from rm.core.monitoring.mesh import parse_mesh
+from rm.core.monitoring.metrics import SERVICES
 from rm.errors import ConfigError, UsageError
 from rm.units import format_duration, parse_duration_us
 
 TESTS = {
     "latency": "latency", "latencybg": "latency", "rtt": "latency", "throughput": "throughput", "mtu": "mtu",
+    "trace": "trace", "clock": "clock", "dns": "dns", "http": "http",
 }  # fmt: skip
-TYPES = {"latency": "latency", "throughput": "throughput", "mtu": "mtu"}
 NO_SCHEDULE = "every 4h"
 CONTINUOUS = "every 60s"  # what stands for a test without a pause
 ENDPOINTS = {"source", "dest", "schema", "source-node", "dest-node", "flip", "ip-version"}
+HOST_KEYS = {"host", "host-node", "schema"}
 LATENCY_KEYS = ENDPOINTS | {"packet-count", "packet-interval"}
 KNOWN_OF: Mapping[str, set[str]] = {  # keys of a test's spec that are read, or change nothing
     "latency": LATENCY_KEYS,
@@ -35,13 +37,19 @@ KNOWN_OF: Mapping[str, set[str]] = {  # keys of a test's spec that are read, or 
     "rtt": ENDPOINTS,
     "throughput": ENDPOINTS | {"duration", "bandwidth", "udp"},
     "mtu": ENDPOINTS,
+    "trace": ENDPOINTS | {"probe-type"},
+    "clock": ENDPOINTS,
+    "dns": HOST_KEYS | {"query", "record", "nameserver", "timeout"},
+    "http": HOST_KEYS | {"url", "parse", "timeout"},
 }
 NOT_OURS = (  # keys of a task, and why nothing becomes of them
-    ("archives", "rm keeps what it measures itself"),
     ("contexts", "an rm agent has one network to measure from"),
     ("tools", "rm's agents have tests of their own"),
 )
 BOUNDS = ("start", "until", "max-runs")
+# keys of a test of a service -> ours
+SERVICE_KEYS = {"query": "query", "record": "record", "nameserver": "nameserver", "url": "url",
+                "parse": "contains"}  # fmt: skip
 ENDS = {"source": "{% address[0] %}", "dest": "{% address[1] %}"}
 
 
@@ -89,14 +97,18 @@ def _table(
         raise ConfigError(f"rm has no test of the type '{kind}'.")
     if task.get("disabled"):
         raise ConfigError("it is disabled.")
-    table: dict[str, Any] = {"name": re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-.")[:63]}
+    table: dict[str, Any] = {"name": _name(name)}
     table |= _schedule(name, task, document, said)
     for key, why in NOT_OURS:
         if task.get(key):
             said.append(f"Task '{name}' names {key}, which are not taken over: {why}.")
     spec = test.get("spec") or {}
     said.extend(_differences(name, kind, spec, table))
-    table |= _pairs(name, group, spec, document, ours, said) | {"between": "all", "rounds": 0, "peers": 0}
+    if kind in SERVICES:
+        table |= {"hosts": _alone(name, group, spec, document, ours, said)}
+    else:
+        table |= _pairs(name, group, spec, document, ours, said)
+        table |= {"between": "all", "rounds": 0, "peers": 0}
     return table | {"tests": [TESTS[kind]]} | _spec(kind, spec)
 
 
@@ -136,6 +148,10 @@ def _differences(name: str, kind: str, spec: Mapping[str, Any], table: Mapping[s
         yield (
             f"Task '{name}': where both hosts have iperf3, rm tests for a second, not for {spec['duration']}."
         )
+    if kind == "trace" and spec.get("probe-type", "udp") != "udp":
+        yield f"Task '{name}' traces by {spec['probe-type']}; rm does by UDP."
+    if kind == "clock":
+        yield f"Task '{name}' asks for clocks over HTTP; rm compares them by packets that carry their times."
     if ignored := sorted(set(spec) - KNOWN_OF[kind]):
         yield f"Task '{name}' has {', '.join(ignored)} in its test, which rm does not use."
 
@@ -177,6 +193,31 @@ def _pairs(
     if without := _without(task, group, hosts, said):
         table["without"] = without
     return table
+
+
+def _alone(
+    task: str,
+    group: Mapping[str, Any],
+    spec: Mapping[str, Any],
+    document: Mapping[str, Any],
+    ours: Mapping[str, str],
+    said: list[str],
+) -> list[str]:
+    """The hosts that test by themselves: the first address of each task of the group, or a named one."""
+    members = group.get("addresses" if group.get("type") != "disjoint" else "a-addresses") or ()
+    host = spec.get("host")
+    if isinstance(host, str) and "{%" not in host:
+        members = [{"name": host}]
+    elif host is not None and host != ENDS["source"]:
+        raise ConfigError(f"its host is {host!r:.60}, which rm does not fill in.")
+    for key in ("query", "nameserver", "url", "parse"):
+        if "{%" in str(spec.get(key)):
+            raise ConfigError(f"its {key} is a template, which rm does not fill in.")
+    found = (_host(task, member, document, ours, said) for member in members)
+    hosts = list(dict.fromkeys(host for host in found if host))
+    if not hosts:
+        raise ConfigError("none of its addresses is our host.")
+    return hosts
 
 
 def _without(
@@ -230,16 +271,39 @@ def _spec(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
             table["duration_s"] = seconds_of(spec["duration"])
         if "bandwidth" in spec:
             table["rate_mbps"] = float(spec["bandwidth"]) / 1e6
+    if kind in SERVICES:
+        table |= {ours: spec[theirs] for theirs, ours in SERVICE_KEYS.items() if theirs in spec}
+        if "timeout" in spec:
+            table["timeout_s"] = seconds_of(spec["timeout"])
     return table
 
 
-def toml_of(tables: Sequence[Mapping[str, Any]]) -> str:
-    """For rm.toml; of text, numbers and lists JSON's spelling is TOML's."""
+def mesh_names(document: Mapping[str, Any], tables: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Of the tasks that became these tables."""
+    taken = {table["name"] for table in tables}
+    return {task: name for task in document["tasks"] if (name := _name(str(task))) in taken}
+
+
+def _name(task: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", task).strip("-.")[:63]
+
+
+def toml_of(tables: Sequence[Mapping[str, Any]], kind: str = "mesh") -> str:
+    """For rm.toml."""
     blocks = []
     for table in tables:
-        lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in table.items()]
-        blocks.append("\n".join(["[[monitor.mesh]]", *lines]))
+        lines = [f"{key} = {_toml(value)}" for key, value in table.items()]
+        blocks.append("\n".join([f"[[monitor.{kind}]]", *lines]))
     return "\n\n".join(blocks)
+
+
+def _toml(value: Any) -> str:
+    """Of text and numbers JSON's spelling is TOML's."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {_toml(one)}" for key, one in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def document_of(meshes: Iterable[Mesh], addresses: Mapping[str, str]) -> dict[str, Any]:
@@ -258,7 +322,8 @@ def document_of(meshes: Iterable[Mesh], addresses: Mapping[str, str]) -> dict[st
         document["schedules"][name] = _when(mesh)
         for test in mesh.tests:
             key = name if len(mesh.tests) == 1 else f"{name}-{test}"
-            document["tests"][key] = {"type": TYPES[test], "spec": ENDS | _what(test, mesh)}
+            ends = {"host": ENDS["source"]} if test in SERVICES else ENDS
+            document["tests"][key] = {"type": test, "spec": ends | _what(test, mesh)}
             document["tasks"][key] = {"group": name, "test": key, "schedule": name}
     return document
 
@@ -267,8 +332,10 @@ def _group(mesh: Mesh, hosts: Sequence[str]) -> dict[str, Any]:
     def named(names: Iterable[str]) -> list[dict[str, str]]:
         return [{"name": name} for name in names if name in hosts]
 
-    if mesh.sides is None:
-        group: dict[str, Any] = {"type": "mesh", "addresses": named(hosts)}
+    if set(mesh.tests) <= set(SERVICES):
+        group: dict[str, Any] = {"type": "list", "addresses": named(hosts)}
+    elif mesh.sides is None:
+        group = {"type": "mesh", "addresses": named(hosts)}
     else:
         one, other = mesh.sides
         group = {"type": "disjoint", "a-addresses": named(one), "b-addresses": named(other)}
@@ -296,4 +363,8 @@ def _what(test: str, mesh: Mesh) -> dict[str, Any]:
     if test == "throughput":
         rate = {"bandwidth": mesh.rate_bps} if mesh.rate_bps else {}
         return {"duration": iso_of(mesh.duration_us), **rate}
+    if test in SERVICES:
+        keys = {ours: theirs for theirs, ours in SERVICE_KEYS.items() if theirs in KNOWN_OF[test]}
+        asked = {keys[ours]: value for ours, value in mesh.service.items() if ours in keys}
+        return asked | {"timeout": iso_of(int(mesh.service["timeout_us"]))}
     return {}

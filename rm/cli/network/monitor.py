@@ -14,7 +14,7 @@ from rm.cli.session import Session, emit_answer, emit_json, json_option, table
 from rm.units import format_duration, parse_duration_us
 
 if TYPE_CHECKING:
-    from rm.api.monitoring import Grid, Meshes, Sources
+    from rm.api.monitoring import Archives, Grid, Meshes, Sources
 
 MESH = click.argument("mesh")
 
@@ -207,7 +207,34 @@ def sources(session: Session, /, name: str | None, as_json: bool) -> None:
     _tell_malformed(answer)
 
 
-def _tell_malformed(answer: Meshes | Sources) -> None:
+@monitor.command()
+@json_option
+@click.pass_obj
+def archives(session: Session, /, as_json: bool) -> None:
+    """List the archives that results are sent to, and how many wait, were sent and were given up."""
+    answer = session.client.monitor.archives()
+    if as_json:
+        emit_json({"archives": answer.archives, "malformed": answer.malformed})
+        return
+    rows = [
+        (
+            one.name,
+            one.kind,
+            one.host,
+            one.waiting,
+            one.sent,
+            one.dropped,
+            _ago(one.sent_us),
+            one.message or "-",
+        )
+        for one in answer.archives
+    ]
+    columns = ("ARCHIVE", "KIND", "HOST", "WAITING", "SENT", "GIVEN UP", "LAST SENT", "MESSAGE")
+    table(columns, rows, right=columns[3:7])
+    _tell_malformed(answer)
+
+
+def _tell_malformed(answer: Meshes | Sources | Archives) -> None:
     for one in answer.malformed:
         note(f"left out: {one.message}")
     for mesh in getattr(answer, "meshes", ()):

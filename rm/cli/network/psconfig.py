@@ -17,8 +17,9 @@ from rm.errors import UsageError
 @click.argument("file", type=click.File(encoding="utf-8"))
 @click.pass_obj
 def import_psconfig(session: Session, /, file: Any) -> None:
-    """Print the tasks of a pSConfig FILE (- = standard input) as meshes for rm.toml."""
-    from rm.adapters.sources.psconfig import tables_of, toml_of
+    """Print the tasks of a pSConfig FILE (- = standard input) as meshes for rm.toml, and their archives."""
+    from rm.adapters.sources.psconfig import mesh_names, tables_of, toml_of
+    from rm.adapters.sources.psconfig_archives import archives_of
 
     try:
         document = json.load(file)
@@ -26,10 +27,13 @@ def import_psconfig(session: Session, /, file: Any) -> None:
         raise UsageError(f"{file.name} is not JSON: {error}.") from None
     hosts = [Host(h.name, h.zone, h.address) for h in session.client.hosts()]
     tables, said = tables_of(document, hosts)
+    archives = archives_of(document, mesh_names(document, tables), said)
     for sentence in said:
         note(sentence)
     if tables:
         click.echo(toml_of(tables))
+    if archives:
+        click.echo("\n" + toml_of(archives, "archive"))
 
 
 @click.command("export")

@@ -120,7 +120,7 @@ def _kind(value: object) -> str:
     return str(value)
 
 
-def _url(value: object) -> str:
+def read_url(value: object) -> str:
     hint = "Write http:// or https://, host and path; a user's name goes to 'user' and 'password_file'."
     if isinstance(value, str) and any(sign in value for sign in "@?#"):
         raise ConfigError(
@@ -131,7 +131,7 @@ def _url(value: object) -> str:
     return value.rstrip("/")
 
 
-def _duration(least_us: int, most_us: int) -> Any:
+def read_duration(least_us: int, most_us: int) -> Any:
     def read(value: object) -> int:
         if not isinstance(value, str):
             raise ConfigError(f"{value!r:.40} is not a duration.", "Write a number with its unit: 5m.")
@@ -149,7 +149,7 @@ def _hosts(value: object) -> Mapping[str, str]:
     raise ConfigError(f"{value!r:.60} does not map endpoints to names of hosts.")
 
 
-def _text(value: object) -> str:
+def read_text(value: object) -> str:
     if isinstance(value, str):
         return value
     raise ConfigError(f"{value!r:.40} is not text.")
@@ -163,16 +163,16 @@ def _attempts(value: object) -> int:
 
 READ: Mapping[str, Any] = {
     "kind": _kind,
-    "url": _url,
-    "every": _duration(10 * SECOND_US, 7 * DAY_US),
-    "back": _duration(MINUTE_US, 31 * DAY_US),
-    "expect": _duration(SECOND_US, 31 * DAY_US),
-    "timeout": _duration(SECOND_US, 10 * MINUTE_US),
+    "url": read_url,
+    "every": read_duration(10 * SECOND_US, 7 * DAY_US),
+    "back": read_duration(MINUTE_US, 31 * DAY_US),
+    "expect": read_duration(SECOND_US, 31 * DAY_US),
+    "timeout": read_duration(SECOND_US, 10 * MINUTE_US),
     "hosts": _hosts,
     "only": names_of,
-    "user": _text,
-    "password_file": _text,
-    "ca_file": _text,
+    "user": read_text,
+    "password_file": read_text,
+    "ca_file": read_text,
     "retry_attempts": _attempts,
     "maintenance": lambda value: tuple(parse_window(text) for text in names_of(value)),
 }

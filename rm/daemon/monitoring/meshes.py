@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
+from rm.core.monitoring.archive import Archive, parse_archive
 from rm.core.monitoring.listed import NAME
 from rm.core.monitoring.maintenance import HostWindow, parse_host_window
 from rm.core.monitoring.mesh import Mesh, parse_mesh, usual
@@ -30,6 +31,8 @@ class Settings(Protocol):
     def maintenance(self) -> Sequence[Mapping[str, Any]]: ...
     @property
     def source(self) -> Sequence[Mapping[str, Any]]: ...
+    @property
+    def archive(self) -> Sequence[Mapping[str, Any]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,8 @@ class Meshes:
     malformed: tuple[tuple[str, str], ...]
     sources: tuple[Source, ...] = ()
     malformed_sources: tuple[tuple[str, str], ...] = ()
+    archives: tuple[Archive, ...] = ()
+    malformed_archives: tuple[tuple[str, str], ...] = ()
 
     def grids(self) -> set[str] | None:
         """The names of all grids, also of those that a mistake in rm.toml leaves out for now; None when it
@@ -81,22 +86,39 @@ def meshes_of(settings: Settings, interval_of: Callable[[Mesh], int]) -> Meshes:
             round(settings.throughput_interval_s * SECOND_US),
             settings.probe_count,
         )
-    return Meshes(found, tuple(windows), tuple(malformed), *sources_of(settings.source))
+    sources, wrong_sources = sources_of(settings.source)
+    archives, wrong_archives = _listed("archive", settings.archive, parse_archive)
+    return Meshes(found, tuple(windows), tuple(malformed), sources, wrong_sources, archives, wrong_archives)
 
 
 def sources_of(
     tables: Iterable[Mapping[str, Any]],
 ) -> tuple[tuple[Source, ...], tuple[tuple[str, str], ...]]:
     """The sources of rm.toml, and (name, sentence) of those that cannot be used."""
-    sources: dict[str, Source] = {}
+    return _listed("source", tables, parse_source)
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+N = TypeVar("N", bound=_Named)
+
+
+def _listed(
+    kind: str, tables: Iterable[Mapping[str, Any]], parse: Callable[[Mapping[str, Any]], N]
+) -> tuple[tuple[N, ...], tuple[tuple[str, str], ...]]:
+    """The tables of a kind, and (name, sentence) of those that cannot be used."""
+    found: dict[str, N] = {}
     malformed: list[tuple[str, str]] = []
     for table in tables:
         try:
-            source = parse_source(table)
-            if source.name in sources:
-                raise ConfigError(f"There are two sources '{source.name}'.", "Name each differently.")
-            sources[source.name] = source
+            one = parse(table)
+            if one.name in found:
+                raise ConfigError(f"There are two {kind}s '{one.name}'.", "Name each differently.")
+            found[one.name] = one
         except ConfigError as error:
             malformed.append((str(table.get("name", "?")), str(error)))
             log.error("%s It is left out.", error)
-    return tuple(sources.values()), tuple(malformed)
+    return tuple(found.values()), tuple(malformed)

@@ -63,6 +63,7 @@ class MonitorService:
         keep: Retention,
         malformed: Sequence[tuple[str, str]],
         sources: Sources,
+        archives: Callable[[], Mapping[str, Any]] = lambda: {"archives": [], "malformed": []},
     ) -> None:
         self._monitor = monitor
         self._leader = leader
@@ -72,6 +73,7 @@ class MonitorService:
         self._keep = keep
         self._malformed = malformed
         self._sources = sources
+        self._archives = archives
 
     async def meshes(self) -> Mapping[str, Any]:
         hosts = await self._hosts()
@@ -166,6 +168,7 @@ class MonitorService:
             "spacing_us": mesh.spacing_us,
             "duration_us": mesh.duration_us,
             "rate_bps": mesh.rate_bps,
+            "service": {k: v for k, v in asdict(mesh.service).items() if v} if mesh.is_of_services else {},
             "retry_attempts": mesh.attempts,
             "thresholds": asdict(mesh.thresholds),
             "statuses": counts,
@@ -275,6 +278,10 @@ class MonitorService:
     async def sources(self) -> Mapping[str, Any]:
         """The archives that are read, with what became of it."""
         return self._sources.rows()
+
+    async def archives(self) -> Mapping[str, Any]:
+        """The archives that results are sent to, and what became of them."""
+        return self._archives()
 
     async def read_source(self, name: str) -> Mapping[str, Any]:
         """Read an archive now; answered when it is over."""

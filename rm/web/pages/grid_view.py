@@ -47,7 +47,8 @@ class GridCell:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """`rows` are (host, cells), None where a host meets itself and tests nothing by itself; `values`: is there room for numbers?"""
+    """`rows` are (host, cells), None where a host meets itself and tests nothing so; `values`: is there
+    room for numbers?"""
 
     key: str
     title: str

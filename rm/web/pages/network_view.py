@@ -16,6 +16,7 @@ from rm.web.pages.grid_view import (
     Grid,
     GridCell,
     Statuses,
+    alone,
     cell,
     grid,
     statuses,

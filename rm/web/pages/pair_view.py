@@ -33,6 +33,9 @@ LIMITS = {
     "clock": ("clock_{}_ms", 1e3),
     "bandwidth": ("bandwidth_{}_mbps", 1e6),
     "mtu": ("mtu_{}_bytes", 1.0),
+    "trace": ("trace_{}_hops", 1.0),
+    "dns": ("dns_{}_ms", 1e3),
+    "http": ("http_{}_ms", 1e3),
 }
 SHOWN: Mapping[Unit, Callable[[float | None], str]] = {
     Unit.PERCENT: percent,

@@ -1,0 +1,1 @@
+"""Results of tests to archives of others, in pScheduler's documents."""

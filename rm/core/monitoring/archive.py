@@ -1,0 +1,204 @@
+"""Archives that results are sent to, and when: what rm.toml says of each, and the queue before it.
+
+An archive is a table `[[monitor.archive]]`, with the words of pScheduler's archiver `http`; `parse_archive`
+turns it into a value, or says in one sentence what is wrong with it, so that one malformed archive does not
+stop the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rm.core.monitoring.listed import heading, names_of
+from rm.core.monitoring.outcome import Outcome
+from rm.core.monitoring.source import read_duration, read_text, read_url
+from rm.errors import ConfigError, UsageError
+from rm.units import DAY_US, MINUTE_US, SECOND_US
+
+KINDS = ("http", "opensearch")
+OPS = ("put", "post")
+RUNS = ("succeeded", "failed", "all")
+USUAL_POLICY = ((5, MINUTE_US), (11, 5 * MINUTE_US))
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """`kind` "http": pScheduler's document of a run, by the method `op`. "opensearch": the document as
+    perfSONAR's archive keeps it, to the index of its test.
+
+    `runs`: which results go there; `meshes`: of which meshes (empty = all). `retry_policy` are (attempts,
+    wait) as pScheduler's; a result that is older than `ttl_us` is given up (0 = none is). `headers_file` has
+    the headers of requests, as JSON, since they may be secret. Up to `queue` results wait; the oldest go.
+    """
+
+    name: str
+    url: str
+    kind: str = "http"
+    op: str = "post"
+    runs: str = "succeeded"
+    meshes: tuple[str, ...] = ()
+    headers_file: str = ""
+    verify_ssl: bool = True
+    ca_file: str = ""
+    timeout_us: int = 30 * SECOND_US
+    ttl_us: int = 0
+    retry_policy: tuple[tuple[int, int], ...] = USUAL_POLICY
+    queue: int = 10_000
+
+    def takes(self, outcome: Outcome) -> bool:
+        if self.meshes and outcome.mesh.name not in self.meshes:
+            return False
+        return self.runs == "all" or (self.runs == "failed") is bool(outcome.failed)
+
+    def wait_us(self, attempts: int) -> int | None:
+        """How long after the failure of the next attempt, when there have been `attempts`, it is tried again;
+        None: never. As pScheduler counts: by the first of the policy's entries that is not used up."""
+        for segment, wait_us in self.retry_policy:
+            attempts -= segment
+            if attempts < 0:
+                return wait_us
+        return None
+
+
+class NotKept(Exception):
+    """The archive did not take a result; `again`: it may take the same later."""
+
+    def __init__(self, what: str, again: bool = True) -> None:
+        super().__init__(what)
+        self.again = again
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What became of the results for an archive: how many wait, were sent and were given up since the daemon
+    leads; `message`: why the newest try failed, "" when it did not."""
+
+    archive: str
+    waiting: int = 0
+    sent: int = 0
+    dropped: int = 0
+    tried_us: int = 0
+    sent_us: int = 0
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    outcome: Outcome
+    due_us: int
+    attempts: int = 0
+
+
+class Queue:
+    """Results before an archive, in memory: a daemon that ends loses them. Not thread-safe."""
+
+    def __init__(self, archive: Archive) -> None:
+        self._archive = archive
+        self._waiting: list[Waiting] = []
+        self.dropped = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def put(self, outcome: Outcome, now_us: int) -> None:
+        if self._archive.takes(outcome):
+            self._waiting.append(Waiting(outcome, now_us))
+            if len(self._waiting) > self._archive.queue:
+                del self._waiting[0]
+                self.dropped += 1
+
+    def next(self, now_us: int) -> Waiting | int | None:
+        """Take the result that has been due longest; else in how many microseconds one is; None: there is
+        none."""
+        ttl_us = self._archive.ttl_us
+        if ttl_us:
+            fresh = [w for w in self._waiting if w.outcome.ended_us + ttl_us > now_us]
+            self.dropped += len(self._waiting) - len(fresh)
+            self._waiting = fresh
+        if not self._waiting:
+            return None
+        first = min(self._waiting, key=lambda waiting: waiting.due_us)
+        if first.due_us > now_us:
+            return first.due_us - now_us
+        self._waiting.remove(first)
+        return first
+
+    def failed(self, waiting: Waiting, now_us: int, again: bool) -> None:
+        """The archive did not take it; `again`: it may do so later."""
+        wait_us = self._archive.wait_us(waiting.attempts) if again else None
+        if wait_us is None:
+            self.dropped += 1
+        else:
+            self._waiting.insert(0, Waiting(waiting.outcome, now_us + wait_us, waiting.attempts + 1))
+
+
+def parse_archive(table: Mapping[str, Any]) -> Archive:
+    """An archive from its table.
+
+    Raises:
+        ConfigError: what is wrong, naming the archive and the key.
+    """
+    name, where = heading("archive", table, KEYS)
+    if "url" not in table:
+        raise ConfigError(f"{where} has no 'url'.")
+    values: dict[str, Any] = {"name": name}
+    for key, value in table.items():
+        if key != "name":
+            try:
+                values[FIELD.get(key, key)] = READ[key](value)
+            except (ConfigError, UsageError) as error:
+                raise ConfigError(f"{where}, {key}: {error.what}", error.hint) from None
+    return Archive(**values)
+
+
+def _one_of(words: tuple[str, ...]) -> Any:
+    def read(value: object) -> str:
+        if value not in words:
+            raise ConfigError(f"{value!r:.40} is not one of {', '.join(words)}.")
+        return str(value)
+
+    return read
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigError(f"{value!r:.40} is neither true nor false.")
+    return value
+
+
+def _count(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1_000_000:
+        raise ConfigError(f"{value!r:.40} is not a whole number from 1 to 1000000.")
+    return value
+
+
+def _policy(value: object) -> tuple[tuple[int, int], ...]:
+    hint = 'Write [{ attempts = 5, wait = "1m" }, { attempts = 11, wait = "5m" }].'
+    if not isinstance(value, list | tuple):
+        raise ConfigError(f"{value!r:.60} is not a list.", hint)
+    found = []
+    for entry in value:
+        if not isinstance(entry, Mapping) or set(entry) != {"attempts", "wait"}:
+            raise ConfigError(f"{entry!r:.60} has not just 'attempts' and 'wait'.", hint)
+        found.append((_count(entry["attempts"]), read_duration(SECOND_US, 31 * DAY_US)(entry["wait"])))
+    return tuple(found)
+
+
+READ: Mapping[str, Any] = {
+    "kind": _one_of(KINDS),
+    "url": read_url,
+    "op": _one_of(OPS),
+    "runs": _one_of(RUNS),
+    "meshes": names_of,
+    "headers_file": read_text,
+    "verify_ssl": _flag,
+    "ca_file": read_text,
+    "timeout": read_duration(SECOND_US, 10 * MINUTE_US),
+    "ttl": read_duration(SECOND_US, 366 * DAY_US),
+    "retry_policy": _policy,
+    "queue": _count,
+}
+FIELD = {"timeout": "timeout_us", "ttl": "ttl_us"}
+KEYS = ("name", *READ)
