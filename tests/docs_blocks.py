@@ -19,6 +19,7 @@ DOCS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 OTHERWISE = {
     "#SBATCH": "script",
     "(Priority)": "output",
+    "[[monitor.archive]]": "toml",
     "[[monitor.mesh]]": "toml",
     "[gpus:vars]": "ini",
     "[policies]": "toml",

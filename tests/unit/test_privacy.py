@@ -66,6 +66,9 @@ class Monitoring(PageMonitoring):
     async def sources(self) -> Mapping[str, Any]:
         return {"sources": [], "malformed": []}
 
+    async def archives(self) -> Mapping[str, Any]:
+        return {"archives": [], "malformed": []}
+
 
 class World:
     """A daemon without hosts at the other end: jobs of two users, drawn by lot, that share hosts and links,

@@ -95,6 +95,7 @@ CALLS: dict[str, Callable[[Client], object]] = {
     "pause_mesh": lambda c: c.monitor.pause("m"),
     "resume_mesh": lambda c: c.monitor.resume("m"),
     "sources": lambda c: c.monitor.sources(),
+    "archives": lambda c: c.monitor.archives(),
     "read_source": lambda c: c.monitor.read_source("a"),
     "alerts": lambda c: c.alerts.list(),
     "acknowledge": lambda c: c.alerts.acknowledge(["h1"]),
