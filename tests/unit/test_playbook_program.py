@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from rm.adapters.playbook.program import LOADER, digest, in_parts, program
+from rm.adapters.playbook.program import LOADER, Conversation, digest, files_for, in_parts, places, sources
 from rm.errors import Unreachable
 from tests.fakes import PATIENCE_S
 from tests.steps_request import rm_steps, step
@@ -40,13 +40,11 @@ def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def ask(python: str, *requests: dict[str, Any], cwd: Path) -> list[dict[str, Any]]:
-    payload = program()
-    lines = b"".join(
-        json.dumps({"id": i, "op": "steps", **r}).encode() + b"\n" for i, r in enumerate(requests)
-    )
+    talk = Conversation()
+    sent = talk.opening() + b"".join(talk.asking({"id": i, **r}) for i, r in enumerate(requests))
     done = subprocess.run(
         [python, "-S", "-E", "-c", LOADER],
-        input=b"%d\n%s%s" % (len(payload), payload, lines),
+        input=sent,
         capture_output=True,
         check=True,
         cwd=cwd,
@@ -55,9 +53,9 @@ def ask(python: str, *requests: dict[str, Any], cwd: Path) -> list[dict[str, Any
 
 
 @pytest.mark.parametrize("python", PYTHONS)
-def test_every_operation_is_in_the_payload(python: str, tmp_path: Path) -> None:
-    found = zlib.decompress(program())
-    assert set(json.loads(found)) >= {"rm_steps", "rm_steps_base", "rm_probe", "rm_kernel", *rm_steps.PLACES}
+def test_every_operation_is_sent_when_it_is_needed(python: str, tmp_path: Path) -> None:
+    assert set(sources()) >= {"rm_steps", "rm_steps_base", "rm_probe", "rm_kernel", *rm_steps.PLACES}
+    assert places() == rm_steps.OPERATIONS
     every = [
         {"id": i, "task": i, "op": name, "args": {}, "ignore_errors": True, "check": True}
         for i, name in enumerate(rm_steps.OPERATIONS)
@@ -67,6 +65,23 @@ def test_every_operation_is_in_the_payload(python: str, tmp_path: Path) -> None:
     for one in answer["results"]:  # without arguments most fail, but each is there
         assert "does not know" not in str(one.get("msg"))
         assert not any(word in str(one.get("msg")) for word in ("No module", "ImportError", "NameError"))
+
+
+def test_files_are_sent_before_the_first_request_that_needs_them_and_once(tmp_path: Path) -> None:
+    talk = Conversation()
+    opening, ping = talk.opening(), {"steps": [step(1, "ping")]}
+    assert len(opening) * 5 < len(zlib.compress(json.dumps(sources()).encode()))
+    assert "rm_steps_mysql" not in files_for(frozenset(("ping", "copy", "setup")))
+    asked = [
+        talk.asking(request).count(b"\n") for request in (ping, ping, {"steps": [step(1, "user", name="x")]})
+    ]
+    assert asked == [2, 1, 2]
+    (first, second) = ask(sys.executable, ping, {"steps": [step(2, "stat", path="/")]}, cwd=tmp_path)
+    assert [first["results"][0]["failed"], second["results"][0]["failed"]] == [False, False]
+    (unknown,) = ask(
+        sys.executable, {"steps": [{"id": 1, "task": 1, "op": "nothing", "args": {}}]}, cwd=tmp_path
+    )
+    assert "does not know 'nothing'" in unknown["results"][0]["msg"]
 
 
 def test_a_file_of_an_odd_size_travels_in_parts(parts: Path, tmp_path: Path) -> None:
@@ -148,13 +163,13 @@ def test_the_step_under_way_is_finished_and_none_begun_when_nobody_listens(tmp_p
         step(2, "copy", dest=f"{tmp_path}/never", content="x"),
     ]
     os.mkfifo(tmp_path / "go")
-    payload, request = program(), {"op": "steps", "steps": steps}
+    talk = Conversation()
     process = subprocess.Popen(
         [sys.executable, "-S", "-E", "-c", LOADER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     assert process.stdin is not None
     assert process.stdout is not None
-    process.stdin.write(b"%d\n%s%s\n" % (len(payload), payload, json.dumps(request).encode()))
+    process.stdin.write(talk.opening() + talk.asking({"steps": steps}))
     process.stdin.flush()
     with open(tmp_path / "go", "w"):  # opened when the step reads it
         process.stdin.close()

@@ -11,7 +11,7 @@ from rm.adapters.hosts import ssh
 from rm.adapters.hosts.settings import SshSettings
 from rm.adapters.playbook import become as playbook_become
 from rm.adapters.playbook.become import Passwords, Refused
-from rm.adapters.playbook.program import LOADER, program
+from rm.adapters.playbook.program import LOADER, Conversation
 from rm.core.model.host import Host
 from rm.errors import RmError, Unreachable
 
@@ -41,8 +41,8 @@ class StepsChannel:
             if become and given.become:
                 self._become(given.become)
             self.lines = self.channel.makefile("rb")
-            payload = program()
-            self._write(b"%d\n%s" % (len(payload), payload))
+            self._talk = Conversation()
+            self._write(self._talk.opening())
         except BaseException:
             self.connection.close()
             raise
@@ -69,7 +69,7 @@ class StepsChannel:
 
     def steps(self, request: dict[str, Any]) -> dict[str, Any]:
         """The result of one `steps` request."""
-        self._write(json.dumps({"op": "steps", **request}, separators=(",", ":")).encode() + b"\n")
+        self._write(self._talk.asking(request))
         try:
             line = self.lines.readline(LINE_BYTES_MAX)
         except (OSError, EOFError):

@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from rm.adapters.playbook import become as playbook_become
 from rm.adapters.playbook.become import HINT, Refused
-from rm.adapters.playbook.program import LOADER, program
+from rm.adapters.playbook.program import LOADER, Conversation
 from rm.errors import RmError, Unreachable
 
 
@@ -39,8 +39,8 @@ class LocalSteps:
         try:
             if asked:
                 self._become(password)
-            payload = program()
-            self._write(b"%d\n%s" % (len(payload), payload))
+            self._talk = Conversation()
+            self._write(self._talk.opening())
         except BaseException:
             self.close()
             raise
@@ -79,7 +79,7 @@ class LocalSteps:
     def steps(self, request: dict[str, Any]) -> dict[str, Any]:
         """The result of one `steps` request."""
         assert self.process.stdout is not None
-        self._write(json.dumps({"op": "steps", **request}, separators=(",", ":")).encode() + b"\n")
+        self._write(self._talk.asking(request))
         try:
             line = self.process.stdout.readline()
         except ValueError:  # closed by another thread

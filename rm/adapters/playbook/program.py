@@ -1,12 +1,15 @@
 """The executor's files as one text for hosts without an agent, and requests in lines of bounded length.
 
-`agents/rm_steps*.py` (and what they import of their siblings) travel as one compressed object; a small
+`agents/rm_steps*.py` (and what they import of their siblings) travel as compressed objects; a small
 loader on the host's command line feeds them to Python's import system, which compiles a file only when
-an operation of it is called.
+an operation of it is called. First go those that every run needs, before a request the further ones that its
+operations need.
 """
 
 from __future__ import annotations
 
+import ast
+import base64
 import hashlib
 import json
 import re
@@ -52,10 +55,66 @@ def sources() -> dict[str, str]:
     return texts
 
 
+FIRST = frozenset({"rm_steps"})  # with what these need
+
+
 @cache
-def program() -> bytes:
-    """The payload that LOADER reads: `sources`, compressed."""
-    return zlib.compress(json.dumps(sources()).encode(), 9)
+def files_for(operations: frozenset[str]) -> frozenset[str]:
+    """The files that operations need, by name; none for operations that no file has."""
+    return _with_imports(frozenset(place for place in map(places().get, operations) if place))
+
+
+@cache
+def places() -> dict[str, str]:
+    """Operation -> the file that has it, as `rm_steps.PLACES` says."""
+    table = ast.parse(sources()["rm_steps"])
+    for statement in table.body:
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "PLACES":
+            found: dict[str, tuple[str, ...]] = ast.literal_eval(statement.value)
+            return {name: place for place, names in found.items() for name in names}
+    raise LookupError("rm_steps.py has no PLACES")
+
+
+@cache
+def _with_imports(names: frozenset[str]) -> frozenset[str]:
+    texts, found, wanted = sources(), set[str](), list(names)
+    while wanted:
+        name = wanted.pop()
+        if name not in found:
+            found.add(name)
+            wanted += _IMPORT.findall(texts[name])
+    return frozenset(found)
+
+
+class Conversation:
+    """What one program on a host is sent, which has at first only what every run needs."""
+
+    def __init__(self) -> None:
+        self._has = _with_imports(FIRST)
+
+    def opening(self) -> bytes:
+        """The payload that LOADER reads."""
+        payload = _packed(self._has)
+        return b"%d\n%s" % (len(payload), payload)
+
+    def asking(self, request: dict[str, Any]) -> bytes:
+        """The lines of one `steps` request, with the files that it is the first to need."""
+        operations = frozenset(str(step["op"]) for step in request["steps"])
+        needed = files_for(operations) - self._has
+        self._has |= needed
+        files = _line({"op": "files", "files": base64.b64encode(_packed(needed)).decode()}) if needed else b""
+        return files + _line({"op": "steps", **request})
+
+
+def _line(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode() + b"\n"
+
+
+@cache
+def _packed(names: frozenset[str]) -> bytes:
+    """Name to source, compressed."""
+    texts = sources()
+    return zlib.compress(json.dumps({name: texts[name] for name in sorted(names)}).encode(), 9)
 
 
 @cache
