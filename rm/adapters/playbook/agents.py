@@ -11,16 +11,15 @@ import json
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
-
-from msgspec import UNSET
+from typing import TYPE_CHECKING, Any
 
 from rm.adapters.playbook.program import digest
-from rm.api.channels import Channel, Channels, StepsAnswer
-from rm.client.asking import Asking
-from rm.client.connection import Connection
 from rm.core.model.host import Host
 from rm.errors import RmError, Unreachable
+
+if TYPE_CHECKING:  # the client takes a quarter of the command's start, and not every run asks the daemon
+    from rm.api.channels import Channel
+    from rm.client.connection import Connection
 
 # small requests: a launch or a pause for the same agent waits behind one
 REQUEST_BYTES = PART_BYTES = 256 << 10
@@ -58,6 +57,11 @@ class DaemonAgents:
         Raises:
             Unreachable: the agent or the daemon was lost, and what was done is unknown.
         """
+        from msgspec import UNSET
+
+        from rm.api.channels import StepsAnswer
+        from rm.client.asking import Asking
+
         uid = self._uid(host, become)
         if uid is None or _too_long(request):
             return None
@@ -103,6 +107,9 @@ class DaemonAgents:
             return self._channels
 
     def _look(self) -> dict[str, Channel]:
+        from rm.api.channels import Channels
+        from rm.client.asking import Asking
+
         client = self._connect()
         try:
             client.open()
