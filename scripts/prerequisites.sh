@@ -48,6 +48,7 @@ if [ "$purpose" = test ]; then
     need sudo sudo
     need crontab cron
     need git git
+    need rsync rsync
     need unzip unzip
     # the daemon's unit is run by a systemd of its own, in a namespace
     need systemd-analyze systemd

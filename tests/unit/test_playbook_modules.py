@@ -16,7 +16,7 @@ MOST_USED = (
     "systemd wait_for lineinfile debug user dnf group git cron get_url pip blockinfile unarchive mount "
     "sysctl reboot authorized_key replace find slurp fetch script raw uri hostname tempfile add_host "
     "group_by pause package_facts service_facts getent iptables wait_for_connection ping setup "
-    "systemd_service yum gather_facts"
+    "systemd_service yum gather_facts synchronize"
 )
 
 

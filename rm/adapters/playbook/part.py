@@ -111,6 +111,10 @@ class Conductor:
             stopping=self.stopping,
             daemon=self.orders.daemon,
             groups=self.roster.groups,
+            settings=self.ways.settings,
+            passwords=self.ways.passwords(target, batch.way),
+            local=self.ways.connection(target, batch.way) == "local",
+            become=batch.become,
             prompt=self.orders.prompt,
         )
         return carry_out(hands)

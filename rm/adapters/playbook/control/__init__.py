@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from rm.adapters.hosts.settings import SshSettings
+from rm.adapters.playbook.become import Passwords
 from rm.api.hosts import Host as DaemonHost
 from rm.core.model.host import Host
 from rm.playbook.run import answers
@@ -37,7 +39,8 @@ class ControlFailed(Exception):
 class Hands:
     """What a step may use. `request` is the executor's, with the steps in it; `send` answers one such
     request for any host (raises Unreachable); `reconnect` drops the kept-open connections;
-    `groups` are the inventory's."""
+    `groups` are the inventory's. The host is this machine (`local`), or is reached with these `settings` and
+    `passwords`; `become`: its steps are root's."""
 
     host: Host
     request: dict[str, Any]
@@ -47,6 +50,10 @@ class Hands:
     stopping: threading.Event
     daemon: Daemon | None = None
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    settings: SshSettings | None = None
+    passwords: Passwords = field(default_factory=Passwords)
+    local: bool = False
+    become: bool = False
     prompt: Prompt | None = None  # asks the admin; None: there is no terminal
 
     def groups_of(self, name: str) -> set[str]:
