@@ -237,6 +237,63 @@ def test_filters_and_tests_of_a_playbook(files: LocalFiles, tmp_path: Path) -> N
         content_of("{{ 'a' | own_up }}", elsewhere, LocalFiles())
 
 
+LOOKUP = """
+DOCUMENTATION = '''
+name: own_words
+options:
+  _terms: {description: words}
+  sign: {description: between, default: '-', type: str}
+'''
+from ansible.plugins.lookup import LookupBase
+from ansible.errors import AnsibleError
+
+
+class LookupModule(LookupBase):
+    def run(self, terms, variables=None, **kwargs):
+        self.set_options(var_options=variables, direct=kwargs)
+        if "no" in terms:
+            raise AnsibleError("no such word")
+        return [self.get_option("sign").join(str(one) for one in terms)]
+"""
+
+
+def test_lookups_of_a_playbook(files: LocalFiles, tmp_path: Path) -> None:
+    (tmp_path / "lookup_plugins").mkdir()
+    (tmp_path / "lookup_plugins/own_words.py").write_text(LOOKUP)
+    assert content_of("{{ lookup('own_words', 'a', 2) }}", tmp_path, files) == "a-2"
+    assert content_of("{{ query('own_words', 'a', 'b', sign='+') }}", tmp_path, files) == "['a+b']"
+    with pytest.raises(Exception, match=r"lookup 'own_words': .*own_words\.py: AnsibleError: no such word"):
+        content_of("{{ lookup('own_words', 'no') }}", tmp_path, files)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    with pytest.raises(Exception, match="unknown lookup 'own_words'"):
+        content_of("{{ lookup('own_words', 'a') }}", elsewhere, LocalFiles())
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("return [variables['x']]", r"own_odd\.py: it uses the play's variables \(line 4\)"),
+        ("return [self._templar.template(terms)]", "it uses _templar"),
+        ("return 7", "it gives no list"),
+        ("return [", "SyntaxError"),
+        (
+            "return [1]\nDOCUMENTATION = '''\noptions:\n  a:\n    vars:\n      - name: b\n'''",
+            "takes a variable's value",
+        ),
+    ],
+)
+def test_what_a_lookup_of_a_playbook_is_not_given_is_told(
+    files: LocalFiles, tmp_path: Path, line: str, says: str
+) -> None:
+    (tmp_path / "lookup_plugins").mkdir()
+    head = "from ansible.plugins.lookup import LookupBase\nclass LookupModule(LookupBase):\n"
+    body = f"    def run(self, terms, variables=None, **kwargs):\n        {line}\n"
+    (tmp_path / "lookup_plugins/own_odd.py").write_text(head + body)
+    with pytest.raises(Exception, match=says):
+        content_of("{{ lookup('own_odd', 1) }}", tmp_path, files)
+
+
 def test_a_file_of_plug_ins_that_cannot_be_read_is_told(files: LocalFiles, tmp_path: Path) -> None:
     (tmp_path / "filter_plugins").mkdir()
     bad = tmp_path / "filter_plugins/bad.py"

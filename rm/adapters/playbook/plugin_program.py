@@ -1,4 +1,4 @@
-"""Runs filters and tests that playbooks bring along: a program of its own, with Ansible's Python.
+"""Runs filters, tests and lookups that playbooks bring along: a program of its own, with Ansible's Python.
 
 JSON lines in, JSON lines out. {"op": "names", "kind": "filter", "file": …} -> {"names": […]};
 {"op": "call", "kind", "file", "module", "top", "name", "args", "kwargs"} -> {"value": …}; or
@@ -20,6 +20,7 @@ import types
 from typing import Any
 
 PAIRS = "\0pairs"
+SEEN: set[str] = set()  # directories of lookups
 LOADED: dict[tuple[str, str], dict[str, Any]] = {}
 
 
@@ -72,6 +73,18 @@ def load(kind: str, path: str, module: str) -> dict[str, Any]:
     return LOADED[key]
 
 
+def lookup(path: str, name: str) -> Any:
+    """What a lookup does, made as Ansible makes it, with the options that its text declares."""
+    from ansible.parsing.dataloader import DataLoader  # type: ignore[import-untyped]
+    from ansible.plugins.loader import lookup_loader  # type: ignore[import-untyped]
+
+    directory = os.path.dirname(path)
+    if directory not in SEEN:
+        SEEN.add(directory)
+        lookup_loader.add_directory(directory)
+    return lookup_loader.get(name, loader=DataLoader(), templar=None).run
+
+
 def plain(value: Any) -> Any:
     """A value as JSON has it; raises TypeError for what it has not."""
     if value is None or isinstance(value, (bool, int, float)):
@@ -90,6 +103,9 @@ def plain(value: Any) -> Any:
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     if request.get("top"):
         collections([request["top"]])
+    if request["kind"] == "lookup":
+        run = lookup(request["file"], request["name"])
+        return {"value": plain(run(request["args"], variables={}, **request["kwargs"]))}
     functions = load(request["kind"], request["file"], request.get("module") or "")
     if request["op"] == "names":
         return {"names": sorted(functions)}

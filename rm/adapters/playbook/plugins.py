@@ -1,4 +1,5 @@
-"""Filters and tests of `filter_plugins/`, `test_plugins/` and collections, run in a process of their own."""
+"""Filters, tests and lookups of `filter_plugins/`, `test_plugins/` and `lookup_plugins/`, and filters and
+tests of collections, run in a process of their own."""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ from rm.adapters.playbook.installed import packages, python_with_ansible
 from rm.adapters.playbook.plugin_program import unwired, wired
 from rm.playbook.model.problems import BadArgument
 from rm.playbook.own.place import Installed
-from rm.playbook.own.plugin_names import names_in
+from rm.playbook.own.plugin_names import names_in, refusal_of
 
-KINDS = ("filter", "test")
+KINDS = ("filter", "test", "lookup")
 PROGRAM = Path(__file__).with_name("plugin_program.py")
 # nothing is imported from the current directory: that is left out before the first import of a file
 BEGIN = "import sys;sys.path=[p for p in sys.path if p];exec(compile(sys.argv.pop(1),'plugins','exec'))"
@@ -94,6 +95,10 @@ class Plugins:
 
     def _add(self, kind: str, origin: Origin) -> list[tuple[str, str]]:
         """A file's plug-ins become known, by its text alone."""
+        if kind == "lookup":
+            name = os.path.basename(origin.path).removesuffix(".py")
+            self._files.setdefault((kind, name), origin)
+            return [(kind, name)]
         try:
             found = names_in(Path(origin.path).read_bytes(), kind)
         except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as problem:
@@ -127,6 +132,8 @@ class Plugins:
     def call(self, kind: str, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Raises BadArgument, with the file, where it raises or what it takes or gives is no plain value."""
         origin = self._files[kind, name]
+        if kind == "lookup":
+            _refuse(origin)
         request = {"op": "call", "kind": kind, **origin.wire(), "name": name.removeprefix(origin.prefix)}
         return self._ask({**request, "args": list(args), "kwargs": dict(kwargs)})["value"]
 
@@ -185,3 +192,13 @@ class Plugins:
                 if stream is not None:
                     with suppress(OSError):
                         stream.close()
+
+
+def _refuse(origin: Origin) -> None:
+    """Raises BadArgument for a lookup that asks for what rm does not hand out."""
+    try:
+        why = refusal_of(Path(origin.path).read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as problem:
+        why = f"{type(problem).__name__}: {problem}".rstrip(".")
+    if why:
+        raise BadArgument(f"{origin.path}: {why}")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass
 
+_OPTION_OF_VARIABLE = re.compile(rb"^\s+vars:\s*(?:\[|$)", re.MULTILINE)
 _CLASSES = {"filter": ("FilterModule", "filters"), "test": ("TestModule", "tests")}
 
 
@@ -33,6 +35,28 @@ def names_in(text: bytes, kind: str) -> Names:
             found.add(node.arg)
         found |= _binds(node)
     return Names(frozenset(name for name in found if name.isidentifier()), False)
+
+
+def refusal_of(text: bytes) -> str:
+    """Why rm does not run a file of `lookup_plugins/`, as a clause; "" when it does: one that asks for the
+    play's variables, which rm does not hand out. Raises SyntaxError or ValueError where the text is no
+    Python."""
+    tree = ast.parse(text)
+    if _OPTION_OF_VARIABLE.search(text):
+        return "an option of its DOCUMENTATION takes a variable's value (vars), which rm does not hand out"
+    passed = {
+        id(keyword.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        for keyword in node.keywords
+        if (node.func.attr, keyword.arg) == ("set_options", "var_options")
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr == "_templar":
+            return f"it uses _templar (line {node.lineno}), which rm does not hand out"
+        if isinstance(node, ast.Name) and node.id == "variables" and id(node) not in passed:
+            return f"it uses the play's variables (line {node.lineno}), which rm does not hand out"
+    return ""
 
 
 def _binds(node: ast.AST) -> set[str]:

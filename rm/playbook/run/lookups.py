@@ -21,6 +21,7 @@ from rm.playbook.run.sought import Control, Sought
 from rm.playbook.template.filters import to_bool
 from rm.playbook.template.filters.data import flatten, subelements
 from rm.playbook.template.filters.text import refuse_undefined
+from rm.playbook.template.jinja import OWN_LOOKUPS
 from rm.playbook.template.plain import deeply
 from rm.playbook.template.plugins import OWN
 from rm.playbook.template.template import Layer, Scope, Seek
@@ -30,9 +31,11 @@ from rm.playbook.template.template_file import about_file, value_of_file
 def seeker(files: Files, search: Sequence[str], control: Control | None) -> Seek:
     def seek(name: str, terms: list[Any], options: dict[str, Any], scope: Scope) -> list[Any]:
         function = _LOOKUPS.get(name)
-        if function is None:
-            raise TemplateProblem(f"unknown lookup '{name}'")
         try:
+            if name in OWN_LOOKUPS and (found := _own_lookup(name, terms, options, files)) is not None:
+                return found
+            if function is None:
+                raise TemplateProblem(f"unknown lookup '{name}'")
             return function(Sought(terms, options, scope, files, search, control))
         except BadArgument as problem:
             raise TemplateProblem(f"lookup '{name}': {problem}") from None
@@ -269,6 +272,20 @@ def _own_plugin(kind: str) -> Callable[[Sought], list[Any]]:
             raise TemplateProblem(f"the {kind} '{name}': {problem}") from None
 
     return call
+
+
+def _own_lookup(name: str, terms: list[Any], options: Mapping[str, Any], files: Files) -> list[Any] | None:
+    """What a lookup of `lookup_plugins/` gives; None where this run has none of the name. Raises
+    BadArgument."""
+    plugins = plugins_of(files)
+    if plugins is None or not plugins.has("lookup", name):
+        return None
+    for term in terms:
+        refuse_undefined(term)
+    found = plugins.call("lookup", name, [deeply(one) for one in terms], deeply(dict(options)))
+    if not isinstance(found, list):
+        raise BadArgument("it gives no list")
+    return found
 
 
 _LOOKUPS: dict[str, Callable[[Sought], list[Any]]] = {

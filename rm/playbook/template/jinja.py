@@ -21,6 +21,8 @@ from rm.playbook.template.filters import FILTERS, IMPURE_FILTERS, LOOKUPS, TESTS
 from rm.playbook.template.native import OMIT, CodeGenerator, concat
 from rm.playbook.template.syntax import HEADER, syntax_of
 
+OWN_LOOKUPS: set[str] = set()  # those that the runs of this process have brought along
+
 MARKS = ("{{", "{%", "{#")
 
 
@@ -156,7 +158,7 @@ def check(source: str, expression: bool = False) -> None:
         first = call.args[0] if call.args else None
         if isinstance(first, nodes.Const):
             name = str(first.value).removeprefix("ansible.builtin.")
-            if name not in LOOKUPS:
+            if name not in LOOKUPS and name not in OWN_LOOKUPS:
                 raise TemplateProblem(f"unknown lookup '{name}'. {did_you_mean(name, LOOKUPS)}")
 
 

@@ -1,4 +1,4 @@
-"""Filters and tests that are not rm's, by name: each run's own are asked for by way of a lookup."""
+"""Filters, tests and lookups that are not rm's, by name: each run's own are asked for by a lookup."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from jinja2 import pass_context
 from jinja2.runtime import Context
 
-from rm.playbook.template.jinja import ENVIRONMENT
+from rm.playbook.template.jinja import ENVIRONMENT, OWN_LOOKUPS
 from rm.playbook.template.template import forget_compiled
 
 OWN = {"filter": "\0filter", "test": "\0test"}  # lookups that no template can name
@@ -22,6 +22,9 @@ _known: set[tuple[str, str]] = set()
 
 def know(kind: str, name: str) -> None:
     """From now on templates may use a plug-in of this name, in runs that have one."""
+    if kind == "lookup":
+        OWN_LOOKUPS.add(name)
+        return
     table: Any = ENVIRONMENT.filters if kind == "filter" else ENVIRONMENT.tests
     if (kind, name) not in _known:
         _known.add((kind, name))

@@ -11,8 +11,8 @@ VOLATILE = frozenset(
     {"start", "end", "delta", "elapsed", "atime", "mtime", "ctime", "inode", "dev", "version", "device_type",
      "blocks", "cache_update_time", "date", "last_modified"}
 )  # fmt: skip
-# whose texts are those of a package tool, or of rsync, which each calls in its own way
-WORDY = frozenset({"apt", "package", "pip", "synchronize"})
+# whose texts are those of a package tool, which each calls in its own way
+WORDY = frozenset({"apt", "package", "pip"})
 TEXTS = frozenset({"stdout", "stdout_lines", "stderr", "stderr_lines", "cmd"})
 SPOKEN = frozenset({"debug", "fail", "assert"})  # whose `msg` is the playbook's
 # rm's own modules: an action of the test stands in for each under Ansible

@@ -1,0 +1,18 @@
+"""Joins words by a sign."""
+
+DOCUMENTATION = """
+name: site_words
+options:
+  _terms: {description: words}
+  sign: {description: between them, default: '-', type: str}
+"""
+from ansible.errors import AnsibleError
+from ansible.plugins.lookup import LookupBase
+
+
+class LookupModule(LookupBase):
+    def run(self, terms, variables=None, **kwargs):
+        self.set_options(var_options=variables, direct=kwargs)
+        if "none" in terms:
+            raise AnsibleError("there is no such word")
+        return [self.get_option("sign").join(str(word) for word in terms), len(terms)]
