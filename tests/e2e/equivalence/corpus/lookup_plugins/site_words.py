@@ -1,13 +1,14 @@
 """Joins words by a sign."""
 
+from ansible.errors import AnsibleError
+from ansible.plugins.lookup import LookupBase
+
 DOCUMENTATION = """
 name: site_words
 options:
   _terms: {description: words}
   sign: {description: between them, default: '-', type: str}
 """
-from ansible.errors import AnsibleError
-from ansible.plugins.lookup import LookupBase
 
 
 class LookupModule(LookupBase):

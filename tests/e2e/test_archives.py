@@ -1,0 +1,91 @@
+"""Tests of every kind on real hosts, and their results at an archive."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from tests.archive_servers import serving
+from tests.cluster import Cluster, until
+from tests.pscheduler_schemas import must_be_a_run
+
+pytestmark = pytest.mark.lab
+
+CONFIG = """
+[[monitor.mesh]]
+name = "pairs"
+schedule = "every 24h"
+tests = ["latency", "mtu", "trace", "clock"]
+packets = 20
+spacing_s = 0.002
+retry_attempts = 1
+
+[[monitor.mesh]]
+name = "names"
+schedule = "every 24h"
+tests = ["dns"]
+query = "www.example.org"
+nameserver = "127.0.0.1"
+timeout_s = 0.2
+retry_attempts = 1
+
+[[monitor.mesh]]
+name = "page"
+schedule = "every 24h"
+tests = ["http"]
+url = "http://127.0.0.1:9/"
+timeout_s = 0.2
+retry_attempts = 1
+
+[[monitor.archive]]
+name = "central"
+url = "URL"
+runs = "all"
+"""
+
+
+def test_results_of_every_kind_reach_an_archive_in_pschedulers_documents(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    got: list[dict[str, Any]] = []
+    taking = threading.Lock()
+
+    async def take(request: web.Request) -> web.Response:
+        with taking:
+            got.append(await request.json())
+        return web.Response(status=201)
+
+    with serving(web.post("/logstash", take)) as url:
+        made = make_cluster({}, zones=1, hosts=2)
+        made.config.write_text(made.config.read_text() + CONFIG.replace("URL", f"{url}/logstash"))
+        made.stop()
+        made.start()
+        made.all_up()
+        assert made.rmx("monitor", "run", "pairs") == "pairs: 1 pairs measured, 0 failed\n"
+        for mesh in ("names", "page"):
+            made.run("monitor", "run", mesh)
+
+        def there() -> bool:
+            with taking:
+                return {d["test"]["type"] for d in got} == {"latency", "mtu", "trace", "clock", "dns", "http"}
+
+        until(there, "the archive has results of every kind")
+        cells = json.loads(made.rmx("monitor", "status", "pairs", "--json"))["cells"]
+        archives = json.loads(made.rmx("monitor", "archives", "--json"))["archives"]
+        page = made.rmx("monitor", "status", "page")
+    with taking:
+        for document in got:
+            must_be_a_run(document)
+        latency = next(d for d in got if d["test"]["type"] == "latency")
+    assert sum(latency["result"]["histogram-latency"].values()) == latency["result"]["packets-received"]
+    assert {c["check"] for c in cells} == {"loss", "delay", "mtu", "trace", "clock"}
+    assert any("trace: z1h1 >" in c["message"] for c in cells)
+    assert (archives[0]["name"], archives[0]["dropped"], archives[0]["message"]) == ("central", 0, "")
+    assert "z1h1" in page
+    assert "critical" in page
+    assert "http://127.0.0.1:9/: " in page
