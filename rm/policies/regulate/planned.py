@@ -72,7 +72,7 @@ class Plans:
         return {job for job, own in self._rounds.items() if own.epoch_us is not None and own.again_us is None}
 
     def standings(self) -> dict[int, str | None]:
-        """Of each job of a plan: "" = it follows it, None = the plan has not begun, else why it was dropped."""
+        """Of each job of a plan: "" = it follows it, None = it has not begun, else why it was dropped."""
         return {job: _standing(own) for job, own in self._rounds.items()}
 
     def spines(self, job: int) -> Mapping[str, tuple[int, ...]]:
