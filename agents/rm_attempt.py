@@ -26,6 +26,7 @@ class Attempt:
         self.orphan = False  # its folder was deleted under it: it is lost, however it ends
         self.troubled = False  # a step of ours failed for it, and that was said
         self.cores = ()  # that nobody else has; those of one that was found again are in `meta`
+        self.ordered, self.lends = 0, False  # by the newest order to stand still, or to go on
         self.gpus_used = None  # as rm_gpu_used.py has found
         self.slice, self.place = None, 0  # the folder of the slice that it is in, and where among its members
 

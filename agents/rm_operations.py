@@ -81,8 +81,9 @@ class Operations(Attempts):
         return attempt
 
     def _held_cores(self):
-        """Processors that attempts here have for themselves."""
-        return {cpu for attempt in self.live for cpu in attempt.cores or attempt.meta.get("cores", ())}
+        """Processors that attempts here have for themselves, but of those that lend them."""
+        holding = [attempt for attempt in self.live if not attempt.lends]
+        return {cpu for attempt in holding for cpu in attempt.cores or attempt.meta.get("cores", ())}
 
     def _free_port(self):
         """Where the tasks of an attempt meet: at random, so that nobody takes it beforehand; free now, and no
@@ -184,6 +185,8 @@ class Operations(Attempts):
         frozen, order = request.get("frozen"), number(request.get("order", 0), "order")
         if not isinstance(frozen, bool):
             raise ValueError("frozen is true or false")
+        if order > attempt.ordered:  # while it stands still for others, these may have its processors
+            attempt.ordered, attempt.lends = order, frozen and request.get("lends") is True
         return self._order(attempt, {"op": "freeze", "frozen": frozen, "order": order})
 
     def signal(self, request, reply):

@@ -11,7 +11,7 @@ from enum import Enum
 from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from rm.core.jobs.state import all_of
+from rm.core.jobs.free import all_of
 from rm.core.model.acceptance import accept
 from rm.core.model.host import Gpu, Host, HostState, Zone
 from rm.core.model.job import Job, JobSpec, JobState, Placement, Task, TaskPlacement

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from rm.arrays import each, parse
-from rm.core.jobs.state import ClusterState, all_of, needs, placed_view
+from rm.core.jobs.free import all_of, needs
+from rm.core.jobs.lending import lent
+from rm.core.jobs.state import ClusterState, placed_view
 from rm.core.jobs.strays import without_strays
 from rm.core.model.array import SETS
 from rm.core.model.host import Host
@@ -70,6 +72,11 @@ def _placed(state: ClusterState) -> None:
     assert state.jobs_on == on, f"on the hosts are {state.jobs_on}, and placed there {on}"
     alone = {number for number, view in placed.items() if view.exclusive_user}
     assert state.by_user == alone, f"of their users alone are {state.by_user}, and should be {alone}"
+    standing = {number for number in placed if state.jobs[number].yields_to}
+    assert state.yielding == standing, f"stand still for others do {standing}, and known are {state.yielding}"
+    for number in standing:
+        to = state.jobs[number].yields_to
+        assert {*to} <= placed.keys(), f"job {number} stands still for {to}, of which some have gone"
     for name, numbers in on.items():
         users = {placed[n].user for n in numbers}
         assert len(users) < 2 or not numbers & alone, f"{name} is one user's alone, and has jobs of {users}"
@@ -122,6 +129,12 @@ def _left(state: ClusterState, host: Host) -> Free:
                 shared[gpu] -= spec.gpu_mem_bytes
             else:
                 del shared[gpu]
+    there = [(state.jobs[n], needs(state.jobs[n].spec, len(state.placed[n].placement.on(host.name)))[0])
+             for n in slices.values()]  # fmt: skip
+    if not alone:
+        cpus += lent(there)
+        awake = sum(wanted for job, wanted in there if not job.yields_to)
+        assert awake <= whole.cpus, f"on {host.name} run jobs with {awake} processors"
     assert min(cpus, mem_bytes) >= 0, f"{host.name} has {cpus} CPUs and {mem_bytes} bytes left"
     assert all(size >= 0 for size in shared.values()), f"GPUs of {host.name} have {shared} bytes left"
     if alone:

@@ -218,7 +218,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """`reason`: why it waits, or how it ended; `exit`: Slurm's `code:signal`, null while it runs;
     `losses`: attempts in a row that a lost host ended soon after their start, and `not_before_us` when the
     next one may start; `requeues`: how often it was requeued by request since it was submitted or released;
-    `suspended_us`: since when it stands still, and `stood_us` for how long it did before;
+    `suspended_us`: since when it stands still, and `stood_us` for how long it did before; `yields_to`: the
+    jobs that have its processors meanwhile, after which it goes on by itself;
     `mailed_share`: the last percentage of its time limit that somebody was mailed of;
     `allowed_us`: the time limit of this attempt, where the deadline leaves less than it asks for; `updates`:
     how often what it asks for was changed since it was submitted; `restarts`: how often it was started
@@ -241,6 +242,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     mailed_share: int = 0
     suspended_us: int | None = None
     stood_us: int = 0
+    yields_to: Sequence[int] = ()
     started_us: int | None
     ended_us: int | None
     exit_code: int | None

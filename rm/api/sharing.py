@@ -21,7 +21,7 @@ LimitChanges = Mapping[LimitName, LimitCount | None]
 Factor = Annotated[float, Meta(ge=0)]
 PartitionState = Literal["up", "down", "drain", "inactive"]
 Tier = Annotated[int, Meta(ge=0, le=65_533)]
-PreemptMode = Literal["requeue", "cancel", "off"]
+PreemptMode = Literal["requeue", "cancel", "suspend", "off"]
 Preempted = Annotated[Sequence[Name], Meta(max_length=1_000)]
 Seconds = Annotated[float, Meta(ge=0)]
 
@@ -69,7 +69,8 @@ class Qos(msgspec.Struct, frozen=True, kw_only=True):
 class Partition(msgspec.Struct, frozen=True, kw_only=True):
     """What is ruled of a partition; which hosts are in it the hosts say. Jobs of a higher `tier` come first;
     `priority` counts against the highest of all. `accounts` may use it, with those below them, in the QOS
-    `qos`; none: all. A job without a time limit has `default_minutes`, where that is not 0."""
+    `qos`; none: all. A job without a time limit has `default_minutes`, where that is not 0. How its jobs are
+    preempted by those of a partition of a higher tier: as those of a QOS are."""
 
     name: Name
     state: PartitionState = "up"
@@ -80,6 +81,9 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
     default_minutes: ShareCount = 0
     limits: Limits = msgspec.field(default_factory=dict)
     description: Text = ""
+    preempt_mode: PreemptMode = "off"
+    grace_s: Seconds = 0.0
+    exempt_s: Seconds = 0.0
 
 
 class Partitions(Answer, frozen=True, kw_only=True):
@@ -170,6 +174,9 @@ class PartitionRequest(Request, frozen=True, kw_only=True):
     default_minutes: ShareCount = 0
     limits: Limits = msgspec.field(default_factory=dict)
     description: Text = ""
+    preempt_mode: PreemptMode = "off"
+    grace_s: Seconds = 0.0
+    exempt_s: Seconds = 0.0
 
 
 class PartitionUpdate(Request, frozen=True, kw_only=True):
@@ -183,6 +190,9 @@ class PartitionUpdate(Request, frozen=True, kw_only=True):
     default_minutes: ShareCount | UnsetType = UNSET
     limits: LimitChanges | UnsetType = UNSET
     description: Text | UnsetType = UNSET
+    preempt_mode: PreemptMode | UnsetType = UNSET
+    grace_s: Seconds | UnsetType = UNSET
+    exempt_s: Seconds | UnsetType = UNSET
 
 
 class MemberRequest(Request, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ KNOWN = OF_USERS | {"parent", "shares", "description", "qos", "limits"}
 OF_ROOT = frozenset({"limits", "qos", "partition"})
 OF_PARTITION = frozenset(
     {"state", "tier", "priority", "accounts", "qos", "default_minutes", "limits", "description"}
-)
+) | {"preempt_mode", "grace_s", "exempt_s"}
 OF_PREEMPTED = ("grace_s", "exempt_s")
 OF_QOS = frozenset(
     {
@@ -88,6 +88,9 @@ def _of_partition(one: Partition) -> list[str]:
             lines.append(f"{name} = [{', '.join(map(_quoted, named))}]")
     if one.default_minutes:
         lines.append(f"default_minutes = {one.default_minutes}")
+    if one.preempt_mode != "off":
+        lines.append(f"preempt_mode = {_quoted(one.preempt_mode)}")
+    lines += [f"{name} = {value!r}" for name in OF_PREEMPTED if (value := float(getattr(one, name)))]
     if one.limits:
         lines.append(f"limits = {_limits(one.limits)}")
     if one.description:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from rm.cli.output import printable
+from rm.cli.qos import preempted_options, preempted_words
 from rm.cli.session import Session, emit_json, json_option, table
 from rm.cli.sharing_limits import changes_of, given_of, limit_option, named_options, words_of
 from rm.errors import UsageError
@@ -21,7 +22,8 @@ NUMBER = click.IntRange(0, 65_533)
 STATES = click.Choice(["up", "down", "drain", "inactive"])
 LONGEST = "job.minutes"
 HEADER = (
-    "PARTITION", "STATE", "HOSTS", "TIER", "PRIORITY", "DEFAULT", "ACCOUNTS", "QOS", "LIMITS", "DESCRIPTION",
+    "PARTITION", "STATE", "HOSTS", "TIER", "PRIORITY", "DEFAULT", "ACCOUNTS", "QOS", "PREEMPTED", "LIMITS",
+    "DESCRIPTION",
 )  # fmt: skip
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,6 +38,7 @@ def rule_options(command: F) -> F:
         click.option("--accounts", metavar="LIST", help="These may use it, and those below (default: all)."),
         click.option("--priority", type=NUMBER, help="Counts against the highest of all (default: 0)."),
         click.option("--tier", type=NUMBER, help="Jobs of a higher tier come first (default: 1)."),
+        preempted_options,
         click.option("--state", type=STATES, help="What becomes of its jobs (default: up)."),
     ):
         command = option(command)
@@ -113,6 +116,7 @@ def _cells(one: Partition, hosts: list[Host]) -> Iterator[Any]:
     yield format_elapsed(one.default_minutes * MINUTE_US) if one.default_minutes else ""
     yield ",".join(one.accounts)
     yield ",".join(one.qos)
+    yield preempted_words(one)
     yield words_of(one.limits)
     yield printable(one.description)
 

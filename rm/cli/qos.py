@@ -13,20 +13,29 @@ from rm.cli.sharing_limits import changes_of, given_of, limit_option, named_opti
 from rm.errors import UsageError
 
 if TYPE_CHECKING:
-    from rm.api.sharing import Qos
+    from rm.api.sharing import Partition, Qos
 
 PRIORITY = click.IntRange(0, 2**31 - 1)
 FACTOR = click.FloatRange(0.0)
-MODES = click.Choice(["requeue", "cancel", "off"])
+MODES = click.Choice(["requeue", "cancel", "suspend", "off"])
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def preempted_options(command: F) -> F:
+    """How jobs of a QOS or partition are preempted."""
+    for option in (
+        click.option("--exempt", "exempt_s", type=FACTOR, metavar="SECONDS", help="So long they run first."),
+        click.option("--grace", "grace_s", type=FACTOR, metavar="SECONDS", help="Between warning and end."),
+        click.option("--preempt-mode", type=MODES, help="What becomes of its jobs when they are preempted."),
+    ):
+        command = option(command)
+    return command
 
 
 def preemption_options(command: F) -> F:
     """Whom the jobs of a QOS preempt, and how they are preempted themselves."""
     for option in (
-        click.option("--exempt", "exempt_s", type=FACTOR, metavar="SECONDS", help="So long they run first."),
-        click.option("--grace", "grace_s", type=FACTOR, metavar="SECONDS", help="Between warning and end."),
-        click.option("--preempt-mode", type=MODES, help="What becomes of its jobs when they are preempted."),
+        preempted_options,
         click.option("--preempts", metavar="LIST", help="Its jobs preempt those of these QOS."),
     ):
         command = option(command)
@@ -99,7 +108,7 @@ def show(session: Session, /, as_json: bool) -> None:
             f"{one.usage_factor:g}",
             ",".join(one.accounts),
             ",".join(one.preempts),
-            _preempted(one),
+            preempted_words(one),
             words_of(one.limits),
             printable(one.description),
         )
@@ -109,7 +118,7 @@ def show(session: Session, /, as_json: bool) -> None:
     table(header, rows, right=("PRIORITY", "FACTOR"))
 
 
-def _preempted(one: Qos) -> str:
+def preempted_words(one: Qos | Partition) -> str:
     """`requeue`, `cancel,grace=60,exempt=600`"""
     times = (("grace", one.grace_s), ("exempt", one.exempt_s))
     return ",".join([one.preempt_mode, *(f"{name}={seconds:g}" for name, seconds in times if seconds)])

@@ -230,10 +230,12 @@ class SetLimit(Ordered[Done], frozen=True, kw_only=True, tag="limit"):
 
 class Freeze(Ordered[Done], frozen=True, kw_only=True, tag="freeze"):
     """Let every process of the attempt stand still, with its time limit, or go on. An order whose number is
-    not above the last one's changes nothing."""
+    not above the last one's changes nothing. While it stands still and `lends`, others may have the
+    processors that it has for itself."""
 
     frozen: bool
     order: Annotated[int, Meta(ge=1, le=1 << 53)]
+    lends: bool = False
 
 
 class Signalled(Ordered[Done], frozen=True, kw_only=True, tag="signal"):

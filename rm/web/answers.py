@@ -181,6 +181,7 @@ def job_of(job: core_job.Job, progress: core_progress.Progress | None = None, pa
         mailed_share=job.mailed_share,
         suspended_us=job.suspended_us,
         stood_us=job.stood_us,
+        yields_to=job.yields_to,
         account=job.account,
         qos=job.qos,
         started_us=job.started_us,

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from rm.arrays import each
 from rm.arrays import parse as parse_array
-from rm.core.jobs.state import all_of
+from rm.core.jobs.free import all_of
 from rm.core.model.array import Array
 from rm.core.model.job import Job, JobState
 from rm.core.model.reasons import ReasonCode
@@ -61,6 +61,7 @@ FAULTS = (  # what each part's schedules meet, or they try less than they seem t
     "somebody changes a job",
     "one element alone is changed",
     "somebody suspends or resumes",
+    "jobs preempt others",
     "somebody is mailed of it",
     "it has a deadline",
 )

@@ -12,8 +12,9 @@ import pytest
 from rm.adapters.store.opening import open_store
 from rm.cli.main import run
 from rm.core.jobs import events as ev
+from rm.core.jobs.free import all_of
 from rm.core.jobs.lifecycle import Rules
-from rm.core.jobs.state import ClusterState, all_of
+from rm.core.jobs.state import ClusterState
 from rm.core.journal import journal
 from rm.core.journal.journal import Chosen, Recorder
 from rm.core.registry import load

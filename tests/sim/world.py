@@ -36,6 +36,7 @@ from rm.core.model.traffic import TrafficProfile
 from rm.core.registry import KINDS, load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies, Tuning
+from rm.core.sharing.accounts import NO_ACCOUNTS, REQUEUE, SUSPEND, Accounts, Qos
 from rm.core.store import Batch, Measured, StoredAction
 from rm.dependencies import AFTER, AFTERCORR, AFTERNOTOK, AFTEROK, SINGLETON, Condition, parse
 from tests import builders
@@ -52,6 +53,14 @@ RULES = Rules(grace_us=2 * S, down_after_us=20 * S, max_losses=0)  # here hosts 
 LATE_US = 15 * S  # a launch that reaches its host later is refused there; less than `down_after_us`
 LEASE_US = 10 * S
 MAILED = "BEGIN,END,FAIL,REQUEUE,INVALID_DEPEND"
+QUALITIES = ("batch", "spare", "urgent", "batch", "urgent")
+PREEMPTING = Accounts(
+    qos=(
+        Qos("batch", preempt_mode=SUSPEND),
+        Qos("spare", preempt_mode=REQUEUE),
+        Qos("urgent", preempts=("batch", "spare")),
+    )
+)
 SLICE_US = 60 * S  # of expected work: hosts give back what they come to too late
 FAR_US = 1 << 60
 NOTICED_STEPS = 12  # until a frozen host is taken for a silent one
@@ -98,6 +107,13 @@ class ModelHost:
         self.freezes = f"{self.name} freezes"
 
 
+def is_beside(one: Action, other: Action) -> bool:
+    """Is the one a launch and the other an order that may have to wait for it, or the other way round?"""
+    first, second = (one, other) if isinstance(one, Launch) else (other, one)
+    place = (first.job, first.attempt, first.host) == (second.job, second.attempt, second.host)
+    return place and isinstance(first, Launch) and isinstance(second, Stop | Freeze)
+
+
 class World:
     """`run` plays one seed; the checks are the test's."""
 
@@ -123,6 +139,8 @@ class World:
         self.haste = self.choices.among("hosts are given up", [1, 3])
         # those that wait for a job may hear of its end many steps later
         self.judged_max = self.choices.among("dependents are judged in parts", [RULES.judged_max, 1])
+        preempting = self.choices.among("jobs preempt others", [False, False, False, True])
+        self.accounts = PREEMPTING if preempting else NO_ACCOUNTS
         self.now_us = S
         self.db = MemoryDatabase()
         self.hosts = {f"h{i}": ModelHost(f"h{i}") for i in range(hosts)}
@@ -167,6 +185,7 @@ class World:
             loaded.next_job_id,
             loaded.next_action_id,
             self.now_us,
+            accounts=self.accounts,
         )
         state.licenses = {"a": 2, "b": 3}
         chosen = self.journalled or PLAIN
@@ -263,6 +282,9 @@ class World:
         held = host.attempts.get(key)
         if isinstance(intent.action, Collect | Discard) and held is not None and held.state == "running":
             return  # stays open: the exit brings us back
+        later = [i for i in self.open.values() if is_beside(i.action, action)]
+        if isinstance(action, Stop | Freeze) and held is None and later:
+            return  # stays open, as in the executor: a launch is to come, and follows it
         news = self.carry_out(host, action, self.now_us, self.is_over(action))
         if self.choices.happens("the answer to action {} is lost", 0.02 * self.faults, intent.id):
             self.lose_channel(host)  # it was carried out
@@ -270,6 +292,9 @@ class World:
         self.inbox += news
         self.inbox.append(ev.ActionSettled(intent.id))
         self.open.pop(intent.id, None)
+        if isinstance(action, Launch):
+            for other in later:
+                self.send(other)
 
     def mail(self) -> None:
         """What is to be mailed, also what a daemon left to the next one."""
@@ -398,7 +423,8 @@ class World:
         if job is None or job.attempt != key[1] or not job.occupies:
             self.begun.append(key)
         attempt.state = "running"
-        if sum(a.cpus for a in host.attempts.values() if a.state == "running") > CPUS:
+        running = {k: a for k, a in host.attempts.items() if a.state == "running" and not self.lends(k)}
+        if sum(a.cpus for a in running.values()) > CPUS:
             self.crowded.append((host.name, *key))
         self.check_alone(key, attempt)
         if job is not None and job.array_job:
@@ -411,6 +437,11 @@ class World:
         attempt.ends_us = self.now_us + self.choices.number(f"{runs} take so long", 1, 30) * S
         attempt.code = 3 if self.choices.happens(f"{runs} fail", 0.1) else 0
         self.starts += [(*key, rank) for rank in attempt.ranks]
+
+    def lends(self, key: tuple[int, int]) -> bool:
+        """Does it stand still for others, or will as soon as its host hears of it?"""
+        job = self.db.jobs.get(key[0])
+        return job is not None and job.attempt == key[1] and bool(job.yields_to)
 
     def met(self, job: Job, one: Condition) -> bool:
         """Is the dependency fulfilled, by what the database says of all jobs?"""
@@ -624,7 +655,8 @@ class World:
         if running and choices.happens("somebody suspends or resumes", 0.02 * rate):
             job = self.cycle.state.jobs[choices.among("suspended or resumed is", running)]
             ask = ev.ResumeRequested if job.state is JobState.SUSPENDED else ev.SuspendRequested
-            self.turn([ask(job.id, "root")])
+            if not job.yields_to:
+                self.turn([ask(job.id, "root")])
         if self.journalled:
             self.inbox += self.measure()
         self.mail()
@@ -702,6 +734,7 @@ class World:
             fence_us=LEASE_US if choices.happens("it is fenced", 0.3) else None,
             name=choices.among("its name", ["a", "b"]),
             account=("", "physics")[len(self.acknowledged) % 2],
+            qos=QUALITIES[len(self.acknowledged) % len(QUALITIES)] if self.accounts.qos else "",
             array=(array := choices.among("it is", self.kinds)),
             dependency=self.dependency(array),
             mail_events=MAILED if choices.happens("somebody is mailed of it", 0.2) else "",
@@ -806,8 +839,8 @@ class World:
         for step in range(max_steps):
             if step == min(CLEARS_STEPS, max_steps // 2):
                 self.faults = 0.0  # the weather clears: everything must come to rest
-                standing = (j.id for j in self.db.jobs.values() if j.state is JobState.SUSPENDED)
-                self.inbox += [ev.ResumeRequested(job, "root") for job in standing]
+                standing = [j for j in self.db.jobs.values() if j.state is JobState.SUSPENDED]
+                self.inbox += [ev.ResumeRequested(j.id, "root") for j in standing if not j.yields_to]
                 for host in self.hosts.values():
                     host.heals, host.thaws = 0, min(host.thaws, self.choices.step)
                     self.inbox.append(ev.HostResumed(host.name, "root"))

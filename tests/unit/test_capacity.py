@@ -5,8 +5,8 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rm.core.jobs.free import all_of, take
 from rm.core.jobs.room import capacity
-from rm.core.jobs.state import all_of, take
 from rm.core.model.host import HostState
 from rm.core.model.job import TaskPlacement
 from rm.core.model.snapshot import TrackedDict

@@ -32,16 +32,18 @@ def test_rules_are_given_changed_shown_and_taken_away(rmx: Rmx, tmp_path: Path) 
         (("set", "gpu", "--state", "drain", "--tier", "3", "--priority", "9", "--limit", "gpus=5"),
          "Partition gpu is changed.\n"),
         (("set", "gpu", "--limit", "gpus=none", "--default-time", "30"), "Partition gpu is changed.\n"),
+        (("set", "gpu", "--preempt-mode", "suspend", "--exempt", "60"), "Partition gpu is changed.\n"),
         (("add", "later"), "Partition later has rules.\n"),
     ):  # fmt: skip
         assert rmx("partition", *words).out == says
     shown = rmx("partition", "show")
     assert [line.split() for line in shown.out.splitlines()] == [
-        ["PARTITION", "STATE", "HOSTS", "TIER", "PRIORITY", "DEFAULT", "ACCOUNTS", "QOS", "LIMITS",
-         "DESCRIPTION"],
-        ["gpu", "drain", "h[1-2]", "3", "9", "30:00", "physics", "fast", "job.minutes=2880,user.gpus=8"],
-        ["later", "up", "1", "0"],
-        ["debug", "up", "h3", "1", "0"],
+        ["PARTITION", "STATE", "HOSTS", "TIER", "PRIORITY", "DEFAULT", "ACCOUNTS", "QOS", "PREEMPTED",
+         "LIMITS", "DESCRIPTION"],
+        ["gpu", "drain", "h[1-2]", "3", "9", "30:00", "physics", "fast",
+         "suspend,exempt=60", "job.minutes=2880,user.gpus=8"],
+        ["later", "up", "1", "0", "off"],
+        ["debug", "up", "h3", "1", "0", "off"],
     ]  # fmt: skip
     before = rmx("partition", "show", "--json").json
     (tmp_path / "accounts.toml").write_text(rmx("account", "export").out)

@@ -7,8 +7,9 @@ import pytest
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Collect, Discard, Launch, Start, Stop
+from rm.core.jobs.free import all_of
 from rm.core.jobs.lifecycle import TRANSITIONS, Changes, Rules, apply
-from rm.core.jobs.state import ClusterState, all_of
+from rm.core.jobs.state import ClusterState
 from rm.core.jobs.transitions import (
     INNOCENT_US,
     LONGEST_BACKOFF_US,

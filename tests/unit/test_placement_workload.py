@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rm.core.jobs.state import all_of, placed_view, take
+from rm.core.jobs.free import all_of, take
+from rm.core.jobs.state import placed_view
 from rm.core.model.host import Gpu
 from rm.core.model.job import Job, JobState, Placement, Task, TaskPlacement
 from rm.core.model.progress import Progress, gpus_of, remaining_us

@@ -371,7 +371,8 @@ def test_who_goes_against_brute_force(seed: int) -> None:
     shape = rng.choice([{}, {"ntasks": 2}, {"ntasks": 3}, {"exclusive": True}, {"cpus_per_task": 16}])
     asked = builders.spec(user="ann", qos="urgent", gpus_per_task=rng.randint(0, 4), **shape)
     job = Job(state.next_job, asked, 0, qos="urgent")
-    chosen = victims_of(job, snapshot, state.accounts, policies, Tuning())
+    found = victims_of(job, snapshot, state.accounts, policies, Tuning())
+    chosen = found[1] if found is not None else ()
     candidates = may_go(snapshot, state.accounts, "urgent")
     tries = tries_of(policies, Tuning())
 

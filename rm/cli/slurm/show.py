@@ -214,11 +214,12 @@ def partitions(client: Client, named: Sequence[str]) -> Iterator[Record]:
     usual = client.status().settings.partition
     sharing = client.sharing.accounts()
     rules = {one.name: one for one in sharing.partitions}
-    mode = preempt_mode(any(one.preempts for one in sharing.qos))
+    preempts = any(one.preempts for one in sharing.qos)
     for name in named or list(found):
         if name not in found:
             raise NotFound(f"Partition {name} not found.")
-        yield _partition(rules.get(name) or Partition(name=name), found[name], name == usual, mode)
+        ruled = rules.get(name) or Partition(name=name)
+        yield _partition(ruled, found[name], name == usual, preempt_mode(ruled, preempts))
 
 
 def _partition(rules: Partition, hosts: Sequence[Host], usual: bool, mode: str) -> Record:

@@ -96,9 +96,12 @@ def job_size(group: Group) -> str:
     return "1-infinite" if most is None else "1" if most == 1 else f"1-{most}"
 
 
-def preempt_mode(preempts: bool) -> str:
-    """Of every partition, as it is the cluster's. Source: slurm.conf(5), PreemptMode."""
-    return "REQUEUE" if preempts else "OFF"
+def preempt_mode(rules: Partition | None, preempts: bool) -> str:
+    """The partition's own, else the cluster's. Source: slurm.conf(5), PreemptMode."""
+    own = rules.preempt_mode if rules is not None else "off"
+    if own == "suspend":
+        return "GANG,SUSPEND"
+    return own.upper() if own != "off" else "REQUEUE" if preempts else "OFF"
 
 
 def constant(text: str) -> Callable[[Group], str]:
@@ -139,7 +142,7 @@ COLUMNS = {
     "G": Column("GRES", _first(gres_of), "Gres"),
     "B": Column("MAX_CPUS_PER_NODE", constant("UNLIMITED"), "MaxCPUsPerNode"),
     "L": Column("DEFAULTTIME", default_time, "DefaultTime"),
-    "M": Column("PREEMPT_MODE", lambda g: preempt_mode(g.preempts), "PreemptMode"),
+    "M": Column("PREEMPT_MODE", lambda g: preempt_mode(g.rules, g.preempts), "PreemptMode"),
     "S": Column("ALLOCNODES", constant("all"), "AllocNodes"),
     "V": Column("CLUSTER", constant("N/A"), "Cluster"),
     "X": Column("SOCKETS", _first(lambda h: h.cpus), "Sockets"),

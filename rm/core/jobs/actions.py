@@ -88,7 +88,7 @@ class SetLimit:
 @dataclass(frozen=True, slots=True)
 class Freeze:
     """Let the tasks stand still, or go on. `order` counts from 1 in each attempt: a larger one has the last
-    word."""
+    word. While it stands still and `lends`, others may have its processors."""
 
     kind: ClassVar[str] = "freeze"
     job: int
@@ -96,6 +96,7 @@ class Freeze:
     host: str
     frozen: bool
     order: int
+    lends: bool = False
 
 
 @dataclass(frozen=True, slots=True)

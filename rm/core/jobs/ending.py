@@ -8,7 +8,7 @@ from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Collect, Discard, Stop
 from rm.core.jobs.changes import Context
 from rm.core.jobs.state import touch
-from rm.core.jobs.suspending import counted
+from rm.core.jobs.suspending import counted, go_on_after
 from rm.core.model.earlier_attempt import EarlierAttempt
 from rm.core.model.job import Job, JobState, Task
 from rm.core.model.reasons import Reason, ReasonCode
@@ -82,7 +82,8 @@ def finish_if_over(ctx: Context, job: Job) -> None:
         else:
             ctx.act(Discard(job.id, job.attempt, host))
     ctx.state.vacate(job)
-    job = counted(job, ctx.now_us)
+    go_on_after(ctx, job)
+    job = replace(counted(job, ctx.now_us), yields_to=())
     ctx.changes.ended += ended_parts(job, ctx.state.hosts)
     if job.ending is S.PENDING:
         said = next((what for _, what in reversed(job.history)), "")  # a replayed job has no story

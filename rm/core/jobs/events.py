@@ -139,10 +139,12 @@ class JobMoved:
 
 @dataclass(frozen=True, slots=True)
 class JobPreempted:
-    """Another decision from inside: the job gives its hosts up to `by`, which waits (or some of it does)."""
+    """Another decision from inside: the job gives its hosts up to `by`, which waits (or some of it does), or
+    stands still for it. `partition`: of several that `by` may run in."""
 
     job: int
     by: int
+    partition: str = ""
 
 
 @dataclass(frozen=True, slots=True)

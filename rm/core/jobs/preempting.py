@@ -9,21 +9,29 @@ from rm.core.jobs import events as ev
 from rm.core.jobs.changes import Context
 from rm.core.jobs.ending import finish_if_over, stop_rest
 from rm.core.jobs.state import touch
+from rm.core.jobs.suspending import suspend_for
 from rm.core.model.job import Job, JobState
 from rm.core.model.reasons import Reason, ReasonCode
-from rm.core.sharing.accounts import REQUEUE
+from rm.core.sharing.accounts import REQUEUE, SUSPEND
+from rm.core.sharing.preempt_terms import terms_of
 
 
 def preempt(ctx: Context, job: Job, e: ev.JobPreempted) -> None:
-    """Stop it, with the grace and the signal of its QOS; it waits again where it may, and has ended else."""
-    by, qos = ctx.state.jobs[e.by], ctx.state.accounts.qos_by_name.get(job.qos)
-    said = f"preempted by job {by.id} of QOS {by.qos}"
-    again = not job.go or (job.spec.requeue and qos is not None and qos.preempt_mode == REQUEUE)
+    """Stop it, with its signal and the grace of its QOS or partition: it waits again where it may, and has
+    ended else. Or let it stand still."""
+    by = ctx.state.jobs[e.by]
+    terms = terms_of(ctx.state.accounts, by.qos, e.partition or by.spec.partition, job)
+    above = terms.above if terms is not None else f"of QOS {by.qos}"
+    ctx.state.claims.setdefault(by.id, {})[job.id] = None
+    if terms is not None and terms.mode == SUSPEND and job.go:
+        suspend_for(ctx, job, by.id, f"suspended for job {by.id} {above}")
+        return
+    said = f"preempted by job {by.id} {above}"
+    again = not job.go or (job.spec.requeue and terms is not None and terms.mode == REQUEUE)
     ending = JobState.PENDING if again else JobState.PREEMPTED
     reason = Reason(ReasonCode.PREEMPTED, said, (("preempting_job", by.id),))
     job = touch(job, ctx.now_us, said, ending=ending, reason=reason, preempted_by=by.id)
-    ctx.state.claims.setdefault(by.id, {})[job.id] = None
-    grace_us = int(qos.grace_s * 1e6) if qos is not None else 0
+    grace_us = terms.grace_us if terms is not None else 0
     if job.spec.warn_signal:
         job = stop_rest(ctx, job, "abort", warn_us=grace_us)
     else:

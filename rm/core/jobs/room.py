@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from rm.core.jobs.state import usable_gpus
+from rm.core.jobs.free import usable_gpus
 from rm.core.model.demand import Shape
 from rm.core.model.host import Host
 from rm.core.model.snapshot import Free

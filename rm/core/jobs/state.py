@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from rm.core.jobs.dependents import Dependents, is_singleton
+from rm.core.jobs.free import all_of, left_on, one_of_each_slice, take
 from rm.core.jobs.mailing import next_mark
 from rm.core.jobs.strays import Held, without_strays
 from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment, Released
@@ -16,7 +17,7 @@ from rm.core.model.element import sharing
 from rm.core.model.fabric import Fabric
 from rm.core.model.host import Host, HostState, Zone
 from rm.core.model.host_reservation import HostReservation
-from rm.core.model.job import Job, JobSpec, JobState, Placement, TaskPlacement
+from rm.core.model.job import Job, JobState, Placement
 from rm.core.model.network import Link, LinkStats, NetworkView
 from rm.core.model.progress import Progress
 from rm.core.model.reasons import Reason
@@ -26,54 +27,6 @@ from rm.core.sharing.accounts import NO_ACCOUNTS, Accounts
 from rm.core.sharing.ledger import Ledger
 from rm.core.sharing.shares import Shares
 from rm.core.sharing.tally import Tally, tally_of
-
-
-def needs(spec: JobSpec, tasks: int) -> tuple[int, int]:
-    """(cpus, memory bytes) that `tasks` tasks of the job take on one host; see `mem_all` for its memory."""
-    return spec.cpus_per_task * tasks, spec.mem_bytes_per_task * tasks + spec.mem_bytes_per_host
-
-
-def take(free: Free, spec: JobSpec, tasks: tuple[TaskPlacement, ...]) -> Free:
-    """What is left of a host after these tasks of one job; exclusive jobs take all of it."""
-    if spec.exclusive:
-        return Free(0, 0, (), (), free.strays)
-    cpus, mem = needs(spec, len(tasks))
-    gpus = {g for task in tasks for g in task.gpus}
-    shared = spec.gpu_mem_bytes
-    left = free.gpu_mem
-    if gpus and left:
-        left = tuple((g, size - shared if g in gpus else size) for g, size in left if shared or g not in gpus)
-    idle = tuple(g for g in free.gpus if g not in gpus) if gpus else free.gpus
-    mem_left = 0 if spec.mem_all else free.mem_bytes - mem
-    return Free(free.cpus - cpus, mem_left, idle, left, free.strays)
-
-
-def may_take(host: Host, free: Free, spec: JobSpec) -> bool:
-    """Is there room for one task of the job, whatever else may speak against the host?"""
-    if spec.exclusive:
-        return free == all_of(host)
-    cpus, mem = needs(spec, 1)
-    gpus = usable_gpus(free, spec.gpu_mem_bytes)
-    mem = host.mem_bytes if spec.mem_all else mem
-    wanted = spec.gpus_per_task or spec.gpus_per_host
-    return free.cpus >= cpus and free.mem_bytes >= mem and len(gpus) >= wanted
-
-
-def usable_gpus(free: Free, gpu_mem_bytes: int) -> tuple[int, ...]:
-    """The GPUs that a task may use: idle ones, or with `gpu_mem_bytes` those with so much memory left."""
-    if not gpu_mem_bytes:
-        return free.gpus
-    return tuple(g for g, size in free.gpu_mem if size >= gpu_mem_bytes)
-
-
-def all_of(host: Host) -> Free:
-    gpus = host.gpus
-    return Free(
-        host.cpus,
-        host.mem_bytes,
-        tuple(g.index for g in gpus),
-        tuple((g.index, g.mem_bytes) for g in gpus if g.mem_bytes),
-    )
 
 
 def links_of(hosts: Mapping[str, Host], known: Mapping[str, Link]) -> dict[str, Link]:
@@ -136,6 +89,7 @@ class ClusterState:
     links: tuple[dict[str, Host], dict[str, Link]] = field(default_factory=lambda: ({}, {}), compare=False)
     touches: Touches = field(default_factory=Touches, compare=False)  # derived
     by_user: set[int] = field(default_factory=set)  # derived: placed, on hosts that are their users' alone
+    yielding: set[int] = field(default_factory=set)  # derived: jobs that stand still for others
 
     def snapshot(self, now_us: int) -> Snapshot:
         """A view for one pass. `free` and `placed` are copies: the pass reserves in them."""
@@ -239,6 +193,11 @@ class ClusterState:
         if job.spec.exclusive_user:
             self.by_user.add(job.id)
         self.next_sequence += 1
+        if job.yields_to:
+            self.yielding.add(job.id)
+        if self.yielding:
+            for host in placement.hosts:
+                self.recount(host)
         self.placed_version += 1
         self.touches.add(job.id)
 
@@ -273,6 +232,9 @@ class ClusterState:
         self.touches.add(job.id)
         self.progress.pop(job.id, None)
         self.by_user.discard(job.id)
+        self.yielding.discard(job.id)
+        for going in self.claims.values():  # should it come back, that is another attempt
+            going.pop(job.id, None)
         held = self._leave_slice(job)
         if not held:
             self.tally.release(job)
@@ -291,9 +253,8 @@ class ClusterState:
         self.free[host] = self._free_with(host, self.jobs_on.get(host, set()))
 
     def _free_with(self, host: str, jobs: set[int]) -> Free:
-        free = all_of(self.hosts[host])
-        for job in one_of_each_slice(self.jobs[job_id] for job_id in sorted(jobs)):
-            free = take(free, job.spec, self.placed[job.id].placement.on(host))
+        there = ((self.jobs[number], self.placed[number].placement) for number in sorted(jobs))
+        free = left_on(self.hosts[host], there)
         strays = self.strays.get(host)
         return without_strays(free, self.hosts[host].gpus, strays) if strays else free
 
@@ -349,16 +310,6 @@ class ClusterState:
             self.placed[job.id] = placed_view(job, old.placement, old.sequence)
             self.placed_version += 1
             self.touches.add(job.id)
-
-
-def one_of_each_slice(jobs: Iterable[Job]) -> Iterator[Job]:
-    """Those whose needs count: of a slice one element runs at a time, and all need the same."""
-    seen: set[int] = set()
-    for job in jobs:
-        if job.slice_of not in seen:
-            yield job
-        if job.slice_of:
-            seen.add(job.slice_of)
 
 
 def placed_view(job: Job, placement: Placement, sequence: int) -> PlacedJob:

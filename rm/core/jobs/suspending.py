@@ -1,9 +1,13 @@
 """Jobs that stand still for a while: their processes are frozen, and what they hold stays theirs.
 
+A job that was suspended for others goes on by itself when these have ended.
+
 Each order to a host has a number, so that a repetition of an older one undoes nothing.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Freeze
@@ -11,6 +15,7 @@ from rm.core.jobs.changes import Context
 from rm.core.jobs.state import touch
 from rm.core.model.job import Job, JobState
 from rm.core.model.replacing import replace
+from rm.errors import IllegalTransition
 
 
 def suspend(ctx: Context, job: Job, e: ev.SuspendRequested) -> None:
@@ -20,9 +25,58 @@ def suspend(ctx: Context, job: Job, e: ev.SuspendRequested) -> None:
 
 
 def resume(ctx: Context, job: Job, e: ev.ResumeRequested) -> None:
-    """Let them go on: the time limit goes on with them."""
+    """Let them go on: the time limit goes on with them.
+
+    Raises:
+        IllegalTransition: it stands still for other jobs.
+    """
+    if job.yields_to:
+        raise IllegalTransition(
+            f"Job {job.ref} cannot be resumed: it was suspended for job {job.yields_to[0]}, and goes on when "
+            "that has ended."
+        )
     job = touch(job, ctx.now_us, f"resumed by {e.by}", state=JobState.RUNNING)
     _order(ctx, counted(job, ctx.now_us), False)
+
+
+def suspend_for(ctx: Context, job: Job, by: int, said: str) -> None:
+    """Freeze it for another job, which has its processors until it ends; or for one more of these."""
+    if by in job.yields_to:
+        return
+    job = touch(job, ctx.now_us, said, yields_to=(*job.yields_to, by))
+    ctx.state.yielding.add(job.id)
+    if job.state is JobState.SUSPENDED:
+        ctx.put(job)
+        return
+    _order(ctx, replace(job, state=JobState.SUSPENDED, suspended_us=ctx.now_us), True, lends=True)
+
+
+def named(ctx: Context, gone: Iterable[int], array: int, element: int) -> None:
+    """Of an array for which these stand still an element has got its number: they do so for it."""
+    for number in gone if array else ():
+        job = ctx.state.jobs[number]
+        if array in job.yields_to:
+            ctx.put(replace(job, yields_to=tuple(element if by == array else by for by in job.yields_to)))
+
+
+def go_on_after(ctx: Context, gone: Job) -> None:
+    """An attempt has left its hosts: those that stood still for it go on, or do so for those for which it
+    stood still itself."""
+    state = ctx.state
+    for number in sorted(state.yielding):
+        job = state.jobs[number]
+        if gone.id not in job.yields_to:
+            continue
+        heirs = ((by,) if by != gone.id else gone.yields_to for by in job.yields_to)
+        left = tuple(dict.fromkeys(by for some in heirs for by in some))
+        job = ctx.put(replace(job, yields_to=left))
+        if not left:
+            state.yielding.discard(number)
+        if not left and job.state is JobState.SUSPENDED:
+            job = touch(job, ctx.now_us, f"goes on after job {gone.ref}", state=JobState.RUNNING)
+            _order(ctx, counted(job, ctx.now_us), False)
+        for host in state.placed[number].placement.hosts:
+            state.recount(host)
 
 
 def counted(job: Job, now_us: int) -> Job:
@@ -33,8 +87,8 @@ def counted(job: Job, now_us: int) -> Job:
     return replace(job, stood_us=stood_us, suspended_us=None)
 
 
-def _order(ctx: Context, job: Job, frozen: bool) -> None:
+def _order(ctx: Context, job: Job, frozen: bool, lends: bool = False) -> None:
     job = ctx.put(replace(job, freezes=job.freezes + 1))
     ctx.state.see_again(job)
     for host in dict.fromkeys(t.host for t in job.tasks if t.ended_us is None):
-        ctx.act(Freeze(job.id, job.attempt, host, frozen, job.freezes))
+        ctx.act(Freeze(job.id, job.attempt, host, frozen, job.freezes, lends))

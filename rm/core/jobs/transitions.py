@@ -25,8 +25,9 @@ from rm.core.jobs.preempting import preempt
 from rm.core.jobs.slicing import IN_SLICE
 from rm.core.jobs.state import touch
 from rm.core.jobs.submitted_limits import refuse_again
-from rm.core.jobs.suspending import resume, suspend
+from rm.core.jobs.suspending import named, resume, suspend
 from rm.core.jobs.updating import update
+from rm.core.jobs.verdict import FENCED, REQUEUE, UNSTARTED, WORDS, verdict_of
 from rm.core.model.job import Job, JobState, Task
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.replacing import replace
@@ -36,11 +37,6 @@ from rm.protocol.codes import Code
 S = JobState
 # The agent's refusals that no other host would answer differently: the job itself is at fault.
 JOB_FAULTS = frozenset({Code.NO_SUCH_USER, Code.ROOT_REFUSED, Code.BAD_REQUEST})
-# what shells mean by a code: the end of the task's log names the program
-EXPLAINED = {
-    126: "a shell says: a program may not be executed, see the end of the log",
-    127: "a shell says: a program was not found, see the end of the log",
-}
 # Refusals that every other job would meet on that host too: it is drained until it can write its spool again.
 HOST_FAULTS = frozenset({Code.NO_SPACE, Code.NO_DESCRIPTORS, Code.SPOOL})
 MAX_LAUNCH_FAILURES = 3
@@ -48,11 +44,6 @@ MAX_LAUNCH_FAILURES = 3
 # one host after the other. An attempt that ran for this long ends such a row.
 INNOCENT_US = 3_600_000_000
 LOSS_BACKOFF_US, LONGEST_BACKOFF_US = 5_000_000, 3_600_000_000
-# The agent's words for ends that the daemon or the user asked for; anything else is a sentence.
-FENCED = "fence"  # and for one that its host asked for: the attempt's lease was over
-REQUEUE = "requeue"  # or one of its tasks
-UNSTARTED = "unstarted"  # of an element that its host gives back, and has not begun; HOLD asks for that
-WORDS = frozenset({"", "cancel", "timeout", "abort", "discard", FENCED, REQUEUE, UNSTARTED})
 
 
 def _place(ctx: Context, job: Job, e: ev.JobPlaced) -> None:
@@ -71,6 +62,7 @@ def _place(ctx: Context, job: Job, e: ev.JobPlaced) -> None:
         freezes=0,
         stood_us=0,
         suspended_us=None,
+        yields_to=(),
         failed_rank=None,
         fence_grace_us=ctx.rules.grace_us if job.spec.fence_us else 0,
         reason=None,
@@ -85,8 +77,9 @@ def _place(ctx: Context, job: Job, e: ev.JobPlaced) -> None:
         preempted_by=0,
     )
     ctx.put(job)
-    ctx.state.claims.pop(e.array_job or job.id, None)
+    named(ctx, ctx.state.claims.pop(e.array_job or job.id, {}), e.array_job, job.id)
     ctx.state.pending.pop(job.id, None)
+    ctx.state.fresh.pop(job.id, None)
     ctx.state.reasons.pop(job.id, None)
     ctx.state.occupy(job)
     for host in hosts:
@@ -159,7 +152,7 @@ def _exited(ctx: Context, job: Job, e: ev.TaskExited) -> None:
         return finish_if_over(ctx, job)  # it held its part of the host; how the job ends, its script says
     # a task that ends well on the signal of its time limit has still reached the limit
     if (e.code or e.signal or e.why == "timeout") and job.ending is None:
-        ending, reason = _verdict(e)
+        ending, reason = verdict_of(e)
         job = touch(job, ctx.now_us, reason.message, ending=ending, reason=reason, failed_rank=e.rank)
         job = stop_rest(ctx, job, "abort")
     if job.spec.runs_once and job.ending is None:
@@ -195,23 +188,6 @@ def _fenced(ctx: Context, job: Job, host: str) -> Job:
     ending = S.PENDING if job.spec.requeue or not job.go else S.NODE_FAIL
     job = touch(job, ctx.now_us, reason.message, ending=ending, reason=reason)
     return _after_loss(ctx, job) if ending is S.PENDING else job
-
-
-def _verdict(e: ev.TaskExited) -> tuple[JobState, Reason]:
-    """How a job ends whose first failing task ended like this."""
-    at = f"task {e.rank} on {e.host}"
-    if e.why == "timeout":
-        return S.TIMEOUT, Reason(ReasonCode.TIME_LIMIT, f"{at} reached the time limit")
-    if e.out_of_memory:
-        return S.OUT_OF_MEMORY, Reason(ReasonCode.OUT_OF_MEMORY, f"{at} ran out of memory")
-    if e.why == "cancel":
-        return S.CANCELLED, Reason(ReasonCode.CANCELLED, f"{at} was cancelled")
-    if e.why not in WORDS:
-        return S.FAILED, Reason(ReasonCode.LAUNCH_FAILED, f"{at} could not run: {e.why}")
-    numbers = (("rank", e.rank), ("code", e.code), ("signal", e.signal))
-    said = f" ({EXPLAINED[e.code]})" if e.code in EXPLAINED else ""
-    how = f"was killed by signal {e.signal}" if e.signal else f"exited with code {e.code}{said}"
-    return S.FAILED, Reason(ReasonCode.EXIT_CODE, f"{at} {how}", numbers)
 
 
 def _launch_failed(ctx: Context, job: Job, e: ev.LaunchFailed) -> None:

@@ -76,6 +76,9 @@ def dump_state(state: ClusterState, now_us: int) -> dict[str, Any]:
         "next_job": state.next_job,
         "next_action": state.next_action,
         "next_sequence": state.next_sequence,
+        "lenders": [
+            [by, job] for by, gone in state.claims.items() for job in gone if not state.jobs[job].preempted_by
+        ],
         "placed_version": state.placed_version,
         "rescheduled_us": state.rescheduled_us,
     }
@@ -123,10 +126,14 @@ def restore_state(plain: dict[str, Any], now_us: int) -> ClusterState:
         state.join_slice(job)
         if job.spec.exclusive_user:
             state.by_user.add(job_id)
+        if job.yields_to:
+            state.yielding.add(job_id)
         if job.preempted_by:
             state.claims.setdefault(job.preempted_by, {})[job_id] = None
         for name in placement.hosts:
             state.jobs_on.setdefault(name, set()).add(job_id)
+    for by, job_id in plain.get("lenders", ()):
+        state.claims.setdefault(by, {})[job_id] = None
     for name, job_id, attempt, held in plain.get("strays", ()):
         state.strays.setdefault(name, {})[job_id, attempt] = from_plain(Held, held)
     for name in state.hosts:

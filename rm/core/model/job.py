@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import lru_cache
 
 from rm.arrays import shown_id
 from rm.core.model.array import Array
@@ -19,13 +18,13 @@ from rm.core.model.dependency import (
 )
 from rm.core.model.distribution import BLOCK
 from rm.core.model.earlier_attempt import EarlierAttempt
+from rm.core.model.interned import features_of, interned
 from rm.core.model.job_update import JobUpdate
 from rm.core.model.kept import WithDemand, WithHosts
 from rm.core.model.launching import BATCH, TASKS
 from rm.core.model.reasons import Reason
 from rm.core.model.traffic import TrafficProfile
 from rm.core.model.used import HostUsed
-from rm.features import alternatives
 from rm.licenses import parse
 
 PRIORITY_LOW = 0
@@ -191,15 +190,9 @@ class JobSpec(WithDemand):
         try:
             return self._demand
         except AttributeError:
-            demand = _interned(_demand_of(self))
+            demand = interned(_demand_of(self))
             object.__setattr__(self, "_demand", demand)
             return demand
-
-
-@lru_cache(maxsize=4096)
-def _interned(demand: Demand) -> Demand:
-    """The same object for equal demands, which a scheduling pass recognizes without comparing them."""
-    return demand
 
 
 def _demand_of(spec: JobSpec) -> Demand:
@@ -221,7 +214,7 @@ def _demand_of(spec: JobSpec) -> Demand:
         hosts_only=spec.hosts_only,
         hosts_excluded=spec.hosts_excluded,
         exclusive=spec.exclusive,
-        features=_features(spec),
+        features=features_of(spec.constraint, spec.prefer),
         container=bool(spec.container_image),
     )
     return Demand(
@@ -238,12 +231,6 @@ def _demand_of(spec: JobSpec) -> Demand:
         exclusive_user=spec.exclusive_user,
         switches=spec.switches,
     )
-
-
-def _features(spec: JobSpec) -> tuple[str, ...]:
-    if not (spec.constraint or spec.prefer):
-        return ()
-    return (*alternatives(spec.prefer), *(alternatives(spec.constraint) or ("",)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,6 +304,7 @@ class Job:
     allowed_us: int | None = None  # this attempt's time limit, where its deadline leaves less than asked for
     freezes: int = 0  # orders to this attempt's hosts to let it stand still, or go on
     suspended_us: int | None = None  # since when it stands still
+    yields_to: tuple[int, ...] = ()  # the jobs that have its processors meanwhile; it goes on after them
     stood_us: int = 0  # for how long this attempt stood still before
     mailed_share: int = 0  # percent of this attempt's time limit of which somebody was mailed
     started_us: int | None = None

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-from rm.core.jobs.state import all_of, placed_view, take
-from rm.core.model.job import Job, Placement
+from rm.core.jobs.free import left_on
+from rm.core.jobs.lending import NOBODY, cpus_on, to_one_more
+from rm.core.jobs.state import placed_view
+from rm.core.model.host import Host
+from rm.core.model.job import Job, JobState, Placement
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.replacing import replace
 from rm.core.model.snapshot import NEWEST, Free, PlacedJob, Snapshot, TrackedDict
@@ -29,7 +32,7 @@ def claimed_first(
 
 def awaited(job: Job, snapshot: Snapshot) -> Reason | None:
     """Why a job waits for which others go; None: there is none, or they have gone."""
-    left = [number for number in snapshot.claims.get(job.id, ()) if number in snapshot.placed]
+    left = [number for number in snapshot.claims.get(job.id, ()) if _goes(number, snapshot)]
     if not left:
         return None
     named = ", ".join(str(number) for number in left[:NAMED_MAX]) + (", …" if len(left) > NAMED_MAX else "")
@@ -37,15 +40,51 @@ def awaited(job: Job, snapshot: Snapshot) -> Reason | None:
     return Reason(ReasonCode.RESOURCES, f"waits for the end of {which} {named}, preempted for it")
 
 
+def _goes(number: int, snapshot: Snapshot) -> bool:
+    """Is it ending? Others that a claim names are to stand still once these have gone."""
+    return number in snapshot.placed and snapshot.jobs[number].state is JobState.COMPLETING
+
+
+def lending(snapshot: Snapshot, tries: Tries, lenders: Collection[int]) -> Snapshot:
+    """The cluster now, as one job may use it for which these stand still: without what is kept for others."""
+    After(snapshot, tries).narrow()
+    free, on = TrackedDict(snapshot.free), dict[str, list[tuple[Job, Placement]]]()
+    for number, one in snapshot.placed.items():
+        for host in one.placement.hosts:
+            on.setdefault(host, []).append((snapshot.jobs[number], one.placement))
+    theirs = (snapshot.placed[number].placement.hosts for number in lenders)
+    for host in dict.fromkeys(host for hosts in theirs for host in hosts if host in snapshot.hosts):
+        more = _lent_by(lenders, on[host], snapshot.hosts[host])
+        free[host] = replace(free[host], cpus=free[host].cpus + more)
+    return replace(snapshot, free=free)
+
+
+def _lent_by(lenders: Collection[int], there: Iterable[tuple[Job, Placement]], host: Host) -> int:
+    """The processors that these would lend on a host to one that borrows from nobody yet; `there` are the
+    jobs on it."""
+    counted = list[tuple[Job, int]]()
+    for job, placement in there:
+        stands = replace(job, yields_to=(NOBODY,)) if job.id in lenders and not job.yields_to else job
+        counted.append((stands, cpus_on(job, placement, host)))
+    return to_one_more(counted, [job.id for job, _ in counted if job.id in lenders])
+
+
 class After:
-    """`kept`: what each claim is kept, by the pending job; those `met` have got theirs.
+    """`kept`: what each claim is kept, by the pending job; those `met` have got theirs. Those `standing` do
+    not go, but would stand still, and lend their processors.
 
     A host on which an attempt that was given up still runs stays as it is now: what would come free there
     nobody knows.
     """
 
-    def __init__(self, snapshot: Snapshot, tries: Tries, met: Collection[int] = ()) -> None:
-        self._snapshot = snapshot
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        tries: Tries,
+        met: Collection[int] = (),
+        standing: Collection[int] = (),
+    ) -> None:
+        self._snapshot, self._standing = snapshot, frozenset(standing)
         self._jobs = dict(snapshot.jobs)
         self._placed: dict[int, PlacedJob] = dict(snapshot.placed)
         self._on: dict[str, dict[int, Placement]] = {}
@@ -54,18 +93,25 @@ class After:
         self._changed: dict[str, Free] = {}
         self._known: dict[tuple[str, frozenset[int]], Free] = {}  # what is left by whom, as it was asked
         self.kept: dict[int, Placement] = {}
-        self._leave(number for gone in snapshot.claims.values() for number in gone)
-        for number in snapshot.claims:
+        self._leave(number for gone in snapshot.claims.values() for number in gone if _goes(number, snapshot))
+        for number, gone in snapshot.claims.items():
             if number not in met:
-                self._claim(snapshot.jobs[number], tries)
+                lenders = [one for one in gone if one in self._placed]
+                self._standing |= {*lenders}
+                self._claim(snapshot.jobs[number], tries, lenders)
 
     def without(self, gone: Collection[int] = ()) -> Snapshot:
-        """The cluster then, had these jobs gone, too."""
-        left, touched = set(gone), dict[str, None]()
+        """The cluster then, had these jobs gone, too, or stood still."""
+        lenders = self._standing.intersection(gone)
+        left, touched = set(gone) - lenders, dict[str, None]()
         free, placed = TrackedDict({**self._snapshot.free, **self._changed}), TrackedDict(self._placed)
         for number in left:
             touched |= dict.fromkeys(placed.pop(number).placement.hosts)
         free.update((host, self._free(host, left)) for host in touched if host in self._snapshot.hosts)
+        theirs = (self._placed[number].placement.hosts for number in lenders)
+        for host in dict.fromkeys(host for hosts in theirs for host in hosts if host in self._snapshot.hosts):
+            more = self._lent(host, left, lenders)
+            free[host] = replace(free[host], cpus=free[host].cpus + more)
         return replace(self._snapshot, free=free, placed=placed, jobs=self._jobs, claims={})
 
     def narrow(self) -> None:
@@ -75,9 +121,9 @@ class After:
         for host in dict.fromkeys(host for mine in self.kept.values() for host in mine.hosts):
             free[host] = overlap(free[host], self._changed[host])
 
-    def _claim(self, waiting: Job, tries: Tries) -> None:
+    def _claim(self, waiting: Job, tries: Tries, lenders: Collection[int]) -> None:
         one = next((one for _, one in Turns(self._snapshot).of([waiting])), None)
-        if one is None or (mine := tries(one, self.without())) is None:
+        if one is None or (mine := tries(one, self.without(lenders))) is None:
             return
         number = -waiting.id  # of an element that has none yet, beside others of its array
         self.kept[waiting.id] = mine
@@ -99,6 +145,10 @@ class After:
                 touched[host] = None
         self._changed |= {host: self._free(host, ()) for host in touched if host in self._snapshot.hosts}
 
+    def _lent(self, host: str, gone: Collection[int], lenders: Collection[int]) -> int:
+        there = ((self._jobs[n], where) for n, where in self._on[host].items() if n not in gone)
+        return _lent_by(lenders, there, self._snapshot.hosts[host])
+
     def _free(self, host: str, gone: Collection[int]) -> Free:
         now = self._snapshot.free[host]
         if now.strays:
@@ -110,12 +160,8 @@ class After:
 
     def _left(self, host: str, there: Collection[int]) -> Free:
         """What these leave of the host."""
-        free, slices = all_of(self._snapshot.hosts[host]), set[int]()
-        for number in sorted(there):
-            job, placement = self._jobs[number], self._on[host][number]
-            if job.slice_of in slices:  # of a slice one runs at a time
-                continue
-            if job.slice_of:
-                slices.add(job.slice_of)
-            free = take(free, job.spec, placement.on(host))
+        on = self._on[host]
+        jobs = ((self._jobs[number], on[number]) for number in sorted(there))
+        free = left_on(self._snapshot.hosts[host], jobs)
+        free.cpus = max(0, free.cpus)  # a claim may be for what others are to lend
         return free

@@ -16,7 +16,7 @@ from rm.core.jobs.lifecycle import Changes, Rules, apply, go_on
 from rm.core.jobs.state import ClusterState
 from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment, Released, differing
 from rm.core.model.host import HostState
-from rm.core.model.job import Job
+from rm.core.model.job import Job, JobState
 from rm.core.model.network import NetworkView
 from rm.core.model.paths import JobPath
 from rm.core.model.reasons import Reason, ReasonCode
@@ -24,14 +24,15 @@ from rm.core.model.replacing import replace
 from rm.core.model.snapshot import Aligned, PlacedJob, Snapshot
 from rm.core.model.switches import insists_until_us
 from rm.core.ports import CommPolicy, QueuePolicy, goes_on
+from rm.core.scheduling.after import lending
 from rm.core.scheduling.blocked import Blocked
 from rm.core.scheduling.choosing import Taken
-from rm.core.scheduling.engine import Policies, Tuning, decide, not_yet
-from rm.core.scheduling.gates import by_tier
+from rm.core.scheduling.engine import Policies, Tuning, decide, not_yet, tries_of
+from rm.core.scheduling.gates import by_tier, within
 from rm.core.scheduling.limiting import LimitedJobs
 from rm.core.scheduling.neighbours import Neighbourhood
 from rm.core.scheduling.paths import job_paths
-from rm.core.scheduling.preemption import Preemption
+from rm.core.scheduling.preemption import Found, Preemption, Victim
 from rm.core.scheduling.releasing import is_verified, left_alone
 from rm.core.scheduling.rescheduling import to_move
 from rm.errors import IllegalTransition
@@ -126,6 +127,8 @@ class Cycle:
             self.state.capacity_version += 1
         self._decide(now_us, out)
         self._preempt(fresh, now_us, out)
+        if self.state.freed:  # a gang went that had not begun
+            self._decide(now_us, out)
         self._align(now_us, out, renewed)
         self._move(now_us, out)
         out.realigned = self.state.alignment != before
@@ -261,16 +264,7 @@ class Cycle:
                 self._untried.append(pending)
                 result.taken.pop(decision.job, None)
                 continue
-            placed = ev.JobPlaced(
-                decision.job,
-                decision.placement,
-                decision.note,
-                decision.array_job,
-                decision.array_task,
-                decision.slice_of,
-                decision.partition,
-            )
-            self._record(placed, now_us, out)
+            self._record(decision.event, now_us, out)
         for job_id in (j for j in chosen if j in state.pending and state.jobs[j].spec.switches):
             if (until_us := insists_until_us(state.jobs[job_id], snapshot)) > now_us:
                 self._begins_us.setdefault(job_id, until_us)
@@ -283,17 +277,52 @@ class Cycle:
         """Let running jobs go for a pending one that stands above them. One that could not be placed although
         all have gone keeps nothing from others any more."""
         state = self.state
-        for number in [n for n, gone in state.claims.items() if gone.keys().isdisjoint(state.placed)]:
-            del state.claims[number]
+        for number in [n for n, gone in state.claims.items() if not self._any_goes(gone)]:
+            lenders = state.claims.pop(number)
             state.capacity_version += 1
             self._untried.append(number)
+            if not lenders.keys().isdisjoint(state.placed):  # the others have gone, and now these stand still
+                follows = self._preemption.follow(state, number, self.policies, self.tuning, now_us)
+                if follows is not None:
+                    self._place_over(follows, now_us, out)
         reserved = self.blocked.reservations
         found = self._preemption.look(state, fresh, reserved, self.policies, self.tuning, now_us)
         if found is None:
             return
-        by, victims = found
+        if found.at_once:
+            self._place_over(found, now_us, out)
+            return
+        self._preempted(found, (one for one in found.victims if not one.stands), now_us, out)
+        standing = (job for victim in found.victims if victim.stands for job in victim.jobs)
+        state.claims[found.job].update(dict.fromkeys(standing))
+
+    def _any_goes(self, gone: Iterable[int]) -> bool:
+        jobs, placed = self.state.jobs, self.state.placed
+        return any(number in placed and jobs[number].state is JobState.COMPLETING for number in gone)
+
+    def _preempted(self, found: Found, victims: Iterable[Victim], now_us: int, out: Outcome) -> None:
         for job in (job for victim in victims for job in victim.jobs):
-            self._record(ev.JobPreempted(job, by), now_us, out)
+            self._record(ev.JobPreempted(job, found.job, found.as_asked.spec.partition), now_us, out)
+
+    def _place_over(self, found: Found, now_us: int, out: Outcome) -> None:
+        """Place a job over those that stand still for it: it alone has their processors."""
+        state, numbers = self.state, [job for one in found.victims for job in one.jobs]
+        tries = tries_of(self.policies, self.tuning)
+        lent = lending(state.snapshot(now_us), tries, numbers)
+        lent = replace(lent, claims={found.job: ()})  # of an array one element
+        asked, partition = state.jobs[found.job], found.as_asked.spec.partition
+        named = "," in asked.spec.partition and "," not in partition
+        if named:
+            asked = within(asked, partition)
+        result = decide([asked], lent, self.policies, self.tuning, Blocked())
+        for decision in result.decisions[:1]:
+            self._preempted(found, found.victims, now_us, out)
+            if named:
+                decision = replace(decision, partition=partition)
+            self._record(decision.event, now_us, out)
+            out.taken |= result.taken
+            out.looked = True
+        self._preemption.tried(found.job, placed=bool(result.decisions), now_us=now_us)
 
     def _all(self, fresh: Container[int]) -> list[int]:
         """The pending jobs but those of which it is known that they wait for others."""

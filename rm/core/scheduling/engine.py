@@ -12,7 +12,8 @@ from itertools import islice
 
 from rm.core.jobs.dependency import why_not
 from rm.core.jobs.elements import limited
-from rm.core.jobs.state import placed_view, take
+from rm.core.jobs.free import take
+from rm.core.jobs.state import placed_view
 from rm.core.model.alignment import NOTHING_TO_ALIGN, PERFECT, Alignment
 from rm.core.model.demand import Demand
 from rm.core.model.host_reservation import waits_for as reserved_later
@@ -25,7 +26,8 @@ from rm.core.ports import Candidate, CommPolicy, PlacementPolicy, QueuePolicy, g
 from rm.core.scheduling.after import Tries, awaited, claimed_first
 from rm.core.scheduling.ahead import Ahead
 from rm.core.scheduling.blocked import Blocked, behind, partly
-from rm.core.scheduling.choosing import Best, Grounds, Taken, Tried
+from rm.core.scheduling.choosing import Best, Taken, Tried
+from rm.core.scheduling.decision import Decision
 from rm.core.scheduling.gates import Gates, by_tier, path_of, ran_in, within
 from rm.core.scheduling.held import why_held
 from rm.core.scheduling.kinds import Kinds
@@ -60,19 +62,6 @@ class Tuning:
     placements: int = 0
     slice_us: int = 0
     slice_shares: int = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    job: int
-    placement: Placement
-    alignment: Alignment
-    note: str
-    grounds: Grounds = field(compare=False, repr=False)
-    array_job: int = 0  # of an element that gets its id, `job`, with this decision
-    array_task: int = 0
-    slice_of: int = 0
-    partition: str = ""  # of several that the job may run in
 
 
 @dataclass(slots=True)

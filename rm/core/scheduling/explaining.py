@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rm.core.jobs.state import all_of
+from rm.core.jobs.free import all_of
 from rm.core.model.host import HostState
 from rm.core.model.job import Job
 from rm.core.model.placement_request import request_of
@@ -13,7 +13,8 @@ from rm.core.model.replacing import replace
 from rm.core.model.snapshot import NEWEST, Snapshot
 from rm.core.scheduling.after import awaited
 from rm.core.scheduling.choosing import as_placed
-from rm.core.scheduling.engine import Decision, Policies, Tuning, place, reserving, waiting
+from rm.core.scheduling.decision import Decision
+from rm.core.scheduling.engine import Policies, Tuning, place, reserving, waiting
 from rm.core.scheduling.gates import Gates, by_tier, ran_in, within
 from rm.core.scheduling.kinds import Kinds
 from rm.core.scheduling.licensing import lacking

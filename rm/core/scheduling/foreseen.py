@@ -26,6 +26,7 @@ from rm.core.model.snapshot import Touches
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle, in_order
 from rm.core.scheduling.engine import Policies, Tuning
+from rm.core.sharing.preempt_terms import terms_of
 
 WAITING_MAX = 1_000  # jobs that are played, the first in the queue policy's order
 STARTS_MAX = 300  # jobs whose start is worked out, the first to start
@@ -160,6 +161,8 @@ class _Played:
         self._cycle.start_over(aligned=True)
         self._share = share
         self._ends: list[tuple[int, int, int]] = []  # at_us, job, attempt
+        self._end_of: dict[int, int] = {}  # which of these holds
+        self._standing: set[int] = set()  # for others
         self._waiting: set[int] = set()
         self._more = False  # wait than are played
         self._newest = 0
@@ -190,8 +193,9 @@ class _Played:
                 return
             now_us = max(now_us, min(times))
             while self._ends and self._ends[0][0] <= now_us:
-                _, number, attempt = heapq.heappop(self._ends)
-                events += _exits(state.jobs[number], attempt, now_us)
+                at_us, number, attempt = heapq.heappop(self._ends)
+                if self._end_of.get(number) == at_us:
+                    events += _exits(state.jobs[number], attempt, now_us)
         self.until_us = now_us if self._waiting or self._more else None
 
     def _shorten(self, now_us: int) -> None:
@@ -212,7 +216,7 @@ class _Played:
         state.forget_finished()
         for event in out.recorded:
             if isinstance(event, ev.JobPreempted):
-                self._note_preempted(state.jobs[event.job], now_us)
+                self._note_preempted(event, now_us)
             if not isinstance(event, ev.JobPlaced):
                 continue
             job = state.jobs[event.job]
@@ -224,23 +228,43 @@ class _Played:
                 ranks = tuple(task.rank for task in event.placement.on(host))
                 follows.append(ev.TasksStarted(job.id, job.attempt, host, now_us, ranks))
             self._note_end(job, now_us)
+        for number in [n for n in self._standing if not _stands(state.jobs.get(n))]:
+            self._standing.discard(number)
+            if number in state.placed:
+                self._note_end(state.jobs[number], now_us)
         return follows
 
-    def _note_preempted(self, job: Job, now_us: int) -> None:
-        """It uses up its grace."""
-        qos = self._cycle.state.accounts.qos_by_name.get(job.qos)
-        grace_us = int(qos.grace_s * 1e6) if qos is not None else 0
-        heapq.heappush(self._ends, (now_us + max(1, grace_us), job.id, job.attempt))
+    def _note_preempted(self, event: ev.JobPreempted, now_us: int) -> None:
+        """It uses up its grace, or stands still."""
+        state = self._cycle.state
+        job, by = state.jobs[event.job], state.jobs.get(event.by)
+        if _stands(job):
+            self._standing.add(job.id)
+            self._end_of.pop(job.id, None)
+            return
+        partition = event.partition or (by.spec.partition if by is not None else "")
+        terms = terms_of(state.accounts, by.qos if by is not None else "", partition, job)
+        self._end(job, now_us + max(1, terms.grace_us if terms is not None else 0))
+
+    def _end(self, job: Job, at_us: int) -> None:
+        self._end_of[job.id] = at_us
+        heapq.heappush(self._ends, (at_us, job.id, job.attempt))
 
     def _note_end(self, job: Job, now_us: int) -> None:
+        if _stands(job):
+            self._standing.add(job.id)
         if job.state is JobState.SUSPENDED:
             return
         left_us = expected_left_us(job, self._cycle.state.progress.get(job.id), now_us)
         if job.allowed_us is not None:
             left_us = job.allowed_us if left_us is None else min(left_us, job.allowed_us)
         if left_us is not None:
-            end_us = now_us + max(1, round(left_us * self._share))
-            heapq.heappush(self._ends, (end_us, job.id, job.attempt))
+            self._end(job, now_us + max(1, round(left_us * self._share)))
+
+
+def _stands(job: Job | None) -> bool:
+    """Does it stand still for others, and go on by itself?"""
+    return job is not None and job.state is JobState.SUSPENDED and bool(job.yields_to)
 
 
 def _exits(job: Job, attempt: int, now_us: int) -> list[ev.Event]:

@@ -1,11 +1,14 @@
-"""Preemption: which running jobs give their hosts up to a pending one whose QOS stands above theirs.
+"""Preemption: which running jobs give way to a pending one whose QOS or partition stands above theirs.
 
 Victims are chosen so that little work is lost (the time since their start, for each of their GPUs), then so
 that they are few; and none whose going is not needed. A gang goes as a whole, and so does a slice. The exact
 minimum is a knapsack: here two orders of the candidates are tried, by loss and by size, each as far as it has
 to be, and then everybody is let off who can be, within a number of questions. A job that resources are
 reserved for, and for which nobody can go, is not delayed by one that preempts behind it. Source of the terms:
-Slurm's documentation, "Preemption" (`PreemptType=preempt/qos`).
+Slurm's documentation, "Preemption" (`PreemptType=preempt/qos` and `preempt/partition_prio`).
+
+Who is suspended loses nothing, and gives nothing but processors: the other one is placed at once over it.
+Where others must go as well, these go first, and what is suspended is chosen when they have gone.
 
 Not to be taken for the `preemptive` transfers of the papers, which are about a link.
 """
@@ -28,7 +31,8 @@ from rm.core.scheduling.gates import Gates, by_tier, ran_in, within
 from rm.core.scheduling.limiting import Limiter
 from rm.core.scheduling.reservation import Reservation
 from rm.core.scheduling.turns import Turns
-from rm.core.sharing.accounts import OFF, Accounts
+from rm.core.sharing.accounts import SUSPEND, Accounts
+from rm.core.sharing.preempt_terms import Terms, may_preempt, terms_of
 
 MAY_GO = frozenset({JobState.CONFIGURING, JobState.RUNNING, JobState.SUSPENDED})
 AGAIN_US = 1_000_000  # those for whom nobody could go are looked at again so much later
@@ -41,36 +45,57 @@ ASKED_MAX = 128  # questions to the placement policy for one job, beyond which n
 @dataclass(frozen=True, slots=True)
 class Victim:
     """`jobs` go together: one, or the elements of a slice. `lost_us` is the time since their start, of each
-    of their GPUs."""
+    of their GPUs; nothing of one that `stands` still and goes on later."""
 
     jobs: tuple[int, ...]
     hosts: tuple[str, ...]
     lost_us: int
     size: tuple[int, int]  # GPUs, processors
+    stands: bool = False
 
 
-def may_go(snapshot: Snapshot, accounts: Accounts, qos: str) -> list[Victim]:
-    """Those that a job of this QOS may preempt, the least loss first."""
-    named = accounts.qos_by_name.get(qos)
-    below = [accounts.qos_by_name[name] for name in named.preempts] if named is not None else []
-    exempt = {one.name: one.exempt_s * 1e6 for one in below if one.preempt_mode != OFF}
+@dataclass(frozen=True, slots=True)
+class Found:
+    """`victims` are to go for a pending job; `as_asked`: with the partition that stands above theirs."""
+
+    job: int
+    as_asked: Job
+    victims: tuple[Victim, ...]
+
+    @property
+    def at_once(self) -> bool:
+        """May it be placed at once, since all of them only stand still?"""
+        return all(one.stands for one in self.victims)
+
+
+def may_go(snapshot: Snapshot, accounts: Accounts, qos: str, partition: str = "") -> list[Victim]:
+    """Those that a job of this QOS and partition may preempt, the least loss first."""
     up = {name for name, host in snapshot.hosts.items() if host.state is HostState.UP}
     together: dict[tuple[int, int], list[Job]] = {}
-    spared: set[tuple[int, int]] = set()
+    spared, stand = set[tuple[int, int]](), set[tuple[int, int]]()
+    known: dict[tuple[str, str], Terms | None] = {}
     for number, placed in snapshot.placed.items():
         job = snapshot.jobs[number]
-        if job.qos not in exempt or number < 0:
+        if number < 0:
+            continue
+        standing = job.qos, job.partition or job.spec.partition
+        if standing not in known:
+            known[standing] = terms_of(accounts, qos, partition, job)
+        if (terms := known[standing]) is None:
             continue
         of = (job.slice_of, 0) if job.slice_of else (0, number)
         ran_us = attained_us(job, None, snapshot.now_us)
+        suspends = terms.mode == SUSPEND
         if (
-            job.state not in MAY_GO
+            (not _may_stand(job) if suspends else job.state not in MAY_GO)
             or not up.issuperset(placed.placement.hosts)
-            or (ran_us < exempt[job.qos] and not job.waits_in_slice)
+            or (ran_us < terms.exempt_us and not job.waits_in_slice and not job.yields_to)
         ):
             spared.add(of)
+        if suspends:
+            stand.add(of)
         together.setdefault(of, []).append(job)
-    found = [_victim(jobs, snapshot) for of, jobs in together.items() if of not in spared]
+    found = [_victim(jobs, snapshot, of in stand) for of, jobs in together.items() if of not in spared]
     return sorted(found, key=lambda one: (one.lost_us, one.jobs))
 
 
@@ -80,7 +105,8 @@ def choose(
     """Those of the candidates, in the order of their loss, that go so that the job can be placed; none where
     it could not be even then, or where a limit of `limiter` stands against it as it would be placed."""
     within_limits = tries if limiter is None else _within_limits(tries, limiter)
-    return _Choice(job, After(snapshot, tries), within_limits).best(candidates)
+    standing = [number for one in candidates if one.stands for number in one.jobs]
+    return _Choice(job, After(snapshot, tries, standing=standing), within_limits).best(candidates)
 
 
 def _within_limits(tries: Tries, limiter: Limiter) -> Tries:
@@ -169,6 +195,32 @@ class Preemption:
         """When the clock alone may let one of them go on."""
         return self._next_us
 
+    def tried(self, number: int, placed: bool, now_us: int) -> None:
+        """A job, or an element of an array, was to be `placed` over those that stand still: the next one may
+        be at once; one that was not is still awaited by others, which are about to go."""
+        if placed:
+            self._not_before_us.pop(number, None)
+        else:
+            self._not_before_us[number] = now_us + AGAIN_US
+
+    @staticmethod
+    def follow(
+        state: ClusterState, number: int, policies: Policies, tuning: Tuning, now_us: int
+    ) -> Found | None:
+        """Who is to stand still for a job for which others have gone, if that is enough now."""
+        snapshot = state.snapshot(now_us)
+        job, shut = Gates(snapshot).of(state.jobs[number])
+        one = next((one for _, one in Turns(snapshot).of([job])), None)
+        if shut is not None or one is None or waiting(job, snapshot) is not None:
+            return None
+        limiter = Limiter.of(snapshot)
+        asked, limited = limiter.open(one)
+        if limited is not None and asked is one:
+            return None
+        found = victims_of(asked, snapshot, state.accounts, policies, tuning, limiter)
+        follows = None if found is None else Found(number, *found)
+        return follows if follows is not None and follows.at_once else None
+
     def look(
         self,
         state: ClusterState,
@@ -177,8 +229,8 @@ class Preemption:
         policies: Policies,
         tuning: Tuning,
         now_us: int,
-    ) -> tuple[int, tuple[Victim, ...]] | None:
-        """(a pending job, who is to go for it), of the first in the queue policy's order that can be helped;
+    ) -> Found | None:
+        """The first pending job in the queue policy's order that can be helped, and who is to go for it;
         `fresh` are those that joined the queue, and `reserved` what the last pass keeps for whom."""
         found = self._of_those(state, fresh)
         if not found:
@@ -211,10 +263,10 @@ class Preemption:
                 if tried == TRIED_MAX:
                     return None
                 tried += 1
-                victims = victims_of(one, snapshot, state.accounts, policies, tuning, limiter)
-                if victims:
+                found_for = victims_of(one, snapshot, state.accounts, policies, tuning, limiter)
+                if found_for is not None:
                     self._not_before_us[job.id] = now_us + TURN_US
-                    return job.id, victims
+                    return Found(job.id, *found_for)
                 self._passed.add(kind)
             standing += [one for one in reserved if one.job.id == job.id]
         self._passed.clear()  # all have had their turn
@@ -224,13 +276,13 @@ class Preemption:
         accounts = state.accounts
         if accounts is not self._accounts:
             self._accounts, self._waiting = accounts, None
-        if not accounts.preemptors:
+        if not accounts.preemptors and accounts.preempted_from is None:
             return {}
         known = state.pending if self._waiting is None else {**self._waiting, **dict.fromkeys(fresh)}
         self._waiting = {
             number: None
             for number in known
-            if number in state.pending and state.jobs[number].qos in accounts.preemptors
+            if number in state.pending and may_preempt(accounts, state.jobs[number])
         }
         for number in [number for number in self._not_before_us if number not in self._waiting]:
             del self._not_before_us[number]
@@ -244,12 +296,21 @@ def victims_of(
     policies: Policies,
     tuning: Tuning,
     limiter: Limiter | None = None,
-) -> tuple[Victim, ...]:
-    """Who is to go so that the job can be placed; nobody where that does not help, or is not needed."""
-    candidates = may_go(snapshot, accounts, job.qos)
-    if not candidates:
-        return ()
-    return choose(job, snapshot, candidates, tries_of(policies, tuning), limiter)
+) -> tuple[Job, tuple[Victim, ...]] | None:
+    """Who is to go so that the job can be placed; None where that does not help, or is not needed. Where
+    tiers decide, each of its partitions is asked by itself, as far as one is needed."""
+    several = accounts.preempted_from is not None and "," in job.spec.partition
+    for partition in job.spec.partitions if several else (job.spec.partition,):
+        asked = within(job, partition) if several else job
+        candidates = may_go(snapshot, accounts, job.qos, partition)
+        if candidates and (some := choose(asked, snapshot, candidates, tries_of(policies, tuning), limiter)):
+            return asked, some
+    return None
+
+
+def _may_stand(job: Job) -> bool:
+    """Not what its user has suspended: that goes on when the user says."""
+    return job.state is JobState.RUNNING or bool(job.yields_to and job.state is JobState.SUSPENDED)
 
 
 def _delays(job: Job, standing: Sequence[Reservation], policies: Policies, snapshot: Snapshot) -> bool:
@@ -259,7 +320,7 @@ def _delays(job: Job, standing: Sequence[Reservation], policies: Policies, snaps
     return any(one.outlasted_by(end_us) for one in standing)
 
 
-def _victim(jobs: list[Job], snapshot: Snapshot) -> Victim:
+def _victim(jobs: list[Job], snapshot: Snapshot, stands: bool) -> Victim:
     hosts = dict.fromkeys(host for job in jobs for host in snapshot.placed[job.id].placement.hosts)
     lost_us, gpus, cpus = 0, 0, 0
     for job in jobs:
@@ -267,4 +328,4 @@ def _victim(jobs: list[Job], snapshot: Snapshot) -> Victim:
         mine = sum(len(placement.gpus_on(host)) for host in placement.hosts)
         lost_us += attained_us(job, None, snapshot.now_us) * max(1, mine)
         gpus, cpus = max(gpus, mine), max(cpus, job.spec.cpus_per_task * len(placement.tasks))
-    return Victim(tuple(job.id for job in jobs), tuple(hosts), lost_us, (gpus, cpus))
+    return Victim(tuple(job.id for job in jobs), tuple(hosts), 0 if stands else lost_us, (gpus, cpus), stands)

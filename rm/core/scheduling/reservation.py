@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from rm.core.jobs.state import all_of, needs, one_of_each_slice, placed_view, take, usable_gpus
+from rm.core.jobs.free import all_of, left_on, needs, take, usable_gpus
+from rm.core.jobs.state import placed_view
 from rm.core.model.host import Host
 from rm.core.model.host_reservation import changes_us
 from rm.core.model.job import Job, JobSpec, Placement, TaskPlacement
@@ -249,10 +250,8 @@ class _Future:
 
     def _free(self, host: str, jobs: Mapping[int, Job]) -> Free:
         there = self._on[host]
-        free = all_of(self._snapshot.hosts[host])
-        for job in one_of_each_slice(jobs[number] for number in sorted(there)):
-            free = take(free, job.spec, there[job.id].on(host))
-        return free
+        known = self._snapshot.hosts[host]
+        return left_on(known, ((jobs[number], there[number]) for number in sorted(there)))
 
 
 def holds(host: Host, free: Free, spec: JobSpec, tasks: tuple[TaskPlacement, ...]) -> bool:

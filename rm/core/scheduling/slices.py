@@ -10,6 +10,8 @@ from rm.core.jobs.dependents import is_singleton
 from rm.core.model.host import HostState
 from rm.core.model.job import Job
 from rm.core.model.snapshot import Snapshot
+from rm.core.scheduling.gates import accounts_of
+from rm.core.sharing.preempt_terms import is_suspended_by_others
 
 SLICE_MAX = 64  # elements: one message, and one turn of the leader
 CAUTION = 2  # times as long as expected a slice may take before its host gives back the rest
@@ -34,6 +36,8 @@ def slice_length(array: Job, element: Job, left: int, snapshot: Snapshot, bound_
     alone = spec.ntasks > 1 or spec.hosts_min > 1 or spec.exclusive or spec.exclusive_user or not spec.requeue
     if alone or spec.runs_once or spec.licenses or spec.fence_us or spec.deadline_us or is_singleton(array):
         return 1
+    if is_suspended_by_others(accounts_of(snapshot), array):
+        return 1  # those that wait in line could not stand still with the one that runs
     if element.traffic is not None or element.demand.traffic is not None:
         return 1  # where it runs beside others is decided for each
     expected = bound_us // (CAUTION * known.turn_us)

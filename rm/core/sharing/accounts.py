@@ -20,7 +20,7 @@ ROOT = "root"  # above all; nobody's jobs run for it
 MAX_SHARES = 2**31 - 1
 UP, DOWN, DRAIN, INACTIVE = PARTITION_STATES = ("up", "down", "drain", "inactive")
 USUAL_TIER = 1
-REQUEUE, CANCEL, OFF = PREEMPT_MODES = ("requeue", "cancel", "off")
+REQUEUE, CANCEL, SUSPEND, OFF = PREEMPT_MODES = ("requeue", "cancel", "suspend", "off")
 MAX_ACCOUNTS, MAX_MEMBERS = 10_000, 100_000
 _NAME = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,63}\Z")
 
@@ -75,7 +75,10 @@ class Partition:
     first; `priority` counts against the highest of all. `accounts` may use it, with those below them, in the
     QOS `qos`; none: all. A job without a time limit has `default_minutes`, where that is not 0.
 
-    Source: slurm.conf(5), PriorityTier, PriorityJobFactor, State, AllowAccounts, AllowQos, DefaultTime."""
+    How its jobs are preempted by those of a partition of a higher tier: as those of a QOS are.
+
+    Source: slurm.conf(5), PriorityTier, PriorityJobFactor, State, AllowAccounts, AllowQos, DefaultTime,
+    PreemptMode, GraceTime."""
 
     name: str
     state: str = UP
@@ -86,6 +89,9 @@ class Partition:
     default_minutes: int = 0
     limits: dict[str, int] = field(default_factory=dict)
     description: str = ""
+    preempt_mode: str = OFF
+    grace_s: float = 0.0
+    exempt_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -122,6 +128,17 @@ class Accounts:
     def preemptors(self) -> frozenset[str]:
         """The QOS whose jobs may preempt others."""
         return frozenset(one.name for one in self.qos if one.preempts)
+
+    @cached_property
+    def preempted_from(self) -> int | None:
+        """The least tier of a partition whose jobs those of higher tiers may preempt; None: there is none."""
+        tiers = [one.tier for one in self.partitions if one.preempt_mode != OFF]
+        return min(tiers, default=None)
+
+    def tier_of(self, partitions: str) -> int:
+        """Of these partitions, with commas, the highest; of none the usual one."""
+        ruled = self.partition_by_name
+        return max(ruled[one].tier if one in ruled else USUAL_TIER for one in partitions.split(","))
 
     @cached_property
     def _of_user(self) -> dict[str, tuple[Member, ...]]:

@@ -13,6 +13,7 @@ from rm.core.model.job import JobSpec
 from rm.core.model.replacing import replace
 from rm.core.sharing.accounts import DRAIN, INACTIVE, PARTITION_STATES, ROOT, Accounts, Partition
 from rm.core.sharing.limits import OF_QOS, check_limits
+from rm.core.sharing.preempt_terms import check_terms
 from rm.errors import Conflict, NotFound, UsageError
 
 MAX_PARTITIONS = 1_000
@@ -134,6 +135,7 @@ def check_partitions(accounts: Accounts) -> None:
                 raise UsageError(f"The {what} of partition {one.name} is {number}.", f"Write 0 to {most}.")
         check_limits(f"Partition {one.name}", one.limits, OF_QOS)
         _check_times(one)
+        check_terms(one, f"partition {one.name}")
         _check_allowed(one, accounts)
 
 

@@ -9,14 +9,14 @@ from collections.abc import Collection
 from math import isfinite
 
 from rm.core.model.replacing import replace
-from rm.core.sharing.accounts import PREEMPT_MODES, ROOT, Accounts, Qos, check_name
+from rm.core.sharing.accounts import ROOT, Accounts, Qos, check_name
 from rm.core.sharing.limits import OF_QOS, check_limits
+from rm.core.sharing.preempt_terms import check_terms
 from rm.errors import Conflict, NotFound, UsageError
 
 USUAL = "normal"  # of jobs that name none, and whose account has none, where there is one of this name
 MAX_QOS = 1_000
 MAX_PRIORITY = 2**31 - 1
-LONGEST_S = 365 * 86_400
 
 
 def qos_for(accounts: Accounts, account: str, named: str) -> str:
@@ -120,14 +120,7 @@ def check_all(accounts: Accounts) -> None:
 
 
 def _check_preemption(one: Qos, accounts: Accounts) -> None:
-    if one.preempt_mode not in PREEMPT_MODES:
-        raise UsageError(
-            f"The preempt mode of QOS {one.name} is '{one.preempt_mode:.80}'.",
-            f"It may be {', '.join(PREEMPT_MODES)}.",
-        )
-    for what, seconds in (("grace", one.grace_s), ("exempt time", one.exempt_s)):
-        if not 0 <= seconds <= LONGEST_S:
-            raise UsageError(f"The {what} of QOS {one.name} is {seconds:g} s.", f"Write 0 to {LONGEST_S}.")
+    check_terms(one, f"QOS {one.name}")
     for name in one.preempts:
         if name not in accounts.qos_by_name:
             raise UsageError(f"QOS {one.name} preempts '{name:.80}', which is no QOS.", "Add it before.")

@@ -52,7 +52,9 @@ def request_of(action: Start | Stop | Discard | SetLimit | Freeze, epoch: int) -
             return wire.SetLimit(job=job, attempt=attempt, epoch=epoch, time_limit_us=limit_us)
         case Freeze():
             frozen, order = action.frozen, action.order
-            return wire.Freeze(job=job, attempt=attempt, epoch=epoch, frozen=frozen, order=order)
+            return wire.Freeze(
+                job=job, attempt=attempt, epoch=epoch, frozen=frozen, order=order, lends=action.lends
+            )
         case Discard():
             return wire.Discard(job=job, attempt=attempt, epoch=epoch)
 
