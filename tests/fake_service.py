@@ -103,7 +103,7 @@ class FakeService:
         waiting = [job for job in self.table.values() if job.state is JobState.PENDING and not job.held]
         found = {
             job.id: Start(
-                job.id, 2_000_000_000_000_000, 1_900_000_000_000_000, ("h1",), 1_950_000_000_000_000
+                job.id, 2 * 10**15, 19 * 10**14, ("h1",), 1_950_000_000_000_000, 1_970_000_000_000_000
             )
             for job in waiting
         }
@@ -113,7 +113,7 @@ class FakeService:
         return self.starts()[0].starts.get(job)
 
     def start_of_new(self, spec: JobSpec) -> Start | None:
-        return Start(0, 2 * 10**15, 2 * 10**15, ("h1",), 2 * 10**15)
+        return Start(0, 2 * 10**15, 2 * 10**15, ("h1",), 2 * 10**15, 2 * 10**15)
 
     reservation_service = account_service = usage_service = _itself
 

@@ -116,15 +116,16 @@ class Alignment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that waits is expected to start at `at_us`, on these hosts; at `soonest_us` if jobs end as early
-    as a quarter of those with a time limit have ended, and at `likely_us` if as half of them. Of an array its
-    next element."""
+    """A job that waits is expected to start at `at_us`, on these hosts; if all jobs use up
+    their time limits. Where jobs end as those before them did, four of five start between `soonest_us` and
+    `latest_us`, and half by `likely_us`. Of an array its next element."""
 
     job: int
     at_us: int
     soonest_us: int
     hosts: Sequence[str]
     likely_us: int
+    latest_us: int
 
 
 class Starts(Answer, frozen=True, kw_only=True):

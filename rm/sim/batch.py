@@ -41,13 +41,13 @@ class Work:
 @dataclass(slots=True)
 class Stay:
     """What became of one; times since the begin, `expected_us` was said when it came: (soonest,
-    likely, latest)."""
+    likely, latest, if all use up their limits)."""
 
     work: Work
     gpus: int
     start_us: int | None = None
     end_us: int | None = None
-    expected_us: tuple[int, int, int] | None = None
+    expected_us: tuple[int, int, int, int] | None = None
 
     @property
     def wait_us(self) -> int | None:
@@ -186,9 +186,9 @@ class Batch:
         found = foresee(copied(state), self.policies, cycle.rules, cycle.tuning, now_us)
         for number in asked:
             if (start := found.starts.get(number)) is not None:
-                times = (start.soonest_us, start.likely_us, start.at_us)
-                soonest_us, likely_us, latest_us = (at_us - START_US for at_us in times)
-                self._stays[number].expected_us = soonest_us, likely_us, latest_us
+                times = (start.soonest_us, start.likely_us, start.latest_us, start.at_us)
+                soonest_us, likely_us, latest_us, at_us = (one - START_US for one in times)
+                self._stays[number].expected_us = soonest_us, likely_us, latest_us, at_us
 
 
 def held_by(stays: Iterable[Stay], until_us: int) -> Mapping[str, int]:

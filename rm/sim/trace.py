@@ -44,8 +44,9 @@ class Settings:
 @dataclass(frozen=True, slots=True)
 class Waits:
     """Under one policy. Times in seconds; `utilisation` until the last submission. Of the `asked` jobs whose
-    start was foreseen: how far it was from the latest time said (if all use up their limits) and from the
-    likely one, in the middle of them, and which part of them started between the soonest and the latest."""
+    start was foreseen: how far it was from the time said if all use up their limits, and from the likely one,
+    in the middle of them; which part of them started between the soonest and the latest, and which before
+    and after; and how long that is, in the middle of them."""
 
     jobs: int
     mean_s: float
@@ -56,6 +57,9 @@ class Waits:
     latest_error_s: float
     likely_error_s: float
     within: float
+    before: float
+    after: float
+    interval_s: float
 
 
 def read(path: Path, settings: Settings) -> list[Work]:
@@ -109,7 +113,7 @@ def waits_of(played: Played) -> Waits:
     waits = sorted(wait for one in played.stays if (wait := one.wait_us) is not None)
     last_us = max(one.work.at_us for one in played.stays)
     told = [one for one in played.stays if one.expected_us is not None and one.start_us is not None]
-    likely, latest = (sorted(abs(_off(one, which)) for one in told) for which in (1, 2))
+    likely, latest = (sorted(abs(_off(one, which)) for one in told) for which in (1, 3))
     return Waits(
         len(waits),
         _mean(waits) / 1e6,
@@ -119,7 +123,10 @@ def waits_of(played: Played) -> Waits:
         len(told),
         _at(latest, 0.5) / 1e6,
         _at(likely, 0.5) / 1e6,
-        sum(_is_within(one) for one in told) / max(1, len(told)),
+        _part(told, 0),
+        _part(told, -1),
+        _part(told, 1),
+        _at(sorted(_interval_us(one) for one in told), 0.5) / 1e6,
     )
 
 
@@ -130,10 +137,18 @@ def _off(one: Stay, which: int) -> int:
     return one.start_us - one.expected_us[which]
 
 
-def _is_within(one: Stay) -> bool:
+def _part(told: Sequence[Stay], side: int) -> float:
+    return sum(_side(one) == side for one in told) / max(1, len(told))
+
+
+def _side(one: Stay) -> int:
+    """Did it start before the soonest time (-1), after the latest (1), or between (0)?"""
+    return -1 if _off(one, 0) < 0 else int(_off(one, 2) > 0)
+
+
+def _interval_us(one: Stay) -> int:
     assert one.expected_us is not None
-    assert one.start_us is not None
-    return one.expected_us[0] <= one.start_us <= one.expected_us[2]
+    return one.expected_us[2] - one.expected_us[0]
 
 
 def _mean(values: Sequence[int]) -> float:

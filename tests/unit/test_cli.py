@@ -818,13 +818,14 @@ def test_the_expected_starts_of_waiting_jobs(rmx: Rmx, daemon: Daemon) -> None:
         "USER",
         "EARLIEST",
         "LIKELY",
+        "LATEST",
         "EXPECTED",
         "ON",
         "REASON",
     ]
     told = [word[:11] for word in lines[1].split() if word[0] in "2h"]
-    assert told == ["2030-03-17T", "2031-10-17T", "2033-05-18T", "h1"]
-    assert lines[2].split().count("N/A") == 3
+    assert told == ["2030-03-17T", "2031-10-17T", "2032-06-04T", "2033-05-18T", "h1"]
+    assert lines[2].split().count("N/A") == 4
     assert [one["job"] for one in rmx("queue", "--start", "--json").json["starts"]] == [1]
     assert "Expected to start at 2033-05-18" in rmx("why", "1").out
     assert "Expected to start" not in rmx("why", "2").out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from copy import deepcopy
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -12,8 +13,10 @@ from hypothesis import strategies as st
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
+from rm.core.model.job import Job, JobState
 from rm.core.scheduling.cycle import Cycle
-from rm.core.scheduling.foreseen import SLICE_STEPS, Foreseen, Playing, copied, foresee, share_of_ended
+from rm.core.scheduling.foreseen import SLICE_STEPS, Foreseen, Playing, copied, foresee
+from rm.core.scheduling.lengths import PLAYS, Lengths
 from tests import builders
 from tests.unit.test_host_reservations import SECOND, Reserving, limited
 
@@ -97,16 +100,15 @@ def test_it_may_be_sooner_as_jobs_have_ended_sooner() -> None:
         cluster.do(ev.TasksStarted(job.id, job.attempt, "h1", cluster.now_us, (0,)))
         cluster.now_us += 20 * SECOND
         cluster.end(cluster.state.jobs[job.id])
-    assert share_of_ended(cluster.state) == pytest.approx(0.2, abs=0.01)
     cluster.submit("", **limited(100))
     waits = cluster.submit("", **limited(100))
     start = foreseen(cluster).starts[waits]
     assert start.at_us - cluster.now_us == pytest.approx(100 * SECOND, rel=0.01)
     assert start.soonest_us - cluster.now_us == pytest.approx(20 * SECOND, rel=0.02)
-    assert start.likely_us == start.soonest_us
+    assert start.likely_us == start.soonest_us == start.latest_us
 
 
-def test_it_is_likely_when_half_of_the_jobs_have_ended() -> None:
+def test_it_lies_between_what_the_jobs_before_it_took() -> None:
     cluster = Reserving(cpus=1)
     for number in range(12):
         job = cluster.state.jobs[cluster.submit("", **limited(100))]
@@ -116,10 +118,40 @@ def test_it_is_likely_when_half_of_the_jobs_have_ended() -> None:
     cluster.submit("", **limited(100))
     waits = cluster.submit("", **limited(100))
     start = foreseen(cluster).starts[waits]
-    times_s = [
-        (at_us - cluster.now_us) / SECOND for at_us in (start.soonest_us, start.likely_us, start.at_us)
-    ]
+    times = (start.soonest_us, start.latest_us, start.at_us)
+    times_s = [(at_us - cluster.now_us) / SECOND for at_us in times]
     assert times_s == pytest.approx([10, 60, 100], rel=0.02)
+    assert start.likely_us in (start.soonest_us, start.latest_us)
+
+
+def ended(number: int, user: str, part: float) -> Job:
+    return Job(
+        number, builders.spec(user=user, time_limit_us=100 * SECOND), 0, JobState.COMPLETED, started_us=0,
+        ended_us=round(part * 100 * SECOND),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("ran_part", [0.0, 0.3])
+def test_four_of_five_jobs_end_between_the_first_play_and_the_last(ran_part: float) -> None:
+    rng, within, asked = random.Random(1), 0, 600
+    known = Lengths(ended(n, "ann", rng.betavariate(1, 2)) for n in range(1, 500))
+    for number in range(asked):
+        while (truth := rng.betavariate(1, 2)) <= ran_part:
+            pass
+        job, ran_us = ended(1_000 + number, "ann", truth), round(ran_part * 100 * SECOND)
+        plays = [known.left_us(job, ran_us, play) for play in range(PLAYS)]
+        within += min(plays) <= truth * 100 * SECOND - ran_us <= max(plays)
+    assert 0.75 <= within / asked <= 0.85
+
+
+def test_users_are_judged_by_their_own_jobs_where_there_are_enough() -> None:
+    jobs = [ended(n, "ann", 0.9) for n in range(20)] + [ended(n, "bob", 0.1) for n in range(20, 39)]
+    known = Lengths(jobs)
+    fresh = {user: ended(100, user, 1.0) for user in ("ann", "bob")}
+    assert {known.left_us(fresh["ann"], 0, play) for play in range(PLAYS)} == {90 * SECOND}
+    assert {known.left_us(fresh["bob"], 0, play) for play in range(PLAYS)} == {90 * SECOND, 10 * SECOND}
+    assert known.left_us(fresh["ann"], 95 * SECOND, 0) == 5 * SECOND, "longer than all before it"
+    assert not Lengths(jobs[:9])
 
 
 JOBS = st.tuples(st.integers(1, 2), st.integers(1, 3), st.sampled_from([5, 20, 60]), st.integers(0, 2))

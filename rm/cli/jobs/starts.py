@@ -12,7 +12,7 @@ from rm.units import fold_hosts
 if TYPE_CHECKING:
     from rm.api.job_rows import JobRow
 
-COLUMNS = ("JOBID", "PARTITION", "NAME", "USER", "EARLIEST", "LIKELY", "EXPECTED", "ON", "REASON")
+COLUMNS = ("JOBID", "PARTITION", "NAME", "USER", "EARLIEST", "LIKELY", "LATEST", "EXPECTED", "ON", "REASON")
 UNKNOWN = "N/A"
 
 
@@ -29,8 +29,8 @@ def show_starts(session: Session, rows: Sequence[JobRow], as_json: bool, header:
     cells = []
     for row in waiting:
         start = found.get(row.id)
-        times = (start.soonest_us, start.likely_us, start.at_us) if start else (None, None, None)
-        when = (moment(at_us, UNKNOWN) for at_us in times)
+        names = ("soonest_us", "likely_us", "latest_us", "at_us")
+        when = (moment(getattr(start, name) if start else None, UNKNOWN) for name in names)
         where = fold_hosts(list(start.hosts)) if start else ""
         cells.append((row_ref(row), row.partition, row.name, row.user, *when, where, row.reason))
     table(COLUMNS, cells, header=header)

@@ -99,10 +99,24 @@ def waits(
             f"{one.latest_error_s / 3600:.2f} h",
             f"{one.likely_error_s / 3600:.2f} h",
             f"{100 * one.within:.0f} %",
+            f"{100 * one.before:.0f} %",
+            f"{one.interval_s / 3600:.2f} h",
         )
         for name, one in found.items()
     ]
-    header = ("QUEUE", "WAIT", "MEDIAN", "95 %", "USED", "ASKED", "ERROR", "OF LIKELY", "WITHIN")
+    header = (
+        "QUEUE",
+        "WAIT",
+        "MEDIAN",
+        "95 %",
+        "USED",
+        "ASKED",
+        "ERROR",
+        "OF LIKELY",
+        "WITHIN",
+        "BEFORE",
+        "INTERVAL",
+    )
     table(header, rows, right=header[1:])
     click.echo(f"\n{len(works)} jobs on {hosts} hosts with {gpus} GPUs each.")
 

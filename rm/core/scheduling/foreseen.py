@@ -12,7 +12,7 @@ import heapq
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 
 from rm.core.jobs import events as ev
@@ -20,32 +20,33 @@ from rm.core.jobs.dependents import Dependents
 from rm.core.jobs.lifecycle import Rules
 from rm.core.jobs.state import ClusterState
 from rm.core.model.job import Job, JobSpec, JobState
-from rm.core.model.progress import expected_left_us
+from rm.core.model.progress import attained_us, expected_left_us
 from rm.core.model.replacing import replace
 from rm.core.model.snapshot import Touches
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle, in_order
 from rm.core.scheduling.engine import Policies, Tuning
+from rm.core.scheduling.lengths import PLAYS, Lengths
 from rm.core.sharing.preempt_terms import terms_of
 
 WAITING_MAX = 1_000  # jobs that are played, the first in the queue policy's order
 STARTS_MAX = 300  # jobs whose start is worked out, the first to start
 STEPS_MAX = 4 * STARTS_MAX
 SLICE_STEPS = 10  # of the cycle, some milliseconds each: in about so many nobody else is served
-ENDED_LEAST = 10  # jobs with a time limit by which the next ones are judged
-QUARTER, HALF = 4, 2
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """`at_us` if all jobs use up what they are expected to, `soonest_us` if they end as early as a quarter of
-    those that have ended did, and `likely_us` if as early as half of them; on these hosts at `at_us`."""
+    """`at_us` if all jobs use up what they are expected to, on these hosts. In plays in which they end as
+    those that have ended did it is the earliest at `soonest_us`, half of the plays by `likely_us`, and the
+    latest at `latest_us`."""
 
     job: int
     at_us: int
     soonest_us: int
     hosts: tuple[str, ...]
     likely_us: int
+    latest_us: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,19 +89,6 @@ def _copied_with_values(values: dict[Any, Any]) -> dict[Any, Any]:
     return {key: one.copy() for key, one in values.items()}
 
 
-def share_of_ended(state: ClusterState, part: int = QUARTER) -> float:
-    """Of its time limit one in `part` of the jobs that have ended used at most this; 1 where too few have."""
-    used = sorted(
-        min(1.0, (job.ended_us - job.started_us) / job.spec.time_limit_us)
-        for job in state.jobs.values()
-        if job.state is JobState.COMPLETED
-        and job.ended_us is not None
-        and job.started_us is not None
-        and job.spec.time_limit_us
-    )
-    return used[len(used) // part] if len(used) >= ENDED_LEAST else 1.0
-
-
 def foresee(
     state: ClusterState,
     policies: Policies,
@@ -128,13 +116,9 @@ class Playing:
         now_us: int,
         new: JobSpec | None = None,
     ) -> None:
-        shares = dict.fromkeys((share_of_ended(state, QUARTER), share_of_ended(state, HALF)))
-        plays = {
-            share: _Played(copied(state), policies, rules, tuning, share) for share in shares if share < 1
-        }
-        plays[1.0] = self._late = _Played(state, policies, rules, tuning, 1.0)
-        self._early, self._middle = plays[min(shares)], plays[max(shares)]
-        self._steps = chain.from_iterable(play.steps(now_us, new) for play in plays.values())
+        self._late: _Played | None = None
+        self._drawn: list[_Played] = []
+        self._steps = self._all(state, policies, rules, tuning, now_us, new)
 
     def go_on(self, steps: int = SLICE_STEPS) -> bool:
         """Play so many steps of the cycle; is everything played?"""
@@ -142,24 +126,49 @@ class Playing:
 
     def found(self) -> Foreseen:
         """When everything is played."""
+        assert self._late is not None
         starts = {}
         for job, (at_us, hosts) in self._late.starts.items():
-            soonest_us = min(at_us, self._early.starts.get(job, (at_us, ()))[0])
-            likely_us = min(at_us, max(soonest_us, self._middle.starts.get(job, (at_us, ()))[0]))
-            starts[job] = Start(job, at_us, soonest_us, hosts, likely_us)
+            # a play that ended before the job started says only that it was later
+            known = sorted(play.starts[job][0] if job in play.starts else at_us for play in self._drawn)
+            known = [min(at_us, one) for one in known] or [at_us]
+            starts[job] = Start(job, at_us, known[0], hosts, known[len(known) // 2], known[-1])
         return Foreseen(starts, self._late.until_us)
+
+    def _all(
+        self,
+        state: ClusterState,
+        policies: Policies,
+        rules: Rules,
+        tuning: Tuning,
+        now_us: int,
+        new: JobSpec | None,
+    ) -> Iterator[None]:
+        lengths = Lengths(state.jobs.values())
+        for number in range(PLAYS) if lengths else ():
+            play = _Played(copied(state), policies, rules, tuning, lengths, number)
+            self._drawn.append(play)
+            yield from play.steps(now_us, new)
+        self._late = _Played(state, policies, rules, tuning, lengths, None)
+        yield from self._late.steps(now_us, new)
 
 
 class _Played:
     """One play. Only the jobs that waited at its begin are noted."""
 
     def __init__(
-        self, state: ClusterState, policies: Policies, rules: Rules, tuning: Tuning, share: float
+        self,
+        state: ClusterState,
+        policies: Policies,
+        rules: Rules,
+        tuning: Tuning,
+        lengths: Lengths,
+        number: int | None,
     ) -> None:
         policies = replace(policies, comm=load("comm", "none"))
         self._cycle = Cycle(state, policies, rules, replace(tuning, slice_us=0))
         self._cycle.start_over(aligned=True)
-        self._share = share
+        self._lengths, self._number = lengths, number  # None: all limits are used up
         self._ends: list[tuple[int, int, int]] = []  # at_us, job, attempt
         self._end_of: dict[int, int] = {}  # which of these holds
         self._standing: set[int] = set()  # for others
@@ -259,7 +268,17 @@ class _Played:
         if job.allowed_us is not None:
             left_us = job.allowed_us if left_us is None else min(left_us, job.allowed_us)
         if left_us is not None:
-            self._end(job, now_us + max(1, round(left_us * self._share)))
+            self._end(job, now_us + max(1, self._drawn_us(job, left_us, now_us)))
+
+    def _drawn_us(self, job: Job, left_us: int, now_us: int) -> int:
+        """What a job is expected to run on, in this play; one that reports its progress, or said how long it
+        takes, does as it says."""
+        progress = self._cycle.state.progress.get(job.id)
+        told = progress is not None and progress.attempt == job.attempt and progress.remaining_us is not None
+        if self._number is None or told or job.spec.expected_us is not None:
+            return left_us
+        drawn_us = self._lengths.left_us(job, attained_us(job, None, now_us), self._number)
+        return left_us if drawn_us is None else min(left_us, drawn_us)
 
 
 def _stands(job: Job | None) -> bool:
