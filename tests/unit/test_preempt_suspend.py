@@ -57,6 +57,10 @@ def test_a_job_stands_still_for_another_and_goes_on_after_it(queue: str) -> None
     assert (freeze.frozen, freeze.lends) == (True, True)
     assert (cluster.of(low), cluster.of(urgent)) == (JobState.SUSPENDED, JobState.CONFIGURING)
     assert cluster.state.jobs[low].yields_to == (urgent,)
+    reason = cluster.state.jobs[low].reason
+    assert reason is not None
+    assert reason.message == f"suspended for job {urgent} of QOS urgent"
+    assert f"job {low} stands still for it" in [what for _, what in cluster.state.jobs[urgent].history]
     cluster.start(urgent)
     cluster.later(50)
     small = cluster.submit(**cpus(1))
@@ -67,7 +71,7 @@ def test_a_job_stands_still_for_another_and_goes_on_after_it(queue: str) -> None
     assert cluster.of(low) is JobState.RUNNING
     assert Freeze(low, 1, "h0", False, 2) in cluster.actions
     job = cluster.state.jobs[low]
-    assert (job.yields_to, job.stood_us) == ((), 50 * S)
+    assert (job.yields_to, job.stood_us, job.reason) == ((), 50 * S, None)
     assert [what for _, what in job.history][-2:] == [
         f"suspended for job {urgent} of QOS urgent", f"goes on after job {urgent}"
     ]  # fmt: skip

@@ -122,6 +122,8 @@ def _lines(job: FullJob) -> Iterator[tuple[str, Any]]:
     if job.started_us is not None:
         yield "Started", exact_moment(job.started_us)
         yield "Elapsed", format_elapsed(elapsed_us(job))
+    if job.yields_to:
+        yield "Suspended", f"for job {', '.join(map(str, job.yields_to))}; it goes on by itself after that"
     if job.ended_us is not None:
         yield "Ended", exact_moment(job.ended_us)
     yield "Used", used_text(job)

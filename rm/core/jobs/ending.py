@@ -83,7 +83,9 @@ def finish_if_over(ctx: Context, job: Job) -> None:
             ctx.act(Discard(job.id, job.attempt, host))
     ctx.state.vacate(job)
     go_on_after(ctx, job)
-    job = replace(counted(job, ctx.now_us), yields_to=())
+    if job.yields_to:
+        job = replace(job, yields_to=(), reason=job.reason if job.ending else None)
+    job = counted(job, ctx.now_us)
     ctx.changes.ended += ended_parts(job, ctx.state.hosts)
     if job.ending is S.PENDING:
         said = next((what for _, what in reversed(job.history)), "")  # a replayed job has no story

@@ -14,8 +14,11 @@ from rm.core.jobs.actions import Freeze
 from rm.core.jobs.changes import Context
 from rm.core.jobs.state import touch
 from rm.core.model.job import Job, JobState
+from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.replacing import replace
 from rm.errors import IllegalTransition
+
+NAMED_MAX = 8
 
 
 def suspend(ctx: Context, job: Job, e: ev.SuspendRequested) -> None:
@@ -43,7 +46,8 @@ def suspend_for(ctx: Context, job: Job, by: int, said: str) -> None:
     """Freeze it for another job, which has its processors until it ends; or for one more of these."""
     if by in job.yields_to:
         return
-    job = touch(job, ctx.now_us, said, yields_to=(*job.yields_to, by))
+    reason = Reason(ReasonCode.PREEMPTED, said, (("preempting_job", by),))
+    job = touch(job, ctx.now_us, said, yields_to=(*job.yields_to, by), reason=reason)
     ctx.state.yielding.add(job.id)
     if job.state is JobState.SUSPENDED:
         ctx.put(job)
@@ -51,12 +55,21 @@ def suspend_for(ctx: Context, job: Job, by: int, said: str) -> None:
     _order(ctx, replace(job, state=JobState.SUSPENDED, suspended_us=ctx.now_us), True, lends=True)
 
 
-def named(ctx: Context, gone: Iterable[int], array: int, element: int) -> None:
-    """Of an array for which these stand still an element has got its number: they do so for it."""
-    for number in gone if array else ():
-        job = ctx.state.jobs[number]
-        if array in job.yields_to:
-            ctx.put(replace(job, yields_to=tuple(element if by == array else by for by in job.yields_to)))
+def placed_over(ctx: Context, gone: Iterable[int], array: int, placed: int) -> None:
+    """A job was placed for which these have gone, or stand still; of an array it has got its number now."""
+    jobs, standing = ctx.state.jobs, list[int]()
+    for number in gone:
+        job = jobs.get(number)
+        if job is None or (array or placed) not in job.yields_to:
+            continue
+        standing.append(number)
+        if array:
+            ctx.put(replace(job, yields_to=tuple(placed if by == array else by for by in job.yields_to)))
+    if standing:
+        named = ", ".join(jobs[number].ref for number in standing[:NAMED_MAX])
+        named += ", …" if len(standing) > NAMED_MAX else ""
+        which = f"jobs {named} stand" if len(standing) > 1 else f"job {named} stands"
+        ctx.put(touch(jobs[placed], ctx.now_us, f"{which} still for it"))
 
 
 def go_on_after(ctx: Context, gone: Job) -> None:
@@ -73,7 +86,8 @@ def go_on_after(ctx: Context, gone: Job) -> None:
         if not left:
             state.yielding.discard(number)
         if not left and job.state is JobState.SUSPENDED:
-            job = touch(job, ctx.now_us, f"goes on after job {gone.ref}", state=JobState.RUNNING)
+            what = f"goes on after job {gone.ref}"
+            job = touch(job, ctx.now_us, what, state=JobState.RUNNING, reason=None)
             _order(ctx, counted(job, ctx.now_us), False)
         for host in state.placed[number].placement.hosts:
             state.recount(host)

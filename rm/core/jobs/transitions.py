@@ -25,7 +25,7 @@ from rm.core.jobs.preempting import preempt
 from rm.core.jobs.slicing import IN_SLICE
 from rm.core.jobs.state import touch
 from rm.core.jobs.submitted_limits import refuse_again
-from rm.core.jobs.suspending import named, resume, suspend
+from rm.core.jobs.suspending import placed_over, resume, suspend
 from rm.core.jobs.updating import update
 from rm.core.jobs.verdict import FENCED, REQUEUE, UNSTARTED, WORDS, verdict_of
 from rm.core.model.job import Job, JobState, Task
@@ -77,7 +77,7 @@ def _place(ctx: Context, job: Job, e: ev.JobPlaced) -> None:
         preempted_by=0,
     )
     ctx.put(job)
-    named(ctx, ctx.state.claims.pop(e.array_job or job.id, {}), e.array_job, job.id)
+    placed_over(ctx, ctx.state.claims.pop(e.array_job or job.id, {}), e.array_job, job.id)
     ctx.state.pending.pop(job.id, None)
     ctx.state.fresh.pop(job.id, None)
     ctx.state.reasons.pop(job.id, None)
