@@ -82,6 +82,7 @@ class Sight:
             by = job.preempted_by if self.of(job.preempted_by) else 0
             slowed = with_more((), ((n if self.of(n) else SOME, us) for n, us in job.slowed), MOST_US)
             job = replace(job, history=history, earlier=earlier, preempted_by=by, slowed=slowed)
+            job = replace(job, yields_to=tuple(number for number in job.yields_to if self.of(number)))
         return job if job.reason is None else replace(job, reason=self.why(job, job.reason))
 
     def why(self, job: Job, reason: Reason | None) -> Reason | None:
