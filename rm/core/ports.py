@@ -143,6 +143,22 @@ def admits_live(policy: object) -> TypeGuard[AdmissionPolicy]:
     return isinstance(policy, AdmissionPolicy) and not getattr(policy, "pauses", False)
 
 
+@runtime_checkable
+class WeighingPolicy(Protocol):
+    """A communication policy under which a flow's share of a link changes while it sends.
+
+    What an iteration sends is looked at in this many equal `parts`. It takes another congestion control, so
+    the simulator asks it; live hosts keep theirs.
+    """
+
+    @property
+    def parts(self) -> int: ...
+
+    def weight(self, bytes_ratio: float) -> float:
+        """By how much a flow counts of which this part of the iteration's bytes is sent; above 0."""
+        ...
+
+
 class Clock(Protocol):
     def now_us(self) -> int:
         """Microseconds since the epoch."""

@@ -58,7 +58,7 @@ class Attempt:
     comm_us: float = 0.0  # communication in this iteration
     comm_from_us: float = 0.0
     burst: int = 0  # which of all bursts it began last
-    flows: dict[int, tuple[Flow, ...]] = field(default_factory=dict)  # by stage
+    flows: dict[int, tuple[Flow, ...]] = field(default_factory=dict)  # by stage and part
     job: int = field(init=False)
     program: Program = field(init=False)
     communicates: bool = field(init=False)

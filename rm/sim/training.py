@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from rm.core.model.alignment import Alignment
 from rm.core.model.replacing import replace
 from rm.core.model.traffic import TrafficProfile
-from rm.core.ports import AdmissionPolicy
+from rm.core.ports import AdmissionPolicy, WeighingPolicy
 from rm.core.ports import Transfer as Asked
 from rm.policies.regulate.controller import ControllerOptions, Inspect, Report
 from rm.policies.regulate.desired import Learn
@@ -22,6 +22,7 @@ from rm.sim.network.port import Network, Transfer
 from rm.sim.program import Communicate, Compute
 from rm.sim.regulation import Regulation
 from rm.sim.slots import wait_rule
+from rm.sim.weighing import Weighing
 
 Handler = Callable[[Any, Any], None]
 
@@ -64,6 +65,7 @@ class Training:
         self._host_bps = host_bps
         self._following = Following()
         self._gate = Gatekeeper[Attempt](comm) if isinstance(comm, AdmissionPolicy) else None
+        self._weighing = Weighing(comm) if isinstance(comm, WeighingPolicy) else None
         self._begun = 0  # bursts
         self._record = record
         self._ended = ended
@@ -140,6 +142,8 @@ class Training:
             attempt.transfer = None
             stage = attempt.program.stages[attempt.stage]
             assert isinstance(stage, Communicate)
+            if self._weighing is not None:
+                stage = self._weighing.cut(stage)
             attempt.barrier += 1
             if attempt.barrier < stage.barriers:
                 self._transmit(attempt, stage)
@@ -313,7 +317,11 @@ class Training:
             self._let(self._gate.arrive(attempt, self._asked))
 
     def _transmit(self, attempt: Attempt, stage: Communicate) -> None:
-        flows = attempt.flows.get(attempt.stage)
+        place = attempt.stage
+        if self._weighing is not None:
+            stage = self._weighing.cut(stage)
+            place += attempt.barrier * len(attempt.program.stages)
+        flows = attempt.flows.get(place)
         if flows is None:
             job, hosts = attempt.job, attempt.hosts
             burst = attempt.burst
@@ -322,8 +330,10 @@ class Training:
             if attempt.planned is not None:
                 flows = as_planned(flows, attempt.planned, attempt.operation, self._host_bps)
             flows = self.regulation.pinned(job, flows)
+            if self._weighing is not None:
+                flows = self._weighing.weighed(attempt, stage, flows)
             if not self.regulation.ordered(job):
-                attempt.flows[attempt.stage] = flows
+                attempt.flows[place] = flows
         self._transfers += 1
         attempt.transfer = self._transfers
         self._carrying[attempt.transfer] = attempt
