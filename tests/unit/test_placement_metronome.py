@@ -3,12 +3,14 @@
 import itertools
 import json
 import random
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from rm.core.model.fabric import Fabric
 from rm.core.model.reasons import ReasonCode
 from rm.core.model.snapshot import Free
 from rm.errors import ConfigError
@@ -259,3 +261,31 @@ def test_a_gang_that_fits_on_one_host_is_chosen_with_one_look(monkeypatch):
     candidate = next(MetronomePolicy().candidates(asked(one), snap).candidates)
     assert candidate.placement.hosts == ("a",)
     assert len(looks) == 1
+
+
+def test_a_gang_stays_below_one_leaf_and_leaves_whole_hosts_whole():
+    """Below l1 two hosts have room for half of it each; below l2 one of whole hosts would do with another."""
+    leaf_of = {"a": "l1", "b": "l2", "c": "l1", "d": "l2", "e": "l2"}
+    hosts = [host(name, gpus=4, nic_mbps=100) for name in leaf_of]
+    wants = asked(job(1, ntasks=6, gpus_per_task=1, traffic=profile(200, (0, 50, 100))))
+    snap = replace(snapshot(*hosts), fabric=Fabric(leaf_of, 2, 100_000_000))
+    assert set(hosts_of(MetronomePolicy().candidates(wants, snap))[0]) == {"a", "c"}
+    literal = MetronomePolicy(MetronomeOptions(mode="paper")).candidates(wants, snap)
+    assert set(hosts_of(literal)[0]) == {"a", "b"}
+
+
+def test_where_measured_delays_tell_hosts_apart_they_decide_before_leaves_do():
+    leaf_of = {"a": "l1", "b": "l2", "c": "l1"}
+    net = {
+        (x, y): linkstats(0, 0.1 if "c" not in (x, y) else 2.0, 900) for x in "abc" for y in "abc" if x != y
+    }
+    hosts = [host(name, gpus=4, nic_mbps=1000) for name in leaf_of]
+    snap = replace(snapshot(*hosts, net=net), fabric=Fabric(leaf_of, 2, 100_000_000))
+    wants = asked(job(1, ntasks=6, gpus_per_task=1, traffic=profile(200, (0, 50, 100))))
+    assert set(hosts_of(MetronomePolicy().candidates(wants, snap))[0]) == {"a", "b"}
+
+
+def test_of_equal_hosts_a_job_of_one_host_takes_the_one_with_the_least_room():
+    hosts = [host("a", gpus=4), host("b", gpus=2), host("c", gpus=3)]
+    wants = asked(job(1, ntasks=2, gpus_per_task=1, traffic=profile(200, (0, 50, 100))))
+    assert hosts_of(MetronomePolicy().candidates(wants, snapshot(*hosts))) == [("b",)]

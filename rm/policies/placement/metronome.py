@@ -38,6 +38,7 @@ from rm.errors import ConfigError
 from rm.policies.interleave.affinity import LOOP_TESTS
 from rm.policies.interleave.profile import DEMAND_MODELS
 from rm.policies.interleave.solve import Thresholds
+from rm.policies.placement.rack import fewest_places, leaf_numbers
 from rm.policies.placement.steps.blockers import by_kind, headline
 from rm.policies.placement.steps.capacity import Capacities, LatestCapacities
 from rm.policies.placement.steps.gang import Gang, Ints, place
@@ -49,6 +50,7 @@ from rm.policies.placement.steps.pools import Pool, pools_for
 from rm.policies.placement.steps.stages import Stages
 from rm.policies.placement.steps.verdicts import explain_hosts
 
+WHOLE = 4  # candidates that leave hosts whole, before the stages' own
 MORE_OF_NEAREST = 2  # candidates of the nearest zone compared with the first of each other zone
 
 
@@ -208,13 +210,36 @@ class MetronomePolicy:
         seen: set[tuple[tuple[int, int], ...]] = set()
         for gang in gangs:
             stages = self._stages(pool, ask, gang)
-            for assigned in stages.gangs():
+            whole = gang is not ask.gang and stages.tight
+            for assigned in self._together(stages, ask) if whole else stages.gangs():
                 counts = {n: assigned.count(n) for n in dict.fromkeys(assigned)}
                 if (key := tuple(sorted(counts.items()))) in seen:
                     continue
                 seen.add(key)
                 yield self._candidate(stages, counts, assigned, ask)
             loops.update(stages.loops)
+
+    def _together(self, stages: Stages, ask: _Ask) -> Iterator[list[int]]:
+        """The stages' placements, and before them those below the fewest leaves and on the fewest hosts
+        there, which leave others whole, wherever the network tells nothing against them."""
+        found = stages.gangs()
+        first = next(found, None)
+        if first is None:
+            return
+        if ask.links is not None and len(set(first)) > 1:
+            yield from self._leaving_whole(stages, ask, list(dict.fromkeys(first)))
+        yield from chain([first], found)
+
+    def _leaving_whole(self, stages: Stages, ask: _Ask, than: list[int]) -> Iterator[list[int]]:
+        pool, caps = stages.pool, stages.pool.caps.copy()
+        leaf = leaf_numbers(ask.capacities.hosts, ask.snapshot.fabric)[pool.numbers]
+        for _ in range(WHOLE):
+            if not ask.gang.fits(caps):
+                return
+            counts = dict(fewest_places(caps, leaf, ask.gang))
+            caps[next(iter(counts))] = 0
+            if stages.as_well_connected(list(counts), than) and not stages.loops_at(counts):
+                yield [host for host, tasks in counts.items() for _ in range(tasks)]
 
     def _candidate(self, stages: Stages, counts: dict[int, int], assigned: list[int], ask: _Ask) -> Candidate:
         pool = stages.pool
@@ -226,7 +251,8 @@ class MetronomePolicy:
 
     def _stages(self, pool: Pool, ask: _Ask, gang: Gang) -> Stages:
         table = self._tables.under(ask.snapshot)
-        return Stages(pool, ask.capacities.hosts, gang, table, ask.links, ask.demand.low_comm)
+        tight = self.options.mode != "paper"
+        return Stages(pool, ask.capacities.hosts, gang, table, ask.links, ask.demand.low_comm, tight)
 
     def _observed(self, ask: _Ask, narrow: dict[int, Reason], candidate: Candidate) -> Observed:
         stages = candidate.grounds

@@ -17,10 +17,13 @@ then takes hosts by lot, and `near` says what is one place. Each further candida
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from rm.core.model.fabric import Fabric
+from rm.core.model.host import Host
 from rm.core.model.placement_request import PlacementRequest
 from rm.core.model.snapshot import Snapshot
 from rm.core.ports import Proposal
@@ -69,21 +72,16 @@ class RackPolicy:
         return propose(request, snapshot, self._capacities.under(snapshot), explain, self._rank)
 
     def _rank(self, ask: Ask) -> Ranking:
-        leaf = leaf_numbers(ask)
+        leaf = leaf_numbers(ask.capacities.hosts, ask.snapshot.fabric)
         place = leaf if self.options.near == "leaf" else np.arange(len(leaf))
         lots = np.random.default_rng([self.options.seed, ask.request.job, ask.request.attempt])
         by_lot = self.options.across == "any"
 
         def choose(caps: Ints) -> Counts:
-            tightest = tightest_place(caps, place, ask.gang)
-            if tightest is not None:
-                return fewest_hosts(np.where(place == tightest, caps, 0), ask.gang)
-            if by_lot:
+            if by_lot and tightest_place(caps, place, ask.gang) is None:
                 drawn = host_by_host(lots.permutation(len(caps)), caps, ask.gang)
                 return sorted(drawn, key=lambda pick: (leaf[pick[0]], pick[0]))
-            turn = np.empty(int(place.max()) + 1, dtype=np.int64)  # of each place in the order of choice
-            turn[in_order(caps, place, ask.gang)] = np.arange(len(turn))
-            return host_by_host(np.lexsort((-caps, turn[place])), caps, ask.gang)
+            return fewest_places(caps, place, ask.gang)
 
         why = "a free place, at random" if by_lot else "the fewest leaves, best filled"
         return Ranking(choose, ask.capacities.gpu_index.astype(np.float64), why)
@@ -93,16 +91,26 @@ POLICY = RackPolicy
 OPTIONS = RackOptions
 
 
-def leaf_numbers(ask: Ask) -> Ints:
+def leaf_numbers(hosts: Sequence[Host], fabric: Fabric | None) -> Ints:
     """A number for each host's leaf, in the order in which the inventory first names them."""
-    above = ask.snapshot.fabric.leaf_of if ask.snapshot.fabric is not None else {}
+    above = fabric.leaf_of if fabric is not None else {}
     numbers: dict[tuple[bool, str], int] = {}
     found = []
-    for host in ask.capacities.hosts:
+    for host in hosts:
         leaf = above.get(host.name)
         key = (False, host.name) if leaf is None else (True, leaf)
         found.append(numbers.setdefault(key, len(numbers)))
     return np.array(found, dtype=np.int64)
+
+
+def fewest_places(caps: Ints, place: Ints, gang: Gang) -> Counts:
+    """The tightest place that holds the gang, and there the fewest hosts; else the fewest places. It fits."""
+    tightest = tightest_place(caps, place, gang)
+    if tightest is not None:
+        return fewest_hosts(np.where(place == tightest, caps, 0), gang)
+    turn = np.empty(int(place.max()) + 1, dtype=np.int64)  # of each place in the order of choice
+    turn[in_order(caps, place, gang)] = np.arange(len(turn))
+    return host_by_host(np.lexsort((-caps, turn[place])), caps, gang)
 
 
 def tightest_place(caps: Ints, place: Ints, gang: Gang) -> int | None:

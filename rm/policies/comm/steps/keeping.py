@@ -57,15 +57,18 @@ def least_loss(
         high: the jobs of high priority.
         apart: links on which a rotation keeps all jobs apart; on the others none is gated.
         hosts: whose links can have classes; uplinks cannot.
-        bursts: may links serve them in the order in which they begin?
+        bursts: may links serve them in the order in which they begin? That is not known where their jobs
+            meet others elsewhere: a burst that waits on one link holds up those behind it on another.
     """
     ranked, shared, ordered = set[str](), set[str](), set[str]()
     eased, waiting = set[int](), set[int]()
+    meeting = alike(links) if bursts else frozenset[str]()
     for name, load in links.items():
         pair = len(load.phases) <= PAIR
         mixed = 0 < sum(job in high for job in load.phases) < len(load.phases)
         classes = name in hosts and (pair or mixed or name not in apart)
-        if bursts and name in hosts and not (pair and mixed) and _in_order(load, demands, high, mixed):
+        orderly = name in meeting and name in hosts and not (pair and mixed)
+        if orderly and _in_order(load, demands, high, mixed):
             ordered.add(name)
             eased |= load.phases.keys()
         elif classes and (name in apart or _bearable(load, demands, mixed)):
@@ -77,6 +80,15 @@ def least_loss(
         if not pair and (name in ranked or name in shared):
             eased |= load.phases.keys()
     return Keeping(frozenset(ranked), frozenset(shared), frozenset(eased - waiting), frozenset(ordered))
+
+
+def alike(links: Mapping[str, LinkLoad]) -> frozenset[str]:
+    """The links whose jobs meet the same jobs on all of these links that they use."""
+    on: dict[int, set[frozenset[int]]] = {}
+    for load in links.values():
+        for job in load.phases:
+            on.setdefault(job, set()).add(frozenset(load.phases))
+    return frozenset(name for name, load in links.items() if all(len(on[job]) == 1 for job in load.phases))
 
 
 def _in_order(link: LinkLoad, demands: Mapping[int, Demand], high: Container[int], mixed: bool) -> bool:

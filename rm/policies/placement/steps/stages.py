@@ -5,7 +5,7 @@ Source: Metronome, Algorithm 1 lines 15-29 and Sec. III-B "Normalize Score"; R19
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -64,6 +64,7 @@ class Stages:
     table: NetworkTable
     links: LinkScores | None
     low_comm: bool
+    tight: bool = True  # hosts that are equal otherwise: the one with the least room
     loops: dict[str, Reason] = field(default_factory=dict)  # refusals met on the way, by host
     first: Choice | None = None  # of the job's first task, as all hosts compete for it
     _alone: Floats | None = None  # bandwidth scores of hosts that have no task of the job yet
@@ -142,6 +143,21 @@ class Stages:
                 yield assigned
             banned |= {assigned[0]}
 
+    def as_well_connected(self, hosts: Sequence[int], than: Sequence[int]) -> bool:
+        """Does the network tell nothing against these hosts, or less than against the others?"""
+        delays, scores = self.table.delays_us(), self.table.joined(self.pool.zones)[1]
+
+        def between(chosen: Sequence[int]) -> tuple[float, float]:
+            local = list(chosen)
+            pairs = max(1, len(local) * (len(local) - 1))
+            at, diagonal = self.pool.numbers[local], np.eye(len(local), dtype=bool)
+            apart = np.where(diagonal, 0.0, delays[np.ix_(at, at)]).sum() / pairs
+            network = np.where(diagonal, 0.0, scores[np.ix_(local, local)]).sum() / pairs
+            return round(float(apart), DECIMALS), round(float(network), DECIMALS)
+
+        (delay, score), (least, best) = between(hosts), between(than)
+        return delay <= least and score >= best
+
     def score(self, assigned: Sequence[int]) -> float:
         """The worst link of the whole gang, now that it is known which tasks are where."""
         hosts, counts = np.unique(np.asarray(assigned), return_counts=True)
@@ -178,10 +194,12 @@ class Stages:
         return scores
 
     def _first(self, candidates: Mask, raw: Floats, assigned: Sequence[int]) -> int:
-        """Least latency, then the network score, then list order; LowComm reversed.
+        """Least latency, then the network score, then the least room, then list order; LowComm reversed.
 
         Raw latency orders like eq. 19's whole numbers and settles their ties (R19).
         """
+        if self.tight and self.gang.most_hosts == 1 and not self.low_comm:
+            return self._tightest(np.flatnonzero(candidates))  # it has nobody to talk to
         sign = -1 if self.low_comm else 1
         near = np.where(candidates, sign * raw, np.inf)
         least = near.min()
@@ -196,7 +214,18 @@ class Stages:
             network = pair[list(assigned)].sum(axis=0)
         else:
             network = self.table.mean_scores(self.pool.zones)
-        return int(equal[np.argmax(np.round(sign * network[equal], DECIMALS))])
+        scores = np.round(sign * network[equal], DECIMALS)
+        if not self.tight:
+            return int(equal[np.argmax(scores)])
+        return self._tightest(equal[scores == scores.max()])
+
+    def _tightest(self, hosts: Ints) -> int:
+        return int(hosts[np.argmin(self.pool.caps[hosts])])
+
+    def loops_at(self, counts: Mapping[int, int]) -> bool:
+        """Would the job with these tasks on these hosts close a loop?"""
+        tasks_on = {self._name(host): tasks for host, tasks in counts.items()}
+        return self.links is not None and self.links.loop(tasks_on) is not None
 
     def _loop(self, counts: Ints, host: int) -> Reason | None:
         used = np.flatnonzero(counts).tolist() if self.links is not None else []
