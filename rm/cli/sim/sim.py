@@ -16,6 +16,7 @@ VERBS = {
     "replay": ("rm.cli.sim.replay", "replay", "Replay a daemon's journal, also under other policies."),
     "month": ("rm.cli.sim.month", "month", "Let users share a cluster, under several queue policies."),
     "waits": ("rm.cli.sim.month", "waits", "Play a trace: how long jobs wait, under several queue policies."),
+    "real": ("rm.cli.sim.real", "real", "Play measured jobs of production traces under several systems."),
     "paper": ("rm.cli.sim.paper", "paper", "Reproduce a paper's results beside what it printed."),
 }
 

@@ -1,0 +1,76 @@
+"""`rmx sim real`: what scheduling by the network is worth on measured jobs of production traces."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from rm.cli.output import note
+from rm.cli.session import table
+from rm.cli.sim.run import FILE, bar
+from rm.errors import UsageError
+
+ROOT = Path(__file__).parents[3]  # of a checkout, where docs/ lies beside rm/
+GROUPS = ("pollux", "philly")
+
+
+@click.command()
+@click.option("--workload", default="pollux", show_default=True, metavar="NAME,...",
+              help="pollux, philly, or single ones: pollux-1, philly-3.")  # fmt: skip
+@click.option("--cluster", default="flat", show_default=True, metavar="NAME",
+              help="flat: 16 hosts of 4 GPUs; lingjun: racks of a production fabric.")  # fmt: skip
+@click.option("--system", default="", metavar="NAME,...", help="What is compared (default: all).")
+@click.option("--faster", type=click.FloatRange(0.01, 1000), default=1.0, show_default=True,
+              help="GPUs compute so many times as fast as those measured.")  # fmt: skip
+@click.option("--speed", type=click.FloatRange(1, 10_000), default=40.0, show_default=True,
+              help="Jobs make so many times fewer iterations, and come so much sooner.")  # fmt: skip
+@click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Runs of each.")
+@click.option("--jobs", type=click.IntRange(min=1), help="How many processes (default: one a processor).")
+@click.option("--plot", type=FILE, help="Draw the job times into FILE (.svg, .png).")
+@click.option("--update-docs", is_flag=True, help="Write this table and plot of docs/real-workloads.md.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object with a version key.")
+def real(
+    workload: str, cluster: str, system: str, faster: float, speed: float, seeds: int, jobs: int | None,
+    plot: Path | None, update_docs: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Play measured jobs of production traces under rm's policies and others.
+
+    Job times are from submission to end, times as long as in reality; utilisation is the part of the GPU time
+    held in which GPUs computed. docs/real-workloads.md says what is assumed.
+    """
+    from rm.sim.real import compare, picture, show, workloads
+    from rm.sim.real.systems import SYSTEMS
+
+    known = {"pollux": workloads.POLLUX, "philly": workloads.PHILLY}
+    names = [one for word in workload.split(",") for one in known.get(word, (word,))]
+    terms = workloads.Terms(speed, faster)
+    units = compare.units_of(system.split(",") if system else list(SYSTEMS), names, cluster, terms, seeds)
+    label = show.label(workload, cluster, faster)
+    if update_docs and not show.has_place(ROOT, label):
+        raise UsageError(f"docs/real-workloads.md has no table '{label}'.", "Run it in a checkout.")
+    with bar(label) as progress:
+        ended = [0]
+
+        def done() -> None:
+            ended[0] += 1
+            if progress is not None:
+                progress(ended[0], len(units))
+
+        processes = jobs or len(os.sched_getaffinity(0))
+        found = compare.compare(units, processes, done)
+    if as_json:
+        runs = [asdict(unit) | asdict(one) for unit, one in found.items()]
+        click.echo(json.dumps({"version": 1, "runs": runs}))
+    else:
+        header, rows = show.rows(found)
+        table(header, rows, right=header[1:])
+    if plot is not None:
+        picture.job_times(found, label, plot)
+        note(f"Wrote {plot}.")
+    if update_docs:
+        for path in show.update(ROOT, label, found):
+            note(f"Wrote {path}.")
