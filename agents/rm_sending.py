@@ -13,6 +13,7 @@ import struct
 SO_MAX_PACING_RATE = 47
 UNLIMITED = (1 << 32) - 1
 DESCRIPTORS = "/proc/self/fd"
+FAMILIES = socket.AF_INET, socket.AF_INET6
 
 
 def send(rate_bps, dscp):
@@ -38,21 +39,25 @@ def send(rate_bps, dscp):
 def _set(link, rate, dscp):
     """`rate` in bytes per second."""
     link.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, struct.pack("=I", rate))
-    if link.family == socket.AF_INET6:
+    if _family(link) == socket.AF_INET6:
         link.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, dscp << 2)
-    else:
-        link.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, dscp << 2)
+    link.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, dscp << 2)  # IPv6 may lead to an IPv4 address, too
 
 
 def _connection(fd):
-    """A TCP connection, by a descriptor of our own; None when it is none."""
+    """A TCP connection, by a descriptor of our own; None when it is none. It is not made by `fileno` alone:
+    where the program has set a default timeout, its library's socket would then no longer block."""
     if not stat.S_ISSOCK(os.fstat(fd).st_mode):
         return None
-    link = socket.socket(fileno=os.dup(fd))
-    if link.type == socket.SOCK_STREAM and link.family in (socket.AF_INET, socket.AF_INET6):
+    link = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK, 0, os.dup(fd))
+    if link.getsockopt(socket.SOL_SOCKET, socket.SO_TYPE) == socket.SOCK_STREAM and _family(link) in FAMILIES:
         return link
     link.close()
     return None
+
+
+def _family(link):
+    return link.getsockopt(socket.SOL_SOCKET, socket.SO_DOMAIN)
 
 
 def _host(link):

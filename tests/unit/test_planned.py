@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 import sys
@@ -318,3 +319,26 @@ def test_connections_to_others_are_paced_and_marked_and_no_others(monkeypatch: p
     assert [rates(link) for link in links] == [(rm_sending.UNLIMITED, 0)] * 2
     for link in (*links, inside, server):
         link.close()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "::ffff:127.0.0.1"])
+def test_connections_block_as_before_and_ipv6_is_marked_too(
+    monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    server = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+    link = socket.create_connection((address, server.getsockname()[1]))
+    port = link.getsockname()[1]
+    monkeypatch.setattr(rm_sending, "_host", lambda one: "peer" if one.getsockname()[1] == port else None)
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(30)  # as the training program may have done
+    try:
+        assert rm_sending.send(80_000_000, 7) == 1
+    finally:
+        socket.setdefaulttimeout(before)
+    assert os.get_blocking(link.fileno())
+    marks = [link.getsockopt(socket.IPPROTO_IP, socket.IP_TOS) >> 2]
+    if address == "::1":
+        marks = [link.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS) >> 2]
+    assert marks == [7]
+    link.close()
+    server.close()
