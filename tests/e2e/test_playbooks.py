@@ -79,6 +79,21 @@ def test_shipped_playbooks_arrive_hold_and_leave_nothing(make_lab: Any) -> None:
     assert run(lab, "uninstall").changed == 0
 
 
+def test_agents_of_another_rm_go_and_where_none_are_found_to_install_all_stay(
+    make_lab: Any, tmp_path: Path
+) -> None:
+    lab = make_lab(zones=1, hosts=1)
+    (name,) = (host.name for host in lab.hosts)
+    assert run(lab, "agents").ok
+    lab.exec(name, ["touch", "/opt/rm/agents/rm_old.py", "/opt/rm/agents/notes"])
+    listed = "ls /opt/rm/agents | grep -v __pycache__"
+    before = out(lab, name, listed).split()
+    assert run(lab, "agents", variables={"rm_agents_dir": str(tmp_path / "none")}).ok
+    assert out(lab, name, listed).split() == before
+    assert run(lab, "agents").ok
+    assert out(lab, name, listed).split() == [one for one in before if one != "rm_old.py"]
+
+
 def test_uninstall_refuses_while_a_job_runs_unless_forced(make_lab: Any) -> None:
     lab = make_lab(zones=1, hosts=1)
     (name,) = (host.name for host in lab.hosts)
