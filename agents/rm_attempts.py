@@ -64,7 +64,6 @@ class Attempts:
     def find(self):
         """Read the spool: which attempts live, which have ended, which were lost."""
         self.spool.prune()
-        self.ends.prune()
         slices = members_of(self.spool)
         for folder in self.spool.scan():
             try:

@@ -17,6 +17,7 @@ from rm_spool import write_bytes
 
 KEEP_S = 7 * 86400
 MOST_BYTES = 64 << 20
+NAME = "job", "attempt", "rank"
 TOLD_MAX = 5000  # tasks of an answer: those that ended last
 
 
@@ -38,9 +39,11 @@ class Ends:
             try:
                 size = os.fstat(fd).st_size
                 torn = size and os.pread(fd, 1, size - 1) != b"\n"  # a full disk took a piece of the last one
-                os.write(fd, ("\n" * bool(torn) + "\n".join(lines) + "\n").encode())
+                size += os.write(fd, ("\n" * bool(torn) + "\n".join(lines) + "\n").encode())
             finally:
                 os.close(fd)
+            if size > MOST_BYTES:
+                self._halve()
 
     def of(self, asked):
         """What is remembered of jobs, by job: the first of their attempts that matters."""
@@ -54,19 +57,25 @@ class Ends:
 
     def prune(self, keep_s=KEEP_S):
         """Forget what is older than that, and of very many the older half."""
-        oldest = next(self._read(), None)
-        if oldest is None:
-            return
-        too_large = os.stat(self.path).st_size > MOST_BYTES
-        if oldest[0] >= time.time() - keep_s and not too_large:
-            return
-        kept = [
-            json.dumps({"at": at, "tasks": tasks}) for at, tasks in self._read() if at >= time.time() - keep_s
-        ]
-        if too_large:
-            kept = kept[len(kept) // 2 :]
         with contextlib.suppress(OSError):  # on a full disk the next agent does it
+            if os.stat(self.path).st_size > MOST_BYTES:
+                self._halve()
+            oldest = next(self._read(), None)
+            if oldest is None or oldest[0] >= time.time() - keep_s:
+                return
+            kept = [
+                json.dumps({"at": at, "tasks": tasks})
+                for at, tasks in self._read()
+                if at >= time.time() - keep_s
+            ]
             write_bytes(self.path, "".join(line + "\n" for line in kept).encode(), 0o600)
+
+    def _halve(self):
+        with open(self.path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(size - min(size // 2, MOST_BYTES) - 1)
+            file.readline()
+            write_bytes(self.path, file.read(), 0o600)
 
     def _read(self):
         """(at, tasks) of each, the oldest first."""
@@ -74,6 +83,9 @@ class Ends:
             for line in file:
                 try:
                     known = json.loads(line)
-                    yield int(known["at"]), [dict(task) for task in known["tasks"]]
-                except (ValueError, KeyError, TypeError):
+                    at, tasks = int(known["at"]), [dict(task) for task in known["tasks"]]
+                    for task in tasks:
+                        task["job"], task["attempt"], task["rank"] = map(int, map(task.get, NAME))
+                except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
                     continue  # torn
+                yield at, tasks

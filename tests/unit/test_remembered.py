@@ -10,7 +10,7 @@ from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Launch
 from rm.core.jobs.lifecycle import Changes, Rules, apply
 from rm.core.jobs.reconcile import Reported, reconcile, worth_repeating
-from rm.core.jobs.remembered import with_memory
+from rm.core.jobs.remembered import NOTES_MAX, with_memory
 from rm.core.jobs.state import ClusterState
 from rm.core.model.job import Job, JobState
 from rm.core.model.replacing import replace
@@ -113,3 +113,14 @@ def test_what_is_remembered_of_sure_jobs_changes_nothing() -> None:
     state = cluster(*STARTED)
     told_again = told(0, "exited", **OVER)
     assert with_memory(state, NOTHING, [told_again]) == (NOTHING, [])
+
+
+def test_what_a_host_remembers_is_told_once_however_often_it_says_hello() -> None:
+    state = ClusterState()
+    apply(state, ev.JobSubmitted(1, replace(cluster().jobs[1].spec, hold=True)), 100, Rules(), Changes())
+    state.jobs[1] = replace(state.jobs[1], unsure=True)
+    for _ in range(3):
+        job = after(state, told(0, "exited", attempt=1, code=3))
+    assert [what for _, what in job.history].count(job.history[-1][1]) == 1
+    many = [told(0, "lost", attempt=number) for number in range(1, NOTES_MAX + 9)]
+    assert len(with_memory(state, NOTHING, many)[1]) == NOTES_MAX

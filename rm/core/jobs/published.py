@@ -25,7 +25,7 @@ class Published:
 
     def renew_all(self, state: ClusterState) -> None:
         self._jobs = {job.id: job for job in state.jobs.values() if job.tasks}
-        self._unsure = {job.id: job for job in state.jobs.values() if job.unsure and not job.state.final}
+        self._unsure = {job.id: job for job in state.jobs.values() if _is_unsure(job)}
         self._known = len(state.jobs)
         self._hosts = frozenset(state.hosts)
         self._renew_hosts(state)
@@ -41,8 +41,8 @@ class Published:
                 self._jobs[job_id] = job
             else:
                 self._jobs.pop(job_id, None)
-            if job_id in self._unsure and (job.state.final or not job.unsure):
-                self._unsure = {known: one for known, one in self._unsure.items() if known != job_id}
+        if sure := {n for n in changes.jobs & self._unsure.keys() if not _is_unsure(state.jobs[n])}:
+            self._unsure = {known: one for known, one in self._unsure.items() if known not in sure}
         if changes.hosts or changes.removed_hosts:
             self._hosts = frozenset(state.hosts)
         self._renew_hosts(state)
@@ -83,3 +83,7 @@ class Published:
     def is_stray(self, host: str, job: int, attempt: int) -> bool:
         """Does the host run an attempt that the state has given up?"""
         return (host, job, attempt) in self._strays
+
+
+def _is_unsure(job: Job) -> bool:
+    return job.unsure and not job.state.final

@@ -17,6 +17,7 @@ from rm.core.model.replacing import replace
 
 # Words of the agent for ends of which the cluster was the cause: the job was to go on elsewhere.
 GIVEN_UP = frozenset({"abort", "discard", "fence", "requeue", "unstarted"})
+NOTES_MAX = 1_000  # of one hello: each becomes an event, and more come at the next
 
 
 def with_memory(
@@ -34,7 +35,9 @@ def with_memory(
             taken += _ends(job, told)
         elif attempt > job.attempt:
             how = ", ".join(dict.fromkeys(_how(one) for one in told))
-            notes.append(ev.Noted(job_id, f"since the backup attempt {attempt} of it has run: {how}"))
+            note = f"since the backup attempt {attempt} of it has run: {how}"
+            if len(notes) < NOTES_MAX and all(said != note for _, said in job.history):
+                notes.append(ev.Noted(job_id, note))
     if not taken:
         return tasks, notes
     known = [task for told in tasks.attempts.values() for task in told]
