@@ -101,3 +101,17 @@ def test_devices_without_an_address_keep_all_devices_for_nccl() -> None:
     assert rdma_devices(one, one.nics) == ("mlx5_0", "mlx5_1")
     assert rdma_devices(replace(one, nics=(*one.nics, card("ib0", "", rdma="mlx5_4"))), one.nics) == ()
     assert rdma_devices(one, (replace(one.nics[0], rdma=""), one.nics[1])) == ()
+    faster = card(
+        "ib0", "10.8.0.1", 4 * FAST, rdma="mlx5_4"
+    )  # routes lead elsewhere, NCCL's own way does not
+    assert rdma_devices(replace(one, nics=(*one.nics, faster)), one.nics) == ()
+    slower = card("eth9", "10.8.0.1", FAST // 10, rdma="mlx5_4")
+    assert rdma_devices(replace(one, nics=(*one.nics, slower)), one.nics) == ("mlx5_0", "mlx5_1")
+
+
+def test_an_interface_of_unknown_speed_is_no_rail() -> None:
+    """Such as a tunnel beside a virtual machine's card: neither driver reports one."""
+    unknown = [
+        replace(each, nics=tuple(replace(n, speed_bps=0) for n in each.nics)) for each in pair("a", "b")
+    ]
+    assert told(unknown) == [["a"], ["a"]]
