@@ -13,6 +13,7 @@ Only what rank 0 says goes on to the daemon, at once: the ranks of a gang commun
 """
 
 import contextlib
+import errno
 import json
 import os
 import selectors
@@ -23,10 +24,27 @@ import time
 import rm_sockets
 
 NAME = "admission"  # of the socket, in the attempt's folder
-PER_S, BURST = 2000, 500  # lines of an attempt; one that says more is no longer listened to
+# of an attempt; one that says more is no longer listened to
+PER_S, BURST = 2000, 500  # lines
+TOLD_PER_S, TOLD_BURST = 200, 200  # of rank 0, which go on to the daemon
 LINE_BYTES = 256
-MOST_PEERS = 1024  # connections to one attempt's socket
+MOST_PEERS = 256  # connections to the sockets of all attempts together: the agent needs descriptors, too
 LOOK_S = 1.0
+
+
+class _Budget:
+    """So much in a second, and `burst` at once."""
+
+    def __init__(self, per_s, burst):
+        self.per_s, self.burst = per_s, burst
+        self.left, self.filled_at = float(burst), time.monotonic()
+
+    def take(self, count):
+        """Is it there?"""
+        now = time.monotonic()
+        self.left = min(self.burst, self.left + (now - self.filled_at) * self.per_s) - count
+        self.filled_at = now
+        return self.left >= 0
 
 
 class _Door:
@@ -37,13 +55,7 @@ class _Door:
         self.name = attempt.folder.job, attempt.folder.attempt
         self.most_us, self.admitted = 0, -1
         self.peers = set()
-        self.left, self.filled_at = float(BURST), time.monotonic()
-
-    def may_say(self, lines):
-        now = time.monotonic()
-        self.left = min(BURST, self.left + (now - self.filled_at) * PER_S) - lines
-        self.filled_at = now
-        return self.left >= 0
+        self.lines, self.told = _Budget(PER_S, BURST), _Budget(TOLD_PER_S, TOLD_BURST)
 
 
 class _Peer:
@@ -103,10 +115,12 @@ class Admission:
     def _accept(self, door):
         try:
             sock, _ = door.listener.accept()
-        except OSError:
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):  # it would be reported again at once
+                self._close(door.name)
             return
-        if len(door.peers) >= MOST_PEERS:
-            sock.close()
+        if sum(len(each.peers) for each in self.doors.values()) >= MOST_PEERS:
+            sock.close()  # it passes
             return
         sock.setblocking(False)
         peer = _Peer(door, sock)
@@ -121,31 +135,31 @@ class Admission:
         if not data or len(peer.inbox) > LINE_BYTES:
             self._drop(peer)
             return
-        if not peer.door.may_say(len(lines)):
-            sys.stderr.write("job %d, attempt %d, asks too often before it communicates\n" % peer.door.name)
-            self._close(peer.door.name)
+        if not peer.door.lines.take(len(lines)):
+            self._close_talker(peer.door)
             return
         for line in lines:
             said = _parsed(line)
             if said is None:
                 self._drop(peer)
+            if peer.sock.fileno() < 0:
                 return
             self._take(peer, *said)
 
     def _take(self, peer, word, rank, number):
-        peer.rank = rank
+        door, new, peer.rank = peer.door, peer.rank < 0, rank
+        self._over(peer)  # also of one before, whose end was not said
         if word == "over":
-            self._over(peer)
             return
-        self._over(peer)  # of one before, whose end was not said
-        door = peer.door
+        if new and rank == 0 and number < door.admitted:  # a later program of the script counts anew
+            door.admitted = number - 1
         if number <= door.admitted:
             self._go(peer, number)
         else:
             peer.waits = number
-            self._say(peer, ["wait", number, door.most_us])
             if rank == 0:
                 self._tell(door, number, False)
+            self._say(peer, ["wait", number, door.most_us])
 
     def _go(self, peer, number):
         peer.waits, peer.under_way = None, number
@@ -159,6 +173,9 @@ class Admission:
             self._tell(peer.door, number, True)
 
     def _tell(self, door, number, ended):
+        if not door.told.take(1):
+            self._close_talker(door)
+            return
         job, attempt = door.name
         self.notify({"event": "communication", "job": job, "attempt": attempt, "number": number,
                      "ended": ended})  # fmt: skip
@@ -176,6 +193,11 @@ class Admission:
         peer.sock.close()
         peer.door.peers.discard(peer)
         self._over(peer)
+
+    def _close_talker(self, door):
+        if door.name in self.doors:
+            sys.stderr.write("job %d, attempt %d, asks too often before it communicates\n" % door.name)
+            self._close(door.name)
 
     def _close(self, name):
         door = self.doors.pop(name, None)

@@ -10,7 +10,7 @@ from rm.core.jobs import events as ev
 from rm.core.model.alignment import NOTHING_TO_ALIGN
 from rm.core.ports import admits_live
 from rm.core.registry import load
-from rm.daemon.regulation.admission import Admission
+from rm.daemon.regulation.admission import QUEUED_MAX, Admission
 from rm.policies.comm.srsf_n import SrsfN
 from rm.policies.regulate.admitting import FACTOR, SLACK_US
 from rm.protocol.notifications import Communication
@@ -152,3 +152,14 @@ def test_without_a_policy_that_admits_nobody_asks() -> None:
     admission.stop()
     house.regulator.stop()
     assert not house.hosts.untaken("admission")
+
+
+def test_what_is_said_does_not_pile_up() -> None:
+    house = House()
+    admission = Admission(SrsfN(), house.hosts, house.clock, EPOCH)  # its thread does not run
+    message = said("communication", job=1, attempt=1, number=1, ended=False)
+    assert isinstance(message, Communication)
+    for _ in range(QUEUED_MAX + 10):
+        admission.communication(message)
+    assert admission._queue.qsize() == QUEUED_MAX
+    house.regulator.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import sys
 import threading
@@ -11,12 +12,14 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from resource import RLIMIT_NOFILE, prlimit
 
 import pytest
 
 from tests.agent_process import AGENTS, Agent, Start, agents, until
 
 sys.path.insert(0, str(AGENTS))
+import rm_admission
 import rm_iteration
 import rm_turn
 
@@ -179,6 +182,66 @@ def test_who_talks_without_end_is_no_longer_listened_to(agent: Agent) -> None:
                 sock.sendall(question * 1_000)
         except OSError:
             pass
+    until(lambda: not os.path.exists(path), "the socket is closed")
+    assert agent.call("ping")["now_us"] > 0
+
+
+def test_who_asks_the_daemon_without_end_is_no_longer_listened_to(agent: Agent) -> None:
+    path = opened(agent)
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(path)
+        with suppress(OSError):
+            for number in range(2 * rm_admission.TOLD_BURST):
+                sock.sendall(json.dumps(["ask", 0, number]).encode() + b"\n")
+        until(lambda: not os.path.exists(path), "the socket is closed")
+    agent.call("ping")
+    told = sum(one["event"] == "communication" for one in agent.events)
+    assert told < 3 * rm_admission.TOLD_BURST
+
+
+def test_a_later_program_of_the_script_counts_anew(agent: Agent) -> None:
+    path = opened(agent)
+    for number in (7, 1):
+        turn = rm_turn.Turn(path, 0)
+        rank = Asking(turn, number)
+        agent.event("communication", job=1, number=number, ended=False)
+        agent.call("admit", job=1, attempt=1, number=number)
+        assert rank.passed() < WAIT_US
+        turn.close()
+        agent.event("communication", job=1, number=number, ended=True)
+
+
+def test_the_end_of_a_rank_that_has_just_asked_is_told_last(agent: Agent) -> None:
+    path = opened(agent)
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(path)
+        os.kill(agent.process.pid, signal.SIGSTOP)
+        sock.sendall(b'["ask",0,1]\n["ask",0,2]\n')
+    os.kill(agent.process.pid, signal.SIGCONT)
+    agent.event("communication", job=1, number=1, ended=True)
+    agent.call("ping")
+    told = [(one["number"], one["ended"]) for one in agent.events if one["event"] == "communication"]
+    assert told == [(1, False), (1, True)]
+
+
+def test_many_connections_leave_the_agent_its_descriptors(agent: Agent) -> None:
+    path = opened(agent)
+    socks = [socket.socket(socket.AF_UNIX) for _ in range(rm_admission.MOST_PEERS + 1)]
+    for sock in socks:
+        sock.connect(path)
+        sock.settimeout(60)
+    assert socks[-1].recv(1) == b""  # it passes
+    for sock in socks:
+        sock.close()
+    held = Path(f"/proc/{agent.process.pid}/fd")
+    until(lambda: len(list(held.iterdir())) < rm_admission.MOST_PEERS // 2, "the agent has closed them")
+    free = next(number for number in range(1_000) if not (held / str(number)).is_symlink())
+    prlimit(agent.process.pid, RLIMIT_NOFILE, (free, free))
+    with socket.socket(socket.AF_UNIX) as one_more:
+        one_more.settimeout(60)
+        with suppress(OSError):
+            one_more.connect(path)
+            assert one_more.recv(1) == b""
     until(lambda: not os.path.exists(path), "the socket is closed")
     assert agent.call("ping")["now_us"] > 0
 

@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 
 TURN_S = 0.25
 BITS = 8
+QUEUED_MAX = 10_000  # beyond, what jobs say is not heard: they pass when they have waited for long enough
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ class Admission:
 
     def communication(self, message: Communication) -> None:
         """A job is ready to communicate, or has; in the fleet's thread."""
-        if self._admitting is not None:
+        if self._admitting is not None and self._queue.qsize() < QUEUED_MAX:
             self._queue.put(lambda admitting: self._hear(admitting, message))
 
     # -- the thread ----------------------------------------------------------------------------
