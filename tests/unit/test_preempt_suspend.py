@@ -163,6 +163,88 @@ def test_who_is_lent_to_may_be_preempted_and_hands_on_what_he_borrowed() -> None
     assert cluster.of(low) is JobState.RUNNING
 
 
+@pytest.mark.parametrize(
+    ("event", "story", "code"),
+    [
+        (ev.RequeueRequested, "requeued by ann", 15),
+        (ev.CancelRequested, "cancelled by ann", 15),
+        (None, "its script has ended", 0),
+        (None, "task 0 on h0 exited with code 3", 3),
+    ],
+)
+def test_how_a_job_that_stood_still_ends_is_not_said_by_why_it_stood(
+    event: type | None, story: str, code: int
+) -> None:
+    cluster = Cluster(qos("suspend"))
+    low = cluster.submit(**cpus(16, launch="batch"))
+    cluster.start(low)
+    urgent = cluster.submit("urgent", **cpus(16))
+    cluster.start(urgent)
+    if event is not None:
+        cluster.step(event(low, "ann"))
+    cluster.step(ev.TaskExited(low, 1, "h0", 0, 0 if event else code, code if event else 0, None, S))
+    job = cluster.state.jobs[low]
+    assert job.yields_to == ()
+    said = (
+        [one.why for one in job.earlier]
+        if event is ev.RequeueRequested
+        else [what for _, what in job.history]
+    )
+    assert story in said
+    assert "suspended" not in (job.reason.message if job.reason is not None else "")
+    if event is ev.RequeueRequested:
+        assert said == [story]
+    cluster.end(urgent)
+    validate_state(cluster.state)
+
+
+def test_a_host_that_cannot_start_a_job_is_named_also_while_the_job_stands_still() -> None:
+    cluster = Cluster(qos("suspend"))
+    low = cluster.submit(**cpus(16))
+    cluster.start(low)
+    cluster.submit("urgent", **cpus(16))
+    cluster.step(ev.LaunchFailed(low, 1, "h0", "no-such-user", "there is no user ann"))
+    job = cluster.state.jobs[low]
+    assert job.state is JobState.FAILED
+    assert job.reason is not None
+    assert "there is no user ann" in job.reason.message
+
+
+def test_a_job_goes_on_if_who_inherits_from_its_preemptor_is_not_on_its_hosts() -> None:
+    chain = (
+        Qos("low", preempt_mode="suspend"),
+        Qos("middle", preempt_mode="suspend", preempts=("low",)),
+        Qos("high", preempts=("middle",)),
+    )
+    cluster = Cluster(Accounts(qos=chain), hosts=2)
+    low = cluster.submit("low", hosts_only=("h0",), **cpus(16))
+    cluster.start(low)
+    middle = cluster.submit("middle", ntasks=2, **cpus(16))
+    cluster.start(middle)
+    high = cluster.submit("high", hosts_only=("h1",), **cpus(16))
+    cluster.start(high)
+    assert cluster.state.jobs[low].yields_to == (middle,)
+    assert cluster.state.jobs[middle].yields_to == (high,)
+    cluster.step(ev.CancelRequested(middle, "ann"))
+    cluster.end(middle, signal=15)
+    assert cluster.of(low) is JobState.RUNNING, "nobody on its host has its processors"
+    validate_state(cluster.state)
+
+
+def test_users_let_go_on_what_stands_still_for_jobs_that_were_lost() -> None:
+    """A row of the database that cannot be read is left out, and its job with it."""
+    cluster = Cluster(qos("suspend"))
+    low = cluster.submit(**cpus(16))
+    cluster.start(low)
+    urgent = cluster.submit("urgent", **cpus(16))
+    cluster.state.vacate(cluster.state.jobs.pop(urgent))
+    cluster.step(ev.ResumeRequested(low, "ann"))
+    assert cluster.of(low) is JobState.RUNNING
+    assert cluster.state.jobs[low].yields_to == ()
+    assert cluster.state.jobs[low].reason is None
+    validate_state(cluster.state)
+
+
 def test_users_cannot_let_go_on_what_stands_still_for_others() -> None:
     cluster = Cluster(qos("suspend"))
     low = cluster.submit(**cpus(16))

@@ -8,7 +8,7 @@ from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Collect, Discard, Stop
 from rm.core.jobs.changes import Context
 from rm.core.jobs.state import touch
-from rm.core.jobs.suspending import counted, go_on_after
+from rm.core.jobs.suspending import counted, go_on_after, moved_on
 from rm.core.model.earlier_attempt import EarlierAttempt
 from rm.core.model.job import Job, JobState, Task
 from rm.core.model.reasons import Reason, ReasonCode
@@ -48,7 +48,7 @@ def stop_rest(ctx: Context, job: Job, why: str, grace_us: int | None = None, war
     say; for `warn_us` see `Stop`."""
     if job.state is S.COMPLETING:
         return job
-    job = replace(counted(job, ctx.now_us), state=S.COMPLETING)
+    job = replace(counted(moved_on(job), ctx.now_us), state=S.COMPLETING)
     left = tuple(t for t in job.tasks if t.ended_us is None)
     if not job.go:
         ended = {t.rank for t in left}

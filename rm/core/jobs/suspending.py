@@ -33,12 +33,13 @@ def resume(ctx: Context, job: Job, e: ev.ResumeRequested) -> None:
     Raises:
         IllegalTransition: it stands still for other jobs.
     """
-    if job.yields_to:
+    if there := [by for by in job.yields_to if by in ctx.state.placed]:
         raise IllegalTransition(
-            f"Job {job.ref} cannot be resumed: it was suspended for job {job.yields_to[0]}, and goes on when "
+            f"Job {job.ref} cannot be resumed: it was suspended for job {there[0]}, and goes on when "
             "that has ended."
         )
-    job = touch(job, ctx.now_us, f"resumed by {e.by}", state=JobState.RUNNING)
+    ctx.state.yielding.discard(job.id)  # those that it stood still for were lost with their rows
+    job = touch(moved_on(job), ctx.now_us, f"resumed by {e.by}", state=JobState.RUNNING, yields_to=())
     _order(ctx, counted(job, ctx.now_us), False)
 
 
@@ -80,8 +81,10 @@ def go_on_after(ctx: Context, gone: Job) -> None:
         job = state.jobs[number]
         if gone.id not in job.yields_to:
             continue
-        heirs = ((by,) if by != gone.id else gone.yields_to for by in job.yields_to)
-        left = tuple(dict.fromkeys(by for some in heirs for by in some))
+        hosts = {*state.placed[number].placement.hosts}
+        heirs = [by for by in gone.yields_to if not hosts.isdisjoint(_hosts_of(ctx, by))]
+        parts = ((by,) if by != gone.id else heirs for by in job.yields_to)
+        left = tuple(dict.fromkeys(by for part in parts for by in part))
         job = ctx.put(replace(job, yields_to=left))
         if not left:
             state.yielding.discard(number)
@@ -91,6 +94,20 @@ def go_on_after(ctx: Context, gone: Job) -> None:
             _order(ctx, counted(job, ctx.now_us), False)
         for host in state.placed[number].placement.hosts:
             state.recount(host)
+
+
+def moved_on(job: Job) -> Job:
+    """The job without the reason why it stood still for others, as soon as something else becomes of it."""
+    reason = job.reason
+    stood = job.yields_to and not job.preempted_by
+    if not stood or reason is None or reason.code is not ReasonCode.PREEMPTED:
+        return job
+    return replace(job, reason=None)
+
+
+def _hosts_of(ctx: Context, number: int) -> tuple[str, ...]:
+    found = ctx.state.placed.get(number)
+    return found.placement.hosts if found is not None else ()
 
 
 def counted(job: Job, now_us: int) -> Job:

@@ -25,7 +25,7 @@ from rm.core.jobs.preempting import preempt
 from rm.core.jobs.slicing import IN_SLICE
 from rm.core.jobs.state import touch
 from rm.core.jobs.submitted_limits import refuse_again
-from rm.core.jobs.suspending import placed_over, resume, suspend
+from rm.core.jobs.suspending import moved_on, placed_over, resume, suspend
 from rm.core.jobs.updating import update
 from rm.core.jobs.verdict import FENCED, REQUEUE, UNSTARTED, WORDS, verdict_of
 from rm.core.model.job import Job, JobState, Task
@@ -217,7 +217,7 @@ def _launch_failed(ctx: Context, job: Job, e: ev.LaunchFailed) -> None:
         else job.not_before_us,
         avoid=tuple(dict.fromkeys((*job.avoid, e.host))),
         ending=ending,
-        reason=job.reason or reason,
+        reason=moved_on(job).reason or reason,
     )
     finish_if_over(ctx, stop_rest(ctx, job, "abort"))
 
