@@ -75,6 +75,39 @@ def test_modify_and_delete_change_what_they_name_alone(filled: Slurm) -> None:
     assert shown(filled, "qos", "format=name") == ["batch"]
 
 
+def test_set_may_stand_before_where(filled: Slurm) -> None:
+    done = filled(
+        "sacctmgr", "-i", "modify", "user", "set", "fairshare=4", "where", "name=ann", "account=pawns"
+    )
+    assert done.code == 0, done.err
+    assert shown(filled, "assoc", "user=ann,bob", "format=account,user,share") == [
+        "physics|ann|7", "physics|bob|7", "pawns|ann|4", "pawns|bob|7"
+    ]  # fmt: skip
+
+
+def test_what_is_there_is_not_added_again_and_stays_as_it_is(filled: Slurm) -> None:
+    done = filled("sacctmgr", "-i", "add", "user", "ann", "account=physics", "fairshare=1")
+    assert (done.code, done.out) == (1, "")
+    assert "user ann is in physics already" in done.err
+    assert "Nothing new added" in done.err
+    assert shown(filled, "assoc", "user=ann", "account=physics", "format=share") == ["7"]
+    done = filled("sacctmgr", "-i", "add", "account", "physics,maths", "fairshare=2")
+    assert done.code == 0
+    assert "this account 'physics' already exists" in done.err
+    assert shown(filled, "assoc", "account=physics,maths", "format=account,share")[::3] == [
+        "physics|3", "maths|2"
+    ]  # fmt: skip
+    assert filled("sacctmgr", "-i", "add", "qos", "urgent", "priority=1").code == 1
+    assert shown(filled, "qos", "urgent", "format=priority") == ["10"]
+
+
+def test_words_for_what_rm_does_not_keep(filled: Slurm) -> None:
+    assert shown(filled, "user", "withdeleted", "format=user") == ["ann", "bob"]
+    assert shown(filled, "cluster", "elsewhere") == []
+    assert filled("sacctmgr", "-i", "modify", "account", "physics", "set", "GrpTRESMins=billing=60").code == 0
+    assert shown(filled, "assoc", "account=physics", "format=grptresmins")[0] == "billing=60"
+
+
 def test_without_immediate_it_asks_as_slurm_does(filled: Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
     import io
 
@@ -101,6 +134,10 @@ def test_without_immediate_it_asks_as_slurm_does(filled: Slurm, monkeypatch: pyt
         ("-i add user ann", "Name an account for ann"),
         ("-i add account x GrpWall=5", "rm sets no 'grpwall' of accounts"),
         ("-i add account x GrpTRES=bb/buffer=5", "limits what rm does not"),
+        ("-i modify account physics set GrpTRESMins=cpu=1000", "limits what rm does not"),
+        ("-i modify qos batch set MaxTRESMins=gres/gpu=5,cpu=9", "limits what rm does not"),
+        ("show user withcoord", "does not know the word 'withcoord'"),
+        ("show assoc bob", "is no number of an association"),
         ("-i modify qos batch set priority=high", "is no whole number"),
         ("-i modify qos batch set", "Nothing is to be changed"),
         ("-i modify account physics set qos+=batch", "changes a part of a list"),

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rm.cli.output import note, printable
-from rm.cli.slurm.sacctmgr_fields import FIELDS, LIMITS, OTHER_NAMES, TRES, USUAL, Field, Row
+from rm.cli.slurm.sacctmgr_fields import FIELDS, LIMITS, MINUTES, OTHER_NAMES, TRES, USUAL, Field, Row
 from rm.cli.slurm.words import Options, read
 from rm.errors import UsageError
 from rm.units import GIB, MINUTE_US, parse_memory_bytes, parse_time_limit_us
@@ -44,6 +44,11 @@ NAMES = {
 OF_ACCOUNT = frozenset({"account", "accounts", "acct"})
 OF_USER = frozenset({"user", "users"})
 OF_CLUSTER = frozenset({"cluster", "clusters"})
+NONE_DELETED = frozenset({"withdeleted", "withdelete", "withd"})  # rm keeps none: as if it had been left out
+UNKNOWN_WORDS = frozenset({
+    "withcoord", "withcoords", "withcoordinator", "withcoordinators", "withrawqos", "withrawqoslevel",
+    "withsubaccounts", "withsubacct", "wopinfo", "woplimits", "wolimits", "onlydefaults",
+})  # fmt: skip
 SAVED = "Would you like to commit changes? (You have 30 seconds to decide)\n(N/y): "
 
 
@@ -81,11 +86,20 @@ def _said(words: Sequence[str], entity: str, action: str) -> Said:
         name, equals, value = word.partition("=")
         small = name.lower().rstrip("+-")
         if not equals and small in ("where", "set") and name.lower() == small:
-            after_set = after_set or small == "set"
+            after_set = action == "add" or small == "set"
         elif equals and name[-1:] in "+-":
             raise UsageError(f"'{word:.80}' changes a part of a list.", "Write the whole list, with = alone.")
         elif not equals and small in ("withassoc", "withassocs", "tree"):
             said.where[small] = "1"
+        elif not equals and small in NONE_DELETED:
+            continue
+        elif not equals and small in UNKNOWN_WORDS:
+            raise UsageError(f"rm's sacctmgr does not know the word '{word:.80}'.", "Leave it out.")
+        elif not equals and entity == "association":
+            raise UsageError(
+                f"'{word:.80}' is no number of an association, which rm has none of.",
+                "Write user=NAME or account=NAME.",
+            )
         elif not equals:
             said.names.extend(one for one in word.split(",") if one)
         elif small in NAMES[entity] and (action == "add" or not after_set):
@@ -102,6 +116,8 @@ def _show(client: Client, entity: str, said: Said, options: Mapping[str, str]) -
     where.pop("tree", "")
     accounts = _list(where, OF_ACCOUNT)
     users, clusters = _list(where, OF_USER), _list(where, OF_CLUSTER)
+    if entity == "cluster":
+        clusters |= frozenset(said.names)
     if where:
         raise UsageError(f"rm does not choose by '{next(iter(where)):.80}'.", "Name accounts or users.")
     usual = USUAL[entity]
@@ -198,7 +214,8 @@ def _fit(text: str, width: int) -> str:
 def _change(client: Client, action: str, entity: str, said: Said, options: Mapping[str, str]) -> int:
     changes = list(_changes(client, action, entity, said))
     if not changes:
-        note(f"{' Nothing deleted' if action == 'delete' else ' Nothing modified'}")
+        done = {"add": "new added", "modify": "modified", "delete": "deleted"}[action]
+        note(f" Nothing {done}")
         return 1
     if "quiet" not in options:
         verb = {"add": "Adding", "modify": "Modified", "delete": "Deleting"}[action]
@@ -237,8 +254,17 @@ def _changes(
         ("qos", "delete"): sharing.remove_qos,
     }
     do = doing[entity, action]
+    there = _there(client, entity) if action == "add" else frozenset()
     for name in said.names:
-        yield name, partial(do, name, **fields)
+        if name in there:
+            note(f"this {entity} '{name}' already exists: it is not added, and stays as it is")
+        else:
+            yield name, partial(do, name, **fields)
+
+
+def _there(client: Client, entity: str) -> frozenset[str]:
+    found = client.sharing.accounts()
+    return frozenset(one.name for one in (found.qos if entity == "qos" else found.accounts))
 
 
 def _of_users(client: Client, action: str, said: Said) -> Iterator[tuple[str, Callable[[], object]]]:
@@ -262,7 +288,9 @@ def _of_users(client: Client, action: str, said: Said) -> Iterator[tuple[str, Ca
         if action == "add":
             if not accounts:
                 raise UsageError(f"Name an account for {user:.80}.", "Write account=NAME.")
-            for account in sorted(accounts, key=lambda one: one != default):
+            if known := sorted(accounts.intersection(mine)):
+                note(f"user {user} is in {', '.join(known)} already: that stays as it is")
+            for account in sorted(accounts.difference(mine), key=lambda one: one != default):
                 own = fields | ({"default": True} if account == default else {})
                 yield (
                     f"{user} in {account}",
@@ -321,8 +349,14 @@ def _limits(ours: str, name: str, value: str) -> Iterator[tuple[str, int | None]
         limit_us = None if value == "-1" else parse_time_limit_us(value)
         yield ours, None if limit_us is None else max(1, -(-limit_us // MINUTE_US))
         return
+    if (counted := MINUTES.get(ours.rpartition(".")[2])) is not None:
+        of, equals, count = value.lower().rpartition("=")
+        if equals and of != counted:
+            raise UsageError(f"{name}={value:.80} limits what rm does not.", f"It limits {counted}.")
+        yield ours, _count(name, count)
+        return
     if not ours.endswith("TRES"):
-        yield ours, _count(name, value.rpartition("=")[2])
+        yield ours, _count(name, value)
         return
     for part in value.split(","):
         slurm, equals, count = part.partition("=")

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rm.api.sharing import Account, Accounts, Member, Qos
 
 TRES = {"cpu": "cpus", "gres/gpu": "gpus", "mem": "mem_gib", "node": "hosts"}
+MINUTES = {"billing_minutes": "billing", "gpu_minutes_running": "gres/gpu"}  # limit -> of what in Slurm
 WHOLE = {
     "grpjobs": "running", "grpsubmit": "submitted", "grpsubmitjobs": "submitted", "grptres": "TRES",
     "grptresmins": "billing_minutes", "grptresrunmin": "gpu_minutes_running",
@@ -94,8 +95,8 @@ def limit(name: str) -> Callable[[Row], str]:
             return ""
         if ours == "job.minutes":
             return clock_limit(value * MINUTE_US)
-        kind = {"billing_minutes": "billing=", "gpu_minutes_running": "gres/gpu="}
-        return kind.get(ours.rpartition(".")[2], "") + str(value)
+        of = MINUTES.get(ours.rpartition(".")[2])
+        return f"{of}={value}" if of else str(value)
 
     return text
 
