@@ -203,6 +203,34 @@ def test_nobody_there_and_nobody_who_answers_are_said() -> None:
     assert (told["status"], told["error"]) == (None, "no answer within 0.2 s")
 
 
+@pytest.mark.parametrize("begin", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n"])
+def test_a_page_that_comes_byte_by_byte_takes_no_longer_than_any(begin: bytes) -> None:
+    """Each byte comes in time, and the whole would take days."""
+    ended = threading.Event()
+
+    def drip() -> None:
+        link, _ = listening.accept()
+        with link:
+            link.sendall(begin)
+            while not ended.wait(0.02):
+                try:
+                    link.sendall(b"x")
+                except OSError:
+                    return
+
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        dripping = threading.Thread(target=drip, daemon=True)
+        dripping.start()
+        try:
+            told = rm_http.fetch(f"http://127.0.0.1:{listening.getsockname()[1]}/", "text", 300_000)
+        finally:
+            ended.set()
+            dripping.join(10)
+    assert (told["status"], told["found"], told["error"]) == (None, None, "no answer within 0.3 s")
+
+
 def test_the_probe_passes_them_on_and_says_the_state_of_the_clock() -> None:
     with serving(*ROUTES) as url:
         assert rm_probe.probe({"kind": "http", "url": url + "/up"})["status"] == 200
