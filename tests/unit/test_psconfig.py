@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from rm.adapters.sources.iso import iso_of, seconds_of
-from rm.adapters.sources.psconfig import mesh_names, tables_of, toml_of
+from rm.adapters.sources.psconfig import tables_of, toml_of
 from rm.adapters.sources.psconfig_archives import archives_of
 from rm.cli.main import rmx
 from rm.core.monitoring.archive import parse_archive
@@ -190,9 +190,10 @@ def test_tests_of_services_are_of_each_host() -> None:
 
 
 def test_archives_of_tasks_become_ours_without_their_secrets() -> None:
-    tables, said = tables_of(SERVICES, HOSTS)
+    mesh_of = dict[str, str]()
+    _, said = tables_of(SERVICES, HOSTS, mesh_of)
     said.clear()
-    (central,) = archives_of(SERVICES, mesh_names(SERVICES, tables), said)
+    (central,) = archives_of(SERVICES, mesh_of, said)
     archive = parse_archive(tomllib.loads(toml_of([central], "archive"))["monitor"]["archive"][0])
     assert (archive.url, archive.op, archive.runs) == ("https://ma.example.org/logstash", "put", "all")
     assert (archive.meshes, archive.retry_policy) == (("names", "page"), ((5, 60_000_000),))
@@ -205,6 +206,37 @@ def test_archives_of_tasks_become_ours_without_their_secrets() -> None:
     ):  # fmt: skip
         assert part in text
     assert "c2VjcmV0" not in text
+
+
+@pytest.mark.parametrize("headers", [["c2VjcmV0"], "c2VjcmV0", 5])
+def test_archives_that_are_no_list_and_headers_that_are_no_object_are_said(headers: Any) -> None:
+    archives = {"odd": {"archiver": "http", "data": {"_url": "https://ma.example.org/", "_headers": headers}}}
+    tasks = {
+        "sides": {**DOCUMENT["tasks"]["sides"], "archives": ["odd"]},
+        "other": {**DOCUMENT["tasks"]["sides"], "archives": 5},
+    }
+    document, mesh_of = {**DOCUMENT, "tasks": tasks, "archives": archives}, dict[str, str]()
+    said = tables_of(document, HOSTS, mesh_of)[1]
+    assert archives_of(document, mesh_of, said) == []
+    text = "\n".join(said)
+    assert "The archives of task 'other' are left out: they are no list." in text
+    assert "Archive 'odd' is left out: its '_headers' are no object" in text
+    assert "c2VjcmV0" not in text
+
+
+def test_a_task_that_is_left_out_sends_nothing_by_the_mesh_of_another() -> None:
+    url = "https://ma.example.org/"
+    archives = {name: {"archiver": "http", "data": {"_url": url + name}} for name in ("one", "two")}
+    tasks = {
+        "a b": {**DOCUMENT["tasks"]["sides"], "archives": ["one"]},
+        "a-b": {**DOCUMENT["tasks"]["sides"], "archives": ["two"]},
+    }
+    document, mesh_of = {**DOCUMENT, "tasks": tasks, "archives": archives}, dict[str, str]()
+    said = tables_of(document, HOSTS, mesh_of)[1]
+    assert any("'a-b' is left out" in sentence for sentence in said)
+    assert [(one["name"], one["meshes"]) for one in archives_of(document, mesh_of, said)] == [
+        ("one", ["a-b"])
+    ]
 
 
 @pytest.mark.parametrize("document", [None, [], {}, {"tasks": []}, "x"])

@@ -53,8 +53,11 @@ SERVICE_KEYS = {"query": "query", "record": "record", "nameserver": "nameserver"
 ENDS = {"source": "{% address[0] %}", "dest": "{% address[1] %}"}
 
 
-def tables_of(document: Any, hosts: Iterable[Host]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Tables `[[monitor.mesh]]`, one a task, and in sentences what could not be taken over.
+def tables_of(
+    document: Any, hosts: Iterable[Host], mesh_of: dict[str, str] | None = None
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Tables `[[monitor.mesh]]`, one a task, and in sentences what could not be taken over. `mesh_of` gets
+    the mesh of each task that became one.
 
     Raises:
         UsageError: this is not a pSConfig document.
@@ -85,6 +88,8 @@ def tables_of(document: Any, hosts: Iterable[Host]) -> tuple[list[dict[str, Any]
             continue
         taken.add(table["name"])
         tables.append(table)
+        if mesh_of is not None:
+            mesh_of[str(name)] = table["name"]
     return tables, said
 
 
@@ -276,12 +281,6 @@ def _spec(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
         if "timeout" in spec:
             table["timeout_s"] = seconds_of(spec["timeout"])
     return table
-
-
-def mesh_names(document: Mapping[str, Any], tables: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Of the tasks that became these tables."""
-    taken = {table["name"] for table in tables}
-    return {task: name for task in document["tasks"] if (name := _name(str(task))) in taken}
 
 
 def _name(task: str) -> str:

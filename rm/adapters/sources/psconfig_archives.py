@@ -28,7 +28,11 @@ def archives_of(
     """
     users: dict[str, list[str]] = {}
     for task, mesh in mesh_of.items():
-        for name in document["tasks"][task].get("archives") or ():
+        named = document["tasks"][task].get("archives") or ()
+        if not isinstance(named, list | tuple):
+            said.append(f"The archives of task '{task}' are left out: they are no list.")
+            continue
+        for name in named:
             users.setdefault(str(name), []).append(mesh)
     tables: list[dict[str, Any]] = []
     for name, meshes in users.items():
@@ -53,6 +57,8 @@ def _table(name: str, archive: Mapping[str, Any]) -> dict[str, Any]:
     data = archive["data"]
     table: dict[str, Any] = {"name": name, "url": data["_url"], "op": data.get("op", "post")}
     if data.get("_headers"):
+        if not isinstance(data["_headers"], Mapping):
+            raise UsageError("its '_headers' are no object, and not shown: they may be secret.")
         table["headers_file"] = HEADERS_FILE.format(name)
     if "timeout" in data:
         table["timeout"] = _duration(data["timeout"])

@@ -18,7 +18,7 @@ from rm.errors import UsageError
 @click.pass_obj
 def import_psconfig(session: Session, /, file: Any) -> None:
     """Print the tasks of a pSConfig FILE (- = standard input) as meshes for rm.toml, and their archives."""
-    from rm.adapters.sources.psconfig import mesh_names, tables_of, toml_of
+    from rm.adapters.sources.psconfig import tables_of, toml_of
     from rm.adapters.sources.psconfig_archives import archives_of
 
     try:
@@ -26,8 +26,9 @@ def import_psconfig(session: Session, /, file: Any) -> None:
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{file.name} is not JSON: {error}.") from None
     hosts = [Host(h.name, h.zone, h.address) for h in session.client.hosts()]
-    tables, said = tables_of(document, hosts)
-    archives = archives_of(document, mesh_names(document, tables), said)
+    mesh_of = dict[str, str]()
+    tables, said = tables_of(document, hosts, mesh_of)
+    archives = archives_of(document, mesh_of, said)
     for sentence in said:
         note(sentence)
     if tables:
