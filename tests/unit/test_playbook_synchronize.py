@@ -107,6 +107,16 @@ def test_on_this_machine_nothing_goes_over_ssh(tree: Path) -> None:
     assert not (tree / "words").exists()
 
 
+def test_a_name_that_begins_as_an_option_is_a_name(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tree)
+    odd = f"--rsh=touch {tree}/harm;"
+    Path(odd).parent.mkdir(parents=True)
+    answer = ask(tree, local=True, src=f"{tree}/from/one", dest=odd)
+    assert answer["rc"] == 0, answer
+    assert Path(odd).read_text() == "1"
+    assert not (tree / "harm").exists()
+
+
 @pytest.mark.parametrize(
     ("way", "said"),
     [

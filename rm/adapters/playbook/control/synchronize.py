@@ -30,7 +30,7 @@ def carry_out(hands: Hands, step: dict[str, Any]) -> dict[str, Any]:
             "rsync is not installed on this machine, which synchronize needs. Install it here."
         )
     command = ["rsync", *options(args, bool(step.get("check")))]
-    source, destination = args["src"], args["dest"]
+    source, destination = (_no_option(args[end]) for end in ("src", "dest"))
     if hands.local:
         command = [*(["sudo", "-n", "-u", user] if user else []), *command]
     else:
@@ -44,9 +44,9 @@ def carry_out(hands: Hands, step: dict[str, Any]) -> dict[str, Any]:
         end = hands.host.address if ":" not in hands.host.address else f"[{hands.host.address}]"
         end = f"{hands.host.login}@{end}" if args["set_remote_user"] and hands.host.login else end
         if args["mode"] == "push":
-            destination = f"{end}:{destination}"
+            destination = f"{end}:{args['dest']}"
         else:
-            source = f"{end}:{source}"
+            source = f"{end}:{args['src']}"
     command += [*args["rsync_opts"], f"--out-format={MARKER}%i %n%L", source, destination]
     code, out, err = _ran(hands, command)
     said = shlex.join(command)
@@ -57,6 +57,11 @@ def carry_out(hands: Hands, step: dict[str, Any]) -> dict[str, Any]:
     text = out.replace(MARKER, "")
     lines = [line for line in text.split("\n") if line]
     return {"changed": changed, "rc": 0, "cmd": said, "msg": text, "stdout_lines": lines}
+
+
+def _no_option(path: str) -> str:
+    """The path of a file, also where its name begins as an option does, as one of a host's facts may."""
+    return f"./{path}" if path.startswith("-") else path
 
 
 def options(args: dict[str, Any], check: bool) -> list[str]:
