@@ -270,6 +270,17 @@ def test_lookups_of_a_playbook(files: LocalFiles, tmp_path: Path) -> None:
         content_of("{{ lookup('own_words', 'a') }}", elsewhere, LocalFiles())
 
 
+def test_a_lookup_of_a_playbook_stands_for_no_full_name_and_for_nothing_of_templates(
+    files: LocalFiles, tmp_path: Path
+) -> None:
+    (tmp_path / "lookup_plugins").mkdir()
+    for name in ("env", "now", "random"):
+        (tmp_path / f"lookup_plugins/{name}.py").write_text(LOOKUP)
+    assert content_of("{{ lookup('env', 'HOME') }}", tmp_path, files) == "HOME"
+    assert content_of("{{ lookup('ansible.builtin.env', 'HOME') }}", tmp_path, files) == os.environ["HOME"]
+    assert content_of("{{ now().year > 2000 }} {{ 1 | random }}", tmp_path, files) == "True 0"
+
+
 @pytest.mark.parametrize(
     ("line", "says"),
     [

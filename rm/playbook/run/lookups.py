@@ -21,7 +21,7 @@ from rm.playbook.run.sought import Control, Sought
 from rm.playbook.template.filters import to_bool
 from rm.playbook.template.filters.data import flatten, subelements
 from rm.playbook.template.filters.text import refuse_undefined
-from rm.playbook.template.jinja import OWN_LOOKUPS
+from rm.playbook.template.jinja import BUILTIN, OWN_LOOKUPS
 from rm.playbook.template.plain import deeply
 from rm.playbook.template.plugins import OWN
 from rm.playbook.template.template import Layer, Scope, Seek
@@ -29,10 +29,11 @@ from rm.playbook.template.template_file import about_file, value_of_file
 
 
 def seeker(files: Files, search: Sequence[str], control: Control | None) -> Seek:
-    def seek(name: str, terms: list[Any], options: dict[str, Any], scope: Scope) -> list[Any]:
+    def seek(asked: str, terms: list[Any], options: dict[str, Any], scope: Scope) -> list[Any]:
+        name = asked.removeprefix(BUILTIN)
         function = _LOOKUPS.get(name)
         try:
-            if name in OWN_LOOKUPS and (found := _own_lookup(name, terms, options, files)) is not None:
+            if asked in OWN_LOOKUPS and (found := _own_lookup(name, terms, options, files)) is not None:
                 return found
             if function is None:
                 raise TemplateProblem(f"unknown lookup '{name}'")

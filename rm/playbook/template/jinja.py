@@ -22,6 +22,7 @@ from rm.playbook.template.native import OMIT, CodeGenerator, concat
 from rm.playbook.template.syntax import HEADER, syntax_of
 
 OWN_LOOKUPS: set[str] = set()  # those that the runs of this process have brought along
+BUILTIN = "ansible.builtin."  # before the name of a lookup of rm's that no other stands for
 
 MARKS = ("{{", "{%", "{#")
 
@@ -96,13 +97,13 @@ def _sought(context: Context, name: str, terms: tuple[Any, ...], options: dict[s
     scope = context.parent["__scope__"]
     if scope.seek is None:
         raise TemplateProblem(f"the lookup '{name}' is not possible here")
-    found: list[Any] = scope.seek(name.removeprefix("ansible.builtin."), list(terms), options, scope)
+    found: list[Any] = scope.seek(name, list(terms), options, scope)
     return found
 
 
 @pass_context
 def _now(context: Context, utc: bool = False, fmt: str | None = None) -> Any:
-    (moment,) = _sought(context, "now", (), {})
+    (moment,) = _sought(context, BUILTIN + "now", (), {})
     moment = moment.astimezone(UTC).replace(tzinfo=None) if utc else moment.replace(tzinfo=None)
     return moment.strftime(fmt) if fmt else moment
 

@@ -62,7 +62,11 @@ def about_file(path: str, destination: str | None, files: Described, scope: Scop
 
     def moment() -> Any:
         seek = scope.seek
-        return seek("now", [], {}, scope)[0].replace(tzinfo=None) if seek is not None else missing
+        return (
+            seek("ansible.builtin.now", [], {}, scope)[0].replace(tzinfo=None)
+            if seek is not None
+            else missing
+        )
 
     names: dict[str, Callable[[], Any]] = {
         "ansible_managed": lambda: "Ansible managed",

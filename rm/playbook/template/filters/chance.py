@@ -15,7 +15,7 @@ def _asked(context: Context, name: str, terms: list[Any]) -> Any:
     scope = context.parent["__scope__"]
     if scope.seek is None:
         raise ValueError(f"the filter '{name}' is not possible here")
-    (found,) = scope.seek(name, terms, {}, scope)
+    (found,) = scope.seek(f"ansible.builtin.{name}", terms, {}, scope)
     return found
 
 
