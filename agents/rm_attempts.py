@@ -162,6 +162,7 @@ class Attempts:
         attempt = Attempt(folder)
         attempt.slice, attempt.place = of_slice, place
         attempt.gpus_used = rm_gpu_used.kept(folder)
+        attempt.ordered, attempt.lends = read_json(folder.at("lends.json")) or (0, False)
         self.known[folder.job, folder.attempt] = attempt
         for name in os.listdir(folder.path):
             if name.isdigit():

@@ -187,7 +187,18 @@ class Operations(Attempts):
             raise ValueError("frozen is true or false")
         if order > attempt.ordered:  # while it stands still for others, these may have its processors
             attempt.ordered, attempt.lends = order, frozen and request.get("lends") is True
+            self._note_lending(attempt)
         return self._order(attempt, {"op": "freeze", "frozen": frozen, "order": order})
+
+    @staticmethod
+    def _note_lending(attempt):
+        """For the next agent. Where there is no space, it takes the processors for held."""
+        path = attempt.folder.at("lends.json")
+        try:
+            write_json(path, [attempt.ordered, attempt.lends], sync=True)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
 
     def signal(self, request, reply):
         attempt = self._get(request)

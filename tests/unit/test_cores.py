@@ -183,6 +183,28 @@ def test_jobs_have_processors_of_their_own_as_long_as_they_run(start: Start) -> 
 
 
 @two
+def test_what_stands_still_for_others_lends_its_processors_also_when_the_agent_was_killed(
+    start: Start,
+) -> None:
+    count = len(os.sched_getaffinity(0))
+    agent = start()
+    bound(agent, 1, cpus_per_task=count)
+    agent.call("freeze", job=1, attempt=1, frozen=True, order=1, lends=True)
+    agent.kill()
+    agent = start()
+    alone = {**PINNED, "unenforced": "refuse"}
+    assert len(bound(agent, 2, cpus_per_task=count, fence=alone)) == count
+    end(agent, 2)
+    agent.call("freeze", job=1, attempt=1, frozen=False, order=2)
+    agent.kill()
+    agent = start()
+    agent.call("freeze", job=1, attempt=1, frozen=True, order=1, lends=True)  # once more, too late
+    refused = agent.launch(SH, job=3, fence=alone)
+    assert (refused["ok"], refused["code"]) == (False, "not-enforced")
+    end(agent, 1)
+
+
+@two
 def test_tasks_of_a_job_divide_its_processors(start: Start) -> None:
     agent = start()
     first = bound(agent, 1, tasks=[{"rank": rank, "gpus": [], "env": {}} for rank in (0, 1)])
