@@ -124,6 +124,10 @@ class PairTests:
                 log.warning("%s It is left out.", absurd)
                 failed.append(absurd)
                 sample = replace(sample, values={}, failed=absurd, checks=tuple(checks))
+                outcomes = [
+                    replace(one, failed=one.failed or absurd, found={}) if one.source is source else one
+                    for one in outcomes
+                ]
             tried.append(Tried(source, destination, sample, way.packets, way.path))
         return Result(tried, not failed and not any(way.failed for way in found), skipped, outcomes)
 
