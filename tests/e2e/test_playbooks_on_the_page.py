@@ -146,6 +146,7 @@ def test_what_is_refused_before_a_host_is_touched(playing: Cluster, folder: Path
     for body, said in (
         ({"answers": {"password": "abc"}}, "4 characters"),
         ({"answers": {"password": "{{ lookup('pipe', 'id') }}"}}, "template"),
+        ({"answers": {"password": SECRET, "place": "#jinja2: trim_blocks: true\nx"}}, "template"),
         ({"answers": {"password": SECRET, "ansible_host": "x"}}, "nobody asks for"),
         ({"answers": {"password": SECRET, "name": "mars"}}, "one of world, moon"),
         ({"answers": {}}, "needs an answer"),

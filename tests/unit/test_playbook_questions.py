@@ -118,6 +118,8 @@ def survey(**spec: Any) -> list[Question]:
         Question("several", "Several", "list", "int"),
         Question("choice", "Choice", choices=(1, "two")),
         Question("secret", "Secret", private=True, prompted=True, default="of the playbook"),
+        Question("sealed", "Sealed", "dict", private=True),
+        Question("pins", "Pins", "list", "int", private=True),
     ]
 
 
@@ -127,12 +129,13 @@ def test_answers_become_values_of_their_types() -> None:
     assert found.extra == {"text": "abc", "number": 7, "several": [1, 2], "choice": 1}
     assert found.prompted == {"secret": "s3cret word"}
     assert found.shown == found.extra
-    assert (found.private, found.secrets) == (("secret",), ("s3cret word",))
+    assert (found.private, found.secrets) == (("secret", "sealed", "pins"), ("s3cret word",))
 
 
 def test_what_is_not_answered_has_its_default() -> None:
     found = answered(survey(), {"number": "", "secret": None})
-    assert found == Answers({}, {"text": "usual"}, {"text": "usual"}, ("secret",), ("of the playbook",))
+    private, secrets = ("secret", "sealed", "pins"), ("of the playbook",)
+    assert found == Answers({}, {"text": "usual"}, {"text": "usual"}, private, secrets, ("text",))
 
 
 @pytest.mark.parametrize(
@@ -146,12 +149,16 @@ def test_what_is_not_answered_has_its_default() -> None:
         ({"text": "ABC"}, "does not match"),
         ({"text": "{{ lookup('pipe', 'id') }}"}, "marks of a template"),
         ({"several": ["{% x %}"]}, "'several'"),
+        ({"text": "#jinja2: variable_start_string: '[%'\n[% lookup('pipe', 'id') %]"}, "marks of a template"),
         ({"text": "x" * 70_000}, "more than 65536"),
         ({"text": "a\0b"}, "no text"),
         ({"text": "\udcff"}, "no text"),
         ({"number": 1 << 70}, "plausible size"),
         ({"secret": "abc"}, "needs 4 characters"),
         ({"secret": "{# 4711-private #}"}, "'secret' does not fit"),
+        ({"sealed": "a={4711-private 'b"}, "'sealed' does not fit: it is no dict"),
+        ({"sealed": ["4711-private"]}, "'sealed' does not fit: it is no dict"),
+        ({"pins": ["1", "4711-private"]}, "'pins' does not fit: it is no list"),
     ],
 )
 def test_answers_that_do_not_fit(given: dict[str, Any], said: str) -> None:

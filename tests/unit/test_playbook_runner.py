@@ -53,6 +53,7 @@ def test_orders_have_the_answers_and_the_record_none_that_is_private(playing: Pl
     process = playing.next()
     assert process.orders["prompted"] == {"password": PASSWORD, "release": "8"}
     assert process.orders["extra"] == {"channel": "stable", "mirrors": ["a", "b"]}
+    assert process.orders["defaults"] == ["channel"]
     assert process.orders["secrets"] == [PASSWORD]
     assert (process.orders["limit"], process.orders["tags"], process.orders["check"]) == ("h1", ["a"], True)
     process.say(kind="play", text="p", hosts=["h1"])

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from rm.cli.playbook.work import DIFF_MOST, ITEMS_MOST, MESSAGE_MOST, Said, outcome_of
+from rm.cli.playbook.work import DIFF_MOST, ITEMS_MOST, MESSAGE_MOST, Said, outcome_of, variables_of
 from rm.core.playbook_runs import RunState
+from rm.playbook.model.problems import TemplateProblem
 from rm.playbook.model.steps import TaskResult
 from rm.playbook.run.report import Progress, Report
+from rm.playbook.template.template import Layer, Scope, condition, evaluate
 
 SECRET = "hunter2 of the mirror"
 
@@ -89,6 +91,23 @@ def test_what_is_long_is_cut_and_only_standard_output_is_kept_of_a_result() -> N
 )
 def test_statuses(fields: dict[str, Any], status: str) -> None:
     assert outcome_of(result(**fields), 1, 0).status == status
+
+
+@pytest.mark.parametrize("text", ["{{ 6 * 7 }}", "#jinja2: variable_start_string: '[%'\n[% 6 * 7 }}"])
+def test_an_answer_is_no_template_and_a_default_may_be_one(text: str) -> None:
+    """Also where the daemon let one pass."""
+    orders = {"extra": {"given": [{"deep": text}], "usual": text}, "defaults": ["usual"]}
+    scope = Scope([Layer(variables_of(orders), True)])
+    assert evaluate("{{ given[0].deep }}", scope) == text
+    assert str(evaluate("{{ usual }}", scope)) == "42"
+
+
+def test_an_answer_is_never_evaluated_as_a_condition() -> None:
+    """`assert: {that: "{{ given }}"}` evaluates conditions that a variable holds."""
+    (given,) = variables_of({"extra": {"given": "6 == 6"}, "defaults": []}).values()
+    assert condition("6 == 6", Scope([]))
+    with pytest.raises(TemplateProblem, match="must not be evaluated"):
+        condition(given, Scope([]))
 
 
 def test_text_that_is_none_is_said_all_the_same() -> None:

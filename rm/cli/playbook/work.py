@@ -77,6 +77,7 @@ def _run(session: Session, orders: Mapping[str, Any], said: Said) -> Report:
     from rm.cli.playbook.given import fleet_of, vault_of
     from rm.cli.playbook.login import Login
     from rm.cli.playbook.queue_daemon import QueueDaemon
+    from rm.playbook.model.located import untemplated
 
     said.secrets = set(orders["secrets"])
     path = Path(orders["path"])
@@ -95,7 +96,7 @@ def _run(session: Session, orders: Mapping[str, Any], said: Said) -> Report:
         path,
         fleet.hosts,
         fleet.settings,
-        variables=orders["extra"],
+        variables=variables_of(orders),
         check=orders["check"],
         diff=orders["diff"],
         limit=orders["limit"] or None,
@@ -111,8 +112,18 @@ def _run(session: Session, orders: Mapping[str, Any], said: Said) -> Report:
         become=login.become,
         become_user=login.become_user,
         passwords=passwords,
-        answers=orders["prompted"],
+        answers=untemplated(orders["prompted"]),
     )
+
+
+def variables_of(orders: Mapping[str, Any]) -> dict[str, Any]:
+    """The extra variables: what somebody answered is no template, whatever it looks like; defaults may be."""
+    from rm.playbook.model.located import untemplated
+
+    defaults = orders["defaults"]
+    return {
+        name: value if name in defaults else untemplated(value) for name, value in orders["extra"].items()
+    }
 
 
 class Said:

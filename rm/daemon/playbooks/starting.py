@@ -68,6 +68,7 @@ class Starting:
             "diff": options.diff,
             "prompted": dict(answers.prompted),
             "extra": dict(answers.extra),
+            "defaults": list(answers.defaults),
             "secrets": list(answers.secrets),
             "vault_password_file": self._password_file,
         }

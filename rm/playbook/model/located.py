@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import yaml
@@ -69,6 +69,15 @@ def _seq(loader: Any, node: yaml.SequenceNode) -> Seq:
 
 class Unsafe(str):
     """Text that is never a template (`!unsafe`)."""
+
+
+def untemplated(value: Any) -> Any:
+    """The value with every text in it as one that is never a template."""
+    if isinstance(value, Mapping):
+        return {key: untemplated(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [untemplated(inner) for inner in value]
+    return Unsafe(value) if type(value) is str else value
 
 
 class Encrypted(str):

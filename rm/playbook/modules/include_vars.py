@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rm.errors import RmError
-from rm.playbook.model.located import Unsafe, load
+from rm.playbook.model.located import load, untemplated
 from rm.playbook.model.problems import BadArgument
 from rm.playbook.module import Arg, CompileContext
 from rm.playbook.template.filters import FILTERS
@@ -78,14 +78,6 @@ def _added_to(old: Any, new: Any) -> Any:
     """What `new` makes of the variable's value so far: mappings are merged, anything else is replaced."""
     if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
         return new
-    merged: dict[str, Any] = FILTERS["combine"](_as_it_is(old), new, recursive=True)
+    # templates in the old one have been evaluated, or came from a host and never are
+    merged: dict[str, Any] = FILTERS["combine"](untemplated(old), new, recursive=True)
     return merged
-
-
-def _as_it_is(value: Any) -> Any:
-    """Templates in it have been evaluated, or came from a host and never are."""
-    if isinstance(value, Mapping):
-        return {key: _as_it_is(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_as_it_is(inner) for inner in value]
-    return Unsafe(value) if type(value) is str else value

@@ -18,12 +18,12 @@ from rm.hints import did_you_mean
 from rm.playbook.model.argument_spec import KINDS, Unfit, convert
 from rm.playbook.model.located import Map
 from rm.playbook.model.schema import Playbook, tasks_of
+from rm.playbook.template.jinja import is_template
 
 PRIVATE_MIN = 4  # characters: a shorter text cannot be taken out of what is shown
 ANSWER_MOST = 65_536  # characters of one answer
 DEPTH_MOST = 16
 _KEYS = ("type", "elements", "description", "default", "required", "choices", "no_log", "pattern")
-_MARKS = ("{{", "{%", "{#")
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
@@ -47,14 +47,16 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """`prompted` and `extra` are what the run gets; `shown` of these may be kept, `private` are the names of
-    the others; `secrets` are texts to take out of whatever the run shows."""
+    """`prompted` and `extra` are what the run gets; of `extra`, `defaults` are the names of those that nobody
+    answered, whose texts are the administrator's and may be templates. `shown` of all may be kept, `private`
+    are the names of the others; `secrets` are texts to take out of whatever the run shows."""
 
     prompted: Mapping[str, Any] = field(default_factory=dict)
     extra: Mapping[str, Any] = field(default_factory=dict)
     shown: Mapping[str, Any] = field(default_factory=dict)
     private: tuple[str, ...] = ()
     secrets: tuple[str, ...] = field(default=(), repr=False)
+    defaults: tuple[str, ...] = ()
 
 
 def questions_of(playbook: Playbook, survey: Sequence[Question] | None) -> list[Question]:
@@ -133,6 +135,7 @@ def answered(questions: Sequence[Question], given: Mapping[str, Any]) -> Answers
     prompted: dict[str, Any] = {}
     extra: dict[str, Any] = {}
     private: list[str] = []
+    defaults: list[str] = []
     secrets: list[str] = []
     for one in questions:
         try:
@@ -145,6 +148,7 @@ def answered(questions: Sequence[Question], given: Mapping[str, Any]) -> Answers
                     raise Unfit("needs an answer")
                 if one.fills and one.default is not None:
                     extra[one.name] = one.default
+                    defaults.append(one.name)
                 continue
             found = _value(one, value)
             if one.private:
@@ -159,7 +163,8 @@ def answered(questions: Sequence[Question], given: Mapping[str, Any]) -> Answers
             f"The answers do not fit: {'; '.join(problems)}.", "The survey says what is asked for."
         )
     shown = {name: value for name, value in {**prompted, **extra}.items() if name not in private}
-    return Answers(prompted, extra, shown, tuple(private), tuple(dict.fromkeys(secrets)))
+    found_secrets = tuple(dict.fromkeys(secrets))
+    return Answers(prompted, extra, shown, tuple(private), found_secrets, tuple(defaults))
 
 
 def _nearest(name: str, known: Mapping[str, Question]) -> str:
@@ -171,11 +176,13 @@ def _value(one: Question, given: Any) -> Any:
     """Raises Unfit; nothing of a private answer is in its message."""
     try:
         found = _converted(one, given)
+    except Unfit as problem:
+        said = f"it is no {one.kind}" if one.private else f"{problem}".rstrip(".")
+        raise Unfit(f"does not fit: {said}") from None
+    try:
         _plain(found)
     except Unfit as problem:
-        if one.private and str(given) in str(problem):
-            raise Unfit(f"is no {one.kind}") from None
-        raise Unfit(f"does not fit: {problem}".rstrip(".")) from None
+        raise Unfit(f"does not fit: {problem}") from None
     if one.choices:
         for choice in one.choices:
             if choice == found or str(choice) == str(found):
@@ -200,8 +207,8 @@ def _plain(value: Any, depth: int = 0) -> None:
     if isinstance(value, str):
         if len(value) > ANSWER_MOST:
             raise Unfit(f"it has more than {ANSWER_MOST} characters")
-        if any(mark in value for mark in _MARKS):
-            raise Unfit("it has the marks of a template, {{, {% or {#")
+        if is_template(value):
+            raise Unfit("it has the marks of a template: {{, {%, {# or, at its beginning, #jinja2:")
         if "\0" in value or (not value.isascii() and _surrogate(value)):
             raise Unfit("it has characters that are no text")
     elif isinstance(value, bool) or value is None:

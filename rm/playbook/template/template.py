@@ -185,9 +185,11 @@ def expression(source: str, scope: Scope) -> Any:
 
 def condition(source: Any, scope: Scope) -> bool:
     """A condition must be a boolean: the text "no" is true in Jinja2, which nobody means."""
+    if isinstance(source, Unsafe):
+        raise TemplateProblem("the condition is a text that must not be evaluated (`!unsafe`, or an answer)")
     value = expression(bare(source), scope) if isinstance(source, str) else source
     if not isinstance(value, bool):
-        kind = type(value).__name__
+        kind = "str" if isinstance(value, str) else type(value).__name__
         raise TemplateProblem(
             f"the condition '{short(str(source))}' gave {value!r} ({kind}), not true or false; "
             "compare it, or use '| bool'"
