@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import pwd
 import sys
@@ -23,7 +24,11 @@ from rm.daemon.playbooks.starting import Starting
 from rm.units import DAY_US
 from rm.web.accounts import Accounts
 
-RMX = (sys.executable, "-c", "import sys; from rm.cli.start import main; sys.exit(main())", "--socket")
+# -P: nothing is imported from the directory that the daemon was started in, where others may write
+RMX = (
+    sys.executable, "-P", "-c", "import sys; from rm.cli.start import main; sys.exit(main())", "--socket",
+)  # fmt: skip
+log = logging.getLogger(__name__)
 
 
 def wire_playbooks(*, ground: Ground, jobs: Jobs, timers: Timers) -> Playbooks:
@@ -42,8 +47,11 @@ def wire_playbooks(*, ground: Ground, jobs: Jobs, timers: Timers) -> Playbooks:
     def record(act: Act) -> None:
         jobs.leader.record(act).result()
 
+    catalogue = Catalogue(asked.directory, asked.shipped)
+    if unknown := catalogue.unknown():
+        log.warning("playbooks.shipped of rm.toml names %s, which do not come with rm", ", ".join(unknown))
     starting = Starting(
-        catalogue=Catalogue(asked.directory, asked.shipped),
+        catalogue=catalogue,
         runner=runner,
         clock=clock,
         vault_password_file=asked.vault_password_file,

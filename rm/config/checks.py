@@ -64,9 +64,8 @@ def resolve(config: Config, env: Mapping[str, str], euid: int) -> Config:
         raise ConfigError(f"jobs.fence: {error.what}", "Write 60s or 5min, or 0 for none.") from None
     partition_fences(jobs)
     licenses(jobs)
-    folder = paths.expanded(config.playbooks.directory, env) if config.playbooks.directory else ""
-    if folder and not os.path.isabs(folder):
-        raise ConfigError(f"playbooks.directory is '{folder}'.", "Write the absolute path of a folder.")
+    folder = _absolute("directory", config.playbooks.directory, "folder", env)
+    vault_password = _absolute("vault_password_file", config.playbooks.vault_password_file, "file", env)
     for key in ("prolog", "epilog"):
         if (path := getattr(jobs, key)) and not path.startswith("/"):
             raise ConfigError(
@@ -82,13 +81,21 @@ def resolve(config: Config, env: Mapping[str, str], euid: int) -> Config:
             log_dir=paths.expanded(daemon.log_dir, env),
             database=daemon.database or f"sqlite:///{os.path.join(state, 'rm.sqlite3')}",
         ),
-        playbooks=replace(config.playbooks, directory=folder),
+        playbooks=replace(config.playbooks, directory=folder, vault_password_file=vault_password),
         ssh=replace(
             ssh,
             known_hosts=paths.expanded(ssh.known_hosts or os.path.join(state, "known_hosts"), env),
             identity_files=tuple(paths.expanded(file, env) for file in ssh.identity_files),
         ),
     )
+
+
+def _absolute(key: str, text: str, what: str, env: Mapping[str, str]) -> str:
+    """A path of `[playbooks]`, which the daemon and its runs read from different directories."""
+    path = paths.expanded(text, env) if text else ""
+    if path and not os.path.isabs(path):
+        raise ConfigError(f"playbooks.{key} is '{path}'.", f"Write the absolute path of a {what}.")
+    return path
 
 
 def partition_fences(jobs: JobsConfig) -> dict[str, int]:

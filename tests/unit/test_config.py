@@ -160,6 +160,8 @@ def test_the_tours_configuration_and_its_lab_agree_on_where_they_are(
         ("[fabric]\nspines = 2\nuplink_mbps = 100\ndscp = [3, 3]\n", "all different"),
         ("[fabric]\nspines = 1\nuplink_mbps = 100\ndscp = [64]\n", r"fabric\.dscp.*<= 63"),
         (f"[daemon]\nsocket = '/{'x' * 200}'\n", "107 bytes"),
+        ('[playbooks]\nvault_password_file = "vault.txt"', "absolute path of a file"),
+        ('[playbooks]\ndirectory = "playbooks"', "absolute path of a folder"),
     ],
 )
 def test_mistakes_are_named_with_their_place(tmp_path: Path, text: str, sentence: str) -> None:

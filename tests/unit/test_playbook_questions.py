@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from rm.adapters.playbook.catalogue import Catalogue
+from rm.adapters.playbook.files import LocalFiles
+from rm.adapters.playbook.vault import Vault, seal
 from rm.errors import Forbidden, NotFound, UsageError
 from rm.playbook.model.located import load
 from rm.playbook.read.questions import Answers, Question, answered, survey_of
@@ -48,11 +50,27 @@ def test_the_catalogue_lists_playbooks_and_nothing_else(catalogue: Catalogue, tm
         Catalogue(str(tmp_path / "none")).listed()
 
 
-@pytest.mark.parametrize("what", [".", "plain.yaml"])
+@pytest.mark.parametrize("what", [".", "site.yml", "site.survey.yml"])
 def test_what_everybody_may_write_is_not_run(catalogue: Catalogue, tmp_path: Path, what: str) -> None:
     (tmp_path / "playbooks" / what).chmod(0o777)
     with pytest.raises(Forbidden, match="may write"):
-        catalogue.find("plain")
+        catalogue.find("site")
+
+
+def test_shipped_playbooks_that_there_are_not_are_named() -> None:
+    assert Catalogue("", ("drain", "drian")).unknown() == ["drian"]
+
+
+def test_a_default_of_the_survey_file_that_the_vault_sealed_is_opened(
+    catalogue: Catalogue, tmp_path: Path
+) -> None:
+    sealed = seal(b"opened-sesame", b"the-password").replace("\n", "\n    ")
+    text = f"word:\n  default: !vault |\n    {sealed}\n"
+    (tmp_path / "playbooks" / "plain.survey.yml").write_text(text)
+    files = LocalFiles(Vault([b"the-password"]))
+    (asked,) = catalogue.questions(catalogue.find("plain"), files)
+    assert asked.default == "opened-sesame"
+    assert files.vault.secrets == {"opened-sesame"}
 
 
 def test_prompts_and_the_survey_file_are_asked(catalogue: Catalogue) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
 from base64 import b64encode
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rm.bootstrap.playbooks import RMX
 from rm.cli.playbook.work import DIFF_MOST, ITEMS_MOST, MESSAGE_MOST, Said, outcome_of, variables_of
 from rm.core.playbook_runs import RunState
 from rm.playbook.model.problems import TemplateProblem
@@ -128,3 +131,11 @@ def test_how_runs_end(report: Report, state: RunState) -> None:
     (told,) = lines(end=report)
     assert told["state"] == state
     assert told["not_reached"] == list(report.not_reached)
+
+
+def test_nothing_is_imported_from_where_the_daemon_was_started(tmp_path: Path) -> None:
+    (tmp_path / "rm").mkdir()
+    (tmp_path / "rm" / "__init__.py").write_text("print('of somebody else')\n")
+    command = [*RMX[:-1], "--version"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, "of somebody else" in done.stdout) == (0, False), done.stderr

@@ -1,7 +1,8 @@
 """The playbooks that may be started from the page and the API: those of one folder, and some of rm's own.
 
 A name is looked up in this list and never becomes a part of a path. A playbook that belongs to others than
-root and the daemon's user, or that everybody may write, is refused: it would run as the daemon's user.
+root and the daemon's user, or that everybody may write, is refused: it would run as the daemon's user. So is
+one whose survey file does: the file says which variables people may set.
 """
 
 from __future__ import annotations
@@ -49,6 +50,11 @@ class Catalogue:
         found |= {name: own / f"{name}.yml" for name in self._shipped if (own / f"{name}.yml").is_file()}
         return [Listed(name, path, _about(path)) for name, path in sorted(found.items())]
 
+    def unknown(self) -> list[str]:
+        """Names of `shipped` that do not come with rm."""
+        own = shipped_directory("playbooks")
+        return [name for name in self._shipped if not (own / f"{name}.yml").is_file()]
+
     def _of_folder(self) -> list[Path]:
         if self._directory is None:
             return []
@@ -79,7 +85,9 @@ class Catalogue:
                 f"There is no playbook '{name:.100}' that may be started here.",
                 hint or "An administrator names their folder in rm.toml: playbooks.directory.",
             )
-        for path in (found.path.parent, found.path) if found.path.parent == self._directory else ():
+        survey = _survey_file(found)
+        own = (found.path.parent, found.path, *([survey] if survey else ()))
+        for path in own if found.path.parent == self._directory else ():
             about = os.stat(path)
             if about.st_uid not in (0, os.geteuid()) or about.st_mode & stat.S_IWOTH:
                 raise Forbidden(
@@ -91,18 +99,23 @@ class Catalogue:
     def questions(self, found: Listed, files: LocalFiles | None = None) -> list[Question]:
         """The survey of the playbook. Raises UsageError where it, or its survey file, is wrong."""
         local = files or LocalFiles()
-        return questions_of(read_playbook(found.path, local), self._survey(found))
+        return questions_of(read_playbook(found.path, local), _survey(found, local))
 
-    def _survey(self, found: Listed) -> list[Question] | None:
-        for ending in ENDINGS:
-            path = found.path.with_name(found.path.stem + SURVEY + ending)
-            if path.is_file():
-                try:
-                    text = path.read_text(encoding="utf-8")
-                except (OSError, UnicodeDecodeError) as problem:
-                    raise UsageError(f"The survey file {path} cannot be read: {problem}.") from None
-                return survey_of(load(text, str(path)), str(path))
+
+def _survey_file(found: Listed) -> Path | None:
+    named = (found.path.with_name(found.path.stem + SURVEY + ending) for ending in ENDINGS)
+    return next((path for path in named if path.is_file()), None)
+
+
+def _survey(found: Listed, files: LocalFiles) -> list[Question] | None:
+    path = _survey_file(found)
+    if path is None:
         return None
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise UsageError(f"The survey file {path} cannot be read: {problem}.") from None
+    return survey_of(load(text, str(path), decrypt=files.decrypt), str(path))
 
 
 def _about(path: Path) -> str:
