@@ -363,7 +363,9 @@ def test_what_fits_no_specification_fails_that_host_s_task(option, value):
     assert ([r.status for r in results], host.failed) == (["failed"], True)
 
 
-@pytest.mark.parametrize(("told", "took_us"), [(70, 140), (-1, 0), ("7", 0), (True, 0), (1 << 60, 0)])
+@pytest.mark.parametrize(
+    ("told", "took_us"), [(70, 140), (-1, 0), ("7", 0), (True, 0), (1 << 60, 0), (1 << 50, 1 << 50)]
+)
 def test_the_time_of_steps_is_the_tasks_and_no_variable(told, took_us):
     tasks = "    - command: make {{ item }}\n      loop: [a, b]\n      register: made\n"
     results, _, host = play(tasks, answer=lambda step: {"took_us": told})

@@ -8,6 +8,7 @@ import pytest
 from rm.adapters.playbook.secrets import MARK, masked, masked_text
 from rm.adapters.playbook.vault import Vault, seal
 from rm.playbook.model.steps import TaskResult
+from rm.playbook.run.outcome import PRINTED_MOST, _message
 
 KEY = "-----BEGIN KEY-----\nabcdefgh12345678\nABCDEFGH/+=\n-----END KEY-----\n"
 SECRETS = ["plain-word", 'quo"ted', "apo'strophe", "both'\"marks", "back\\slash", "ümläut", "two words", KEY]
@@ -52,3 +53,30 @@ def test_what_a_sealed_file_holds_is_secret(text, hidden, shown):
     vault = Vault([b"p"])
     assert vault.open_file(seal(text.encode(), b"p").encode()).decode() == text
     assert masked_text(f"+{hidden} {shown}", vault.secrets) == f"+{MARK} {shown}"
+
+
+@pytest.mark.parametrize("stream", ["stderr", "stdout"])
+def test_the_end_of_what_a_command_printed_does_not_begin_within_a_secret(stream):
+    """A message holds the last characters of it, wherever these begin."""
+    secret = "sesame-of-the-mirror"
+    answer = {
+        "failed": True,
+        "msg": f"non-zero {secret}",
+        stream: "begin " + secret + "x" * (PRINTED_MOST - 6),
+    }
+    message = _message(answer, "failed")
+    assert "mirror" in message.partition(": ")[2]
+    found = masked(TaskResult("h", "p", "t", "command", "failed", message, result=answer), {secret})
+    assert "mirror" not in repr(found)
+    assert found.message.startswith(f"non-zero {MARK}: ")
+    assert found.message.endswith("x" * 1000)
+
+
+def test_a_loops_message_is_its_bad_items_one():
+    secret = "sesame-of-the-mirror"
+    answer = {"failed": True, "msg": "", "stderr": secret + "x" * (PRINTED_MOST - 6)}
+    message = _message(answer, "failed")
+    results = [{"failed": False}, answer]
+    found = masked(TaskResult("h", "p", "t", "command", "failed", message, items=(
+        ("a", "ok", ""), ("b", "failed", message)), result={"results": results}), {secret})  # fmt: skip
+    assert "mirror" not in repr(found)

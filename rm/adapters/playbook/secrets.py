@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from rm.adapters.playbook.vault import SECRET_MIN
 from rm.playbook.model.steps import TaskResult
+from rm.playbook.run.outcome import PRINTED_MOST
 
 MARK = "********"
 
@@ -23,11 +24,37 @@ def masked(result: TaskResult, secrets: Iterable[str]) -> TaskResult:
     return replace(
         result,
         task=_text(result.task, known),
-        message=_text(result.message, known),
+        message=_message(result.message, _told(result), known),
         diffs=tuple(_text(diff, known) for diff in result.diffs),
-        items=tuple((_text(a, known), b, _text(c, known)) for a, b, c in result.items),
+        items=tuple(
+            (_text(label, known), status, _message(message, of, known))
+            for (label, status, message), of in zip(result.items, _each(result), strict=True)
+        ),
         result=_deep(result.result, known),
     )
+
+
+def _each(result: TaskResult) -> Sequence[Any]:
+    """The results of the items of a loop."""
+    found = result.result.get("results")
+    return found if isinstance(found, list) and len(found) == len(result.items) else [{}] * len(result.items)
+
+
+def _told(result: TaskResult) -> Any:
+    """The result whose message is the task's: of a loop the first one that failed."""
+    failed = (one for one in _each(result) if isinstance(one, Mapping) and one.get("failed"))
+    return next(failed, {}) if result.items else result.result
+
+
+def _message(text: str, result: Any, known: tuple[str, ...]) -> str:
+    """A message that ends with the end of what a command printed begins that end anywhere, also in the
+    middle of a secret: the whole is masked, then cut."""
+    printed = result if isinstance(result, Mapping) else {}
+    whole = str(printed.get("stderr") or printed.get("stdout") or "").strip()
+    end = whole[-PRINTED_MOST:]
+    if len(whole) == len(end) or not text.endswith(end):
+        return _text(text, known)
+    return _text(text[: -len(end)], known) + _text(whole, known)[-PRINTED_MOST:]
 
 
 def masked_text(text: str, secrets: Iterable[str]) -> str:

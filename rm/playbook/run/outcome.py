@@ -12,7 +12,8 @@ from rm.playbook.run.compile import Flags, Item, Skip
 from rm.playbook.template.template import Layer, NeedResult, Scope, condition, evaluate
 
 HIDDEN = "the output is hidden (no_log)"
-TOOK_MOST_US = 1 << 50  # of one step: 35 years
+TOOK_MOST_US = 1 << 50  # 35 years
+PRINTED_MOST = 2000  # characters of what a failed command printed, its end
 
 
 class Waiting(Protocol):
@@ -31,7 +32,8 @@ def summarise(
 ) -> tuple[TaskResult, dict[str, Any]]:
     """The task's result and the value that `register` keeps."""
     task, flags = waiting.task, waiting.flags
-    took_us = sum(_took_us(answers.get(item.step.id)) for item in waiting.items if item.step is not None)
+    steps = [item.step for item in waiting.items if item.step is not None]
+    took_us = min(TOOK_MOST_US, sum(_took_us(answers.get(step.id)) for step in steps))
     each = [_answer(task, item, answers, waiting.scope) for item in waiting.items]
     if task.loop and waiting.items[0].index >= 0:
         said = "One or more items failed" if any(a["failed"] for a in each) else "All items completed"
@@ -166,5 +168,5 @@ def _message(answer: Mapping[str, Any], status: str, var: str = "") -> str:
         text = "failed_when says so"
     extra = str(answer.get("stderr") or answer.get("stdout") or "").strip() if status == "failed" else ""
     if extra and extra not in text:
-        text = f"{text}: {extra[-2000:]}" if text else extra[-2000:]
+        text = f"{text}: {extra[-PRINTED_MOST:]}" if text else extra[-PRINTED_MOST:]
     return text
