@@ -55,7 +55,7 @@ class FakeProcess:
 
     def __init__(self, orders: Mapping[str, Any]) -> None:
         self.orders = dict(orders)
-        self.lines: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self.lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self.stopped, self.killed = threading.Event(), False
 
     def say(self, **line: Any) -> None:

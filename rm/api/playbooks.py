@@ -157,7 +157,11 @@ class TaskOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskOutcomes(Answer, frozen=True, kw_only=True):
+    """`next` is the `after` of those that follow, 0 = none: an answer has fewer than `limit` where they are
+    long."""
+
     outcomes: Sequence[TaskOutcome]
+    next: int = 0
 
 
 class PlaybookSchedule(msgspec.Struct, frozen=True, kw_only=True):

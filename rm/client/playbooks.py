@@ -57,11 +57,11 @@ class Playbooks:
         while True:
             asked = {"host": host or None, "status": status or None, "after": after, "limit": OUTCOMES_MOST}
             path: tuple[str | int, ...] = ("playbook-runs", id, "outcomes")
-            some = self._ask.get(TaskOutcomes, *path, answer_within_s=0, **asked).outcomes
-            yield from some
-            if len(some) < OUTCOMES_MOST:
+            told = self._ask.get(TaskOutcomes, *path, answer_within_s=0, **asked)
+            yield from told.outcomes
+            if not told.next:
                 return
-            after = some[-1].number
+            after = told.next
 
     def stop(self, id: int) -> PlaybookRun:
         """Break the run off, as Ctrl-C does."""

@@ -35,7 +35,9 @@ class Playbooks(Protocol):
 
     async def outcomes(
         self, id: int, after: int, limit: int, host: str, statuses: Sequence[str]
-    ) -> Sequence[TaskOutcome]: ...
+    ) -> tuple[Sequence[TaskOutcome], int]:
+        """With the `after` of those that follow, 0 = none: an answer has few that are long."""
+        ...
 
     async def stop(self, id: int, by: str) -> PlaybookRun: ...
 

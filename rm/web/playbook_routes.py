@@ -90,8 +90,9 @@ class PlaybookRoutes:
         after, limit = (int(number(request, name, 0)) for name in ("after", "limit"))
         most = min(limit or api.OUTCOMES_MOST, api.OUTCOMES_MOST)
         host = request.query.get("host", "")
-        found = await self._playbooks.outcomes(_id(request), after, most, host, statuses)
-        return respond(api.TaskOutcomes(outcomes=[typed(one, api.TaskOutcome) for one in found]))
+        found, following = await self._playbooks.outcomes(_id(request), after, most, host, statuses)
+        told = [typed(one, api.TaskOutcome) for one in found]
+        return respond(api.TaskOutcomes(outcomes=told, next=following))
 
     async def stop(self, request: web.Request) -> web.Response:
         return respond(

@@ -169,6 +169,7 @@ def test_what_is_not_answered_has_its_default() -> None:
         ({"several": ["{% x %}"]}, "'several'"),
         ({"text": "#jinja2: variable_start_string: '[%'\n[% lookup('pipe', 'id') %]"}, "marks of a template"),
         ({"text": "x" * 70_000}, "more than 65536"),
+        ({"several": ["12345"] * 30_000}, "together they have more than 131072"),
         ({"text": "a\0b"}, "no text"),
         ({"text": "\udcff"}, "no text"),
         ({"number": 1 << 70}, "plausible size"),

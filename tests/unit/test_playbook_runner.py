@@ -15,7 +15,8 @@ from rm.adapters.playbook.vault import seal
 from rm.adapters.store.memory import MemoryStore
 from rm.core.people.audit import Outcome
 from rm.core.playbook_runs import PlaybookRun, RunOptions, RunState
-from rm.daemon.playbooks.runner import WAITING_MOST
+from rm.daemon.playbooks import runner, service
+from rm.daemon.playbooks.runner import WAITING_MOST, size_of
 from rm.daemon.playbooks.starting import Starting
 from rm.errors import LimitReached, NotFound, StoreUnavailable, UsageError
 from tests.cluster import until
@@ -71,7 +72,7 @@ def test_orders_have_the_answers_and_the_record_none_that_is_private(playing: Pl
     assert found.answers == {"release": "8", "channel": "stable", "mirrors": ["a", "b"]}
     assert (found.private, found.notes, found.message) == (("password",), ("as it seems",), "")
     assert PASSWORD not in repr(found)
-    assert asyncio.run(playing.service.outcomes(run, 1, 5, "", ())) == [outcome(2, status="skipped")]
+    assert asyncio.run(playing.service.outcomes(run, 1, 5, "", ())) == ([outcome(2, status="skipped")], 0)
 
 
 def test_two_run_at_a_time_and_of_one_playbook_only_one(playing: Playing) -> None:
@@ -130,6 +131,85 @@ def test_ends_of_runs(playing: Playing, end: Any, state: str, message: str) -> N
     found = over(playing, run)
     assert found.state == state
     assert message in found.message
+
+
+def test_of_a_flood_the_beginning_is_kept_and_every_result(
+    playing: Playing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host may print without end; the database and the answers stay small."""
+    monkeypatch.setattr(runner, "DETAILS_MOST", 3 * size_of(outcome(1, output="x" * 10_000)))
+    run = start(playing)
+    process = playing.next()
+    for number in range(1, 7):
+        process.task(outcome(number, output="x" * 10_000, message="m" * 1_000 if number > 3 else "done"))
+    process.end()
+    found = over(playing, run)
+    kept = playing.runs.outcomes(run)
+    assert [len(one.output) for one in kept] == [10_000] * 3 + [0] * 3
+    assert [len(one.message) for one in kept[3:]] == [runner.SHORT_MOST] * 3
+    assert len(found.notes) == 1
+    assert found.recap["h1"]["changed"] == 6
+
+
+def test_an_answer_holds_few_outcomes_that_are_long(
+    playing: Playing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "ANSWER_MOST", 25_000)
+    run = playing.runs.add(PlaybookRun("plain", "ann", 5, state=RunState.OK, ended_us=6))
+    playing.runs.record(run, [outcome(n, output="x" * 10_000) for n in range(1, 6)])
+    pages, after = [], 0
+    while True:
+        found, after = asyncio.run(playing.service.outcomes(run, after, 1_000, "", ()))
+        pages.append([one.number for one in found])
+        if not after:
+            break
+    assert pages == [[1, 2], [3, 4], [5]]
+    monkeypatch.setattr(service, "ANSWER_MOST", 1)
+    assert asyncio.run(playing.service.outcomes(run, 0, 1_000, "", ()))[1] == 1, "one at least"
+    monkeypatch.setattr(service, "READ_AT_ONCE", 2)
+    monkeypatch.setattr(service, "ANSWER_MOST", 1 << 30)
+    for limit, following in ((4, 4), (5, 0), (6, 0)):
+        found, after = asyncio.run(playing.service.outcomes(run, 0, limit, "", ()))
+        assert ([one.number for one in found], after) == (list(range(1, 6))[:limit], following)
+
+
+def test_a_database_that_is_away_does_not_keep_the_event_loop_waiting(
+    playing: Playing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The guard is held while a run is recorded; who is answered meanwhile waits in a thread."""
+    first = start(playing)
+    add, entered, back = playing.runs.add, threading.Event(), threading.Event()
+
+    def away(run: PlaybookRun) -> int:
+        entered.set()
+        assert back.wait(60)
+        return add(run)
+
+    monkeypatch.setattr(playing.runs, "add", away)
+
+    async def story() -> None:
+        begun = asyncio.create_task(playing.service.start("plain", RunOptions(), {}, "ann"))
+        assert await asyncio.to_thread(entered.wait, 60)
+        asked = [
+            asyncio.create_task(playing.service.newest(5, 0, "")),
+            asyncio.create_task(playing.service.run(first)),
+        ]
+        for _ in range(100):
+            await asyncio.sleep(0)  # the loop goes on: it would hang here else
+        back.set()
+        await begun
+        await asyncio.gather(*asked)
+
+    def give_up() -> None:  # where the loop is kept waiting nothing else would go on
+        late.set()
+        back.set()
+
+    late = threading.Event()
+    timer = threading.Timer(20, give_up)
+    timer.start()
+    asyncio.run(story())
+    timer.cancel()
+    assert not late.is_set()
 
 
 def test_a_process_that_cannot_be_started(playing: Playing, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,15 @@ from typing import Any
 import pytest
 
 from rm.bootstrap.playbooks import RMX
-from rm.cli.playbook.work import DIFF_MOST, ITEMS_MOST, MESSAGE_MOST, Said, outcome_of, variables_of
+from rm.cli.playbook.work import (
+    DIFF_MOST,
+    ITEMS_MOST,
+    MESSAGE_MOST,
+    NAME_MOST,
+    Said,
+    outcome_of,
+    variables_of,
+)
 from rm.core.playbook_runs import RunState
 from rm.playbook.model.problems import TemplateProblem
 from rm.playbook.model.steps import TaskResult
@@ -111,6 +119,19 @@ def test_an_answer_is_never_evaluated_as_a_condition() -> None:
     assert condition("6 == 6", Scope([]))
     with pytest.raises(TemplateProblem, match="must not be evaluated"):
         condition(given, Scope([]))
+
+
+def test_names_and_notes_are_cut_after_their_secrets_were_taken_out() -> None:
+    """A task's name may be a template of a host's text."""
+    long = "n" * (NAME_MOST - 3) + SECRET + "n" * (9 << 20)
+    told = lines(
+        Progress("play", long), Progress("start", long, hosts=("h1",)), Progress("note", long),
+        Progress("task", result=result(task="n" * (9 << 20))), secrets={SECRET},
+        end=Report("p", False),
+    )  # fmt: skip
+    assert len(json.dumps(told)) < 5_000
+    assert "hun" not in json.dumps(told)
+    assert told[3]["outcome"]["task"].startswith("nnn")
 
 
 def test_text_that_is_none_is_said_all_the_same() -> None:

@@ -27,6 +27,7 @@ from rm.errors import RmError
 from rm.playbook.run.report import Progress, Report
 
 MESSAGE_MOST, OUTPUT_MOST, DIFF_MOST, ITEMS_MOST = 8_192, 8_192, 65_536, 200  # of one task on one host
+NAME_MOST = 500  # characters of a task's, a play's, a host's name, which may be templates of hosts' texts
 FORKS = 16
 FREE = ("text", "task", "play", "message", "output", "diffs")
 # host variables that hold a password, whose values are hidden wherever they show
@@ -141,11 +142,11 @@ class Said:
             now_s = time.monotonic()
             if event.kind == "start":
                 self._since[event.hosts[0]] = now_s
-                self._say({"kind": "start", "host": event.hosts[0], "task": event.text})
+                self._say({"kind": "start", "host": event.hosts[0], "task": self._short(event.text)})
             elif event.kind == "play":
-                self._say({"kind": "play", "text": event.text, "hosts": list(event.hosts)})
+                self._say({"kind": "play", "text": self._short(event.text)})
             elif event.kind == "note":
-                self._say({"kind": "note", "text": event.text})
+                self._say({"kind": "note", "text": self._short(event.text)})
             elif event.result is not None:
                 self._number += 1
                 since_s = self._since.get(event.result.host, now_s)
@@ -167,7 +168,13 @@ class Said:
 
     def end(self, state: RunState, message: str = "", **more: Any) -> None:
         with self._guard:
-            self._say({"kind": "end", "state": state, "message": message, **more})
+            self._say({"kind": "end", "state": state, "message": self._short(message, MESSAGE_MOST), **more})
+
+    def _short(self, text: str, most: int = NAME_MOST) -> str:
+        """Secrets first: a part of one would not be known."""
+        from rm.adapters.playbook.secrets import masked_text
+
+        return _cut(masked_text(text, self.secrets), most)
 
     def _say(self, line: dict[str, Any]) -> None:
         with suppress(OSError):  # the daemon has gone, and standard input says so, too
@@ -196,14 +203,14 @@ def clean(line: Mapping[str, Any], secrets: Iterable[str]) -> dict[str, Any]:
 
 
 def outcome_of(result: Any, number: int, waited_us: int) -> TaskOutcome:
-    """What is kept of a task's result: never all that `register` keeps."""
+    """What is kept of a task's result, which is masked: never all that `register` keeps."""
     status = "rescued" if result.rescued else "ignored" if result.ignored else result.status
     stdout = result.result.get("stdout")
     return TaskOutcome(
         number=number,
         host=result.host,
-        play=result.play,
-        task=result.task,
+        play=_cut(result.play, NAME_MOST),
+        task=_cut(result.task, NAME_MOST),
         module=result.module,
         status=status,
         at_us=time.time_ns() // 1_000,
@@ -214,7 +221,7 @@ def outcome_of(result: Any, number: int, waited_us: int) -> TaskOutcome:
         items=tuple((_cut(a, 300), b, _cut(c, 1_000)) for a, b, c in result.items[:ITEMS_MOST]),
         file=result.file,
         line=result.line,
-        delegated=result.delegated,
+        delegated=_cut(result.delegated, NAME_MOST),
     )
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 log = logging.getLogger(__name__)
 LINE_MOST = 8 << 20  # bytes
+AHEAD_MOST = 100  # lines that wait to be read: then the run waits, too
 STOP_S = 30.0  # for a process that is to break its run off
 
 
@@ -31,7 +32,7 @@ class Process:
             list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             start_new_session=True,  # a Ctrl-C at the daemon's terminal is the daemon's
         )  # fmt: skip
-        self.lines: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self.lines: queue.Queue[dict[str, Any] | None] = queue.Queue(AHEAD_MOST)
         self._stopping = threading.Lock()
         threading.Thread(target=self._read, name="playbook lines", daemon=True).start()
         assert self._popen.stdin is not None

@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 FLUSH_S = 0.3
 OUTCOMES_AT_ONCE = 200
 OUTCOMES_MOST = 200_000  # of one run; the others are counted only
+DETAILS_MOST = 64 << 20  # characters of one run's messages, outputs, differences and items
+SHORT_MOST = 300  # characters of a message beyond that
 NOTES_MOST = 100
 WAITING_MOST = 100
 CLOSE_S = 10.0  # for runs to be broken off when the daemon ends
@@ -33,7 +35,7 @@ OF_STATUS = {"changed": ("ok", "changed"), "ignored": ("ok", "ignored")}
 class Process(Protocol):
     """`rm.daemon.playbooks.process.Process`."""
 
-    lines: queue.SimpleQueue[dict[str, Any] | None]
+    lines: queue.Queue[dict[str, Any] | None]
 
     def stop(self) -> None: ...
     def kill(self) -> None: ...
@@ -54,6 +56,7 @@ class _Running:
     doing: dict[str, tuple[str, int]] = field(default_factory=dict)
     recap: dict[str, dict[str, int]] = field(default_factory=dict)
     kept: int = 0
+    details: int = 0  # characters of what is kept
     stopped: str = ""  # why it is broken off
     end: Mapping[str, Any] | None = None
 
@@ -98,17 +101,18 @@ class Runner:
     def stop(self, id: int, by: str) -> None:
         """Raises NotFound where no run of this id waits or runs here."""
         with self._guard:
-            one = next((one for one in self._waiting if one.run.id == id), None)
-            if one is not None:
-                self._waiting.remove(one)
-                self._over(one, RunState.INTERRUPTED, f"{by} stopped it before it began.")
-                return
-            one = self._running.get(id)
-            if one is None:
+            waiting = next((one for one in self._waiting if one.run.id == id), None)
+            running = self._running.get(id)
+            if waiting is not None:
+                self._waiting.remove(waiting)
+            elif running is None:
                 raise NotFound(f"No run {id} waits or runs.", "`rmx playbook runs` lists them.")
-            one.stopped = one.stopped or f"{by} stopped it. {LEFT}"
-            if one.process is not None:
-                one.process.stop()
+            else:
+                running.stopped = running.stopped or f"{by} stopped it. {LEFT}"
+                if running.process is not None:
+                    running.process.stop()
+        if waiting is not None:  # the database may be away, and others need the guard
+            self._over(waiting, RunState.INTERRUPTED, f"{by} stopped it before it began.")
 
     def close(self) -> None:
         """The daemon ends: so do all runs."""
@@ -235,12 +239,22 @@ class Runner:
             counts = one.recap.setdefault(found.host, {})
             for name in OF_STATUS.get(found.status, (found.status,)):
                 counts[name] = counts.get(name, 0) + 1
-            one.kept += 1
-            if one.kept <= OUTCOMES_MOST:
-                one.outcomes.append(found)
-            if one.kept == OUTCOMES_MOST + 1:
-                said = f"Only the first {OUTCOMES_MOST} results of tasks are kept; the counters have all."
-                one.run = replace(one.run, notes=(*one.run.notes, said))
+            self._keep(one, found)
+
+    def _keep(self, one: _Running, found: TaskOutcome) -> None:
+        one.kept += 1
+        said = ""
+        if one.kept == OUTCOMES_MOST + 1:
+            said = f"Only the first {OUTCOMES_MOST} results of tasks are kept; the counters have all."
+        if one.kept <= OUTCOMES_MOST:
+            before, one.details = one.details, one.details + size_of(found)
+            if one.details > DETAILS_MOST:
+                found = replace(found, message=found.message[:SHORT_MOST], output="", diffs=(), items=())
+                if before <= DETAILS_MOST:
+                    said = f"Of what follows only the first {SHORT_MOST} characters of messages are kept."
+            one.outcomes.append(found)
+        if said:
+            one.run = replace(one.run, notes=(*one.run.notes, said))
 
     def _flush(self, one: _Running) -> None:
         """Raises StoreError."""
@@ -278,3 +292,9 @@ class Runner:
                     return
                 time.sleep(FLUSH_S)
         log.info("run %d of the playbook %s: %s", one.run.id, one.run.playbook, state)
+
+
+def size_of(outcome: TaskOutcome) -> int:
+    """In characters of the texts that may be long."""
+    items = sum(len(label) + len(message) for label, _, message in outcome.items)
+    return len(outcome.message) + len(outcome.output) + sum(map(len, outcome.diffs)) + items

@@ -9,15 +9,19 @@ from typing import Any
 from rm.adapters.playbook.catalogue import Listed
 from rm.core.playbook_runs import PlaybookRun, PlaybookRuns, PlaybookSchedule, RunOptions, TaskOutcome
 from rm.core.ports import Clock
-from rm.daemon.playbooks.runner import Runner
+from rm.daemon.playbooks.runner import Runner, size_of
 from rm.daemon.playbooks.schedules import Schedules
 from rm.daemon.playbooks.starting import Starting
 from rm.errors import NotFound, UsageError
 from rm.playbook.read.questions import Question
 
+ANSWER_MOST = 4 << 20  # characters of the outcomes of one answer, about
+READ_AT_ONCE = 50
+
 
 class Playbooks:
-    """Files and the database are read in threads: nothing here keeps the event loop waiting."""
+    """Files and the database are read, and the runner is asked, in threads: nothing here keeps the event loop
+    waiting."""
 
     def __init__(
         self, *, starting: Starting, runs: PlaybookRuns, runner: Runner, schedules: Schedules, clock: Clock
@@ -39,21 +43,42 @@ class Playbooks:
         return await asyncio.to_thread(self._starting.start, name, options, given, by)
 
     async def newest(self, limit: int, before: int, playbook: str) -> Sequence[PlaybookRun]:
-        found = await asyncio.to_thread(self._runs.newest, limit, before, playbook)
-        return [self._runner.current(one)[0] for one in found]
+        def newest() -> Sequence[PlaybookRun]:
+            found = self._runs.newest(limit, before, playbook)
+            return [self._runner.current(one)[0] for one in found]
+
+        return await asyncio.to_thread(newest)
 
     async def run(self, id: int) -> tuple[PlaybookRun, Mapping[str, tuple[str, int]]]:
         """With what its hosts are at: the task and since when. Raises NotFound."""
         found = await asyncio.to_thread(self._runs.get, id)
         if found is None:
             raise NotFound(f"There is no run {id} of a playbook.", "`rmx playbook runs` lists them.")
-        return self._runner.current(found)
+        return await asyncio.to_thread(self._runner.current, found)
 
     async def outcomes(
         self, id: int, after: int, limit: int, host: str, statuses: Sequence[str]
-    ) -> Sequence[TaskOutcome]:
+    ) -> tuple[Sequence[TaskOutcome], int]:
+        """At most `limit`, and fewer where they are long; and the `after` of those that follow, 0 = none.
+        Raises NotFound."""
         await self.run(id)
-        return await asyncio.to_thread(self._runs.outcomes, id, after, limit, host, statuses)
+        return await asyncio.to_thread(self._outcomes, id, after, limit, host, statuses)
+
+    def _outcomes(
+        self, id: int, after: int, limit: int, host: str, statuses: Sequence[str]
+    ) -> tuple[list[TaskOutcome], int]:
+        found: list[TaskOutcome] = []
+        size = 0
+        while True:
+            some = self._runs.outcomes(id, after, READ_AT_ONCE, host, statuses)
+            for one in some:
+                size += size_of(one)
+                if len(found) == limit or (found and size > ANSWER_MOST):
+                    return found, found[-1].number if found else 0
+                found.append(one)
+            if len(some) < READ_AT_ONCE:
+                return found, 0
+            after = some[-1].number
 
     async def stop(self, id: int, by: str) -> PlaybookRun:
         found, _ = await self.run(id)

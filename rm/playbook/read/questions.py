@@ -7,6 +7,7 @@ one with a template's marks is refused, since variables of this strength are tem
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from rm.playbook.template.jinja import is_template
 
 PRIVATE_MIN = 4  # characters: a shorter text cannot be taken out of what is shown
 ANSWER_MOST = 65_536  # characters of one answer
+ANSWERS_MOST = 131_072  # of all as JSON: each run keeps them
 DEPTH_MOST = 16
 _KEYS = ("type", "elements", "description", "default", "required", "choices", "no_log", "pattern")
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -158,6 +160,8 @@ def answered(questions: Sequence[Question], given: Mapping[str, Any]) -> Answers
             problems.append(f"'{one.name}' {problem}")
             continue
         (prompted if one.prompted else extra)[one.name] = found
+    if len(json.dumps([prompted, extra], default=str, ensure_ascii=False)) > ANSWERS_MOST:
+        problems.append(f"together they have more than {ANSWERS_MOST} characters")
     if problems:
         raise UsageError(
             f"The answers do not fit: {'; '.join(problems)}.", "The survey says what is asked for."

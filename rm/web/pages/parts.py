@@ -244,12 +244,12 @@ class Parts:
     async def _run(self, query: Query, now_us: int) -> Fields:
         path = f"playbook-runs/{query.get('run', '')}"
         chosen = {name: query[name] for name in ("host", "status") if query.get(name)}
-        asked = {**chosen, "after": query.get("after", "0"), "limit": str(playbook_view.SHOWN_MOST + 1)}
+        asked = {**chosen, "after": query.get("after", "0"), "limit": str(playbook_view.SHOWN_MOST)}
         told, found = await asyncio.gather(
             self._source.get(OnePlaybookRun, path),
             self._source.get(TaskOutcomes, f"{path}/outcomes?{urlencode(asked)}"),
         )
-        drawn = await asyncio.to_thread(playbook_view.report, told, found.outcomes, now_us)
+        drawn = await asyncio.to_thread(playbook_view.report, told, found, now_us)
         return {
             "report": drawn, "counted": playbook_view.COUNTED, "filtered": bool(chosen),
             "next": {**chosen, "after": drawn.next},

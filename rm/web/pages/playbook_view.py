@@ -14,6 +14,7 @@ from rm.api.playbooks import (
     PlaybookSchedule,
     Question,
     TaskOutcome,
+    TaskOutcomes,
 )
 from rm.units import format_elapsed
 from rm.web.pages.text import duration, moment, shown, since
@@ -187,8 +188,7 @@ def task_row(one: TaskOutcome) -> TaskRow:
     )
 
 
-def report(told: OnePlaybookRun, outcomes: Sequence[TaskOutcome], now_us: int) -> Report:
-    """`outcomes`: SHOWN_MOST and one more, if there is one."""
+def report(told: OnePlaybookRun, found: TaskOutcomes, now_us: int) -> Report:
     run = told.run
     options = run.options
     facts = [
@@ -211,8 +211,7 @@ def report(told: OnePlaybookRun, outcomes: Sequence[TaskOutcome], now_us: int) -
             said = "not finished"
         bad = bool(counts and (counts.failed or counts.unreachable))
         hosts.append(HostRow(shown(name), numbers, bad, said))
-    tasks = tuple(map(task_row, outcomes[:SHOWN_MOST]))
-    more = len(outcomes) > SHOWN_MOST
+    tasks = tuple(map(task_row, found.outcomes))
     return Report(
         run=run_row(run, now_us),
         over=bool(run.ended_us),
@@ -221,7 +220,7 @@ def report(told: OnePlaybookRun, outcomes: Sequence[TaskOutcome], now_us: int) -
         notes=tuple(run.notes),
         hosts=tuple(hosts),
         tasks=tasks,
-        next=tasks[-1].number if more else 0,
+        next=found.next,
     )
 
 
