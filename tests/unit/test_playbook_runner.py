@@ -318,6 +318,24 @@ def test_a_schedule_begins_runs_one_after_the_other(playing: Playing) -> None:
         asyncio.run(playing.service.unschedule(id))
 
 
+def test_a_run_by_cron_is_known_to_its_schedule_also_where_the_audit_log_refuses_it(
+    playing: Playing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the same time would begin another run after a restart of the daemon."""
+
+    def away(act: Any) -> None:
+        raise StoreUnavailable("The database is away.")
+
+    monkeypatch.setattr(playing.schedules, "_record", away)
+    schedule(playing, "drain")
+    (_, due, _), = playing.timers.due.values()  # fmt: skip
+    due()
+    kept = playing.runs.schedules()[0]
+    assert kept.last_run > 0
+    assert kept.last_us > 0
+    assert kept.message == ""
+
+
 def test_a_schedule_keeps_no_private_answer_and_must_fit(playing: Playing) -> None:
     with pytest.raises(UsageError, match="private answers password") as caught:
         schedule(playing, "site", password=PASSWORD)

@@ -118,11 +118,13 @@ class Schedules:
             if not self._may_start(one.by):
                 raise Conflict(f"{one.by} may not start playbooks any more.")
             one = replace(one, last_run=self._start(one).id)
-            self._note(one, Outcome.BEGUN, f"run {one.last_run}")
         except RmError as error:
             one = replace(one, message=error.what)
-            self._note(one, Outcome.REFUSED, error.what)
-        self._runs.put_schedule(one)
+        self._runs.put_schedule(one)  # before the log, which may be refused: a run is begun once
+        if one.message:
+            self._note(one, Outcome.REFUSED, one.message)
+        else:
+            self._note(one, Outcome.BEGUN, f"run {one.last_run}")
 
     def _note(self, one: PlaybookSchedule, outcome: Outcome, detail: str) -> None:
         act = Act(
