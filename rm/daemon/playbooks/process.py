@@ -37,13 +37,14 @@ class Process:
         threading.Thread(target=self._read, name="playbook lines", daemon=True).start()
         assert self._popen.stdin is not None
         with suppress(OSError):  # it has ended already: so do its lines
-            self._popen.stdin.write(json.dumps(orders).encode() + b"\n")
+            # what YAML reads as a date goes as its text, as the report shows it
+            self._popen.stdin.write(json.dumps(orders, default=str).encode() + b"\n")
             self._popen.stdin.flush()
 
     def _read(self) -> None:
         assert self._popen.stdout is not None
-        with suppress(OSError, ValueError):
-            while line := self._popen.stdout.readline(LINE_MOST):
+        with suppress(OSError, ValueError), self._popen.stdout as said:
+            while line := said.readline(LINE_MOST):
                 try:
                     found = json.loads(line)
                 except ValueError:
