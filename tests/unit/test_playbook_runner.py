@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from rm.adapters.playbook import matching
 from rm.adapters.playbook.catalogue import Catalogue
 from rm.adapters.playbook.vault import seal
 from rm.adapters.store.memory import MemoryStore
@@ -334,6 +335,19 @@ def test_a_run_by_cron_is_known_to_its_schedule_also_where_the_audit_log_refuses
     assert kept.last_run > 0
     assert kept.last_us > 0
     assert kept.message == ""
+
+
+def test_a_pattern_that_takes_hours_keeps_no_thread_of_the_daemon_waiting(
+    playing: Playing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matching, "WITHIN_S", 0.5)
+    survey = tmp_path / "playbooks" / "plain.survey.yml"
+    survey.write_text("words: {pattern: '(a+)+'}\n")
+    with pytest.raises(UsageError, match="does not match"):
+        start(playing, words="a" * 60_000 + "!")
+    monkeypatch.setattr(matching, "WITHIN_S", 60.0)
+    start(playing, words="aaa")
+    assert playing.next().orders["extra"] == {"words": "aaa"}
 
 
 def test_a_schedule_keeps_no_private_answer_and_must_fit(playing: Playing) -> None:

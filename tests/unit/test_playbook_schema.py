@@ -128,6 +128,12 @@ def test_unknown_host_is_refused_with_the_nearest():
         select("gpu1", ["gpu01"], {})
 
 
+@pytest.mark.parametrize("pattern", ["~" + "(" * 4000, "all" + "[0]" * 1300])
+def test_a_pattern_that_is_nested_too_deeply_is_refused(pattern):
+    with pytest.raises(UsageError, match="nested too deeply"):
+        select(pattern, ["gpu01"], {})
+
+
 def test_hosts_that_a_play_before_may_add_are_no_mistake():
 
     text = "- hosts: all\n  tasks: [{TASK}]\n- hosts: added\n  tasks: [{debug: {msg: x}}]\n"

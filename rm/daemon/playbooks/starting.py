@@ -9,6 +9,7 @@ from typing import Any
 
 from rm.adapters.playbook.catalogue import Catalogue, Listed
 from rm.adapters.playbook.files import LocalFiles
+from rm.adapters.playbook.matching import fits
 from rm.adapters.playbook.vault import Vault, read_password
 from rm.core.playbook_runs import PlaybookRun, RunOptions
 from rm.core.ports import Clock
@@ -48,7 +49,7 @@ class Starting:
         """The playbook and what the answers become; raises as `survey`."""
         check_options(options)
         found, questions = self.survey(name)
-        return found, answered(questions, given)
+        return found, answered(questions, given, fits)
 
     def start(
         self, name: str, options: RunOptions, given: Mapping[str, Any], by: str, schedule: int = 0

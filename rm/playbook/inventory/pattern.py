@@ -29,7 +29,10 @@ def select(
     if words and all(word[0] in "!&" for word in words):
         chosen = set(names)
     for word in words:
-        found = _meaning(word.lstrip("!&"), names, groups, where, growing)
+        try:
+            found = _meaning(word.lstrip("!&"), names, groups, where, growing)
+        except RecursionError:  # also of re
+            raise UsageError(f"{where}the host pattern '{word:.100}' is nested too deeply.") from None
         if word[0] == "!":
             dropped |= found
         elif word[0] == "&":
@@ -61,7 +64,7 @@ def _meaning(
     if word.startswith("~"):
         try:
             hits = [name for name in known if re.match(word[1:], name)]
-        except re.error as problem:
+        except (re.error, OverflowError) as problem:
             raise UsageError(
                 f"{where}the host pattern '{word}' is not a regular expression: {problem}."
             ) from None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -110,7 +110,7 @@ def survey_of(document: Any, file: str) -> list[Question]:
                 raise UsageError(f"{where}'{one[key]}' is not a type.", f"Known: {', '.join(KINDS)}.")
         try:
             re.compile(str(one.get("pattern") or ""))
-        except re.error as problem:
+        except (re.error, RecursionError, OverflowError) as problem:
             raise UsageError(f"{where}the pattern of '{name}' is none: {problem}.") from None
         found.append(_question(name, one, one.get("default"), fills=True))
     return found
@@ -128,8 +128,15 @@ def _question(name: str, one: Mapping[str, Any], default: Any, fills: bool = Fal
     )  # fmt: skip
 
 
-def answered(questions: Sequence[Question], given: Mapping[str, Any]) -> Answers:
-    """What the answers become; "" and None answer nothing. Raises UsageError with all that is wrong."""
+def is_whole(pattern: str, text: str) -> bool:
+    return bool(re.fullmatch(pattern, text))
+
+
+def answered(
+    questions: Sequence[Question], given: Mapping[str, Any], fits: Callable[[str, str], bool] = is_whole
+) -> Answers:
+    """What the answers become; "" and None answer nothing. `fits` says whether a pattern matches the whole of
+    a text. Raises UsageError with all that is wrong."""
     known = {one.name: one for one in questions}
     problems = [
         f"nobody asks for '{name:.100}'{_nearest(name, known)}" for name in given if name not in known
@@ -152,7 +159,7 @@ def answered(questions: Sequence[Question], given: Mapping[str, Any]) -> Answers
                     extra[one.name] = one.default
                     defaults.append(one.name)
                 continue
-            found = _value(one, value)
+            found = _value(one, value, fits)
             if one.private:
                 private.append(one.name)
                 secrets += _secret(found)
@@ -176,7 +183,7 @@ def _nearest(name: str, known: Mapping[str, Question]) -> str:
     return f" ({hint.rstrip('.')})" if hint else ""
 
 
-def _value(one: Question, given: Any) -> Any:
+def _value(one: Question, given: Any, fits: Callable[[str, str], bool]) -> Any:
     """Raises Unfit; nothing of a private answer is in its message."""
     try:
         found = _converted(one, given)
@@ -192,7 +199,7 @@ def _value(one: Question, given: Any) -> Any:
             if choice == found or str(choice) == str(found):
                 return choice
         raise Unfit(f"must be one of {', '.join(map(str, one.choices))}")
-    if one.pattern and not re.fullmatch(one.pattern, str(found)):
+    if one.pattern and not fits(one.pattern, str(found)):
         raise Unfit(f"does not match {one.pattern}")
     return found
 
