@@ -30,8 +30,9 @@ class ListedPlaybooks(Answer, frozen=True, kw_only=True):
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
     """A variable that the survey asks for. `kind` is a type of Ansible's argument specifications; `choices`
-    are all that it may be, `pattern` is for the whole of it. The default of a `private` one is not told; its
-    answer is neither stored nor shown, and has at least four characters."""
+    are all that it may be, `pattern` is for the whole of it. The default and the
+    choices of a `private` one are not told; its answer is neither stored nor shown, and has at least four
+    characters."""
 
     name: str
     text: str

@@ -56,7 +56,8 @@ class PlaybookRoutes:
         told = [
             api.Question(
                 name=one.name, text=one.text, kind=one.kind, elements=one.elements,
-                default=None if one.private else one.default, required=one.required, choices=one.choices,
+                default=None if one.private else one.default, required=one.required,
+                choices=() if one.private else one.choices,
                 private=one.private, pattern=one.pattern,
             )
             for one in questions

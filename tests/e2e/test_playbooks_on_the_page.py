@@ -148,7 +148,7 @@ def test_what_is_refused_before_a_host_is_touched(playing: Cluster, folder: Path
         ({"answers": {"password": "{{ lookup('pipe', 'id') }}"}}, "template"),
         ({"answers": {"password": SECRET, "place": "#jinja2: trim_blocks: true\nx"}}, "template"),
         ({"answers": {"password": SECRET, "ansible_host": "x"}}, "nobody asks for"),
-        ({"answers": {"password": SECRET, "name": "mars"}}, "one of world, moon"),
+        ({"answers": {"password": SECRET, "name": "mars"}}, "one of its choices: world, moon"),
         ({"answers": {}}, "needs an answer"),
         ({"answers": {"password": SECRET}, "limit": "@/etc/shadow"}, "no pattern"),
     ):

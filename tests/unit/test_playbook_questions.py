@@ -138,6 +138,7 @@ def survey(**spec: Any) -> list[Question]:
         Question("secret", "Secret", private=True, prompted=True, default="of the playbook"),
         Question("sealed", "Sealed", "dict", private=True),
         Question("pins", "Pins", "list", "int", private=True),
+        Question("sealed_choice", "Sealed", choices=("4711-private",), private=True),
     ]
 
 
@@ -147,12 +148,12 @@ def test_answers_become_values_of_their_types() -> None:
     assert found.extra == {"text": "abc", "number": 7, "several": [1, 2], "choice": 1}
     assert found.prompted == {"secret": "s3cret word"}
     assert found.shown == found.extra
-    assert (found.private, found.secrets) == (("secret", "sealed", "pins"), ("s3cret word",))
+    assert (found.private, found.secrets) == (("secret", "sealed", "pins", "sealed_choice"), ("s3cret word",))
 
 
 def test_what_is_not_answered_has_its_default() -> None:
     found = answered(survey(), {"number": "", "secret": None})
-    private, secrets = ("secret", "sealed", "pins"), ("of the playbook",)
+    private, secrets = ("secret", "sealed", "pins", "sealed_choice"), ("of the playbook",)
     assert found == Answers({}, {"text": "usual"}, {"text": "usual"}, private, secrets, ("text",))
 
 
@@ -163,7 +164,8 @@ def test_what_is_not_answered_has_its_default() -> None:
         ({"nummber": 1}, "number"),
         ({"number": "seven"}, "'number' does not fit"),
         ({"several": "1,x"}, "'several' does not fit"),
-        ({"choice": "three"}, "must be one of 1, two"),
+        ({"choice": "three"}, "must be one of its choices: 1, two"),
+        ({"sealed_choice": "none of them"}, r"'sealed_choice' must be one of its choices\."),
         ({"text": "ABC"}, "does not match"),
         ({"text": "{{ lookup('pipe', 'id') }}"}, "marks of a template"),
         ({"several": ["{% x %}"]}, "'several'"),

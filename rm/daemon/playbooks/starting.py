@@ -10,6 +10,7 @@ from typing import Any
 from rm.adapters.playbook.catalogue import Catalogue, Listed
 from rm.adapters.playbook.files import LocalFiles
 from rm.adapters.playbook.matching import fits
+from rm.adapters.playbook.secrets import masked_text
 from rm.adapters.playbook.vault import Vault, read_password
 from rm.core.playbook_runs import PlaybookRun, RunOptions
 from rm.core.ports import Clock
@@ -43,7 +44,12 @@ class Starting:
         vault = Vault([read_password(file)] if file else ())
         asked = self._catalogue.questions(found, LocalFiles(vault))
         # what the vault has opened is shown to nobody, also not as a default
-        return found, [replace(one, private=True) if _holds(one, vault.secrets) else one for one in asked]
+        return found, [
+            replace(one, private=True, text=masked_text(one.text, vault.secrets))
+            if _holds(one, vault.secrets)
+            else one
+            for one in asked
+        ]
 
     def asked(self, name: str, options: RunOptions, given: Mapping[str, Any]) -> tuple[Listed, Answers]:
         """The playbook and what the answers become; raises as `survey`."""

@@ -198,7 +198,8 @@ def _value(one: Question, given: Any, fits: Callable[[str, str], bool]) -> Any:
         for choice in one.choices:
             if choice == found or str(choice) == str(found):
                 return choice
-        raise Unfit(f"must be one of {', '.join(map(str, one.choices))}")
+        known = "" if one.private else f": {', '.join(map(str, one.choices))}"
+        raise Unfit(f"must be one of its choices{known}")
     if one.pattern and not fits(one.pattern, str(found)):
         raise Unfit(f"does not match {one.pattern}")
     return found
