@@ -59,7 +59,7 @@ def _listed(way, entries):
 
 def _number(way, text):
     hexadecimal = way == "mask_cpu" or text.startswith("0x")
-    if len(text) > DIGITS or (not hexadecimal and not text.isdigit()):
+    if len(text) > DIGITS or (not hexadecimal and not text.isdecimal()):
         return None
     return int(text, 16 if hexadecimal else 10)
 

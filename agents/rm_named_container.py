@@ -14,20 +14,24 @@ import subprocess
 import time
 
 import rm_container
+from rm_become import PR_SET_PDEATHSIG, prctl
+from rm_cgroup import send
 
 MARK = "containers"  # a file in the attempt's folder: containers with names may lie on this host
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z", re.ASCII)
-REMOVE_S = 120.0
+REMOVE_S, REST_S = 120.0, 10.0
 # 1 podman, 2 the attempt's folder, 3 the name, 4 the image, 5 whether that is a folder; says where it lies.
+# Each host has a folder of its own, since hosts may share the user's files; no name begins with a dot.
 # What attempts left behind whose supervisor was killed is removed by the user's next container with a name.
 _FILL = """set -e
 podman=$1 attempt=$2 name=$3 image=$4 folder=$5
 own() { if [ "$(id -u)" = 0 ]; then "$@"; else "$podman" unshare "$@"; fi; }
-top=$("$podman" info --format '{{.Store.GraphRoot}}')/rm
+top=$("$podman" info --format '{{.Store.GraphRoot}}')/rm/$(uname -n)
 home=$top/${attempt##*/}
 at=$home/$name
+of=$home/.$name
 mkdir -p "$home"
-exec 9>"$at.lock"
+exec 9>"$of.lock"
 flock 9
 if ! [ -d "$at" ]; then
     if [ -z "$image" ]; then
@@ -35,24 +39,24 @@ if ! [ -d "$at" ]; then
         exit 1
     fi
     for old in "$top"/*; do [ -d "${attempt%/*}/${old##*/}" ] || own rm -rf "$old"; done
-    own rm -rf "$at.new"
-    mkdir "$at.new"
+    own rm -rf "$of.new"
+    mkdir "$of.new"
     if [ "$folder" = yes ]; then
-        own cp -dR --preserve=mode,timestamps,links "$image/." "$at.new"
+        own cp -dR --preserve=mode,timestamps,links "$image/." "$of.new"
     else
         made=$("$podman" create "$image" true)
-        "$podman" inspect -f '{{range .Config.Env}}{{println .}}{{end}}' "$made" | sed '/^$/d' >"$at.env"
-        "$podman" inspect --format '{{.Config.WorkingDir}}' "$made" >"$at.dir"
-        "$podman" export "$made" | own tar -xpf - --numeric-owner -C "$at.new"
+        "$podman" inspect -f '{{range .Config.Env}}{{println .}}{{end}}' "$made" | sed '/^$/d' >"$of.env"
+        "$podman" inspect --format '{{.Config.WorkingDir}}' "$made" >"$of.dir"
+        "$podman" export "$made" | own tar -xpf - --numeric-owner -C "$of.new"
         "$podman" rm "$made" >/dev/null
     fi
-    mv -T "$at.new" "$at"
+    mv -T "$of.new" "$at"
 fi
 echo "$at"
 """
 _REMOVE = """podman=$1 attempt=$2
 export DBUS_SESSION_BUS_ADDRESS=unix:path=/dev/null
-at=$("$podman" info --format '{{.Store.GraphRoot}}')/rm/${attempt##*/}
+at=$("$podman" info --format '{{.Store.GraphRoot}}')/rm/$(uname -n)/${attempt##*/}
 [ ! -d "$at" ] || if [ "$(id -u)" = 0 ]; then rm -rf "$at"; else "$podman" unshare rm -rf "$at"; fi
 """
 
@@ -80,44 +84,72 @@ def filled(runtime, program, container, folder, environ):
     at = done.stdout.decode(errors="surrogateescape").strip()
     if done.returncode or not at.startswith("/"):
         raise ValueError("the container %s cannot be had" % name)
-    options = ["--env-file", at + ".env"] if os.path.exists(at + ".env") else []
+    home, _, _ = at.rpartition("/")
+    beside = "%s/.%s" % (home, name)
+    options = ["--env-file", beside + ".env"] if os.path.exists(beside + ".env") else []
     workdir = container["workdir"]
-    with contextlib.suppress(OSError), open(at + ".dir") as file:
+    with contextlib.suppress(OSError), open(beside + ".dir") as file:
         workdir = workdir or file.read().strip()
     return dict(container, image=at, workdir=workdir), options
 
 
-def remove(folder, group, user):
-    """Those of the attempt on this host, in its control group and as its user; when nothing else of it runs.
-    What is left after REMOVE_S stays until the user's next one."""
-    if not os.path.exists(folder.at(MARK)):
+def remove(attempt):
+    """Those of the attempt on this host, when nothing else of it runs. podman reads the user's settings and may
+    start his programs, so it has no more rights than a task, and nothing of it is left afterwards. Containers
+    that are left after REMOVE_S stay until the user's next one."""
+    if not os.path.exists(attempt.folder.at(MARK)):
         return
     _, program = rm_container.found()
     pid = os.fork()
     if pid == 0:
-        try:
-            os.setsid()
-            group.join()
-            for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-                signal.signal(number, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_SETMASK, ())
-            null = os.open(os.devnull, os.O_RDWR)
-            for fd in range(3):
-                os.dup2(null, fd)
-            if os.getuid() == 0:
-                os.initgroups(user.name, user.gid)
-                os.setgid(user.gid)
-                os.setuid(user.uid)
-            os.chdir("/")
-            environ = {"PATH": os.environ.get("PATH", os.defpath), "HOME": user.home, "USER": user.name}
-            os.execve("/bin/sh", ["/bin/sh", "-c", _REMOVE, "sh", program, folder.path], environ)
-        finally:
-            os._exit(1)
+        _become(attempt, ["/bin/sh", "-c", _REMOVE, "sh", program, attempt.folder.path])
     until = time.monotonic() + REMOVE_S
     while not os.waitpid(pid, os.WNOHANG)[0]:
         if time.monotonic() >= until:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(pid, signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
-            return
+            break
         select.select([], [], [], 0.02)
+    until = time.monotonic() + REST_S
+    while not _none_left() and time.monotonic() < until:  # podman leaves a process that keeps its namespaces
+        attempt.group.kill()
+        send(attempt.processes(), signal.SIGKILL)
+        select.select([], [], [], 0.02)
+
+
+def _none_left():
+    """Take the ends of children, to which all that the attempt started comes; True where none is left."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return True
+    return False
+
+
+def _become(attempt, argv):
+    """In the child: as a task of the attempt, in its control group, its mounts and behind its fence."""
+    user = attempt.user
+    try:
+        os.setsid()
+        attempt.group.move()
+        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        null = os.open(os.devnull, os.O_RDWR)
+        for fd in range(3):
+            os.dup2(null, fd)
+        if attempt.fence.has_view:
+            attempt.fence.enter_view()
+        attempt.fence.bind_task()
+        if os.getuid() == 0:
+            os.initgroups(user.name, user.gid)
+            os.setgid(user.gid)
+            os.setuid(user.uid)
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        os.chdir("/")
+        environ = {"PATH": os.environ.get("PATH", os.defpath), "HOME": user.home, "USER": user.name}
+        os.execve(argv[0], argv, environ)
+    finally:
+        os._exit(1)

@@ -46,8 +46,11 @@ def another(words):
     """The next scontrol in PATH that is not this one."""
     for folder in os.environ.get("PATH", "").split(os.pathsep):
         program = os.path.join(folder, "scontrol")
-        if os.access(program, os.X_OK) and not is_this(program):
-            os.execv(program, ["scontrol", *words])
+        try:
+            if os.access(program, os.X_OK) and not is_this(program):
+                os.execv(program, ["scontrol", *words])
+        except OSError as error:  # such as one of a shared directory, whose interpreter this host lacks
+            sys.stderr.write("scontrol: %s cannot be started here: %s.\n" % (program, error.strerror))
     sys.stderr.write("scontrol: inside a job rm knows show hostnames, show hostlist, requeue of itself.\n")
     return 1
 

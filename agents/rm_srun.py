@@ -111,7 +111,7 @@ class Step:
         out, err = ("0", "0") if terminal else (values.get("output", ""), values.get("error", ""))
         unbuffered = "unbuffered" in values
         self.out = Output(1, out, label, width, name_of, flags, unbuffered)
-        merged = not err and out not in ("", "all", "none") and not out.isdigit()
+        merged = not err and out not in ("", "all", "none") and not out.isdecimal()
         self.err = self.out if merged else Output(2, err, label, width, name_of, flags, unbuffered)
         self.stdin, self.only = self._input("0" if terminal else values.get("input", "all"))
 
@@ -121,7 +121,7 @@ class Step:
             return -1, ALL
         if mode in ("", "all"):
             return 0, ALL
-        if mode.isdigit() and int(mode) in self.hosts:
+        if mode.isdecimal() and int(mode) in self.hosts:
             return 0, int(mode)
         name = rm_srun_options.file_name(mode, {"j": self.environ.get("SLURM_JOB_ID", "")})
         try:
@@ -338,9 +338,7 @@ def main(words):
         return run(values, command, environ)
     except Wrong as error:
         say("error: %s" % error)
-        variable = "SLURM_EXIT_IMMEDIATE" if error.immediate else "SLURM_EXIT_ERROR"
-        code = environ.get(variable, "")
-        return int(code) & 255 if code.isdigit() else 1
+        return rm_srun_options.code_of(error, environ)
 
 
 def run(values, command, environ):

@@ -68,7 +68,7 @@ def _hosts_in(path):
     for line in text.splitlines():
         for word in re.split(r"[,\s]+(?![^\[]*\])", line.partition("#")[0].strip()):
             name, _, times = word.partition("*")
-            if name and (not times or (times.isdigit() and len(times) < 6)):
+            if name and (not times or (times.isdecimal() and len(times) < 6)):
                 found += expanded(name) * int(times or 1)
             elif word:
                 raise Unknown("The file of hosts %.200s names '%.80s', which is no host." % (path, word))

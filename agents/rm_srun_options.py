@@ -10,7 +10,7 @@ import re
 import rm_cpu_bind
 import rm_gpu_bind
 import rm_srun_layout
-from rm_step_plan import expanded
+from rm_step_plan import TASKS_MAX, expanded
 
 
 def _table(text):
@@ -72,13 +72,21 @@ VARIABLES = {
     "SLURM_CPU_BIND": "cpu-bind", "SLURM_GPU_BIND": "gpu-bind", "SLURM_DIST_PLANESIZE": "plane-size",
 }  # fmt: skip
 OFF = ("0", "no")
+DIGITS = 7  # of a number
 VERBOSE = "verbose,"
+NAME = re.compile(r"[A-Za-z_]\w*(?:=|,|\Z)", re.ASCII)  # of a variable, in --export
 
 
 class Wrong(Exception):
     """What the user wrote cannot be done; the message is a sentence. `immediate`: not at once."""
 
     immediate = False
+
+
+def code_of(wrong, environ):
+    """What srun ends with: as in Slurm, a variable with the value 0 has no effect."""
+    code = environ.get("SLURM_EXIT_IMMEDIATE" if wrong.immediate else "SLURM_EXIT_ERROR", "")
+    return int(code) & 255 or 1 if code.isdecimal() and len(code) <= DIGITS else 1
 
 
 def parsed(words, environ, tell):
@@ -105,7 +113,7 @@ def parsed(words, environ, tell):
     for flag, value in found:
         values[of_letter.get(flag, flag.lstrip("-"))] = value
     values.update(given)
-    if environ.get("SLURM_NTASKS_PER_GPU", "").isdigit():  # the job's tasks share its GPUs so
+    if environ.get("SLURM_NTASKS_PER_GPU", "").isdecimal():  # the job's tasks share its GPUs so
         values.setdefault("gpu-bind", "single:" + environ["SLURM_NTASKS_PER_GPU"])
     refused = sorted(name.rstrip("=?") for name in REFUSED if name.rstrip("=?") in values)
     if refused:
@@ -145,7 +153,7 @@ def _split_maybe(words, may, every):
         name, equals, value = word[2:].partition("=")
         if word.startswith("--") and equals and name in may:
             given[name] = value
-        elif word[1] in with_number and word[2:].isdigit():  # -K1
+        elif word[1] in with_number and word[2:].isdecimal():  # -K1
             given[with_number[word[1]]] = word[2:]
         else:
             rest.append(word)
@@ -237,7 +245,7 @@ def seconds(text):
 
 def _count(values, name):
     text = values.get(name) or "0"
-    if not text.isdigit() or len(text) > 7:
+    if not text.isdecimal() or len(text) > DIGITS:
         raise Wrong("--%s is '%s': write a whole number." % (name, text))
     return int(text)
 
@@ -254,9 +262,9 @@ def _gpus(values, name):
         if words[0] != "gpu" or "," in text:
             raise Wrong("--gres=%s is not supported: gpu[:TYPE]:N, or none." % text)
         words = words[1:] or ["1"]
-        if not words[-1].isdigit():
+        if not words[-1].isdecimal():
             words.append("1")
-    if not words[-1].isdigit() or len(words) > 2:
+    if not words[-1].isdecimal() or len(words[-1]) > DIGITS or len(words) > 2:
         raise Wrong("--%s is '%s': write a number of GPUs." % (name, text))
     return int(words[-1])
 
@@ -271,7 +279,7 @@ def _hosts(values, name):
 def environment(values, environ):
     """What the tasks inherit, by --export."""
     text = values.get("export", "ALL")
-    parts = [part for part in re.split(r",(?=[A-Za-z_]\w*(?:=|,|$))", text) if part]
+    parts = [part for part in _split_export(text) if part]
     kept = {}
     slurm = {name: value for name, value in environ.items() if name.startswith(("SLURM_", "RM_"))}
     for part in parts:
@@ -284,6 +292,21 @@ def environment(values, environ):
             kept[name] = environ[name]
     base = {name: environ[name] for name in ("PATH",) if name in environ}
     return {**base, **slurm, **kept}
+
+
+def _split_export(text):
+    """At commas before a name, except inside quotes, which sbatch's --export takes away likewise."""
+    parts, quote = [""], ""
+    for at, char in enumerate(text):
+        if char == quote:
+            quote = ""
+        elif not quote and char in "'\"":
+            quote = char
+        elif char == "," and not quote and NAME.match(text, at + 1):
+            parts.append("")
+        else:
+            parts[-1] += char
+    return parts
 
 
 def programs(text, ntasks, more=()):
@@ -316,10 +339,13 @@ def _ranks(text, number):
     ranks = []
     for part in text.split(","):
         low, dash, high = part.partition("-")
-        if not low.isdigit() or (dash and not high.isdigit()):
+        if not low.isdecimal() or (dash and not high.isdecimal()):
             raise Wrong(
                 "Line %d of the file of programs begins with '%s', which is not a task." % (number, text)
             )
+        if len(low) > DIGITS or len(high) > DIGITS or int(high or low) >= TASKS_MAX:
+            raise Wrong("Line %d of the file of programs names task %.20s: a step has at most %d."
+                        % (number, high or low, TASKS_MAX))  # fmt: skip
         if dash and int(high) < int(low):
             raise Wrong("Line %d of the file of programs has the range '%s': the smaller number comes first."
                         % (number, part))  # fmt: skip
@@ -337,6 +363,6 @@ def file_name(pattern, values):
         value = values.get(key)
         if value is None:
             return found.group(0)
-        return str(value).zfill(min(int(width), 10)) if width and str(value).isdigit() else str(value)
+        return str(value).zfill(min(int(width), 10)) if width and str(value).isdecimal() else str(value)
 
     return re.sub(r"%(\d*)([A-Za-z%])", replaced, pattern)

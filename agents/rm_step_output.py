@@ -21,10 +21,10 @@ class Output:
         """Every file, before any task runs. Tasks that share one do not write into each other's lines, as in
         Slurm; one that has it for itself is heard at once."""
         own = len({self._file(rank) for rank in ranks}) == len(ranks) if self._named() else len(ranks) == 1
-        self.whole = self.label or not (own or self.unbuffered or self.mode.isdigit())
+        self.whole = self.label or not (own or self.unbuffered or self.mode.isdecimal())
 
     def _named(self):
-        return self.mode not in ("", "all", "none") and not self.mode.isdigit()
+        return self.mode not in ("", "all", "none") and not self.mode.isdecimal()
 
     def _file(self, rank):
         name = self.name_of(self.mode, rank)
@@ -36,7 +36,7 @@ class Output:
         return self.files[name]
 
     def take(self, rank, data):
-        if self.mode == "none" or (self.mode.isdigit() and int(self.mode) != rank):
+        if self.mode == "none" or (self.mode.isdecimal() and int(self.mode) != rank):
             return
         fd = self._file(rank) if self._named() else self.fd
         if self.whole:

@@ -38,7 +38,7 @@ def expanded(text):
         for piece in ranges.replace(" ", "").split(","):
             low, dash, high = piece.partition("-")
             high = high if dash else low
-            if not (low.isdigit() and high.isdigit()) or int(high) - int(low) >= HOSTS_MAX:
+            if not (low.isdecimal() and high.isdecimal()) or int(high) - int(low) >= HOSTS_MAX:
                 raise ValueError("%r is not a list of hosts" % text)
             names += ["%s%0*d%s" % (head, len(low), n, tail) for n in range(int(low), int(high) + 1)]
     return names

@@ -74,7 +74,7 @@ class Ending:
 
     def _finish(self):
         at = self._attempt
-        rm_named_container.remove(at.folder, at.group, at.user)
+        rm_named_container.remove(at)
         self._epilog = self._programs.epilog()
         at.finished = True
         at.captures.close()

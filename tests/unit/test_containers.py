@@ -29,6 +29,7 @@ rm_container = importlib.import_module("rm_container")
 rm_facts = importlib.import_module("rm_facts")
 rm_step_container = importlib.import_module("rm_step_container")
 rm_named_container = importlib.import_module("rm_named_container")
+root = pytest.mark.skipif(os.getuid() != 0, reason="needs root")
 ENVIRON = {"A": "b", "PATH": "/usr/bin", "HOME": "/home/ann", "BASH_FUNC_x%%": "() { :; }"}
 OWN = [("/spool/1", "/spool/1", "rw")]
 
@@ -288,8 +289,12 @@ def test_a_named_container_is_made_once_and_kept_for_later_steps(tmp_path: Path)
     image.mkdir()
     attempt.mkdir(parents=True)
     (image / "word").write_text("of the image")
-    left = tmp_path / "store/rm/job_6_1"  # whose attempt is not on this host any more
+    left = (
+        tmp_path / "store/rm" / os.uname().nodename / "job_6_1"
+    )  # whose attempt is not on this host any more
     left.mkdir(parents=True)
+    elsewhere = tmp_path / "store/rm/another-host/job_9_1"
+    elsewhere.mkdir(parents=True)
     folder, environ = SimpleNamespace(path=str(attempt)), dict(os.environ, HOME=str(tmp_path))
 
     def filled(**more: str) -> Any:
@@ -299,12 +304,13 @@ def test_a_named_container_is_made_once_and_kept_for_later_steps(tmp_path: Path)
     with pytest.raises(ValueError, match="container tools cannot be had"):
         filled()  # nobody has made it
     made, options = filled(image="registry#team/image:1")
-    at = tmp_path / "store/rm/job_7_1/tools"
+    home = tmp_path / "store/rm" / os.uname().nodename / "job_7_1"  # hosts may share the user's files
+    at = home / "tools"
     assert (made["image"], made["workdir"]) == (str(at), "/workspace")
-    assert options == ["--env-file", f"{at}.env"]
-    assert Path(f"{at}.env").read_text() == "CUDA=12\n"
+    assert options == ["--env-file", f"{home}/.tools.env"]
+    assert (home / ".tools.env").read_text() == "CUDA=12\n"
     assert (at / "word").read_text() == "of the image"
-    assert not left.exists()
+    assert (left.exists(), elsewhere.exists()) == (False, True)
     (at / "word").write_text("changed by a step")
     asked = (tmp_path / "asked").read_text()
     assert "create registry/team/image:1 true" in asked
@@ -314,8 +320,49 @@ def test_a_named_container_is_made_once_and_kept_for_later_steps(tmp_path: Path)
     assert (tmp_path / "asked").read_text().count("create ") == asked.count("create ") == 1
     other, none = filled(name="other", image=str(image))
     assert ((Path(other["image"]) / "word").read_text(), none) == ("of the image", [])
+    for name in ("tools.lock", "tools.env", "tools.dir", "tools.new"):  # names as any other
+        made, _ = filled(name=name, image=str(image))
+        assert (Path(made["image"]) / "word").read_text() == "of the image"
+    assert filled()[1] == options
     with pytest.raises(ValueError, match="needs podman, and this host has enroot"):
         rm_named_container.filled("enroot", "enroot", {"name": "x", "image": ""}, folder, environ)
+
+
+# as podman, which starts what the user's settings name, and leaves a process that keeps its namespaces
+LEAVES = """#!/bin/sh
+cat /proc/self/cgroup /proc/self/status >{folder}/seen
+setsid sleep 600 </dev/null >/dev/null 2>&1 &
+echo $! >{folder}/left
+echo {folder}/store
+"""
+
+
+@pytest.mark.parametrize(
+    "cgroups", ["as they are", pytest.param("v2", marks=root), pytest.param("none", marks=root)]
+)
+def test_what_removes_containers_with_a_name_has_no_more_rights_than_the_job_and_ends(
+    cgroups: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="rm-named-") as name:
+        folder = Path(name)
+        folder.chmod(0o777)
+        (folder / "podman").write_text(LEAVES.format(folder=folder))
+        (folder / "podman").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{folder}:/usr/sbin:/usr/bin:/sbin:/bin")
+        with agents() as start:
+            agent = start(cgroups)
+            fence = {"no_new_privs": True}
+            script = f"#!/bin/sh\ncat /proc/self/cgroup >{folder}/own\nread x <{folder}/go\n"
+            os.mkfifo(folder / "go")
+            (folder / "go").chmod(0o666)
+            assert agent.launch(script, fence=fence)["ok"]
+            (agent.state / "jobs/1.1" / rm_named_container.MARK).touch()
+            (folder / "go").write_text("\n")
+            assert agent.event("exit", job=1)["code"] == 0
+            seen = (folder / "seen").read_text()
+            assert seen.startswith((folder / "own").read_text())
+            assert "NoNewPrivs:\t1\n" in seen
+            assert not Path("/proc", (folder / "left").read_text().strip()).exists()
 
 
 def test_the_words_of_a_named_container() -> None:

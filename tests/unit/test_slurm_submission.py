@@ -204,7 +204,7 @@ def test_an_empty_standard_input_is_said(
 
 
 def test_the_code_of_a_failure_can_be_chosen(slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
-    for chosen, code in (("77", 77), ("none", 1), ("", 1)):
+    for chosen, code in (("77", 77), ("0", 1), ("²", 1), ("9" * 5000, 1), ("none", 1), ("", 1)):
         monkeypatch.setenv("SLURM_EXIT_ERROR", chosen)
         assert slurm("sbatch", "--no-such", "--wrap", "true").code == code
         assert slurm("squeue", "--no-such").code == 1  # which has no such variable

@@ -324,6 +324,9 @@ scontrol requeue 2_1 && scontrol requeue 3 && cat $RM_REPORTS
 scontrol requeue 9 2>&1
 printf '#!/bin/sh\necho "other: $*"\n' > $there/scontrol && chmod 755 $there/scontrol
 PATH=$PATH:$there scontrol show job 'a b'
+mkdir $there/of-another-host && printf '#!/no/python\n' > $there/of-another-host/scontrol
+chmod 755 $there/of-another-host/scontrol
+PATH=$PATH:$there/of-another-host scontrol show job 1 2>&1 | sed "s,$there,DIR,"
 rm -r $there"""
     with agents() as start:
         _, lines = run(start(), script)
@@ -332,6 +335,8 @@ rm -r $there"""
         '["requeue"]',
         "scontrol: inside a job rm knows show hostnames, show hostlist, requeue of itself.",
         "other: show job a b",
+        "scontrol: DIR/of-another-host/scontrol cannot be started here: No such file or directory.",
+        "scontrol: inside a job rm knows show hostnames, show hostlist, requeue of itself.",
     ]
 
 

@@ -207,6 +207,9 @@ def test_the_environment_follows_export() -> None:
     assert options.environment({}, environ) == environ
     assert options.environment({"export": "NONE"}, environ) == job
     assert options.environment({"export": "A,C=3"}, environ) == {**job, "A": "1", "C": "3"}
+    for text in ("C=3,4,A", "'C=3,4',A", 'C="3,4",A'):  # as sbatch reads them
+        assert options.environment({"export": text}, environ) == {**job, "A": "1", "C": "3,4"}, text
+    assert options.environment({"export": "C='3,A=2'"}, environ) == {**job, "C": "3,A=2"}
 
 
 def test_programs_are_read_from_a_file() -> None:
@@ -221,11 +224,30 @@ def test_programs_are_read_from_a_file() -> None:
         options.programs("0 a\n", 2)
     with pytest.raises(options.Wrong, match="the smaller number comes first"):
         options.programs("1-0 a\n", 2)
+    with pytest.raises(options.Wrong, match="names task 99999999999: a step has at most 65536"):
+        options.programs("0-99999999999 a\n", 2)
+    with pytest.raises(options.Wrong, match="begins with '²', which is not a task"):
+        options.programs("² a\n", 2)
 
 
 def test_arguments_of_the_command_line_come_behind_those_of_the_file() -> None:
     found = options.programs("0 echo one #two\n1 'a b' 'c #%t'\n", 2, ["--last", "%t"])
     assert found == [["echo", "one", "#two", "--last", "%t"], ["a b", "c #1", "--last", "%t"]]
+
+
+@pytest.mark.parametrize(("chosen", "code"), [("77", 77), ("0", 1), ("256", 1), ("²", 1), ("9" * 5000, 1)])
+def test_the_code_of_a_failure_can_be_chosen_but_not_success(chosen: str, code: int) -> None:
+    wrong = options.Wrong("it cannot be done")
+    assert options.code_of(wrong, {"SLURM_EXIT_ERROR": chosen, "SLURM_EXIT_IMMEDIATE": "5"}) == code
+    wrong.immediate = True
+    assert options.code_of(wrong, {"SLURM_EXIT_ERROR": "5", "SLURM_EXIT_IMMEDIATE": chosen}) == code
+
+
+@pytest.mark.parametrize("number", ["²", "9" * 5000])
+@pytest.mark.parametrize("option", ["ntasks", "gpus-per-task", "gres", "ntasks-per-node", "relative"])
+def test_what_is_no_number_is_said(option: str, number: str) -> None:
+    with pytest.raises(options.Wrong, match="--"):
+        options.step_of({option: ("gpu:a100:" if option == "gres" else "") + number})
 
 
 def test_what_the_job_sets_by_variables_holds_for_its_steps() -> None:

@@ -17,6 +17,7 @@ PROGRAMS = (
 )  # fmt: skip
 SLURM = "slurm 22.05.8"  # with which these were compared; three numbers, as programs parse them
 OWN_CODE = ("sbatch", "srun", "salloc")  # whose code the user may choose, by SLURM_EXIT_ERROR
+CODE_DIGITS = 7
 FAILED = 1  # whatever it was: scripts for Slurm know no other code
 
 
@@ -40,5 +41,6 @@ def _run(name: str, words: list[str]) -> int:
     except RmError as error:
         note(f"error: {error}")
         chosen = os.environ.get("SLURM_EXIT_ERROR", "") if name in OWN_CODE else ""
-        return int(chosen) & 255 if chosen.isdecimal() else FAILED
+        good = chosen.isdecimal() and len(chosen) <= CODE_DIGITS
+        return int(chosen) & 255 or FAILED if good else FAILED  # as in Slurm, 0 has no effect
     return code
