@@ -94,8 +94,8 @@ def filled(runtime, program, container, folder, environ):
 
 
 def remove(attempt):
-    """Those of the attempt on this host, when nothing else of it runs. podman reads the user's settings and may
-    start his programs, so it has no more rights than a task, and nothing of it is left afterwards. Containers
+    """Those of the attempt on this host, when nothing else of it runs. podman reads the user's settings and
+    may start his programs, so it has no more rights than a task, and nothing of it is left afterwards. Those
     that are left after REMOVE_S stay until the user's next one."""
     if not os.path.exists(attempt.folder.at(MARK)):
         return
