@@ -226,9 +226,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     before; `preempted_by`: the job to which its last attempt gave its hosts up, 0 for none;
     `account` and `qos`: what it runs for and in, also where it names none;
     `dependencies`: the conditions of its list, each with its standing; `progress`: there when its iterations
-    show it; `used`: by this attempt, as its hosts tell when its tasks have ended; `slowed`: the time in
-    microseconds that it lost to others on its links, as (job, time), 0 for jobs without a name; `partition`:
-    there when it asks for several, and has hosts: the one that it runs or ran in."""
+    show it; `waited`: the time in microseconds from its submission, or the end of its last attempt, until it
+    had hosts, as (code of the reason, time), "None" where no reason was known; in the answer for one job that
+    waits, until now; `used`: by this attempt, as its hosts tell when its tasks have ended; `slowed`: the time
+    in microseconds that it lost to others on its links, as (job, time), 0 for jobs without a name;
+    `partition`: there when it asks for several, and has hosts: the one that it runs or ran in."""
 
     id: int
     spec: Spec
@@ -269,6 +271,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int = 0
     preempted_by: int = 0
     used: Sequence[HostUsed] = ()
+    waited: Sequence[tuple[str, int]] = ()
     slowed: Sequence[tuple[int, int]] = ()
     short_state: str
     exit: str | None

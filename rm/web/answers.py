@@ -206,6 +206,7 @@ def job_of(job: core_job.Job, progress: core_progress.Progress | None = None, pa
         array_task=job.array_task,
         updates=job.updates,
         preempted_by=job.preempted_by,
+        waited=job.waited,
         slowed=job.slowed,
         used=[typed(one, HostUsed) for one in job.used] if job.used else (),
         restarts=job.restarts,

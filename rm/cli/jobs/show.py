@@ -9,7 +9,7 @@ import click
 
 from rm.arrays import text_of
 from rm.cli.jobs.logs import shared_file
-from rm.cli.jobs.used import slowed_text, used_text
+from rm.cli.jobs.used import slowed_text, used_text, waited_text
 from rm.cli.output import note, printable
 from rm.cli.session import Session, emit_answer, emit_json, job_operand, json_option, one_job, table
 from rm.cli.shown import elapsed_us, exact_moment, job_ref
@@ -119,6 +119,7 @@ def _lines(job: FullJob) -> Iterator[tuple[str, Any]]:
     if job.dependencies:
         dependencies = ((Condition(d.kind, d.job, d.delay_us, d.tasks), d.standing) for d in job.dependencies)
         yield "Dependency", with_standings(dependencies, spec.dependency)
+    yield "Waited", waited_text(job)
     if job.started_us is not None:
         yield "Started", exact_moment(job.started_us)
         yield "Elapsed", format_elapsed(elapsed_us(job))

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rm.api.jobs import HostUsed, Job
 
 ALL_TASKS = -1
+SECOND_US = 1_000_000
 
 
 def used_text(job: Job) -> str:
@@ -46,6 +47,13 @@ def _parts(job: Job, lines: list[HostUsed]) -> Iterator[str]:
     untold = sorted({task.host for task in job.tasks} - {line.host for line in lines})
     if untold:
         yield f"not told by {', '.join(untold)}"
+
+
+def waited_text(job: Job) -> str:
+    """`1:30:00: 1:20:00 Priority, 10:00 Resources`, the longest first; "": it has not waited a second."""
+    parts = sorted(((us, code) for code, us in job.waited if us >= SECOND_US), reverse=True)
+    whole = format_elapsed(sum(us for _, us in job.waited))
+    return f"{whole}: {', '.join(f'{format_elapsed(us)} {code}' for us, code in parts)}" if parts else ""
 
 
 def slowed_text(job: Job) -> str:

@@ -10,9 +10,10 @@ from rm.core.jobs.mailing import mails_of, next_mark
 from rm.core.jobs.state import ClusterState
 from rm.core.model.host import Host
 from rm.core.model.host_reservation import HostReservation
-from rm.core.model.job import Job
+from rm.core.model.job import Job, JobState
 from rm.core.model.logs import KeptLog
 from rm.core.model.network import LinkStats
+from rm.core.model.replacing import replace
 from rm.core.sharing.accounts import Accounts
 from rm.core.sharing.ended import Ended
 from rm.core.sharing.fair_tree import Pair
@@ -66,6 +67,8 @@ class Context:
 
     def put(self, job: Job) -> Job:
         old = self.state.jobs.get(job.id)
+        if old is not None and old.state is JobState.PENDING and job.state is not JobState.PENDING:
+            job = replace(job, waited=self.state.waits.end(old, self.now_us))
         self.state.jobs[job.id] = job
         self.state.touches.add(job.id)
         self.changes.jobs.add(job.id)

@@ -94,7 +94,8 @@ def begin(ctx: Changing, array_id: int, task: int, job_id: int) -> Job:
     if array is None or array.array is None or not array.ready >> task & 1:
         raise IllegalTransition(f"Job {array_id}_{task} does not wait to be placed.")
     ctx.state.next_job = max(ctx.state.next_job, job_id + 1)
-    return ctx.put(element_of(array, task, job_id))
+    waited = ctx.state.waits.of(array, ctx.now_us)
+    return ctx.put(replace(element_of(array, task, job_id), waited=waited))
 
 
 def follow(ctx: Changing, old: Job | None, job: Job) -> None:

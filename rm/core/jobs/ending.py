@@ -139,6 +139,7 @@ def back_to_queue(ctx: Context, job: Job) -> None:
             tasks=(),
             used=(),
             slowed=(),
+            waited=(),
             ending=None,
             started_us=None,
             ended_us=None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from rm.core.jobs import array_requests
 from rm.core.jobs import events as ev
 from rm.core.jobs.changes import Changes, Context, Rules
@@ -11,6 +13,7 @@ from rm.core.jobs.elements import begin
 from rm.core.jobs.state import ClusterState
 from rm.core.jobs.transitions import TRANSITIONS, handler_of
 from rm.core.model.job import Job
+from rm.core.model.replacing import replace
 from rm.errors import IllegalTransition
 
 __all__ = ["TRANSITIONS", "Changes", "Rules", "apply", "story"]
@@ -44,6 +47,15 @@ def go_on(state: ClusterState, now_us: int, rules: Rules, changes: Changes) -> N
     """Judge what depends on the jobs of earlier steps, as far as these did not come to it."""
     if state.dependents.stirred or state.dependents.to_judge:
         settle(Context(state, now_us, rules, changes))
+
+
+def note_waits(state: ClusterState, now_us: int, rules: Rules, changes: Changes, most: int) -> None:
+    """Write down what jobs waited for reasons that are over, of at most so many: the rest follows."""
+    ctx, before = Context(state, now_us, rules, changes), state.waits.before
+    for number in list(islice(before, most)):
+        waited = before.pop(number)
+        if number in state.pending:
+            ctx.put(replace(state.jobs[number], waited=waited))
 
 
 def _take(ctx: Context, event: ev.Event) -> None:

@@ -23,6 +23,7 @@ from rm.core.model.progress import Progress
 from rm.core.model.reasons import Reason
 from rm.core.model.replacing import replace
 from rm.core.model.snapshot import Free, PlacedJob, Snapshot, Touched, Touches, TrackedDict
+from rm.core.model.waited import Waits
 from rm.core.sharing.accounts import NO_ACCOUNTS, Accounts
 from rm.core.sharing.ledger import Ledger
 from rm.core.sharing.shares import Shares
@@ -89,6 +90,7 @@ class ClusterState:
     links: tuple[dict[str, Host], dict[str, Link]] = field(default_factory=lambda: ({}, {}), compare=False)
     touches: Touches = field(default_factory=Touches, compare=False)  # derived
     by_user: set[int] = field(default_factory=set)  # derived: placed, on hosts that are their users' alone
+    waits: Waits = field(default_factory=Waits, compare=False)
     yielding: set[int] = field(default_factory=set)  # derived: jobs that stand still for others
 
     def snapshot(self, now_us: int) -> Snapshot:

@@ -35,7 +35,7 @@ POSITIONAL = frozenset({Phase, Progress, TaskPlacement})
 # read back as this.
 LEFT_OUT: dict[type, dict[str, object]] = {
     JobSpec: {"script": "", "script_args": (), "env": ()},
-    Job: {"history": (), "earlier": (), "reason": None, "used": (), "slowed": ()},
+    Job: {"history": (), "earlier": (), "reason": None, "used": (), "slowed": (), "waited": ()},
     TaskExited: {"used": None, "whole": None},
     Alignment: {"grounds": None},
 }

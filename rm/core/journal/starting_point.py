@@ -46,6 +46,7 @@ FOUND_AGAIN = frozenset(
         "tally",
         "deadlines",
         "marks",
+        "waits",
     }
 )
 

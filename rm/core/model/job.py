@@ -341,6 +341,7 @@ class Job:
     preempted_by: int = 0  # the job to which its last attempt gave its hosts up
     unstarted: int = 0  # attempts that their host gave back without having started anything
     used: tuple[HostUsed, ...] = ()  # by this attempt, as far as its hosts have told it
+    waited: tuple[tuple[str, int], ...] = ()  # before this attempt: (code of the reason, us)
     slowed: tuple[tuple[int, int], ...] = ()  # time (us) that it lost to other jobs on its links, by job
 
     @property

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Intent
 from rm.core.jobs.fencing import on_silent_hosts
-from rm.core.jobs.lifecycle import Changes, Rules, apply, go_on
+from rm.core.jobs.lifecycle import Changes, Rules, apply, go_on, note_waits
 from rm.core.jobs.state import ClusterState
 from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment, Released, differing
 from rm.core.model.host import HostState
@@ -35,10 +35,12 @@ from rm.core.scheduling.paths import job_paths
 from rm.core.scheduling.preemption import Found, Preemption, Victim
 from rm.core.scheduling.releasing import is_verified, left_alone
 from rm.core.scheduling.rescheduling import to_move
+from rm.core.scheduling.waiting import noted
 from rm.errors import IllegalTransition
 
 LATER = frozenset({ReasonCode.BEGIN_TIME, ReasonCode.DEPENDENCY})  # may end when the clock says so
 MANY_LINKS = 100  # in an alignment: of a larger one only what differs is sent
+WAITS_WRITTEN = 20  # records of waiting jobs that a step writes since the reason has changed
 RETRY_US = 1_000_000  # a reservation that is overdue is looked at again so much later
 
 
@@ -129,6 +131,7 @@ class Cycle:
         self._preempt(fresh, now_us, out)
         if self.state.freed:  # a gang went that had not begun
             self._decide(now_us, out)
+        note_waits(self.state, now_us, self.rules, out.changes, WAITS_WRITTEN)
         self._align(now_us, out, renewed)
         self._move(now_us, out)
         out.realigned = self.state.alignment != before
@@ -251,6 +254,7 @@ class Cycle:
         for job_id in chosen:
             state.reasons.pop(job_id, None)
         state.reasons |= result.reasons
+        noted(state, self.blocked, chosen, result.reasons, now_us)
         self._untried = result.untried
         self._limited.note(result.limited, now_us)
         for job_id, reason in result.reasons.items():

@@ -23,6 +23,7 @@ from rm.core.model.job import Job, JobSpec, JobState
 from rm.core.model.progress import attained_us, expected_left_us
 from rm.core.model.replacing import replace
 from rm.core.model.snapshot import Touches
+from rm.core.model.waited import Waits
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle, in_order
 from rm.core.scheduling.engine import Policies, Tuning
@@ -75,6 +76,7 @@ def copied(state: ClusterState) -> ClusterState:
         "marks": {},
         "dependents": Dependents(),
         "touches": Touches(),
+        "waits": Waits(),
         "ledger": state.ledger.copy(),
         "tally": state.tally.copy(),
     }

@@ -165,7 +165,7 @@ class JobReading:
             if job is None:
                 return None
             schedule = next((s for s in state.alignment.schedules if s.job == job_id), None)
-            told, partition = with_reason(cycle, job), partition_of(job, state.hosts)
+            told, partition = with_reason(cycle, job, now_us), partition_of(job, state.hosts)
             return Described(told, schedule, state.progress.get(job_id), partition)
 
         found: Described | None = await self._asking.ask(ask)

@@ -52,10 +52,13 @@ def _partitions(jobs: Iterable[Job], hosts: Mapping[str, Host]) -> dict[int, str
     return {job.id: partition for job in placed if (partition := partition_of(job, hosts))}
 
 
-def with_reason(cycle: Cycle, job: Job) -> Job:
-    """A pending job shows the engine's newest reason, which is not part of its record."""
-    reason = cycle.reason_of(job) if job.state is JobState.PENDING else None
-    return replace(job, reason=reason) if reason is not None else job
+def with_reason(cycle: Cycle, job: Job, now_us: int) -> Job:
+    """A pending job shows the engine's newest reason, and what it has waited until now: neither is part of
+    its record."""
+    if job.state is not JobState.PENDING:
+        return job
+    reason = cycle.reason_of(job) or job.reason
+    return replace(job, reason=reason, waited=cycle.state.waits.of(job, now_us))
 
 
 NO_REASONS = Reasons({}, Blocked())
