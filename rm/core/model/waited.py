@@ -46,7 +46,10 @@ class Waits:
         """It waits for this from now on; in the time of which nothing is known, it did, too."""
         met = self.now.get(job.id)
         if met is None:
-            self.now[job.id] = code, min(now_us, waits_since_us(job) + total_us(job.waited))
+            since_us = job.submitted_us
+            if job.earlier or job.waited:
+                since_us = waits_since_us(job) + total_us(job.waited)
+            self.now[job.id] = code, min(now_us, since_us)
         elif met[0] is not code:
             known = self.before.get(job.id, job.waited)
             self.before[job.id] = with_more(known, met[0].value, now_us - met[1])
