@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +23,10 @@ KWH_MJ = 3_600_000_000
 SUMS = (
     "jobs", "failed", "requeued", "elapsed_us", "waited_us", "slowed_us", "cpu_us", "cpu_watched_us",
     "cpu_busy_us", "mem_mib_s", "gpu_us", "gpu_watched_us", "gpu_busy_us", "energy_mj", "read_bytes",
-    "written_bytes",
+    "written_bytes", "waited_resources_us", "waited_priority_us", "waited_dependency_us", "waited_held_us",
+    "waited_begin_us", "waited_limits_us", "waited_licenses_us", "waited_network_us", "waited_other_us",
 )  # fmt: skip
+WAITS = tuple(name for name in SUMS if name.startswith("waited_") and name != "waited_us")
 
 
 @click.command()
@@ -41,6 +43,7 @@ SUMS = (
 @click.option("--qos", metavar="NAME", help="Only of this QOS.")
 @click.option("--partition", metavar="NAME", help="Only of this partition.")
 @click.option("--host", metavar="NAME", help="Only of this host.")
+@click.option("--waits", is_flag=True, help="For how long the jobs waited for what, added up.")
 @click.option("--csv", "as_csv", is_flag=True, help="Comma-separated values, with a first line of names.")
 @json_option
 @click.pass_obj
@@ -50,6 +53,7 @@ def usage(
     by: str,
     since: str | None,
     until: str | None,
+    waits: bool,
     as_csv: bool,
     as_json: bool,
     **only: str | None,
@@ -73,7 +77,7 @@ def usage(
     elif as_csv:
         _write_csv(found)
     else:
-        _show(found)
+        _show(found, _waits_of if waits else _used_of)
 
 
 def _us(text: str | None, now: datetime, usual: datetime) -> int:
@@ -95,29 +99,46 @@ def _name(line: UsageLine, name: str) -> Any:
     return getattr(line, name)
 
 
-def _show(found: Usage) -> None:
-    from rm.cli.shown import moment
+Columns = tuple[list[str], Callable[[Any], list[Any]]]  # their names, and the cells of a line
+
+
+def _used_of(found: Usage) -> Columns:
     from rm.units import format_bytes, format_elapsed
 
-    def cells(names: Sequence[str], line: Any) -> tuple[Any, ...]:
-        cells = [*names, line.jobs, line.failed, format_elapsed(line.waited_us // max(1, line.jobs))]
+    gpus = any(line.gpu_us for line in found.lines)
+    slowed = any(line.slowed_us for line in found.lines)
+
+    def cells(line: Any) -> list[Any]:
+        cells = [line.jobs, line.failed, format_elapsed(line.waited_us // max(1, line.jobs))]
         cells += [format_elapsed(line.slowed_us)] if slowed else []
         cells += [_hours(line.cpu_us), _busy(line.cpu_busy_us, line.cpu_watched_us)]
         cells.append(f"{line.mem_mib_s / GIB_HOUR_MIB_S:.1f}")
         if gpus:
             cells += [_hours(line.gpu_us), _busy(line.gpu_busy_us, line.gpu_watched_us)]
             cells.append(f"{line.energy_mj / KWH_MJ:.1f}")
-        return (*cells, format_bytes(line.read_bytes), format_bytes(line.written_bytes))
+        return [*cells, format_bytes(line.read_bytes), format_bytes(line.written_bytes)]
 
-    gpus = any(line.gpu_us for line in found.lines)
-    slowed = any(line.slowed_us for line in found.lines)
     columns = ["JOBS", "FAILED", "WAITED", *(["SLOWED"] if slowed else []), "CPU-H", "BUSY", "GIB-H"]
     columns += ["GPU-H", "GPU-BUSY", "KWH"] if gpus else []
-    columns += ["READ", "WRITTEN"]
-    rows = [cells([_name(line, name) or "-" for name in found.by], line) for line in found.lines]
+    return [*columns, "READ", "WRITTEN"], cells
+
+
+def _waits_of(found: Usage) -> Columns:
+    from rm.units import format_elapsed
+
+    def cells(line: Any) -> list[Any]:
+        return [line.jobs, *(format_elapsed(getattr(line, name)) for name in WAITS)]
+
+    return ["JOBS", *(name.removeprefix("waited_").removesuffix("_us").upper() for name in WAITS)], cells
+
+
+def _show(found: Usage, shown: Callable[[Usage], Columns]) -> None:
+    from rm.cli.shown import moment
+
+    columns, cells = shown(found)
+    rows = [[*(_name(line, name) or "-" for name in found.by), *cells(line)] for line in found.lines]
     if len(rows) > 1:
-        names = ["all", *("" for _ in found.by[1:])]
-        rows.append(cells(names, _Total(found.lines)))
+        rows.append(["all", *("" for _ in found.by[1:]), *cells(_Total(found.lines))])
     click.echo(f"Jobs that ended from {moment(found.since_us)} to {moment(found.until_us)}")
     table([*(name.upper() for name in found.by), *columns], rows, right=columns)
 

@@ -8,18 +8,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rm.cli.usage import WAITS
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import rebuild
 from rm.core.model.job import Job, JobState
+from rm.core.model.reasons import ReasonCode
 from rm.core.model.replacing import replace
-from rm.core.model.waited import total_us, waits_since_us, with_more
+from rm.core.model.waited import NONE, total_us, waits_since_us, with_more
 from rm.core.scheduling import cycle as cycles
 from rm.core.scheduling import waiting
+from rm.core.sharing.ended import Ended, Sums, ended_parts
+from rm.core.sharing.waits import by_kind, kind_of
 from tests import builders
 from tests.command_line import Rmx
 from tests.examples import examples
 from tests.fake_service import Daemon
 from tests.unit.test_job_arrays import Cluster
+from tests.unit.test_usage_sums import job_on
 
 SECOND_US = 1_000_000
 LIMITED = {"time_limit_us": 60 * SECOND_US}
@@ -196,3 +201,36 @@ def test_show_says_for_what_a_job_waited(rmx: Rmx, daemon: Daemon) -> None:
     (line,) = [line for line in rmx("show", "1").out.splitlines() if line.startswith("Waited:")]
     assert line.split(maxsplit=1)[1] == "1:30:00: 1:20:00 Priority, 10:00 Resources"
     assert replace(builders.job(1), waited=waited).waited == waited
+
+
+def test_the_account_of_usage_loses_no_wait_and_knows_every_code() -> None:
+    waited = tuple((code.value, number + 1) for number, code in enumerate(ReasonCode))
+    kinds = by_kind((*waited, (NONE, 1000)))
+    assert sum(kinds.values()) == total_us(waited) + 1000
+    assert set(kinds) == set(WAITS) <= set(Sums._fields)
+    of = {code: kind_of(code) for code in ReasonCode}
+    assert {of[ReasonCode.ASSOC_GPUS], of[ReasonCode.QOS_USER_JOBS], of[ReasonCode.PARTITION_TIME]} == {
+        "limits"
+    }
+    assert of[ReasonCode.PARTITION_DOWN] == of[ReasonCode.RESERVATION] == kind_of(NONE) == "other"
+
+
+def test_an_ended_job_counts_with_what_it_waited_for_on_its_first_host_alone() -> None:
+    waited = (("Resources", 5), ("ReqNodeNotAvail", 2), ("Priority", 3), ("BeginTime", 9))
+    first, second = ended_parts(job_on("h1", "h2", waited=waited), {})
+    of_job = first.of_job
+    assert (of_job.waited_resources_us, of_job.waited_priority_us, of_job.waited_begin_us) == (7, 3, 9)
+    assert second.of_job == Sums()
+
+
+def test_usage_shows_what_accounts_waited_for(rmx: Rmx, daemon: Daemon) -> None:
+    waits = {"waited_resources_us": 3600 * SECOND_US, "waited_limits_us": 60 * SECOND_US}
+    of_job = Sums(jobs=1, **waits)
+    daemon.service.ended += [
+        Ended(5, f"of_{user}", user, "normal", "main", "h1", of_job, Sums()) for user in ("ann", "bob")
+    ]
+    lines = rmx("usage", "--waits", "--from=1970-01-01", "--to=1970-01-03").out.splitlines()
+    kinds = ["RESOURCES", "PRIORITY", "DEPENDENCY", "HELD", "BEGIN", "LIMITS", "LICENSES", "NETWORK", "OTHER"]
+    assert lines[1].split() == ["ACCOUNT", "JOBS", *kinds]
+    assert lines[-1].split()[:3] == ["all", "2", "2:00:00"]
+    assert lines[-1].split()[7] == "2:00"

@@ -13,6 +13,7 @@ from rm.core.model.job import Job, JobState, Task
 from rm.core.model.slowed import lost_us
 from rm.core.model.used import ALL_TASKS, Used
 from rm.core.sharing.resources import resources_of
+from rm.core.sharing.waits import by_kind
 
 MIB = 1 << 20
 SECOND_US = 1_000_000
@@ -23,7 +24,8 @@ class Sums(NamedTuple):
     complete (`failed`), and how many a requeue followed. `elapsed_us` that they ran, `waited_us` before,
     `slowed_us` that they lost to others on their links; what they held: processor time, memory in MiB
     seconds, GPU time. Of the processor and GPU time that was held, the part that was `watched`, and of that
-    the part that was `busy`. `energy_mj`: millijoules of GPUs."""
+    the part that was `busy`. `energy_mj`: millijoules of GPUs. What they waited for until they had hosts, by
+    the kinds of `rm.core.sharing.waits`."""
 
     jobs: int = 0
     failed: int = 0
@@ -41,6 +43,15 @@ class Sums(NamedTuple):
     energy_mj: int = 0
     read_bytes: int = 0
     written_bytes: int = 0
+    waited_resources_us: int = 0
+    waited_priority_us: int = 0
+    waited_dependency_us: int = 0
+    waited_held_us: int = 0
+    waited_begin_us: int = 0
+    waited_limits_us: int = 0
+    waited_licenses_us: int = 0
+    waited_network_us: int = 0
+    waited_other_us: int = 0
 
     def plus(self, other: Sums) -> Sums:
         return Sums._make(map(add, self, other))
@@ -74,6 +85,7 @@ def ended_parts(job: Job, hosts: Mapping[str, Host]) -> tuple[Ended, ...]:
         elapsed_us=elapsed_us,
         waited_us=max(0, job.started_us - since_us),
         slowed_us=lost_us(job.slowed),
+        **by_kind(job.waited),
     )
     partition = partition_of(job, hosts) or job.spec.partition
     whole = {line.host: line.used for line in job.used if line.rank == ALL_TASKS}
