@@ -397,6 +397,7 @@ MAIL = {"name": "m", "mail_to": ["a@x"], "mail_from": "b@x"}
         ({}, {"name": "w", "webhook": "ftp://x"}, "not a URL"),
         ({}, {**MAIL, "mail_from": ""}, "no mail_from"),
         ({}, {**MAIL, "smtp": "nowhere"}, "not HOST:PORT"),
+        ({}, {**MAIL, "smtp": "mail:²"}, "not HOST:PORT"),
         ({}, {**MAIL, "smtp_user": "u", "smtp_password_file": "/f"}, "in the clear"),
         ({}, {**MAIL, "mail_to": ["a@x\nBcc: y"]}, "'a@x Bcc: y' is not an address"),
         ({}, {**MAIL, "mail_from": "ops@"}, "'ops@' is not an address"),

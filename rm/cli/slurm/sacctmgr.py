@@ -7,6 +7,7 @@ organization, of which a note says so.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -181,7 +182,7 @@ def _columns(text: str) -> Iterator[tuple[Field, int]]:
         field = FIELDS.get(OTHER_NAMES.get(small, small))
         if field is None:
             raise UsageError(f"There is no field '{name:.80}'.", f"There are {', '.join(sorted(FIELDS))}.")
-        if width and not width.lstrip("-").isdigit():
+        if width and not re.fullmatch(r"-?\d{1,4}", width, re.ASCII):
             raise UsageError(f"The width of {name:.80} is '{width:.80}'.", "Write a number behind %.")
         yield field, int(width) if width else field.width
 

@@ -120,7 +120,7 @@ def channels_of(tables: Sequence[Mapping[str, Any]]) -> tuple[ChannelTable, ...]
         if c.mail_to and c.ca_file and c.smtp_tls == "none":
             raise ConfigError(f"{where} has a ca_file and encrypts nothing.", "Set smtp_tls.")
         host, _, port = c.smtp.rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        if not host or not port.isdecimal() or len(port) > 5 or not 0 < int(port) < 65536:
             raise ConfigError(f"{where}, smtp: '{c.smtp:.60}' is not HOST:PORT.", "As 'localhost:25'.")
         if not 0 < c.timeout_s <= 600:
             raise ConfigError(f"{where}, timeout_s: {c.timeout_s} s is out of range.", "Write 1 to 600.")
