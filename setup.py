@@ -24,6 +24,7 @@ setup(
         "rm.web": ["static/*"],
         "rm.web.pages": ["templates/*.html"],
         "rm.sim.papers": ["*.toml"],
+        "rm.sim.real": ["data/*"],
         "rm.sim.papers.expected": ["*.toml"],
         "rm.shipped.examples": ["*.json", "*.sh", "*.toml", "*.yml", "sim/*.toml"],
         "rm.shipped.playbooks": ["*.yml"],

@@ -74,7 +74,7 @@ def wire_jobs(*, ground: Ground, policies: Policies, witness: Witness) -> Jobs:
         epoch=lease.epoch,
     )
     admitting = policies.comm if admits_live(policies.comm) else None
-    admission = Admission(admitting, ground.fleet, ground.clock, lease.epoch)
+    admission = Admission(policy=admitting, agents=ground.fleet, clock=ground.clock, epoch=lease.epoch)
 
     def aligned(alignment: Alignment, state: ClusterState) -> None:
         regulator.aligned(alignment, state)

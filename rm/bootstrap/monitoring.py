@@ -42,7 +42,9 @@ def wire_monitoring(*, ground: Ground, jobs: Jobs, timers: Timers) -> Monitoring
     meshes = meshes_of(config.monitor, every_us)
     board = Board(history, clock, zone=ground.zone, windows=meshes.windows)
     board.forget_others(meshes.grids(), {h.name for h in ground.loaded.hosts})
-    archiving = Archiving(meshes.archives, meshes.malformed_archives, send, clock)
+    archiving = Archiving(
+        archives=meshes.archives, malformed=meshes.malformed_archives, send=send, clock=clock
+    )
     monitor = Monitor(
         agents=ground.fleet,
         leader=jobs.leader,
@@ -78,7 +80,7 @@ def wire_monitoring(*, ground: Ground, jobs: Jobs, timers: Timers) -> Monitoring
     if config.monitor.enabled:
         _follow_meshes(timers, monitor)
         _follow_sources(timers, sources)
-    return Monitoring(monitor, service, meshes, archiving)
+    return Monitoring(monitor=monitor, service=service, meshes=meshes, archiving=archiving)
 
 
 def _read(source: Source, since_us: int, until_us: int, names: Mapping[str, str]) -> archives.Found:

@@ -25,7 +25,7 @@ class AdmissionHouse(House):
 
     def __init__(self) -> None:
         super().__init__()
-        self.admission = Admission(SrsfN(), self.hosts, self.clock, EPOCH)
+        self.admission = Admission(policy=SrsfN(), agents=self.hosts, clock=self.clock, epoch=EPOCH)
         self.admission.start()
 
     def show(self) -> None:
@@ -144,7 +144,7 @@ def test_which_policies_act_on_hosts() -> None:
 
 def test_without_a_policy_that_admits_nobody_asks() -> None:
     house = House()
-    admission = Admission(None, house.hosts, house.clock, EPOCH)
+    admission = Admission(policy=None, agents=house.hosts, clock=house.clock, epoch=EPOCH)
     admission.start()
     for job in (1, 2):
         house.run(job)
@@ -156,7 +156,9 @@ def test_without_a_policy_that_admits_nobody_asks() -> None:
 
 def test_what_is_said_does_not_pile_up() -> None:
     house = House()
-    admission = Admission(SrsfN(), house.hosts, house.clock, EPOCH)  # its thread does not run
+    admission = Admission(
+        policy=SrsfN(), agents=house.hosts, clock=house.clock, epoch=EPOCH
+    )  # its thread does not run
     message = said("communication", job=1, attempt=1, number=1, ended=False)
     assert isinstance(message, Communication)
     for _ in range(QUEUED_MAX + 10):

@@ -293,7 +293,12 @@ def test_an_archive_that_is_away_is_tried_again_and_says_so(monkeypatch: pytest.
     server, clock = Server(503), ManualClock()
     with serving(*server.routes()) as url:
         archive = Archive("x", url, retry_policy=((3, 0),))
-        archiving = Archiving([archive, replace(archive, name="y", meshes=("other",))], (), send, clock)
+        archiving = Archiving(
+            archives=[archive, replace(archive, name="y", meshes=("other",))],
+            malformed=(),
+            send=send,
+            clock=clock,
+        )
         archiving.start()
         archiving.keep([outcome()])
         for _ in range(2):

@@ -42,7 +42,7 @@ FOUND_AGAIN = frozenset(
         "by_user",
         "links",
         "touches",
-        "claims",
+        "yielding",
         "tally",
         "deadlines",
         "marks",
@@ -77,9 +77,8 @@ def dump_state(state: ClusterState, now_us: int) -> dict[str, Any]:
         "next_job": state.next_job,
         "next_action": state.next_action,
         "next_sequence": state.next_sequence,
-        "lenders": [
-            [by, job] for by, gone in state.claims.items() for job in gone if not state.jobs[job].preempted_by
-        ],
+        # jobs do not say themselves who borrows from them, nor whether the one they go for is placed by now
+        "claims": [[by, job] for by, gone in state.claims.items() for job in gone],
         "placed_version": state.placed_version,
         "rescheduled_us": state.rescheduled_us,
     }
@@ -129,11 +128,9 @@ def restore_state(plain: dict[str, Any], now_us: int) -> ClusterState:
             state.by_user.add(job_id)
         if job.yields_to:
             state.yielding.add(job_id)
-        if job.preempted_by:
-            state.claims.setdefault(job.preempted_by, {})[job_id] = None
         for name in placement.hosts:
             state.jobs_on.setdefault(name, set()).add(job_id)
-    for by, job_id in plain.get("lenders", ()):
+    for by, job_id in plain.get("claims", ()):
         state.claims.setdefault(by, {})[job_id] = None
     for name, job_id, attempt, held in plain.get("strays", ()):
         state.strays.setdefault(name, {})[job_id, attempt] = from_plain(Held, held)

@@ -289,8 +289,10 @@ class Cycle:
                 follows = self._preemption.follow(state, number, self.policies, self.tuning, now_us)
                 if follows is not None:
                     self._place_over(follows, now_us, out)
-        reserved = self.blocked.reservations
+        reserved, due_us = self.blocked.reservations, self._preemption.due_us()
         found = self._preemption.look(state, fresh, reserved, self.policies, self.tuning, now_us)
+        # who was looked at in vain is passed over for a while, so that a replay has to look then, too
+        out.looked = out.looked or self._preemption.due_us() != due_us
         if found is None:
             return
         if found.at_once:

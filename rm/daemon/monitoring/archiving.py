@@ -27,7 +27,7 @@ class Archiving:
     """Any thread may call; `keep` never waits."""
 
     def __init__(
-        self, archives: Sequence[Archive], malformed: Sequence[tuple[str, str]], send: Send, clock: Clock
+        self, *, archives: Sequence[Archive], malformed: Sequence[tuple[str, str]], send: Send, clock: Clock
     ) -> None:
         self._malformed = malformed
         self._senders = [_Sender(archive, send, clock) for archive in archives]

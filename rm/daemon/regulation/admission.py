@@ -63,7 +63,7 @@ class Asking(Rules[Asks]):
 class Admission:
     """One thread; everything reaches it through its queue. Without a policy that admits it does nothing."""
 
-    def __init__(self, policy: AdmissionPolicy | None, agents: Agents, clock: Clock, epoch: int) -> None:
+    def __init__(self, *, policy: AdmissionPolicy | None, agents: Agents, clock: Clock, epoch: int) -> None:
         self._agents = agents
         self._clock = clock
         self._epoch = epoch
