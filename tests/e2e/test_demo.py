@@ -162,9 +162,9 @@ def test_a_paper_s_idea_is_shown_live_and_simulated(home: Path) -> None:
     rows = {(row["way"], row["job"]): row for row in told["rows"]}
     assert told["paper"] == "ada-srsf"
     assert [rows["first fit", job]["hosts"] for job in ("one", "two")] == ["z1h[1-2]", "z1h[2-3]"]
-    assert [rows["LWF-1", job]["hosts"] for job in ("one", "two")] == ["z1h2", "z1h3"]
+    assert [rows["LWF-1, AdaDUAL", job]["hosts"] for job in ("one", "two")] == ["z1h2", "z1h3"]
     for job in ("one", "two"):
-        crossing, alone_on_host = rows["first fit", job], rows["LWF-1", job]
+        crossing, alone_on_host = rows["first fit", job], rows["LWF-1, AdaDUAL", job]
         for figure in ("live_ms", "simulated_ms"):
             assert crossing[figure] > crossing["alone_ms"]
             assert alone_on_host[figure] < 0.8 * crossing[figure]

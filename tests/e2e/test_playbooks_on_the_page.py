@@ -186,7 +186,7 @@ def test_a_run_is_stopped_and_another_waits_for_it(playing: Cluster) -> None:
     told = begun(playing, first)
     assert told["run"]["state"] == "running"
     assert playing.client.get("playbook-runs", second)["run"]["state"] == "waiting"
-    (worker,) = workers()
+    (worker,) = workers(playing)
     for of_it in ("cmdline", "environ"):
         assert SECRET.encode() not in Path(f"/proc/{worker}/{of_it}").read_bytes()
     playing.client.post("playbook-runs", second, "stop")
@@ -206,11 +206,13 @@ def readable(path: Path) -> bool:
     return True
 
 
-def workers() -> list[int]:
+def workers(cluster: Cluster) -> list[int]:
+    """The processes of its runs: those of other tests' clusters are not among them."""
+    mine = str(cluster.directory).encode()
     return [
         int(path.parent.name)
         for path in Path("/proc").glob("[0-9]*/cmdline")
-        if readable(path) and b"playbook\0work" in path.read_bytes()
+        if readable(path) and b"playbook\0work" in (words := path.read_bytes()) and mine in words
     ]
 
 
@@ -229,9 +231,9 @@ def test_a_run_takes_a_host_out_of_the_queue(playing: Cluster) -> None:
 def test_a_killed_daemon_leaves_an_interrupted_run_with_a_sentence(playing: Cluster) -> None:
     run = start(playing, "slow")
     begun(playing, run)
-    assert workers()
+    assert workers(playing)
     playing.kill()
-    until(lambda: not workers(), "the process of the run has ended with its daemon")
+    until(lambda: not workers(playing), "the process of the run has ended with its daemon")
     playing.start()
     told = over(playing, run)
     assert told["state"] == "interrupted"

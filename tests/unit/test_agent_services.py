@@ -42,12 +42,25 @@ def reply(*records: bytes, flags: int = 0x8180) -> Answer:
     return made
 
 
+def on_one_port() -> tuple[socket.socket, socket.socket]:
+    """UDP and TCP; of a port that another program has for one of the two the next is tried."""
+    while True:
+        udp, tcp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), socket.socket()
+        udp.bind(("127.0.0.1", 0))
+        try:
+            tcp.bind(udp.getsockname())
+        except OSError:
+            udp.close()
+            tcp.close()
+        else:
+            return udp, tcp
+
+
 @contextmanager
 def name_server(answer: Answer, over_tcp: Answer | None = None) -> Iterator[int]:
     """Answers on a port of 127.0.0.1 over UDP, and over TCP if it shall."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp, socket.socket() as tcp:
-        udp.bind(("127.0.0.1", 0))
-        tcp.bind(udp.getsockname())
+    udp, tcp = on_one_port()
+    with udp, tcp:
         tcp.listen()
 
         def serve() -> None:
