@@ -311,7 +311,7 @@ def test_a_container_with_a_name_lasts_as_long_as_its_job(cluster: Cluster) -> N
     said = cluster.log(job["id"])
     assert job["state"] == "COMPLETED", said
     assert sorted(said.splitlines())[-4:] == ["0: kept", "1", "1: kept", "the image is clean"], said
-    assert run(cluster.lab, host, f"ls /home/{STRANGER}/.local/share/containers/storage/rm") == ""
+    assert run(cluster.lab, host, f"ls /home/{STRANGER}/.local/share/containers/storage/rm/{host}") == ""
 
 
 # memory and processes
