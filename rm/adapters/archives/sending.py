@@ -6,21 +6,17 @@ read each time, so that a new secret needs no restart.
 
 from __future__ import annotations
 
-import asyncio
 import json
-import ssl
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import aiohttp
-
 from rm.adapters.archives.opensearch import index_of, kept_of
 from rm.adapters.archives.pscheduler import document_of
+from rm.adapters.http_exchange import AGAIN, NoAnswer, status_of
 from rm.core.monitoring.archive import Archive, NotKept
 from rm.core.monitoring.outcome import Outcome
 
 JSON = "application/json"
-AGAIN = (408, 425, 429)  # of 4xx: the same may be taken later
 
 
 def send(archive: Archive, outcome: Outcome) -> None:
@@ -33,42 +29,24 @@ def send(archive: Archive, outcome: Outcome) -> None:
         method, address, document = "POST", f"{archive.url}/{index_of(outcome)}/_doc", kept_of(outcome)
     else:
         method, address, document = archive.op.upper(), archive.url, document_of(outcome)
-    context = trusting(archive) if address.startswith("https:") else True
-    headers = headers_of(archive)
+    body = json.dumps(document).encode()
     who = f"Archive {archive.name} at {urlsplit(archive.url).hostname}"
     try:
-        status = asyncio.run(_request(method, address, document, headers, archive.timeout_us / 1e6, context))
-    except TimeoutError:
-        raise NotKept(f"{who} did not answer within {archive.timeout_us / 1e6:g} s.") from None
-    except aiohttp.ClientConnectorCertificateError as error:
-        why = getattr(error.certificate_error, "verify_message", "") or "it is not to be trusted"
-        raise NotKept(f"The certificate of {who} is refused: {why}.") from None
-    except aiohttp.ClientConnectorError as error:
-        why = error.os_error.strerror or type(error.os_error).__name__
-        raise NotKept(f"{who} cannot be reached: {why}.") from None
-    except (aiohttp.ClientError, OSError, ValueError) as error:
-        raise NotKept(f"{who} did not answer: {type(error).__name__}.") from None
+        status = status_of(
+            who,
+            method,
+            address,
+            body,
+            headers_of(archive),
+            timeout_s=archive.timeout_us / 1e6,
+            ca_file=archive.ca_file,
+            verified=archive.verify_ssl,
+        )
+    except NoAnswer as error:
+        raise NotKept(str(error)) from None
     if not 200 <= status < 300:
         again = status >= 500 or status in AGAIN or status in (401, 403, 404)  # its administrator may mend it
         raise NotKept(f"{who} answered with HTTP status {status}.", again)
-
-
-async def _request(
-    method: str,
-    address: str,
-    document: object,
-    headers: dict[str, str],
-    timeout_s: float,
-    context: ssl.SSLContext | bool,
-) -> int:
-    timeout = aiohttp.ClientTimeout(total=timeout_s)
-    async with (
-        aiohttp.ClientSession(timeout=timeout) as session,
-        session.request(
-            method, address, json=document, headers=headers, allow_redirects=False, ssl=context
-        ) as answer,
-    ):
-        return answer.status
 
 
 def headers_of(archive: Archive) -> dict[str, str]:
@@ -91,14 +69,3 @@ def headers_of(archive: Archive) -> dict[str, str]:
     if not any(name.lower() == "content-type" for name in headers):
         headers["Content-Type"] = JSON
     return headers
-
-
-def trusting(archive: Archive) -> ssl.SSLContext | bool:
-    """Raises NotKept."""
-    if not archive.verify_ssl:
-        return False
-    try:
-        return ssl.create_default_context(cafile=archive.ca_file or None)
-    except OSError as error:  # an SSLError is one
-        why = error.strerror if isinstance(error, FileNotFoundError | PermissionError) else "it holds none"
-        raise NotKept(f"The certificates of {archive.ca_file} cannot be read: {why}.") from None

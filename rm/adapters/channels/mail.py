@@ -12,7 +12,8 @@ from email.utils import formatdate
 from hashlib import sha256
 from typing import Any
 
-from rm.adapters.channels.webhook import read_secret, trusting
+from rm.adapters.channels.webhook import read_secret
+from rm.adapters.http_exchange import NoAnswer, trusting
 from rm.core.alerts.channel import NotTold
 
 LISTED = 50  # alerts in a message about many
@@ -60,7 +61,10 @@ class MailChannel:
 
     def _send(self, message: EmailMessage) -> None:
         host, port = self._server
-        context = None if self._tls == "none" else trusting(self._ca_file)
+        try:
+            context = None if self._tls == "none" else trusting(self._ca_file)
+        except NoAnswer as error:
+            raise NotTold(str(error)) from None
         password = read_secret(self._password_file).decode(errors="replace") if self._user else ""
         try:
             with ExitStack() as open_:

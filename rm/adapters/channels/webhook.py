@@ -8,24 +8,20 @@ the address, whose path or query may be one, is ever in an error.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import hmac
 import json
-import ssl
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import aiohttp
-
+from rm.adapters.http_exchange import AGAIN, NoAnswer, status_of
 from rm.core.alerts.channel import NotTold
 
 SIGNATURE = "Rm-Signature"
 TIMESTAMP = "Rm-Timestamp"
-AGAIN = (408, 425, 429)  # of 4xx: the same may be taken later
 
 
 class WebhookChannel:
@@ -54,35 +50,22 @@ class WebhookChannel:
             at = str(int(time.time()))
             headers[TIMESTAMP] = at
             headers[SIGNATURE] = signature(read_secret(self._secret_file), at, body)
-        context = trusting(self._ca_file) if address.startswith("https:") else None
         try:
-            status = asyncio.run(_post(address.strip(), body, headers, self._timeout_s, context))
-        except TimeoutError:
-            raise NotTold(f"The webhook at {shown} did not answer within {self._timeout_s:g} s.") from None
-        except aiohttp.ClientConnectorCertificateError as error:
-            why = getattr(error.certificate_error, "verify_message", "") or "it is not to be trusted"
-            raise NotTold(f"The certificate of the webhook at {shown} is refused: {why}.") from None
-        except aiohttp.ClientConnectorError as error:
-            why = error.os_error.strerror or type(error.os_error).__name__
-            raise NotTold(f"The webhook at {shown} cannot be reached: {why}.") from None
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise NotTold(f"The webhook at {shown} did not answer: {type(error).__name__}.") from None
+            status = status_of(
+                f"the webhook at {shown}",
+                "POST",
+                address.strip(),
+                body,
+                headers,
+                timeout_s=self._timeout_s,
+                ca_file=self._ca_file,
+                proxied=True,
+            )
+        except NoAnswer as error:
+            raise NotTold(str(error)) from None
         if not 200 <= status < 300:
             again = status >= 500 or status in AGAIN
             raise NotTold(f"The webhook at {shown} answered with HTTP status {status}.", again)
-
-
-async def _post(
-    address: str, body: bytes, headers: Mapping[str, str], timeout_s: float, context: ssl.SSLContext | None
-) -> int:
-    timeout = aiohttp.ClientTimeout(total=timeout_s)
-    async with (
-        aiohttp.ClientSession(timeout=timeout, trust_env=True) as session,
-        session.post(
-            address, data=body, headers=dict(headers), allow_redirects=False, ssl=context or True
-        ) as answer,
-    ):
-        return answer.status
 
 
 def signature(secret: bytes, at: str, body: bytes) -> str:
@@ -106,12 +89,3 @@ def read_secret(file: str) -> bytes:
     if not content:
         raise NotTold(f"The file {file} is empty.")
     return content
-
-
-def trusting(ca_file: str) -> ssl.SSLContext:
-    """Trusts the certificates of the file only, or the system's; raises NotTold."""
-    try:
-        return ssl.create_default_context(cafile=ca_file or None)
-    except OSError as error:  # an SSLError is one
-        why = error.strerror if isinstance(error, FileNotFoundError | PermissionError) else "it holds none"
-        raise NotTold(f"The certificates of {ca_file} cannot be read: {why}.") from None
