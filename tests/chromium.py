@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from rm.web.pages.listen import serve_page
@@ -103,3 +104,12 @@ def looking(browser: Browser, folder: Path, settings: PageSettings, **options: A
         finally:
             context.close()
             await_(runner.cleanup(), daemon.loop).result(PATIENCE_S)
+
+
+def accessible(seen: Seen, what: str) -> None:
+    """axe has nothing to say about what is shown, and wide tables scroll by themselves."""
+    found = Axe().run(seen.page).response
+    assert found["passes"]
+    assert [(v["id"], v["impact"], v["nodes"][0]["html"]) for v in found["violations"]] == [], what
+    width, room = seen.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+    assert width <= room, what

@@ -9,13 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
 
 from rm.core.sharing.ended import Ended, Sums
 from rm.units import DAY_US, HOUR_US
 from rm.web.pages.settings import PageSettings
-from tests.chromium import Seen, chromium, looking
+from tests.chromium import Seen, accessible, chromium, looking
 from tests.page_visitor import Tokens
 
 SCRIPT = "#!/bin/bash\n#SBATCH --nodes=2\nsrun <b>train</b>\n"
@@ -174,14 +173,6 @@ def test_every_page_is_accessible_and_fits(seen: Seen) -> None:
     page.get_by_role("button", name="Where would it run?").click()
     expect(page.locator("#tried")).to_be_visible()
     accessible(seen, "tried")
-
-
-def accessible(seen: Seen, what: str) -> None:
-    found = Axe().run(seen.page).response
-    assert found["passes"]
-    assert [(v["id"], v["impact"], v["nodes"][0]["html"]) for v in found["violations"]] == [], what
-    width, room = seen.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
-    assert width <= room, what
 
 
 @pytest.mark.parametrize("seen", [{"java_script_enabled": False}], indirect=True)

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
 
 from rm.web.pages.settings import PageSettings
-from tests.chromium import Seen, chromium, looking
+from tests.chromium import Seen, accessible, chromium, looking
 from tests.cluster import until
 from tests.page_visitor import Tokens
 from tests.playing import Playing, folder_of, outcome
@@ -137,14 +136,6 @@ def test_every_page_of_playbooks_is_accessible_and_fits(seen: Seen, playing: Pla
     accessible(seen, "list")
     page.get_by_role("link", name="Remove schedule 1").click()
     accessible(seen, "remove")
-
-
-def accessible(seen: Seen, what: str) -> None:
-    found = Axe().run(seen.page).response
-    assert found["passes"]
-    assert [(v["id"], v["impact"], v["nodes"][0]["html"]) for v in found["violations"]] == [], what
-    width, room = seen.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
-    assert width <= room, what
 
 
 @pytest.mark.parametrize("seen", [{"java_script_enabled": False}], indirect=True)
