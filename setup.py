@@ -27,7 +27,7 @@ setup(
         "rm.sim.real": ["data/*"],
         "rm.sim.papers.expected": ["*.toml"],
         "rm.shipped.examples": ["*.json", "*.sh", "*.toml", "*.yml", "sim/*.toml"],
-        "rm.shipped.playbooks": ["*.yml"],
+        "rm.shipped.playbooks": ["*.yml", "tasks/*.yml"],
     },
     data_files=[
         (f"share/rmx/{folder.relative_to(PACKAGING.parent)}", files)

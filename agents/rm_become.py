@@ -82,7 +82,8 @@ def _enter_container(folder, request, task, argv, environ):
     runtime, program = rm_container.found()
     if not runtime:
         raise _Refused("%s has no runtime of containers: install podman, apptainer or enroot." % host)
-    environ.pop("RM_STEPS", None)
+    for name in ("RM_STEPS", "RM_BIN"):
+        environ.pop(name, None)
     agents = os.path.dirname(os.path.abspath(__file__))
     own = [(folder.path, folder.path, "rw"), (agents, agents, "ro")]
     name = "rm-%d-%d-%d" % (folder.job, folder.attempt, task["rank"])
@@ -119,6 +120,7 @@ def task_environment(folder, request, user, task, hides_gpus):
     if request["batch"]:
         programs = os.path.join(os.path.dirname(spool), "bin")
         environ["PATH"] = programs + ":" + environ["PATH"]
+        environ["RM_BIN"] = programs  # for login shells, which set PATH anew: playbooks/tasks/agents.yml
         environ["RM_STEPS"] = folder.at("steps")
         environ = {**rm_mpi.environment(folder, programs), **environ}
     environ["PYTHONPATH"] = ":".join(filter(None, [agents, environ.get("PYTHONPATH", "")]))

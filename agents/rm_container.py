@@ -13,7 +13,7 @@ RUNTIMES = ("podman", "apptainer", "enroot")  # the first that a host has is tak
 # of the job's environment, what is the image's own business: where its programs and libraries lie
 OF_THE_IMAGE = frozenset(
     ("PATH", "HOME", "SHELL", "PWD", "OLDPWD", "TMPDIR", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH",
-     "RM_STEPS", "XDG_RUNTIME_DIR", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME",
+     "RM_STEPS", "RM_BIN", "XDG_RUNTIME_DIR", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME",
      "DBUS_SESSION_BUS_ADDRESS")
 )  # fmt: skip
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")

@@ -31,8 +31,7 @@ def test_the_ports_that_are_opened_are_those_that_are_probed(name: str) -> None:
     assert {min(opened), max(opened)} <= probed  # and no more
 
 
-@pytest.mark.parametrize("name", ["agents", "upgrade"])
-def test_programs_are_removed_only_where_there_are_others_to_install(name: str) -> None:
-    tasks = yaml.safe_load((PLAYBOOKS / f"{name}.yml").read_text())[0]["tasks"]
+def test_programs_are_removed_only_where_there_are_others_to_install() -> None:
+    tasks = yaml.safe_load((PLAYBOOKS / "tasks" / "agents.yml").read_text())
     (removes,) = (task for task in tasks if task["name"] == "No programs of another rm")
     assert "'rm_agent.py' in rm_names" in removes["when"]

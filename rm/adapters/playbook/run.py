@@ -26,7 +26,7 @@ from rm.adapters.playbook.orders import Orders
 from rm.adapters.playbook.part import Conductor
 from rm.adapters.playbook.passwords import PasswordBook
 from rm.adapters.playbook.roster import Roster
-from rm.adapters.playbook.shipped import shipped_directory
+from rm.adapters.playbook.shipped import agents_version, shipped_directory
 from rm.adapters.playbook.sources import ThisMachine, check_sources
 from rm.core.model.host import Host
 from rm.errors import UsageError
@@ -269,7 +269,7 @@ def _late(play: Play) -> dict[str, Callable[[], Any]]:
     """Names whose values take work, or change while the play runs."""
     shelf = play.shelf
     return {
-        "rm_version": lambda: rm.__version__,
+        "rm_version": lambda: f"{rm.__version__}, agents {agents_version()}",
         "role_names": lambda: list(shelf.named),
         "ansible_play_role_names": lambda: list(shelf.named),
         "ansible_dependent_role_names": lambda: list(shelf.dependent),
