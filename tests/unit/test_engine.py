@@ -42,7 +42,7 @@ class Fixed:
                     self.taken += 1
                     yield Candidate(placement)
 
-        refusal = Reason(ReasonCode.RESOURCES, "no host can take a task now")
+        refusal = Reason(ReasonCode.RESOURCES, "no host can take a task")
         return Proposal(each(), [] if self.placements else [refusal])
 
 

@@ -142,5 +142,5 @@ def test_headline_is_the_first_of_the_gathered_reasons(seed: int) -> None:
     one = job(cpus_per_task=9, mem_gib=chance.choice((0, 40)), gpus_per_task=chance.choice((0, 5)))
     snap = snapshot(*hosts, free=free)
     reasons = load("placement", "zone").candidates(asked(one), snap, explain=True).reasons
-    assert reasons[0].message == f"no host can take a task now; {reasons[1].message}"
+    assert reasons[0].message == f"no host can take a task; {reasons[1].message}"
     assert reasons[0].numbers == reasons[1].numbers

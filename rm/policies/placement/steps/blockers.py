@@ -21,7 +21,7 @@ def headline(demand: Demand, capacities: Capacities) -> Reason:
     if np.count_nonzero(caps) or gang.most_hosts < gang.hosts_min:
         return gang.blocker(caps)
     worst = _lacking_most(shape, capacities) or by_kind(shape, capacities)[0]
-    return Reason(worst.code, f"no host can take a task now; {worst.message}", worst.numbers)
+    return Reason(worst.code, f"no host can take a task; {worst.message}", worst.numbers)
 
 
 def by_kind(shape: Shape, capacities: Capacities) -> list[Reason]:
