@@ -23,7 +23,7 @@ class Unfit(ValueError):
 
 def ask(query, record, nameserver="", timeout_us=10_000_000, port=PORT):
     """Returns {"time_us", "records", "error", "nameserver"}: `error` is "" if the server gave records of that
-    type; the time is that of the whole exchange, also of a refusal. Without a nameserver the first of
+    type; the time is the whole exchange's, also of a refusal. Without a nameserver the first of
     /etc/resolv.conf is asked."""
     server = nameserver or usual_server()
     begin = time.monotonic()

@@ -37,7 +37,7 @@ def fetch(url, contains="", timeout_us=10_000_000):
 
 
 def _asked(url, contains, timeout_us):
-    """`fetch`, where the time is that of each wait for the server."""
+    """`fetch`, where the time limits each wait for the server."""
     status = found = None
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _Followed)
     try:

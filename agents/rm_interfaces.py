@@ -21,7 +21,7 @@ ROUTES_S = 5.0
 def interfaces(towards, ip, sysfs=SYSFS, rdma=RDMA):
     """[{name, address, network, up, speed_bps, mtu_bytes, numa_node, rdma, routes, control}].
 
-    `network` is that of the address, "10.1.0.0/24", "" while the link is down or leads to one host.
+    `network` is the network of the address, "10.1.0.0/24", "" while the link is down or leads to one host.
     `routes` is how many of the hosts `towards` (names or addresses) are reached through the interface, and
     `control` says that the daemon is. `speed_bps` is 0 and `numa_node` -1 where the driver does not report
     it. `ip` is the path of the program, "" where the host has none: then no route is known.

@@ -57,7 +57,7 @@ def sentence_of(error):
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return (
             "no-descriptors",
-            "Host %s has no file descriptors left (%s); see which program holds so many files open."
+            "Host %s has no file descriptors left (%s); see which program holds them."
             % (
                 os.uname().nodename,
                 what,

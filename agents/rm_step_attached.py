@@ -2,7 +2,7 @@
 
 The step daemon (rm_stepd.py) passes a connection on to the srun of the step. Each gets what the step is,
 and then what its tasks say, as they say it. No task waits for one who does not take it: such a one loses
-what comes meanwhile, and is told how much.
+what comes meanwhile, and learns how much.
 """
 
 import array

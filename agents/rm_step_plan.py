@@ -264,7 +264,7 @@ def _checked_counts(asked, hosts, counts, each):
 
 
 def _ranks(asked, counts):
-    """Host by host, or so many (`plane`, 1 for cyclic) to each host in turn."""
+    """Host by host, or `plane` tasks (1 for cyclic) to each host in turn."""
     if asked["distribution"] not in ("cyclic", "plane"):
         return [list(range(sum(counts[:n]), sum(counts[: n + 1]))) for n in range(len(counts))]
     at_once = asked["plane"] if asked["distribution"] == "plane" else 1

@@ -18,7 +18,7 @@ REST_S = 30.0
 
 
 class Turn:
-    """`path` is that of the agent's socket, which is there while the attempt's ranks are to ask."""
+    """`path` is the agent's socket, which is there while the attempt's ranks are to ask."""
 
     def __init__(self, path, rank):
         self.path, self.rank = path, rank

@@ -92,8 +92,8 @@ class Used:
         return cpu.get("user_usec", 0), cpu.get("system_usec", 0), read, written
 
     def _peak(self):
-        """The most memory that the group had, with files that it read and wrote; 0: not known, or that of
-        others as well."""
+        """The most memory that the group had, with files that it read and wrote; 0: not known, or also
+        what others had."""
         home = "" if self._shared else self._group.homes.get("memory")
         return max(_number(_text(home, name)) for name in ("memory.peak", "memory.max_usage_in_bytes"))
 

@@ -22,7 +22,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 
 class Nic(msgspec.Struct, frozen=True, kw_only=True):
     """A network interface; `numa_node` is -1 and `speed_bps` 0 where its driver does not report it. `routes`
-    is how many other hosts are reached through it, `network` that of its address: "" while its link is
+    is how many other hosts are reached through it, `network` the network of its address: "" while its link is
     down."""
 
     name: str

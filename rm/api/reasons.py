@@ -136,7 +136,7 @@ class Starts(Answer, frozen=True, kw_only=True):
 
 
 class Priority(msgspec.Struct, frozen=True, kw_only=True):
-    """What the priority of a job that waits is made of: `sum` is that of the others without `nice`, which is
+    """What the priority of a job that waits is made of: `sum` adds up the others without `nice`, which is
     taken away."""
 
     job: int

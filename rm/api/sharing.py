@@ -28,7 +28,7 @@ Seconds = Annotated[float, Meta(ge=0)]
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
     """An account: its shares count among those with the same parent, and those of the parent's users. `qos`
-    is that of jobs that name none; "": the parent's."""
+    holds for jobs that name none; "": the parent's."""
 
     name: Name
     parent: Name = "root"

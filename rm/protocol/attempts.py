@@ -192,8 +192,8 @@ class SliceTaken(Struct, frozen=True, kw_only=True):
 
 
 class Slice(Ordered[SliceTaken], frozen=True, kw_only=True, tag="slice"):
-    """Launch attempts of one task each that share a place, one after the other, without asking back. Its
-    name is that of the `first`. Answered as soon as one supervisor has them all; starts and ends are told as
+    """Launch attempts of one task each that share a place, one after the other, without asking back. It is
+    named after the `first`. Answered as soon as one supervisor has them all; starts and ends are told as
     of any attempt, and one that waits is `prepared`. None begins later than the first may, nor `within_us`
     after the message came: such ones are given back, that is they end with `unstarted`."""
 
@@ -316,7 +316,7 @@ class TaskReports(Struct, frozen=True, kw_only=True):
 
 class Tasks(Request[TaskReports], frozen=True, kw_only=True, tag="tasks"):
     """Every task that the host knows of. `about` names jobs whose ends the daemon may have lost, with the
-    first attempt that matters: what the host remembers of these is told, too. It remembers for `keep_s`."""
+    first attempt that matters: the host also tells what it remembers of these. It remembers for `keep_s`."""
 
     about: Annotated[Sequence[tuple[Job, Attempt]], Meta(max_length=LIST_MAX)] = ()
     keep_s: Seconds = 604_800

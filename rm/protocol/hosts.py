@@ -66,7 +66,7 @@ class Xid(Struct, frozen=True, kw_only=True):
 
 class Interface(Struct, frozen=True, kw_only=True):
     """`speed_bps` is 0 and `numa_node` -1 where the driver does not report it; `rdma` is the RDMA device.
-    `network` is that of the address, `10.1.0.0/24`, empty while the link is down.
+    `network` is the network of the address, `10.1.0.0/24`, empty while the link is down.
 
     `routes` is how many of the other hosts are reached through it, and `control` that the daemon is.
     """

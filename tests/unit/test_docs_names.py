@@ -66,3 +66,21 @@ def test_each_event_has_an_effect() -> None:
     kinds = {kind for kind in found if kind.__module__ in files}
     assert kinds == set(events.Event.__args__), "`Event` at the end of the file names them all"
     assert kinds == set(CLUSTER_EVENTS) | {kind for _, kind in TRANSITIONS} | set(HANDLERS)
+
+
+def test_no_sentence_has_words_that_contributing_rules_out() -> None:
+    words = re.compile(r"\b(?:that of|so many|foretell\w*)\b(?!\")")
+    kinds = ("*.py", "*.md", "*.html", "*.yml", "*.toml")
+    files = [
+        p
+        for top in ("rm", "agents", "docs", "playbooks", "examples")
+        for k in kinds
+        for p in (ROOT / top).rglob(k)
+    ]
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for path in [*files, *ROOT.glob("*.md")]
+        for line in path.read_text().splitlines()
+        if words.search(line)
+    ]
+    assert not found, "\n".join(found)

@@ -25,9 +25,9 @@ GROUPS = ("pollux", "philly")
               help="flat: 16 hosts of 4 GPUs; lingjun: racks of a production fabric.")  # fmt: skip
 @click.option("--system", default="", metavar="NAME,...", help="What is compared (default: all).")
 @click.option("--faster", type=click.FloatRange(0.01, 1000), default=1.0, show_default=True,
-              help="GPUs compute so many times as fast as those measured.")  # fmt: skip
+              help="GPUs compute N times as fast as those measured.")  # fmt: skip
 @click.option("--speed", type=click.FloatRange(1, 10_000), default=40.0, show_default=True,
-              help="Jobs make so many times fewer iterations, and come so much sooner.")  # fmt: skip
+              help="Jobs make N times fewer iterations, and come N times sooner.")  # fmt: skip
 @click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Runs of each.")
 @click.option("--jobs", type=click.IntRange(min=1), help="How many processes (default: one a processor).")
 @click.option("--plot", type=FILE, help="Draw the job times into FILE (.svg, .png).")

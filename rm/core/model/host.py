@@ -33,7 +33,7 @@ class Gpu:
 class Nic:
     """A network interface that can carry jobs' traffic. `numa_node` is -1 and `speed_bps` 0 where its driver
     does not report it; `rdma` is its RDMA device, such as mlx5_0; `routes` is how many other hosts it leads
-    to; `network` is that of its address, 10.1.0.0/24, "" while its link is down."""
+    to; `network` is the network of its address, 10.1.0.0/24, "" while its link is down."""
 
     name: str
     address: str = ""

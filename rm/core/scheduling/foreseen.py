@@ -33,7 +33,7 @@ from rm.core.sharing.preempt_terms import terms_of
 WAITING_MAX = 1_000  # jobs that are played, the first in the queue policy's order
 STARTS_MAX = 300  # jobs whose start is worked out, the first to start
 STEPS_MAX = 4 * STARTS_MAX
-SLICE_STEPS = 10  # of the cycle, some milliseconds each: in about so many nobody else is served
+SLICE_STEPS = 10  # of the cycle, some milliseconds each: nobody else is served meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class Playing:
         self._steps = self._all(state, policies, rules, tuning, now_us, new)
 
     def go_on(self, steps: int = SLICE_STEPS) -> bool:
-        """Play so many steps of the cycle; is everything played?"""
+        """Play at most `steps` steps of the cycle; is everything played?"""
         return sum(1 for _ in islice(self._steps, steps)) < steps
 
     def found(self) -> Foreseen:

@@ -74,7 +74,7 @@ def _kappa(seed: int, compat: bool) -> Iterator[Sample | Series]:
         _run(seed, ADA, placement_options={"kappa": kappa}, compat=compat).mean_jct_us for kappa in KAPPAS
     ]
     for kappa, time in zip(KAPPAS[1:], times[1:], strict=True):
-        yield Sample(FIG5, f"κ = {kappa}, {model}", "average JCT over that of κ = 1", time / times[0])
+        yield Sample(FIG5, f"κ = {kappa}, {model}", "average JCT relative to κ = 1", time / times[0])
     yield Series(FIG5, model, KAPPAS, tuple(_seconds(time) for time in times))
 
 
@@ -94,7 +94,7 @@ def _open_question(seed: int) -> Iterator[Sample | Series]:
         tail = reduction_pct(_p95(base), _p95(result))
         yield Sample(OPEN, name, "95th percentile JCT saved over SRSF(1)", tail)
         if name == "preemptive":
-            yield Sample(OPEN, name, "longest JCT over that of SRSF(1)", _longest(result) / _longest(base))
+            yield Sample(OPEN, name, "longest JCT relative to SRSF(1)", _longest(result) / _longest(base))
 
 
 def _ways(seed: int) -> Iterator[Sample | Series]:

@@ -22,7 +22,7 @@ from rm.sim.workload import SimJob
 DATA = Path(__file__).parent / "data"
 POLLUX = tuple(f"pollux-{n}" for n in range(1, 9))
 PHILLY = tuple(f"philly-{n}" for n in range(1, 4))
-SINGLE_STEPS = 20  # of a job that never exchanges: in so many long steps it computes as long
+SINGLE_STEPS = 20  # of a job that never exchanges: these long steps compute as long
 LEAST_ITERATIONS = 10
 
 
@@ -68,7 +68,7 @@ class Real:
         return max(1, round(self.runs_s * 1e6 / self.kind.period_us))
 
     def on_faster_gpus(self, times: float) -> Real:
-        """It computes so many times as fast, and exchanges as before; it makes as many iterations."""
+        """It computes `times` times as fast, exchanges as before, and makes as many iterations."""
         kind = replace(self.kind, compute_us=max(1, round(self.kind.compute_us / times)))
         runs_s = self.iterations * kind.period_us / 1e6
         return replace(self, kind=kind, runs_s=None if self.runs_s is None else runs_s)

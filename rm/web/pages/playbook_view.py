@@ -111,7 +111,7 @@ class ScheduleRow:
 
 
 def input_of(one: Question, value: str = "") -> Input:
-    """`value` is what was given before; never that of a private one."""
+    """`value` is what was given before; a private answer is never shown."""
     default = "" if one.default is None or one.private else _words(one.default)
     hints = []
     if one.kind in ("list", "dict"):

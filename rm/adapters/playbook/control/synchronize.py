@@ -1,6 +1,6 @@
 """`synchronize`: rsync on this machine, over the SSH settings with which rm reaches the host.
 
-The command is that of Ansible's module (ansible.posix at e114652, `plugins/modules/synchronize.py`), but for
+The command is Ansible's (ansible.posix at e114652, `plugins/modules/synchronize.py`), but for
 host keys: rsync's ssh accepts those that rm accepts, and no others.
 """
 

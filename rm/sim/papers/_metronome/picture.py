@@ -36,7 +36,7 @@ def draw(result: Result, figure: Figure) -> None:
     _trace(panels[2, 1], result)
     _curves(panels[2, 2], result, "Fig. 16", SCHEDULERS)
     panels[2, 2].set_yscale("log")
-    panels[2, 2].set_title("Fig. 16: a decision beside so many jobs, ms")
+    panels[2, 2].set_title("Fig. 16: a decision, ms, by the number of other jobs")
     for axes in (panels[0, 0], panels[0, 2], panels[2, 2]):
         axes.legend(fontsize=7)
 
