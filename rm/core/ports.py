@@ -10,10 +10,12 @@ from rm.core.model.alignment import Alignment
 from rm.core.model.choice import Judged
 from rm.core.model.job import Job, Placement
 from rm.core.model.placement_request import PlacementRequest
+from rm.core.model.quickly_made import quickly_made
 from rm.core.model.reasons import HostVerdict, Reason
 from rm.core.model.snapshot import PlacedJob, Snapshot
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """One gang-complete placement with the policy's own score (higher is better)."""

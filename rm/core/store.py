@@ -17,6 +17,7 @@ from rm.core.model.job import Job, JobState
 from rm.core.model.job_step import JobStep, StepName
 from rm.core.model.logs import KeptLog
 from rm.core.model.network import LinkStats
+from rm.core.model.quickly_made import quickly_made
 from rm.core.monitoring.history import History
 from rm.core.people.audit import Act
 from rm.core.people.token import Token
@@ -37,6 +38,7 @@ class Entry:
     body: dict[str, Any] = field(default_factory=dict)
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class StoredAction:
     """One intent of the outbox. Ids grow and are never used twice; `body` is a JSON object."""
@@ -58,6 +60,7 @@ class Measured:
     stats: LinkStats
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Batch:
     """One transaction: all of it becomes durable, or nothing.

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from rm.core.model.job import TaskPlacement
+from rm.core.model.quickly_made import quickly_made
 
 HOLD = "hold"  # as the `why` of a stop
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Launch:
     """Prepare these tasks on `host`; start them at once unless `hold` (a gang on several hosts)."""
@@ -23,6 +25,7 @@ class Launch:
     slice_of: int = 0  # together with the others of this slice, to run one after the other; 0: by itself
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Start:
     """Start what `Launch(hold=True)` prepared: every host of the gang is ready. `master_port` is where its
@@ -35,6 +38,7 @@ class Start:
     master_port: int = 0
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Stop:
     """SIGTERM, `grace_us`, SIGKILL to the whole tree; `why` is cancel, timeout or abort. With `why` hold it
@@ -50,6 +54,7 @@ class Stop:
     warn_us: int = 0
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Collect:
     """Bring the logs home, with `steps` the accounting of the job's steps, too; then let the host forget the
@@ -64,6 +69,7 @@ class Collect:
     steps: bool = False
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Discard:
     """Let the host forget an attempt whose logs nobody will ask for."""
@@ -85,6 +91,7 @@ class SetLimit:
     time_limit_us: int
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Freeze:
     """Let the tasks stand still, or go on. `order` counts from 1 in each attempt: a larger one has the last
@@ -99,6 +106,7 @@ class Freeze:
     lends: bool = False
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Mail:
     """Tell somebody of the job by mail; it is no host's, and names none."""
@@ -118,6 +126,7 @@ ACTIONS: dict[str, type[Action]] = {
 }
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Intent:
     """An action with its place in the outbox."""

@@ -89,6 +89,7 @@ from rm.core.jobs.network_events import (
 from rm.core.model.job import Job, JobSpec, Placement
 from rm.core.model.job_update import JobUpdate
 from rm.core.model.logs import KeptLog
+from rm.core.model.quickly_made import quickly_made
 from rm.core.model.reasons import Reason
 from rm.core.model.used import Used
 from rm.core.sharing.accounts import Accounts
@@ -114,6 +115,7 @@ class AccountsSet:
     by: str
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class JobPlaced:
     """The engine's decision: it comes from inside. With an `array_job` it makes the job: its waiting element
@@ -244,6 +246,7 @@ class JobsRecalled:
     jobs: tuple[Job, ...]
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class TasksPrepared:
     """`host` has everything ready for its tasks of this attempt and waits for the start."""
@@ -256,6 +259,7 @@ class TasksPrepared:
     cores: tuple[int, ...] = ()  # which processors it keeps for the job; none: it shares them
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class TasksStarted:
     job: int
@@ -267,6 +271,7 @@ class TasksStarted:
     cores: tuple[int, ...] = ()  # as of `TasksPrepared`
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class TaskExited:
     """`code`/`signal` as Slurm's `code:signal`; `why` is "", "cancel", "timeout", "abort" or a sentence.
@@ -317,6 +322,7 @@ class TasksLost:
     epilog: str = ""
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class ActionSettled:
     """The outcome of an outbox action is known; whatever it changed came as another event. `logs`: what

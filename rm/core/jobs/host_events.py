@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from rm.core.jobs.strays import Held
 from rm.core.model.host import Gpu, Host, Nic
 from rm.core.model.host_reservation import HostReservation, Window
+from rm.core.model.quickly_made import quickly_made
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class HostRemoved:
     by: str
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class HostUp:
     """The agent answers. Zero or empty = not known."""

@@ -14,12 +14,14 @@ from rm.core.jobs.actions import HOLD, Action, Launch, Start, Stop
 from rm.core.jobs.state import ClusterState
 from rm.core.jobs.strays import Held
 from rm.core.model.job import Task
+from rm.core.model.quickly_made import quickly_made
 from rm.core.model.replacing import replace
 from rm.core.model.used import Used
 
 STRAYS_MAX = 200  # of one hello, those that run first: each becomes an action, and more come at the next
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class ReportedTask:
     """One task as its host's agent knows it; times already on the daemon's clock.

@@ -22,6 +22,7 @@ from rm.core.model.interned import features_of, interned
 from rm.core.model.job_update import JobUpdate
 from rm.core.model.kept import WithDemand, WithHosts
 from rm.core.model.launching import BATCH, TASKS
+from rm.core.model.quickly_made import quickly_made
 from rm.core.model.reasons import Reason
 from rm.core.model.traffic import TrafficProfile
 from rm.core.model.used import HostUsed
@@ -73,6 +74,7 @@ _SHORT = {
 }
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class JobSpec(WithDemand):
     """What the user asked for; after the submission only `rmx set` changes it.
@@ -233,6 +235,7 @@ def _demand_of(spec: JobSpec) -> Demand:
     )
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class TaskPlacement:
     """Where one task (rank) of a job goes: the host, and the indices of the GPUs there that it sees; other
@@ -243,6 +246,7 @@ class TaskPlacement:
     gpus: tuple[int, ...] = ()
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Placement(WithHosts):
     """A gang-complete placement: every task of the job, in rank order."""
@@ -267,6 +271,7 @@ class Placement(WithHosts):
         return tuple(sorted({gpu for task in self.tasks if task.host == host for gpu in task.gpus}))
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Task:
     """One rank of a placed job, as last reported by its host's agent.
@@ -287,6 +292,7 @@ class Task:
     cores: tuple[int, ...] = ()  # which processors of its host the job has for itself there; none: it shares
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Job:
     """A job and its whole story. Only `rm.core.jobs.lifecycle` makes new versions of it."""

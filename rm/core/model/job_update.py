@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
+from rm.core.model.quickly_made import quickly_made
+
 Spec = TypeVar("Spec")  # a JobSpec, which a job has beside its updates
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobUpdate:
     """New values of fields of a JobSpec, in its units; None: the field stays. of the

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from rm.core.model.quickly_made import quickly_made
+
 T = TypeVar("T", int, float)
 
 # A measurement counts in full until the second one after it is overdue, so that one late test costs
@@ -45,6 +47,7 @@ class LinkStats:
     bandwidth_fresh_us: int = 0
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class NetworkView:
     """Everything measured, by ordered pair of host names, and between zones, as of `now_us`.

@@ -8,10 +8,12 @@ from rm.core.model.demand import Demand
 from rm.core.model.host_reservation import closed_to
 from rm.core.model.job import Job
 from rm.core.model.progress import remaining_us
+from rm.core.model.quickly_made import quickly_made
 from rm.core.model.snapshot import Snapshot
 from rm.core.model.switches import insists
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class PlacementRequest:
     """The `demand` decides where the job fits, and whether it does.

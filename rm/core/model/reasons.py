@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from rm.core.model.quickly_made import quickly_made
+
 
 class ReasonCode(StrEnum):
     # Slurm's names where Slurm has one
@@ -89,6 +91,7 @@ class ReasonCode(StrEnum):
 USED_BY = "used_by"  # the name of the number that names users
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Reason:
     """A code, one sentence, and the numbers behind it as (name, value) pairs."""

@@ -14,6 +14,7 @@ from rm.core.model.host_reservation import HostReservation
 from rm.core.model.job import Job, Placement
 from rm.core.model.network import Link, NetworkView
 from rm.core.model.progress import Progress
+from rm.core.model.quickly_made import quickly_made
 from rm.core.model.traffic import TrafficProfile
 
 K = TypeVar("K")
@@ -63,6 +64,7 @@ class Touches:
         return set(self._numbers[since - self._forgotten : until - self._forgotten])
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Touched:
     """What a follower of one snapshot after the other has to look at: jobs touched up to this count. It holds
@@ -90,6 +92,7 @@ TOUCHES_MAX = 1 << 16
 NEWEST = 1 << 60  # the sequence of a job about to be placed: it is deployed after all others
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class PlacedJob:
     """A job that occupies hosts (or is about to, within this pass), as the policies see it.
@@ -166,6 +169,7 @@ class NoShares:
 NO_SHARES = NoShares()
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """A consistent view of the cluster at `now_us`.

@@ -13,6 +13,7 @@ from itertools import islice
 from rm.core.model.alignment import Alignment
 from rm.core.model.choice import CHOSEN_MAX, COMPARED_MAX, NAMED_MAX, Choice, Compared, Judged, Refused
 from rm.core.model.job import Job, Placement
+from rm.core.model.quickly_made import quickly_made
 from rm.core.model.reasons import HostVerdict, Reason, ReasonCode
 from rm.core.model.replacing import replace
 from rm.core.ports import Candidate, Observed
@@ -20,6 +21,7 @@ from rm.core.ports import Candidate, Observed
 NOTE_MAX = 200  # characters of a candidate's note
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Best:
     """The best of the candidates so far, with how its policy takes note of the hosts around it."""
@@ -29,6 +31,7 @@ class Best:
     observe: Callable[[Candidate], Observed] | None
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Grounds:
     """What a decision stands upon: the candidate, its alignment, and the `others` that were looked at before
@@ -72,6 +75,7 @@ class Tried:
         )
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Taken:
     """A placement that was taken at `now_us`."""

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from rm.core.jobs import events as ev
 from rm.core.model.alignment import Alignment
 from rm.core.model.job import Placement
+from rm.core.model.quickly_made import quickly_made
 from rm.core.scheduling.choosing import Grounds
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Decision:
     job: int

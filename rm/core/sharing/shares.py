@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import isfinite
 
+from rm.core.model.quickly_made import quickly_made
 from rm.core.sharing.accounts import NO_ACCOUNTS, ROOT, Accounts
 from rm.core.sharing.fair_tree import Pair, Share, fair_tree
 from rm.core.sharing.ledger import Ledger
@@ -31,6 +32,7 @@ class Listed:
     depth: int  # of the account, below the root
 
 
+@quickly_made
 @dataclass(frozen=True)
 class Shares:
     accounts: Accounts = NO_ACCOUNTS

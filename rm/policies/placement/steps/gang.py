@@ -17,12 +17,14 @@ from rm.core.model.demand import Demand, Shape
 from rm.core.model.distribution import ranks_in_turn
 from rm.core.model.host import Host
 from rm.core.model.job import NO_BIND, Placement, TaskPlacement
+from rm.core.model.quickly_made import quickly_made
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import Free
 
 Ints = NDArray[np.int64]
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Gang:
     """How many tasks, on at least and at most how many hosts (0 = as many as the tasks need)."""

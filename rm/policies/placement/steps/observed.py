@@ -15,6 +15,7 @@ import numpy as np
 from rm.core.model.choice import CHOSEN_MAX, REFUSED_MAX, Judged, Refused
 from rm.core.model.demand import Shape
 from rm.core.model.job import Placement
+from rm.core.model.quickly_made import quickly_made
 from rm.core.model.reasons import HostVerdict, Reason
 from rm.core.model.snapshot import Free
 from rm.core.ports import Candidate, Observed
@@ -32,6 +33,7 @@ assert BAD_MAX + FULL_MAX + ZONES_MAX * OF_ZONE_MAX <= REFUSED_MAX
 Scores = Callable[[int], tuple[tuple[str, float], ...]]  # of a host, by its number
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Around:
     """What a policy looked at when it found a candidate.

@@ -9,6 +9,7 @@ from itertools import chain
 from rm.core.model.demand import Shape
 from rm.core.model.job import Placement
 from rm.core.model.placement_request import PlacementRequest
+from rm.core.model.quickly_made import quickly_made
 from rm.core.model.snapshot import Snapshot
 from rm.core.ports import Candidate, Proposal
 from rm.policies.placement.steps.blockers import by_kind, headline
@@ -20,6 +21,7 @@ from rm.policies.placement.steps.slots import Counts, preferred
 from rm.policies.placement.steps.verdicts import explain_hosts
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Ask:
     """A job that fits, and the cluster that it is to be placed in; `caps` are the tasks that each
@@ -38,6 +40,7 @@ class Ask:
         return self.request.demand.gpus
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Ranking:
     """A policy's preferences for one job.
