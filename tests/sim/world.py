@@ -107,6 +107,11 @@ class ModelHost:
         self.freezes = f"{self.name} freezes"
 
 
+def stored(intent: Intent) -> StoredAction:
+    a = intent.action
+    return StoredAction(intent.id, a.kind, a.job, a.attempt, a.host, msgspec.to_builtins(a))
+
+
 def is_beside(one: Action, other: Action) -> bool:
     """Is the one a launch and the other an order that may have to wait for it, or the other way round?"""
     first, second = (one, other) if isinstance(one, Launch) else (other, one)
@@ -229,22 +234,12 @@ class World:
         self.version = self.store.commit(
             Batch(
                 events=entries,
-                zones=tuple(state.zones[z] for z in sorted(changes.zones)),
-                measurements=tuple(Measured(*m) for m in changes.measured),
+                zones=tuple([state.zones[z] for z in sorted(changes.zones)]),
+                measurements=tuple([Measured(*m) for m in changes.measured]),
                 ended=tuple(changes.ended),
-                jobs=tuple(state.jobs[j] for j in sorted(changes.jobs)),
-                hosts=tuple(state.hosts[h] for h in sorted(changes.hosts)),
-                actions=tuple(
-                    StoredAction(
-                        i.id,
-                        i.action.kind,
-                        i.action.job,
-                        i.action.attempt,
-                        i.action.host,
-                        msgspec.to_builtins(i.action),
-                    )
-                    for i in outcome.intents
-                ),
+                jobs=tuple([state.jobs[j] for j in sorted(changes.jobs)]),
+                hosts=tuple([state.hosts[h] for h in sorted(changes.hosts)]),
+                actions=tuple([stored(i) for i in outcome.intents]),
                 finished_actions=tuple(changes.settled),
             ),
             self.version,
@@ -298,7 +293,7 @@ class World:
 
     def mail(self) -> None:
         """What is to be mailed, also what a daemon left to the next one."""
-        for intent in [i for i in self.open.values() if isinstance(i.action, Mail)]:
+        for intent in [i for i in self.open.values() if type(i.action) is Mail]:
             assert isinstance(intent.action, Mail)
             self.mails.append((intent.action.job, intent.action.subject))
             del self.open[intent.id]

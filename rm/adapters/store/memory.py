@@ -296,11 +296,18 @@ def _apply(db: MemoryDatabase, batch: Batch) -> None:
             del db.measurements[pair]
     for name in batch.removed_zones:
         db.zones.pop(name, None)
-    db.jobs.update((j.id, j) for j in batch.jobs)
-    db.hosts.update((h.name, h) for h in batch.hosts)
-    db.zones.update((z.name, z) for z in batch.zones)
-    db.measurements.update(((m.source, m.destination), m.stats) for m in batch.measurements)
-    db.actions.update((a.id, a) for a in batch.actions)
+    for job in batch.jobs:
+        db.jobs[job.id] = job
+        db.next_job_id = max(db.next_job_id, job.id + 1)
+    for host in batch.hosts:
+        db.hosts[host.name] = host
+    for zone in batch.zones:
+        db.zones[zone.name] = zone
+    for one in batch.measurements:
+        db.measurements[one.source, one.destination] = one.stats
+    for action in batch.actions:
+        db.actions[action.id] = action
+        db.next_action_id = max(db.next_action_id, action.id + 1)
     for id in batch.finished_actions:
         db.actions.pop(id, None)
     for name, body in batch.documents:
@@ -310,17 +317,18 @@ def _apply(db: MemoryDatabase, batch: Batch) -> None:
             db.documents[name] = body
     for name in batch.removed_tokens:
         db.tokens.pop(name, None)
-    db.tokens.update((t.id, t) for t in batch.tokens)
+    for token in batch.tokens:
+        db.tokens[token.id] = token
     for act in batch.acts:
         db.last_act += 1
         db.acts.append((db.last_act, act))
-    db.logs.update((log.name, log) for log in batch.logs)
-    db.job_steps.update((step.name, step) for step in batch.job_steps)
+    for log in batch.logs:
+        db.logs[log.name] = log
+    for step in batch.job_steps:
+        db.job_steps[step.name] = step
     db.choices.update(batch.choices)
-    for heap, sums in added_up(batch.ended).items():
+    for heap, sums in added_up(batch.ended).items() if batch.ended else ():
         db.usage[heap] = db.usage[heap].plus(sums) if heap in db.usage else sums
     for entry in batch.events:
         db.last_seq += 1
         db.journal.append((db.last_seq, entry))
-    db.next_job_id = max(db.next_job_id, *(j.id + 1 for j in batch.jobs), 1)
-    db.next_action_id = max(db.next_action_id, *(a.id + 1 for a in batch.actions), 1)

@@ -46,6 +46,8 @@ class JobState(StrEnum):
     PREEMPTED = "PREEMPTED"
     OUT_OF_MEMORY = "OUT_OF_MEMORY"
 
+    __hash__ = str.__hash__  # Enum's own is written in Python, and states are looked up at every event
+
     @property
     def final(self) -> bool:
         return self in _FINAL
@@ -58,6 +60,7 @@ class JobState(StrEnum):
 
 _NOT_FINAL = ("PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING")
 _FINAL = frozenset(state for state in JobState if state not in _NOT_FINAL)
+_OCCUPYING = frozenset({JobState.CONFIGURING, JobState.RUNNING, JobState.SUSPENDED, JobState.COMPLETING})
 _SHORT = {
     JobState.PENDING: "PD",
     JobState.CONFIGURING: "CF",
@@ -264,7 +267,7 @@ class Placement(WithHosts):
             return hosts
 
     def on(self, host: str) -> tuple[TaskPlacement, ...]:
-        return tuple(t for t in self.tasks if t.host == host)
+        return tuple([t for t in self.tasks if t.host == host])
 
     def gpus_on(self, host: str) -> tuple[int, ...]:
         """The indices of the job's GPUs on the host, each once."""
@@ -372,7 +375,7 @@ class Job:
     def placement(self) -> Placement | None:
         if not self.tasks:
             return None
-        return Placement(tuple(TaskPlacement(t.rank, t.host, t.gpus) for t in self.tasks))
+        return Placement(tuple([TaskPlacement(t.rank, t.host, t.gpus) for t in self.tasks]))
 
     @property
     def demand(self) -> Demand:
@@ -436,9 +439,4 @@ class Job:
     @property
     def occupies(self) -> bool:
         """Does it hold its hosts' resources? Of an array only its elements do."""
-        return self.array is None and self.state in (
-            JobState.CONFIGURING,
-            JobState.RUNNING,
-            JobState.SUSPENDED,
-            JobState.COMPLETING,
-        )
+        return self.array is None and self.state in _OCCUPYING
