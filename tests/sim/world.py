@@ -4,6 +4,7 @@ twice or late, a daemon that dies between any two actions. One seed, one run, ex
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -150,6 +151,7 @@ class World:
         self.db = MemoryDatabase()
         self.hosts = {f"h{i}": ModelHost(f"h{i}") for i in range(hosts)}
         self.acknowledged: list[int] = []
+        self.arrays: list[int] = []  # of these
         self.starts: list[tuple[int, int, int]] = []  # (job, attempt, rank): each must be unique
         self.crowded: list[tuple[str, int, int]] = []  # (host, job, attempt) begun beside too many others
         self.beyond: list[tuple[int, int]] = []  # (job, attempt) begun beside more of its array than may run
@@ -293,7 +295,9 @@ class World:
 
     def mail(self) -> None:
         """What is to be mailed, also what a daemon left to the next one."""
-        for intent in [i for i in self.open.values() if type(i.action) is Mail]:
+        if not self.open:
+            return
+        for intent in [i for i in self.open.values() if isinstance(i.action, Mail)]:
             assert isinstance(intent.action, Mail)
             self.mails.append((intent.action.job, intent.action.subject))
             del self.open[intent.id]
@@ -502,8 +506,10 @@ class World:
     def fence(self, host: ModelHost) -> None:
         """What supervisors do when they have heard of no daemon for the time of their lease."""
         for key, attempt in host.attempts.items():
+            if not attempt.lease_us or attempt.state == "exited":
+                continue
             over_us = attempt.heard_us + attempt.lease_us
-            if not attempt.lease_us or attempt.state == "exited" or self.now_us < over_us:
+            if self.now_us < over_us:
                 continue
             slow = self.choices.number(f"{key} takes so long to end on {host.name}", 0, RULES.grace_us // S)
             killed_us = max(self.now_us, over_us + slow * S)
@@ -516,8 +522,10 @@ class World:
     def renew(self, host: ModelHost) -> None:
         """A renewal came: it counts from the answer to the one before."""
         if host.name in self.greeted and not host.cut and self.is_heard(host):
+            heard_us = self.now_us - S // 2
             for attempt in host.attempts.values():
-                attempt.heard_us = max(attempt.heard_us, self.now_us - S // 2)
+                if attempt.heard_us < heard_us:
+                    attempt.heard_us = heard_us
 
     def started(self, host: ModelHost, key: tuple[int, int], attempt: Attempt) -> ev.Event:
         return ev.TasksStarted(*key, host.name, self.now_us, attempt.ranks)
@@ -543,8 +551,9 @@ class World:
 
     def exits(self, host: ModelHost) -> list[ev.Event]:
         found: list[ev.Event] = []
+        now_us = self.now_us
         for (job, number), attempt in host.attempts.items():
-            if attempt.state != "exited" and 0 < attempt.ends_us <= self.now_us:
+            if 0 < attempt.ends_us <= now_us and attempt.state != "exited":
                 attempt.state = "exited"
                 found += self.next_of_slice(host, attempt.slice_of)
                 found += [
@@ -640,15 +649,16 @@ class World:
                 self.hello(host)
         if self.acknowledged and choices.happens("somebody cancels", 0.01 * rate):
             self.cancel(choices.among("cancelled is", self.acknowledged))
-        arrays = [i for i in self.acknowledged if self.db.jobs[i].array is not None]
-        if arrays and choices.happens("somebody limits an array", 0.02 * rate):
-            array = choices.among("limited is", arrays)
+        if self.arrays and choices.happens("somebody limits an array", 0.02 * rate):
+            array = choices.among("limited is", self.arrays)
             self.limit_array(array, choices.number("how many may run", 0, 3))
         if self.acknowledged and choices.happens("somebody changes a job", 0.02 * rate):
             self.update(choices.among("changed is", self.acknowledged))
-        running = [i for i in self.acknowledged if i in self.cycle.state.placed]
+        placed = self.cycle.state.placed
+        running = bool(placed) and not placed.keys().isdisjoint(self.acknowledged)
         if running and choices.happens("somebody suspends or resumes", 0.02 * rate):
-            job = self.cycle.state.jobs[choices.among("suspended or resumed is", running)]
+            mine = [i for i in self.acknowledged if i in placed]
+            job = self.cycle.state.jobs[choices.among("suspended or resumed is", mine)]
             ask = ev.ResumeRequested if job.state is JobState.SUSPENDED else ev.SuspendRequested
             if not job.yields_to:
                 self.turn([ask(job.id, "root")])
@@ -719,8 +729,7 @@ class World:
         choices, key = self.choices, f"submission {len(self.acknowledged)}"
         known = self.cycle.state.submissions.get(("alice", key))
         if known is not None:  # it was done, and the answer got lost
-            self.acknowledged += known
-            self.to_submit -= 1
+            self.acknowledge(known)
             return
         spec: JobSpec = builders.spec(
             ntasks=choices.among("its tasks", [1, 1, 2, 4, 6]),
@@ -749,8 +758,12 @@ class World:
         gone = [j for j in self.db.jobs.values() if j.id not in self.cycle.state.jobs]
         past = tuple(map(PastJob.of, gone)) if spec.dependency else ()
         if self.turn([ev.JobSubmitted(job_id, spec, key, past)]):
-            self.acknowledged.append(job_id)  # only after the commit
-            self.to_submit -= 1
+            self.acknowledge([job_id])  # only after the commit
+
+    def acknowledge(self, jobs: Sequence[int]) -> None:
+        self.acknowledged += jobs
+        self.arrays += [job for job in jobs if self.db.jobs[job].array is not None]
+        self.to_submit -= 1
 
     def deadline(self) -> int | None:
         """Of what waits; that hosts end what runs by then is not played."""
@@ -827,7 +840,8 @@ class World:
         return any(job.id == other for other, _ in self.cancelled)
 
     def busy(self) -> bool:
-        return any(a.state == "running" for h in self.hosts.values() for a in h.attempts.values())
+        awake = (host.attempts for host in self.hosts.values() if host.attempts)
+        return any(a.state == "running" for attempts in awake for a in attempts.values())
 
     def run(self, max_steps: int = 2_000) -> dict[int, Job]:
         """Play until every acknowledged job has ended and nothing is open; the jobs by id."""

@@ -44,6 +44,8 @@ def on_silent_hosts(state: ClusterState, rules: Rules) -> Iterator[tuple[Job, st
     for host in state.silent_since:
         for job_id in sorted(state.jobs_on.get(host, ())):
             job = state.jobs[job_id]
+            if not job.spec.fence_us:
+                continue
             if (at_us := over_at_us(job, host, state, rules)) is not None:
                 yield job, host, at_us
 

@@ -20,6 +20,8 @@ class HostState(StrEnum):
     DRAINING = "DRAINING"  # finishes its jobs, takes no new ones
     DRAINED = "DRAINED"
 
+    __hash__ = str.__hash__  # as that of JobState
+
 
 @dataclass(frozen=True, slots=True)
 class Gpu:

@@ -124,9 +124,10 @@ class Cycle:
         out.looked = out.changes.judged > 0
         fresh = tuple(self.state.fresh)
         jobs, pending = self.state.jobs, self.state.pending
-        for number in [n for n in self.state.claims if n not in pending or not_yet(jobs[n], now_us)]:
-            del self.state.claims[number]
-            self.state.capacity_version += 1
+        if self.state.claims:
+            for number in [n for n in self.state.claims if n not in pending or not_yet(jobs[n], now_us)]:
+                del self.state.claims[number]
+                self.state.capacity_version += 1
         self._decide(now_us, out)
         self._preempt(fresh, now_us, out)
         if self.state.freed:  # a gang went that had not begun
@@ -134,7 +135,7 @@ class Cycle:
         note_waits(self.state, now_us, self.rules, out.changes, WAITS_WRITTEN)
         self._align(now_us, out, renewed)
         self._move(now_us, out)
-        out.realigned = self.state.alignment != before
+        out.realigned = self.state.alignment is not before and self.state.alignment != before
         for action in out.changes.actions:
             out.intents.append(Intent(self.state.next_action, action))
             self.state.next_action += 1
@@ -173,19 +174,24 @@ class Cycle:
     def next_due_us(self) -> int | None:
         """When the clock alone will change something: a begin time, a reservation that was not met, or
         a host given up. 0: at once, since the last step has left jobs untried, or dependents to be judged."""
-        if self._untried or self.state.dependents.to_judge:
+        state = self.state
+        if self._untried or state.dependents.to_judge:
             return 0
-        due = [
-            since + self.rules.down_after_us
-            for host, since in self.state.silent_since.items()
-            if host in self.state.hosts and self.state.hosts[host].state is not HostState.DOWN
-        ]
-        due += [at_us for _, _, at_us in on_silent_hosts(self.state, self.rules)]
-        due += self._begins_us.values()
-        due += (at_us + 1 for at_us in self.state.deadlines.values())
-        due += (at_us for at_us, _ in self.state.marks.values())
-        due += (at for one in self.state.reservations.values() if (at := one.edge_us()) is not None)
-        if (retry_us := self._limited.retry_us(self.state.pending)) is not None:
+        due = list(self._begins_us.values())
+        if state.silent_since:
+            due += [
+                since + self.rules.down_after_us
+                for host, since in state.silent_since.items()
+                if host in state.hosts and state.hosts[host].state is not HostState.DOWN
+            ]
+            due += [at_us for _, _, at_us in on_silent_hosts(state, self.rules)]
+        if state.deadlines:
+            due.append(min(state.deadlines.values()) + 1)
+        if state.marks:
+            due += [at_us for at_us, _ in state.marks.values()]
+        if state.reservations:
+            due += [at for one in state.reservations.values() if (at := one.edge_us()) is not None]
+        if (retry_us := self._limited.retry_us(state.pending)) is not None:
             due.append(retry_us)
         if self.blocked.retry_us is not None:
             due.append(self.blocked.retry_us)
@@ -202,27 +208,28 @@ class Cycle:
         among the events, by a state in which its tasks were not lost."""
         if arrived and isinstance(arrived[0], ev.ClockStepped):
             return []  # by which clock? In the next turn it is clear
-        answered = {e.host for e in arrived if isinstance(e, ev.HostUp)}
+        state = self.state
         events: list[ev.Event] = []
-        for name, since in self.state.silent_since.items():
-            host = self.state.hosts.get(name)
-            if host is None or host.state is HostState.DOWN or name in answered:
-                continue
-            if now_us - since >= self.rules.down_after_us:
-                reason = host.reason or "it never answered"
-                events.append(ev.HostDown(name, reason))
-        for job, name, over_us in on_silent_hosts(self.state, self.rules):
-            if name not in answered and over_us <= now_us:
-                events.append(ev.LeaseOver(job.id, job.attempt, name))
-        events += (
-            ev.DeadlineMissed(i) for i, at_us in sorted(self.state.deadlines.items()) if at_us < now_us
-        )
-        for one in self.state.reservations.values():
+        if state.silent_since:
+            answered = {e.host for e in arrived if isinstance(e, ev.HostUp)}
+            for name, since in state.silent_since.items():
+                host = state.hosts.get(name)
+                if host is None or host.state is HostState.DOWN or name in answered:
+                    continue
+                if now_us - since >= self.rules.down_after_us:
+                    reason = host.reason or "it never answered"
+                    events.append(ev.HostDown(name, reason))
+            for job, name, over_us in on_silent_hosts(state, self.rules):
+                if name not in answered and over_us <= now_us:
+                    events.append(ev.LeaseOver(job.id, job.attempt, name))
+        missed = [i for i, at_us in state.deadlines.items() if at_us < now_us]
+        events += [ev.DeadlineMissed(i) for i in sorted(missed)]
+        for one in state.reservations.values():
             edge_us = one.edge_us()
             if edge_us is not None and edge_us <= now_us:
                 events.append(ev.ReservationTurned(one.name, edge_us))
-        marks = sorted(self.state.marks.items())
-        events += (ev.SharePassed(i, share) for i, (at_us, share) in marks if at_us <= now_us)
+        passed = [(i, share) for i, (at_us, share) in state.marks.items() if at_us <= now_us]
+        events += [ev.SharePassed(i, share) for i, share in sorted(passed)]
         return events
 
     def _decide(self, now_us: int, out: Outcome) -> None:

@@ -312,7 +312,7 @@ def place(
             if decision is not None:
                 return decision, []
             reasons += against
-        return None, list(dict.fromkeys(reasons))
+        return None, reasons if len(reasons) < 2 else list(dict.fromkeys(reasons))
 
     if demand.avoid:
         elsewhere = first_of(demand.avoiding().alternatives())

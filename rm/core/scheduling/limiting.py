@@ -275,6 +275,8 @@ class LimitedJobs:
 
     def retry_us(self, pending: Container[int]) -> int | None:
         """When time alone may let one of them run."""
+        if not self._by_time:
+            return None
         for job in [job for job in self._by_time if job not in pending]:
             del self._by_time[job]
         return min(self._by_time.values(), default=None)

@@ -18,7 +18,7 @@ def headline(demand: Demand, capacities: Capacities) -> Reason:
     caps = capacities.of(shape)
     if len(capacities.hosts) == 0:
         return Reason(ReasonCode.HOST_NOT_AVAILABLE, "there are no hosts yet", (("hosts", 0),))
-    if np.count_nonzero(caps) or gang.most_hosts < gang.hosts_min:
+    if caps.any() or gang.most_hosts < gang.hosts_min:
         return gang.blocker(caps)
     worst = _lacking_most(shape, capacities) or by_kind(shape, capacities)[0]
     return Reason(worst.code, f"no host can take a task; {worst.message}", worst.numbers)
@@ -53,9 +53,11 @@ def _lacking_most(shape: Shape, capacities: Capacities) -> Reason | None:
     left = capacities.admitted(shape) & (free[CPUS] >= 0)
     groups: list[tuple[int, int, int]] = []  # hosts, minus the first of them, and the closest
     for have, need in capacities.left(shape):
+        if not need:
+            continue
         lacking = left & (have < need)
-        if count := int(np.count_nonzero(lacking)):
-            closest = int(np.where(lacking, have, -1).argmax())
+        if count := int(np.add.reduce(lacking)):
+            closest = int(((have + 1) * lacking).argmax())
             groups.append((count, -int(lacking.argmax()), closest))
             left &= ~lacking
     if not groups:

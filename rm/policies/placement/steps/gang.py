@@ -49,7 +49,7 @@ class Gang:
     def fits(self, caps: Ints) -> bool:
         """Is there a placement on hosts that can take `caps` tasks each?"""
         if self.any_hosts:
-            return int(caps.sum()) >= self.tasks
+            return int(np.add.reduce(caps)) >= self.tasks
         return self.host_count(caps) > 0
 
     def host_count(self, caps: Ints) -> int:
@@ -98,8 +98,8 @@ class Gang:
 
     def blocker(self, caps: Ints) -> Reason:
         """Why the gang does not fit on hosts with these capacities."""
-        some = int((caps > 0).sum())
-        total = int(caps.sum())
+        some = int(np.add.reduce(caps > 0))
+        total = int(np.add.reduce(caps))
         least = max(self.hosts_min, 1)
         if self.most_hosts < least:
             return Reason(
@@ -114,8 +114,8 @@ class Gang:
                 f"needs {self.hosts_min} hosts, {some} have room for a task",
                 (("hosts_needed", self.hosts_min), ("hosts_with_room", some)),
             )
-        limited = int(np.sort(caps)[::-1][: self.most_hosts].sum())
         if total >= self.tasks:
+            limited = roomiest(caps, self.most_hosts)
             return Reason(
                 ReasonCode.RESOURCES,
                 f"needs room for {self.tasks} tasks on at most {self.most_hosts} hosts, "
@@ -138,7 +138,7 @@ class Gang:
         n = len(caps)
         counts = [1] * n
         left = self.tasks - n
-        asked_for = n > 1 and self.host_count(np.asarray(caps, dtype=np.int64)) == n
+        asked_for = self.hosts_min > 1 and self.host_count(np.asarray(caps, dtype=np.int64)) == n
         if asked_for and n > self._fewest(caps):
             while left:
                 for i in range(n):

@@ -24,15 +24,14 @@ def host_by_host(order: Sequence[int] | Ints, caps: Ints, gang: Gang) -> Counts:
     """
     order = np.asarray(order, dtype=np.int64)
     chosen = order[_first_hosts(caps[order], gang)]
-    spread = gang.spread([int(c) for c in caps[chosen]])
-    return [(int(n), count) for n, count in zip(chosen, spread, strict=True)]
+    return list(zip(chosen.tolist(), gang.spread(caps[chosen].tolist()), strict=True))
 
 
 def _first_hosts(caps: Ints, gang: Gang) -> Ints:
     """The first hosts with which the gang, given that it fits, stays feasible."""
     if gang.hosts_min <= 1 and not gang.hosts_max:
-        room = np.flatnonzero(caps)
-        return room[: int(np.searchsorted(np.cumsum(caps[room]), gang.tasks)) + 1]
+        room: Ints = caps.nonzero()[0]
+        return room[: int(caps[room].cumsum().searchsorted(gang.tasks)) + 1]
     chosen: list[int] = []
     picked = 0
     rest = caps.copy()
