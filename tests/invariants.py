@@ -129,10 +129,13 @@ def _left(state: ClusterState, host: Host) -> Free:
                 shared[gpu] -= spec.gpu_mem_bytes
             else:
                 del shared[gpu]
-    there = [(state.jobs[n], needs(state.jobs[n].spec, len(state.placed[n].placement.on(host.name)))[0])
-             for n in slices.values()]  # fmt: skip
     if not alone:
-        cpus += lent(there)
+        there = [
+            (state.jobs[n], needs(state.jobs[n].spec, len(state.placed[n].placement.on(host.name)))[0])
+            for n in slices.values()
+        ]
+        if any(job.yields_to for job, _ in there):
+            cpus += lent(there)
         awake = sum(wanted for job, wanted in there if not job.yields_to)
         assert awake <= whole.cpus, f"on {host.name} run jobs with {awake} processors"
     assert min(cpus, mem_bytes) >= 0, f"{host.name} has {cpus} CPUs and {mem_bytes} bytes left"

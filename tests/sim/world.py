@@ -279,7 +279,8 @@ class World:
         held = host.attempts.get(key)
         if isinstance(intent.action, Collect | Discard) and held is not None and held.state == "running":
             return  # stays open: the exit brings us back
-        later = [i for i in self.open.values() if is_beside(i.action, action)]
+        ordered = isinstance(action, Launch | Stop | Freeze)
+        later = [i for i in self.open.values() if is_beside(i.action, action)] if ordered else []
         if isinstance(action, Stop | Freeze) and held is None and later:
             return  # stays open, as in the executor: a launch is to come, and follows it
         news = self.carry_out(host, action, self.now_us, self.is_over(action))
@@ -634,8 +635,9 @@ class World:
                     continue
             exits: list[ev.Event] = []
             if host.attempts:
-                self.renew(host)
-                self.fence(host)
+                if any(attempt.lease_us for attempt in host.attempts.values()):
+                    self.renew(host)
+                    self.fence(host)
                 exits = self.exits(host)
             if exits and host.name in self.greeted and not host.cut:
                 self.inbox += exits

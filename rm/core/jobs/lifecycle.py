@@ -51,6 +51,8 @@ def go_on(state: ClusterState, now_us: int, rules: Rules, changes: Changes) -> N
 
 def note_waits(state: ClusterState, now_us: int, rules: Rules, changes: Changes, most: int) -> None:
     """Write down what jobs waited for reasons that are over, of the next `most` jobs: the rest follows."""
+    if not state.waits.before:
+        return
     ctx, before = Context(state, now_us, rules, changes), state.waits.before
     for number in list(islice(before, most)):
         waited = before.pop(number)

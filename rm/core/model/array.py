@@ -78,10 +78,15 @@ class Array:
 
     def moved(self, chosen: int, to: str) -> Array:
         """With these elements in the set `to`, and in no other one."""
-        masks = {name: self.has(name) & ~chosen for name in (*SETS, "held")}
-        masks[to] |= chosen
-        changed: dict[str, Any] = {n: text_of(m) for n, m in masks.items() if m != self.has(n)}
+        masks: dict[str, int] = {}
+        for name in (*SETS, "held"):
+            before = self.has(name)
+            after = before | chosen if name == to else before & ~chosen
+            if after != before:
+                masks[name] = after
+        changed: dict[str, Any] = {name: text_of(found) for name, found in masks.items()}
         moved = replace(self, **changed)
+        moved._masks.update((name, found) for name, found in self._masks.items() if name not in masks)
         for name, found in masks.items():
             moved._keep(name, found)
         return moved
