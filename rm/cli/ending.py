@@ -15,6 +15,7 @@ from rm.cli.output import note
 from rm.errors import RmError
 
 INTERRUPTED, BROKEN_PIPE, DEFECT = 130, 141, 70
+LEFT_TO_PYTHON = {"threading", "atexit"}  # modules
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
@@ -42,6 +43,20 @@ def ended(command: Callable[[], int]) -> int:
             raise
         note(f"This is a defect of rm: {type(error).__name__}: {error}. RM_DEBUG=1 shows where.")
         return DEFECT
+
+
+def leave(code: int) -> None:
+    """End the process now with what it has printed. Python's own end takes a tenth of such a command's
+    time: it frees each object. Returns where something is left to do then: threads to wait for, functions
+    registered with `atexit`, output that cannot be written."""
+    if sys.modules.keys() & LEFT_TO_PYTHON:
+        return
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        return
+    os._exit(code)
 
 
 def _drop_output() -> None:

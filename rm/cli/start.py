@@ -7,13 +7,19 @@ import os
 import sys
 from importlib import import_module
 
-from rm.cli.ending import ended
+from rm.cli.ending import ended, leave
 
 # what is not simple their `attempt` leaves to click: it answers None then, and has done nothing
 QUICK = {"submit": "rm.cli.jobs.quick_submit", "queue": "rm.cli.jobs.quick_queue"}
 
 
 def main() -> int:
+    code = command_line()
+    leave(code)
+    return code
+
+
+def command_line() -> int:
     prepare_streams()
     return ended(_command)
 

@@ -187,7 +187,8 @@ def test_other_queues_are_left_to_click(words: tuple[str, ...], quick: Attempt) 
 @pytest.mark.parametrize("words", [("submit", "train.sh"), ("queue",)], ids=" ".join)
 def test_nothing_heavy_is_loaded(words: tuple[str, ...], daemon: Daemon) -> None:
     code = (
-        f"import sys; sys.argv[1:] = {list(words)}; from rm.cli.start import main; code = main()\n"
+        f"import sys; sys.argv[1:] = {list(words)}; from rm.cli.start import command_line\n"
+        "code = command_line()\n"
         "heavy = {'click', 'msgspec', 'dataclasses', 'http.client', 'urllib.parse', 'pathlib', 'ssl'}\n"
         "print(code, sorted(heavy & set(sys.modules)))"
     )

@@ -166,8 +166,8 @@ def test_an_interpreter_with_a_space_in_its_path_is_found(tmp_path: Path) -> Non
 @pytest.mark.parametrize("words", [("sbatch", "plain.sh"), ("squeue",)], ids=" ".join)
 def test_nothing_heavy_is_loaded(words: tuple[str, ...], daemon: Daemon) -> None:
     code = (
-        f"import sys; sys.argv = {list(words)}; from rm.cli.slurm.program import main\n"
-        f"code = main('{words[0]}')\n"
+        f"import sys; sys.argv = {list(words)}; from rm.cli.slurm.program import command_line\n"
+        f"code = command_line('{words[0]}')\n"
         "heavy = {'click', 'msgspec', 'dataclasses', 'http.client', 'urllib.parse', 'pathlib', 'ssl'}\n"
         "print(code, sorted(heavy & set(sys.modules)))"
     )

@@ -6,7 +6,7 @@ import os
 import sys
 from importlib import import_module
 
-from rm.cli.ending import ended
+from rm.cli.ending import ended, leave
 from rm.cli.output import note, speak_as
 from rm.cli.start import prepare_streams
 from rm.errors import RmError
@@ -22,6 +22,12 @@ FAILED = 1  # whatever it was: scripts for Slurm know no other code
 
 
 def main(name: str) -> int:
+    code = command_line(name)
+    leave(code)
+    return code
+
+
+def command_line(name: str) -> int:
     prepare_streams()
     speak_as(name)
     return ended(lambda: _run(name, sys.argv[1:]))
