@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from enum import Enum
 from functools import cache
+from operator import attrgetter
 from typing import Any, TypeVar, get_args, get_origin
 
 import numpy as np
@@ -27,6 +28,7 @@ from rm.core.model.traffic import Phase
 
 T = TypeVar("T")
 Reader = Callable[[Any], Any]
+RUN = 8  # fields that are compared together
 OWN_VARIABLES = "rm_"  # what the inventory tells rm itself begins so; only that is written
 
 ATOMS = frozenset({str, int, float, bool, type(None)})
@@ -63,10 +65,12 @@ def to_plain(value: Any) -> Any:
                 row.pop()
             return row
         body = {}
-        for name, default in written:
-            item = getattr(value, name)
-            if default is MISSING or item != default:
-                body[name] = item if type(item) in ATOMS else to_plain(item)
+        for values_of, names, defaults in _runs(kind):
+            values = values_of(value)
+            if values != defaults:
+                for name, item, default in zip(names, values, defaults, strict=True):
+                    if default is MISSING or item != default:
+                        body[name] = item if type(item) in ATOMS else to_plain(item)
         return body
     if isinstance(value, Enum):
         return value.value
@@ -92,6 +96,25 @@ def from_plain(kind: type[T], plain: Any) -> T:
 def _written(kind: type) -> tuple[tuple[str, object], ...]:
     """(field, default) of what is written of a dataclass."""
     return tuple((f.name, _default(f)) for f in fields(kind) if f.name not in LEFT_OUT.get(kind, {}))
+
+
+@cache
+def _runs(kind: type) -> tuple[tuple[Reader, tuple[str, ...], tuple[object, ...]], ...]:
+    """The same, some fields at a time: (what reads them, their names, their defaults). Most of the 70 fields of
+    a job have their default: together they are compared with it in a tenth of the time."""
+    written = _written(kind)
+    found = []
+    for at in range(0, len(written), RUN):
+        run = written[at : at + RUN]
+        values_of: Reader = attrgetter(*(name for name, _ in run))
+        if len(run) == 1:
+            values_of = _alone(values_of)
+        found.append((values_of, tuple(name for name, _ in run), tuple(default for _, default in run)))
+    return tuple(found)
+
+
+def _alone(value_of: Reader) -> Reader:
+    return lambda value: (value_of(value),)
 
 
 def _default(field: Field[Any]) -> object:

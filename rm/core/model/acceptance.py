@@ -53,6 +53,10 @@ _LEAST = {
     "warn_before_us": 0,
 }  # fmt: skip
 _short_texts, _counts_of = attrgetter(*_WORDS, *_PATHS, "comment"), attrgetter(*_LEAST)
+_long_texts = attrgetter(
+    "script", "comment", "chdir", "output", "error", "input", "container_image", "container_mounts",
+    "container_workdir", "constraint", "prefer", "licenses", "dependency",
+)  # fmt: skip
 _ONE_OF = (("gpus_per_task", "gpus_per_host"), ("mem_bytes_per_task", "mem_bytes_per_host", "mem_all"))
 _WAYS = {"gpu_bind": (PER_TASK, NO_BIND), "launch": LAUNCHES}
 _TIMES = ("time_limit_us", "expected_us", "deadline_us", "time_min_us")
@@ -74,14 +78,15 @@ def accept(spec: JobSpec, runs: bool = True) -> None:
 
 def size_bytes(spec: JobSpec) -> int:
     """About what the specification takes in memory and in the database, but numbers and short words."""
-    size = len(spec.script) + len(spec.comment) + len(spec.chdir) + len(spec.output) + len(spec.error)
-    size += len(spec.input)
-    size += sum(map(len, spec.script_args)) + sum(len(name) + len(value) for name, value in spec.env)
-    size += sum(HOST_BYTES + len(name) for names in (spec.hosts_only, spec.hosts_excluded) for name in names)
-    size += len(spec.container_image) + len(spec.container_mounts) + len(spec.container_workdir)
-    size += len(spec.constraint) + len(spec.prefer) + len(spec.licenses)
-    size += CONDITION_BYTES * spec.dependency.count(":") + len(spec.dependency)
-    size += 3 * len(spec.array) + min(BITS_KEPT // 8 * len(spec.array), SETS_BYTES)
+    size = sum(map(len, _long_texts(spec)))
+    if spec.script_args or spec.env:
+        size += sum(map(len, spec.script_args)) + sum(len(name) + len(value) for name, value in spec.env)
+    for names in (spec.hosts_only, spec.hosts_excluded):
+        size += HOST_BYTES * len(names) + sum(map(len, names))
+    if spec.dependency:
+        size += CONDITION_BYTES * spec.dependency.count(":")
+    if spec.array:
+        size += 3 * len(spec.array) + min(BITS_KEPT // 8 * len(spec.array), SETS_BYTES)
     return size + (PHASE_BYTES * len(spec.traffic.phases) if spec.traffic is not None else 0)
 
 
