@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rm.policies.comm.steps.keeping import alike
+from rm.policies.comm.steps.keeping import alike, is_alike
 from rm.policies.interleave.circle import LinkLoad
 
 PHASE = ((0, 10, 100),)
@@ -25,3 +25,10 @@ def test_no_job_of_an_alike_link_meets_another_job_on_another_link(of):
     for name in found:
         for other, jobs in of.items():
             assert jobs == of[name] or not jobs & of[name], (name, other)
+
+
+@given(st.dictionaries(st.sampled_from("abcdef"), st.sets(st.integers(1, 5), min_size=2), max_size=6))
+def test_one_link_is_judged_as_all_are(of):
+    there = links(of)
+    on = {job: [name for name in of if job in of[name]] for job in range(1, 6)}
+    assert {name for name in there if is_alike(there[name], on, there)} == alike(there)

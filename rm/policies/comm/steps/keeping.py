@@ -12,7 +12,7 @@ the figures.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass
 
 from rm.policies.comm.steps.burst_loss import burst_loss
@@ -89,6 +89,13 @@ def alike(links: Mapping[str, LinkLoad]) -> frozenset[str]:
         for job in load.phases:
             on.setdefault(job, set()).add(frozenset(load.phases))
     return frozenset(name for name, load in links.items() if all(len(on[job]) == 1 for job in load.phases))
+
+
+def is_alike(load: LinkLoad, on: Mapping[int, Collection[str]], links: Mapping[str, LinkLoad]) -> bool:
+    """Is this one of the links that are `alike`? It looks at the links of its own jobs alone, and no further
+    than to the first that says no; `on`: the contended links of each job."""
+    jobs = load.phases.keys()
+    return all(links[other].phases.keys() == jobs for job in jobs for other in on[job])
 
 
 def _in_order(link: LinkLoad, demands: Mapping[int, Demand], high: Container[int], mixed: bool) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from rm.core.model.alignment import PERFECT, Alignment, LinkAlignment, Rotation, Schedule, ShapingRule
 from rm.core.model.snapshot import PlacedJob
 from rm.policies.comm.steps.bursts import LEAST_SHARE, burst_rules
-from rm.policies.comm.steps.keeping import PAIR, Keeping, alike, everything, least_loss
+from rm.policies.comm.steps.keeping import PAIR, Keeping, everything, is_alike, least_loss
 from rm.policies.comm.steps.known import Change, Known
 from rm.policies.comm.steps.metronome_options import MetronomeOptions
 from rm.policies.comm.steps.results import link_alignment
@@ -246,8 +246,7 @@ class Realigning:
             demands = {job: known.demand(job) for job in load.phases}
             high = {job for job in load.phases if self.views[job].high}
             apart = {name} if kept else set[str]()
-            near = {other: known.links[other] for job in load.phases for other in known.contended_of(job)}
-            bursts = options.bursts and name in alike({**near, name: load})
+            bursts = options.bursts and is_alike(load, work.on, known.links)
             keeping = least_loss({name: load}, demands, high, apart, self.hosts, bursts)
         self._shape(name, load, keeping)
         return rotated or before is None or known.rules.get(name) != classes
