@@ -12,6 +12,7 @@ from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
 from rm.daemon.regulation import regulator as module
+from rm.daemon.regulation.iterations import KEPT_JOBS, IterationBook
 from rm.daemon.regulation.running import RunningJobs
 from rm.daemon.regulation.watching import REGULATE_US
 from tests import builders
@@ -340,3 +341,17 @@ def test_jobs_that_said_how_many_iterations_they_make_are_estimated_from_their_r
     told = house.posted.wait(lambda e: isinstance(e, ev.JobsProgressed))
     assert [(p.job, p.attempt, p.served_us) for p in told.progress] == [(5, 1, 10_000)]
     assert told.progress[0].remaining_us == 40 * 200
+
+
+def test_iterations_of_running_jobs_are_kept_however_many_there_are() -> None:
+    book, many = IterationBook(), range(KEPT_JOBS + 100)
+    book.see(dict.fromkeys(many))
+    for job in many:
+        book.entry(job, 1).add(0, 10, 0, None)
+    for job in many:  # as every new plan does
+        book.entry(job, 1).baseline_us = 10
+    assert all(book.entry(job, 1).count == 1 for job in many)
+    book.see({})
+    book.entry(len(many), 1)
+    assert sum(book.find(job) is not None for job in many) < KEPT_JOBS
+    assert book.find(many[-1]) is not None

@@ -13,7 +13,7 @@ from rm.core.model.alignment import LinkAlignment
 from rm.core.model.slowed import OTHERS_MOST, SOME, Slowed, lost_us, with_more
 from rm.core.model.used import HostUsed, Used
 from rm.core.sharing.ended import ended_parts
-from rm.daemon.regulation.slowed import EVERY_US, LONGEST, SlowedWatch, beside
+from rm.daemon.regulation.slowed import EVERY_US, LONGEST, Neighbours, SlowedWatch
 from rm.web.identity import Caller
 from rm.web.sight import Sight
 from tests import builders
@@ -87,10 +87,28 @@ def test_the_others_are_those_of_each_iteration() -> None:
     assert watch.told() == {1: {2: 30_000, 3: 10_000}}
 
 
+@given(st.lists(st.lists(st.sets(st.integers(1, 5), min_size=1), max_size=4), max_size=4), st.data())
+def test_who_is_beside_whom_is_the_same_after_any_changes(
+    plans: list[list[set[int]]], data: st.DataObject
+) -> None:
+    """Links of which nothing new is said are the very same as before, as in the alignments."""
+    known: dict[tuple[int, ...], LinkAlignment] = {}
+    followed = Neighbours()
+    for plan in plans:
+        links = [
+            known.setdefault(jobs, link(*jobs)) for jobs in dict.fromkeys(tuple(sorted(p)) for p in plan)
+        ]
+        followed.see(links)
+        for job in data.draw(st.lists(st.integers(1, 6))):  # the others are worked out after later plans
+            shared = [set(one.jobs) for one in links if job in one.jobs and len(one.jobs) > 1]
+            assert followed.of(job) == set().union(*shared)
+
+
 def test_of_many_others_few_are_named_and_they_are_known_once_for_all() -> None:
     many = tuple(range(1, 501))
-    others = beside([link(*many), link(1, 900)])
-    assert len({id(others[job]) for job in many}) == 2, "one set for each group of jobs on the same links"
+    others = Neighbours()
+    others.see([link(*many), link(1, 900)])
+    assert len({id(others.of(job)) for job in many}) == 2, "one set for each group of jobs on the same links"
     watch = Watch(link(*many), link(1, 900))
     watch.hear(1, *[150_000] * 40)
     watch.hear(2, *[150_000] * 40)

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-KEPT_PER_JOB = 1_000
-KEPT_JOBS = 500
+KEPT_PER_JOB = 1_000  # iterations, as long as there are no more than KEPT_JOBS jobs
+KEPT_LEAST = 50  # however many jobs there are
+KEPT_JOBS = 500  # that run no more
 
 
 @dataclass(slots=True)
@@ -35,19 +36,31 @@ class IterationStats:
 
 
 class IterationBook:
-    """Statistics by job; the oldest jobs leave first."""
+    """Statistics by job; the oldest jobs leave first, and none that runs."""
 
     def __init__(self) -> None:
         self._jobs: OrderedDict[int, IterationStats] = OrderedDict()
+        self._running: Mapping[int, object] = {}
+
+    def see(self, running: Mapping[int, object]) -> None:
+        """The jobs that run now."""
+        self._running = running
 
     def entry(self, job: int, attempt: int) -> IterationStats:
         found = self._jobs.get(job)
         if found is None or found.attempt != attempt:
-            found = self._jobs[job] = IterationStats(attempt)
+            most = KEPT_PER_JOB * KEPT_JOBS // max(KEPT_JOBS, len(self._jobs))
+            found = self._jobs[job] = IterationStats(attempt, deque(maxlen=max(KEPT_LEAST, most)))
             self._jobs.move_to_end(job)
-            while len(self._jobs) > KEPT_JOBS:
-                self._jobs.popitem(last=False)
+            if len(self._jobs) > KEPT_JOBS + len(self._running):
+                self._forget()
         return found
+
+    def _forget(self) -> None:
+        """Of the jobs that run no more the oldest, many at a time."""
+        over = [job for job in self._jobs if job not in self._running]
+        for job in over[: len(over) - KEPT_JOBS // 2]:
+            del self._jobs[job]
 
     def find(self, job: int) -> IterationStats | None:
         return self._jobs.get(job)

@@ -81,6 +81,7 @@ class Regulator:
         self._watching = Watching(agents, clock, epoch, self._queue.put, self._tell_again)
         self._thread = threading.Thread(target=self._run, name="regulator", daemon=True)
         self._view = View()
+        self._iterating: dict[int, tuple[Running, Iterating]] = {}
         self._profile_due_us: dict[tuple[int, int], int | None] = {}  # None: it is under way, or known
         self._standings: Mapping[int, str | None] = {}
 
@@ -151,11 +152,13 @@ class Regulator:
         before, self._view = self._view, view
         self._shaping.follow(view.alignment.shaping, view)
         self._watching.see(view.running)
+        self._book.see(view.running)
         self._slowed.see(view.alignment.links)
         for schedule in view.alignment.schedules:
             if (running := view.running.get(schedule.job)) is not None:
                 self._book.entry(running.job, running.attempt).baseline_us = schedule.period_us
-        iterating = {job: self._iterating(running) for job, running in view.running.items()}
+        self._iterating = {job: self._known(running) for job, running in view.running.items()}
+        iterating = {job: known[1] for job, known in self._iterating.items()}
         orders = self._desired.aligned(view.alignment, iterating)
         self._obey(orders)
         self._follow_paths()
@@ -167,10 +170,9 @@ class Regulator:
     def _follow_paths(self) -> None:
         """Jobs that change their spines by themselves have no rule for it on those hosts."""
         view = self._view
-        spines = {job: self._desired.spines(job) for job in view.running}
-        self._paths.follow(
-            (one for one in view.alignment.paths if one.host not in spines.get(one.job, ())), view
-        )
+        paths = view.alignment.paths
+        spines = {job: self._desired.spines(job) for job in {one.job for one in paths} & view.running.keys()}
+        self._paths.follow((one for one in paths if one.host not in spines.get(one.job, ())), view)
 
     def _catch_up(self, running: Running, before: Running | None) -> None:
         """Tell the job's hosts that have said hello again: what was sent before may not have reached them.
@@ -186,13 +188,18 @@ class Regulator:
             grid = told.grid and msgspec.structs.replace(told.grid, pause_length_us=0)
             self._tell(replace(told, grid=grid, pause=False), back)
 
-    def _iterating(self, running: Running) -> Iterating:
-        traffic, stats = running.traffic, self._book.find(running.job)
-        heard = stats is not None and stats.attempt == running.attempt
-        return Iterating(
+    def _known(self, running: Running) -> tuple[Running, Iterating]:
+        """What regulation knows of the job; the same as before when that has not changed."""
+        stats = self._book.find(running.job)
+        next_us = stats.next_start_us if stats is not None and stats.attempt == running.attempt else None
+        before = self._iterating.get(running.job)
+        if before is not None and before[0] is running and before[1].next_start_us == next_us:
+            return before
+        traffic = running.traffic
+        return running, Iterating(
             running.attempt,
             traffic.period_us - traffic.comm_us if traffic else None,
-            stats.next_start_us if stats is not None and heard else None,
+            next_us,
             traffic.period_us if traffic else None,
             running.high,
             traffic.peak_bps if traffic else None,

@@ -32,22 +32,47 @@ class _Window:
     beside: Counter[frozenset[int]] = field(default_factory=Counter)  # iterations by who shared the links
 
 
-def beside(links: Iterable[LinkAlignment]) -> dict[int, frozenset[int]]:
-    """With which others each job shares links; jobs on the same links have one set, with themselves."""
-    links_of: dict[int, set[frozenset[int]]] = {}
-    for link in links:
-        if len(link.jobs) > 1:
-            there = frozenset(link.jobs)
-            for job in there:
-                links_of.setdefault(job, set()).add(there)
-    known: dict[frozenset[frozenset[int]], frozenset[int]] = {}
-    found: dict[int, frozenset[int]] = {}
-    for job, sets in links_of.items():
-        key = frozenset(sets)
-        if key not in known:
-            known[key] = frozenset().union(*sets)
-        found[job] = known[key]
-    return found
+class Neighbours:
+    """With which others each job shares links; jobs on the same links have one set, with themselves.
+
+    A set is worked out when it is first asked for, and holds until the alignment says something else of one
+    of the job's links.
+    """
+
+    def __init__(self) -> None:
+        self._links: dict[
+            int, LinkAlignment
+        ] = {}  # by identity: as long as they are here nothing else has it
+        self._on: dict[int, set[int]] = {}  # by job
+        self._found: dict[
+            int, tuple[frozenset[int], frozenset[int]]
+        ] = {}  # by job: its links, the jobs there
+        self._known: dict[frozenset[int], frozenset[int]] = {}  # by links
+
+    def see(self, links: Iterable[LinkAlignment]) -> None:
+        there = {id(one): one for one in links if len(one.jobs) > 1}
+        for link in self._links.keys() - there.keys():
+            for job in self._links[link].jobs:
+                self._on[job].discard(link)
+                self._found.pop(job, None)
+                if not self._on[job]:
+                    del self._on[job]
+        for link in there.keys() - self._links.keys():
+            for job in there[link].jobs:
+                self._on.setdefault(job, set()).add(link)
+                self._found.pop(job, None)
+        self._links, self._known = there, dict(self._found.values())
+
+    def of(self, job: int) -> frozenset[int]:
+        """None at all: the job is alone."""
+        if (found := self._found.get(job)) is None:
+            links = frozenset(self._on.get(job, ()))
+            jobs = self._known.get(links)
+            if jobs is None:
+                jobs = frozenset().union(*(self._links[link].jobs for link in links))
+                self._known[links] = jobs
+            found = self._found[job] = links, jobs
+        return found[1]
 
 
 class SlowedWatch:
@@ -55,16 +80,16 @@ class SlowedWatch:
 
     def __init__(self, post: Callable[[ev.Event], None], clock: Clock) -> None:
         self._post, self._clock = post, clock
-        self._beside: Mapping[int, frozenset[int]] = {}
+        self._beside = Neighbours()
         self._windows: dict[tuple[int, int], _Window] = {}
         self._due_us = clock.now_us() + EVERY_US
 
     def see(self, links: Iterable[LinkAlignment]) -> None:
-        self._beside = beside(links)
+        self._beside.see(links)
 
     def heard(self, job: int, attempt: int, took_us: int, period_us: int | None) -> None:
         """An iteration took so long without pauses; `period_us`: how long it takes alone, None: not known."""
-        others = self._beside.get(job)
+        others = self._beside.of(job)
         if not others or not period_us or not 0 < took_us <= LONGEST * period_us:
             return
         if len(self._windows) >= LEFT_MAX and (job, attempt) not in self._windows:

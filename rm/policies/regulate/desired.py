@@ -84,6 +84,7 @@ class Desired:
         self._plans = Plans()
         self._pauses_from = pauses_from
         self._alignment: Alignment = NOTHING_TO_ALIGN
+        self._links_of: dict[int, list[int]] | None = None  # of each job, by number; None: nobody asked yet
         self._running: dict[int, Iterating] = {}
         self._starts: dict[int, int] = {}  # of each job's next iteration
         self._told: dict[int, Tell] = {}  # the newest of each running job that has or had a grid
@@ -112,7 +113,7 @@ class Desired:
 
     def aligned(self, alignment: Alignment, running: Mapping[int, Iterating]) -> list[Order]:
         """A new plan, or other jobs or attempts under the old one: install the components that differ."""
-        self._alignment, self._running = alignment, dict(running)
+        self._alignment, self._running, self._links_of = alignment, dict(running), None
         self._starts = {j: r.next_start_us for j, r in running.items() if r.next_start_us is not None}
         components: dict[int, list[Schedule]] = {}
         for schedule in alignment.schedules:
@@ -201,7 +202,7 @@ class Desired:
         self._installed[component] = plan
         self._inspected.pop(component, None)
         jobs = {s.job for s in plan.schedules}
-        links = [link.jobs for link in self._alignment.links if jobs & set(link.jobs)]
+        links = self._shared_by(jobs)
         members = [
             member_of(s, (0 if s.high else 1, s.job), self._running[s.job].compute_us) for s in plan.schedules
         ]
@@ -213,6 +214,16 @@ class Desired:
             if schedule.job not in told and _misleads(self._grid(schedule.job), schedule):
                 orders.append(self._tell(schedule.job, free[schedule.job]))
         return orders
+
+    def _shared_by(self, jobs: Iterable[int]) -> list[tuple[int, ...]]:
+        """The jobs of each link that some of these are on, in the alignment's order."""
+        links = self._alignment.links
+        if self._links_of is None:
+            self._links_of = {}
+            for number, link in enumerate(links):
+                for job in link.jobs:
+                    self._links_of.setdefault(job, []).append(number)
+        return [links[n].jobs for n in sorted({n for job in jobs for n in self._links_of.get(job, ())})]
 
     def _obey(self, commands: Iterable[Command], grids: Mapping[int, Grid]) -> list[Order]:
         """The orders for these commands, one for a job at most; `grids` replace what jobs got before."""
