@@ -120,12 +120,10 @@ class Cluster:
     # -- the daemon's life
 
     def prepare(self) -> None:
-        """Run the shipped playbooks on the hosts, start the daemon and let it know them."""
+        """Run the shipped playbook on the hosts (it installs agents, too), start the daemon and let it know them."""
         hosts = to_hosts(parse(self.lab.inventory.read_text(), str(self.lab.inventory)))
-        for name in ("bootstrap", "agents"):
-            playbook = shipped_directory("playbooks") / f"{name}.yml"
-            report = run_playbook(playbook, hosts, ssh_settings(self.lab))
-            assert report.ok, report.failures()
+        report = run_playbook(shipped_directory("playbooks") / "bootstrap.yml", hosts, ssh_settings(self.lab))
+        assert report.ok, report.failures()
         self.start()
         self.rmx("host", "import", str(self.lab.inventory))
         self.all_up()
