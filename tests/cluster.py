@@ -18,13 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from rm.adapters.hosts.settings import SshSettings
-from rm.adapters.playbook.run import run_playbook
-from rm.adapters.playbook.shipped import shipped_directory
 from rm.client.connection import Connection
 from rm.errors import Conflict, RmError
 from rm.lab import Lab
-from rm.playbook.inventory.hosts import to_hosts
-from rm.playbook.inventory.inventory import parse
+from tests import prepared
 
 WAIT_S = 60  # of patience before a test fails; nothing is timed by it
 SHORTEST_S, LONGEST_S = 0.02, 0.08  # between two looks whether something has happened
@@ -120,10 +117,8 @@ class Cluster:
     # -- the daemon's life
 
     def prepare(self) -> None:
-        """Run the shipped playbook on the hosts (it installs agents, too), start the daemon and let it know them."""
-        hosts = to_hosts(parse(self.lab.inventory.read_text(), str(self.lab.inventory)))
-        report = run_playbook(shipped_directory("playbooks") / "bootstrap.yml", hosts, ssh_settings(self.lab))
-        assert report.ok, report.failures()
+        """Prepare the hosts as `bootstrap.yml` does, start the daemon and let it know them."""
+        prepared.prepare(self.lab, ssh_settings(self.lab))
         self.start()
         self.rmx("host", "import", str(self.lab.inventory))
         self.all_up()
