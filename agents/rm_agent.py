@@ -229,6 +229,9 @@ class Agent:
             return found
         if op == "job-steps":
             return self.attempts.job_steps(request)
+        if op == "used-now":
+            self._fork(number, self.attempts.used_now(request), request, Group(""))
+            return None
         if op in CHANGES or op == "tasks":
             return getattr(self.attempts, op)(request, self._later(number))
         if op == "cancel":

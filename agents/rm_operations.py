@@ -14,8 +14,10 @@ import time
 import rm_logs
 import rm_signalled
 import rm_step_records
+import rm_used_now
 from rm_attempt import NOT_LIVE, Attempt, untold
 from rm_attempts import Attempts
+from rm_cgroup import Group
 from rm_ends import KEEP_S
 from rm_fence_mounts import remove_temporary
 from rm_lease import Lease, alive_us
@@ -244,6 +246,14 @@ class Operations(Attempts):
         offset = number(request.get("offset", 0), "offset")
         records, offset, more = rm_step_records.read(self._get(request).folder, offset)
         return {"steps": records, "offset": offset, "more": more}
+
+    def used_now(self, request):
+        """A function that finds what the attempt uses now, for a process of its own: there may be many
+        processes to look at."""
+        folder = self._get(request).folder
+        meta = read_json(folder.at("meta.json")) or {}
+        group = Group(meta.get("cgroup") or "")
+        return lambda _: {"lines": rm_used_now.of_attempt(group, meta.get("supervisor"))}
 
     def discard(self, request, reply):
         job, count = name_of(request)

@@ -24,6 +24,7 @@ import rm_sockets
 from rm_become import PR_SET_PDEATHSIG, enter_directory, prctl, task_environment
 from rm_cgroup import send
 from rm_session_kept import Kept
+from rm_step_used import StepMeter
 
 HEAD = struct.Struct("!cQI")  # kind, offset or number, length of what follows
 HAVE, INPUT, END_OF_INPUT, WINDOW, SIGNAL, TAKEN, BYE, AWAY = (
@@ -76,7 +77,7 @@ class Session:
         self.met = False  # the peer has said what it has
         self.input, self.input_ends, self.heard, self.fed = bytearray(), False, 0, 0
         self.stdin, self.streams = -1, {}  # descriptor -> OUTPUT or ERRORS
-        self.pid, self.status = 0, None
+        self.pid, self.status, self.usage = 0, None, None
         self.over_at = None  # nobody came for the end until then
         self.told = False  # the end was taken
         self.away_at = self.kill_at = None
@@ -348,13 +349,19 @@ class Session:
     def _reap(self):
         with contextlib.suppress(ChildProcessError):
             while self.status is None:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
                 if pid == 0:
                     return
                 if pid == self.pid:
-                    self.status = status
+                    self.status, self.usage = status, usage
                     if self.terminal:
                         self._hear_the_last()
+
+    def used(self):
+        """What the program used, as one task of a step."""
+        meter = StepMeter(self.group, dict)
+        meter.reaped(0, self.usage)
+        return meter.end()
 
     def _hear_the_last(self):
         """What stands in the terminal; what still runs in the background does not keep the session."""

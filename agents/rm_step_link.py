@@ -23,6 +23,8 @@ class Link:
         self.ended = False  # the other end has written all, and it was received
         self.answer = False  # the other end is to hear what was consumed
         self.gone = False  # the other end does not exist any more
+        self.used = None  # what the step uses at this end, which each message tells
+        self.used_is_new = False
 
     # the writer and the reader here
 
@@ -45,13 +47,22 @@ class Link:
         """Has everything arrived, both ways?"""
         return self.gone or (self.closed and self.end_acked and self.ended and not self.inbox)
 
+    def tell_used(self, used):
+        """It goes with all that is sent from now on: what is written later never comes before it."""
+        self.used, self.used_is_new = used, True
+
     # the way
 
     def due(self, now):
         """Is there something to send now?"""
         if self.gone:
             return False
-        return self.answer or self._unsent() or (self._waits() and now >= self.sent_at + AGAIN_S)
+        return (
+            self.answer
+            or self.used_is_new
+            or self._unsent()
+            or (self._waits() and now >= self.sent_at + AGAIN_S)
+        )
 
     def _waits(self):
         return bool(self.out) or (self.closed and not self.end_acked)
@@ -61,7 +72,7 @@ class Link:
         return self.sent < end or (self.closed and not self.end_acked and self.sent <= end)
 
     def message(self, now):
-        """What to send now: {"offset", "data", "ack", "end"}."""
+        """What to send now: {"offset", "data", "ack", "end"}, and "used" where that is known."""
         if not self._unsent() and self._waits() and now >= self.sent_at + AGAIN_S:
             self.sent = self.acked
         start = self.sent - self.acked
@@ -75,7 +86,9 @@ class Link:
             self.sent_at = now
         self.answer = False
         ack = self.consumed + (1 if self.ended and not self.inbox else 0)
-        return {"offset": offset, "data": base64.b64encode(data).decode(), "ack": ack, "end": end}
+        self.used_is_new = False
+        told = {"offset": offset, "data": base64.b64encode(data).decode(), "ack": ack, "end": end}
+        return told if self.used is None else dict(told, used=self.used)
 
     def take(self, message):
         """A message of the other end."""

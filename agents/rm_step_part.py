@@ -22,7 +22,7 @@ import rm_named_container
 import rm_sockets
 import rm_step_container
 from rm_become import PR_SET_PDEATHSIG, enter_directory, prctl
-from rm_cgroup import send
+from rm_cgroup import descendants, send
 from rm_step_entered import CONTAINER
 from rm_step_environment import seen_gpus, task_environment
 from rm_step_frames import (
@@ -43,6 +43,8 @@ from rm_step_frames import (
     frame,
     frames,
 )
+from rm_step_used import StepMeter
+from rm_used_now import of_tasks
 
 AHEAD_BYTES = 256 << 10  # of output that srun has not taken: until then tasks are not read
 TASKS_MAX = 4096  # of a step on one host
@@ -65,10 +67,12 @@ class Task:
 
 
 class Part:
-    """`request` is the launch of the attempt, `group` the step's control group here."""
+    """`request` is the launch of the attempt, `group` the step's control group here; `tell_used` hears what
+    the step uses here."""
 
-    def __init__(self, sock, group, request, user, fence, folder, bounds):
+    def __init__(self, sock, group, request, user, fence, folder, bounds, tell_used):
         self.sock, self.group, self.request, self.user = sock, group, request, user
+        self.meter, self.tell_used = StepMeter(group, self._processes), tell_used
         self.fence, self.folder, self.bounds = fence, folder, bounds
         self.tasks = []
         self.inbox, self.outbox = bytearray(), bytearray()
@@ -100,11 +104,18 @@ class Part:
                     for fd in [fd for fd in task.streams if fd in ready]:
                         self._read(task, fd)
                 self._reap()
+                if self.meter.due():
+                    self.tell_used(self.meter.look())
                 self._flush()
         finally:
             self.group.kill()
             send([task.pid for task in self.tasks if task.pid and task.status is None], signal.SIGKILL)
             self._remove_group()
+
+    def _processes(self):
+        """What its tasks use that run now."""
+        pids = self.group.pids() if self.group.path else descendants(os.getpid())
+        return of_tasks(pids)
 
     def _over(self):
         if self.gone:
@@ -203,6 +214,7 @@ class Part:
         if (asked.get("container") or {}).get("name"):
             rm_named_container.mark(self.folder)
         self.relays = bool(asked.get("container")) and rm_step_container.passes_signals()
+        self.meter.begin()
         for at, rank in enumerate(asked["ranks"]):
             task = Task(rank)
             self.tasks.append(task)
@@ -281,7 +293,7 @@ class Part:
     def _reap(self):
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
                 return
             if pid == 0:
@@ -289,6 +301,7 @@ class Part:
             for task in self.tasks:
                 if task.pid == pid:
                     task.status = status
+                    self.meter.reaped(task.rank, usage)
                     if task.terminal:
                         self._hear_the_last(task)
                     elif task.stdin >= 0:
@@ -313,6 +326,8 @@ class Part:
         if task.status is None or task.streams or task.told:
             return
         task.told = True
+        if all(one.told for one in self.tasks):  # before srun hears of it, and closes the step's accounting
+            self.tell_used(self.meter.end())
         signalled = os.WIFSIGNALED(task.status)
         code = 0 if signalled else os.WEXITSTATUS(task.status)
         number = os.WTERMSIG(task.status) if signalled else 0
@@ -320,8 +335,13 @@ class Part:
 
     def _remove_group(self):
         for _ in range(100):
-            if self.group.remove():
-                return
+            left = self.group.pids()
+            self._reap()
+            if not left and all(task.status is not None for task in self.tasks):
+                if self.gone:  # it was ended with srun
+                    self.tell_used(self.meter.end())
+                if self.group.remove():
+                    return
             self.group.kill()
             select.select([], [], [], 0.01)
 

@@ -1,18 +1,22 @@
 """What is recorded of a job's steps: a file in the attempt's folder, on the job's first host.
 
-The step daemon (rm_stepd.py) writes a line when a step begins and one when it ends; the second says all that
-the first said. The agent reads it, for the daemon. It outlives both.
+The step daemon (rm_stepd.py) writes a line when a step begins and one when it ends, and another one where a
+host tells later what the step used there; each says all that those before it said. The agent reads it, for
+the daemon. It outlives both.
 """
 
 import json
 import os
 import time
 
+import rm_step_used
+
 FILE = "steps.recorded"
 STEPS = 10_000  # of an attempt; no later ones are recorded
 WORDS = 200  # characters of a step's name
 HOSTS = 2_000  # characters of its list of hosts
 READ_BYTES = 256 << 10
+LATE = 64  # steps that have ended, of which hosts may still tell
 CODE_MAX = 255
 WHYS = ("", "cancelled", "timeout")
 
@@ -28,6 +32,8 @@ class Records:
     def __init__(self, folder):
         self.path = folder.at(FILE)
         self.running = {}  # step -> what was said of it
+        self.over = {}  # of those that have ended while hosts may still tell what they used
+        self.told = {}  # step -> {host: what it used there, as rm_step_used has it, None: nothing yet}
         self.next = self.count = 0
         self.torn = False  # a full disk has cut the last line: the next begins one of its own
         try:
@@ -53,6 +59,7 @@ class Records:
             "tasks": sum(len(part["ranks"]) for part in parts),
             "cpus": sum(part["holds"][0] for part in parts), "started_us": now_us(),
         }  # fmt: skip
+        self.told[step] = {part["host"]: None for part in parts}
         self._write(self.running[step])
 
     def ended(self, step, said):
@@ -61,7 +68,31 @@ class Records:
         if record is None:
             return
         code, number, why = said or (None, None, "cancelled")
-        self._write(dict(record, ended_us=now_us(), code=code, signal=number, why=why))
+        record = dict(record, ended_us=now_us(), code=code, signal=number, why=why)
+        self.over[step] = record
+        if len(self.over) > LATE:
+            self._forget(next(iter(self.over)))
+        self._write_used(step, record)
+
+    def used(self, step, host, used):
+        """What it used so far on one of its hosts; was there something to write?"""
+        if step not in self.running and step not in self.over:
+            return False
+        known = self.told[step]
+        if known.get(host, used) == used:  # it was said again, or by a host that is not the step's
+            return False
+        known[host] = used
+        if step in self.over:
+            self._write_used(step, self.over[step])
+        return step in self.over
+
+    def _forget(self, step):
+        self.over.pop(step, None)
+        self.told.pop(step, None)
+
+    def _write_used(self, step, record):
+        told = [(host, used) for host, used in self.told[step].items() if used is not None]
+        self._write(dict(record, used=rm_step_used.together(told)) if told else record)
 
     def _write(self, record):
         line = json.dumps(record, separators=(",", ":")).encode() + b"\n"

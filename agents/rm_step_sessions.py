@@ -118,7 +118,7 @@ class Sessions:
             session = rm_session.Session(listener, asked, *what, self._ask_release)
             session.within = within
             if step is not None:
-                session.on_end = lambda code, number: self._ask_record(step, code, number)
+                session.on_end = lambda code, number: self._ask_record(step, code, number, session.used())
             session.run()
         except BaseException:
             import traceback
@@ -132,9 +132,10 @@ class Sessions:
         """In the session's process: it is over."""
         self._ask({"op": "release", "code": code})
 
-    def _ask_record(self, step, code, number):
+    def _ask_record(self, step, code, number, used):
         """In the session's process: its program has ended."""
-        self._ask({"op": "session-ended", "step": step, "ended": {"code": code, "signal": number, "why": ""}})
+        ended = {"code": code, "signal": number, "why": ""}
+        self._ask({"op": "session-ended", "step": step, "ended": ended, "used": used})
 
     def _ask(self, words):
         with contextlib.suppress(OSError):

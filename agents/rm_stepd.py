@@ -26,6 +26,7 @@ from rm_step_peer import Peer
 from rm_step_plan import Busy, Refused, checked, folded_hosts, layout
 from rm_step_records import Records, how_ended
 from rm_step_sessions import Sessions
+from rm_step_uses import Uses, teller
 
 LINE_BYTES = 64 << 10
 CONNECTIONS = 2048  # at once; more wait
@@ -34,14 +35,13 @@ MEMORY_BYTES = 1 << 30
 AHEAD_BYTES = 64 << 10  # said to the agent, and not yet taken
 TICK_S = 0.5
 ENTERING_S = 0.05  # between two looks whether a step that somebody enters runs here now
-NEWS_S = 1.0  # between two words to the daemon that steps were recorded
 CREDENTIALS = struct.Struct("3i")
 
 
 NOT_UNDERSTOOD = (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError)
 
 
-class StepDaemon(Sessions):
+class StepDaemon(Sessions, Uses):
     def __init__(self, listener, folder, group, request, user, fence, say):
         self.listener, self.folder, self.group = listener, folder, group
         self.request, self.user, self.fence, self.say = request, user, fence, say
@@ -56,8 +56,6 @@ class StepDaemon(Sessions):
         self.known = set()  # links that were ever opened from elsewhere: none is opened twice
         self.records = Records(folder)
         self.next_step = self.records.next
-        self.news_at = None  # when to say that steps were recorded
-        self.said_at = 0.0
         self.parts = {}  # process -> step
         self.parts_over = set()  # steps whose part here has ended
         self.agent = None
@@ -66,6 +64,7 @@ class StepDaemon(Sessions):
         self.freed = False  # a step has ended: others may have what it held
         self.bounds = Bounds()
         Sessions.__init__(self)
+        Uses.__init__(self)
 
     def run(self):
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -88,6 +87,8 @@ class StepDaemon(Sessions):
                     with contextlib.suppress(BlockingIOError):
                         os.read(wake, 4096)
                     self._reap()
+                elif key.data == "used":
+                    self._hear_uses()
                 elif key.data.sock.fileno() in self.peers:
                     if events & selectors.EVENT_READ:
                         self._read(key.data)
@@ -165,22 +166,13 @@ class StepDaemon(Sessions):
             self._recorded(self.records.ended, peer.step, peer.how)
             peer.step, self.freed = None, True
 
-    def _recorded(self, record, *what):
-        record(*what)
-        if self.news_at is None:
-            self.news_at = max(time.monotonic(), self.said_at + NEWS_S)
-
-    def _say_news(self):
-        if self.news_at is not None and time.monotonic() >= self.news_at:
-            self.news_at, self.said_at = None, time.monotonic()
-            self.say({"event": "steps-recorded"})
-
     def _read(self, peer):
         most = 1 << 16 if peer.link is None else min(1 << 16, max(1, peer.link.room()))
         data = rm_sockets.hear(peer.sock, most)
         if data is None:
             return
         if peer.link is not None:
+            self._hear_uses((int(peer.name),))  # what it used is said before its end
             if data:
                 peer.link.write(data)
             else:
@@ -224,6 +216,7 @@ class StepDaemon(Sessions):
                 how = how_ended(json.loads(line)["ended"])
                 if peer.step is not None and peer.how is None:
                     peer.how = how
+                    self._hear_uses((peer.step,))
                     self._recorded(self.records.ended, peer.step, how)
                     self._tell(peer, {"recorded": True})
 
@@ -271,6 +264,7 @@ class StepDaemon(Sessions):
             self._release(int(asked["code"]))
         elif op == "session-ended" and peer.uid == os.getuid():
             peer.kind = "asks"
+            self._hear_used_there(0, asked["step"], asked.get("used"))
             self._recorded(self.records.ended, int(asked["step"]), how_ended(asked["ended"]))
         elif op == "hold":
             peer.kind = "hold"
@@ -352,11 +346,14 @@ class StepDaemon(Sessions):
 
     def _fork(self, sock, step, rest=b""):
         try:
+            told, says = os.pipe()
             pid = os.fork()
         except OSError:
             return  # srun hears that its part is lost
         if pid:
+            os.close(says)
             self.parts[pid] = step
+            self._listen_to(told, step)
             return
         try:
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -367,7 +364,7 @@ class StepDaemon(Sessions):
             self.selector.close()
             group = self.group.below("step_%d" % step)
             what = (group, self.request, self.user, self.fence, self.folder, self.bounds)
-            part = Part(socket.socket(fileno=keep), *what)
+            part = Part(socket.socket(fileno=keep), *what, teller(says))
             part.inbox += rest
             part.run()
         finally:
@@ -390,6 +387,7 @@ class StepDaemon(Sessions):
     def _hear(self, message):
         """From another host's step daemon, through its agent, the daemon and ours."""
         key = int(message["place"]), str(message["stream"])
+        self._hear_used_there(*key, message.get("used"))
         peer = self.links.get(key)
         if peer is None:
             if message.get("gone"):

@@ -22,7 +22,7 @@ PROGRAMS = (
     ("rm-remote", "rm_remote"),
     ("rm-hold", "rm_hold"),
 )
-PARTS = ("place", "stream", "offset", "data", "ack", "end", "gone")
+PARTS = ("place", "stream", "offset", "data", "ack", "end", "gone", "used")
 
 
 class _Connection:

@@ -23,6 +23,7 @@ from rm.core.model.priority_parts import PriorityParts
 from rm.core.model.progress import Progress
 from rm.core.model.reasons import HostVerdict, Reason, ReasonCode
 from rm.core.model.snapshot import Free
+from rm.core.model.step_used import StepUsed
 from rm.core.scheduling.foreseen import Foreseen, Start
 from rm.core.scheduling.queue_position import QueuePosition
 from rm.core.sharing import requests
@@ -78,6 +79,8 @@ class FakeService:
         self.playbooks: Any = None
         self.sessions: Any = None
         self.job_step_table: list[JobStep] = []
+        self.using: dict[int, list[tuple[int, StepUsed]]] = {}  # what jobs use now, by step
+        self.silent: list[str] = []
         self.queue_policy = "priority"
         self.tokens: Any = None
         self.audit: Any = None
@@ -87,7 +90,7 @@ class FakeService:
         return self
 
     reading = submissions = changes = job_logs = host_service = network_service = daemon_status = _itself
-    reservation_service = foresight = priorities = _itself
+    used_now = reservation_service = foresight = priorities = _itself
 
     def parts(self, job: int | None = None) -> dict[int, tuple[PriorityParts, str]]:
         if self.queue_policy != "multifactor":
@@ -262,6 +265,11 @@ class FakeService:
     ) -> tuple[list[JobStep], frozenset[int]]:
         mine = [step for step in self.job_step_table if step.name.job in jobs]
         return [step for step in mine if after is None or step.name > after][:limit], frozenset()
+
+    def of(self, job_id: int) -> tuple[int, list[tuple[int, StepUsed]], list[str]]:
+        self.log.append(("used_now", job_id))
+        job = self.table[job_id]
+        return job.attempt, self.using.get(job_id, []), self.silent
 
     async def job(self, job_id: int) -> Job:
         if job_id not in self.table:

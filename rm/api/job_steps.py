@@ -14,11 +14,36 @@ STEP_JOBS_MOST = 500  # whose steps are asked for at once
 StepState = Literal["RUNNING", "SUSPENDED", "COMPLETING", "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"]
 
 
+class Spread(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a quantity: the sum over the tasks, and the tasks with the most and the least, with their hosts."""
+
+    total: int
+    most: int
+    most_host: str
+    most_rank: int
+    least: int
+    least_host: str
+    least_rank: int
+
+
+class StepUsed(msgspec.Struct, frozen=True, kw_only=True):
+    """Of how many tasks it is known. Time of processors in programs and in the kernel, of all that the step
+    started; and of its tasks: time of processors, the most resident memory at once, bytes of disks."""
+
+    tasks: int
+    user_us: int
+    system_us: int
+    cpu_us: Spread
+    mem_bytes: Spread
+    read_bytes: Spread
+    written_bytes: Spread
+
+
 class JobStep(msgspec.Struct, frozen=True, kw_only=True):
     """What `srun` ran of an attempt of a job. `name` is empty where the job is another user's. `hosts` is a
     folded list, cut where it is very long; `cpus` the processors that the step held. One of whose end nothing
     is known ended with its attempt: `exit_code` and `exit_signal` are null; while the host may yet tell it,
-    it is COMPLETING."""
+    it is COMPLETING. `used` is null until its hosts have told it."""
 
     job: int
     attempt: int
@@ -33,6 +58,7 @@ class JobStep(msgspec.Struct, frozen=True, kw_only=True):
     ended_us: int | None
     exit_code: int | None
     exit_signal: int | None
+    used: StepUsed | None = None
 
 
 class JobSteps(Answer, frozen=True, kw_only=True):
@@ -40,3 +66,19 @@ class JobSteps(Answer, frozen=True, kw_only=True):
 
     steps: Sequence[JobStep]
     more: bool = False
+
+
+class StepUsedNow(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a step that runs, or (`step` -1) of the script, which are all tasks where it runs for each."""
+
+    step: int
+    used: StepUsed
+
+
+class UsedNow(Answer, frozen=True, kw_only=True):
+    """What the job uses now; `silent`: those of its hosts that do not tell it."""
+
+    job: int
+    attempt: int
+    lines: Sequence[StepUsedNow]
+    silent: Sequence[str] = ()

@@ -213,6 +213,8 @@ ROUTES: Sequence[Route] = (
           query=(ONE,)),
     Route("GET", "/v1/jobs/{id}/iterations", "iterations", "Iteration times against their baseline.",
           jobs.Iterations, query=(Parameter("last", Count, "the newest N; 0 = all", 0), ONE)),
+    Route("GET", "/v1/jobs/{id}/used", "used_now", "What the job's script and its steps that run use now, as "
+          "its hosts say.", job_steps.UsedNow, who=Who.OWNER),
     # -- hosts
     Route("GET", "/v1/hosts", "hosts", "Hosts with what is free on them and their jobs.", hosts.Hosts,
           query=(Parameter("variables", str, "with their variables, for administrators"),)),

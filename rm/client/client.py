@@ -28,7 +28,7 @@ from rm.client.topics import Topics
 from rm.errors import NotFound, TimedOut, Unreachable
 
 if TYPE_CHECKING:
-    from rm.api.job_steps import JobStep
+    from rm.api.job_steps import JobStep, UsedNow
 
 JOBS_PAGE, ROWS_PAGE = 500, 10_000
 POLL_S = 60.0  # of one question whether a job has ended
@@ -280,6 +280,12 @@ class Client(Topics):
                     last = answer.steps[-1]
                     after = f"{last.job}.{last.attempt}.{last.step}"
         return found
+
+    def used_now(self, job_id: int) -> UsedNow:
+        """What the job's script and its steps that run use now; for its user and for operators."""
+        from rm.api.job_steps import UsedNow
+
+        return self._ask.get(UsedNow, "jobs", job_id, "used")
 
     def cancel(self, job_id: JobRef, signal: int | None = None, signal_to: SignalTo = "steps") -> Job:
         """Cancel the job: SIGTERM, and SIGKILL after the grace time; or only send its tasks a signal.

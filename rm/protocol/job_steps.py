@@ -7,9 +7,35 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from rm.protocol.request import OfAttempt
-from rm.protocol.scalars import AtUs, Bytes, Signal
+from rm.protocol.scalars import AtUs, Bytes, Count, DurationUs, Rank, Signal, Word
 
 STEPS_MAX = 10_000  # of an attempt
+
+
+class Spread(Struct, frozen=True, kw_only=True):
+    """Of a quantity: the sum over the tasks, and the tasks with the most and the least, with their hosts
+    where several have told."""
+
+    total: Count
+    most: Count
+    most_rank: Rank
+    most_host: Word = ""
+    least: Count
+    least_rank: Rank
+    least_host: Word = ""
+
+
+class StepUsed(Struct, frozen=True, kw_only=True):
+    """Of how many tasks it is known; time of processors in programs and in the kernel, of all that the step
+    started; and of its tasks: time of processors, the most resident memory at once, bytes of disks."""
+
+    tasks: Count
+    user_us: DurationUs
+    system_us: DurationUs
+    cpu_us: Spread
+    mem_bytes: Spread
+    read_bytes: Spread
+    written_bytes: Spread
 
 
 class JobStep(Struct, frozen=True, kw_only=True):
@@ -29,6 +55,7 @@ class JobStep(Struct, frozen=True, kw_only=True):
     code: Annotated[int, Meta(ge=0, le=255)] | None = None
     signal: Signal | None = None
     why: Literal["", "cancelled", "timeout"] = ""
+    used: StepUsed | None = None
 
 
 class JobStepsTold(Struct, frozen=True, kw_only=True):
@@ -41,6 +68,23 @@ class JobStepsTold(Struct, frozen=True, kw_only=True):
 
 class JobSteps(OfAttempt[JobStepsTold], frozen=True, kw_only=True, tag="job-steps"):
     """What was recorded of the attempt's steps, the oldest first, from a byte of the record on: a step stands
-    there when it begins, and again when it has ended. At most 10,000 steps of an attempt are recorded."""
+    there when it begins, again when it has ended, and once more where a host tells later what it used. At
+    most 10,000 steps of an attempt are recorded."""
 
     offset: Bytes = 0
+
+
+class StepUsedNow(Struct, frozen=True, kw_only=True):
+    """Of the step, or -1: of the script."""
+
+    step: Annotated[int, Meta(ge=-1, lt=1 << 31)]
+    used: StepUsed
+
+
+class UsedNowTold(Struct, frozen=True, kw_only=True):
+    lines: Annotated[list[StepUsedNow], Meta(max_length=1 << 14)]
+
+
+class UsedNow(OfAttempt[UsedNowTold], frozen=True, kw_only=True, tag="used-now"):
+    """What the attempt uses on this host now: its script, and the steps that run, by the processes that are
+    there."""

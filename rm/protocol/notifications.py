@@ -6,6 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from rm.protocol.job_steps import StepUsed
 from rm.protocol.network import PerJob
 from rm.protocol.scalars import (
     AliveUs,
@@ -171,6 +172,7 @@ class Streamed(Notification, frozen=True, kw_only=True, tag="stream"):
     ack: Bytes
     end: bool = False
     gone: bool = False
+    used: StepUsed | None = None
 
 
 class Stepped(Notification, frozen=True, kw_only=True, tag="stepped"):

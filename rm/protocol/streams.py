@@ -6,6 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from rm.protocol.job_steps import StepUsed
 from rm.protocol.request import Done, Ordered
 from rm.protocol.scalars import Bytes, Word
 
@@ -17,8 +18,8 @@ Data = Annotated[str, Meta(max_length=CHUNK_BYTES * 4 // 3 + 4)]
 class Stream(Ordered[Done], frozen=True, kw_only=True, tag="stream"):
     """A piece of a stream of the attempt's steps, from its host of this `place`; `data` is base64 and begins
     at `offset`, `ack` is up to where the other direction was consumed there. With `end` nothing follows,
-    which counts as one byte more; with `gone` there is no such stream. Both ends repeat what is not
-    acknowledged."""
+    which counts as one byte more; with `gone` there is no such stream. `used` is what the step uses at this
+    end. Both ends repeat what is not acknowledged."""
 
     place: Place
     stream: Word
@@ -27,3 +28,4 @@ class Stream(Ordered[Done], frozen=True, kw_only=True, tag="stream"):
     ack: Bytes
     end: bool = False
     gone: bool = False
+    used: StepUsed | None = None

@@ -7,13 +7,22 @@ from typing import cast
 
 from aiohttp import web
 
-from rm.api.job_steps import STEP_JOBS_MOST, STEPS_MOST, JobStep, JobSteps, StepState
+from rm.api.job_steps import (
+    STEP_JOBS_MOST,
+    STEPS_MOST,
+    JobStep,
+    JobSteps,
+    StepState,
+    StepUsed,
+    StepUsedNow,
+    UsedNow,
+)
 from rm.core.model.job import Job
 from rm.core.model.job_step import JobStep as Step
 from rm.core.model.job_step import StepName, ended_us, state_of
 from rm.errors import NotFound, UsageError
 from rm.web import wire
-from rm.web.answers import respond
+from rm.web.answers import respond, typed
 from rm.web.handling import made, number, settled
 from rm.web.identity import CALLER
 from rm.web.ports import Service
@@ -29,7 +38,10 @@ class JobStepRoutes:
         self._visible = visible
 
     def routes(self) -> list[web.RouteDef]:
-        return [web.get("/v1/jobs/steps", self.steps)]
+        return [
+            web.get("/v1/jobs/steps", self.steps),
+            web.get(r"/v1/jobs/{id:\d{1,18}}/used", self.used_now),
+        ]
 
     async def steps(self, request: web.Request) -> web.Response:
         """Jobs that are not known, or not to the caller, have none."""
@@ -59,6 +71,12 @@ class JobStepRoutes:
 
         return await made(request, answer, len(found))
 
+    async def used_now(self, request: web.Request) -> web.Response:
+        job_id, _ = await self._visible.owned(request)
+        attempt, found, silent = await settled(self._service.used_now.of(job_id))
+        lines = [StepUsedNow(step=step, used=typed(used, StepUsed)) for step, used in found]
+        return respond(UsedNow(job=job_id, attempt=attempt, lines=lines, silent=silent))
+
 
 def _told(step: Step, job: Job, *, private: bool, coming: bool) -> JobStep:
     name = step.name
@@ -77,6 +95,7 @@ def _told(step: Step, job: Job, *, private: bool, coming: bool) -> JobStep:
         ended_us=ended_us(step, job),
         exit_code=step.code,
         exit_signal=step.signal,
+        used=None if step.used is None or hidden else typed(step.used, StepUsed),
     )
 
 

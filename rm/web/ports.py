@@ -25,6 +25,7 @@ from rm.core.model.job_update import JobUpdate
 from rm.core.model.progress import Progress
 from rm.core.model.reasons import Reason
 from rm.core.model.snapshot import Free
+from rm.core.model.step_used import StepUsed
 from rm.core.people.audit import Act
 from rm.core.people.rights import Scope
 from rm.core.people.token import Token
@@ -352,6 +353,14 @@ class DaemonStatus(Protocol):
         ...
 
 
+class UsedNow(Protocol):
+    """What running jobs use."""
+
+    def of(self, job_id: int) -> Answer[tuple[int, Sequence[tuple[int, StepUsed]], Sequence[str]]]:
+        """The attempt; what its script (-1) and the steps that run use; and the hosts that do not tell it."""
+        ...
+
+
 class Service(Protocol):
     """The topics of the API."""
 
@@ -363,6 +372,8 @@ class Service(Protocol):
     def submissions(self) -> JobSubmissions: ...
     @property
     def changes(self) -> JobChanges: ...
+    @property
+    def used_now(self) -> UsedNow: ...
     @property
     def job_logs(self) -> JobLogs: ...
     @property

@@ -47,7 +47,7 @@ def test_the_document_has_the_tables_as_they_are() -> None:
 
 
 def test_there_is_a_request_for_every_operation_and_no_other() -> None:
-    own = {"ping", "facts", "cancel", "tasks", "adopt", "logs", "job-steps", *rm_agent.CHANGES}
+    own = {"ping", "facts", "cancel", "tasks", "adopt", "logs", "job-steps", "used-now", *rm_agent.CHANGES}
     siblings = (rm_shape, rm_path, rm_pause, rm_probe, rm_steps)
     known = own.union(*(set(module.OPS) | set(module.SLOW_OPS) for module in siblings))
     assert {name_of(kind) for kind in requests()} == known

@@ -61,6 +61,7 @@ CALLS: dict[str, Callable[[Client], object]] = {
     "job_rows": lambda c: c.rows(),
     "jobs": lambda c: c.jobs(),
     "job_steps": lambda c: c.job_steps([1]),
+    "used_now": lambda c: c.used_now(1),
     "queue": lambda c: c.queue(),
     "cancel_all": lambda c: c.cancel_all(name="one"),
     "job": lambda c: c.job(1),

@@ -23,6 +23,7 @@ from rm.core.model.job import Job, JobSpec
 from rm.core.model.job_step import JobStep, StepName
 from rm.core.model.logs import KeptLog, LogName
 from rm.core.model.network import LinkStats
+from rm.core.model.step_used import StepUsed
 from rm.core.monitoring.cells import Cell, Change, Status
 from rm.core.monitoring.history import Sample, Stat, Summary
 from rm.core.monitoring.mesh import MeshState
@@ -40,6 +41,22 @@ SPECS_REMEMBERED = 256
 _UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _encode = msgspec.json.Encoder().encode
 _EMPTY = (None, False, 0, "", ())
+
+
+class StepBody(msgspec.Struct, frozen=True, array_like=True):
+    """As it is stored; what an earlier rm has written ends sooner."""
+
+    title: str
+    hosts: str
+    hosts_count: int
+    tasks: int
+    cpus: int
+    started_us: int
+    ended_us: int | None
+    code: int | None
+    signal: int | None
+    why: str
+    used: StepUsed | None = None
 
 
 def _sparing(cls: type, without: str = "") -> Callable[[object], msgspec.Struct]:
@@ -70,7 +87,7 @@ _stats = decoder_of(LinkStats)
 _object = decoder_of(dict[str, Any])
 _choice = decoder_of(Choice)
 _kept = decoder_of(tuple[int, int, str])
-_job_step = decoder_of(tuple[str, str, int, int, int, int, int | None, int | None, int | None, str])
+_job_step = decoder_of(StepBody)
 _cell = decoder_of(Cell)
 NOTHING_KEPT = ',"path":"","packets":[],"values":[]}'
 _change = decoder_of(tuple[Status, Status, str, float | None])
@@ -139,14 +156,14 @@ def kept_log(row: Any) -> KeptLog:
 def job_step_row(step: JobStep) -> Row:
     name = step.name
     body = (step.title, step.hosts, step.hosts_count, step.tasks, step.cpus, step.started_us, step.ended_us,
-            step.code, step.signal, step.why)  # fmt: skip
+            step.code, step.signal, step.why, step.used)  # fmt: skip
     text = to_text(body, f"Step {name.step} of job {name.job}")
     return {"job": name.job, "attempt": name.attempt, "step": name.step, "body": text}
 
 
 def job_step(row: Any) -> JobStep:
     body = _from(_job_step, row.body, f"Step {row.step} of job {row.job}")
-    return JobStep(StepName(row.job, row.attempt, row.step), *body)
+    return JobStep(StepName(row.job, row.attempt, row.step), *msgspec.structs.astuple(body))
 
 
 def choice_row(job: int, choice: Choice) -> Row:

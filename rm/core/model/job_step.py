@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rm.core.model.job import Job, JobState
+from rm.core.model.step_used import StepUsed
 
 STEPS_MOST = 10_000  # of one attempt
 
@@ -22,7 +23,8 @@ class StepName:
 class JobStep:
     """`hosts` is a folded list of hosts, `cpus` the processors that the step held; instants are microseconds
     since the epoch. `ended_us` is None until its end is known; then `code` and `signal` are those of the task
-    that made its exit code, None where nobody said them. `why` it ended early: "cancelled" or "timeout"."""
+    that made its exit code, None where nobody said them. `why` it ended early: "cancelled" or "timeout".
+    `used`: None until its hosts have told it."""
 
     name: StepName
     title: str = ""
@@ -35,6 +37,7 @@ class JobStep:
     code: int | None = None
     signal: int | None = None
     why: str = ""
+    used: StepUsed | None = None
 
 
 def _is_over(step: JobStep, job: Job) -> bool:

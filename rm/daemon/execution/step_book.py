@@ -12,6 +12,7 @@ from typing import Any
 
 from rm.core.model.job import Task
 from rm.core.model.job_step import STEPS_MOST, JobStep, StepName
+from rm.core.model.step_used import Spread, StepUsed
 from rm.core.ports import Clock
 from rm.daemon.agents import Agents
 from rm.daemon.execution.agent_news import ours
@@ -156,11 +157,22 @@ class StepBook:
                 one.code,
                 one.signal,
                 one.why,
+                None if one.used is None else step_used(one.used),
             )
             for one in told
             if one.step < STEPS_MOST
         }
         return tuple(found.values())
+
+
+def step_used(told: wire.StepUsed) -> StepUsed:
+    def spread(one: wire.Spread) -> Spread:
+        most = one.most, one.most_host, one.most_rank
+        return Spread(one.total, *most, one.least, one.least_host, one.least_rank)
+
+    times = told.user_us, told.system_us
+    quantities = (told.cpu_us, told.mem_bytes, told.read_bytes, told.written_bytes)
+    return StepUsed(told.tasks, *times, *map(spread, quantities))
 
 
 def _goes_on(told: wire.JobStepsTold, position: int) -> bool:

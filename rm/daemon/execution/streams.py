@@ -48,6 +48,7 @@ class Streams:
             ack=piece.ack,
             end=piece.end,
             gone=piece.gone,
+            used=piece.used,
         )
         with suppress(RmError):  # a host that is not there: the piece comes again
             self._hosts.call(hosts[piece.place], passed, CALL_S)

@@ -43,6 +43,7 @@ from rm.daemon.services.stored import StoredCounts
 from rm.daemon.services.token_keeper import TokenKeeper
 from rm.daemon.services.usage_service import UsageService
 from rm.daemon.services.usage_totals import UsageTotals
+from rm.daemon.services.used_now import UsedNow
 
 USAGE_DAYS = 800.0  # for which usage is known by the day
 
@@ -56,6 +57,7 @@ class Service:
     submissions: JobSubmissions
     changes: JobChanges
     job_logs: LogReader
+    used_now: UsedNow
     iterations: Callable[[int], Mapping[str, Any]]  # of a job
     host_service: HostService
     reservation_service: ReservationService
@@ -159,6 +161,7 @@ def make_service(
         submissions=submissions,
         changes=changes,
         job_logs=LogReader(hosts, logs, reading.job, store.logs, collecting),
+        used_now=UsedNow(hosts, reading.job),
         iterations=iterations,
         host_service=HostService(asking=asking, hosts=hosts, keys=keys, monitoring=monitoring),
         reservation_service=ReservationService(asking=asking, leader=leader, clock=clock, begins=begins),

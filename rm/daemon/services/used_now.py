@@ -1,0 +1,53 @@
+"""The use case of what a running job uses now: asked of its hosts when somebody wants to know."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from rm.core.model.job import Job
+from rm.core.model.step_used import StepUsed, on_host, together
+from rm.daemon.agents import Agents
+from rm.daemon.execution.step_book import step_used
+from rm.errors import RmError
+from rm.protocol.job_steps import UsedNow as Asked
+
+log = logging.getLogger(__name__)
+PATIENCE_S = 10.0
+
+
+class UsedNow:
+    """`job`: finds a job by its id."""
+
+    def __init__(self, hosts: Agents, job: Callable[[int], Awaitable[Job]]) -> None:
+        self._hosts, self._job = hosts, job
+
+    async def of(self, job_id: int) -> tuple[int, Sequence[tuple[int, StepUsed]], Sequence[str]]:
+        """The job's attempt; what its script (-1) and the steps that run use, over all hosts; and the hosts
+        that do not tell it. Nothing runs of a job that waits or has ended.
+
+        Raises:
+            NotFound: there is no such job.
+        """
+        job = await self._job(job_id)
+        names = list(dict.fromkeys(task.host for task in job.tasks)) if job.occupies else []
+        told = await asyncio.gather(*(self._ask(name, job) for name in names))
+        parts: dict[int, list[StepUsed]] = {}
+        for name, lines in zip(names, told, strict=True):
+            for step, used in lines or ():
+                parts.setdefault(step, []).append(on_host(used, name))
+        found = [(step, whole) for step in sorted(parts) if (whole := together(parts[step])) is not None]
+        silent = [name for name, lines in zip(names, told, strict=True) if lines is None]
+        return job.attempt, found, silent
+
+    async def _ask(self, name: str, job: Job) -> list[tuple[int, StepUsed]] | None:
+        """None: the host is silent, or its agent of an earlier version."""
+        request = Asked(job=job.id, attempt=job.attempt)
+        try:
+            future = self._hosts.call(name, request, PATIENCE_S)
+            answer = await asyncio.wait_for(asyncio.wrap_future(future), PATIENCE_S)
+        except (RmError, TimeoutError) as error:
+            log.debug("what job %d uses on %s: %s", job.id, name, error)
+            return None
+        return [(line.step, step_used(line.used)) for line in answer.lines]
