@@ -54,10 +54,10 @@ def wholes(job: Any) -> dict[str, dict[str, int]]:
     return {line["host"]: line["used"] for line in job["used"] if line["rank"] == -1}
 
 
-def sacct(cluster: Cluster, directory: Path, *words: str) -> list[list[str]]:
+def sacct(cluster: Cluster, directory: Path, *words: str, program: str = "sacct") -> list[list[str]]:
     cluster.rmx("slurm-shims", str(directory))
     done = subprocess.run(
-        [directory / "sacct", "-n", "-P", *words],
+        [directory / program, "-n", "-P", *words],
         env={**os.environ, "RM_DAEMON__SOCKET": str(cluster.socket)},
         capture_output=True, text=True, timeout=WAIT_S, check=True,
     )  # fmt: skip
@@ -220,3 +220,62 @@ def usage(cluster: Cluster, *words: str) -> dict[str, dict[str, str]]:
     """The lines of `rmx usage`, by the first name."""
     rows = csv.DictReader(io.StringIO(cluster.rmx("usage", "--csv", *words)))
     return {next(iter(row.values())): row for row in rows}
+
+
+STEPS = f"""#SBATCH --nodes=2 --ntasks-per-node=1
+cat > $HOME/burn.sh <<'END'
+[ $SLURM_PROCID = 1 ] || exit 0
+exec {{burn}}
+END
+srun sh -c "$(cat $HOME/burn.sh)"
+srun -N1 -n1 true
+srun -N1 -n1 -w $(scontrol show hostnames | tail -n 1) python3 -S -E -c '
+import time
+kept = bytearray({MEM[0]})
+print("kept", flush=True)
+time.sleep(600)' &
+until [ -e /var/tmp/go.$SLURM_JOB_ID ]; do sleep 0.05; done
+kill %1
+wait
+"""
+
+
+def test_each_step_is_accounted_for_over_two_hosts_and_shown_while_it_runs(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    burn = f"python3 -S -E -c 'import time\nkept = bytearray({MEM[0]})\nwhile time.process_time() < {CPU_S}: 1'"
+    script = tmp_path / "steps.sh"
+    script.write_text("#!/bin/bash\n" + STEPS.format(burn=burn))
+    job_id = cluster.submit("--time=10", str(script))
+    cluster.until_said(job_id, "kept\n")
+    hosts = cluster.job(job_id)["hosts"]
+    fields = "JobID,MaxRSS,MaxRSSNode,MaxRSSTask,NTasks,Nodelist"
+    (runs,) = sacct(cluster, tmp_path / "bin", "-j", str(job_id), "-o", fields, program="sstat")
+    assert runs[0] == f"{job_id}.2"
+    assert MEM[0] <= int(runs[1].rstrip("K")) << 10 <= MEM[1]
+    assert runs[2:] == [hosts[1], "0", "1", hosts[1]]
+    (script_line,) = sacct(cluster, tmp_path / "bin", "-j", f"{job_id}.batch", "-o", fields, program="sstat")
+    assert script_line[2] == hosts[0]
+    cluster.kill()  # what was measured is on the hosts
+    go_on = f"/var/tmp/go.{job_id}"
+    for host in hosts:
+        cluster.write(host, go_on, "")
+    cluster.start()
+    job = cluster.wait(job_id)
+    assert job["state"] == "COMPLETED", cluster.log(job_id)
+    fields = "JobID,TotalCPU,MaxRSS,MaxRSSNode,MaxRSSTask,MinCPUNode,AveCPU,ExitCode"
+
+    def told() -> bool:
+        lines = sacct(cluster, tmp_path / "bin", "-j", str(job_id), "-o", fields)
+        return len(lines) == 5 and all(line[2] for line in lines[1:])
+
+    until(told, "each step has its numbers")
+    _, _, first, second, third = sacct(cluster, tmp_path / "bin", "-j", str(job_id), "-o", fields)
+    assert first[0] == f"{job_id}.0"
+    assert CPU_S <= seconds(first[1]) <= CPU_S + SPARE_S
+    assert MEM[0] <= int(first[2].rstrip("K")) << 10 <= MEM[1]
+    assert first[3:6] == [hosts[1], "1", hosts[0]]
+    assert seconds(second[1]) < CPU_S
+    assert MEM[0] <= int(third[2].rstrip("K")) << 10
+    shown = cluster.rmx("show", job_id)
+    assert f"{job_id}.0" in shown

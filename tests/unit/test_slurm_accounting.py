@@ -14,6 +14,7 @@ from rm.cli.slurm.sacct_fields import FIELDS
 from rm.core.model.array import Array
 from rm.core.model.job import JobState
 from rm.core.model.job_step import JobStep, StepName
+from rm.core.model.step_used import Spread, StepUsed
 from rm.core.model.used import HostUsed, Used
 from rm.errors import UsageError
 from tests.command_line import Rmx
@@ -113,6 +114,74 @@ def test_what_srun_ran_is_a_line_of_its_own(slurm: Slurm, daemon: Daemon) -> Non
     ended = slurm(*words, "-j2.3").out
     assert ended.startswith("2.3|runs|CANCELLED|0:0|")
     assert "Unknown" not in ended
+
+
+def spread(total: int, most: int, least: int) -> Spread:
+    return Spread(total, most, "h2", 3, least, "h1", 0)
+
+
+STEP_USED = StepUsed(
+    4, 5_000_000, 250_000, spread(5_250_000, 4_000_000, 1_000_000), spread(8192 << 10, 5224 << 10, 9),
+    spread(400, 300, 0), spread(4096, 2048, 0),
+)  # fmt: skip
+
+
+@pytest.fixture
+def step(daemon: Daemon) -> JobStep:
+    """2.0, which runs."""
+    service = daemon.service
+    service.put(2, spec=replace(service.table[2].spec, launch="batch"))
+    name = StepName(2, service.table[2].attempt, 0)
+    step = JobStep(name, "train.py", "h[1-2]", 2, 4, 8, 6_000_000)
+    service.job_step_table = [step]
+    return step
+
+
+def test_a_step_has_its_own_numbers(slurm: Slurm, daemon: Daemon, step: JobStep, rmx: Rmx) -> None:
+    daemon.service.job_step_table = [replace(step, ended_us=9_000_000, code=0, signal=0, used=STEP_USED)]
+    words = ("sacct", "-n", "-P", "-j2.0", "-o")
+    fields = "MaxRSS,MaxRSSNode,MaxRSSTask,AveRSS,AveCPU,MinCPU,MinCPUNode,TotalCPU,UserCPU,SystemCPU,Elapsed"
+    assert slurm(*words, fields).out == (
+        "5224K|h2|3|2M|00:00:01|00:00:01|h1|00:05.250|00:05.000|00:00.250|00:00:03\n"
+    )
+    disks = "MaxDiskRead,AveDiskRead,MaxDiskWrite,TRESUsageInTot,TRESUsageOutMax"
+    assert slurm(*words, disks).out == "300|100|2K|cpu=00:00:05,fs/disk=400,mem=8M|fs/disk=2K\n"
+    told = json.loads(slurm("sacct", "-j2", "--json").out)["jobs"][0]["steps"][1]["time"]
+    assert told["total"] == {"seconds": 5, "microseconds": 250_000}
+    shown = rmx("show", "2").out
+    assert "00:05" in shown or "0:05" in shown
+    assert "5.1 MiB" in shown
+    daemon.service.job_step_table = [replace(step, ended_us=9_000_000, code=0, signal=0)]
+    assert slurm(*words, "MaxRSS,AveCPU,TotalCPU").out == "||00:00:00\n"  # by an agent that told nothing
+
+
+def test_sstat_shows_what_runs(slurm: Slurm, daemon: Daemon, step: JobStep, rmx: Rmx) -> None:
+    service = daemon.service
+    over = replace(step, name=StepName(2, step.name.attempt, 1), ended_us=7_000_000)
+    later = replace(step, name=StepName(2, step.name.attempt, 2), tasks=1, hosts="h1")
+    service.job_step_table = [step, over, later]
+    script = StepUsed(1, 1_000_000, 0, spread(1_000_000, 1_000_000, 0), spread(1 << 20, 1 << 20, 0))
+    service.using[2] = [(-1, script), (0, STEP_USED), (2, script)]
+    words = ("sstat", "-n", "-P", "-o", "JobID,MaxRSS,AveCPU,NTasks,Nodelist", "-j")
+    first = "2.0|5224K|00:00:01|4|h[1-2]\n"
+    last = "2.2|1M|00:00:01|1|h1\n"
+    assert slurm(*words, "2").out == first
+    assert slurm(*words, "2.batch").out == "2.batch|1M|00:00:01|1|h1\n"
+    assert slurm(*words, "2", "-a").out == first + last
+    assert slurm(*words, "2.2,2.0").out == last + first
+    assert rmx("sstat", "-n", "-P", "-o", "jobid%9", "-j", "2").out == "2.0\n"
+    table = slurm("sstat", "-j", "2", "--format", "JobID,MaxRSS").out.splitlines()
+    assert table == ["JobID            MaxRSS ", "------------ ---------- ", "2.0               5224K "]
+    gone = slurm(*words, "2.1,2")
+    assert (gone.code, gone.out) == (1, first)
+    assert gone.err.startswith("sstat: error: couldn't get steps for job 2.1.")
+    assert slurm(*words, "5").code == 1  # it waits
+    assert slurm("sstat").err.startswith("sstat: error: You didn't give me any jobs to stat.")
+    assert slurm("sstat", "-i", "-j2").code == 1
+    assert "Invalid field requested" in slurm("sstat", "-j2", "-o", "Elapsed").err
+    assert "AveCPUFreq" in slurm("sstat", "--helpformat").out
+    service.silent = ["h2"]
+    assert "h2 does not tell what job 2 uses" in slurm(*words, "2").err
 
 
 def test_jobs_are_named(slurm: Slurm) -> None:

@@ -194,8 +194,13 @@ def _steps(session: Session, job: FullJob) -> None:
         ref = f"{job_ref(job)}.{one.step}" + (f" of {one.attempt}" if one.attempt != job.attempt else "")
         ended = "-" if one.exit_code is None else f"{one.exit_code}:{one.exit_signal or 0}"
         times = (exact_moment(one.started_us), exact_moment(one.ended_us))
-        rows.append((ref, one.name, one.hosts, one.tasks, *times, ended, one.state))
-    table(("STEP", "NAME", "HOSTS", "TASKS", "STARTED", "ENDED", "EXIT", "STATE"), rows, right=("TASKS",))
+        cpu, mem = "-", "-"
+        if one.used is not None:
+            cpu = format_elapsed(one.used.user_us + one.used.system_us)
+            mem = format_bytes(one.used.mem_bytes.most)
+        rows.append((ref, one.name, one.hosts, one.tasks, *times, cpu, mem, ended, one.state))
+    columns = ("STEP", "NAME", "HOSTS", "TASKS", "STARTED", "ENDED", "CPU", "MEMORY", "EXIT", "STATE")
+    table(columns, rows, right=("TASKS", "CPU", "MEMORY"))
     if len(steps) > LAST_STEPS:
         click.echo(f"and {len(steps) - LAST_STEPS} earlier ones, which sacct lists")
 

@@ -8,13 +8,13 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeVar
 
 from rm.arrays import JobId, mask, parse_id, split_ids
 from rm.cli.output import printable
 from rm.cli.past import past_moment
 from rm.cli.slurm.jobs import NEVER, SHORT, STATES, rest_of
-from rm.cli.slurm.sacct_fields import BY_NAME, FIELDS, Field, Line
+from rm.cli.slurm.sacct_fields import FIELDS, Line
 from rm.cli.slurm.words import Given, Options, read
 from rm.errors import NotFound, UsageError
 from rm.units import parse_hosts
@@ -50,6 +50,18 @@ STEP = "batch"  # the script
 BATCH = "batch"  # of jobs whose script runs once
 
 
+class Named(Protocol):
+    """A field."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def width(self) -> int: ...
+
+
+Shown = TypeVar("Shown", bound=Named)
+
+
 def run(words: Sequence[str]) -> int:
     given = read(words, OPTIONS, os.environ)
     options = given.options
@@ -62,7 +74,7 @@ def run(words: Sequence[str]) -> int:
     if options.get("clusters", "all") != "all":
         raise UsageError("--clusters is not supported.", "There is one cluster; --clusters=all names it.")
     usual = BRIEF if "brief" in options else LONG if "long" in options else USUAL
-    fields = _fields(options.get("format") or usual)
+    fields = read_fields(options.get("format") or usual, FIELDS, "`sacct --helpformat` lists the fields.")
     jobs = _jobs(given)
     steps = steps_of(jobs) if "allocations" not in options or _steps_named(given) else {}
     lines = [line for job in jobs for line in _lines(job, steps.get(job.id, ()), given)]
@@ -73,27 +85,32 @@ def run(words: Sequence[str]) -> int:
 
         print(json.dumps(document(lines)))
         return 0
-    _print(fields, lines, given)
+    printed(fields, lines, given, sys.stdout)
     return 0
 
 
-def _fields(text: str) -> list[tuple[Field, int]]:
-    """`JobID%20,State` to fields with their widths."""
+def read_fields(text: str, known: Sequence[Shown], hint: str) -> list[tuple[Shown, int]]:
+    """`JobID%20,State` to fields with their widths.
+
+    Raises:
+        UsageError: there is no such field; `hint` says where they are listed.
+    """
     found = []
     if text.strip().upper() == ALL:
-        return [(field, field.width) for field in FIELDS]
+        return [(field, field.width) for field in known]
+    by_name = {field.name.lower(): field for field in known}
     for word in filter(None, (part.strip() for part in text.split(","))):
         name, _, width = word.partition("%")
-        field = BY_NAME.get(name.lower())
+        field = by_name.get(name.lower())
         if field is None or (width and not re.match(r"-?\d{1,4}\Z", width)):
-            raise UsageError(f'Invalid field requested: "{word}"', "`sacct --helpformat` lists the fields.")
+            raise UsageError(f'Invalid field requested: "{word}"', hint)
         found.append((field, int(width) if width else field.width))
     return found
 
 
-def _print(fields: Sequence[tuple[Field, int]], lines: Iterable[Line], given: Given) -> None:
+def printed(fields: Sequence[tuple[Any, int]], lines: Iterable[Any], given: Given, out: TextIO) -> None:
+    """As a table, or parsable, by the options of `sacct` and `sstat`."""
     options, header = given.options, "noheader" not in given.options
-    out = sys.stdout
     if "parsable" in options or "parsable2" in options:
         between = options.get("delimiter", "|")
         end = between if "parsable" in options and "parsable2" not in options else ""

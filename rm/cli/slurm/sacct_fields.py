@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rm.cli.shown import elapsed_us, job_ref, moment
 from rm.cli.slurm import sacct_used as used
+from rm.cli.slurm import step_used
 from rm.cli.slurm.jobs import clock, clock_limit, size
 from rm.units import fold_hosts
 
@@ -70,7 +71,7 @@ def step_tres(step: JobStep) -> str:
     return f"cpu={step.cpus},node={step.hosts_count}"
 
 
-def _first_host(job: Job) -> Sequence[str]:
+def script_hosts(job: Job) -> Sequence[str]:
     """Of a script that runs once, else all."""
     return job.hosts[:1] if job.spec.launch == "batch" else job.hosts
 
@@ -78,13 +79,13 @@ def _first_host(job: Job) -> Sequence[str]:
 def _hosts(line: Line) -> str:
     if line.told is not None:
         return line.told.hosts
-    return fold_hosts(_first_host(line.job) if line.step else line.job.hosts) or "None assigned"
+    return fold_hosts(script_hosts(line.job) if line.step else line.job.hosts) or "None assigned"
 
 
 def _nodes(line: Line) -> int:
     if line.told is not None:
         return line.told.hosts_count
-    return len(_first_host(line.job)) or 1 if line.step else nodes(line.job)
+    return len(script_hosts(line.job)) or 1 if line.step else nodes(line.job)
 
 
 def _name(line: Line) -> str:
@@ -113,7 +114,7 @@ def cpus(job: Job) -> int:
 
 def script_cpus(job: Job) -> int:
     """Of a script that runs once those that the job has on its host. Source: sacct(1), "AllocCPUS"."""
-    first = _first_host(job)
+    first = script_hosts(job)
     if len(first) == len(job.hosts):
         return cpus(job)
     return job.spec.cpus_per_task * sum(task.host in first for task in job.tasks)
@@ -177,13 +178,20 @@ def _no_step(_: JobStep) -> str:
     return ""
 
 
-def _of_script(text: Callable[[Job], Any]) -> Callable[[Line], Any]:
-    """Of the line `.batch` alone, as in Slurm."""
-    return lambda line: text(line.job) if line.step and line.told is None else ""
+def _of_tasks(name: str, width: int, text: Callable[[Job], Any]) -> Field:
+    """Of the script and of steps alone, as in Slurm."""
+    of_step = step_used.FIELDS[name]
+
+    def found(line: Line) -> Any:
+        if line.told is not None:
+            return of_step(line.told)
+        return text(line.job) if line.step else ""
+
+    return Field(name, width, found)
 
 
-def _cpu_time(number: Callable[[Used], int]) -> Callable[[Line], Any]:
-    return _of_each(used.of_job_time(number), used.of_script_time(number), _no_step)
+def _cpu_time(number: Callable[[Used], int], *names: str) -> Callable[[Line], Any]:
+    return _of_each(used.of_job_time(number), used.of_script_time(number), step_used.time_of(*names))
 
 
 def _energy(shown: Callable[[int], str]) -> Callable[[Job], Any]:
@@ -201,10 +209,10 @@ KNOWN = (
     Field("AllocCPUS", 10, _of_each(_allocated(cpus), script_cpus, lambda s: s.cpus)),
     Field("AllocNodes", 10, lambda line: _nodes(line) if line.job.hosts else 0),
     Field("AllocTRES", 10, _of_both(lambda j: tres(j) if j.hosts else "", step_tres)),
-    Field("AveCPU", 10, _of_script(used.average(used.cpu_us, clock))),
-    Field("AveDiskRead", 14, _of_script(used.average(lambda u: u.read_bytes, used.exact))),
-    Field("AveDiskWrite", 14, _of_script(used.average(lambda u: u.written_bytes, used.exact))),
-    Field("AveRSS", 10, _of_script(used.average(lambda u: u.mem_bytes, used.memory_size))),
+    _of_tasks("AveCPU", 10, used.average(used.cpu_us, clock)),
+    _of_tasks("AveDiskRead", 14, used.average(lambda u: u.read_bytes, used.exact)),
+    _of_tasks("AveDiskWrite", 14, used.average(lambda u: u.written_bytes, used.exact)),
+    _of_tasks("AveRSS", 10, used.average(lambda u: u.mem_bytes, used.memory_size)),
     Field("Cluster", 10, _nothing),
     Field("Comment", 14, _of_job(lambda j: j.spec.comment)),
     Field("ConsumedEnergy", 14, _of_each(_energy(used.exact), _energy(used.exact), _no_step)),
@@ -226,19 +234,19 @@ KNOWN = (
     Field("JobID", -12, _shown),
     Field("JobIDRaw", -12, lambda line: _with_step(str(line.job.id), line)),
     Field("JobName", 10, _name),
-    Field("MaxDiskRead", 12, _of_script(used.most(lambda u: u.read_bytes, used.exact))),
-    Field("MaxDiskReadNode", 15, _of_script(used.where(lambda u: u.read_bytes, max, "host"))),
-    Field("MaxDiskReadTask", 15, _of_script(used.where(lambda u: u.read_bytes, max, "rank"))),
-    Field("MaxDiskWrite", 12, _of_script(used.most(lambda u: u.written_bytes, used.exact))),
-    Field("MaxDiskWriteNode", 16, _of_script(used.where(lambda u: u.written_bytes, max, "host"))),
-    Field("MaxDiskWriteTask", 16, _of_script(used.where(lambda u: u.written_bytes, max, "rank"))),
-    Field("MaxRSS", 10, _of_script(used.most(lambda u: u.mem_bytes, used.memory_size))),
-    Field("MaxRSSNode", 10, _of_script(used.where(lambda u: u.mem_bytes, max, "host"))),
-    Field("MaxRSSTask", 10, _of_script(used.where(lambda u: u.mem_bytes, max, "rank"))),
+    _of_tasks("MaxDiskRead", 12, used.most(lambda u: u.read_bytes, used.exact)),
+    _of_tasks("MaxDiskReadNode", 15, used.where(lambda u: u.read_bytes, max, "host")),
+    _of_tasks("MaxDiskReadTask", 15, used.where(lambda u: u.read_bytes, max, "rank")),
+    _of_tasks("MaxDiskWrite", 12, used.most(lambda u: u.written_bytes, used.exact)),
+    _of_tasks("MaxDiskWriteNode", 16, used.where(lambda u: u.written_bytes, max, "host")),
+    _of_tasks("MaxDiskWriteTask", 16, used.where(lambda u: u.written_bytes, max, "rank")),
+    _of_tasks("MaxRSS", 10, used.most(lambda u: u.mem_bytes, used.memory_size)),
+    _of_tasks("MaxRSSNode", 10, used.where(lambda u: u.mem_bytes, max, "host")),
+    _of_tasks("MaxRSSTask", 10, used.where(lambda u: u.mem_bytes, max, "rank")),
     Field("MaxVMSize", 10, _nothing),
-    Field("MinCPU", 10, _of_script(used.least(used.cpu_us, clock))),
-    Field("MinCPUNode", 10, _of_script(used.where(used.cpu_us, min, "host"))),
-    Field("MinCPUTask", 10, _of_script(used.where(used.cpu_us, min, "rank"))),
+    _of_tasks("MinCPU", 10, used.least(used.cpu_us, clock)),
+    _of_tasks("MinCPUNode", 10, used.where(used.cpu_us, min, "host")),
+    _of_tasks("MinCPUTask", 10, used.where(used.cpu_us, min, "rank")),
     Field("NCPUS", 10, _of_each(cpus, script_cpus, lambda s: s.cpus)),
     Field("NNodes", 8, _nodes),
     Field("NodeList", 15, _hosts),
@@ -258,22 +266,22 @@ KNOWN = (
     Field("State", 10, _of_both(lambda j: j.state, lambda s: s.state)),
     Field("Submit", 19, _of_both(lambda j: moment(j.submitted_us), lambda s: moment(s.started_us))),
     Field("SubmitLine", 20, _nothing),
-    Field("SystemCPU", 10, _cpu_time(lambda u: u.system_us)),
+    Field("SystemCPU", 10, _cpu_time(lambda u: u.system_us, "system_us")),
     Field("Timelimit", 10, _of_job(lambda j: clock_limit(j.spec.time_limit_us))),
     Field("TimelimitRaw", 10, _of_job(
         lambda j: "UNLIMITED" if j.spec.time_limit_us is None else -(-j.spec.time_limit_us // 60_000_000))),
-    Field("TotalCPU", 10, _cpu_time(used.cpu_us)),
-    Field("TRESUsageInAve", 14, _of_script(lambda j: used.tres_in(j, used.mean))),
-    Field("TRESUsageInMax", 14, _of_script(lambda j: used.tres_in(j, max))),
-    Field("TRESUsageInMin", 14, _of_script(lambda j: used.tres_in(j, min))),
-    Field("TRESUsageInTot", 14, _of_script(lambda j: used.tres_in(j, sum))),
-    Field("TRESUsageOutAve", 15, _of_script(lambda j: used.tres_out(j, used.mean))),
-    Field("TRESUsageOutMax", 15, _of_script(lambda j: used.tres_out(j, max))),
-    Field("TRESUsageOutMin", 15, _of_script(lambda j: used.tres_out(j, min))),
-    Field("TRESUsageOutTot", 15, _of_script(lambda j: used.tres_out(j, sum))),
+    Field("TotalCPU", 10, _cpu_time(used.cpu_us, "user_us", "system_us")),
+    _of_tasks("TRESUsageInAve", 14, lambda j: used.tres_in(j, used.mean)),
+    _of_tasks("TRESUsageInMax", 14, lambda j: used.tres_in(j, max)),
+    _of_tasks("TRESUsageInMin", 14, lambda j: used.tres_in(j, min)),
+    _of_tasks("TRESUsageInTot", 14, lambda j: used.tres_in(j, sum)),
+    _of_tasks("TRESUsageOutAve", 15, lambda j: used.tres_out(j, used.mean)),
+    _of_tasks("TRESUsageOutMax", 15, lambda j: used.tres_out(j, max)),
+    _of_tasks("TRESUsageOutMin", 15, lambda j: used.tres_out(j, min)),
+    _of_tasks("TRESUsageOutTot", 15, lambda j: used.tres_out(j, sum)),
     Field("UID", 6, _of_job(_uid)),
     Field("User", 9, _of_job(lambda j: j.spec.user)),
-    Field("UserCPU", 10, _cpu_time(lambda u: u.user_us)),
+    Field("UserCPU", 10, _cpu_time(lambda u: u.user_us, "user_us")),
     Field("WorkDir", 20, _of_job(lambda j: j.spec.chdir)),
     Field("GID", 6, _of_job(_gid)),
     Field("Group", 9, _of_job(group_of)),
@@ -290,4 +298,3 @@ NOTHING = """
 FIELDS = tuple(sorted(
     (*KNOWN, *(Field(name, 10, _nothing) for name in NOTHING.split())), key=lambda field: field.name.lower()
 ))  # fmt: skip
-BY_NAME = {field.name.lower(): field for field in FIELDS}

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rm.cli.shown import elapsed_us
 from rm.cli.slurm.sacct_fields import Line, cpus, group_of, step_elapsed_us, tres
 from rm.units import fold_hosts, parse_hosts
 
+if TYPE_CHECKING:
+    from rm.api.job_steps import JobStep
+
 Fields = dict[str, Any]
+PARTS = ("seconds", "microseconds")
 
 
 def document(lines: Iterable[Line]) -> Fields:
@@ -107,8 +111,17 @@ def _step(line: Line) -> Fields:
             "elapsed": _seconds(elapsed_us(job) if told is None else step_elapsed_us(told)),
             "end": _seconds((told or job).ended_us),
             "start": _seconds((told or job).started_us),
+            **_processors(told),
         },
     }
+
+
+def _processors(told: JobStep | None) -> Fields:
+    if told is None or told.used is None:
+        return {}
+    times = {"user": told.used.user_us, "system": told.used.system_us}
+    times["total"] = sum(times.values())
+    return {name: dict(zip(PARTS, divmod(us, 1_000_000), strict=True)) for name, us in times.items()}
 
 
 def _runs_once(line: Line) -> bool:
