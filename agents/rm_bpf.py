@@ -88,7 +88,13 @@ def takes(kind):
 
 def make_array(name, value_bytes):
     """An array map with one value, all zero; its file descriptor."""
-    return _unlocked(MAP_CREATE, struct.pack("=IIIIIII16s", MAP_ARRAY, 4, value_bytes, 1, 0, 0, 0, name))
+    return make_map(MAP_ARRAY, name, 4, value_bytes, 1)
+
+
+def make_map(kind, name, key_bytes, value_bytes, most):
+    """A map of at most so many values; its file descriptor."""
+    attributes = struct.pack("=IIIIIII16s", kind, key_bytes, value_bytes, most, 0, 0, 0, name)
+    return _unlocked(MAP_CREATE, attributes)
 
 
 def _unlocked(command, attributes):

@@ -145,6 +145,7 @@ class Group:
         self._inside = False
         self._killed = False  # kernels then kill who is born in it, too, as if it had been there
         self._home = self._events = -1  # of one that is kept for many tasks
+        self.traffic = None  # rm_network_used.Traffic, where that is counted
 
     def create(self, limits=()):
         """Make it, with `limits`: (controller, file, value, must), set in this order; one that the kernel has
@@ -294,6 +295,9 @@ class Group:
             if fd >= 0:
                 os.close(fd)
         self._doors, self._home, self._events = [], -1, -1
+        if self.traffic is not None:
+            self.traffic.close()
+            self.traffic = None
         if not os.path.isdir(self.path):
             return True  # it is made before those of other hierarchies, and goes after them
         beside = {path for path in self.homes.values() if path != self.path}

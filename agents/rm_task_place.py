@@ -7,6 +7,7 @@ import json
 import os
 import time
 
+import rm_network_used
 from rm_capture import Capture
 from rm_news import line_of, say
 from rm_spool import write_in_room
@@ -15,6 +16,7 @@ from rm_spool import write_in_room
 def make_group(attempt):
     attempt.group.create(attempt.fence.limits)
     attempt.fence.bind(attempt.group)
+    attempt.group.traffic = rm_network_used.counted(attempt.group.path)
 
 
 def remove_group(attempt):

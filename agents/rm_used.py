@@ -1,4 +1,4 @@
-"""What an attempt uses on this host: processor time, memory, and bytes of disks.
+"""What an attempt uses on this host: processor time, memory, and bytes of disks and of the network.
 
 The control group counts what all of its processes used, also those that nobody waited for. Where it lacks a
 counter, what the kernel says of each process that was reaped (wait4) counts in its place: an attempt's
@@ -10,15 +10,24 @@ import contextlib
 import os
 import time
 
+import rm_network_used
+
+NETWORK = ("interface", "received_bytes", "sent_bytes")
 KEYS = ("user_us", "system_us", "mem_bytes", "peak_bytes", "read_bytes", "written_bytes")
 FIRST_LOOK_S, LOOK_S = 1.0, 30.0
 BLOCK_BYTES = 512  # of ru_inblock and ru_oublock, whatever the disk's are
+INTERFACES = 32  # of which the bytes are told
 PIDS = 2_000  # of which the memory is added up, where there is no control group for it
 
 
 def told(numbers):
     """The numbers of a record as a message has them; None for a record of an older supervisor."""
-    return {key: numbers[place] for place, key in enumerate(KEYS)} if numbers else None
+    if not numbers:
+        return None
+    found = {key: numbers[place] for place, key in enumerate(KEYS)}
+    if len(numbers) > len(KEYS):
+        found["network"] = [dict(zip(NETWORK, line)) for line in numbers[len(KEYS)]]  # noqa: B905
+    return found
 
 
 def of_children(usage):
@@ -41,6 +50,7 @@ class Used:
 
     def __init__(self, group):
         self._group, self._shared = group, False
+        self._passed = {}  # of the network, before this attempt
         self._reaped = [0] * len(KEYS)
         self._most_bytes = 0
         self._before = (0, 0, 0, 0)
@@ -49,6 +59,7 @@ class Used:
     def share(self):
         """Its group served earlier attempts, which have ended."""
         self._shared, self._before = True, self._counted()
+        self._passed = self._traffic()
 
     def begin(self):
         """Its tasks are about to start."""
@@ -86,7 +97,12 @@ class Used:
         else:
             read, written = self._reaped[4:]
         most = max(self._most_bytes, self._reaped[2])
-        return [user, system, most, max(self._peak(), most), read, written]
+        numbers = [user, system, most, max(self._peak(), most), read, written]
+        network = rm_network_used.since(self._traffic(), self._passed)[:INTERFACES]
+        return [*numbers, network] if network else numbers
+
+    def _traffic(self):
+        return self._group.traffic.now() if self._group.traffic is not None else {}
 
     def _counted(self):
         """(user_us, system_us, read_bytes, written_bytes) of the group; 0 where it does not count."""

@@ -134,10 +134,19 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     cores: Sequence[int] = ()
 
 
+class NetworkUsed(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes of IP packets that passed an interface of the host (`lo`: that did not leave it)."""
+
+    interface: str
+    received_bytes: int
+    sent_bytes: int
+
+
 class Used(msgspec.Struct, frozen=True, kw_only=True):
     """What was measured: time of processors in programs and in the kernel, the most memory at once without
     file caches and with them (0: not known), bytes of disks. Of GPUs: the time that was watched, added up
-    over them, how much of it they were busy, the most memory of one, and what they drew, in millijoules."""
+    over them, how much of it they were busy, the most memory of one, and what they drew, in millijoules. Of
+    all tasks on the host together: `network`, by interface."""
 
     user_us: int = 0
     system_us: int = 0
@@ -149,6 +158,7 @@ class Used(msgspec.Struct, frozen=True, kw_only=True):
     gpu_busy_us: int = 0
     gpu_mem_bytes: int = 0
     energy_mj: int = 0
+    network: Sequence[NetworkUsed] = ()
 
 
 class HostUsed(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,6 +25,7 @@ SUMS = (
     "cpu_busy_us", "mem_mib_s", "gpu_us", "gpu_watched_us", "gpu_busy_us", "energy_mj", "read_bytes",
     "written_bytes", "waited_resources_us", "waited_priority_us", "waited_dependency_us", "waited_held_us",
     "waited_begin_us", "waited_limits_us", "waited_licenses_us", "waited_network_us", "waited_other_us",
+    "received_bytes", "sent_bytes",
 )  # fmt: skip
 WAITS = tuple(name for name in SUMS if name.startswith("waited_") and name != "waited_us")
 
@@ -107,6 +108,7 @@ def _used_of(found: Usage) -> Columns:
 
     gpus = any(line.gpu_us for line in found.lines)
     slowed = any(line.slowed_us for line in found.lines)
+    passed = any(line.received_bytes or line.sent_bytes for line in found.lines)
 
     def cells(line: Any) -> list[Any]:
         cells = [line.jobs, line.failed, format_elapsed(line.waited_us // max(1, line.jobs))]
@@ -116,11 +118,13 @@ def _used_of(found: Usage) -> Columns:
         if gpus:
             cells += [_hours(line.gpu_us), _busy(line.gpu_busy_us, line.gpu_watched_us)]
             cells.append(f"{line.energy_mj / KWH_MJ:.1f}")
-        return [*cells, format_bytes(line.read_bytes), format_bytes(line.written_bytes)]
+        cells += [format_bytes(line.read_bytes), format_bytes(line.written_bytes)]
+        network = (line.received_bytes, line.sent_bytes) if passed else ()
+        return [*cells, *map(format_bytes, network)]
 
     columns = ["JOBS", "FAILED", "WAITED", *(["SLOWED"] if slowed else []), "CPU-H", "BUSY", "GIB-H"]
     columns += ["GPU-H", "GPU-BUSY", "KWH"] if gpus else []
-    return [*columns, "READ", "WRITTEN"], cells
+    return [*columns, "READ", "WRITTEN", *(("RECEIVED", "SENT") if passed else ())], cells
 
 
 def _waits_of(found: Usage) -> Columns:

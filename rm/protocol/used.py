@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import Annotated
 
-from rm.protocol.scalars import Count, DurationUs
+from msgspec import Meta, Struct
+
+from rm.protocol.scalars import Count, DurationUs, Word
+
+
+class NetworkUsed(Struct, frozen=True, kw_only=True):
+    """Bytes of IP packets that passed an interface of the host."""
+
+    interface: Word
+    received_bytes: Count
+    sent_bytes: Count
 
 
 class Used(Struct, frozen=True, kw_only=True):
     """Time of processors in the program and in the kernel; the most memory at once without file caches, and
     with them; bytes of disks. Of GPUs: the time that was watched, added up over them, how much of it they
-    were busy, the most memory of one, and what they drew, in millijoules."""
+    were busy, the most memory of one, and what they drew, in millijoules. Of all tasks together: `network`,
+    by interface."""
 
     user_us: DurationUs = 0
     system_us: DurationUs = 0
@@ -22,3 +33,4 @@ class Used(Struct, frozen=True, kw_only=True):
     gpu_busy_us: DurationUs = 0
     gpu_mem_bytes: Count = 0
     energy_mj: Count = 0
+    network: Annotated[tuple[NetworkUsed, ...], Meta(max_length=64)] = ()

@@ -180,6 +180,7 @@ def test_real_agents_take_every_request_and_say_nothing_else(wire: Wire) -> None
     part = wire.ask(attempts.Logs(**who, rank=0, stream="out", offset=0, limit=100))
     assert (part.data, part.done) == ("", False)
     assert wire.ask(job_steps.JobSteps(**who)).steps == []
+    assert wire.ask(job_steps.UsedNow(**who)) is not None
     assert wire.ask(attempts.Signalled(**order, signal=18)) is not None
     for number, frozen in enumerate((True, False), 1):
         freeze = attempts.Freeze(job=1, attempt=1, epoch=7, frozen=frozen, order=number)

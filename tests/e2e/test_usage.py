@@ -243,7 +243,8 @@ wait
 def test_each_step_is_accounted_for_over_two_hosts_and_shown_while_it_runs(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    burn = f"python3 -S -E -c 'import time\nkept = bytearray({MEM[0]})\nwhile time.process_time() < {CPU_S}: 1'"
+    program = f"import time\nkept = bytearray({MEM[0]})\nwhile time.process_time() < {CPU_S}: pass"
+    burn = f"python3 -S -E -c '{program}'"
     script = tmp_path / "steps.sh"
     script.write_text("#!/bin/bash\n" + STEPS.format(burn=burn))
     job_id = cluster.submit("--time=10", str(script))
@@ -279,3 +280,52 @@ def test_each_step_is_accounted_for_over_two_hosts_and_shown_while_it_runs(
     assert MEM[0] <= int(third[2].rstrip("K")) << 10
     shown = cluster.rmx("show", job_id)
     assert f"{job_id}.0" in shown
+
+
+SENT = 3_000_000
+SENDS = f"""#SBATCH --nodes=2 --ntasks-per-node=1
+#RM --launch=tasks
+exec python3 -S -E -c '
+import os, socket, time
+if os.environ["SLURM_PROCID"] == "0":
+    with socket.create_server(("", int(os.environ["MASTER_PORT"]))) as door:
+        near, _ = door.accept()
+    left = {SENT}
+    while left:
+        left -= len(near.recv(1 << 16))
+    near.sendall(b"all")
+else:
+    while True:
+        try:
+            far = socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
+            break
+        except OSError:
+            time.sleep(0.05)
+    far.sendall(bytes({SENT}))
+    far.recv(3)
+'
+"""
+
+
+def test_bytes_of_the_network_are_told_by_interface_and_added_up(cluster: Cluster, tmp_path: Path) -> None:
+    before = usage(cluster, "--by=user").get("root", {})
+    script = tmp_path / "sends.sh"
+    script.write_text("#!/bin/bash\n" + SENDS)
+    job = cluster.wait(cluster.submit("--time=10", str(script)))
+    assert job["state"] == "COMPLETED", cluster.log(job["id"])
+    receives, sends = (wholes(job)[host]["network"] for host in job["hosts"])
+    (far,) = [one for one in sends if one["interface"] != "lo"]
+    (near,) = [one for one in receives if one["interface"] == far["interface"]]
+    for one, name in ((far, "sent_bytes"), (near, "received_bytes")):
+        assert SENT <= one[name] <= 1.2 * SENT
+    assert far["received_bytes"] < 0.2 * SENT
+    grown = {
+        name: int(usage(cluster, "--by=user")["root"][name]) - int(before.get(name, 0))
+        for name in ("received_bytes", "sent_bytes")
+    }
+    assert grown["sent_bytes"] == far["sent_bytes"] + near["sent_bytes"]
+    assert grown["received_bytes"] == far["received_bytes"] + near["received_bytes"]
+    (line,) = [line for line in cluster.rmx("show", job["id"]).splitlines() if line.startswith("Used:")]
+    assert f"MiB by {far['interface']}" in line
+    (told,) = sacct(cluster, tmp_path / "bin", "-X", "-j", str(job["id"]), "-o", "NetSent,NetReceived")
+    assert told == [str(grown["sent_bytes"]), str(grown["received_bytes"])]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -175,3 +175,44 @@ def test_without_a_group_the_processes_that_were_reaped_count() -> None:
     whole = used.now()
     assert whole[:2] == [sum(n[0] for n in numbers), sum(n[1] for n in numbers)]
     assert whole[2] == max(n[2] for n in numbers) > 0
+
+
+def test_bytes_of_the_network_are_those_since_the_attempt_began() -> None:
+    class Traffic:
+        seen: ClassVar[dict[str, tuple[int, int]]] = {"eth0": (10, 20), "lo": (1, 1)}
+
+        def now(self) -> dict[str, tuple[int, int]]:
+            return self.seen
+
+    group = Group("")
+    group.traffic = Traffic()
+    used = rm_used.Used(group)
+    used.share()
+    used.begin()
+    assert len(used.now()) == len(rm_used.KEYS)
+    Traffic.seen = {"eth0": (15, 20), "eth1": (0, 900), "lo": (1, 1)}
+    whole = used.now()
+    assert whole[-1] == [["eth1", 0, 900], ["eth0", 5, 0]]
+    network = rm_used.told(whole)["network"]
+    assert network[0] == {"interface": "eth1", "received_bytes": 0, "sent_bytes": 900}
+
+
+def test_the_kernel_counts_bytes_of_a_group_by_interface(agent: Agent) -> None:
+    """Its programs go with the group, so that nothing has to be removed."""
+    script = f"""#!/bin/sh
+exec {PYTHON} -c '
+import socket
+with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as far:
+    near, _ = door.accept()
+    far.sendall(bytes(40_000))
+    left = 40_000
+    while left:
+        left -= len(near.recv(left))
+'
+"""
+    agent.launch(script, env=PATH)
+    whole = agent.event("exit", job=1)["whole"]
+    (line,) = whole["network"]
+    assert line["interface"] == "lo"
+    for name in ("received_bytes", "sent_bytes"):
+        assert 40_000 < line[name] < 60_000

@@ -20,7 +20,7 @@ from rm.api.usage import UsageLine
 from rm.cli.usage import SUMS
 from rm.core.jobs import events as ev
 from rm.core.model.job import Job, JobState, Task
-from rm.core.model.used import HostUsed, Used, together
+from rm.core.model.used import HostUsed, NetworkUsed, Used, together
 from rm.core.sharing.ended import DAY_US, HOUR_US, Ended, Heap, Sums, added_up, ended_parts
 from rm.core.sharing.usage_query import Asked, answer, asked
 from rm.daemon.services.usage_service import HOURS_KEPT_US
@@ -341,7 +341,8 @@ def test_the_sums_are_the_same_everywhere() -> None:
 
 
 def test_what_is_measured_is_the_same_everywhere() -> None:
-    told = (*rm_used.KEYS, *rm_gpu_used.KEYS)
+    told = (*rm_used.KEYS, *rm_gpu_used.KEYS, "network")
+    assert tuple(field.name for field in fields(NetworkUsed)) == rm_used.NETWORK
     assert told == tuple(field.name for field in fields(Used))
     for wire in (protocol.Used, api.Used):
         assert told == tuple(field.name for field in msgspec.structs.fields(wire))

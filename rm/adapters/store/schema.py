@@ -218,7 +218,11 @@ job_steps = Table(
 
 # What jobs used, added up over hours and days (`rm/adapters/store/usage_sql.py`): by what they ran for, or by
 # host. A name that a sum is not of is "".
-SUMS_OF_WAITS = [n for n in Sums._fields if n.startswith("waited_") and n != "waited_us"]  # which came later
+LATER_SUMS = [
+    name
+    for name in Sums._fields
+    if (name.startswith("waited_") and name != "waited_us") or name in ("received_bytes", "sent_bytes")
+]
 usage_sums = Table(
     "usage_sums",
     metadata,
@@ -226,8 +230,8 @@ usage_sums = Table(
     Column("host", Text, primary_key=True),  # before the time: most questions are of "" alone
     Column("start_us", BigInteger, primary_key=True, autoincrement=False),
     *(Column(name, Text, primary_key=True) for name in ("account", "user_name", "qos", "partition")),
-    *(Column(n, BigInteger, nullable=False) for n in Sums._fields if n not in SUMS_OF_WAITS),
-    *(Column(name, BigInteger, nullable=False, server_default="0") for name in SUMS_OF_WAITS),
+    *(Column(n, BigInteger, nullable=False) for n in Sums._fields if n not in LATER_SUMS),
+    *(Column(name, BigInteger, nullable=False, server_default="0") for name in LATER_SUMS),
     sqlite_with_rowid=False,
 )
 

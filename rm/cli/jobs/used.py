@@ -9,9 +9,10 @@ from rm.cli.shown import elapsed_us
 from rm.units import format_bytes, format_elapsed
 
 if TYPE_CHECKING:
-    from rm.api.jobs import HostUsed, Job
+    from rm.api.jobs import HostUsed, Job, Used
 
 ALL_TASKS = -1
+LOOPBACK = "lo"
 SECOND_US = 1_000_000
 
 
@@ -44,9 +45,25 @@ def _parts(job: Job, lines: list[HostUsed]) -> Iterator[str]:
     ):
         if size_bytes:
             yield f"{word} {format_bytes(size_bytes)}"
+    yield from _network(used)
     untold = sorted({task.host for task in job.tasks} - {line.host for line in lines})
     if untold:
         yield f"not told by {', '.join(untold)}"
+
+
+def _network(used: list[Used]) -> Iterator[str]:
+    """`received 3 GiB and sent 2 GiB (eth0), 1 MiB within hosts`, the busiest interface first."""
+    passed: dict[str, list[int]] = {}
+    for one in used:
+        for part in one.network:
+            both = passed.setdefault(part.interface, [0, 0])
+            both[0] += part.received_bytes
+            both[1] += part.sent_bytes
+    within = passed.pop(LOOPBACK, [0, 0])
+    for name, (received, sent) in sorted(passed.items(), key=lambda item: -sum(item[1])):
+        yield f"received {format_bytes(received)} and sent {format_bytes(sent)} by {name}"
+    if within[1]:
+        yield f"{format_bytes(within[1])} within hosts"
 
 
 def waited_text(job: Job) -> str:

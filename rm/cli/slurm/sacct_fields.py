@@ -204,6 +204,16 @@ def _energy(shown: Callable[[int], str]) -> Callable[[Job], Any]:
     return text
 
 
+def _network(name: str) -> Callable[[Line], Any]:
+    """rm's own fields: of the job alone, without what did not leave a host."""
+
+    def text(job: Job) -> str:
+        found = used.total(job, lambda u: sum(getattr(n, name) for n in u.network if n.interface != "lo"))
+        return "" if found is None else used.exact(found)
+
+    return _of_job(text)
+
+
 KNOWN = (
     Field("Account", 10, lambda line: line.job.account),
     Field("AllocCPUS", 10, _of_each(_allocated(cpus), script_cpus, lambda s: s.cpus)),
@@ -249,6 +259,8 @@ KNOWN = (
     _of_tasks("MinCPUTask", 10, used.where(used.cpu_us, min, "rank")),
     Field("NCPUS", 10, _of_each(cpus, script_cpus, lambda s: s.cpus)),
     Field("NNodes", 8, _nodes),
+    Field("NetReceived", 12, _network("received_bytes")),
+    Field("NetSent", 12, _network("sent_bytes")),
     Field("NodeList", 15, _hosts),
     Field("NTasks", 8, _tasks),
     Field("Partition", 10, _of_job(lambda j: j.partition or j.spec.partition)),

@@ -8,12 +8,25 @@ from dataclasses import dataclass
 ALL_TASKS = -1
 
 
+LOOPBACK = "lo"
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkUsed:
+    """Bytes of IP packets that passed an interface of the host, with the headers of IP."""
+
+    interface: str
+    received_bytes: int
+    sent_bytes: int
+
+
 @dataclass(frozen=True, slots=True)
 class Used:
     """`user_us` and `system_us` of processors, in the program and in the kernel. `mem_bytes`: the most memory
     at once without file caches; `peak_bytes` with them. `read_bytes` and `written_bytes` of disks. Of GPUs:
     `gpu_us` is the time that was watched, added up over them, `gpu_busy_us` how much of it they were busy,
-    `gpu_mem_bytes` the most memory of one of them, `energy_mj` what they drew, in millijoules."""
+    `gpu_mem_bytes` the most memory of one of them, `energy_mj` what they drew, in millijoules. `network`: of
+    all tasks on a host together, by interface."""
 
     user_us: int = 0
     system_us: int = 0
@@ -25,6 +38,13 @@ class Used:
     gpu_busy_us: int = 0
     gpu_mem_bytes: int = 0
     energy_mj: int = 0
+    network: tuple[NetworkUsed, ...] = ()
+
+    @property
+    def passed(self) -> tuple[int, int]:
+        """Bytes received and sent, except those that did not leave the host."""
+        out = [one for one in self.network if one.interface != LOOPBACK]
+        return sum(one.received_bytes for one in out), sum(one.sent_bytes for one in out)
 
     @property
     def cpu_us(self) -> int:

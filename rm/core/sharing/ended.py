@@ -25,7 +25,7 @@ class Sums(NamedTuple):
     `slowed_us` that they lost to others on their links; what they held: processor time, memory in MiB
     seconds, GPU time. Of the processor and GPU time that was held, the part that was `watched`, and of that
     the part that was `busy`. `energy_mj`: millijoules of GPUs. What they waited for until they had hosts, by
-    the kinds of `rm.core.sharing.waits`."""
+    the kinds of `rm.core.sharing.waits`. `received_bytes` and `sent_bytes` of the network."""
 
     jobs: int = 0
     failed: int = 0
@@ -52,6 +52,8 @@ class Sums(NamedTuple):
     waited_licenses_us: int = 0
     waited_network_us: int = 0
     waited_other_us: int = 0
+    received_bytes: int = 0
+    sent_bytes: int = 0
 
     def plus(self, other: Sums) -> Sums:
         return Sums._make(map(add, self, other))
@@ -129,6 +131,8 @@ def _on_host(elapsed_us: int, held: tuple[int, int, int], used: Used | None) -> 
         energy_mj=used.energy_mj,
         read_bytes=used.read_bytes,
         written_bytes=used.written_bytes,
+        received_bytes=used.passed[0],
+        sent_bytes=used.passed[1],
     )
 
 

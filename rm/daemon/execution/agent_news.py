@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rm.core.jobs import events as ev
 from rm.core.jobs.reconcile import ReportedTask
 from rm.core.model.host import Gpu, Nic
-from rm.core.model.used import Used
+from rm.core.model.used import NetworkUsed, Used
 from rm.protocol.attempts import TaskReport
 from rm.protocol.hosts import HostFacts, Interface
 from rm.protocol.notifications import Enforced, Exit, Features, Hello, Started
@@ -133,6 +133,7 @@ def used(told: UsedTold | None) -> Used | None:
         told.gpu_busy_us,
         told.gpu_mem_bytes,
         told.energy_mj,
+        tuple(NetworkUsed(one.interface, one.received_bytes, one.sent_bytes) for one in told.network),
     )
 
 
