@@ -45,6 +45,7 @@ WAITS = tuple(name for name in SUMS if name.startswith("waited_") and name != "w
 @click.option("--partition", metavar="NAME", help="Only of this partition.")
 @click.option("--host", metavar="NAME", help="Only of this host.")
 @click.option("--waits", is_flag=True, help="For how long the jobs waited for what, added up.")
+@click.option("--digest", metavar="ACCOUNT", help="As the weekly mail; by default of the last week.")
 @click.option("--csv", "as_csv", is_flag=True, help="Comma-separated values, with a first line of names.")
 @json_option
 @click.pass_obj
@@ -55,6 +56,7 @@ def usage(
     since: str | None,
     until: str | None,
     waits: bool,
+    digest: str | None,
     as_csv: bool,
     as_json: bool,
     **only: str | None,
@@ -65,6 +67,11 @@ def usage(
     """
     if as_csv and as_json:
         raise UsageError("--csv and --json are mutually exclusive.", "Keep one of them.")
+    if digest is not None:
+        if as_csv or as_json or any(value is not None for value in only.values()):
+            raise UsageError("--digest goes with --from and --to alone.", "Leave the other options out.")
+        click.echo(_digest(session, digest, since, until), nl=False)
+        return
     now = datetime.now()
     asked = {name: value for name, value in only.items() if value is not None}
     found = session.client.sharing.usage(
@@ -79,6 +86,22 @@ def usage(
         _write_csv(found)
     else:
         _show(found, _waits_of if waits else _used_of)
+
+
+def _digest(session: Session, account: str, since: str | None, until: str | None) -> str:
+    from rm.cli.output import printable
+    from rm.core.sharing.digest import digest, week_before
+
+    now = datetime.now()
+    first_us, last_us = week_before(round(now.timestamp() * 1_000_000))
+    found = session.client.sharing.usage(
+        ["user"],
+        since_us=first_us if since is None else _us(since, now, now),
+        until_us=last_us if until is None else _us(until, now, now),
+        account=account,
+    )
+    text = digest(account, found.since_us, found.until_us, [(line.user, line) for line in found.lines])
+    return "".join(f"{printable(line)}\n" for line in text.splitlines())
 
 
 def _us(text: str | None, now: datetime, usual: datetime) -> int:

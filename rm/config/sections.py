@@ -247,13 +247,16 @@ class AuditConfig(msgspec.Struct, frozen=True):
 
 class SharingConfig(msgspec.Struct, frozen=True):
     """What counts as usage of an account, and for how long; `refuse_never`: a job that limits of accounts and
-    QOS would never let run is refused when it is submitted, instead of waiting."""
+    QOS would never let run is refused when it is submitted, instead of waiting. `rm.daemon.services.digests`
+    reads `digest`."""
 
     gpu: NotNegative = 1.0
     cpu: NotNegative = 0.0
     mem_gib: NotNegative = 0.0
     half_life_days: NotNegative = 7.0
     refuse_never: bool = True
+    digest: tuple[str, ...] = ()
+    digest_hour: Annotated[int, msgspec.Meta(ge=0, lt=24)] = 6
 
 
 class Config(msgspec.Struct, frozen=True):

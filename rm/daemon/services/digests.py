@@ -1,0 +1,112 @@
+"""Sends the weekly digests of accounts by mail, each once to each address.
+
+What was sent is a document of the store, written when the mail server has taken the letter: a restart, or
+another leader, goes on from there. A daemon that ends in between sends the letter again, with the same
+Message-ID.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, Protocol
+
+from rm.core.alerts.channel import NotTold
+from rm.core.ports import Clock
+from rm.core.sharing.digest import digest, week_before
+from rm.core.sharing.usage_query import Asked
+from rm.core.store import Store
+from rm.errors import ConfigError
+from rm.units import HOUR_US
+
+log = logging.getLogger(__name__)
+PREFIX = "digest/"  # of the names of documents
+KEEP_S = 30.0
+HOURS = 24
+
+
+class Letters(Protocol):
+    def send_letter(self, to: str, subject: str, text: str, name: str) -> None: ...
+
+
+class Keeping(Protocol):
+    """The leader."""
+
+    def keep(self, documents: tuple[tuple[str, dict[str, Any] | None], ...]) -> Future[Any]: ...
+
+
+def addresses_of(lines: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """account -> addresses, of `physics = head@example.org, ops@example.org`.
+
+    Raises:
+        ConfigError: a line says something else, or names an account again.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for line in lines:
+        account, equals, rest = line.partition("=")
+        account, to = account.strip(), tuple(word.strip() for word in rest.split(",") if word.strip())
+        if not (account and equals and to) or any(" " in one or "@" not in one for one in to):
+            raise ConfigError(
+                f"sharing.digest has '{line:.100}', which names no account with addresses.",
+                'Write "physics = head@example.org, ops@example.org".',
+            )
+        if account in found:
+            raise ConfigError(f"sharing.digest names the account {account} twice.", "Keep one line of it.")
+        found[account] = to
+    return found
+
+
+class Digests:
+    """`to`: account -> addresses; `hour`: of Monday, UTC, from which on the week before is sent; `stored` are
+    the documents of the last life."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        leader: Keeping,
+        clock: Clock,
+        letters: Letters,
+        cluster: str,
+        to: Mapping[str, Sequence[str]],
+        hour: int,
+        stored: Iterable[tuple[str, Mapping[str, Any]]],
+    ) -> None:
+        self._store, self._leader, self._clock, self._letters = store, leader, clock, letters
+        self._cluster, self._to, self._hour_us = cluster, to, hour * HOUR_US
+        self._sent = {
+            name: until_us
+            for name, body in stored
+            if name.startswith(PREFIX) and isinstance(until_us := body.get("until_us"), int)
+        }
+
+    def send(self) -> None:
+        """What is due; what a server refuses for now is tried again the next time."""
+        since_us, until_us = week_before(self._clock.now_us() - self._hour_us)
+        for account, addresses in self._to.items():
+            due = [to for to in addresses if self._sent.get(_name(account, to), 0) < until_us]
+            if not due:
+                continue
+            asked = Asked(("user",), since_us, until_us, (("account", account),))
+            lines = [(heap.user, sums) for heap, sums in self._store.usage(asked)]
+            text = digest(account, since_us, until_us, lines)
+            for to in due:
+                self._send(account, to, until_us, text)
+
+    def _send(self, account: str, to: str, until_us: int, text: str) -> None:
+        subject = f"[{self._cluster}] {text.partition(chr(10))[0]}"
+        try:
+            self._letters.send_letter(to, subject, text, f"{self._cluster} digest {account} {to} {until_us}")
+        except NotTold as error:
+            if error.again:
+                log.warning("the digest of %s to %s: %s", account, to, error)
+                return
+            log.error("the digest of %s is not sent to %s: %s", account, to, error)
+        name = _name(account, to)
+        self._leader.keep(((name, {"until_us": until_us}),)).result(KEEP_S)
+        self._sent[name] = until_us
+
+
+def _name(account: str, to: str) -> str:
+    return f"{PREFIX}{account}/{to}"

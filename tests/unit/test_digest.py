@@ -1,0 +1,173 @@
+"""The weekly digest of an account: its text, and that each address gets it once."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from rm.adapters.store.memory import MemoryDatabase, MemoryStore
+from rm.core.alerts.channel import NotTold
+from rm.core.sharing.digest import WEEK_US, digest, week_before
+from rm.core.sharing.ended import DAY_US, HOUR_US, Ended, Sums
+from rm.core.store import Batch
+from rm.daemon.services.digests import Digests, addresses_of
+from rm.errors import ConfigError
+from tests.command_line import Rmx
+from tests.fake_service import Daemon
+from tests.fakes import ManualClock
+
+MONDAY_US = int(datetime(2026, 11, 23, tzinfo=UTC).timestamp() * 1e6)
+MINUTE_US = 60_000_000
+ANN = Sums(
+    jobs=3, failed=1, waited_us=HOUR_US, slowed_us=12 * MINUTE_US, cpu_us=20 * HOUR_US, gpu_us=100 * HOUR_US,
+    gpu_watched_us=100 * HOUR_US, gpu_busy_us=25 * HOUR_US, waited_resources_us=45 * MINUTE_US,
+    waited_limits_us=15 * MINUTE_US,
+)  # fmt: skip
+BOB = Sums(jobs=1, gpu_us=10 * HOUR_US, gpu_watched_us=10 * HOUR_US, gpu_busy_us=10 * HOUR_US, cpu_us=HOUR_US)
+
+
+@pytest.mark.parametrize("after_us", [0, DAY_US, WEEK_US - 1])
+def test_the_week_is_the_last_whole_one_from_monday_on(after_us: int) -> None:
+    assert week_before(MONDAY_US + after_us) == (MONDAY_US - WEEK_US, MONDAY_US)
+    assert week_before(MONDAY_US - 1) == (MONDAY_US - 2 * WEEK_US, MONDAY_US - WEEK_US)
+
+
+def test_the_text_says_who_used_what_and_what_jobs_waited_for() -> None:
+    text = digest("physics", MONDAY_US - WEEK_US, MONDAY_US, [("bob", BOB), ("ann", ANN)])
+    assert text.splitlines() == [
+        "What the account physics used from 2026-11-16 to 2026-11-22 (UTC)",
+        "",
+        "4 jobs ended, 1 of which did not complete.",
+        "They held 110.0 GPU hours and 21.0 processor hours.",
+        "GPUs were idle for 68 % of the time for which they were watched.",
+        "Lost to other jobs on their links: 12 minutes.",
+        "",
+        "USER                  JOBS    FAILED     GPU-H  GPU-IDLE     CPU-H    WAITED      LOST",
+        "ann                      3         1     100.0      75 %      20.0   1:00:00     12:00",
+        "bob                      1         0      10.0       0 %       1.0      0:00      0:00",
+        "all                      4         1     110.0      68 %      21.0   1:00:00     12:00",
+        "",
+        "The jobs waited 1:00:00 in all:",
+        "  resources            45:00    75 %",
+        "  limits               15:00    25 %",
+    ]
+    assert "No job that had started ended" in digest("physics", 0, WEEK_US, [])
+
+
+class Server:
+    """A mail server."""
+
+    def __init__(self) -> None:
+        self.took: list[tuple[str, str, str, str]] = []
+        self.refuses: dict[str, NotTold] = {}
+
+    def send_letter(self, to: str, subject: str, text: str, name: str) -> None:
+        if to in self.refuses:
+            raise self.refuses[to]
+        self.took.append((to, subject, text, name))
+
+
+class House:
+    """Daemons one after the other on one store."""
+
+    def __init__(self) -> None:
+        self.database, self.server = MemoryDatabase(), Server()
+        self.clock = ManualClock(MONDAY_US - 3 * DAY_US)
+        part = Ended(MONDAY_US - 3 * DAY_US, "physics", "ann", "", "", "h1", ANN, Sums())
+        other = Ended(MONDAY_US - 3 * DAY_US, "biology", "eve", "", "", "h1", BOB, Sums())
+        self.version = 0
+        self.commit(Batch(ended=(part, other)))
+        self.trouble: Exception | None = None
+
+    def commit(self, batch: Batch) -> None:
+        store = MemoryStore(self.database)
+        store.acquire_lease("a", 0, 1)
+        store.commit(batch, self.version)
+        self.version += 1
+
+    def keep(self, documents: tuple[tuple[str, dict[str, Any] | None], ...]) -> Future[Any]:
+        done: Future[Any] = Future()
+        if self.trouble is not None:
+            done.set_exception(self.trouble)
+        else:
+            self.commit(Batch(documents=documents))
+            done.set_result(None)
+        return done
+
+    def daemon(self) -> Digests:
+        store = MemoryStore(self.database)
+        return Digests(
+            store=store, leader=self, clock=self.clock, letters=self.server, cluster="c",
+            to=addresses_of(["physics = head@x, ops@x"]), hour=6, stored=store.load().documents,
+        )  # fmt: skip
+
+
+def test_each_address_gets_each_week_once_over_restarts() -> None:
+    house = House()
+    daemon = house.daemon()
+    house.clock.us = MONDAY_US + 5 * HOUR_US  # the week before the last: nothing was used in it
+    daemon.send()
+    assert [letter[0] for letter in house.server.took] == ["head@x", "ops@x"]
+    house.server.took.clear()
+    house.clock.us = MONDAY_US + 6 * HOUR_US
+    daemon.send()
+    daemon.send()
+    house.daemon().send()
+    assert [letter[0] for letter in house.server.took] == ["head@x", "ops@x"]
+    _, subject, text, name = house.server.took[0]
+    assert subject == "[c] What the account physics used from 2026-11-16 to 2026-11-22 (UTC)"
+    assert "ann" in text
+    assert "eve" not in text
+    assert name != house.server.took[1][3]
+    house.clock.us += 3 * WEEK_US
+    house.daemon().send()
+    assert len(house.server.took) == 4  # one for each, of the last week
+
+
+def test_what_a_server_refuses_for_now_is_tried_again_and_nobody_else_gets_it_twice() -> None:
+    house = House()
+    house.clock.us = MONDAY_US + DAY_US
+    house.server.refuses = {"head@x": NotTold("busy")}
+    daemon = house.daemon()
+    daemon.send()
+    house.server.refuses.clear()
+    daemon.send()
+    assert [letter[0] for letter in house.server.took] == ["ops@x", "head@x"]
+    house.server.refuses = {"head@x": NotTold("unknown user", again=False)}
+    house.clock.us += WEEK_US
+    daemon.send()
+    house.server.refuses.clear()
+    house.daemon().send()
+    assert [letter[0] for letter in house.server.took] == ["ops@x", "head@x", "ops@x"]
+
+
+def test_what_was_not_written_down_is_sent_again_under_the_same_name() -> None:
+    house = House()
+    house.clock.us = MONDAY_US + DAY_US
+    house.trouble = OSError("away")
+    with pytest.raises(OSError, match="away"):
+        house.daemon().send()
+    house.trouble = None
+    house.daemon().send()
+    first, again, _ = house.server.took
+    assert first == again
+
+
+@pytest.mark.parametrize("line", ["physics", "physics =", "= a@x", "physics = a", "physics = a b@x"])
+def test_a_line_that_names_no_addresses_is_refused(line: str) -> None:
+    with pytest.raises(ConfigError, match="names no account"):
+        addresses_of([line])
+    with pytest.raises(ConfigError, match="twice"):
+        addresses_of(["a = x@y", "a = z@y"])
+
+
+def test_the_command_prints_the_same_text(daemon: Daemon, rmx: Rmx) -> None:
+    daemon.service.ended = [Ended(MONDAY_US - 3 * DAY_US, "physics", "ann", "", "", "h1", ANN, Sums())]
+    words = ("usage", "--digest", "physics", "--from", "2026-11-16", "--to", "2026-11-23")
+    expected = digest("physics", MONDAY_US - WEEK_US, MONDAY_US, [("ann", ANN)])
+    assert rmx(*words).out == expected
+    assert rmx(*words, "--csv").code != 0
+    assert rmx("usage", "--digest", "nobody").out.endswith("ended in this time.\n")
