@@ -82,6 +82,13 @@ def _hosts(values: Mapping[str, Any]) -> Hosts:
             raise UsageError(
                 f"--nodes is '{values['nodes']}'.", "Write a number of hosts or a range such as 2-4."
             )
+    if counted := _counted(values):
+        if high and high < counted:
+            raise UsageError(
+                f"--constraint counts {counted} hosts, more than --nodes={values['nodes']}.",
+                "Count fewer, or ask for more hosts.",
+            )
+        low, high = max(low, counted), high or counted
     if not values.get("nodelist"):
         return Hosts(low, high)
     named = len(units.parse_hosts(values["nodelist"]))
@@ -98,6 +105,19 @@ def _hosts(values: Mapping[str, Any]) -> Hosts:
             "Name fewer, or use --exclude for those that it must not use.",
         )
     return Hosts(named, named, True)
+
+
+def _counted(values: Mapping[str, Any]) -> int:
+    """Hosts that --constraint counts; 0 where it is wrong, which others say."""
+    text = (values.get("constraint") or "").strip()
+    if "*" not in text:
+        return 0
+    from rm import features
+
+    try:
+        return sum(count for _, count in features.kinds(text))
+    except UsageError:
+        return 0
 
 
 def _tasks(hosts: Hosts, counts: Mapping[str, int | None], gpus: GpuOptions) -> dict[str, Any]:

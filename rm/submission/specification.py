@@ -174,7 +174,7 @@ def _features(values: Mapping[str, Any]) -> dict[str, Any]:
             from rm import features
 
             try:
-                features.parse(text)
+                (features.parse if key == "constraint" else features.uncounted)(text)
             except UsageError as error:
                 raise UsageError(f"--{key}: {error.what}", error.hint) from None
             found[key] = text

@@ -92,7 +92,7 @@ def test_every_field_of_a_specification_is_part_of_the_demand_or_decides_no_plac
         "closed",
     }
     assert (
-        kept - {"partitions", "features", "container"}
+        kept - {"partitions", "features", "kinds", "container"}
         | {
             "partition",
             "constraint",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, permutations
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from rm.core.model.unknown import unknown_names
 from rm.core.registry import load
 from rm.core.scheduling.engine import Policies, Tuning, place
 from rm.core.scheduling.explaining import never_fits
+from rm.core.scheduling.host_kinds import matched
 from rm.errors import UsageError
 from tests.builders import host, job, snapshot, spec
 from tests.examples import examples
@@ -85,8 +86,6 @@ def test_any_text_has_a_meaning_or_a_sentence(text: str) -> None:
         ("a&", "a feature is missing"),
         ("(a|b", "a '\\)' is missing"),
         ("a)", "'\\)' is one too many"),
-        ("a*2", "mixes no kinds of hosts"),
-        ("[a*2&b*2]", "mixes no kinds of hosts"),
         ("a,b", "',' has no meaning"),
         ("(" * 99 + "a", "too deep"),
         ("!" * 99 + "a", "too many !"),
@@ -160,3 +159,101 @@ def test_hosts_that_are_alike_share_one_set_of_features() -> None:
     first, second = (host(name, gpus=8, features=("ib",)) for name in ("h1", "h2"))
     assert first.all_features is second.all_features
     assert replace(first, features=("slow",)).all_features != second.all_features
+
+
+@pytest.mark.parametrize(
+    ("text", "of_all", "counted"),
+    [
+        ("a*2", ("",), (("a", 2),)),
+        ("[a*2&b*4]", ("",), (("a", 2), ("b", 4))),
+        ("[(a&c)*4&b*1]", ("",), (("a&c", 4), ("b", 1))),
+        ("[(a|b)*1&c*2]", ("",), (("a|b", 1), ("c", 2))),
+        ("d&[a*2&b*4]", ("d",), (("a", 2), ("b", 4))),
+        ("[c|d]&!e&[a*1]", ("c&!e", "d&!e"), (("a", 1),)),
+    ],
+)
+def test_numbers_of_hosts_are_apart_from_what_all_hosts_have(
+    text: str, of_all: tuple[str, ...], counted: tuple[tuple[str, int], ...]
+) -> None:
+    assert (features.alternatives(text), features.kinds(text)) == (of_all, counted)
+    assert features.parse(str(features.parse(text))) == features.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("a*2&b", "stand alone"),
+        ("a*2&b*4", "stand alone"),
+        ("a*2|b*4", "stand alone"),
+        ("[a*2|b*4]", "stand alone"),
+        ("[a*2&b]", "stand alone"),
+        ("[a*1]&[b*1]", "stand alone"),
+        ("([a|b])*2", "stand alone"),
+        ("!a*2", "stand alone"),
+        ("(a*2)*2", "stand alone"),
+        ("a*", "behind \\* stands a number"),
+        ("a*0", "behind \\* stands a number"),
+        ("a*b", "behind \\* stands a number"),
+        ("a*999999", "behind \\* stands a number"),
+    ],
+)
+def test_numbers_of_hosts_elsewhere_are_refused(text: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        features.parse(text)
+
+
+POLICIES = ["first-fit", "metronome", "zone", "least-loaded", "rack", "consolidate"]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize(
+    ("constraint", "hosts", "on"),
+    [
+        ("[rack1*1&rack2*2]", 3, [{"a1", "b1", "b2"}, {"a2", "b1", "b2"}]),
+        ("rack1*1", 1, [{"a1"}, {"a2"}]),
+        ("a100*1", 3, [{"b2", "a1", "a2"}, {"b2", "a1", "b1"}, {"b2", "a2", "b1"}]),
+        ("fast&[rack1*1&rack2*1]", 2, [{"a1", "b1"}, {"a1", "b2"}]),
+        ("[fast*1&rack1*1&rack2*1]", 3, [{one.name for one in HOSTS} - {left.name} for left in HOSTS]),
+    ],
+)  # fmt: skip
+def test_a_gang_has_as_many_hosts_of_each_kind_as_it_counts(
+    policy: str, constraint: str, hosts: int, on: list[set[str]]
+) -> None:
+    wants = {"constraint": constraint, "ntasks": hosts, "hosts_min": hosts, "hosts_max": hosts}
+    decision, reasons = placed(policy, **wants)
+    assert decision is not None, reasons
+    assert {*decision.placement.hosts} in on
+
+
+def test_a_job_that_counts_hosts_waits_for_their_room() -> None:
+    full = [host("a1", features=("rack1",), cpus=0), *HOSTS[2:]]
+    decision, (reason,) = placed("first-fit", *full, constraint="[rack1*1&rack2*2]", ntasks=3)
+    assert decision is None
+    assert reason.message == (
+        "needs 3 hosts with room for 3 tasks together, 1 of rack1 (0 have room) and 2 of rack2 (2 have room)"
+    )
+
+
+def test_hosts_that_no_state_of_the_cluster_has_are_refused() -> None:
+    policies = Policies(load("queue", "fifo"), load("placement", "first-fit"), load("comm", "none"))
+    wants = {"constraint": "[rack1*3&rack2*1]", "ntasks": 4}
+    assert "3 of rack1 (2 have room)" in never_fits(job(1, **wants), snapshot(*HOSTS), policies)[0].message
+    assert not never_fits(job(1, **wants | {"constraint": "[rack1*2&rack2*2]"}), snapshot(*HOSTS), policies)
+
+
+@settings(deadline=None, max_examples=examples(200))
+@given(
+    st.lists(st.frozensets(st.sampled_from("abc")), min_size=1, max_size=6),
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 3)), min_size=1, max_size=3),
+)
+def test_hosts_are_found_for_all_kinds_whenever_there_are_any(
+    have: list[frozenset[str]], kinds: list[tuple[str, int]]
+) -> None:
+    hosts = [host(f"h{i}", features=tuple(sorted(some))) for i, some in enumerate(have)]
+    found = matched(tuple(kinds), hosts)
+    slots = [text for text, count in kinds for _ in range(count)]
+    possible = any(
+        all(slot in one.features for slot, one in zip(slots, chosen, strict=True))
+        for chosen in permutations(hosts, len(slots))
+    )
+    assert (len(found) == len(slots)) is possible

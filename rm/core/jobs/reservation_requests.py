@@ -11,7 +11,7 @@ from rm.core.model.host_reservation import HostReservation, Window, latest_end_u
 from rm.core.model.job import Job
 from rm.core.model.replacing import replace
 from rm.errors import Conflict, NotFound, UsageError
-from rm.features import alternatives, matches
+from rm.features import alternatives, matches, uncounted
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}\Z")
 LONGEST_US = 10 * 366 * 86_400 * 1_000_000
@@ -114,6 +114,7 @@ def _chosen(state: ClusterState, wanted: HostReservation, choice: Choice) -> tup
     for name in choice.hosts:
         if name not in state.hosts:
             raise NotFound(f"There is no host '{name:.80}'.", "`rmx hosts` lists them.")
+    uncounted(choice.features)
     features = alternatives(choice.features)
     fitting = [
         host.name

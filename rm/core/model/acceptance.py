@@ -114,7 +114,7 @@ def _texts(spec: JobSpec) -> Iterator[str]:
     yield from _dependency(spec.dependency)
     for name, parsed in (
         ("constraint", features.parse),
-        ("prefer", features.parse),
+        ("prefer", features.uncounted),
         ("licenses", licenses.parse),
         ("container_image", containers.image),
         ("container_mounts", containers.mounts),
@@ -205,6 +205,10 @@ def _counts(spec: JobSpec) -> Iterator[str]:
         yield f"fence_us is {spec.fence_us}, and must be 0, or from {LEASE_LEAST_US} to {LEASE_MOST_US}"
     if spec.hosts_max and spec.hosts_max < spec.hosts_min:
         yield f"hosts_max is {spec.hosts_max}, less than hosts_min, which is {spec.hosts_min}"
+    if kinds := spec.demand.kinds:
+        counted = sum(count for _, count in kinds)
+        if counted > (most := spec.hosts_max or spec.ntasks):
+            yield f"constraint counts {counted} hosts, and the job has {most} at most"
     if spec.hosts_min > spec.ntasks:
         yield f"{spec.ntasks} tasks cannot use {spec.hosts_min} hosts"
     if spec.gpu_mem_bytes and not (spec.gpus_per_task or spec.gpus_per_host):

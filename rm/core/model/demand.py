@@ -64,7 +64,8 @@ class Demand(NamedTuple):
     `traffic` is declared, or measured on an earlier run; `declared_bps` the peak rate that the user
     declared, 0 = none. `avoid` are hosts that failed to launch the job: they are taken only when there is
     no other way. `licenses`: how many of each, of the cluster's. `switches`: it insists on hosts of
-    so few racks, 0 = it takes any. The other fields are JobSpec's. A tuple, as Shape is.
+    so few racks, 0 = it takes any. `kinds`: features that some of its hosts must have, and how many of them.
+    The other fields are JobSpec's. A tuple, as Shape is.
     """
 
     shape: Shape
@@ -80,6 +81,7 @@ class Demand(NamedTuple):
     user: str = ""
     exclusive_user: bool = False
     switches: int = 0
+    kinds: tuple[tuple[str, int], ...] = ()
 
     @property
     def is_high(self) -> bool:

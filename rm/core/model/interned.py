@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from rm.core.model.demand import Demand
-from rm.features import alternatives
+from rm.features import alternatives, kinds
 
 
 @lru_cache(maxsize=4096)
@@ -19,3 +19,8 @@ def features_of(constraint: str, prefer: str) -> tuple[str, ...]:
     if not (constraint or prefer):
         return ()
     return (*alternatives(prefer), *(alternatives(constraint) or ("",)))
+
+
+def kinds_of(constraint: str) -> tuple[tuple[str, int], ...]:
+    """What some of the job's hosts must have, and how many."""
+    return kinds(constraint) if "*" in constraint else ()

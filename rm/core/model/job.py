@@ -18,7 +18,7 @@ from rm.core.model.dependency import (
 )
 from rm.core.model.distribution import BLOCK
 from rm.core.model.earlier_attempt import EarlierAttempt
-from rm.core.model.interned import features_of, interned
+from rm.core.model.interned import features_of, interned, kinds_of
 from rm.core.model.job_update import JobUpdate
 from rm.core.model.kept import WithDemand, WithHosts
 from rm.core.model.launching import BATCH, TASKS
@@ -235,6 +235,7 @@ def _demand_of(spec: JobSpec) -> Demand:
         user=spec.user,
         exclusive_user=spec.exclusive_user,
         switches=spec.switches,
+        kinds=kinds_of(spec.constraint),
     )
 
 

@@ -30,6 +30,7 @@ from rm.core.scheduling.choosing import Best, Taken, Tried
 from rm.core.scheduling.decision import Decision
 from rm.core.scheduling.gates import Gates, by_tier, path_of, ran_in, within
 from rm.core.scheduling.held import why_held
+from rm.core.scheduling.host_kinds import of_kinds
 from rm.core.scheduling.kinds import Kinds
 from rm.core.scheduling.licensing import lacking
 from rm.core.scheduling.limiting import Limited, Limiter
@@ -300,8 +301,11 @@ def place(
     if demand.licenses and (without := lacking(demand, snapshot)) is not None:
         return None, [without]
 
-    def ask(asked: PlacementRequest) -> tuple[Decision | None, list[Reason]]:
+    def on_hosts(asked: PlacementRequest) -> tuple[Decision | None, list[Reason]]:
         return _place(job, asked, snapshot, policies, tuning, sequence)
+
+    def ask(asked: PlacementRequest) -> tuple[Decision | None, list[Reason]]:
+        return of_kinds(asked, snapshot, on_hosts)
 
     def first_of(demands: Iterable[Demand]) -> tuple[Decision | None, list[Reason]]:
         """The first that has a placement, or every reason of all."""

@@ -7,15 +7,17 @@ from collections.abc import Sequence
 from rm.core.jobs.free import all_of
 from rm.core.model.host import HostState
 from rm.core.model.job import Job
-from rm.core.model.placement_request import request_of
+from rm.core.model.placement_request import PlacementRequest, request_of
 from rm.core.model.reasons import HostVerdict, Reason, ReasonCode
 from rm.core.model.replacing import replace
 from rm.core.model.snapshot import NEWEST, Snapshot
+from rm.core.ports import Candidate
 from rm.core.scheduling.after import awaited
 from rm.core.scheduling.choosing import as_placed
 from rm.core.scheduling.decision import Decision
 from rm.core.scheduling.engine import Policies, Tuning, place, reserving, waiting
 from rm.core.scheduling.gates import Gates, by_tier, ran_in, within
+from rm.core.scheduling.host_kinds import of_kinds
 from rm.core.scheduling.kinds import Kinds
 from rm.core.scheduling.licensing import lacking
 from rm.core.scheduling.limiting import exceeded
@@ -72,11 +74,16 @@ def never_fits(job: Job, snapshot: Snapshot, policies: Policies) -> list[Reason]
     )
     reasons: list[Reason] = []
     request = request_of(job, idle)
+
+    def ask(asked: PlacementRequest) -> tuple[Candidate | None, list[Reason]]:
+        proposal = policies.placement.candidates(asked, idle)
+        return next(proposal.candidates, None), proposal.reasons
+
     for demand in request.demand.alternatives():
-        proposal = policies.placement.candidates(replace(request, demand=demand), idle)
-        if next(proposal.candidates, None) is not None:
+        found, against = of_kinds(replace(request, demand=demand), idle, ask)
+        if found is not None:
             return []
-        reasons += proposal.reasons
+        reasons += against
     if any(reason.code is ReasonCode.POLICY for reason in reasons):
         return []  # nobody knows
     return list(dict.fromkeys(reasons)) or [Reason(ReasonCode.RESOURCES, "no placement is possible")]
