@@ -40,7 +40,7 @@ from rm.core.sharing.shares import Listed, Shares
 from rm.core.sharing.usage_query import Asked, answer, asked
 from rm.daemon.services.reasons import NO_REASONS, Reasons
 from rm.daemon.services.usage_totals import UsageTotals
-from rm.errors import Conflict, ImpossibleRequest, NotFound
+from rm.errors import Conflict, ImpossibleRequest, NotFound, RmError
 from rm.web.api import serve
 from tests import builders
 from tests.fakes import PATIENCE_S
@@ -73,6 +73,7 @@ class FakeService:
         self.changed = asyncio.Event()
         self.waiting = 0
         self.keys: list[str] = []  # of the submissions that were taken
+        self.refuses: RmError | None = None  # any submission
         self.monitoring: Any = None
         self.alerting: Any = None
         self.steps: Any = None
@@ -210,6 +211,8 @@ class FakeService:
     async def submit(
         self, specs: Sequence[JobSpec], key: str = "", may_know: Callable[[str], bool] = lambda user: True
     ) -> list[int]:
+        if self.refuses is not None:
+            raise self.refuses
         if any(spec.ntasks > 100 for spec in specs):
             raise ImpossibleRequest("The cluster has 2 hosts.", "Ask for less.")
         self.keys.append(key)

@@ -185,14 +185,16 @@ def leading_options(
         if abbreviated and rest[0] == "--":
             rest.pop(0)
             break
+        begun: list[str] = []
         if abbreviated:
-            rest[0] = _whole(rest[0], more)
+            rest[0], begun = _whole(rest[0], more)
         with said.gathering():
             if (option := _known(rest[0], more)) is None:
                 word = rest.pop(0)
                 if remarks is not None and rest and not _is_option(rest):
                     rest.pop(0)
-                raise _unknown(word.partition("=")[0] if word.startswith("--") else word[:2], where)
+                name = word.partition("=")[0] if word.startswith("--") else word[:2]
+                raise _ambiguous(name, begun, where) if begun else _unknown(name, where)
             found.append((option, _value(option, rest, where)))
     if remarks is None:
         said.refuse()
@@ -213,14 +215,15 @@ def _known(word: str, more: Mapping[str, Option]) -> Option | None:
     return (None if equals else _OFF.get(name)) or _BY_LONG.get(name) or more.get(name)
 
 
-def _whole(word: str, more: Mapping[str, Option]) -> str:
-    """The word with the long name whose only beginning it has; the word itself where there is none."""
+def _whole(word: str, more: Mapping[str, Option]) -> tuple[str, list[str]]:
+    """The word with the long name whose only beginning it has; the word itself where there is none, and the
+    names where there are several."""
     name, equals, value = word.removeprefix("--").partition("=")
     if not word.startswith("--") or _known(f"--{name}", more):
-        return word
+        return word, []
     known = (*_BY_LONG, *_OFF, *more)
     names = [one for one in known if one and one.startswith(name) and one not in _OF_SRUN]
-    return f"--{names[0]}{equals}{value}" if len(names) == 1 else word
+    return (f"--{names[0]}{equals}{value}", []) if len(names) == 1 else (word, names)
 
 
 def _value(option: Option, words: list[str], where: str) -> Any:
@@ -243,6 +246,11 @@ def _value(option: Option, words: list[str], where: str) -> Any:
             raise UsageError(f"--{option.long[0]} ({where}) needs a value.")
         attached = words.pop(0)
     return {FLAG: True, MAYBE: attached or ""}.get(option.takes, attached)
+
+
+def _ambiguous(name: str, names: Sequence[str], where: str) -> UsageError:
+    possible = " ".join(f"'--{one}'" for one in names)
+    return UsageError(f"Unknown option {name} ({where}), which is ambiguous.", f"Possibilities: {possible}.")
 
 
 def _unknown(name: str, where: str) -> UsageError:

@@ -41,8 +41,16 @@ def script_text(data: bytes, file: str | None) -> str:
         ) from None
     if "\r\n" in text:
         raise UsageError(
-            f"{script} has Windows line ends (CRLF).", f"Convert it with: sed -i 's/\\r$//' {name}"
+            f"{script} contains DOS line breaks (\\r\\n).", f"Convert it with: sed -i 's/\\r$//' {name}"
+        )
+    if text.startswith("\ufeff#!"):
+        raise UsageError(
+            f"{script} begins with a byte order mark, which hides the #! of its first line.",
+            f"Remove it with: sed -i '1s/^\\xef\\xbb\\xbf//' {name}",
         )
     if not text.startswith("#!"):
-        raise UsageError(f"{script} does not say what runs it.", "Its first line must be such as #!/bin/sh.")
+        raise UsageError(
+            f"{script} does not look like a batch script.",
+            "The first line must start with #! followed by the path to an interpreter, such as #!/bin/sh.",
+        )
     return text

@@ -376,10 +376,10 @@ def test_an_output_that_cannot_be_written_is_said(cluster: Cluster) -> None:
 
 
 BAD_SCRIPTS = {
-    "crlf": (b"#!/bin/sh\r\necho hi\r\n", "Windows line ends (CRLF)"),
+    "crlf": (b"#!/bin/sh\r\necho hi\r\n", "contains DOS line breaks (\\r\\n)"),
     "binary": (bytes(range(256)), "is not a text script"),
     "empty": (b"", "is empty"),
-    "nameless": (b"echo hi\n", "does not say what runs it"),
+    "nameless": (b"echo hi\n", "does not look like a batch script"),
     "unknown": (b"#!/bin/sh\n#SBATCH --gpusss=2\ntrue\n", "--gpusss"),
     "array": (b"#!/bin/sh\n#SBATCH --array=3-0\ntrue\n", "--array"),
 }

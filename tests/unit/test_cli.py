@@ -124,10 +124,13 @@ def test_submit_and_wait_exits_with_the_jobs_code(daemon: Daemon, rmx: Rmx) -> N
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (b"#!/bin/sh\r\ntrue\r\n", "Windows line ends (CRLF). Convert it with: sed -i 's/\\r$//' bad"),
+        (
+            b"#!/bin/sh\r\ntrue\r\n",
+            "contains DOS line breaks (\\r\\n). Convert it with: sed -i 's/\\r$//' bad",
+        ),
         (b"\x7fELF\x00\x01", "is not a text script"),
         (b"#!/bin/sh\n# caf\xe9\n", "not UTF-8 text: line 2 has the byte 0xE9. If it is Latin-1, convert"),
-        (b"echo hi\n", "first line must be such as #!/bin/sh"),
+        (b"echo hi\n", "The first line must start with #! followed by the path"),
         (b"", "is empty"),
         (
             b"#!/bin/sh\n#SBATCH --network=x\n",

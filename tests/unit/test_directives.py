@@ -63,7 +63,7 @@ def test_unsupported_options_are_warnings_that_name_them() -> None:
             "--network .*line 2 of train.sh.* is not supported, and without it the job would",
         ),
         ("#SBATCH --batch=a", "--batch .*would do something else"),
-        ("#SBATCH --ntask=3", "Unknown option --ntask .*Did you mean '--ntasks'"),
+        ("#SBATCH --ntask=3", "Unknown option --ntask .* is ambiguous. Possibilities: '--ntasks' "),
         ("#SBATCH -n", "--ntasks .*needs a value"),
         ("#SBATCH --hold=yes", "--hold .*takes no value"),
         ("#SBATCH train", "'train' .*is not an option"),

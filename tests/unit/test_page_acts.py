@@ -226,7 +226,7 @@ def test_a_script_is_tried_and_submitted_as_rmx_submit_would(
 @pytest.mark.parametrize(
     ("script", "sentence"),
     [
-        ("", "is empty"), ("hostname", "does not say what runs it"),
+        ("", "is empty"), ("hostname", "does not look like a batch script"),
         ("#!/bin/sh\n#RM --traffic=/etc/shadow\n", "names a file, which the page cannot read"),
         ("#!/bin/sh\n#SBATCH --nodes=none\n", "--nodes is"),
         ("#!/bin/sh\n#SBATCH --network=ours\n", "is not supported"),

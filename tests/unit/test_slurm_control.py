@@ -12,7 +12,7 @@ import pytest
 from rm.cli.slurm.sinfo_columns import COLUMNS
 from rm.core.model.array import Array
 from rm.core.model.host import HostState
-from rm.core.model.job import JobState
+from rm.core.model.job import JobState, Task
 from tests import builders
 from tests.command_line import Rmx
 from tests.fake_service import Daemon, FakeService
@@ -75,13 +75,24 @@ def test_a_job_has_slurms_fields(slurm: Slurm) -> None:
 
 def test_an_array_and_its_elements_are_shown(slurm: Slurm) -> None:
     array, element = slurm("scontrol", "-o", "show", "job", "2").out.splitlines()
-    assert array.startswith("JobId=2 ArrayJobId=2 ArrayTaskId=0,2-5 ArrayTaskThrottle=2 JobName=many ")
+    assert array.startswith("JobId=2 ArrayJobId=2 ArrayTaskId=0,2-5%2 ArrayTaskThrottle=2 JobName=many ")
     assert " Comment=c " in array
     assert element.startswith("JobId=3 ArrayJobId=2 ArrayTaskId=1 JobName=many ")
     assert len(slurm("scontrol", "-o", "show", "jobs").out.splitlines()) == 3
     assert slurm("scontrol", "show", "job", "99").err == (
         "scontrol: error: slurm_load_jobs error: Invalid job id specified.\n"
     )
+
+
+def test_details_name_the_gpus_of_each_host(slurm: Slurm, daemon: Daemon) -> None:
+    daemon.service.put(1, tasks=(Task(0, "h1", (0, 1)), Task(1, "h2", (3,))))
+    assert " JOB_GRES=" not in slurm("scontrol", "-o", "show", "job", "1").out
+    lines = slurm("scontrol", "-d", "show", "job", "1").out.splitlines()
+    at = lines.index("   JOB_GRES=gpu:2,gpu:1")
+    assert lines[at + 1 : at + 3] == [
+        "     Nodes=h1 CPU_IDs=N/A Mem=1024 GRES=gpu:2(IDX:0-1)",
+        "     Nodes=h2 CPU_IDs=N/A Mem=1024 GRES=gpu:1(IDX:3)",
+    ]
 
 
 def test_hosts_partitions_and_settings_are_shown(slurm: Slurm) -> None:

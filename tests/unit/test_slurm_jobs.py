@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
+import time
 from typing import Any
 
 import pytest
 
+from rm.cli.slurm.jobs import moment
 from rm.cli.slurm.squeue_columns import COLUMNS
 from rm.core.model.array import Array
+from rm.core.model.dependency import Dependency, Standing
 from rm.core.model.job import JobState
 from tests.command_line import Rmx
 from tests.fake_service import Daemon
@@ -105,7 +109,7 @@ def test_jobs_are_selected(slurm: Slurm) -> None:
     assert ids("-t", "F,TO") == "5"
     assert ids("-t", "BOOT_FAIL") == ""
     assert ids("-p", "fast,slow") == ids("--part", "fast") == "3 4"
-    assert ids("-w", "h[1,3]") == "1"
+    assert ids("-w", "h1") == "1"
     assert ids("-u", "root,daemon") == "1 2 3 4"
     assert ids("-u", "daemon") == ""
     assert ids("-n", "bad,narrow") == "2"
@@ -158,7 +162,7 @@ def test_json_has_slurms_fields(slurm: Slurm) -> None:
     assert sorted(found) == [1, 2, 3, 4]
     assert (found[1]["job_state"], found[1]["nodes"], found[1]["time_limit"]) == ("RUNNING", "h1", 90)
     assert (found[4]["array_job_id"], found[4]["array_task_id"]) == (3, 1)
-    assert (found[3]["array_job_id"], found[3]["array_task_string"]) == (3, "0,2-5")
+    assert (found[3]["array_job_id"], found[3]["array_task_string"]) == (3, "0,2-5%2")
 
 
 @pytest.mark.parametrize(
@@ -172,7 +176,8 @@ def test_json_has_slurms_fields(slurm: Slurm) -> None:
         (["-o"], "option '--format' requires an argument."),
         (["--no"], "option '--no' is ambiguous: --nodelist, --noheader, --noconvert."),
         (["--me=1"], "option '--me' doesn't allow an argument."),
-        (["-R", "day"], "--reservation is not supported."),
+        (["-M", "other"], "--clusters is not supported."),
+        (["-w", "h1,nohost"], "Invalid node name nohost"),
         (["word"], "Unrecognized option: word."),
     ],
     ids=str,
@@ -364,3 +369,29 @@ def test_jobs_to_cancel_may_stand_in_a_list(slurm: Slurm, daemon: Daemon) -> Non
     assert slurm("scancel", "1,2").code == 0
     assert {daemon.service.table[job].state for job in (1, 2)} <= {JobState.CANCELLED, JobState.COMPLETING}
     assert slurm("scancel", "1,x") == (1, "", "scancel: error: Invalid job id x\n")
+
+
+def test_times_are_written_as_the_environment_asks(slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
+    def started(form: str) -> str:
+        monkeypatch.setenv("SLURM_TIME_FORMAT", form)
+        return slurm("squeue", "-h", "-j1", "-o", "%S").out.strip()
+
+    assert started("standard") == "1970-01-01T00:00:05"
+    assert started("%s|%H") == "5|00"
+    assert started("relative") == "1 Jan 1970"
+    now_us = int(time.time() * 1_000_000)
+    assert moment(now_us) == time.strftime("%H:%M:%S", time.localtime(now_us // 1_000_000))
+    assert moment(now_us - 86_400_000_000).startswith("Ystday ")
+    assert moment(None, "Unknown") == "Unknown"
+
+
+def test_conditions_that_are_not_fulfilled_are_listed(slurm: Slurm, daemon: Daemon) -> None:
+    conditions = (Dependency("afterok", 1), Dependency("after", 1, 120_000_000), Dependency("singleton"))
+    daemon.service.put(2, dependencies=conditions)
+    shown = "afterok:1(unfulfilled),after:1+2(unfulfilled),singleton(unfulfilled)"
+    assert slurm("squeue", "-h", "-j2", "-o", "%E").out == f"{shown}\n"
+    assert f" Dependency={shown} " in slurm("scontrol", "-o", "show", "job", "2").out
+    assert " EligibleTime=Unknown " in slurm("scontrol", "-o", "show", "job", "2").out
+    fulfilled = dataclasses.replace(conditions[0], standing=Standing.FULFILLED)
+    daemon.service.put(2, dependencies=(fulfilled, *conditions[1:]))
+    assert slurm("squeue", "-h", "-j2", "-o", "%E").out == f"{shown.partition(',')[2]}\n"

@@ -13,6 +13,7 @@ import pytest
 
 from rm.cli import program_files
 from rm.cli.slurm.program import PROGRAMS
+from rm.errors import ImpossibleRequest
 from tests.command_line import Rmx
 from tests.fake_service import Daemon
 from tests.slurm_program import Slurm
@@ -67,7 +68,7 @@ def test_a_command_and_the_standard_input_are_scripts(
         (["--wrap", "true", "plain.sh"], "Script arguments are not permitted with --wrap."),
         (["--wrap", " "], "--wrap is empty."),
         (["--network=r", "plain.sh"], "--network (a flag) is not supported"),
-        (["-n", "101", "plain.sh"], "The cluster has 2 hosts."),
+        (["-n", "101", "plain.sh"], "Batch job submission failed: The cluster has 2 hosts."),
     ],
     ids=str,
 )
@@ -181,7 +182,9 @@ def test_long_names_may_be_abbreviated_as_getopt_reads_them(slurm: Slurm, daemon
     spec = daemon.service.table[1].spec
     assert (spec.name, spec.comment, spec.requeue) == ("abbreviated", "note", False)
     assert spec.mem_bytes_per_task == 10 << 20
-    assert "Unknown option --ntask " in slurm("sbatch", "--ntask=2", "short.sh").err
+    assert (
+        "Unknown option --ntask (a flag), which is ambiguous" in slurm("sbatch", "--ntask=2", "short.sh").err
+    )
 
 
 def test_two_hyphens_end_the_options(slurm: Slurm, daemon: Daemon) -> None:
@@ -208,3 +211,64 @@ def test_the_code_of_a_failure_can_be_chosen(slurm: Slurm, monkeypatch: pytest.M
         monkeypatch.setenv("SLURM_EXIT_ERROR", chosen)
         assert slurm("sbatch", "--no-such", "--wrap", "true").code == code
         assert slurm("squeue", "--no-such").code == 1  # which has no such variable
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("there is no partition x; there are none", "Invalid partition name specified. Job"),
+        ("there is no host x; there are: h1", "Invalid node name specified. Job"),
+        ("there is no feature x; there are: y", "Invalid feature specification. Job"),
+        ("it needs more than there is", "Job 'wrap' could"),
+    ],
+)
+def test_refusals_begin_with_slurms_words(what: str, said: str, slurm: Slurm, daemon: Daemon) -> None:
+    never = ImpossibleRequest(f"Job 'wrap' could never run on this cluster: {what}.", "See `rmx hosts`.")
+    daemon.service.refuses = never
+    done = slurm("sbatch", "--wrap", "true")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith(f"sbatch: error: Batch job submission failed: {said}")
+
+
+def test_a_beginning_of_several_options_is_ambiguous(slurm: Slurm) -> None:
+    done = slurm("sbatch", "--nod=2", "--wrap", "true")
+    possible = "'--nodes' '--nodelist' '--nodefile'"
+    said = "Unknown option --nod (a flag), which is ambiguous."
+    assert done.err == f"sbatch: error: {said} Possibilities: {possible}.\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("echo hi\n", "does not look like a batch script. The first line must start with #! followed by"),
+        ("\ufeff#!/bin/sh\ntrue\n", "begins with a byte order mark"),
+        ("#!/bin/sh\r\ntrue\r\n", "contains DOS line breaks (\\r\\n)."),
+        ("", "is empty."),
+        ("#!/bin/sh\n\0\n", "is not a text script."),
+        ("#!/bin/sh\n#SBATCH --nod=1\n", "--nod (#SBATCH in line 2 of bad.sh), which is ambiguous."),
+        ("#!/bin/sh\n#SBATCH --comment=it's\n", "#SBATCH in line 2 of bad.sh cannot be read"),
+    ],
+    ids=repr,
+)
+def test_what_is_no_batch_script_is_told(script: str, said: str, slurm: Slurm, daemon: Daemon) -> None:
+    Path("bad.sh").write_text(script)
+    done = slurm("sbatch", "bad.sh")
+    assert (done.code, done.out) == (1, "")
+    assert said in done.err
+    assert not daemon.service.table
+
+
+def test_directives_are_read_as_by_sbatch(slurm: Slurm, daemon: Daemon) -> None:
+    lines = [
+        "#!/bin/sh", "#SBATCH\t-J\ttabbed", '#SBATCH --comment="a b" -t5', "#SBATCH --ntasks 2",
+        "#SBATCH --node=1", "##SBATCH -J no", "#SBATCH -Jtwo # no comment", " #SBATCH -J no",
+        "#sbatch -J no", "", "true",
+        "#SBATCH -J late",
+    ]  # fmt: skip
+    Path("forms.sh").write_text("\n".join(lines) + "\n")
+    done = slurm("sbatch", "forms.sh")
+    assert "--node (#SBATCH in line 5 of forms.sh), which is ambiguous" in done.err
+    Path("forms.sh").write_text("\n".join(lines).replace("--node=1", "--nodes=1") + "\n")
+    assert slurm("sbatch", "forms.sh").code == 0
+    spec = daemon.service.table[1].spec
+    assert (spec.name, spec.comment, spec.ntasks, spec.time_limit_us) == ("two", "a b", 2, 300_000_000)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rm.api.job_rows import JobRow, row_of
 from rm.arrays import JobId, mask, text_of
-from rm.cli.shown import ends_by_us
+from rm.cli.shown import moment as usual_moment
 from rm.client.address import find_daemon
 from rm.client.kept_ssh import at_hand
 from rm.client.listing import rows_at_once
@@ -102,6 +104,28 @@ def whole(**selection: Any) -> list[Any]:
         return [Whole(job, row(job)) for job in client.jobs(**selection)]
 
 
+def moment(us: int | None, never: str = "N/A") -> str:
+    """As `rm.cli.shown.moment`, or as SLURM_TIME_FORMAT asks. Source: squeue(1), sacct(1) of Slurm 22.05."""
+    form = os.environ.get("SLURM_TIME_FORMAT", "")
+    if us is None or form in ("", "standard"):
+        return usual_moment(us, never)
+    then = time.localtime(us // 1_000_000)
+    if form != "relative":
+        return time.strftime(form, then)
+    from datetime import date
+
+    now = time.localtime()
+    if (then.tm_year, then.tm_yday) == (now.tm_year, now.tm_yday):
+        return time.strftime("%H:%M:%S", then)
+    days = (date(*then[:3]) - date(*now[:3])).days
+    near = {-1: "Ystday", 1: "Tomorr"}.get(days)
+    if near:
+        return time.strftime(f"{near} %H:%M", then)
+    if abs(days) < 7:
+        return time.strftime("%a %H:%M", then)
+    return time.strftime("%-d %b %H:%M" if then.tm_year == now.tm_year else "%-d %b %Y", then)
+
+
 def clock(us: int) -> str:
     """`HH:MM:SS`, `D-HH:MM:SS`, as reports write a time."""
     days, rest = divmod(max(0, us) // 1_000_000, 86_400)
@@ -151,36 +175,30 @@ def output_path(pattern: str, job: Job) -> str:
     return pattern if pattern.startswith("/") else f"{job.spec.chdir}/{pattern}"
 
 
-def dictionary(job: JobRow) -> Mapping[str, Any]:
-    """The fields of Slurm's JSON that rm knows."""
-    limit_us = job.time_limit_us
+def dependency_of(job: Job) -> str:
+    """The conditions for which a job still waits, each with its standing. Source: squeue(1), "%E"."""
+    if job.state != "PENDING":
+        return NONE
+    said = []
+    for one in job.dependencies:
+        if one.standing != "fulfilled":
+            tasks = f"_{one.tasks}" if one.tasks.isdigit() else f"_[{one.tasks}]" if one.tasks else ""
+            delay = f"+{one.delay_us // 60_000_000}" if one.delay_us else ""
+            said.append(f"{one.kind}{f':{one.job}{tasks}{delay}' if one.job else ''}({one.standing})")
+    return ("?" if "?" in job.spec.dependency else ",").join(said) or NONE
 
-    def second(us: int | None) -> int:
-        return 0 if us is None else us // 1_000_000
 
-    return {
-        "job_id": job.id,
-        "name": job.name,
-        "user_name": job.user,
-        "partition": job.partition,
-        "job_state": job.state,
-        "state_reason": job.reason or "None",
-        "array_job_id": job.array_job or (job.id if job.array_rest is not None else 0),
-        "array_task_id": job.array_task,
-        "array_task_string": job.array_rest or "",
-        "array_max_tasks": job.array_limit,
-        "submit_time": second(job.submitted_us),
-        "start_time": second(job.started_us),
-        "end_time": second(ends_by_us(job, limit_us)),
-        "time_limit": None if limit_us is None else -(-limit_us // 60_000_000),
-        "nodes": hosts_of(job),
-        "node_count": len(job.hosts) or job.hosts_min,
-        "cpus": job.cpus,
-        "tasks": job.tasks,
-        "priority": job.priority,
-        "current_working_directory": job.chdir,
-        "comment": job.comment,
-    }
+def gpus_on(job: Job) -> list[tuple[str, str]]:
+    """Each host of a job that has GPUs, and these as Slurm writes them: `gpu:a100:2(IDX:0-1)`."""
+    found: dict[str, set[int]] = {}
+    for task in job.tasks:
+        found.setdefault(task.host, set()).update(task.gpus)
+    kind = f"{job.spec.gpu_type}:" if job.spec.gpu_type else ""
+    return [
+        (host, f"gpu:{kind}{len(gpus)}(IDX:{text_of(sum(1 << gpu for gpu in gpus))})")
+        for host, gpus in found.items()
+        if gpus
+    ]
 
 
 class Expecting:

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from rm.cli.shown import moment
-from rm.cli.slurm.jobs import NONE, clock
+from rm.cli.slurm.jobs import NONE, clock, moment
 from rm.errors import NotFound
 from rm.units import fold_hosts
 

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rm.cli.shown import elapsed_us, job_ref, moment
+from rm.cli.shown import elapsed_us, job_ref
 from rm.cli.slurm import sacct_used as used
 from rm.cli.slurm import step_used
-from rm.cli.slurm.jobs import clock, clock_limit, size
+from rm.cli.slurm.jobs import clock, clock_limit, moment, size
 from rm.units import fold_hosts
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from rm.client import Client
 
 OPTIONS = Options(
-    taken=("oneliner/o",),
-    ignored=("all/a", "details/d", "future/F", "hide", "local", "quiet/Q", "verbose/v"),
+    taken=("details/d", "oneliner/o"),
+    ignored=("all/a", "future/F", "hide", "local", "quiet/Q", "verbose/v"),
     refused=("clusters/M=", "cluster=", "federation", "sibling", "uid/u="),
     variables={"SCONTROL_ONELINER": "oneliner"},
 )
@@ -65,7 +65,7 @@ def run(words: Sequence[str]) -> int:
         "suspend": lambda jobs: _each(jobs, lambda client, job: client.suspend(job)),
         "resume": lambda jobs: _each(jobs, lambda client, job: client.resume_job(job)),
         "requeue": _requeue,
-        "show": lambda words: _show(words, "oneliner" in given.options),
+        "show": lambda words: _show(words, "oneliner" in given.options, "details" in given.options),
         "update": _update,
         "ping": _ping,
         "version": _version,
@@ -180,7 +180,7 @@ def _version(_: list[str]) -> int:
     return 0
 
 
-def _show(words: list[str], oneliner: bool) -> int:
+def _show(words: list[str], oneliner: bool, details: bool) -> int:
     what, *named = words or [""]
     what, equals, value = what.partition("=")  # show job=42
     what, named = ALIASES.get(what.lower(), what), [value, *named] if equals else named
@@ -197,7 +197,8 @@ def _show(words: list[str], oneliner: bool) -> int:
     from rm.client import Client
 
     with Client() as client:
-        records = list(show.SHOWN[entity](client, named))
+        shown = show.detailed if details and entity == "job" else show.SHOWN[entity]
+        records = list(shown(client, named))
         if entity == "reservation" and not records:
             print("No reservations in the system")
         if entity == "licenses" and not records:

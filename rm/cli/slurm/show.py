@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rm import arrays
-from rm.cli.shown import elapsed_us, ends_by_us, job_ref, moment
+from rm.arrays import text_of
+from rm.cli.shown import elapsed_us, ends_by_us, job_ref
 from rm.cli.slurm import reservations
 from rm.cli.slurm.hosts import (
     by_partition,
@@ -18,7 +19,18 @@ from rm.cli.slurm.hosts import (
     reason_of,
     state_of,
 )
-from rm.cli.slurm.jobs import NONE, clock, clock_limit, output_path, oversubscribed, rest_of, size
+from rm.cli.slurm.jobs import (
+    NONE,
+    clock,
+    clock_limit,
+    dependency_of,
+    gpus_on,
+    moment,
+    output_path,
+    oversubscribed,
+    rest_of,
+    size,
+)
 from rm.cli.slurm.sinfo_columns import preempt_mode
 from rm.errors import NotFound
 from rm.units import fold_hosts, parse_hosts
@@ -36,9 +48,18 @@ MINUTE_US = 60_000_000
 STATES = {"drained": "IDLE+DRAIN", "draining": "MIXED+DRAIN", "down": "DOWN*"}
 
 
-def jobs(client: Client, named: Sequence[str]) -> Iterator[Record]:
+def jobs(client: Client, named: Sequence[str], details: bool = False) -> Iterator[Record]:
+    for job in _jobs(client, named):
+        yield _job(job, details)
+
+
+def detailed(client: Client, named: Sequence[str]) -> Iterator[Record]:
+    return jobs(client, named, details=True)
+
+
+def _jobs(client: Client, named: Sequence[str]) -> Iterator[Job]:
     if not named:
-        yield from map(_job, filter(_is_record, client.jobs()))
+        yield from filter(_is_record, client.jobs())
         return
     for word in arrays.split_ids(",".join(named)):
         asked = arrays.parse_id(word.partition("=")[2] or word)
@@ -48,7 +69,7 @@ def jobs(client: Client, named: Sequence[str]) -> Iterator[Record]:
             raise NotFound("slurm_load_jobs error: Invalid job id specified.") from None
         if found[0].array is not None and not asked.tasks:
             found = [*found, *(job for job in client.jobs() if job.array_job == asked.job)]
-        yield from map(_job, filter(_is_record, found) if len(found) > 1 else found)
+        yield from filter(_is_record, found) if len(found) > 1 else found
 
 
 def _is_record(job: Job) -> bool:
@@ -106,7 +127,7 @@ def _owner(user: str) -> str:
     return f"UserId={user}({entry.pw_uid}) GroupId={group}({entry.pw_gid})"
 
 
-def _job(found: Job) -> Record:
+def _job(found: Job, details: bool = False) -> Record:
     job = rest_of(found)
     spec = job.spec
     hosts = list(job.hosts)
@@ -122,11 +143,13 @@ def _job(found: Job) -> Record:
     if job.array is not None:
         rest = job.array.waiting or job.array.dropped
         throttle = f" ArrayTaskThrottle={job.array.limit}" if job.array.limit else ""
-        array = f" ArrayJobId={job.id} ArrayTaskId={rest or 'N/A'}{throttle}"
+        limit = f"%{job.array.limit}" if rest and job.array.limit else ""
+        array = f" ArrayJobId={job.id} ArrayTaskId={rest or 'N/A'}{limit}{throttle}"
     elif job.array_task is not None:
         array = f" ArrayJobId={job.array_job} ArrayTaskId={job.array_task}"
     output = output_path(spec.output, job)
-    eligible = moment(max(job.submitted_us, spec.begin_us or 0))
+    waits = job.state == "PENDING" and (job.held or dependency_of(job) != NONE)
+    eligible = "Unknown" if waits else moment(max(job.submitted_us, spec.begin_us or 0))
     only, excluded = fold_hosts(spec.hosts_only) or NONE, fold_hosts(spec.hosts_excluded) or NONE
     each = "CPU" if spec.mem_bytes_per_task else "Node"
     partition = job.partition or spec.partition or NONE
@@ -135,7 +158,7 @@ def _job(found: Job) -> Record:
         f"{_owner(spec.user)} MCS_label=N/A",
         f"Priority={spec.priority} Nice={spec.nice} Account={job.account or NONE} QOS={job.qos or NONE}",
         f"JobState={job.state} Reason={job.reason.code if job.reason else 'None'} "
-        f"Dependency={spec.dependency or NONE}",
+        f"Dependency={dependency_of(job)}",
         f"Requeue={int(spec.requeue)} Restarts={job.restarts} BatchFlag=1 Reboot=0 "
         f"ExitCode={job.exit or '0:0'}",
         f"RunTime={clock(elapsed_us(job))} TimeLimit={clock_limit(spec.time_limit_us)} "
@@ -162,12 +185,35 @@ def _job(found: Job) -> Record:
         f"StdErr={output_path(spec.error, job) if spec.error else output}",
         f"StdIn={spec.input or '/dev/null'}",
         f"StdOut={output}",
+        "Power=",
     ]
     if spec.comment:
-        lines.insert(-3, f"Comment={spec.comment}")
+        lines.insert(-4, f"Comment={spec.comment}")
     if spec.switches:
-        lines.append(f"Switches={spec.switches}@{clock(spec.switches_wait_us)}")
+        lines.insert(-4, f"Switches={spec.switches}@{clock(spec.switches_wait_us)}")
+    if details:
+        at = next(number for number, line in enumerate(lines) if line.startswith("MinCPUsNode="))
+        lines[at:at] = _details(job)
     return lines
+
+
+def _details(job: Job) -> Record:
+    """What each host gives, with the GPUs' indices. Source: scontrol(1), "--details"."""
+    gpus, cores = dict(gpus_on(job)), dict.fromkeys(job.hosts, 0)
+    for task in job.tasks:
+        cores[task.host] = cores.get(task.host, 0) | sum(1 << core for core in task.cores)
+    each = job.spec.mem_bytes_per_host
+    lines = [f"JOB_GRES={','.join(_without_index(one) for one in gpus.values()) or NONE}"]
+    for host in job.hosts:
+        tasks = sum(task.host == host for task in job.tasks)
+        mem_bytes = each or job.spec.mem_bytes_per_task * tasks
+        ids = text_of(cores[host]) or "N/A"
+        lines.append(f"  Nodes={host} CPU_IDs={ids} Mem={mem_bytes // MIB} GRES={gpus.get(host, '')}")
+    return lines
+
+
+def _without_index(gres: str) -> str:
+    return gres.partition("(")[0]
 
 
 def hosts(client: Client, named: Sequence[str]) -> Iterator[Record]:

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rm.cli.formats import Column
-from rm.cli.shown import moment
 from rm.cli.slurm.hosts import SHORT, cpus_taken, gres_of, mem_taken_bytes, reason_of, state_of
-from rm.cli.slurm.jobs import NONE
+from rm.cli.slurm.jobs import NONE, moment
 from rm.units import fold_hosts, format_elapsed
 
 if TYPE_CHECKING:

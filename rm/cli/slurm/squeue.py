@@ -13,23 +13,21 @@ from rm import arrays
 from rm.api.job_rows import JobRow
 from rm.cli.formats import Column, Format, by_letters, by_names
 from rm.cli.output import note
-from rm.cli.slurm.jobs import ENDED, NEVER, SHORT, STATES, dictionary, expecting, rows, tasks_of, whole
+from rm.cli.slurm.jobs import ENDED, NEVER, SHORT, STATES, expecting, rows, tasks_of, whole
 from rm.cli.slurm.squeue_columns import COLUMNS, NAMED
 from rm.cli.slurm.words import Given, Options, read
 from rm.errors import NotFound, UsageError
+from rm.licenses import parse as licences
 from rm.units import parse_hosts
 
 OPTIONS = Options(
     taken=(
         "account/A=", "array/r", "array-unique", "Format/O=", "format/o=", "iterate/i=", "job/j?", "jobs?",
-        "json", "long/l", "me", "name/n=", "nodelist/w=", "noheader/h", "partition/p=", "qos/q=", "sort/S=",
-        "start", "states/t=", "step/s?", "steps?", "user/u=", "users=",
+        "json", "licenses/L=", "long/l", "me", "name/n=", "nodelist/w=", "noheader/h", "partition/p=",
+        "qos/q=", "reservation/R=", "sort/S=", "start", "states/t=", "step/s?", "steps?", "user/u=", "users=",
     ),
-    ignored=("all/a", "hide", "local", "noconvert", "verbose/v"),
-    refused=(
-        "clusters/M=", "cluster=", "federation", "licenses/L=", "priority/P", "reservation/R=", "sibling",
-        "yaml",
-    ),
+    ignored=("all/a", "hide", "local", "noconvert", "priority/P", "verbose/v"),
+    refused=("clusters/M=", "cluster=", "federation", "sibling", "yaml"),
     variables={
         "SQUEUE_ACCOUNT": "account", "SQUEUE_QOS": "qos", "SQUEUE_ARRAY": "array",
         "SQUEUE_FORMAT": "format", "SQUEUE_FORMAT2": "Format",
@@ -41,6 +39,7 @@ _ALIASES = (("jobs", "job"), ("users", "user"), ("array-unique", "array"), ("ste
 USUAL = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
 LONG = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
 START = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
+WHOLE = ("json", "licenses", "reservation")  # for which a row says too little
 SORT, SORT_START = "P,t,-Q", "S"
 
 
@@ -75,14 +74,15 @@ def _list(given: Given) -> int:
     if jobs:
         asked["state"] = ""  # one that exists, and is in another state, is no error
     needs_whole = any(column.whole for column in form.columns) or _sorts_whole(sort)
+    needs_whole = needs_whole or any(name in options for name in WHOLE)
     listed: Sequence[Any] = whole(**asked) if needs_whole else rows(**asked)
     found = _chosen(listed, given, wanted)
     if "start" in options and found:
         found = expecting(found)
     if "json" in options:
-        print(
-            json.dumps({"meta": {"plugin": {"name": "rm"}}, "errors": [], "jobs": [*map(dictionary, found)]})
-        )
+        from rm.cli.slurm.squeue_json import document
+
+        print(json.dumps(document(found)))
         return 0
     if "long" in options:
         print(time.strftime("%a %b %d %H:%M:%S %Y"))
@@ -116,6 +116,15 @@ def _check_users(given: Given) -> None:
             note(f"error: Invalid user: {name}")
     if found:
         given.options["user"] = ",".join(found)
+
+
+def _check_hosts(named: frozenset[str]) -> None:
+    from rm.client import Client
+
+    with Client() as client:
+        there = {host.name for host in client.hosts()}
+    if strange := sorted(named - there):
+        raise NotFound(f"Invalid node name {strange[0]}")
 
 
 def _format(given: Given) -> Format[Column]:
@@ -158,8 +167,13 @@ def _chosen(listed: Sequence[Any], given: Given, wanted: frozenset[str]) -> list
             found = [job for job in found if getattr(job, name) in words]
     if partitions := given.words("partition"):
         found = [job for job in found if job.partition_in(partitions)]
+    if names := given.words("reservation"):
+        found = [job for job in found if job.job.spec.reservation in names]
+    if names := given.words("licenses"):
+        found = [job for job in found if names & {name for name, _ in licences(job.job.spec.licenses)}]
     if "nodelist" in options:
         hosts = frozenset(parse_hosts(options["nodelist"]))
+        _check_hosts(hosts)
         found = [job for job in found if not hosts.isdisjoint(job.hosts)]
     return [one for job in found for one in _elements(job)] if "array" in options else found
 

@@ -6,8 +6,19 @@ from typing import Any
 
 from rm.api.job_rows import JobRow
 from rm.cli.formats import Column
-from rm.cli.shown import elapsed_us, ends_by_us, moment, row_ref
-from rm.cli.slurm.jobs import ENDED, NONE, STATES, hosts_of, output_path, oversubscribed, size, spec_of
+from rm.cli.shown import elapsed_us, ends_by_us, row_ref
+from rm.cli.slurm.jobs import (
+    ENDED,
+    NONE,
+    STATES,
+    dependency_of,
+    hosts_of,
+    moment,
+    output_path,
+    oversubscribed,
+    size,
+    spec_of,
+)
 from rm.units import fold_hosts, format_elapsed, format_time_limit
 
 FULL_PRIORITY = 1 << 32  # %p is the part of it. Source: squeue(1), "PRIORITY"
@@ -124,7 +135,7 @@ COLUMNS = {
     "e": Column("END_TIME", lambda j: moment(ends_by_us(j, j.time_limit_us)), "EndTime"),
     "Q": Column("PRIORITY", lambda j: j.priority, "Priority PriorityLong"),
     "y": Column("NICE", lambda j: spec_of(j).nice, "Nice", whole=True),
-    "E": Column("DEPENDENCY", lambda j: spec_of(j).dependency or NONE, "Dependency", whole=True),
+    "E": Column("DEPENDENCY", lambda j: dependency_of(j.job), "Dependency", whole=True),
     "f": Column("FEATURES", lambda j: spec_of(j).constraint or NONE, "Feature", whole=True),
     "v": Column("RESERVATION", lambda j: spec_of(j).reservation or NONE, "Reservation", whole=True),
     "W": Column("LICENSES", lambda j: spec_of(j).licenses or NONE, "Licenses", whole=True),
