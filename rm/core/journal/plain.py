@@ -100,8 +100,8 @@ def _written(kind: type) -> tuple[tuple[str, object], ...]:
 
 @cache
 def _runs(kind: type) -> tuple[tuple[Reader, tuple[str, ...], tuple[object, ...]], ...]:
-    """The same, some fields at a time: (what reads them, their names, their defaults). Most of the 70 fields of
-    a job have their default: together they are compared with it in a tenth of the time."""
+    """The same, some fields at a time: (what reads them, their names, their defaults). Most of a job's
+    fields have their default: together they are compared with it in a tenth of the time."""
     written = _written(kind)
     found = []
     for at in range(0, len(written), RUN):

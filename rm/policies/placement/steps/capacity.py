@@ -206,9 +206,8 @@ class Capacities:
             may &= free[GPUS] == self.total[GPUS]
         if shape.mem_all:
             may &= free[MEM] >= self.total[MEM]
-        tasks = may * (
-            shape.tasks_per_host or UNLIMITED
-        )  # numpy's `where` takes three times as long for few hosts
+        # numpy's `where` takes three times as long for few hosts
+        tasks: Ints = may * np.int64(shape.tasks_per_host or UNLIMITED)
         per_host = (shape.gpus_per_host, 0, shape.mem_bytes_per_host)  # in the order of `left`
         for (have, need), once in zip(self.left(shape), per_host, strict=True):
             if once:
