@@ -17,7 +17,7 @@ from prometheus_client.metrics_core import Metric
 from rm.core.model.host import Host, HostState
 from rm.core.model.job import Job, JobState
 from rm.core.model.snapshot import Free
-from rm.core.sharing.ended import Sums
+from rm.core.sharing.ended import WAIT_KINDS, Sums
 from rm.units import SECOND_US
 
 # Every direction between 50 hosts. Where there are more directions only zones are listed: a series each
@@ -193,6 +193,15 @@ def _accounts(accounts: Mapping[str, Sums]) -> Iterator[Metric]:
         for account, sums in sorted(accounts.items()):
             family.add_metric([account], getattr(sums, number) / unit)
         yield family
+    waits = CounterMetricFamily(
+        "rm_account_waited_for_seconds",
+        "Time from the submission until they had hosts, by what they waited for.",
+        labels=["account", "kind"],
+    )
+    for account, sums in sorted(accounts.items()):
+        for kind in WAIT_KINDS:
+            waits.add_metric([account, kind], getattr(sums, f"waited_{kind}_us") / SECOND_US)
+    yield waits
 
 
 def _links(links: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:

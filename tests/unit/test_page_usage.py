@@ -58,6 +58,15 @@ def test_names_by_what_they_held_and_the_rest_is_counted() -> None:
     assert chosen.tables[0].rows[0].only == ""
 
 
+def test_what_jobs_waited_for_the_longest_first() -> None:
+    days = [line(1, 0, waited_limits_us=HOUR_US), line(1, 1, waited_resources_us=3 * HOUR_US)]
+    found = usage_view.drawn(days, [], DAY_0, DAY_0 + 2 * DAY_US, {})
+    assert [(one.kind, one.waited, one.share) for one in found.waits] == [
+        ("resources", "3.0", 75.0), ("limits", "1.0", 25.0)
+    ]  # fmt: skip
+    assert usage_view.drawn([line(1)], [], DAY_0, DAY_0 + DAY_US, {}).waits == ()
+
+
 def test_without_gpus_processors_are_shown() -> None:
     found = usage_view.drawn([line(0, cpu_us=HOUR_US)], [], DAY_0, DAY_0 + DAY_US, {})
     assert not found.gpus
@@ -87,7 +96,7 @@ def daemon(
     config = Config(privacy=PrivacyConfig(**getattr(request, "param", {})))
     with serving(tmp_path / "rm.sock", config=config, kind=PageService) as daemon:
         now_us = time.time_ns() // 1_000
-        of_job = Sums(1, 0, 0, HOUR_US, HOUR_US, HOUR_US)
+        of_job = Sums(1, 0, 0, HOUR_US, HOUR_US, HOUR_US, waited_licenses_us=HOUR_US)
         held = Sums(gpu_us=3 * HOUR_US, gpu_watched_us=10, gpu_busy_us=4)
         daemon.service.ended += [
             Ended(now_us - DAY_US, "physics", user, "", "gpu", "h1", of_job, held)
@@ -104,6 +113,7 @@ def test_the_page_shows_them_by_name_and_filters(daemon: Daemon) -> None:
         month = (await boss.get("/usage")).text
         for text in ("9.0 GPU hours, busy 40 %", "physics", "&lt;bob&gt;", "eve", "3.0 h waited"):
             assert text in month
+        assert re.search(r'<th scope="row">licenses</th>.*?100.0 %.*?3.0', month)
         week = (await boss.get("/usage?days=7")).text
         assert "6.0 GPU hours" in week
         assert "eve" not in week

@@ -21,7 +21,7 @@ from rm.cli.usage import SUMS
 from rm.core.jobs import events as ev
 from rm.core.model.job import Job, JobState, Task
 from rm.core.model.used import HostUsed, NetworkUsed, Used, together
-from rm.core.sharing.ended import DAY_US, HOUR_US, Ended, Heap, Sums, added_up, ended_parts
+from rm.core.sharing.ended import DAY_US, HOUR_US, WAIT_KINDS, Ended, Heap, Sums, added_up, ended_parts
 from rm.core.sharing.usage_query import Asked, answer, asked
 from rm.daemon.services.usage_service import HOURS_KEPT_US
 from rm.daemon.services.usage_totals import ACCOUNTS_MOST, UsageTotals
@@ -316,7 +316,7 @@ def test_prometheus_has_counters_of_each_account(daemon: Daemon, used: None) -> 
         (sample.name, sample.labels["account"]): sample.value
         for family in families(told)
         for sample in family.samples
-        if "account" in sample.labels
+        if "account" in sample.labels and "kind" not in sample.labels
     }
     assert found["rm_account_jobs_ended_total", "of_ann"] == 2
     assert found["rm_account_waited_seconds_total", "of_bob"] == 90
@@ -324,6 +324,14 @@ def test_prometheus_has_counters_of_each_account(daemon: Daemon, used: None) -> 
     assert found["rm_account_cpu_used_seconds_total", "of_ann"] == 2 * 3600
     assert found["rm_account_gpu_busy_seconds_total", "of_bob"] == 3600
     assert found["rm_account_gpu_busy_seconds_total", "of_ann"] == 0
+    totals = {"physics": Sums(waited_network_us=90 * SECOND_US)}
+    waits = {
+        sample.labels["kind"]: sample.value
+        for family in families(Told(accounts=totals))
+        for sample in family.samples
+        if sample.name == "rm_account_waited_for_seconds_total"
+    }
+    assert waits == {**dict.fromkeys(WAIT_KINDS, 0), "network": 90}
 
 
 def test_there_is_no_end_of_series() -> None:

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from rm.core.sharing.ended import DAY_US, HOUR_US, Sums
+from rm.core.sharing.ended import DAY_US, HOUR_US, WAIT_KINDS, Sums
 from rm.units import format_elapsed
 
 WEEK_US = 7 * DAY_US
 MONDAY_US = 4 * DAY_US  # the first one after the epoch, which began on a Thursday
 NAME_WIDTH = 16
 SECOND_US = 1_000_000
-KINDS = tuple(name for name in Sums._fields if name.startswith("waited_") and name != "waited_us")
 
 
 def week_before(now_us: int) -> tuple[int, int]:
@@ -64,15 +63,14 @@ def _table(whole: Sums, lines: Sequence[tuple[str, Any]]) -> list[str]:
 
 def _waits(whole: Sums) -> list[str]:
     """From the submission on, the longest first."""
-    parts = sorted(((getattr(whole, kind), kind) for kind in KINDS), reverse=True)
+    parts = sorted(((getattr(whole, f"waited_{kind}_us"), kind) for kind in WAIT_KINDS), reverse=True)
     total_us = sum(us for us, _ in parts)
     if total_us < SECOND_US:
         return ["The jobs did not wait."]
     found = [f"The jobs waited {format_elapsed(total_us)} in all:"]
     for us, kind in parts:
         if us >= SECOND_US:
-            name = kind.removeprefix("waited_").removesuffix("_us")
-            found.append(f"  {name:<12}{format_elapsed(us):>14}{100 * us / total_us:>6.0f} %")
+            found.append(f"  {kind:<12}{format_elapsed(us):>14}{100 * us / total_us:>6.0f} %")
     return found
 
 

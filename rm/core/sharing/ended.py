@@ -59,6 +59,13 @@ class Sums(NamedTuple):
         return Sums._make(map(add, self, other))
 
 
+WAIT_KINDS = tuple(
+    name[len("waited_") : -len("_us")]
+    for name in Sums._fields
+    if name.startswith("waited_") and name != "waited_us"
+)
+
+
 class Ended(NamedTuple):
     """An attempt that ran, on one of its hosts. `of_job`: what counts once for it, and not for each host."""
 

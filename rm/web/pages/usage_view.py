@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from urllib.parse import urlencode
 
 from rm.api.usage import UsageLine
+from rm.core.sharing.ended import WAIT_KINDS
 from rm.units import DAY_US, HOUR_US
 from rm.web.pages.text import shown
 
@@ -63,10 +64,20 @@ class Day:
 
 
 @dataclass(frozen=True, slots=True)
+class Wait:
+    """`share` of all waiting, of 100."""
+
+    kind: str
+    waited: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
 class Drawn:
     charts: tuple[Chart, ...]
     tables: tuple[Table, ...]
     days: tuple[Day, ...]
+    waits: tuple[Wait, ...]
     whole: Row | None
     gpus: bool
 
@@ -96,7 +107,18 @@ def drawn(
         for line in sorted(by_day, key=lambda line: -line.day_us)
     )  # fmt: skip
     whole = _row("all", "", _total(by_day), 0) if by_day else None
-    return Drawn(charts, tables, days, whole, gpus)
+    return Drawn(charts, tables, days, _waits(by_day), whole, gpus)
+
+
+def _waits(lines: Sequence[UsageLine]) -> tuple[Wait, ...]:
+    """What jobs waited for until they had hosts, the longest first."""
+    sums = {kind: sum(getattr(line, f"waited_{kind}_us") for line in lines) for kind in WAIT_KINDS}
+    whole_us = sum(sums.values())
+    return tuple(
+        Wait(kind, hours(us), round(100 * us / whole_us, 1))
+        for kind, us in sorted(sums.items(), key=lambda one: -one[1])
+        if us
+    )
 
 
 def _chart(title: str, lines: Sequence[UsageLine], value: Value, first: int, count: int) -> Chart:
