@@ -92,7 +92,7 @@ def make_array(name, value_bytes):
 
 
 def make_map(kind, name, key_bytes, value_bytes, most):
-    """A map of at most so many values; its file descriptor."""
+    """A map with room for `most` values; its file descriptor."""
     attributes = struct.pack("=IIIIIII16s", kind, key_bytes, value_bytes, most, 0, 0, 0, name)
     return _unlocked(MAP_CREATE, attributes)
 

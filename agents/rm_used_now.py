@@ -72,7 +72,7 @@ def _step_of_folder(name):
 
 
 def _rank(pid, known):
-    """By its environment, or that of the nearest ancestor that has one."""
+    """By its environment, or its nearest ancestor's that has one."""
     passed = []
     for _ in range(ANCESTORS):
         if pid <= 1:

@@ -25,7 +25,7 @@ _NAME = re.compile(r"[A-Za-z0-9_]")
 _NUMBER = re.compile(r"[1-9][0-9]{0,4}\Z")
 _HINT = (
     "Write features with &, |, ! and parentheses: a100&!(slow|old); [rack1|rack2]: all hosts of one kind; "
-    "[rack1*2&rack2*4]: so many of each."
+    "[rack1*2&rack2*4]: these numbers of each."
 )
 
 

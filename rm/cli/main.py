@@ -39,7 +39,7 @@ OTHER_VERBS = {
     "forward": ("rm.cli.jobs.forward", "forward", "Connect to a port of a running job's host."),
     "suspend": ("rm.cli.jobs.change", "suspend", "Let running jobs stand still."),
     "resume": ("rm.cli.jobs.change", "resume", "Let suspended jobs go on."),
-    "sstat": ("rm.cli.jobs.sstat", "sstat", "Show what running jobs and their steps use so far."),
+    "sstat": ("rm.cli.slurm.sstat_verb", "sstat", "Show what running jobs and their steps use so far."),
     "set": ("rm.cli.jobs.set", "set_fields", "Change a job that has been submitted."),
     "host": ("rm.cli.hosts.hosts", "host", "Add, drain, resume and remove hosts; accept their keys."),
     "account": ("rm.cli.account", "account", "Share the cluster among accounts."),

@@ -20,7 +20,7 @@ class HostState(StrEnum):
     DRAINING = "DRAINING"  # finishes its jobs, takes no new ones
     DRAINED = "DRAINED"
 
-    __hash__ = str.__hash__  # as that of JobState
+    __hash__ = str.__hash__  # as JobState does
 
 
 @dataclass(frozen=True, slots=True)

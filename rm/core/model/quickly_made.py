@@ -28,7 +28,7 @@ else:
     _MADE = _Default()
 
     def quickly_made(kind: type) -> type:
-        """The same frozen dataclass, with another `__init__`: as quick as that of one that is not frozen.
+        """The same frozen dataclass, with another `__init__`: as quick as if it were not frozen.
 
         Raises:
             TypeError: making one of the class does more than to set its own fields.

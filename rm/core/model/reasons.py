@@ -9,7 +9,7 @@ from rm.core.model.quickly_made import quickly_made
 
 
 class ReasonCode(StrEnum):
-    __hash__ = str.__hash__  # as that of JobState
+    __hash__ = str.__hash__  # as JobState does
     # Slurm's names where Slurm has one
     RESOURCES = "Resources"
     PRIORITY = "Priority"
