@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from operator import is_
 
 from rm.arrays import each, parse
 from rm.core.jobs.free import all_of, needs
@@ -15,17 +18,34 @@ from rm.core.model.job import Job, JobState
 from rm.core.model.snapshot import Free
 
 
-def validate_state(state: ClusterState) -> None:
-    """Fail with the first invariant that is broken. Everything derived is worked out again from the jobs."""
-    _queue(state)
-    _placed(state)
-    _hosts(state)
+@dataclass
+class Seen:
+    """What was found in order before, with the very objects that it was found for. Jobs, placed jobs and
+    hosts are frozen: as long as they are the same objects, the answer is the same."""
+
+    jobs: dict[int, Job] = field(default_factory=dict)
+    views: dict[int, tuple[object, ...]] = field(default_factory=dict)
+    left: dict[str, tuple[tuple[object, ...], Free]] = field(default_factory=dict)
+    arrays: dict[int, tuple[object, ...]] = field(default_factory=dict)
+
+
+def same(known: Sequence[object] | None, those: Sequence[object]) -> bool:
+    return known is not None and len(known) == len(those) and all(map(is_, known, those))
+
+
+def validate_state(state: ClusterState, seen: Seen | None = None) -> None:
+    """Fail with the first invariant that is broken. Everything derived is worked out again from the jobs;
+    `seen` spares that where the steps since the last call have changed nothing."""
+    seen = seen or Seen()
+    _queue(state, seen)
+    _placed(state, seen)
+    _hosts(state, seen)
     held = Counter[str]()
     for number in state.placed:
         held.update(dict(state.jobs[number].spec.demand.licenses))
     assert all(count <= state.licenses.get(name, 0) for name, count in held.items()), f"held are {held}"
     _slices(state)
-    _arrays(state)
+    _arrays(state, seen)
     counted = {number for number in state.placed if state.jobs[number].account}
     counted = {number for number in counted if not state.jobs[number].waits_in_slice}
     assert state.ledger.rates.keys() == counted, f"usage grows by {set(state.ledger.rates)}, not by {counted}"
@@ -33,7 +53,7 @@ def validate_state(state: ClusterState) -> None:
     assert state.fresh.keys() <= state.pending.keys(), f"to be tried are {list(state.fresh)}"
 
 
-def _queue(state: ClusterState) -> None:
+def _queue(state: ClusterState, seen: Seen) -> None:
     jobs = state.jobs
     waiting = {number for number, job in jobs.items() if job.state is JobState.PENDING}
     assert set(state.pending) == waiting, f"pending are {list(state.pending)}, and wait do {waiting}"
@@ -48,22 +68,28 @@ def _queue(state: ClusterState) -> None:
         mine = known[user, key]
         assert mine <= set(numbers), f"{key!r} is {numbers}, not {mine}"
         assert len(numbers) == len(set(numbers)), f"{key!r} is {numbers}"
-    for job in jobs.values():
+    for number, job in jobs.items():
+        if seen.jobs.get(number) is job:
+            continue
         assert (job.ended_us is not None) == job.state.final, f"job {job.id} is {job.state}: {job.ended_us}"
         assert bool(job.attempt) or not job.occupies, f"job {job.id} is {job.state} before any attempt"
         assert job.state is not JobState.PENDING or not job.tasks, f"job {job.id} waits with tasks"
         ranks = [task.rank for task in job.tasks]
         assert ranks in ([], list(range(job.spec.ntasks))), f"job {job.id} has the ranks {ranks}"
+        seen.jobs[number] = job
 
 
-def _placed(state: ClusterState) -> None:
+def _placed(state: ClusterState, seen: Seen) -> None:
     placed = state.placed
     occupying = {number for number, job in state.jobs.items() if job.occupies}
     assert placed.keys() == occupying, f"placed are {set(placed)}, and hosts are held by {occupying}"
     for number, view in placed.items():
         job = state.jobs[number]
+        if same(seen.views.get(number), (job, view)):
+            continue
         assert job.placement is not None
         assert view == placed_view(job, job.placement, view.sequence), f"job {number} is seen as {view}"
+        seen.views[number] = job, view
     order = [view.sequence for view in placed.values()]
     assert len(order) == len(set(order)), f"two jobs were placed at one turn: {order}"
     assert state.next_sequence > max(order, default=0)
@@ -97,7 +123,7 @@ def _slices(state: ClusterState) -> None:
     assert state.behind == +behind, f"behind others stand {behind}, and counted are {state.behind}"
 
 
-def _hosts(state: ClusterState) -> None:
+def _hosts(state: ClusterState, seen: Seen) -> None:
     hosts = state.hosts
     assert state.free.keys() == hosts.keys()
     assert state.silent_since.keys() <= hosts.keys()
@@ -105,7 +131,15 @@ def _hosts(state: ClusterState) -> None:
     assert {host.zone for host in hosts.values()} <= state.zones.keys()
     assert {name for pair in state.network for name in pair} <= hosts.keys()
     for name, host in hosts.items():
-        left = _left(state, host)
+        there = sorted(state.jobs_on.get(name, ()))
+        strays = state.strays.get(name)
+        of = (host, *(state.jobs[n] for n in there), *(state.placed[n] for n in there))
+        known = seen.left.get(name)
+        if strays or known is None or not same(known[0], of):
+            known = of, _left(state, host)
+            if not strays:
+                seen.left[name] = known
+        left = known[1]
         assert state.free[name] == left, f"of {name} {state.free[name]} is free, and should be {left}"
 
 
@@ -149,13 +183,16 @@ def _left(state: ClusterState, host: Host) -> Free:
     return without_strays(left, host.gpus, strays) if strays else left
 
 
-def _arrays(state: ClusterState) -> None:
+def _arrays(state: ClusterState, seen: Seen) -> None:
     """Each element is exactly once waiting, live or ended; those that are live have a job, and it says so."""
     known = {(j.array_job, j.array_task): n for n, j in state.jobs.items() if j.array_task is not None}
     index = {(array, task): n for array, of in state.elements.items() for task, n in of.items()}
     assert index == known, f"elements are known as {index}, and are {known}"
     for number, job in state.jobs.items():
         if job.array is None:
+            continue
+        own = {task: state.jobs[n] for task, n in state.elements.get(number, {}).items()}
+        if same(seen.arrays.get(number), of := (job, *own.values())):
             continue
         sets = {name: job.array.has(name) for name in SETS}
         all_of_them, asked = 0, parse(job.spec.array).mask
@@ -165,7 +202,6 @@ def _arrays(state: ClusterState) -> None:
         assert all_of_them == asked, f"array {number} is {job.array}"
         waits, lives = sets["waiting"], sets["requeued"] | sets["running"]
         assert not job.array.has("held") & ~waits, f"array {number} is {job.array}"
-        own = {task: state.jobs[n] for task, n in state.elements.get(number, {}).items()}
         assert own.keys() >= set(each(lives)), f"of array {number} a job is missing"
         for task, element in own.items():
             assert sets[_name_of(element)] >> task & 1, f"job {element.ref} is {element.state}: {job.array}"
@@ -174,6 +210,7 @@ def _arrays(state: ClusterState) -> None:
             f"array {number} is {job.state}"
         )
         assert not job.tasks
+        seen.arrays[number] = of
 
 
 def _name_of(job: Job) -> str:

@@ -41,7 +41,7 @@ from rm.core.sharing.accounts import NO_ACCOUNTS, REQUEUE, SUSPEND, Accounts, Qo
 from rm.core.store import Batch, Measured, StoredAction
 from rm.dependencies import AFTER, AFTERCORR, AFTERNOTOK, AFTEROK, SINGLETON, Condition, parse
 from tests import builders
-from tests.invariants import validate_state
+from tests.invariants import Seen, validate_state
 from tests.sim.choices import Choices
 
 S = 1_000_000
@@ -165,6 +165,7 @@ class World:
         self.waited: dict[int, str] = {}  # what a job waited for, until somebody took that away
         self.cancelled: set[tuple[int, str]] = set()  # jobs, and elements of arrays; "" = all
         self.turns = 0
+        self.seen = Seen()
         self.to_submit = jobs
         self.inbox: list[Any] = []
         self.daemons = 0
@@ -227,7 +228,7 @@ class World:
         entries = self.recorder.before(self.cycle, self.now_us) if self.journalled else ()
         outcome = self.cycle.step(events, self.now_us)
         if self.choices.seed % VALIDATED == 0:
-            validate_state(self.cycle.state)
+            validate_state(self.cycle.state, self.seen)
         if self.journalled:
             entries += self.recorder.after(self.cycle, events, outcome, self.now_us)
         if self.dies("the daemon dies before commit {}", 0.01, self.turns):

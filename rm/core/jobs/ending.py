@@ -28,18 +28,23 @@ def renewed(
 ) -> tuple[Task, ...]:
     """New versions of the tasks of `host` (those of `ranks`, or all that have not ended)."""
     return tuple(
-        replace(t, **changes)
-        if t.host == host and (t.rank in ranks if ranks is not None else t.ended_us is None)
-        else t
-        for t in tasks
+        [
+            replace(t, **changes)
+            if t.host == host and (t.rank in ranks if ranks is not None else t.ended_us is None)
+            else t
+            for t in tasks
+        ]
     )
 
 
 def as_launched(tasks: tuple[Task, ...], e: ev.TasksPrepared | ev.TasksStarted) -> tuple[Task, ...]:
     """With what the answer to a launch says beside: notes, and the processors that are the job's own."""
-    by_rank = dict(e.notes)
-    tasks = tuple(replace(t, note=by_rank[t.rank]) if t.rank in by_rank else t for t in tasks)
-    return tuple(replace(t, cores=e.cores) if e.cores and t.host == e.host else t for t in tasks)
+    if e.notes:
+        by_rank = dict(e.notes)
+        tasks = tuple([replace(t, note=by_rank[t.rank]) if t.rank in by_rank else t for t in tasks])
+    if e.cores:
+        tasks = tuple([replace(t, cores=e.cores) if t.host == e.host else t for t in tasks])
+    return tasks
 
 
 def stop_rest(ctx: Context, job: Job, why: str, grace_us: int | None = None, warn_us: int = 0) -> Job:
@@ -67,8 +72,9 @@ def finish_if_over(ctx: Context, job: Job) -> None:
     than it could report.
     """
     ctx.put(job)
-    if any(t.ended_us is None for t in job.tasks):
-        return
+    for task in job.tasks:
+        if task.ended_us is None:
+            return
     for host in hosts_of(job.tasks):
         mine = [t for t in job.tasks if t.host == host]
         ranks = tuple(t.rank for t in mine if t.started_us is not None or t.exit_code is not None)

@@ -54,7 +54,7 @@ def _place(ctx: Context, job: Job, e: ev.JobPlaced) -> None:
         f"placed on {', '.join(hosts)}",
         state=S.CONFIGURING,
         attempt=job.attempt + 1,
-        tasks=tuple(Task(t.rank, t.host, t.gpus) for t in e.placement.tasks),
+        tasks=tuple([Task(t.rank, t.host, t.gpus) for t in e.placement.tasks]),
         go=len(hosts) == 1,
         master_port=0,
         allowed_us=allowed_us(ctx.state, job, ctx.now_us),
