@@ -7,6 +7,7 @@ when something else is left out; so a list of a seed's events can be made shorte
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
@@ -14,6 +15,7 @@ from typing import TypeVar
 T = TypeVar("T")
 Event = tuple[int, str, int]  # step, what, outcome
 OUTCOMES = 1 << 30
+NEVER = 1 << 60
 
 
 class Choices:
@@ -24,6 +26,7 @@ class Choices:
         self._random = random.Random(seed)
         self._share = self._random.random  # asked for thousands of times
         self._drawn: dict[tuple[int, str], int] = {}
+        self._soonest: dict[str, int] = {}  # of what may happen in each step: the step at which it will
 
     def happens(self, what: str, probability: float, *of: object) -> bool:
         """Quiet: it does not. `of` is written into the braces of its name, which is seldom needed."""
@@ -31,6 +34,33 @@ class Choices:
             return False
         self._drawn[self.step, what.format(*of)] = 1
         return True
+
+    def strikes(self, what: str, probability: float) -> bool:
+        """As `happens`, of what may happen in each step: one number is drawn for each time that it does, and
+        not for each step, so that `soonest` knows which steps nothing happens in."""
+        if not probability:
+            return False
+        at = self._soonest.get(what, -1)
+        if at < self.step:
+            at = self._soonest[what] = self.step + self._steps_without(probability)
+        if at > self.step:
+            return False
+        self._drawn[self.step, what] = 1
+        return True
+
+    def soonest(self, what: str, probability: float) -> int:
+        """The next step after this one at which it strikes."""
+        if not probability:
+            return NEVER
+        at = self._soonest.get(what, -1)
+        if at <= self.step:
+            at = self._soonest[what] = self.step + 1 + self._steps_without(probability)
+        return at
+
+    def _steps_without(self, probability: float) -> int:
+        """How many steps pass before what happens in each with this probability: the geometric
+        distribution, by its inverse (Devroye: Non-Uniform Random Variate Generation, Sec. X.2)."""
+        return int(math.log(1.0 - self._share()) / math.log(1.0 - probability)) if probability < 1 else 0
 
     def number(self, what: str, least: int, most: int) -> int:
         """Quiet: the least."""
@@ -45,7 +75,7 @@ class Choices:
 
     def shuffle(self, what: str, items: list[T], probability: float) -> None:
         """Quiet: they stay in order."""
-        if self.happens(what, probability):
+        if len(items) > 1 and self.happens(what, probability):
             order = self.number(f"order of the {what}", 0, OUTCOMES)
             random.Random(order).shuffle(items)
 
@@ -62,6 +92,13 @@ class Played(Choices):
 
     def happens(self, what: str, probability: float, *of: object) -> bool:
         return probability > 0 and (self.step, what.format(*of)) in self._listed
+
+    def strikes(self, what: str, probability: float) -> bool:
+        return self.happens(what, probability)
+
+    def soonest(self, what: str, probability: float) -> int:
+        later = (step for step, listed in self._listed if listed == what and step > self.step)
+        return min(later, default=NEVER) if probability else NEVER
 
     def number(self, what: str, least: int, most: int) -> int:
         return min(self._listed.get((self.step, what), least), most)

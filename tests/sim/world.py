@@ -66,6 +66,16 @@ SLICE_US = 60 * S  # of expected work: hosts give back what they come to too lat
 FAR_US = 1 << 60
 NOTICED_STEPS = 12  # until a frozen host is taken for a silent one
 CLEARS_STEPS = 400  # then the weather is fair: most have ended, and a gang or two is tried again
+STEP_US = S // 2
+# What may happen in each step while there are faults, and how likely: first to each host
+REBOOTS, CUT, FREEZES = 0.004, 0.01, 0.005
+CANCELS, LIMITS, CHANGES, SUSPENDS, DIES = ASKED = (
+    ("somebody cancels", 0.01),
+    ("somebody limits an array", 0.02),
+    ("somebody changes a job", 0.02),
+    ("somebody suspends or resumes", 0.02),
+    ("the daemon dies between steps", 0.005),
+)
 PATIENCE_US = 20 * S  # when nothing else is to be done, a job that waits longer for its next try is released
 
 
@@ -524,7 +534,7 @@ class World:
     def renew(self, host: ModelHost) -> None:
         """A renewal came: it counts from the answer to the one before."""
         if host.name in self.greeted and not host.cut and self.is_heard(host):
-            heard_us = self.now_us - S // 2
+            heard_us = self.now_us - STEP_US
             for attempt in host.attempts.values():
                 if attempt.heard_us < heard_us:
                     attempt.heard_us = heard_us
@@ -615,7 +625,7 @@ class World:
     # -- time ----------------------------------------------------------------------------------
 
     def step(self) -> None:
-        self.now_us += S // 2
+        self.now_us += STEP_US
         choices, rate = self.choices, self.faults
         choices.step += 1
         if self.to_submit and choices.happens("somebody submits a job", 0.5):
@@ -624,7 +634,7 @@ class World:
             known = self.cycle.state.hosts.get(host.name)
             if known is not None and known.unwritable and choices.happens(f"{host.name} has room", 0.05):
                 self.inbox.append(ev.SpoolWritable(host.name))
-            if rate and choices.happens(host.reboots, 0.004 * rate):
+            if rate and choices.strikes(host.reboots, REBOOTS * rate):
                 host.attempts.clear()
                 host.unread.clear()
                 host.boots += 1
@@ -650,16 +660,16 @@ class World:
                     self.inbox += exits
             if host.hello_due and not host.cut and choices.step >= host.greets:
                 self.hello(host)
-        if self.acknowledged and choices.happens("somebody cancels", 0.01 * rate):
+        if self.acknowledged and self.strikes(CANCELS):
             self.cancel(choices.among("cancelled is", self.acknowledged))
-        if self.arrays and choices.happens("somebody limits an array", 0.02 * rate):
+        if self.arrays and self.strikes(LIMITS):
             array = choices.among("limited is", self.arrays)
             self.limit_array(array, choices.number("how many may run", 0, 3))
-        if self.acknowledged and choices.happens("somebody changes a job", 0.02 * rate):
+        if self.acknowledged and self.strikes(CHANGES):
             self.update(choices.among("changed is", self.acknowledged))
         placed = self.cycle.state.placed
         running = bool(placed) and not placed.keys().isdisjoint(self.acknowledged)
-        if running and choices.happens("somebody suspends or resumes", 0.02 * rate):
+        if running and self.strikes(SUSPENDS):
             mine = [i for i in self.acknowledged if i in placed]
             job = self.cycle.state.jobs[choices.among("suspended or resumed is", mine)]
             ask = ev.ResumeRequested if job.state is JobState.SUSPENDED else ev.SuspendRequested
@@ -671,19 +681,53 @@ class World:
         events, self.inbox = self.inbox, []
         choices.shuffle("inbox", events, 0.1 * rate)
         self.turn(events)
-        self.dies("the daemon dies between steps", 0.005)
+        if self.strikes(DIES):
+            self.boot()
+
+    def strikes(self, asked: tuple[str, float]) -> bool:
+        what, probability = asked
+        return self.choices.strikes(what, probability * self.faults)
+
+    def pass_over(self, until: int) -> None:
+        """Go on to the step before the next one in which anything may happen, `until` at the latest: each
+        step before it would leave the world as it is."""
+        choices, state, rate = self.choices, self.cycle.state, self.faults
+        if self.journalled or self.to_submit or self.inbox or not self.rests:
+            return
+        if len(self.greeted) < len(self.hosts) or any(isinstance(i.action, Mail) for i in self.open.values()):
+            return
+        due_us = [] if (cycle_us := self.cycle.next_due_us()) is None else [cycle_us]
+        soonest = [choices.soonest(what, probability * rate) for what, probability in ASKED]
+        for host in self.hosts.values():
+            known = state.hosts.get(host.name)
+            if host.cut or host.thaws or host.hello_due or not self.is_heard(host):
+                return
+            if known is None or known.unwritable:
+                return
+            soonest.append(choices.soonest(host.reboots, REBOOTS * rate))
+            soonest.append(choices.soonest(host.is_cut, CUT * rate))
+            soonest.append(choices.soonest(host.freezes, FREEZES * rate))
+            due_us += [a.ends_us for a in host.attempts.values() if a.ends_us and a.state != "exited"]
+        left_us = max(0, min(due_us) - self.now_us) if due_us else FAR_US
+        steps = min(until, *(at - 1 for at in soonest)) - choices.step
+        steps = min(steps, -(-left_us // STEP_US) - 1)
+        if steps > 0:
+            choices.step += steps
+            self.now_us += steps * STEP_US
+            for host in self.hosts.values():
+                self.renew(host)
 
     def weather(self, host: ModelHost) -> None:
         """Cuts and frosts come and go."""
         choices, rate, step = self.choices, self.faults, self.choices.step
         if host.cut and step >= host.heals:
             host.cut = False
-        elif not host.cut and choices.happens(host.is_cut, 0.01 * rate):
+        elif not host.cut and choices.strikes(host.is_cut, CUT * rate):
             host.cut, host.heals = True, step + choices.number(f"{host.name} is cut off so long", 1, 50)
             self.lose_channel(host)
         if host.thaws and step >= host.thaws:
             self.thaw(host)
-        elif not host.thaws and choices.happens(host.freezes, 0.005 * rate):
+        elif not host.thaws and choices.strikes(host.freezes, FREEZES * rate):
             host.thaws = step + choices.number(f"{host.name} is frozen so long", 1, 60)
             host.greets = step + NOTICED_STEPS
         if host.thaws and host.name in self.greeted and step >= host.greets:
@@ -848,8 +892,10 @@ class World:
 
     def run(self, max_steps: int = 2_000) -> dict[int, Job]:
         """Play until every acknowledged job has ended and nothing is open; the jobs by id."""
-        for step in range(max_steps):
-            if step == min(CLEARS_STEPS, max_steps // 2):
+        clears = min(CLEARS_STEPS, max_steps // 2)
+        while self.choices.step < max_steps:
+            self.pass_over(clears if self.choices.step < clears else max_steps - 1)
+            if self.choices.step == clears:
                 self.faults = 0.0  # the weather clears: everything must come to rest
                 standing = [j for j in self.db.jobs.values() if j.state is JobState.SUSPENDED]
                 self.inbox += [ev.ResumeRequested(j.id, "root") for j in standing if not j.yields_to]
