@@ -894,7 +894,8 @@ class World:
         """Play until every acknowledged job has ended and nothing is open; the jobs by id."""
         clears = min(CLEARS_STEPS, max_steps // 2)
         while self.choices.step < max_steps:
-            self.pass_over(clears if self.choices.step < clears else max_steps - 1)
+            if self.choices.step != clears:
+                self.pass_over(clears if self.choices.step < clears else max_steps - 1)
             if self.choices.step == clears:
                 self.faults = 0.0  # the weather clears: everything must come to rest
                 standing = [j for j in self.db.jobs.values() if j.state is JobState.SUSPENDED]
