@@ -215,7 +215,8 @@ class Capacities:
                 have = have - once
             if need > once:
                 tasks = np.minimum(tasks, have // (need - once))
-        return np.maximum(tasks, 0)
+        counts: Ints = np.maximum(tasks, 0)
+        return counts
 
 
 def equipped_alike(hosts: Sequence[Host], others: Sequence[Host]) -> bool:
