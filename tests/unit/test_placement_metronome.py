@@ -289,3 +289,54 @@ def test_of_equal_hosts_a_job_of_one_host_takes_the_one_with_the_least_room():
     hosts = [host("a", gpus=4), host("b", gpus=2), host("c", gpus=3)]
     wants = asked(job(1, ntasks=2, gpus_per_task=1, traffic=profile(200, (0, 50, 100))))
     assert hosts_of(MetronomePolicy().candidates(wants, snapshot(*hosts))) == [("b",)]
+
+
+def crowded(seed):
+    """Hosts of one zone, most of whose links bear load, and a job to be placed beside that."""
+    chance = random.Random(seed)
+    hosts = [host(f"h{i}", gpus=4, nic_mbps=100) for i in range(10)]
+    names = [h.name for h in hosts]
+
+    def load():
+        comm = chance.randint(20, 120)
+        return profile(
+            chance.choice((150, 200, 300, 400)), (chance.randint(0, 20), comm, chance.choice((60, 100)))
+        )
+
+    others = [placed(i, *chance.sample(names, 2), traffic=load(), sequence=i) for i in range(1, 9)]
+    delays_us = {
+        (a, b): linkstats(None, chance.choice((20, 20, 90)) / 1_000, None)
+        for a, b in itertools.permutations(names, 2)
+    }
+    free = {name: Free(8, 32 * GIB, tuple(range(chance.randint(0, 4)))) for name in names}
+    one = job(
+        JOB,
+        ntasks=chance.choice((2, 3, 4)),
+        tasks_per_host=chance.choice((0, 1)),
+        gpus_per_task=1,
+        traffic=load(),
+    )
+    return one, snapshot(*hosts, net=network(delays_us), free=free, placed=others)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_scores_that_are_looked_for_one_by_one_choose_as_all_at_once(seed, monkeypatch):
+    one, snap = crowded(seed)
+
+    def answers():
+        proposal = MetronomePolicy().candidates(asked(one), snap)
+        found = list(islice(proposal.candidates, 6))
+        return found and [
+            (c.placement, c.score, c.note, proposal.observe(c)().chosen) for c in found
+        ], proposal.reasons
+
+    late, one_by_one = answers(), Stages._bandwidth
+
+    def all_at_once(stages, counts):
+        scores = one_by_one(stages, counts)
+        for number in np.flatnonzero(stages._unknown):
+            stages._find(int(number), scores)
+        return scores
+
+    monkeypatch.setattr(Stages, "_bandwidth", all_at_once)
+    assert answers() == late

@@ -29,6 +29,7 @@ from itertools import chain, islice
 
 import numpy as np
 
+from rm.core.model.choice import CHOSEN_MAX
 from rm.core.model.demand import Demand, Shape
 from rm.core.model.placement_request import PlacementRequest
 from rm.core.model.reasons import HostVerdict, Reason, ReasonCode
@@ -257,6 +258,7 @@ class MetronomePolicy:
     def _observed(self, ask: _Ask, narrow: dict[int, Reason], candidate: Candidate) -> Observed:
         stages = candidate.grounds
         assert isinstance(stages, Stages)
+        stages.find(ask.capacities.number[host] for host in candidate.placement.hosts[:CHOSEN_MAX])
         around = Around(
             ask.capacities, ask.shape, ask.caps, stages.pool, lambda: stages.table, narrow, stages.scores_of
         )
@@ -267,6 +269,7 @@ class MetronomePolicy:
         pool = next(self._pools(ask))
         stages = self._stages(pool, ask, ask.gang)
         choice = stages.choose([])
+        stages.find(pool.numbers.tolist())
         final = choice.final if choice is not None else np.empty(0)
         refused = dict(narrow)
         scores: dict[int, list[tuple[str, float]]] = {}

@@ -5,7 +5,7 @@ Source: Metronome, Algorithm 1 lines 15-29 and Sec. III-B "Normalize Score"; R19
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -68,13 +68,16 @@ class Stages:
     loops: dict[str, Reason] = field(default_factory=dict)  # refusals met on the way, by host
     first: Choice | None = None  # of the job's first task, as all hosts compete for it
     _alone: Floats | None = None  # bandwidth scores of hosts that have no task of the job yet
+    _unknown: Mask = field(
+        default_factory=lambda: np.zeros(0, dtype=bool)
+    )  # of these those not yet looked for
 
     def choose(self, assigned: Sequence[int], banned: frozenset[int] = frozenset()) -> Choice | None:
         """The best host for the next task, given those of the tasks before; None = no host left."""
         counts = np.bincount(np.asarray(assigned, dtype=np.int64), minlength=len(self.pool.caps))
         may = self._allowed(counts, len(assigned))
         may[list(banned)] = False
-        scores = self._bandwidth(counts)
+        scores, unknown = self._bandwidth(counts), self._unknown
         if assigned and not self.low_comm:
             dependents = [int(self.pool.numbers[n]) for n in assigned]
             everywhere = raw_latency(self.table.delays_us(), dependents)
@@ -84,6 +87,14 @@ class Stages:
         while may.any():
             candidates = may if self.links is None else may & (scores >= scores[may].max() - EQUAL)
             host = self._first(candidates, raw, assigned)
+            if self.links is not None and unknown[candidates].any():
+                if unknown[host]:
+                    self._find(host, scores)
+                    continue
+                if scores[host] < PERFECT:  # one of the others may be the best by less than rounding errors
+                    for other in np.flatnonzero(candidates & unknown):
+                        self._find(int(other), scores)
+                    continue
             loop = self._loop(counts, host)
             if loop is None:
                 link = self._link(host, int(counts[host]) + 1)
@@ -165,11 +176,11 @@ class Stages:
 
     def scores_of(self, number: int) -> tuple[tuple[str, float], ...]:
         """What the job's first task saw of a host of the pool, by its number in the inventory."""
-        if self.first is None:
+        if self.first is None or self._alone is None:
             return ()
         local = int(np.flatnonzero(self.pool.numbers == number)[0])
         return (
-            ("bandwidth", round(float(self.first.scores[local]), 3)),
+            ("bandwidth", round(float(self._alone[local]), 3)),
             ("latency_us", round(float(self.first.raw_latency_us[local]), 1)),
         )
 
@@ -180,18 +191,35 @@ class Stages:
         return EARLY if self.links is None else self.links.at(self._name(host), tasks)
 
     def _bandwidth(self, counts: Ints) -> Floats:
+        """The score of each host's link with one more task; perfect where that is not known yet. It is looked
+        for where a host would be taken if it were so: a score may cost a search of many milliseconds."""
         if self._alone is None:
             self._alone = np.full(len(counts), PERFECT)
-            if self.links is not None:
-                for host in np.flatnonzero(self.pool.caps):
-                    if (name := self._name(int(host))) in self.links.loaded:
-                        self._alone[host] = self.links.score_at(name, 1)
+            self._unknown = np.zeros(len(counts), dtype=bool)
+            if self.links is not None and (loaded := self.links.loaded):
+                some = np.flatnonzero(self.pool.caps)
+                self._unknown[some] = [self._name(int(host)) in loaded for host in some]
         if self.links is None:
             return self._alone
         scores = self._alone.copy()
         for host in np.flatnonzero(counts):
             scores[host] = self.links.score_at(self._name(int(host)), int(counts[host]) + 1)
         return scores
+
+    def _find(self, host: int, scores: Floats) -> None:
+        """Look for the score of a host without a task of the job, and note it here too."""
+        assert self.links is not None, "without links all scores are known"
+        assert self._alone is not None, "it is looked for after the others were put down"
+        scores[host] = self._alone[host] = self.links.score_at(self._name(host), 1)
+        self._unknown[host] = False
+
+    def find(self, numbers: Iterable[int]) -> None:
+        """Let the scores of these hosts, by their numbers in the inventory, be known to `scores_of` and to the
+        choice of the first host."""
+        if self.first is None:
+            return
+        for local in np.flatnonzero(np.isin(self.pool.numbers, list(numbers)) & self._unknown):
+            self._find(int(local), self.first.scores)
 
     def _first(self, candidates: Mask, raw: Floats, assigned: Sequence[int]) -> int:
         """Least latency, then the network score, then the least room, then list order; LowComm reversed.
