@@ -28,6 +28,8 @@ def qos_for(accounts: Accounts, account: str, named: str) -> str:
     """
     path = accounts.path(account)
     if not named:
+        if not path and not accounts.qos:
+            return ""
         own = (accounts.by_name[above].qos for above in reversed(path))
         named = next(filter(None, own), USUAL if USUAL in accounts.qos_by_name else "")
     if not named or not accounts.qos:

@@ -39,7 +39,7 @@ from rm.errors import ConfigError
 from rm.policies.interleave.affinity import LOOP_TESTS
 from rm.policies.interleave.profile import DEMAND_MODELS
 from rm.policies.interleave.solve import Thresholds
-from rm.policies.placement.rack import fewest_places, leaf_numbers
+from rm.policies.placement.rack import LatestLeaves, fewest_places
 from rm.policies.placement.steps.blockers import by_kind, headline
 from rm.policies.placement.steps.capacity import Capacities, LatestCapacities
 from rm.policies.placement.steps.gang import Gang, Ints, place
@@ -132,6 +132,7 @@ class MetronomePolicy:
         self._capacities = LatestCapacities()
         self._tables = LatestNetworkTable(self.options)
         self._loads = PlacedLoads(self.options.demand)
+        self._leaves = LatestLeaves()
 
     def candidates(self, request: PlacementRequest, snapshot: Snapshot, explain: bool = False) -> Proposal:
         ask, narrow = self._ask(request, snapshot)
@@ -233,7 +234,8 @@ class MetronomePolicy:
 
     def _leaving_whole(self, stages: Stages, ask: _Ask, than: list[int]) -> Iterator[list[int]]:
         pool, caps = stages.pool, stages.pool.caps.copy()
-        leaf = leaf_numbers(ask.capacities.hosts, ask.snapshot.fabric)[pool.numbers]
+        above = self._leaves.of(ask.capacities.hosts, ask.snapshot.fabric)[pool.numbers]
+        leaf = np.unique(above, return_inverse=True)[1]  # those above the pool alone, in their order
         for _ in range(WHOLE):
             if not ask.gang.fits(caps):
                 return

@@ -67,12 +67,13 @@ class RackPolicy:
     def __init__(self, options: RackOptions | None = None) -> None:
         self.options = options or RackOptions()
         self._capacities = LatestCapacities()
+        self._leaves = LatestLeaves()
 
     def candidates(self, request: PlacementRequest, snapshot: Snapshot, explain: bool = False) -> Proposal:
         return propose(request, snapshot, self._capacities.under(snapshot), explain, self._rank)
 
     def _rank(self, ask: Ask) -> Ranking:
-        leaf = leaf_numbers(ask.capacities.hosts, ask.snapshot.fabric)
+        leaf = self._leaves.of(ask.capacities.hosts, ask.snapshot.fabric)
         place = leaf if self.options.near == "leaf" else np.arange(len(leaf))
         lots = np.random.default_rng([self.options.seed, ask.request.job, ask.request.attempt])
         by_lot = self.options.across == "any"
@@ -103,6 +104,19 @@ def leaf_numbers(hosts: Sequence[Host], fabric: Fabric | None) -> Ints:
     return np.array(found, dtype=np.int64)
 
 
+class LatestLeaves:
+    """The numbers of the leaves above the hosts that were asked for last. Only a cache."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Sequence[Host], Fabric | None, Ints] | None = None
+
+    def of(self, hosts: Sequence[Host], fabric: Fabric | None) -> Ints:
+        """As `leaf_numbers`; not to be written to."""
+        if self._last is None or self._last[0] is not hosts or self._last[1] is not fabric:
+            self._last = hosts, fabric, leaf_numbers(hosts, fabric)
+        return self._last[2]
+
+
 def fewest_places(caps: Ints, place: Ints, gang: Gang) -> Counts:
     """The tightest place that holds the gang, and there the fewest hosts; else the fewest places. It fits."""
     tightest = tightest_place(caps, place, gang)
@@ -116,8 +130,9 @@ def fewest_places(caps: Ints, place: Ints, gang: Gang) -> Counts:
 def tightest_place(caps: Ints, place: Ints, gang: Gang) -> int | None:
     """The place with the least room that holds the gang by itself; None when none does."""
     room = np.bincount(place, caps)
-    for n in np.argsort(room, kind="stable").tolist():
-        if room[n] >= gang.tasks and gang.fits(np.where(place == n, caps, 0)):
+    order = np.argsort(room, kind="stable")
+    for n in order[np.searchsorted(room[order], gang.tasks) :].tolist():
+        if gang.fits(np.where(place == n, caps, 0)):
             return int(n)
     return None
 
@@ -125,7 +140,7 @@ def tightest_place(caps: Ints, place: Ints, gang: Gang) -> int | None:
 def in_order(caps: Ints, place: Ints, gang: Gang) -> list[int]:
     """All places: those that shall hold the gang, which fits but into no single one; then the roomiest."""
     left = np.bincount(place, caps).astype(np.int64)
-    rest = np.argsort(-left, kind="stable").tolist()
+    rest = np.argsort(-left, kind="stable")
     order: list[int] = []
     need = gang.tasks
     while need > 0 and left.max() > 0:
@@ -134,4 +149,4 @@ def in_order(caps: Ints, place: Ints, gang: Gang) -> list[int]:
         order.append(chosen)
         need -= int(left[chosen])
         left[chosen] = 0
-    return order + [n for n in rest if n not in order]
+    return [*order, *rest[~np.isin(rest, order)].tolist()]

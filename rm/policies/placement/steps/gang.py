@@ -54,14 +54,19 @@ class Gang:
 
     def host_count(self, caps: Ints) -> int:
         """The fewest hosts that hold the gang, at least `hosts_min`; 0 when none do."""
-        room = np.sort(caps[caps > 0])[::-1]
         least = max(self.hosts_min, 1)
-        if len(room) < least or self.most_hosts < least:
+        if self.most_hosts < least:
             return 0
-        sums = np.cumsum(room[: self.most_hosts])
+        if least == 1 and len(caps) and caps.max() >= self.tasks > 0:
+            return 1
+        room = caps[caps > 0]
+        if len(room) < least:
+            return 0
+        room.sort()
+        sums = room[: -self.most_hosts - 1 : -1].cumsum()
         if sums[-1] < self.tasks:
             return 0
-        return max(int(np.searchsorted(sums, self.tasks)) + 1, least)
+        return max(int(sums.searchsorted(self.tasks)) + 1, least)
 
     def least_cap(self, picked: int, others: Ints, picks_left: int) -> int:
         """The least capacity of the next host so that the gang still fits.

@@ -50,9 +50,8 @@ def pools_for(
     Args:
         caps: tasks that each host of the inventory takes, 0 where a filter refuses it.
     """
-    members = dict(zip(capacities.zones, capacities.members, strict=True))
+    members, delays = capacities.members_of, capacities.delays_us
     room = capacities.in_zones(caps)
-    delays = {z: float(capacities.user_delay_us(z)) for z in room}
 
     def fits_in(zones: Sequence[str]) -> bool:
         if room[zones[0]] < gang.tasks:

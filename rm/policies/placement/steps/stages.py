@@ -214,9 +214,8 @@ class Stages:
         self._unknown[host] = False
 
     def find(self, numbers: Iterable[int]) -> None:
-        """Let the scores of these hosts, by their numbers in the inventory, be known to `scores_of` and to the
-        choice of the first host."""
-        if self.first is None:
+        """Let the scores of these hosts, by their numbers in the inventory, be known."""
+        if self.first is None or not self._unknown.any():
             return
         for local in np.flatnonzero(np.isin(self.pool.numbers, list(numbers)) & self._unknown):
             self._find(int(local), self.first.scores)
