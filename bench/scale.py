@@ -6,6 +6,7 @@
 The workload is Ada-SRSF's (Sec. V-A), one to 62 times over: as many groups of 160 jobs as of 16
 servers, so that each server has the same work at every size; iterations and arrivals are divided by
 100. Queue srsf, placement lwf, communication srsf-n; every decision goes through the daemon's cycle.
+Seconds are those of processor.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from rm.errors import RmError
 
 GROUPS = (1, 6, 62)
 JOBS_A_GROUP, SERVERS_A_GROUP = 160, 16
-MINUTES_TARGET = 10.0  # "in minutes on one core"
+TARGET_S = 40.0  # of processor, for the largest
 
 
 def run(settings: Settings) -> list[Figure]:
@@ -30,7 +31,7 @@ def run(settings: Settings) -> list[Figure]:
         jobs, servers = groups * JOBS_A_GROUP, groups * SERVERS_A_GROUP
         what = f"simulate {jobs:,} jobs on {servers:,} servers"
         told = f"{events:,.0f} events, {events / seconds:,.0f} a second; 4 GPUs a server; one process"
-        target = MINUTES_TARGET * 60 if groups == GROUPS[-1] else None
+        target = TARGET_S if groups == GROUPS[-1] else None
         figures += [Figure(what, seconds, "s", told, target), Figure(f"{what}: memory", mib, "MiB")]
     return figures
 
@@ -56,9 +57,9 @@ def simulate(groups: int) -> None:
 
     from rm.sim.papers._ada_srsf.workload import simulate as simulated
 
-    began = time.perf_counter()
+    began = time.process_time()
     result = simulated(1, "lwf", "srsf-n", groups=groups)
-    seconds = time.perf_counter() - began
+    seconds = time.process_time() - began
     mib = peak_bytes() / (1 << 20)
     print(json.dumps([seconds, result.events, mib]))
 

@@ -13,7 +13,7 @@ LONG = ("links", "schedules", "shaping")  # of a large cluster thousands, few of
 
 
 class _Text(str):
-    """Text that stands for itself in the text of a list."""
+    """Text that stands for itself in the text of what holds it."""
 
     __slots__ = ()
 
@@ -25,7 +25,7 @@ class Digests:
     """Knows the texts of what the alignment before consisted of."""
 
     def __init__(self) -> None:
-        self._texts: dict[int, tuple[object, _Text]] = {}  # by identity: the object is kept beside it
+        self._texts: dict[int, tuple[object, str]] = {}  # by identity: the object is kept beside it
 
     def of(self, outcome: Outcome, alignment: Alignment) -> str:
         """ "" when the step asks nothing new. The decisions hold the placements in full."""
@@ -45,14 +45,14 @@ class Digests:
         body: dict[str, object] = {}
         for field in fields(Alignment):
             if field.name in LONG and (items := getattr(alignment, field.name)):
-                body[field.name] = [self._text(item, before) for item in items]
+                texts = [
+                    one
+                    if (one := before.get(id(item))) is not None and one[0] is item
+                    else (item, repr(to_plain(item)))
+                    for item in items
+                ]
+                self._texts.update(zip(map(id, items), texts, strict=True))
+                body[field.name] = _Text(f"[{', '.join([text for _, text in texts])}]")
             elif field.name in rest:
                 body[field.name] = rest[field.name]
         return body
-
-    def _text(self, item: object, before: dict[int, tuple[object, _Text]]) -> _Text:
-        known = before.get(id(item))
-        if known is None or known[0] is not item:
-            known = (item, _Text(repr(to_plain(item))))
-        self._texts[id(item)] = known
-        return known[1]
