@@ -14,7 +14,7 @@ from rm.core.model.alignment import Alignment, LinkAlignment, Schedule, ShapingR
 from rm.core.model.snapshot import Aligned, PlacedJob, Snapshot
 from rm.policies.interleave.affinity import peak_sum
 from rm.policies.interleave.circle import LinkLoad
-from rm.policies.interleave.loads import capacity_of, link_loads
+from rm.policies.interleave.loads import link_loads
 from rm.policies.interleave.profile import Phases
 from rm.policies.interleave.unify import Demand
 
@@ -129,12 +129,7 @@ def follow(placed: Sequence[PlacedJob], snapshot: Snapshot, model: str) -> tuple
         change.jobs |= unsaid
         for job in unsaid & known.loads.keys():
             change.links |= known.loads[job].phases.keys()
-    is_there = snapshot.hosts.keys() | snapshot.links.keys()
-    others = {
-        link
-        for link, bps in known.capacity.items()
-        if (link in is_there or snapshot.fabric is not None) and capacity_of(link, snapshot) != bps
-    }
+    others = changed_links(known.capacity, snapshot)
     moved = {job for link in others for job in known.on[link]}
     there = {view.job: view for view in placed}
     change.gone = known.loads.keys() - there.keys()
@@ -157,6 +152,22 @@ def follow(placed: Sequence[PlacedJob], snapshot: Snapshot, model: str) -> tuple
     for link in change.links:
         contend(known, link)
     return known, change
+
+
+def changed_links(capacity: Mapping[str, int], snapshot: Snapshot) -> set[str]:
+    """The links that have another capacity now; not those of hosts that are gone."""
+    links, hosts, fabric = snapshot.links, snapshot.hosts, snapshot.fabric
+    found = set[str]()
+    for name, bps in capacity.items():  # of each link, at every turn: no call for each
+        if (link := links.get(name)) is not None:
+            if link.capacity_bps != bps:
+                found.add(name)
+        elif (host := hosts.get(name)) is not None:
+            if host.nic_bps != bps:
+                found.add(name)
+        elif fabric is not None and fabric.capacity_bps != bps:
+            found.add(name)
+    return found
 
 
 def resumed(aligned: Aligned, snapshot: Snapshot, model: str) -> tuple[Known, set[int]]:

@@ -78,7 +78,7 @@ class Realigning:
 
     def answer(self) -> Alignment:
         known = self.known
-        contending = {job for load in known.links.values() for job in load.phases}
+        contending = set[int]().union(*(load.phases for load in known.links.values()))
         links = known.aligned
         return Alignment(
             score=min((link.score for link in links.values()), default=PERFECT),
