@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from jsonschema import ValidationError
 
 from rm.adapters import sources
 from rm.adapters.archives.opensearch import index_of, kept_of
@@ -26,7 +25,7 @@ from rm.errors import ConfigError
 from tests import builders
 from tests.archive_servers import OpenSearch, serving
 from tests.fakes import PATIENCE_S, ManualClock
-from tests.pscheduler_schemas import RECORD_OF, must_be_a_run, must_fit
+from tests.pscheduler_schemas import RECORD_OF, misfit, must_be_a_run, must_fit
 from tests.unit.test_monitor import House, Prober
 
 DNS = parse_mesh({"name": "dns", "tests": ["dns"], "query": "www.example.org", "nameserver": "10.0.0.53"})
@@ -87,7 +86,7 @@ def test_a_schema_notices_what_does_not_fit() -> None:
         document | {"result": document["result"] | {"packets-sent": -1}},
         document | {"test": {"type": "latency", "spec": {"source": "a"}}},
     ):
-        with pytest.raises(ValidationError):
+        with pytest.raises(misfit()):
             must_be_a_run(broken)
 
 
