@@ -11,6 +11,10 @@ SUBMITIT := .venv-submitit
 CLIENTS := submitit==1.5.4 hydra-submitit-launcher==1.2.0 snakemake==9.27.1 snakemake-executor-plugin-slurm==2.8.0
 MPI4PY := mpi4py==4.1.2
 
+# with programs compiled once, also where the environment forbids to keep that, and without pytest's plugins of
+# libraries that no test needs: each worker loads them all
+PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -p no:anyio
+
 .PHONY: help demo ddp frameworks test records check schedules lint bench papers lock dist docs man sbom clean setup setup-dev need-lab need-test
 .NOTPARALLEL:
 help:
@@ -38,19 +42,19 @@ ddp: need-lab $(STAMP) $(DDP)/.installed
 	@$(PY) examples/run_ddp.py --python $(DDP)/bin/python $(ARGS)
 
 frameworks: need-test $(DEV) $(DDP)/.installed $(MPI)/.installed $(SUBMITIT)/.installed
-	$(PY) -m pytest tests/e2e/test_frameworks.py tests/e2e/test_mpi.py tests/e2e/test_slurm_clients.py $(ARGS)
+	$(PYTEST) tests/e2e/test_frameworks.py tests/e2e/test_mpi.py tests/e2e/test_slurm_clients.py $(ARGS)
 
 # six at a time, also on two cores: more than half of the end-to-end tests is waiting. A file's tests stay together,
 # as they share hosts; tests/conftest.py says in which order the files come
 test: need-test $(DEV) $(POSIX)
-	$(PY) -m pytest --numprocesses 6 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PYTEST) --numprocesses 6 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # asks ansible-core anew what it does with each playbook of tests/e2e/equivalence/corpus
 records: need-test $(DEV) $(POSIX)
-	RM_TEST_ANSIBLE=record $(PY) -m pytest --numprocesses 2 --dist loadfile tests/e2e/equivalence $(ARGS)
+	RM_TEST_ANSIBLE=record $(PYTEST) --numprocesses 2 --dist loadfile tests/e2e/equivalence $(ARGS)
 
 check: lint need-test $(DEV)
-	RM_TEST_SCHEDULES=500 RM_TEST_EXAMPLES=0.25 $(PY) -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder \
+	RM_TEST_SCHEDULES=500 RM_TEST_EXAMPLES=0.25 $(PYTEST) --numprocesses 4 --dist loadfile --no-loadscope-reorder \
 	    tests/contract tests/sim tests/unit tests/test_architecture.py --ignore tests/unit/test_release.py $(ARGS)
 
 # make test plays the first 10,000 of them
