@@ -63,6 +63,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     _ran[:] = [folder]
 
 
+def pytest_collection_finish() -> None:
+    """What is there now stays to the end: no collection of garbage goes over it again."""
+    gc.freeze()
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order the files for workers that each take the next one: the processors are never idle while hosts are
