@@ -163,8 +163,7 @@ def cluster(
             lab = up(spec, directory / "lab")
         made = Cluster(directory, lab)
         if lab is not None:
-            for playbook in ("bootstrap", "agents"):
-                made.rmx("playbook", "run", playbook, "--inventory", str(lab.inventory))
+            made.rmx("playbook", "run", "bootstrap", "--inventory", str(lab.inventory))
         made.start()
         if lab is not None:
             made.rmx("host", "import", str(lab.inventory))

@@ -84,10 +84,9 @@ def site(kind: str, hosts: int, daemons: int, gpus: int = GPUS, disk_mb: int = 2
 def install(lab: Lab) -> None:
     hosts = to_hosts(parse(lab.inventory.read_text(), str(lab.inventory)))
     ssh = SshSettings(known_hosts=lab.known_hosts)
-    for name in ("bootstrap", "agents"):
-        report = run_playbook(shipped_directory("playbooks") / f"{name}.yml", hosts, ssh)
-        if not report.ok:
-            raise RmError(f"The playbook {name} failed on the lab: {report.failures()}.")
+    report = run_playbook(shipped_directory("playbooks") / "bootstrap.yml", hosts, ssh)
+    if not report.ok:
+        raise RmError(f"The playbook bootstrap failed on the lab: {report.failures()}.")
 
 
 def add_hosts(made: Site) -> None:

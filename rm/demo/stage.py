@@ -133,8 +133,8 @@ class Stage:
     def prepare(self, mode: Chosen, now: Tell) -> list[str]:
         """Write the rm.toml of the mode, and run the playbooks that every job needs; their names."""
         self.configure(mode)
-        # without users of their own there is none to make
-        names = [*(["bootstrap"] if self.full_root else []), "agents", "probes"]
+        # bootstrap installs the agents, too; without users of their own there is none to make
+        names = ["bootstrap" if self.full_root else "agents", "probes"]
         for name in names:
             self.playbook(name, now)
         return names
