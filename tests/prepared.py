@@ -1,5 +1,5 @@
 """Hosts of a lab as `bootstrap.yml` leaves them. The playbook prepares the first hosts of a process. All
-further hosts get the directories that it made there, and the same account, at a tenth of the cost."""
+further hosts get what it made there, and the same account, at a tenth of the cost."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from rm.playbook.inventory.hosts import to_hosts
 from rm.playbook.inventory.inventory import parse
 
 AT_A_TIME = 4
-DIRECTORIES = ("opt/rm", "var/lib/rm")
-PACK = ("tar", "-c", "-C", "/", *DIRECTORIES)
+MADE = ("opt/rm", "var/lib/rm", "etc/profile.d/rm.sh")
+PACK = ("tar", "-c", "-C", "/", *MADE)
 ACCOUNT = "useradd --system --create-home --shell /bin/sh --comment 'Jobs of rm' rmjob"
 UNPACK = ("sh", "-e", "-c", f"tar -x -p -C /; getent passwd rmjob || {ACCOUNT}")
-_made: list[bytes] = []  # the directories of the first host, packed
+_made: list[bytes] = []  # by the playbook on the first host, packed
 
 
 def prepare(lab: Lab, settings: SshSettings) -> None:

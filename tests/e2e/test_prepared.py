@@ -22,7 +22,7 @@ def test_what_bootstrap_yml_did_to_one_host_another_has_too(
     by_playbook, by_copy = (_changed(make_lab(zones=1, hosts=1)) for _ in range(2))
     assert any(line.startswith("+ rmjob:") for line in by_playbook["/etc/passwd"]["content"])
     assert {"/opt/rm/agents/rm_agent.py", "/opt/rm/agents/VERSION", "/var/lib/rm"} <= by_playbook.keys()
-    assert by_copy == by_playbook
+    assert by_copy == by_playbook, "does MADE of tests/prepared.py name all that bootstrap.yml makes?"
 
 
 def _changed(lab: Lab) -> State:
