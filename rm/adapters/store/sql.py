@@ -62,6 +62,7 @@ class SqlStore(SqlLease):
         self._epoch: int | None = None
         self._in_doubt: Batch | None = None  # whether its commit took effect is not known
         self._upsert = schema.upserts(engine.dialect.name)
+        self._cluster = str(schema.CLUSTER_FOR_UPDATE.compile(dialect=engine.dialect))
         self._often = _often(engine.url.drivername)
         self.history = SqlHistory(engine.dialect.name, self._reading, self._changing)
         self.playbook_runs = SqlPlaybookRuns(engine.dialect.name, self._reading, self._changing)
@@ -133,7 +134,7 @@ class SqlStore(SqlLease):
         return expected_version + 1
 
     def _commit(self, c: Connection, batch: Batch, expected_version: int) -> None:
-        cluster = c.execute(schema.CLUSTER_FOR_UPDATE).one()
+        cluster = c.exec_driver_sql(self._cluster).one()
         if self._epoch is None or cluster.epoch != self._epoch:
             raise StaleLeader("This daemon does not lead the cluster (any more).")
         if batch is self._in_doubt and cluster.version == expected_version + 1:
