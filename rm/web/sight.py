@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from rm.config import PrivacyConfig
@@ -19,6 +19,7 @@ from rm.core.model.host import Host
 from rm.core.model.host_reservation import HostReservation
 from rm.core.model.job import Job, JobState
 from rm.core.model.reasons import USED_BY, HostVerdict, Reason
+from rm.core.model.replacing import replace
 from rm.core.model.slowed import SOME, with_more
 from rm.core.model.snapshot import Free
 from rm.core.people.privacy import veiled, without_others

@@ -3,7 +3,6 @@ docs/http-api.md."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from aiohttp import web
@@ -12,6 +11,7 @@ from rm.api import job_requests, jobs, reasons
 from rm.arrays import parse
 from rm.config import Config
 from rm.core.model.job import JobSpec
+from rm.core.model.replacing import replace
 from rm.errors import Forbidden, ImpossibleRequest, UsageError
 from rm.units import parse_time_limit_us
 from rm.web import wire

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 from rm.core.jobs import events as ev
+from rm.core.model.replacing import replace
 
 SHOWN = 20  # names in one entry
 TEXT_MOST = 500  # characters

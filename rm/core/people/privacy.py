@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 from rm.core.model.job import Job, JobSpec, JobState
+from rm.core.model.replacing import replace
 
 HIDDEN = "Only the job's owner may read this."
 # of what a job asks for everybody sees these: who asks, for how much of what, and when. A field that is not

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from rm.core.model.described import partition_of
 from rm.core.model.host import Host
 from rm.core.model.job import Job, JobState
 from rm.core.model.reasons import Reason
+from rm.core.model.replacing import replace
 from rm.core.scheduling.blocked import Blocked
 from rm.core.scheduling.cycle import Cycle
 
