@@ -107,7 +107,8 @@ def _prepare_sqlite(foreign_keys: bool, connection: Any, _record: object) -> Non
 def _begin_sqlite(connection: Connection) -> None:
     # a writer takes the write lock at once: a later upgrade of a read lock could only fail
     writes = connection.get_execution_options().get("rm_writes")
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    raw: Any = connection.connection.dbapi_connection  # itself, as `Prepared` does
+    raw.execute("BEGIN IMMEDIATE" if writes else "BEGIN").close()
 
 
 def _prepare_postgres(connection: Any, _record: object) -> None:
