@@ -20,6 +20,7 @@ from rm.core.registry import load
 from rm.core.scheduling.engine import Policies
 from rm.errors import UsageError
 from rm.sim.batch import Batch, Played, Stay, Work, hosts_of
+from rm.sim.real.workloads import workload
 
 COLUMNS = ("timestamp", "duration", "num_gpus", "cluster")
 HALF_HOUR_US = 1_800_000_000
@@ -88,6 +89,15 @@ def read(path: Path, settings: Settings) -> list[Work]:
     if not found:
         raise UsageError(f"{path} has no job of cluster '{settings.cluster:.80}' that fits these hosts.")
     return [_work(one, found[0][0], index, settings) for index, one in enumerate(found)]
+
+
+def carried(name: str, settings: Settings) -> list[Work]:
+    """The jobs of a sample of the Philly trace that comes with rm, as `rm.sim.real.workloads` names it."""
+    rows = sorted((one.at_s, one.runs_s or 0.0, one.kind.gpus) for one in workload(name))
+    rows = [one for one in rows if one[2] <= settings.hosts * settings.gpus]
+    if not rows:
+        raise UsageError(f"No job of {name} fits these hosts.", "Give more --hosts or --gpus.")
+    return [_work(one, rows[0][0], index, settings) for index, one in enumerate(rows)]
 
 
 def _read_row(row: Mapping[str, str | None]) -> tuple[float, float, int]:

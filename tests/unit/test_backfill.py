@@ -44,7 +44,7 @@ class World:
         self.cycle = Cycle(
             state,
             Policies(
-                load("queue", queue, {"depth": depth} if depth > 1 else {}),
+                load("queue", queue, {"depth": depth} if queue == "backfill" else {}),
                 load("placement", placement),
                 load("comm", "none"),
             ),
@@ -280,7 +280,15 @@ def test_when_a_job_is_expected_to_end(fields, state, started_us, now_us, ends_u
 
 @pytest.mark.parametrize(
     ("placement", "hosts", "depth"),
-    [("first-fit", 6, 1), ("lwf", 6, 1), ("least-loaded", 6, 1), ("first-fit", 6, 5), ("first-fit", 1, 5)],
+    [
+        ("first-fit", 6, 1),
+        ("lwf", 6, 1),
+        ("least-loaded", 6, 1),
+        ("first-fit", 6, 5),
+        ("first-fit", 1, 2),
+        ("first-fit", 1, 5),
+        ("first-fit", 1, 8),
+    ],
 )
 @pytest.mark.parametrize("seed", range(6))
 def test_nobody_starts_later_than_was_promised(placement: str, hosts: int, depth: int, seed: int):

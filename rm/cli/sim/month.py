@@ -56,7 +56,7 @@ def month(file: Path, seed: int, plot: Path | None, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("trace", type=FILE, metavar="TRACE.csv")
+@click.argument("trace", metavar="TRACE.csv")
 @click.option("--cluster", default="", help="The jobs of this cluster alone.")
 @click.option("--hosts", type=click.IntRange(1, 100_000), default=16, show_default=True)
 @click.option("--gpus", type=click.IntRange(1, 64), default=8, show_default=True, help="Of each host.")
@@ -71,14 +71,18 @@ def month(file: Path, seed: int, plot: Path | None, as_json: bool) -> None:
 @SEED
 @JSON
 def waits(
-    trace: Path, cluster: str, hosts: int, gpus: int, queue: str, badness: float, ask_each: int, seed: int,
+    trace: str, cluster: str, hosts: int, gpus: int, queue: str, badness: float, ask_each: int, seed: int,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Play a TRACE: waiting, utilisation and the error of expected starts under several queue policies."""
+    """Play a TRACE: waiting, utilisation and the error of expected starts under several queue policies.
+
+    Instead of a file it may be philly-1, philly-2 or philly-3: the samples of 160 jobs that come with rm.
+    """
     from rm.sim import trace as traces
+    from rm.sim.real.workloads import PHILLY
 
     settings = traces.Settings(hosts, gpus, cluster, badness, seed, ask_each)
-    works = traces.read(trace, settings)
+    works = traces.carried(trace, settings) if trace in PHILLY else traces.read(Path(trace), settings)
     found: dict[str, traces.Waits] = {}
     for name in queue.split(","):
         policy, _, depth = name.partition(":")
@@ -86,7 +90,7 @@ def waits(
             found[name] = traces.play(works, policy, int(depth or 0), settings)
     if as_json:
         told = {name: asdict(one) for name, one in found.items()}
-        click.echo(json.dumps({"version": 1, "trace": trace.name, "seed": seed, "policies": told}))
+        click.echo(json.dumps({"version": 1, "trace": Path(trace).name, "seed": seed, "policies": told}))
         return
     rows = [
         (
