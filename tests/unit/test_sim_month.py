@@ -127,6 +127,14 @@ def test_a_trace_is_played_and_expected_starts_are_compared(
     assert table[-1] == "4 jobs on 1 hosts with 4 GPUs each."
 
 
+def test_a_sample_that_comes_with_rm_is_played_by_its_name(rmx: Rmx) -> None:
+    words = ("sim", "waits", "philly-2", "--hosts", "4", "--ask-each", "0", "--queue", "fifo", "--json")
+    found = rmx(*words).json
+    assert (found["trace"], found["policies"]["fifo"]["jobs"]) == ("philly-2", 160)
+    assert "fits these hosts" in rmx("sim", "waits", "philly-2", "--hosts", "1", "--gpus", "1").err
+    assert "cannot be read" in rmx("sim", "waits", "philly-9").err
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
