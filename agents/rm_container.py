@@ -156,14 +156,20 @@ def podman_image(image):
 
 
 def _apptainer(program, container, name, mounts, names, gpus, is_directory, environ):
-    words = [program, "exec", "--no-home", "--no-mount", "cwd", "--writable-tmpfs"]
+    # a container with a name is a folder, in which changes stay
+    writable = "--writable" if container.get("name") else "--writable-tmpfs"
+    words = [program, "exec", "--no-home", "--no-mount", "cwd", writable]
     for source, target, flags in mounts:
         words += ["--bind", ":".join([source, target, *_flags(flags, ("ro",))[:1]])]
     if gpus:
         words.append("--nv")
     words += ["--pwd", container["workdir"] or "/"]
-    image = container["image"]
-    return [*words, image if image.startswith("/") else "docker://" + _reference(image, "apptainer")]
+    return [*words, apptainer_image(container["image"])]
+
+
+def apptainer_image(image):
+    """As apptainer calls it."""
+    return image if image.startswith("/") else "docker://" + _reference(image, "apptainer")
 
 
 def _enroot(program, container, name, mounts, names, gpus, is_directory, environ):
@@ -179,16 +185,22 @@ def _enroot(program, container, name, mounts, names, gpus, is_directory, environ
         words += ["--env", key]
     if gpus:
         words += ["--env", "NVIDIA_VISIBLE_DEVICES=" + ",".join(gpus)]
-    if image.startswith("/"):
-        file, origin = image, ""
-    else:
-        plain = image[len("docker://") :] if image.startswith("docker://") else image
-        file = "%s/.cache/rm-images/%s.sqsh" % (home, re.sub(r"[^A-Za-z0-9._-]", "+", plain))
-        origin = "docker://" + plain
+    file, origin = (image, "") if container.get("name") else enroot_image(image, home)
     words += [file]
     if container["workdir"]:
         words += ["/bin/sh", "-c", 'cd "$0" && exec "$@"', container["workdir"]]
+    if container.get("name"):  # it is there
+        return words
     return ["/bin/sh", "-c", _ENROOT, "sh", file, origin, *words]
+
+
+def enroot_image(image, home):
+    """The file of an image, and where that is fetched from if it is not there."""
+    if image.startswith("/"):
+        return image, ""
+    plain = image[len("docker://") :] if image.startswith("docker://") else image
+    file = "%s/.cache/rm-images/%s.sqsh" % (home, re.sub(r"[^A-Za-z0-9._-]", "+", plain))
+    return file, "docker://" + plain
 
 
 def _reference(image, runtime):

@@ -1,8 +1,9 @@
 """Containers with a name, which later steps of a job find again with what earlier ones changed in them.
 
 Source: --container-name of Pyxis with container_scope=job. Here such a container is a folder with the files
-of its image, below the place where podman keeps the user's images: each task runs in a container of its own
-over that folder. The first step that names it on a host fills it; it is removed when the job has ended there.
+of its image: below the place where podman keeps the user's images, below that of apptainer's cache, or as a
+container of enroot's. Each task runs in a container of its own over that folder. The first step that names it
+on a host fills it; it is removed when the job has ended there.
 """
 
 import contextlib
@@ -54,6 +55,64 @@ if ! [ -d "$at" ]; then
 fi
 echo "$at"
 """
+# the same of apptainer, which makes such folders itself
+_FILL_APPTAINER = """set -e
+apptainer=$1 attempt=$2 name=$3 image=$4
+top=${APPTAINER_CACHEDIR:-$HOME/.apptainer/cache}/rm/$(uname -n)
+home=$top/${attempt##*/}
+at=$home/$name
+mkdir -p "$home"
+exec 9>"$home/.$name.lock"
+flock 9
+if ! [ -d "$at" ]; then
+    if [ -z "$image" ]; then
+        echo "there is no container $name yet on $(uname -n): give --container-image as well" >&2
+        exit 1
+    fi
+    for old in "$top"/*; do
+        [ -d "${attempt%/*}/${old##*/}" ] || { chmod -R u+rwX "$old"; rm -rf "$old"; }
+    done
+    rm -rf "$home/.$name.new"
+    "$apptainer" build --sandbox "$home/.$name.new" "$image" >&2
+    mv -T "$home/.$name.new" "$at"
+fi
+echo "$at"
+"""
+_REMOVE_APPTAINER = """attempt=$2
+at=${APPTAINER_CACHEDIR:-$HOME/.apptainer/cache}/rm/$(uname -n)/${attempt##*/}
+[ ! -d "$at" ] || { chmod -R u+rwX "$at"; rm -rf "$at"; }
+"""
+# and of enroot, which has names itself: rm+HOST+ATTEMPT+NAME; 4 the image's file, 5 where it is fetched from
+_FILL_ENROOT = """set -e
+enroot=$1 attempt=$2 name=$3 image=$4 origin=$5
+ours=rm+$(uname -n)+
+at=$ours${attempt##*/}+$name
+mkdir -p "$HOME/.cache/rm-images"
+exec 9>"$HOME/.cache/rm-images/.$ours.lock"
+flock 9
+if ! "$enroot" list | grep -qxF "$at"; then
+    if [ -z "$image" ]; then
+        echo "there is no container $name yet on $(uname -n): give --container-image as well" >&2
+        exit 1
+    fi
+    "$enroot" list | while read -r old; do
+        case $old in
+        "$ours"*) rest=${old#"$ours"}; [ -d "${attempt%/*}/${rest%%+*}" ] || "$enroot" remove -f "$old" ;;
+        esac
+    done
+    if ! [ -e "$image" ]; then
+        "$enroot" import -o "$image.$$" -- "$origin" >&2
+        mv "$image.$$" "$image"
+    fi
+    "$enroot" create --name "$at" -- "$image" >&2
+fi
+echo "/$at"
+"""
+_REMOVE_ENROOT = """enroot=$1 attempt=$2
+"$enroot" list | while read -r old; do
+    case $old in "rm+$(uname -n)+${attempt##*/}+"*) "$enroot" remove -f "$old" ;; esac
+done
+"""
 _REMOVE = """podman=$1 attempt=$2
 export DBUS_SESSION_BUS_ADDRESS=unix:path=/dev/null
 at=$("$podman" info --format '{{.Store.GraphRoot}}')/rm/$(uname -n)/${attempt##*/}
@@ -74,16 +133,13 @@ def filled(runtime, program, container, folder, environ):
     if not NAME.match(name):
         raise ValueError("'%.80s' is no name of a container" % name)
     if runtime != "podman":
-        raise ValueError("--container-name needs podman, and this host has %s" % runtime)
+        return _filled_by_other(runtime, program, container, folder, environ), []
     image, is_folder = container["image"], "yes" if os.path.isdir(container["image"]) else "no"
     if image and is_folder == "no":
         image = rm_container.podman_image(image)
     fill = ["/bin/sh", "-c", _FILL, "sh", program, folder.path, name, image, is_folder]
     words = rm_container.unstuck(program, *fill)
-    done = subprocess.run(words, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env=environ, check=False)
-    at = done.stdout.decode(errors="surrogateescape").strip()
-    if done.returncode or not at.startswith("/"):
-        raise ValueError("the container %s cannot be had" % name)
+    at = _run(words, name, environ)
     home, _, _ = at.rpartition("/")
     beside = "%s/.%s" % (home, name)
     options = ["--env-file", beside + ".env"] if os.path.exists(beside + ".env") else []
@@ -93,16 +149,47 @@ def filled(runtime, program, container, folder, environ):
     return dict(container, image=at, workdir=workdir), options
 
 
+def _filled_by_other(runtime, program, container, folder, environ):
+    """The same by apptainer or enroot, which read the image's settings where it runs."""
+    name, image, home = container["name"], container["image"], environ.get("HOME") or "/"
+    if runtime == "apptainer":
+        source = rm_container.apptainer_image(image) if image else ""
+        words = ["/bin/sh", "-c", _FILL_APPTAINER, "sh", program, folder.path, name, source]
+        return dict(container, image=_run(words, name, environ))
+    if os.path.isdir(image):
+        raise ValueError("enroot makes containers of images of registries and files (.sqsh)")
+    file, origin = rm_container.enroot_image(image, home) if image else ("", "")
+    words = ["/bin/sh", "-c", _FILL_ENROOT, "sh", program, folder.path, name, file, origin]
+    return dict(container, image=_run(words, name, environ)[1:])
+
+
+def _run(words, name, environ):
+    """What the program says last: where the container lies."""
+    done = subprocess.run(words, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env=environ, check=False)
+    at = done.stdout.decode(errors="surrogateescape").strip()
+    if done.returncode or not at.startswith("/"):
+        raise ValueError("the container %s cannot be had" % name)
+    return at
+
+
+def removal(runtime, program, attempt_folder):
+    """The words that remove all of an attempt on this host."""
+    script = {"podman": _REMOVE, "apptainer": _REMOVE_APPTAINER, "enroot": _REMOVE_ENROOT}[runtime]
+    return ["/bin/sh", "-c", script, "sh", program, attempt_folder]
+
+
 def remove(attempt):
     """Those of the attempt on this host, when nothing else of it runs. podman reads the user's settings and
     may start his programs, so it has no more rights than a task, and nothing of it is left afterwards. Those
     that are left after REMOVE_S stay until the user's next one."""
     if not os.path.exists(attempt.folder.at(MARK)):
         return
-    _, program = rm_container.found()
+    runtime, program = rm_container.found()
+    if not runtime:
+        return
     pid = os.fork()
     if pid == 0:
-        _become(attempt, ["/bin/sh", "-c", _REMOVE, "sh", program, attempt.folder.path])
+        _become(attempt, removal(runtime, program, attempt.folder.path))
     until = time.monotonic() + REMOVE_S
     while not os.waitpid(pid, os.WNOHANG)[0]:
         if time.monotonic() >= until:

@@ -29,6 +29,7 @@ TAKEN = _table("""
     input/i= open-mode= chdir/D= export= kill-on-bad-exit/K? multi-prog job-name/J= distribution/m=
     jobid= immediate/I? quiet/Q time/t= mpi= unbuffered/u cpu-bind= pty? relative/r= ntasks-per-gpu=
     container-image= container-name= container-mounts= container-workdir=
+    container-mount-home
 """)
 IGNORED = _table("""
     verbose/v no-kill/k mem= mem-per-cpu= mem-per-gpu= mem-bind= hint= wait/W=
@@ -43,7 +44,7 @@ REFUSED = _table("""
     het-group= constraint/C= preserve-env/E reservation= container= licenses/L=
     dependency/d= uid= gid= bcast? x11? threads/T= core-spec/S= network= prolog= epilog=
     task-prolog= task-epilog= signal= no-allocate/Z array=
-    container-save= container-mount-home container-remap-root no-container-remap-root
+    container-save= container-remap-root no-container-remap-root
     container-entrypoint container-entrypoint-log container-readonly container-env=
 """)
 SILENT = {

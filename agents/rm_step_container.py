@@ -39,6 +39,9 @@ def asked_of(values, chdir):
     if len(words) > MOUNTS_MAX:
         raise ValueError("%d mounts are too many: at most %d can be made." % (len(words), MOUNTS_MAX))
     found = {"image": image, "workdir": workdir, "mounts": [_mount(word) for word in words]}
+    if "container-mount-home" in values:
+        home = os.environ.get("HOME", "")
+        found["mounts"].append(_mount("%s:%s" % (home, home)))
     return dict(found, name=name) if name else found
 
 

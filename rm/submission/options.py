@@ -80,6 +80,11 @@ SUPPORTED = (
     Option("container_mounts", ("container-mounts",), help="What they see of the host: SRC:DST,…",
            metavar="LIST"),
     Option("container_workdir", ("container-workdir",), help="Where they begin in it.", metavar="DIR"),
+    Option("container_mount_home", ("container-mount-home",), takes=FLAG, off="no-container-mount-home",
+           help="They see the home directory, too."),
+    Option("container_writable", ("container-writable",), takes=FLAG, help="They may write; they do anyway."),
+    Option("no_container_entrypoint", ("no-container-entrypoint",), takes=FLAG,
+           help="No entry point is run; none is anyway."),
     Option("switches", ("switches",), help="Below so few leaves; waits for that.", metavar="N[@TIME]"),
     Option("exclusive", ("exclusive",), takes=MAYBE, help="Share the hosts with no other job."),
     Option("signal", ("signal",), help="Send it before the time limit.", metavar="[B:]SIG[@S]"),
@@ -122,9 +127,8 @@ UNSUPPORTED = _other(
     REFUSED,
     "uid=", "gid=", "clusters/M=", "cluster-constraint=", "bb=", "bbf=", "container=", "het-group=", "jobid=",
     "gpus-per-socket=", "core-spec/S=", "thread-spec=", "batch=", "network=", "nodefile/F=",
-    "mcs-label=", "container-name=", "container-save=", "container-mount-home", "no-container-mount-home",
-    "container-remap-root", "no-container-remap-root", "container-entrypoint", "no-container-entrypoint",
-    "container-entrypoint-log", "container-writable", "container-readonly", "container-env=",
+    "mcs-label=", "container-name=", "container-save=", "container-remap-root", "no-container-remap-root",
+    "container-entrypoint", "container-entrypoint-log", "container-readonly", "container-env=",
 )  # fmt: skip
 ALL = SUPPORTED + UNSUPPORTED
 

@@ -59,16 +59,17 @@ def build(
             spec[key] = values[key]
     if spec.get("input", "").lower() == "none":
         spec["input"] = ""
-    if spec.get("error") == "none":
-        spec["error"] = "/dev/null"
-    if spec.get("output") == "none":
-        spec["output"] = ""  # kept where it ran; `rmx logs` reads it
+    for key, nothing in (("output", ""), ("error", "/dev/null")):  # "": kept where it ran, for `rmx logs`
+        spec |= {key: nothing} if spec.get(key) == "none" else {}
     for key in ("hold", "requeue", "low_comm"):
         if key in values:
             spec[key] = bool(values[key])
     spec["chdir"] = _absolute(values.get("chdir") or cwd, cwd)
     if (image := values.get("container_image") or "").startswith("."):
         values = {**values, "container_image": _absolute(image, spec["chdir"])}
+    if values.get("container_mount_home"):
+        mounts = (values.get("container_mounts"), environment.get("HOME"))
+        values = {**values, "container_mounts": ",".join(filter(None, mounts))}
     if values.get("chdir"):
         spec["chdir_required"] = True
     for read in _READERS:

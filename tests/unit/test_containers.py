@@ -324,8 +324,68 @@ def test_a_named_container_is_made_once_and_kept_for_later_steps(tmp_path: Path)
         made, _ = filled(name=name, image=str(image))
         assert (Path(made["image"]) / "word").read_text() == "of the image"
     assert filled()[1] == options
-    with pytest.raises(ValueError, match="needs podman, and this host has enroot"):
-        rm_named_container.filled("enroot", "enroot", {"name": "x", "image": ""}, folder, environ)
+
+
+APPTAINER = """#!/bin/sh
+echo "$*" >>{folder}/asked
+[ "$1 $2" = "build --sandbox" ] && cp -R {folder}/image "$3"
+"""
+ENROOT = """#!/bin/sh
+echo "$*" >>{folder}/asked
+cd {folder}/containers
+case $1 in
+list) ls ;;
+import) : >"$3" ;;
+create) [ -e "$5" ] && cp -R {folder}/image "$3" ;;
+remove) rm -r "$3" ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(("runtime", "program"), [("apptainer", APPTAINER), ("enroot", ENROOT)])
+def test_apptainer_and_enroot_keep_named_containers_too(tmp_path: Path, runtime: str, program: str) -> None:
+    path, attempt, here = tmp_path / runtime, tmp_path / "spool/job_7_1", os.uname().nodename
+    path.write_text(program.format(folder=tmp_path))
+    path.chmod(0o755)
+    for made in ("image", "containers", "spool/job_7_1"):
+        (tmp_path / made).mkdir(parents=True)
+    (tmp_path / "image/word").write_text("of the image")
+    folder, environ = SimpleNamespace(path=str(attempt)), dict(os.environ, HOME=str(tmp_path))
+    environ.pop("APPTAINER_CACHEDIR", None)
+    if runtime == "enroot":
+        home, names = tmp_path / "containers", [f"rm+{here}+{job}+tools" for job in ("job_7_1", "job_6_1")]
+        elsewhere = home / "rm+another+job_6_1+tools"
+    else:
+        home, names = tmp_path / f".apptainer/cache/rm/{here}", ["job_7_1/tools", "job_6_1/tools"]
+        elsewhere = home.parent / "another/job_6_1/tools"
+    for left in (home / names[1], elsewhere):  # the attempt of the first one is on this host no more
+        left.mkdir(parents=True)
+
+    def filled(image: str = "") -> Any:
+        container = {"image": image, "mounts": [], "workdir": "", "name": "tools"}
+        made, options = rm_named_container.filled(runtime, str(path), container, folder, environ)
+        assert options == []
+        return rm_container.command(runtime, str(path), made, "n", [], ["true"], {}, ())
+
+    with pytest.raises(ValueError, match="container tools cannot be had"):
+        filled()
+    words = filled("registry#team/image:1")
+    at = home / names[0]
+    assert words[-2:] == [str(at) if runtime == "apptainer" else names[0], "true"]
+    assert ("--writable" in words) is (runtime == "apptainer")
+    assert (at / "word").read_text() == "of the image"
+    assert [(home / names[1]).exists(), elsewhere.exists()] == [False, True]
+    (at / "word").write_text("changed by a step")
+    assert filled("another#image") == filled() == words
+    assert (at / "word").read_text() == "changed by a step"
+    subprocess.run(rm_named_container.removal(runtime, str(path), str(attempt)), check=True, env=environ)
+    assert [at.exists(), elsewhere.exists()] == [False, True]
+
+
+def test_the_home_directory_is_a_mount(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/ann")
+    values = {"container-image": "x", "container-mount-home": ""}
+    assert rm_step_container.asked_of(values, "/")["mounts"] == [["/home/ann", "/home/ann", ""]]
 
 
 # as podman, which starts what the user's settings name, and leaves a process that keeps its namespaces

@@ -37,7 +37,8 @@ NOT_HERE = {
     "launch": "--launch",
     "container_image": "--container-image",
 }
-CONTAINER = ("container_image", "container_mounts", "container_workdir")  # of the command's step alone
+# of the command's step alone
+CONTAINER = ("container_image", "container_mounts", "container_workdir", "container_mount_home")
 FIRST_LOOK_S, LAST_LOOK_S = 0.02, 0.5
 TELL_S = 1.0  # a job that waits for less is not talked about
 
@@ -106,7 +107,11 @@ def run_command(session: Session, flags: Mapping[str, Any], how: How, command: S
         raise UsageError("No command is given.", "Write it behind the options.")
     if how.terminal:
         must_be_terminal()
-    container = [f"--{key.replace('_', '-')}={flags[key]}" for key in CONTAINER if flags.get(key)]
+    container = [
+        f"--{key.replace('_', '-')}{'' if flags[key] is True else f'={flags[key]}'}"
+        for key in CONTAINER
+        if flags.get(key)
+    ]
     flags = {key: value for key, value in flags.items() if key not in CONTAINER}
     with Signals() as signals:
         job = held_job(session, flags, flags.get("name") or os.path.basename(command[0]), "rmx run")
