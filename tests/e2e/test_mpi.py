@@ -5,11 +5,12 @@ Open MPI, MPICH and mpi4py are in environments of their own, which `make framewo
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.cluster import Cluster, until
+from tests.cluster import FINAL, Cluster, until
 from tests.e2e.conftest import MakeCluster
 
 MPI = Path(__file__).parents[2] / ".venv-mpi"
@@ -20,7 +21,9 @@ pytestmark = [
 ]
 HOSTS = 3
 WAIT_S = 300  # of patience
+ENDS_S, ATTEMPTS = 100, 3
 LAUNCHERS = {"openmpi": "mpirun --allow-run-as-root", "mpich": "mpiexec", "mpich-srun": "srun --mpi=pmi2"}
+FAILING = "^[^ ]*python -c from mpi4py"  # of a rank of what fails
 RANK = "[p]ython -c import time; from mpi4py"  # of what sleeps
 PROGRAM = """
 import os, socket
@@ -61,7 +64,17 @@ def test_all_ranks_on_all_hosts_reduce_together(cluster: Cluster, kind: str) -> 
 @pytest.mark.parametrize("kind", LAUNCHERS)
 def test_a_rank_that_fails_ends_the_others_and_the_job(cluster: Cluster, kind: str) -> None:
     program = "from mpi4py import MPI; w = MPI.COMM_WORLD; w.rank == 4 and w.Abort(3); w.barrier()"
-    job = cluster.wait(submit(cluster, kind, program), wait_s=WAIT_S)
+    for _ in range(ATTEMPTS):
+        job_id = submit(cluster, kind, program)
+        with suppress(AssertionError):
+            until(lambda job_id=job_id: cluster.job(job_id)["state"] in FINAL, "the job ends", ENDS_S)
+            break
+        # About once in twenty on a busy machine Open MPI 5.0 blocks itself at its end: both threads of
+        # `prterun` or `prted` wait in PMIx_server_finalize. Its ranks have ended, which is what counts here.
+        assert kind == "openmpi"
+        assert [cluster.alive(host, FAILING) for host in cluster.job(job_id)["hosts"]] == [[]] * HOSTS
+        cluster.rmx("cancel", job_id)
+    job = cluster.wait(job_id, wait_s=WAIT_S)
     assert (job["state"], job["exit"]) == ("FAILED", "3:0"), cluster.log(job["id"])
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rm.arrays import JobId, parse_id, split_ids
 from rm.cli.output import note
-from rm.cli.slurm.jobs import ENDED, SHORT, rows, tasks_of
+from rm.cli.slurm.jobs import ENDED, NONE, SHORT, rows, tasks_of
 from rm.cli.slurm.words import Given, Options, read
 from rm.errors import Conflict, NotFound, RmError, UsageError
 from rm.submission.signals import signal_number
@@ -100,7 +100,7 @@ def _matching(filters: dict[str, str], state: str, ids: list[JobId]) -> list[Job
         job
         for job in listed
         if job.state not in ENDED
-        and filters.get("partition", job.partition) == job.partition
+        and filters.get("partition", job.partition or NONE) == (job.partition or NONE)
         and filters.get("account", job.account) == job.account
         and filters.get("qos", job.qos) == job.qos
         and (hosts is None or not hosts.isdisjoint(job.hosts))

@@ -13,7 +13,7 @@ from rm import arrays
 from rm.api.job_rows import JobRow
 from rm.cli.formats import Column, Format, by_letters, by_names
 from rm.cli.output import note
-from rm.cli.slurm.jobs import ENDED, NEVER, SHORT, STATES, expecting, rows, tasks_of, whole
+from rm.cli.slurm.jobs import ENDED, NEVER, NONE, SHORT, STATES, expecting, rows, tasks_of, whole
 from rm.cli.slurm.squeue_columns import COLUMNS, NAMED
 from rm.cli.slurm.words import Given, Options, read
 from rm.errors import NotFound, UsageError
@@ -166,7 +166,8 @@ def _chosen(listed: Sequence[Any], given: Given, wanted: frozenset[str]) -> list
         if words := given.words(name):
             found = [job for job in found if getattr(job, name) in words]
     if partitions := given.words("partition"):
-        found = [job for job in found if job.partition_in(partitions)]
+        none = NONE in partitions
+        found = [job for job in found if job.partition_in(partitions) or (none and not job.partition)]
     if names := given.words("reservation"):
         found = [job for job in found if job.job.spec.reservation in names]
     if names := given.words("licenses"):
