@@ -51,8 +51,12 @@ class Format(NamedTuple, Generic[C]):
 
     def lines(self, rows: Iterable[Any]) -> Iterator[str]:
         template, texts = self.template, [column.text for column in self.columns]
-        for row in rows:
-            yield printable(template % tuple([text(row) for text in texts]))
+        if template.isprintable():
+            for row in rows:
+                yield printable(template % tuple([text(row) for text in texts]))
+            return
+        for row in rows:  # what the user puts between the columns, such as tabs, stands as it is
+            yield template % tuple([printable(text(row)) for text in texts])
 
 
 def _not_supported(letter: str, columns: Mapping[str, Headed]) -> UsageError:

@@ -94,7 +94,10 @@ def test_what_other_clients_ask_is_answered_as_they_read_it(shell: Shell) -> Non
     )
     assert re.fullmatch(r"Submitted batch job (\d+).*", cromwell)
     held = cromwell.rpartition(" ")[2]
-    assert {*shell("squeue --noheader -o '%i %t' -t all -u $USER").splitlines()} >= {f"{job} R", f"{held} PD"}
+    assert {*shell("squeue --noheader -o '%i %t' -t all -u $(id -un)").splitlines()} >= {
+        f"{job} R",
+        f"{held} PD",
+    }
     host = shell(f"squeue -h -j {job} -o %N")
     assert re.fullmatch(r"RUNNING\s+((?:[\w_-]+\.?)+)", shell(f'squeue -h -j {job} -o "%T %B"'))
     aiida = "%i^^^%t^^^%r^^^%B^^^%u^^^%D^^^%C^^^%R^^^%P^^^%M^^^%l^^^%S^^^%V^^^%j^^^"
@@ -112,7 +115,7 @@ def test_what_other_clients_ask_is_answered_as_they_read_it(shell: Shell) -> Non
     psij = shell(f"squeue -O JobArrayID,StateCompact,Reason -t all -j {job}").splitlines()
     assert psij[1].split() == [job, "R", "None"]
     separated = shell("squeue --all --states=all --noconvert -o $'\\x1e%i\\x1f%t\\x1f%j' --noheader")
-    assert f"\x1e{job}\x1fR\x1fnf-hello_(1)" in separated.splitlines()
+    assert f"{job}\x1fR\x1fnf-hello_(1)" in [one.strip("\n") for one in separated.split("\x1e")]
     reframe = shell(f"sacct -S 2020-01-01 -P -j {job} -o jobid,state,exitcode,end,nodelist").splitlines()
     assert reframe[0] == "JobID|State|ExitCode|End|NodeList"
     assert reframe[1] == f"{job}|RUNNING|0:0|Unknown|{host}"

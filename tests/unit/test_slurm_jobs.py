@@ -76,6 +76,14 @@ def test_formats_cut_align_and_keep_other_text(slurm: Slurm) -> None:
     assert "Invalid field requested: 'Colour'" in slurm("squeue", "-O", "Colour").err
 
 
+def test_text_between_columns_stands_as_it_is(slurm: Slurm, rmx: Rmx) -> None:
+    assert slurm("squeue", "-h", "-j1", "-o", "\x1e%i\x1f%t\t%%").out == "\x1e1\x1fR\t%\n"
+    assert rmx("submit", "--comment", "tab\there", "--wrap=true").code == 0
+    assert slurm("squeue", "-h", "-j6", "-o", "%i\t%k").out == "6\ttab?here\n"
+    words = ("-n", "-X", "-P", "-j6", "-S", "1970-01-01", "-o", "JobID,Comment", "--delimiter=\t")
+    assert slurm("sacct", *words).out == "6\ttab?here\n"
+
+
 def test_an_array_is_one_line_or_one_for_each_element(slurm: Slurm) -> None:
     def ids(*words: str) -> list[str]:
         return slurm("squeue", "-h", "-o", "%i", *words).out.split()

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeVar
 
 from rm.arrays import JobId, mask, parse_id, split_ids
-from rm.cli.output import printable
+from rm.cli.output import all_printable, printable
 from rm.cli.past import past_moment
 from rm.cli.slurm.jobs import NEVER, SHORT, STATES, rest_of
 from rm.cli.slurm.sacct_fields import FIELDS, Line
@@ -117,7 +117,8 @@ def printed(fields: Sequence[tuple[Any, int]], lines: Iterable[Any], given: Give
         if header:
             out.write(between.join(field.name for field, _ in fields) + end + "\n")
         for line in lines:
-            out.write(printable(between.join(str(field.text(line)) for field, _ in fields) + end) + "\n")
+            cells = [str(field.text(line)) for field, _ in fields]
+            out.write(between.join(all_printable(cells)) + end + "\n")
         return
     if header:
         out.write("".join(f"{_cell(field.name, width)} " for field, width in fields) + "\n")
