@@ -117,8 +117,17 @@ def by_names(form: str, columns: Mapping[str, Column]) -> Format[Column]:
     return Format(template, found)
 
 
+WIDTH_DIGITS = 5
+
+
 def place(width: str, right: bool) -> str:
-    """Of a template: `%18.18s`."""
+    """Of a template: `%18.18s`.
+
+    Raises:
+        UsageError: no line is so wide.
+    """
+    if len(width) > WIDTH_DIGITS:
+        raise UsageError(f"The format has a column of the width {width[:20]}.", "At most 99999 will do.")
     return f"%{'' if right else '-'}{width}.{width}s" if width and int(width) else "%s"
 
 

@@ -25,8 +25,9 @@ class Remarks:
 
     def refuse(self) -> None:
         """Raise UsageError with all complaints, if there are any."""
-        if len(self.errors) == 1:
-            raise self.errors[0]
-        if self.errors:
-            lines = "".join(f"\n  {number}. {error}" for number, error in enumerate(self.errors, 1))
-            raise UsageError(f"The job cannot be submitted, for {len(self.errors)} reasons:{lines}")
+        errors = list({str(error): error for error in self.errors}.values())  # several may read one option
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            lines = "".join(f"\n  {number}. {error}" for number, error in enumerate(errors, 1))
+            raise UsageError(f"The job cannot be submitted, for {len(errors)} reasons:{lines}")

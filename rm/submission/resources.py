@@ -39,7 +39,7 @@ def count(values: Mapping[str, Any], key: str, least: int = 1) -> int | None:
     text = values.get(key)
     if text is None:
         return None
-    if not str(text).isdecimal() or int(text) < least:
+    if not (str(text).isdecimal() and str(text).isascii()) or int(text) < least:
         option = key.replace("_", "-")
         raise UsageError(f"--{option} is '{text}', and must be a whole number of at least {least}.")
     return int(text)
@@ -76,7 +76,7 @@ def resources(values: Mapping[str, Any], remarks: Remarks) -> dict[str, Any]:
 def _hosts(values: Mapping[str, Any]) -> Hosts:
     low = high = 0
     if "nodes" in values:
-        match = re.match(_NODES, values["nodes"])
+        match = re.match(_NODES, values["nodes"], re.ASCII)
         low, high = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
         if low < 1 or high < low:
             raise UsageError(

@@ -184,6 +184,7 @@ def test_json_has_slurms_fields(slurm: Slurm) -> None:
         (["-o"], "option '--format' requires an argument."),
         (["--no"], "option '--no' is ambiguous: --nodelist, --noheader, --noconvert."),
         (["--me=1"], "option '--me' doesn't allow an argument."),
+        (["-o", "%99999999999i"], "The format has a column of the width 99999999999."),
         (["-M", "other"], "--clusters is not supported."),
         (["-w", "h1,nohost"], "Invalid node name nohost"),
         (["word"], "Unrecognized option: word."),

@@ -272,3 +272,26 @@ def test_directives_are_read_as_by_sbatch(slurm: Slurm, daemon: Daemon) -> None:
     assert slurm("sbatch", "forms.sh").code == 0
     spec = daemon.service.table[1].spec
     assert (spec.name, spec.comment, spec.ntasks, spec.time_limit_us) == ("two", "a b", 2, 300_000_000)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-J", "\udcff\udcfe"], "--job-name (a flag) is not UTF-8 text."),
+        (["-c", "\u0662"], "--cpus-per-task is '\u0662', and must be a whole number of at least 1."),
+        (["-N", "\u0662"], "--nodes is '\u0662'."),
+        (["-n", "9" * 30], "cannot be accepted: ntasks is larger than"),
+        (["--comment", "x" * 5000], "comment has 5000 bytes, and may have 4096."),
+        (["-J", "a\nb"], "the name must be a word without slashes and line ends."),
+    ],
+    ids=ascii,
+)
+def test_bad_values_are_told_once(words: list[str], said: str, slurm: Slurm, daemon: Daemon) -> None:
+    done = slurm("sbatch", *words, "--wrap", "true")
+    assert (done.code, done.out, daemon.service.table) == (1, "", {})
+    assert done.err.count(said) == 1, done.err
+
+
+def test_one_complaint_of_several_readers_is_told_once(slurm: Slurm) -> None:
+    done = slurm("sbatch", "-w", "h[1", "--wrap", "true")
+    assert done.err.startswith("sbatch: error: 'h[1' is not a host list: its brackets do not match.")
