@@ -397,3 +397,14 @@ def test_the_document_has_jobs_with_their_steps(slurm: Slurm, daemon: Daemon) ->
 def test_every_field_of_slurm_is_known(slurm: Slurm) -> None:
     assert len(slurm("sacct", "-P", "--format=all", "-j", "1").out.splitlines()[0].split("|")) == len(FIELDS)
     assert slurm("sacct", "-n", "-P", "-o", "ConsumedEnergy,MaxDiskRead,User", "-X", "-j1").out == "||root\n"
+
+
+def test_sizes_are_written_in_the_unit_that_is_asked_for(slurm: Slurm) -> None:
+    def sizes(*words: str) -> str:
+        fields = ("-o", "JobName,ReqMem,AllocTRES", "-S", "1970-01-01")
+        return slurm("sacct", "-j", "1", "-X", "-n", "-P", *fields, *words).out.strip()
+
+    assert sizes() == "averylongname|1G|billing=1,cpu=1,mem=1G,node=1"
+    assert sizes("--units=M") == "averylongname|1024M|billing=1,cpu=1,mem=1024M,node=1"
+    assert sizes("--units", "t") == "averylongname|0.00T|billing=1,cpu=1,mem=0.00T,node=1"
+    assert slurm("sacct", "--units=X").err.startswith("sacct: error: --units is 'X'. Write one of K, M,")

@@ -28,13 +28,14 @@ OPTIONS = Options(
     taken=(
         "accounts/A=", "allocations/X", "allusers/a", "brief/b", "clusters/M=", "delimiter=", "endtime/E=",
         "format/o=", "helpformat/e", "jobs/j=", "json", "long/l", "name=", "nodelist/N=", "noheader/n",
-        "parsable/p", "parsable2/P", "partition/r=", "qos/q=", "starttime/S=", "state/s=", "uid=", "user/u=",
+        "parsable/p", "parsable2/P", "partition/r=", "qos/q=", "starttime/S=", "state/s=", "uid=",
+        "units=", "user/u=",
     ),
     ignored=("array", "duplicates/D", "local", "noconvert", "truncate/T", "verbose/v"),
     refused=(
         "allclusters/L", "batch-script/B", "completion/c", "constraints/C=", "cpus/I=",
         "env-vars", "federation", "file/f=", "flags/F=", "gid/g=", "mkjobs", "ncpus/i=", "nnodes=",
-        "reason/R=", "step", "timelimit-max/K=", "timelimit-min/k=", "units=", "use-local-uid",
+        "reason/R=", "step", "timelimit-max/K=", "timelimit-min/k=", "use-local-uid",
         "wckeys/W=", "yaml",
     ),
     variables={"SACCT_FORMAT": "format"},
@@ -46,6 +47,9 @@ LONG = (
     "ReqMem,ReqTRES,AllocTRES"
 )
 ALL = "ALL"
+UNITS = "KMGTP"
+SIZE = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)([KMGTP])(?![\w.])")
+SIZED = re.compile(r"(Max|Ave)(RSS|VMSize|Disk(Read|Write))\Z|ReqMem\Z|(Req|Alloc)TRES\Z|TRESUsage")
 STEP = "batch"  # the script
 BATCH = "batch"  # of jobs whose script runs once
 
@@ -85,6 +89,8 @@ def run(words: Sequence[str]) -> int:
 
         print(json.dumps(document(lines)))
         return 0
+    if unit := options.get("units", ""):
+        fields = [(in_unit(field, unit), width) for field, width in fields]
     printed(fields, lines, given, sys.stdout)
     return 0
 
@@ -106,6 +112,26 @@ def read_fields(text: str, known: Sequence[Shown], hint: str) -> list[tuple[Show
             raise UsageError(f'Invalid field requested: "{word}"', hint)
         found.append((field, int(width) if width else field.width))
     return found
+
+
+def in_unit(field: Field, unit: str) -> Field:
+    """The field with its sizes in this unit, with two decimals where they are not whole.
+
+    Raises:
+        UsageError: there is no such unit.
+    """
+    at = UNITS.find(unit.upper())
+    if len(unit) != 1 or at < 0:
+        raise UsageError(f"--units is '{unit[:20]}'.", f"Write one of {', '.join(UNITS)}.")
+
+    def written(size: re.Match[str]) -> str:
+        value = float(size[1]) * 1024.0 ** (UNITS.index(size[2]) - at)
+        return f"{value:.0f}{unit.upper()}" if value == int(value) else f"{value:.2f}{unit.upper()}"
+
+    def text(line: Line) -> str:
+        return SIZE.sub(written, str(field.text(line)))
+
+    return field._replace(text=text) if SIZED.match(field.name) else field
 
 
 def printed(fields: Sequence[tuple[Any, int]], lines: Iterable[Any], given: Given, out: TextIO) -> None:
