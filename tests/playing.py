@@ -19,6 +19,7 @@ from rm.daemon.playbooks.schedules import Schedules
 from rm.daemon.playbooks.service import Playbooks
 from rm.daemon.playbooks.starting import Starting
 from rm.errors import ConfigError
+from rm.units import HOUR_US
 from tests.fakes import PATIENCE_S, ManualClock
 
 SITE = """# Updates the cluster
@@ -113,7 +114,10 @@ class Playing:
         self.acts: list[Act] = []
         self.may = True
         self.timers = FakeTimers()
-        self.runner = Runner(runs=self.runs, clock=self.clock, start=self.start, at_once=2)
+        self.runner = Runner(
+            runs=self.runs, clock=self.clock, start=self.start, at_once=2, time_limit_us=HOUR_US,
+            may_start=lambda user: self.may,
+        )  # fmt: skip
         starting = Starting(catalogue=Catalogue(str(folder), shipped), runner=self.runner, clock=self.clock)
         self.schedules = Schedules(
             runs=self.runs,

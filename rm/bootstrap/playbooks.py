@@ -21,7 +21,7 @@ from rm.daemon.playbooks.runner import Runner
 from rm.daemon.playbooks.schedules import Schedules
 from rm.daemon.playbooks.service import Playbooks
 from rm.daemon.playbooks.starting import Starting
-from rm.units import DAY_US
+from rm.units import DAY_US, HOUR_US
 from rm.web.accounts import Accounts
 
 # -P: nothing is imported from the directory that the daemon was started in, where others may write
@@ -36,13 +36,21 @@ def wire_playbooks(*, ground: Ground, jobs: Jobs, timers: Timers) -> Playbooks:
     config, clock, runs = ground.config, ground.clock, ground.store.playbook_runs
     asked = config.playbooks
     command = (*RMX, config.daemon.socket, "playbook", "work")
-    runner = Runner(runs=runs, clock=clock, start=partial(Process, command), at_once=asked.at_once)
-    runner.mark_interrupted()
     least = Role(asked.role)
     accounts = Accounts(config)
 
     def may_start(user: str) -> bool:
         return _is_trusted(user) or asyncio.run(accounts.role_of(user)) >= least
+
+    runner = Runner(
+        runs=runs,
+        clock=clock,
+        start=partial(Process, command),
+        at_once=asked.at_once,
+        time_limit_us=int(asked.time_limit_hours * HOUR_US),
+        may_start=may_start,
+    )
+    runner.mark_interrupted()
 
     def record(act: Act) -> None:
         jobs.leader.record(act).result()

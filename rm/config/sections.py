@@ -236,6 +236,7 @@ class PlaybooksConfig(msgspec.Struct, frozen=True):
     shipped: tuple[str, ...] = ()
     role: Literal["operator", "admin"] = "operator"
     at_once: AtLeastOne = 2
+    time_limit_hours: NotNegative = 24.0
     keep_days: Positive = 90.0
     keep_runs: AtLeastOne = 2_000
     vault_password_file: str = ""

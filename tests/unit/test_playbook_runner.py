@@ -20,6 +20,7 @@ from rm.daemon.playbooks import runner, service
 from rm.daemon.playbooks.runner import WAITING_MOST, size_of
 from rm.daemon.playbooks.starting import Starting
 from rm.errors import LimitReached, NotFound, StoreUnavailable, UsageError
+from rm.units import HOUR_US
 from tests.cluster import until
 from tests.fakes import ManualClock
 from tests.playing import FakeProcess, Playing, folder_of, outcome
@@ -95,8 +96,39 @@ def test_two_run_at_a_time_and_of_one_playbook_only_one(playing: Playing) -> Non
 def test_too_many_that_wait_are_refused(playing: Playing) -> None:
     for _ in range(WAITING_MOST + 1):
         start(playing)
-    with pytest.raises(LimitReached, match="wait already"):
+    with pytest.raises(LimitReached, match="100 runs of playbooks of ann wait already"):
         start(playing)
+    other = asyncio.run(playing.service.start("plain", RunOptions(), {}, "bob"))
+    assert told(playing, other.id).state is RunState.WAITING, "what one has asked for refuses nobody else"
+
+
+def test_a_run_that_waited_is_not_begun_for_somebody_who_lost_the_role(playing: Playing) -> None:
+    first, second = start(playing), start(playing)
+    process = playing.next()
+    playing.may = False
+    process.end()
+    assert over(playing, first).state is RunState.OK, "it had begun"
+    found = over(playing, second)
+    assert (found.state, found.began_us) == (RunState.FAILED, 0)
+    assert found.message == "ann may not start playbooks any more: it was not begun."
+    assert len(playing.processes) == 1
+
+
+def test_a_run_that_takes_too_long_is_broken_off(playing: Playing) -> None:
+    run = start(playing)
+    process = playing.next()
+    until(lambda: told(playing, run).began_us, "it has begun")
+    playing.clock.step(HOUR_US)  # somebody sets the clock
+    playing.clock.us += HOUR_US - 1
+    process.task(outcome(1))
+    until(lambda: playing.runs.outcomes(run), "it is followed")
+    assert not process.stopped.is_set()
+    playing.clock.us += 1
+    until(process.stopped.is_set, "it is broken off")
+    process.end("interrupted", not_reached=["h1"])
+    found = over(playing, run)
+    assert (found.state, found.not_reached) == (RunState.INTERRUPTED, ("h1",))
+    assert found.message.startswith("It took longer than playbooks.time_limit_hours, 1, allow.")
 
 
 def test_a_run_that_waits_and_one_that_runs_are_stopped(playing: Playing) -> None:

@@ -14,8 +14,9 @@ import msgspec
 
 from rm.core.playbook_runs import PlaybookRun, PlaybookRuns, RunState, TaskOutcome
 from rm.core.ports import Clock
-from rm.errors import Conflict, LimitReached, NotFound, StoreError
+from rm.errors import Conflict, LimitReached, NotFound, RmError, StoreError
 from rm.typed import convert
+from rm.units import HOUR_US
 
 log = logging.getLogger(__name__)
 FLUSH_S = 0.3
@@ -24,7 +25,8 @@ OUTCOMES_MOST = 200_000  # of one run; the others are counted only
 DETAILS_MOST = 64 << 20  # characters of one run's messages, outputs, differences and items
 SHORT_MOST = 300  # characters of a message beyond that
 NOTES_MOST = 100
-WAITING_MOST = 100
+WAITING_MOST = 100  # of one person
+WAITING_IN_ALL = 2_000
 CLOSE_S = 10.0  # for runs to be broken off when the daemon ends
 PATIENCE_S = 60.0  # for a database that is away when a run has ended
 LEFT = "Tasks that had begun on a host may have finished there; what follows them was not begun."
@@ -59,13 +61,21 @@ class _Running:
     details: int = 0  # characters of what is kept
     stopped: str = ""  # why it is broken off
     end: Mapping[str, Any] | None = None
+    waited: bool = False
+    since_us: int = 0  # on the clock that nobody sets
 
 
 class Runner:
-    """`start` makes the process of a run out of its orders; `at_once` of them run at a time."""
+    """`start` makes the process of a run out of its orders; `at_once` of them run at a time, each for
+    `time_limit_us` at most (0 = none). `may_start`: may this person start playbooks still? May raise
+    RmError."""
 
-    def __init__(self, *, runs: PlaybookRuns, clock: Clock, start: Start, at_once: int) -> None:
+    def __init__(
+        self, *, runs: PlaybookRuns, clock: Clock, start: Start, at_once: int, time_limit_us: int = 0,
+        may_start: Callable[[str], bool] = lambda user: True,
+    ) -> None:  # fmt: skip
         self._runs, self._clock, self._start, self._at_once = runs, clock, start, at_once
+        self._time_limit_us, self._may_start = time_limit_us, may_start
         self._guard = threading.RLock()
         self._waiting: list[_Running] = []
         self._running: dict[int, _Running] = {}
@@ -82,11 +92,17 @@ class Runner:
         with self._guard:
             if self._closed:
                 raise Conflict("The daemon is ending.")
-            if len(self._waiting) >= WAITING_MOST:
-                raise LimitReached(f"{WAITING_MOST} runs of playbooks wait already.", "Stop some of them.")
+            theirs = sum(one.run.by == run.by for one in self._waiting)
+            if theirs >= WAITING_MOST or len(self._waiting) >= WAITING_IN_ALL:
+                said = f"{theirs} runs of playbooks of {run.by} wait already."
+                if theirs < WAITING_MOST:
+                    said = f"{WAITING_IN_ALL} runs of playbooks wait already."
+                raise LimitReached(said, "Stop some of them.")
             run = replace(run, id=self._runs.add(run))
-            self._waiting.append(_Running(run, orders))
+            made = _Running(run, orders)
+            self._waiting.append(made)
             self._next()
+            made.waited = made in self._waiting
             return run
 
     def current(self, run: PlaybookRun) -> tuple[PlaybookRun, Mapping[str, tuple[str, int]]]:
@@ -168,6 +184,10 @@ class Runner:
                     self._next()
 
     def _follow(self, one: _Running) -> None:
+        if one.waited and (refusal := self._refusal(one.run.by)):
+            self._over(one, RunState.FAILED, refusal)
+            return
+        one.since_us = self._clock.monotonic_us()
         one.run = replace(one.run, state=RunState.RUNNING, began_us=self._clock.now_us())
         self._put(one.run)
         try:
@@ -201,6 +221,14 @@ class Runner:
             one.run = replace(one.run, recap=recap, not_reached=reached)
         self._over(one, state, message)
 
+    def _refusal(self, by: str) -> str:
+        """Why a run that waited is not begun, "" where it is: the right may have been taken meanwhile."""
+        try:
+            may = self._may_start(by)
+        except RmError as error:
+            return f"It was not begun: {error.what}"
+        return "" if may else f"{by} may not start playbooks any more: it was not begun."
+
     def _read(self, one: _Running, process: Process) -> None:
         flush_s = 0.0
         while True:
@@ -210,6 +238,7 @@ class Runner:
                 line = {}
             if line is None:
                 return
+            self._watch(one, process)
             if line:
                 with self._guard:
                     self._take(one, line)
@@ -220,6 +249,15 @@ class Runner:
                     self._flush(one)
                 except StoreError as error:
                     log.warning("run %d of a playbook waits for the database: %s", one.run.id, error.what)
+
+    def _watch(self, one: _Running, process: Process) -> None:
+        """Breaks a run off that takes longer than it may."""
+        late = self._clock.monotonic_us() - one.since_us >= self._time_limit_us > 0
+        with self._guard:
+            if late and not one.stopped:
+                hours = self._time_limit_us / HOUR_US
+                one.stopped = f"It took longer than playbooks.time_limit_hours, {hours:g}, allow. {LEFT}"
+                process.stop()
 
     def _take(self, one: _Running, line: Mapping[str, Any]) -> None:
         kind = line.get("kind")
