@@ -4,6 +4,7 @@ import os
 
 from rm_steps_aside import aside_of, sync_directory
 from rm_steps_base import StepFailed, absolute, expanded, state_diff
+from rm_steps_labels import fix_labels
 from rm_steps_write import described, fix_attributes, wanted_ids, write_file
 
 
@@ -151,6 +152,7 @@ def _touch(run, path, kind, args, changes):
         changes.append("touched")
         if not run.check:
             write_file(run, path, b"", args)
+            fix_labels(run, path, args, [])
             return
         run.plan(path, "file", b"")
         fix_attributes(run, path, args, [])

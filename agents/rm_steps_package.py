@@ -13,10 +13,21 @@ def manager(args):
     if wanted == "apt" or (wanted == "auto" and find_tool("dpkg-query") and find_tool("apt-get")):
         from rm_steps_apt import Debian
 
+        refuse_foreign(args, "apt")
         return Debian(args)
     from rm_steps_dnf import RedHat
 
+    refuse_foreign(args, "dnf")
     return RedHat(args)
+
+
+def refuse_foreign(args, name):
+    """`package` has arguments that only one of the tools knows."""
+    foreign = (args.get("foreign") or {}).get(name)
+    if foreign:
+        raise StepFailed(
+            "This host's %s does not know %s." % (name, ", ".join("'%s'" % one for one in foreign))
+        )
 
 
 def do_package(run, args):

@@ -12,6 +12,7 @@ import time
 
 from rm_steps_aside import clear_aside, set_aside, sync_directory
 from rm_steps_base import StepFailed, content_diff, digest, execute, plain_environment, state_diff, tool
+from rm_steps_labels import fix_labels
 
 _CLAUSE = re.compile(r"^([ugoa]*)((?:[-+=](?:[rwxXst]*|[ugo]))+)$")
 _SHIFT = {"u": 6, "g": 3, "o": 0}
@@ -119,6 +120,8 @@ def fix_attributes(run, path, args, changes):
             set_mode(path, mode)
     if run.check:
         run.planned["attributes"][path] = [mode, new_uid, new_gid]
+    if not is_link:
+        fix_labels(run, path, args, changes)
 
 
 def set_mode(path, mode):
@@ -295,6 +298,7 @@ def put_content(run, path, data, args):
             fix_attributes(run, path, args, [])
         else:
             kept = write_file(run, path, data, args)
+            fix_labels(run, path, args, changes)
     elif kind == "file":
         fix_attributes(run, path, args, changes)
         diff = state_diff(run, path, changes)

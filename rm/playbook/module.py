@@ -210,4 +210,11 @@ MYSQL_LOGIN = {
     "ca_cert": Arg(aliases=("ssl_ca",)),
 }
 # `unsafe_writes` is taken for Ansible's sake and never needed: a file is written aside and renamed
-OWNERSHIP = {"mode": Arg("mode"), "owner": Arg(), "group": Arg(), "unsafe_writes": Arg("bool")}
+OWNERSHIP = {
+    "mode": Arg("mode"),
+    "owner": Arg(),
+    "group": Arg(),
+    "unsafe_writes": Arg("bool"),
+    "attributes": Arg(aliases=("attr",)),  # of chattr(1)
+    **{name: Arg() for name in ("seuser", "serole", "setype", "selevel")},
+}

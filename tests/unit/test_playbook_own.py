@@ -190,6 +190,60 @@ def test_modules_of_collections(files: LocalFiles, collections: Path) -> None:
         packed_module(Found(real.path, "a.b.real"), text, files, "/x")
 
 
+def test_a_module_that_ansible_core_has_and_rm_has_not(files: LocalFiles, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    given: dict[str, Any] = {"name": "web", "key": "web ssh-ed25519 AAAA", "path": str(keys)}
+    known = own_module(files, str(tmp_path), [], "ansible.builtin.known_hosts")
+    assert known == "ansible.builtin.known_hosts"
+    assert one(known, state="absent", **given)["changed"] is False
+    assert in_collections(files, "subversion", "/x") is not None
+    assert in_collections(files, "copy", "/x") is None, "it has an action plug-in"
+    assert in_collections(files, "nothing_at_all", "/x") is None
+
+
+ROLE = "ansible_collections/a/b/roles"
+
+
+def test_roles_of_collections(files: LocalFiles, collections: Path) -> None:
+    files.__dict__["installed"] = Installed(str(collections / "ansible"), (str(collections),))
+    for name, text in (
+        ("one/tasks/main.yml", "- real: {}\n- include_role: {name: two}\n- debug: {msg: x}\n  notify: H\n"),
+        ("one/handlers/main.yml", "- {name: H, debug: {msg: x}}\n"),
+        ("two/tasks/main.yml", "- {name: of two, debug: {msg: x}}\n"),
+    ):
+        (collections / ROLE / name).parent.mkdir(parents=True, exist_ok=True)
+        (collections / ROLE / name).write_text(text)
+    site = collections / "site.yml"
+    site.write_text("- hosts: all\n  tasks:\n  - import_role: {name: a.b.one}\n  - debug: {msg: x}\n"
+                    "    notify: ['one : H', 'a.b.one : H']\n")  # fmt: skip
+    (play,) = read_playbook(site, files).plays
+    first = tasks_of(play.tasks)[0]
+    assert (first.module.partition(" ")[0], first.role and first.role.full_name) == ("a.b.real", "a.b.one")
+    assert play.shelf.named == ["a.b.one"]
+    (include,) = [task for task in tasks_of(play.tasks) if task.module == "include_role"]
+    (inner,) = play.shelf.expand(include, include.args)
+    assert inner.name == "of two"
+    assert inner.role.full_name == "a.b.two"
+    site = collections / "none.yml"
+    site.write_text("- hosts: all\n  roles: [a.b.none]\n")
+    with pytest.raises(UsageError, match=r"none\.yml:2: there is no role 'a\.b\.none'"):
+        read_playbook(site, files)
+
+
+def test_the_keyword_collections_is_where_short_names_are_looked_for(
+    files: LocalFiles, collections: Path
+) -> None:
+    files.__dict__["installed"] = Installed(str(collections / "ansible"), (str(collections),))
+    (collections / "ansible_collections/a/b/plugins/modules/apt.py").write_text("#!/bin/sh\n")
+    site = collections / "site.yml"
+    site.write_text("- hosts: all\n  collections: [a.b]\n  tasks:\n  - real: {}\n  - apt: {}\n"
+                    "  - {command: x, collections: []}\n  - {apt: {name: x}, collections: []}\n")  # fmt: skip
+    tasks = tasks_of(read_playbook(site, files).plays[0].tasks)
+    assert [task.module.partition(" ")[0] for task in tasks][:4] == [
+        "a.b.real", "a.b.apt", "command", "apt",
+    ]  # fmt: skip
+
+
 # -- filters and tests --------------------------------------------------------------------------
 
 
@@ -268,6 +322,24 @@ def test_lookups_of_a_playbook(files: LocalFiles, tmp_path: Path) -> None:
     elsewhere.mkdir()
     with pytest.raises(Exception, match="unknown lookup 'own_words'"):
         content_of("{{ lookup('own_words', 'a') }}", elsewhere, LocalFiles())
+
+
+def test_lookups_of_collections(tmp_path: Path) -> None:
+    folder = tmp_path / "collections/ansible_collections/a/b/plugins/lookup"
+    folder.mkdir(parents=True)
+    (folder / "own_words.py").write_text(
+        LOOKUP.replace("from ansible.errors", "from .own_more import more\nfrom ansible.errors")
+    )
+    (folder / "own_more.py").write_text("more = 1\n")
+    files = LocalFiles()
+    assert content_of("{{ lookup('a.b.own_words', 'a', 2, sign='+') }}", tmp_path, files) == "a+2"
+    site = tmp_path / "loop.yml"
+    site.write_text("- hosts: all\n  tasks:\n  - debug: {msg: '{{ item }}'}\n    with_a.b.own_words: [x]\n")
+    (task, *_) = tasks_of(read_playbook(site, files).plays[0].tasks)
+    assert task.loop is not None
+    assert task.loop.kind == "with_a.b.own_words"
+    with pytest.raises(Exception, match=r"unknown lookup 'a\.b\.none'"):
+        content_of("{{ lookup('a.b.none', 'a') }}", tmp_path, files)
 
 
 def test_a_lookup_of_a_playbook_stands_for_no_full_name_and_for_nothing_of_templates(

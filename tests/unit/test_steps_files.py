@@ -1,5 +1,6 @@
 """File modules on a real directory: foretold, done, idempotent, and never half."""
 
+import importlib
 import io
 import os
 import stat
@@ -300,3 +301,55 @@ def test_a_directory_copied_is_named_as_it_was_given(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src/f").write_text("x")
     assert done("copy", src=f"{tmp_path}/src/", dest=f"{tmp_path}/there/")["dest"] == f"{tmp_path}/there/"
+
+
+LSATTR = """#!/bin/sh
+printf '%s %s\\n' "$(cat "$2.flags" 2>/dev/null || echo ----e---)" "$2"
+"""
+CHATTR = """#!/bin/sh
+echo "$1" >>"$2.asked"
+echo "----$1---" | tr -d '+=' >"$2.flags"
+"""
+
+
+def test_attributes_of_chattr_are_set_where_they_differ(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in (("lsattr", LSATTR), ("chattr", CHATTR)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    path = tmp_path / "file"
+    first = one("copy", dest=str(path), content="x", attributes="+ia")
+    assert first["changed"]
+    assert (tmp_path / "file.asked").read_text() == "+ia\n"
+    assert not one("copy", dest=str(path), content="x", attributes="+i")["changed"]
+    assert not one("file", path=str(path), attr="ai", state="file")["changed"], "the order is no matter"
+    assert one("file", path=str(path), attr="-i", check=True)["changed"]
+    assert not one("file", path=str(path), attr="-u")["changed"]
+    assert one("file", path=str(path), attr="=a")["changed"]
+    assert (tmp_path / "file.asked").read_text() == "+ia\n=a\n"
+
+
+def test_labels_of_selinux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = importlib.import_module("rm_steps_labels")
+    path = tmp_path / "file"
+    path.write_text("")
+    assert not one("file", path=str(path), setype="etc_t")["changed"], "a host without SELinux"
+    kept = {str(path): b"system_u:object_r:tmp_t:s0\0"}
+    monkeypatch.setattr(labels, "ENFORCE", str(tmp_path))
+    monkeypatch.setattr(labels.os, "getxattr", lambda path, name, follow_symlinks: kept[path])
+    monkeypatch.setattr(
+        labels.os, "setxattr", lambda path, name, new, follow_symlinks: kept.update({path: new})
+    )
+    found = one("file", path=str(path), setype="etc_t", selevel="s0:c1")
+    assert found["changed"]
+    assert kept[str(path)] == b"system_u:object_r:etc_t:s0:c1\0"
+    assert "tmp_t:s0 -> system_u:object_r:etc_t:s0:c1" in found["diff"][0]
+    assert not one("file", path=str(path), setype="etc_t")["changed"]
+
+
+def test_package_refuses_what_its_host_s_tool_does_not_know() -> None:
+    found = one("package", name="bash", enablerepo="x")
+    assert found["msg"] == "This host's apt does not know 'enablerepo'."
+    assert not one("package", name="bash", purge=True)["changed"]

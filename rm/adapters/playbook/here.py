@@ -50,6 +50,20 @@ def crypt(secret: str, setting: str) -> str:
     return text
 
 
+_LOOKS: Mapping[str, Callable[[str], bool]] = {
+    "file": os.path.isfile, "directory": os.path.isdir, "link": os.path.islink, "exists": os.path.exists,
+    "link_exists": os.path.lexists, "mount": os.path.ismount,
+}  # fmt: skip
+
+
+def looks(kind: str, path: str, other: str) -> bool:
+    """Is there something of this kind at a path of this machine? Raises BadArgument."""
+    try:
+        return os.path.samefile(path, other) if kind == "same_file" else _LOOKS[kind](path)
+    except (OSError, ValueError) as problem:
+        raise BadArgument(f"{path}: {getattr(problem, 'strerror', None) or problem}") from None
+
+
 class _Redirects(urllib.request.HTTPRedirectHandler):
     """Follows redirects, or as `follow_redirects: none` asks none."""
 

@@ -73,11 +73,18 @@ def load(kind: str, path: str, module: str) -> dict[str, Any]:
     return LOADED[key]
 
 
-def lookup(path: str, name: str) -> Any:
-    """What a lookup does, made as Ansible makes it, with the options that its text declares."""
+def lookup(path: str, name: str, module: str) -> Any:
+    """What a lookup does, made as Ansible makes it, with the options that its text declares. `module` of a
+    collection's is the Python module."""
     from ansible.parsing.dataloader import DataLoader  # type: ignore[import-untyped]
     from ansible.plugins.loader import lookup_loader  # type: ignore[import-untyped]
 
+    if module:
+        found = importlib.import_module(module)
+        lookup_loader._load_config_defs(name, found, path)
+        made = found.LookupModule(loader=DataLoader(), templar=None)
+        lookup_loader._update_object(obj=made, name=name, path=path, resolved=name)
+        return made.run
     directory = os.path.dirname(path)
     if directory not in SEEN:
         SEEN.add(directory)
@@ -104,7 +111,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     if request.get("top"):
         collections([request["top"]])
     if request["kind"] == "lookup":
-        run = lookup(request["file"], request["name"])
+        run = lookup(request["file"], request["name"], request.get("module") or "")
         return {"value": plain(run(request["args"], variables={}, **request["kwargs"]))}
     functions = load(request["kind"], request["file"], request.get("module") or "")
     if request["op"] == "names":

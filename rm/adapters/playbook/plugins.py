@@ -72,6 +72,8 @@ class Plugins:
         if (kind, name) in self._files or (kind, name) in self._perhaps:
             return True
         space, collection, short = name.split(".", 2)
+        if kind == "lookup":
+            return self._find_lookup(name, space, collection, short, directory)
         inner = ("ansible_collections", space, collection, "plugins", kind)
         unread: list[Origin] = []
         for top in (os.path.abspath(f"{directory}/collections"), *self._installed.collections):
@@ -92,6 +94,15 @@ class Plugins:
         if unread:
             self._perhaps[kind, name] = unread
         return bool(unread)
+
+    def _find_lookup(self, name: str, space: str, collection: str, short: str, directory: str) -> bool:
+        inner = ("ansible_collections", space, collection, "plugins", "lookup", short)
+        for top in (os.path.abspath(f"{directory}/collections"), *self._installed.collections):
+            path = os.path.join(top, *inner) + ".py"
+            if os.path.isfile(path):
+                self._files["lookup", name] = Origin(path, ".".join(inner), top=top)
+                return True
+        return False
 
     def _add(self, kind: str, origin: Origin) -> list[tuple[str, str]]:
         """A file's plug-ins become known, by its text alone."""

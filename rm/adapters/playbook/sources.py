@@ -27,6 +27,11 @@ class ThisMachine:
     def environment(self, name: str) -> str | None:
         return self._environment.get(name)
 
+    def looks(self, kind: str, path: str, other: str) -> bool:
+        from rm.adapters.playbook.here import looks
+
+        return looks(kind, path, other)
+
     def pipe(self, command: str) -> str:
         done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
         if done.returncode != 0:

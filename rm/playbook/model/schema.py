@@ -24,6 +24,11 @@ class Role:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     params: Mapping[str, Any] = field(default_factory=dict)
     parents: tuple[str, ...] = ()
+    collection: str = ""  # NAMESPACE.NAME of the one that it lies in
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.collection}.{self.name}" if self.collection else self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +91,7 @@ class Task:
     params: Mapping[str, Any] = field(default_factory=dict)
     defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # module_defaults
     role: Role | None = None
+    collections: tuple[str, ...] = ()  # where short names of modules and roles are looked for, first
     handler: bool = False
     outer: Task | None = None  # of an include: what the blocks around it hand to what it includes
     apply: Any = None  # of an include: its keyword `apply`

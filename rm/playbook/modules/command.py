@@ -18,6 +18,7 @@ ARGS = {
     "stdin": Arg(),
     "stdin_add_newline": Arg("bool", default=True),
     "strip_empty_ends": Arg("bool", default=True),
+    "executable": Arg(),  # without effect, as in Ansible
     "expand_argument_vars": Arg("bool", default=True),
 }
 FREE_FORM = "_raw"
@@ -34,5 +35,5 @@ def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
         raise BadArgument(f"the command cannot be split into words: {problem}") from None
     if not argv:
         raise BadArgument("the command is empty")
-    rest = {k: v for k, v in args.items() if k not in ("_raw", "cmd", "argv")}
+    rest = {k: v for k, v in args.items() if k not in ("_raw", "cmd", "argv", "executable")}
     return {**rest, "argv": argv}

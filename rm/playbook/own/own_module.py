@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
@@ -60,12 +61,22 @@ class OwnModule(ModuleType):
         return self._sent
 
 
-def own_module(files: Files, directory: str, roles: list[str], written: str) -> str:
+def own_module(
+    files: Files, directory: str, roles: list[str], written: str, collections: Sequence[str] = ()
+) -> str:
     """The registry's name of a module that a playbook calls `written` and that is not rm's; "" = none.
 
-    As with Ansible a module in a `library/` is stronger than one of the same short name. Raises BadArgument
-    where there is one that cannot run.
+    As with Ansible a module of `collections`, and after that one in a `library/`, is stronger than one of the
+    same short name. Raises BadArgument where there is one that cannot run.
     """
+    known = registry()
+    for collection in collections if "." not in written else ():
+        if collection not in ("ansible.builtin", "ansible.legacy"):
+            full = f"{collection}.{written}"
+            if full in known and not isinstance(known[full], OwnModule):
+                return full
+            if in_collections(files, full, directory) is not None:
+                return own_module(files, directory, roles, full)
     short = written.removeprefix("ansible.legacy.")
     found = beside(files, short, own_places(directory, roles)) if "." not in short else None
     if found is not None and short in BUILT_IN_ACTIONS:
@@ -73,7 +84,6 @@ def own_module(files: Files, directory: str, roles: list[str], written: str) -> 
             f"{found.path} stands for '{short}', around which ansible-core runs an action plug-in of its own "
             f"and rm does not; give the module another name, or write 'ansible.builtin.{short}' for rm's"
         )
-    known = registry()
     if found is None and (written not in known or isinstance(known[written], OwnModule)):
         found = in_collections(files, written, directory)
     if found is None:

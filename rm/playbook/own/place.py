@@ -68,11 +68,17 @@ def in_collections(files: Files, name: str, directory: str) -> Found | None:
     Raises BadArgument where a collection says that the module is gone.
     """
     home = installed(files)
-    tops = (posixpath.join(directory, "collections"), *home.collections)
+    tops = collection_tops(files, directory)
     if name.count(".") < 2 and home.core:
         routing = _routing(files, posixpath.join(home.core, "config", "ansible_builtin_runtime.yml"))
         name = routing.get(name.removeprefix("ansible.builtin."), {}).get("redirect", name)
     for _ in range(REDIRECTS_MAX):
+        of_core = name.removeprefix("ansible.builtin.").removeprefix("ansible.legacy.")
+        if home.core and "." not in of_core:
+            path = posixpath.join(home.core, "modules", f"{of_core}.py")
+            action = posixpath.join(home.core, "plugins", "action", f"{of_core}.py")
+            there = files.exists(path) and not files.exists(action)
+            return Found(path, of_core) if there else None
         if name.count(".") < 2:
             return None
         space, collection, short = name.split(".", 2)
@@ -96,6 +102,28 @@ def in_collections(files: Files, name: str, directory: str) -> Found | None:
     return None
 
 
+def collection_tops(files: Files, directory: str) -> tuple[str, ...]:
+    """The directories that may hold `ansible_collections`, the first first."""
+    return (posixpath.join(directory, "collections"), *installed(files).collections)
+
+
+def role_in_collection(files: Files, name: str, directory: str) -> str:
+    """The directory of the role NAMESPACE.COLLECTION.ROLE, "" where there is none."""
+    space, collection, short = name.split(".", 2)
+    for top in collection_tops(files, directory):
+        path = posixpath.join(top, "ansible_collections", space, collection, "roles", short)
+        if files.exists(path):
+            return posixpath.normpath(path)
+    return ""
+
+
+def collection_of(path: str) -> str:
+    """NAMESPACE.NAME of the collection in which a role's directory lies, "" for none."""
+    parts = path.split("/")
+    inside = len(parts) >= 5 and parts[-5] == "ansible_collections" and parts[-2] == "roles"
+    return f"{parts[-4]}.{parts[-3]}" if inside else ""
+
+
 def _root(files: Files, tops: Sequence[str], space: str, collection: str) -> str:
     roots = (posixpath.join(top, "ansible_collections", space, collection) for top in tops)
     return next((root for root in roots if files.exists(posixpath.join(root, "plugins"))), "")
@@ -114,5 +142,5 @@ def _routing(files: Files, path: str) -> dict[str, dict[str, Any]]:
 
 def collection_file(files: Files, directory: str, parts: Sequence[str]) -> Iterator[str]:
     """Where `ansible_collections.NAMESPACE.NAME.…` may lie, without the ending."""
-    for top in (posixpath.join(directory, "collections"), *installed(files).collections):
+    for top in collection_tops(files, directory):
         yield posixpath.join(top, *parts)

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from rm.playbook.module import Files
-from rm.playbook.template.jinja import ENVIRONMENT
+from rm.playbook.template.filters import LOOKUPS
+from rm.playbook.template.jinja import BUILTIN, ENVIRONMENT, OWN_LOOKUPS
 from rm.playbook.template.plugins import is_asked_for, know
 
 TEXT_MAX_BYTES = 1 << 20
 _NAME = rb"([a-z_]\w*\.[a-z_]\w*\.[a-z_]\w*)"
-_USED = (("filter", re.compile(rb"\|\s*" + _NAME)), ("test", re.compile(rb"\bis\s+(?:not\s+)?" + _NAME)))
+_USED = (
+    ("filter", re.compile(rb"\|\s*" + _NAME)),
+    ("test", re.compile(rb"\bis\s+(?:not\s+)?" + _NAME)),
+    ("lookup", re.compile(rb"\b(?:lookup|query|q)\s*\(\s*['\"]" + _NAME)),
+    ("lookup", re.compile(rb"\bwith_" + _NAME)),
+)
+_TABLES: dict[str, Collection[str]] = {
+    "filter": ENVIRONMENT.filters, "test": ENVIRONMENT.tests, "lookup": OWN_LOOKUPS,
+}  # fmt: skip
+BUILT_IN = frozenset((*LOOKUPS, *(f"{BUILTIN}{name}" for name in LOOKUPS)))
 
 
 class Plugins(Protocol):
@@ -51,7 +61,8 @@ def learn_named(plugins: Plugins, text: bytes, directory: str) -> None:
     if len(text) > TEXT_MAX_BYTES or b"." not in text:
         return
     for kind, used in _USED:
-        table = ENVIRONMENT.filters if kind == "filter" else ENVIRONMENT.tests
-        for name in {word.decode() for word in used.findall(text)}:
-            if (name not in table or is_asked_for(kind, name)) and plugins.find(kind, name, directory):
+        table = _TABLES[kind]
+        for name in {word.decode() for word in used.findall(text)} - BUILT_IN:
+            ours = name in table and kind != "lookup" and not is_asked_for(kind, name)
+            if not ours and plugins.find(kind, name, directory):
                 know(kind, name)

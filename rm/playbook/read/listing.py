@@ -14,7 +14,8 @@ _GROWING = ("add_host", "group_by", *DYNAMIC_INCLUDES)
 
 
 def shown_name(task: Task) -> str:
-    return f"{task.role.name} : {task.name}" if task.role else task.name
+    role = task.role if task.module != "include_role" else None  # as in Ansible
+    return f"{role.full_name} : {task.name}" if role else task.name
 
 
 def _written(play: Play) -> list[Task]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rm.playbook.model.keywords import INCLUDES, LATER, short
 from rm.playbook.model.located import Map
 from rm.playbook.model.problems import BadArgument
@@ -21,11 +23,14 @@ def learn(reader: Reader, files: Files, place: str, line: int) -> None:
         raise reader.fail(line, f"{problem}.") from None
 
 
-def own_name(reader: Reader, written: str, line: int, files: Files, directory: str, roles: list[str]) -> str:
+def own_name(
+    reader: Reader, written: str, line: int, files: Files, directory: str, roles: list[str],
+    collections: Sequence[str] = (),
+) -> str:  # fmt: skip
     """The registry's name of the module that is called `written` here; "" where nobody knows one. Raises
     UsageError."""
     try:
-        name = own_module(files, directory, roles, written)
+        name = own_module(files, directory, roles, written, collections)
     except BadArgument as problem:
         raise reader.fail(line, f"{problem}.") from None
     if not name and isinstance(registry().get(written), OwnModule):  # another playbook's
@@ -39,13 +44,15 @@ def defaults_name(written: str) -> str:
     return module.found.path if isinstance(module, OwnModule) else written.rpartition(".")[2]
 
 
-def with_own_module(reader: Reader, body: Map, files: Files, directory: str, roles: list[str]) -> Map:
+def with_own_module(
+    reader: Reader, body: Map, files: Files, directory: str, roles: list[str], collections: Sequence[str] = ()
+) -> Map:
     """The task with a module that is not rm's under the registry's name of it. Raises UsageError."""
     for key in body:
         if key in TASK_KEYS or key in LATER or short(str(key)) in INCLUDES:
             continue
         try:
-            name = own_module(files, directory, roles, str(key))
+            name = own_module(files, directory, roles, str(key), collections)
         except BadArgument as problem:
             raise reader.fail(body.line_of(key), f"{problem}.") from None
         if name and name != key:

@@ -262,7 +262,8 @@ def _check_notified(reader: Reader, play: Play, shelf: Shelf) -> None:
 def handler_names(handler: Task) -> set[str]:
     """What a `notify` may say to mean this handler."""
     named = {handler.name, *handler.listen}
-    return named | ({f"{handler.role.name} : {handler.name}"} if handler.role else set())
+    role = handler.role
+    return named | ({f"{one} : {handler.name}" for one in (role.name, role.full_name)} if role else set())
 
 
 def parse_playbook(

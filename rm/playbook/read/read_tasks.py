@@ -79,6 +79,7 @@ def common(reader: Reader, body: Map, around: Task, library: Library | None = No
         "throttle": reader.number(body, "throttle", around.throttle),
         "remote_user": reader.text(body, "remote_user", around.remote_user),
         "timeout": reader.number(body, "timeout", around.timeout),
+        "collections": reader.words(body, "collections") if "collections" in body else around.collections,
         "connection": CONNECTIONS[connection] if connection is not None else None,
         "variables": {**around.variables, **reader.mapping(body, "vars")},
         "defaults": {**around.defaults, **_defaults(reader, body, around, library)},

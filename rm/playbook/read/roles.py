@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import glob
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rm.hints import did_you_mean
 from rm.playbook.model.located import Map, Seq, load
 from rm.playbook.model.problems import BadArgument
 from rm.playbook.module import Files
+from rm.playbook.own.place import collection_tops, role_in_collection
 from rm.playbook.read.reader import Reader
 
 ENDINGS = ("", ".yml", ".yaml", ".json")
 
 
-def find_role(reader: Reader, files: Files, name: str, line: int, directory: str, from_role: str) -> str:
-    """The role's directory; raises UsageError that names the places that were searched."""
+def find_role(
+    reader: Reader, files: Files, name: str, line: int, directory: str, from_role: str,
+    collections: Sequence[str] = (),
+) -> str:  # fmt: skip
+    """The role's directory; raises UsageError that names the places that were searched. One of `collections`
+    is stronger than others of its short name."""
+    for full in [name] if name.count(".") == 2 else [f"{one}.{name}" for one in collections]:
+        found = role_in_collection(files, full, directory) if "/" not in full else ""
+        if found:
+            return found
     if posixpath.isabs(name):
         places = [name]
     else:
@@ -25,8 +35,10 @@ def find_role(reader: Reader, files: Files, name: str, line: int, directory: str
                 *getattr(files, "role_path", ()), directory]  # fmt: skip
         places = [posixpath.join(top, name) for top in dict.fromkeys(tops)]
         if name.count(".") == 2:
-            raise reader.fail(line, f"the role '{name}' belongs to a collection, which rm does not know.",
-                              "Put the role into roles/.")  # fmt: skip
+            space, collection, _ = name.split(".")
+            below = ", ".join(collection_tops(files, directory))
+            hint = f"Install the collection {space}.{collection}; looked below {below}."
+            raise reader.fail(line, f"there is no role '{name}'.", hint)
     for place in places:
         if any(files.exists(posixpath.join(place, part)) for part in
                ("tasks", "meta", "defaults", "vars", "handlers", "templates", "files")):  # fmt: skip
@@ -97,18 +109,27 @@ def variables_of(reader: Reader, files: Files, path: str, part: str, name: str, 
     return merged
 
 
-def dependencies(
-    reader: Reader, files: Files, path: str, line: int
-) -> tuple[list[Any], list[int], str, bool]:
-    """The entries of meta/main.yml's `dependencies`, their lines, the file, and `allow_duplicates`."""
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """What meta/main.yml says: `dependencies` with their lines, the file, and more."""
+
+    entries: Sequence[Any] = ()
+    lines: Sequence[int] = ()
+    file: str = ""
+    allow_duplicates: bool = False
+    collections: tuple[str, ...] = ()
+
+
+def meta_of(reader: Reader, files: Files, path: str, line: int) -> Meta:
     for one in role_files(files, path, "meta", "main"):
         meta = load_mapping(reader, files, one, line)
         entries = meta.get("dependencies") or []
         if not isinstance(entries, list):
             raise reader.of(one).fail(meta.line_of("dependencies"), "'dependencies' must be a list of roles.")
         lines = list(getattr(entries, "lines", [1] * len(entries)))
-        return list(entries), lines, one, bool(meta.get("allow_duplicates", False))
-    return [], [], "", False
+        known = reader.of(one).words(meta, "collections")
+        return Meta(list(entries), lines, one, bool(meta.get("allow_duplicates", False)), known)
+    return Meta()
 
 
 def role_entry(reader: Reader, entry: Any, line: int) -> Map:

@@ -13,14 +13,15 @@ from rm.playbook.model.keywords import COMMON_KEYS
 from rm.playbook.model.located import Map, Seq, load
 from rm.playbook.model.schema import Node, Role, Task, tasks_of
 from rm.playbook.module import Files
+from rm.playbook.own.place import collection_of
 from rm.playbook.read.own import learn, own_name, with_own_module
 from rm.playbook.read.read_tasks import beside, common, include_context, read_list
 from rm.playbook.read.reader import Reader
 from rm.playbook.read.roles import (
-    dependencies,
     find_role,
     load_list,
     load_mapping,
+    meta_of,
     names,
     role_entry,
     role_files,
@@ -64,11 +65,13 @@ class Shelf:
 
     def with_own_module(self, reader: Reader, body: Map, around: Task) -> Map:
         """The task with a module that is not rm's under the registry's name of it."""
-        return with_own_module(reader, body, self.files, self.directory, self._role_paths(around))
+        known = reader.words(body, "collections") if "collections" in body else around.collections
+        return with_own_module(reader, body, self.files, self.directory, self._role_paths(around), known)
 
     def own_name(self, reader: Reader, written: str, line: int, around: Task) -> str:
         """The registry's name of a module, "" where nobody knows it."""
-        return own_name(reader, written, line, self.files, self.directory, self._role_paths(around))
+        roles = self._role_paths(around)
+        return own_name(reader, written, line, self.files, self.directory, roles, around.collections)
 
     def _role_paths(self, around: Task) -> list[str]:
         roles = [around.role.path] if around.role else []
@@ -114,9 +117,11 @@ class Shelf:
         again in this play with the same word, unless the role allows it."""
         parent = around.role
         name = str(given["name"])
-        path = find_role(reader, self.files, name, line, self.directory, parent.path if parent else "")
+        path = find_role(reader, self.files, name, line, self.directory, parent.path if parent else "",
+                         around.collections)  # fmt: skip
         if public:
-            self.use(posixpath.basename(path), dependency)
+            home = collection_of(path)
+            self.use(f"{home}.{posixpath.basename(path)}" if home else posixpath.basename(path), dependency)
         self._deeper(reader, line)
         try:
             return self._role(reader, given, line, around, public, params or {}, once, path)
@@ -129,8 +134,8 @@ class Shelf:
     ) -> tuple[Node, ...]:  # fmt: skip
         parent = around.role
         learn(reader, self.files, path, line)
-        entries, lines, meta, duplicates = dependencies(reader, self.files, path, line)
-        if once is not None and not duplicates:
+        meta = meta_of(reader, self.files, path, line)
+        if once is not None and not meta.allow_duplicates:
             if (path, once) in self._loaded:
                 return ()
             self._loaded.add((path, once))
@@ -144,16 +149,19 @@ class Shelf:
         above = (parent.variables, parent.defaults, parent.params) if parent else ({}, {}, {})
         role = Role(
             posixpath.basename(path), path, {**above[0], **own_vars}, {**above[1], **own_defaults},
-            {**above[2], **params}, (*parent.parents, parent.name) if parent else (),
+            {**above[2], **params}, (*parent.parents, parent.full_name) if parent else (),
+            collection_of(path),
         )  # fmt: skip
+        home = (role.collection, *meta.collections) if role.collection else meta.collections
+        around = replace(around, collections=tuple(dict.fromkeys(home)))  # never those of the play
         before: list[Node] = []
-        for entry, at in zip(entries, lines, strict=True):
+        for entry, at in zip(meta.entries, meta.lines, strict=True):
             with reader.going_on():
                 before += self.listed_role(
-                    reader.of(meta), entry, at, replace(around, role=role), public, True
+                    reader.of(meta.file), entry, at, replace(around, role=role), public, True
                 )
         for dependency in self.roles:  # a role sees what its dependencies define, its own first
-            if parent is None and role.name in dependency.parents:
+            if parent is None and role.full_name in dependency.parents:
                 role = replace(
                     role,
                     variables={**dependency.variables, **role.variables},

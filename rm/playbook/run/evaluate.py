@@ -121,7 +121,8 @@ class HostPlay(Making):
                 steps += new
             if by_control and new:
                 return Batch(tuple(steps), root, True, way=way, where=frame.position)
-            if self._ends_batch(made) or len(steps) >= BATCH_STEPS_MAX:
+            here = bool(new) and own.connection == "local"  # lookups and tests of paths look at this machine
+            if here or self._ends_batch(made) or len(steps) >= BATCH_STEPS_MAX:
                 break
         if not self._waiting:
             self.waiting_for_others = self._frame is not None and not self.host.failed

@@ -20,6 +20,7 @@ from rm.playbook.run import machine_lookups
 from rm.playbook.run.sought import Control, Sought
 from rm.playbook.template.filters import to_bool
 from rm.playbook.template.filters.data import flatten, subelements
+from rm.playbook.template.filters.paths import LOOK
 from rm.playbook.template.filters.text import refuse_undefined
 from rm.playbook.template.jinja import BUILTIN, OWN_LOOKUPS
 from rm.playbook.template.plain import deeply
@@ -294,8 +295,10 @@ _LOOKUPS: dict[str, Callable[[Sought], list[Any]]] = {
     "template": _template, "env": _env, "pipe": _pipe, "lines": _lines, "now": _now, "vars": _vars,
     "varnames": _varnames, "first_found": _first_found, "sequence": _sequence, "together": _together,
     "nested": _nested, "cartesian": _nested, "subelements": _subelements, "indexed_items": _indexed,
-    "flattened": lambda call: flatten(call.terms), "inventory_hostnames": _inventory_hostnames,
+    **dict.fromkeys(("flattened", "community.general.flattened"), lambda call: flatten(call.terms)),
+    "inventory_hostnames": _inventory_hostnames,
     "url": machine_lookups.url, "password": machine_lookups.password, "random": machine_lookups.drawn,
     "shuffle": machine_lookups.shuffled, "password_hash": machine_lookups.hashed,
+    LOOK: machine_lookups.looked,
     OWN["filter"]: _own_plugin("filter"), OWN["test"]: _own_plugin("test"),
 }  # fmt: skip

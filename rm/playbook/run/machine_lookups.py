@@ -55,6 +55,12 @@ def url(call: Sought) -> list[Any]:
     return found
 
 
+def looked(call: Sought) -> list[Any]:
+    """What a test of a path says: its kind, the path, and for "same_file" another."""
+    kind, path, *other = call.terms
+    return [_control(call).looks(kind, path, other[0] if other else "")]
+
+
 # -- chance -------------------------------------------------------------------------------------
 
 

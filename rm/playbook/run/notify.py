@@ -23,7 +23,8 @@ def due(handlers: Sequence[Task], notified: Iterable[str], name_of: Callable[[Ta
 
 def _names(handler: Task, name_of: Callable[[Task], str]) -> set[str]:
     names = {handler.name, name_of(handler)}
-    return names | {f"{handler.role.name} : {name}" for name in names} if handler.role else names
+    roles = {handler.role.name, handler.role.full_name} if handler.role else set()
+    return names | {f"{role} : {name}" for name in names for role in roles}
 
 
 def running(handler: Task, place: int, flush: Frame, bound: Bound) -> Frame:

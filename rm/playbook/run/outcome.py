@@ -89,7 +89,7 @@ def name_of(task: Task, scope: Scope) -> str:
         name = str(evaluate(task.name, scope))
     except (TemplateProblem, NeedResult):
         name = task.name
-    return f"{task.role.name} : {name}" if task.role else name
+    return f"{task.role.full_name} : {name}" if task.role and task.module != "include_role" else name
 
 
 def _answer(task: Task, item: Item, answers: Mapping[int, dict[str, Any]], scope: Scope) -> dict[str, Any]:

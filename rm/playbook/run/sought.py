@@ -24,6 +24,11 @@ class Control(Protocol):
     """This machine, for lookups that ask it."""
 
     def environment(self, name: str) -> str | None: ...
+    def looks(self, kind: str, path: str, other: str) -> bool:
+        """Is there something of this kind (of `rm/playbook/template/filters/paths.py`) at a path? `other` is
+        the second path of "same_file". Raises BadArgument."""
+        ...
+
     def pipe(self, command: str) -> str:
         """Run a command here; raises BadArgument when it fails."""
         ...

@@ -75,7 +75,7 @@ class Walk:
 
     def _chosen(self, task: Task) -> bool:
         if self.options.start_at and not self.host.started:
-            names = (task.name, f"{task.role.name} : {task.name}" if task.role else task.name)
+            names = (task.name, f"{task.role.full_name} : {task.name}" if task.role else task.name)
             if any(fnmatch.fnmatchcase(name, self.options.start_at) for name in names):
                 self.host.started = True
             elif task.module != "meta" and task.name != "Gathering Facts":

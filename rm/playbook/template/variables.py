@@ -80,8 +80,11 @@ def layers_of(
     role = task.role if task else None
     found = [Layer(given.extra, True), Layer(given.magic, False), Layer(given.active, False)]
     if role is not None:
-        role_names = {"role_name": role.name, "role_path": role.path, "ansible_role_name": role.name,
-                      "ansible_parent_role_names": list(role.parents)}  # fmt: skip
+        role_names: dict[str, Any] = {
+            "role_name": role.name, "role_path": role.path, "ansible_role_name": role.full_name,
+        }  # fmt: skip
+        if role.parents:
+            role_names["ansible_parent_role_names"] = list(role.parents)
         found.append(Layer(role_names, False))
     found += [Layer(values, trusted) for values, trusted in bound]
     if task is not None and task.params:

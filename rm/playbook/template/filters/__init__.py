@@ -8,6 +8,7 @@ from typing import Any
 from rm.playbook.template.filters.addresses import ADDRESSES
 from rm.playbook.template.filters.chance import CHANCE
 from rm.playbook.template.filters.data import DATA
+from rm.playbook.template.filters.paths import PATH_TESTS
 from rm.playbook.template.filters.query import QUERY
 from rm.playbook.template.filters.tests import TESTS
 from rm.playbook.template.filters.text import FALSE, TEXT, TRUE, to_bool
@@ -19,8 +20,9 @@ IMPURE_FILTERS = ("random",)
 LOOKUPS = (
     "dict", "env", "file", "fileglob", "first_found", "flattened", "indexed_items", "items", "lines", "list",
     "nested", "cartesian", "now", "pipe", "sequence", "subelements", "template", "together", "varnames",
-    "vars", "unvault", "inventory_hostnames", "url", "password",
+    "vars", "unvault", "inventory_hostnames", "url", "password", "community.general.flattened",
 )  # fmt: skip
+TESTS.update(PATH_TESTS)
 for _table in (FILTERS, TESTS):
     _table.update(
         {f"ansible.builtin.{name}": function for name, function in tuple(_table.items()) if "." not in name}
