@@ -213,6 +213,26 @@ def test_the_queue_is_bounded_and_what_is_too_old_goes() -> None:
     assert (queue.next(53), queue.dropped) == (None, 2)
 
 
+def test_the_queue_is_bounded_by_what_it_takes_of_memory() -> None:
+    queue = Queue(Archive("x", "http://x", queue_mib=1))
+    long = {"histogram": tuple((delay_us, 1) for delay_us in range(1_000))}
+    for at_us in range(1, 31):
+        queue.put(replace(outcome(at_us=at_us), found=long), at_us)
+    kept = len(queue)
+    assert 2 < kept < 20
+    assert queue.dropped == 30 - kept
+    first = queue.next(40)
+    assert isinstance(first, Waiting)
+    assert first.outcome.begun_us == 31 - kept, "the oldest went"
+    queue.failed(first, 40, True)
+    assert len(queue) == kept
+    while isinstance(found := queue.next(10**12), Waiting):
+        assert found.size_bytes > 0
+    for at_us in range(1_000):
+        queue.put(outcome(at_us=at_us), at_us)
+    assert len(queue) == 1_000, "short ones take little"
+
+
 @pytest.mark.parametrize(
     ("runs", "taken"), [("succeeded", [""]), ("failed", ["no"]), ("all", ["", "no"])], ids=str
 )

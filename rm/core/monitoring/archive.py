@@ -8,7 +8,7 @@ stop the others.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rm.core.monitoring.listed import heading, names_of
@@ -20,6 +20,8 @@ from rm.units import DAY_US, MINUTE_US, SECOND_US
 KINDS = ("http", "opensearch")
 OPS = ("put", "post")
 RUNS = ("succeeded", "failed", "all")
+OUTCOME_BYTES = 512  # of a result without what it found
+OF_TEXT = 8  # bytes in memory for each character that Python writes of it, measured with histograms
 USUAL_POLICY = ((5, MINUTE_US), (11, 5 * MINUTE_US))
 
 
@@ -30,7 +32,8 @@ class Archive:
 
     `runs`: which results go there; `meshes`: of which meshes (empty = all). `retry_policy` are (attempts,
     wait) as pScheduler's; a result that is older than `ttl_us` is given up (0 = none is). `headers_file` has
-    the headers of requests, as JSON, since they may be secret. Up to `queue` results wait; the oldest go.
+    the headers of requests, as JSON, since they may be secret. Up to `queue` results wait, of `queue_mib` MiB
+    in all, about; the oldest go.
     """
 
     name: str
@@ -46,6 +49,7 @@ class Archive:
     ttl_us: int = 0
     retry_policy: tuple[tuple[int, int], ...] = USUAL_POLICY
     queue: int = 10_000
+    queue_mib: int = 64
 
     def takes(self, outcome: Outcome) -> bool:
         if self.meshes and outcome.mesh.name not in self.meshes:
@@ -86,9 +90,12 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
+    """`size_bytes`: about what it takes in memory."""
+
     outcome: Outcome
     due_us: int
     attempts: int = 0
+    size_bytes: int = 0
 
 
 class Queue:
@@ -97,6 +104,7 @@ class Queue:
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
         self._waiting: list[Waiting] = []
+        self._bytes = 0
         self.dropped = 0
 
     def __len__(self) -> int:
@@ -104,10 +112,17 @@ class Queue:
 
     def put(self, outcome: Outcome, now_us: int) -> None:
         if self._archive.takes(outcome):
-            self._waiting.append(Waiting(outcome, now_us))
-            if len(self._waiting) > self._archive.queue:
-                del self._waiting[0]
-                self.dropped += 1
+            self._waiting.append(Waiting(outcome, now_us, size_bytes=_size_bytes(outcome)))
+            self._bytes += self._waiting[-1].size_bytes
+            self._shorten()
+
+    def _shorten(self) -> None:
+        archive, gone = self._archive, 0
+        while len(self._waiting) - gone > archive.queue or self._bytes > archive.queue_mib << 20:
+            self._bytes -= self._waiting[gone].size_bytes
+            gone += 1
+        del self._waiting[:gone]
+        self.dropped += gone
 
     def next(self, now_us: int) -> Waiting | int | None:
         """Take the result that has been due longest; else in how many microseconds one is; None: there is
@@ -116,13 +131,14 @@ class Queue:
         if ttl_us:
             fresh = [w for w in self._waiting if w.outcome.ended_us + ttl_us > now_us]
             self.dropped += len(self._waiting) - len(fresh)
-            self._waiting = fresh
+            self._waiting, self._bytes = fresh, sum(waiting.size_bytes for waiting in fresh)
         if not self._waiting:
             return None
         first = min(self._waiting, key=lambda waiting: waiting.due_us)
         if first.due_us > now_us:
             return first.due_us - now_us
         self._waiting.remove(first)
+        self._bytes -= first.size_bytes
         return first
 
     def failed(self, waiting: Waiting, now_us: int, again: bool) -> None:
@@ -131,7 +147,15 @@ class Queue:
         if wait_us is None:
             self.dropped += 1
         else:
-            self._waiting.insert(0, Waiting(waiting.outcome, now_us + wait_us, waiting.attempts + 1))
+            later = replace(waiting, due_us=now_us + wait_us, attempts=waiting.attempts + 1)
+            self._waiting.insert(0, later)
+            self._bytes += later.size_bytes
+            self._shorten()
+
+
+def _size_bytes(outcome: Outcome) -> int:
+    """A text is shorter than what it tells of; the mesh and the hosts are shared."""
+    return OUTCOME_BYTES + OF_TEXT * (len(repr(outcome.found)) + len(outcome.failed))
 
 
 def parse_archive(table: Mapping[str, Any]) -> Archive:
@@ -199,6 +223,7 @@ READ: Mapping[str, Any] = {
     "ttl": read_duration(SECOND_US, 366 * DAY_US),
     "retry_policy": _policy,
     "queue": _count,
+    "queue_mib": _count,
 }
 FIELD = {"timeout": "timeout_us", "ttl": "ttl_us"}
 KEYS = ("name", *READ)
