@@ -1,7 +1,7 @@
 """Containers with a name, which later steps of a job find again with what earlier ones changed in them.
 
 Source: --container-name of Pyxis with container_scope=job. Here such a container is a folder with the files
-of its image: below the place where podman keeps the user's images, below that of apptainer's cache, or as a
+of its image: below the place where podman keeps the user's images, below apptainer's cache, or as a
 container of enroot's. Each task runs in a container of its own over that folder. The first step that names it
 on a host fills it; it is removed when the job has ended there.
 """

@@ -14,7 +14,7 @@ from rm.arrays import JobId, mask, parse_id, split_ids
 from rm.cli.output import all_printable, printable
 from rm.cli.past import past_moment
 from rm.cli.slurm.jobs import NEVER, SHORT, STATES, rest_of
-from rm.cli.slurm.sacct_fields import FIELDS, Line
+from rm.cli.slurm.sacct_fields import FIELDS, Field, Line
 from rm.cli.slurm.words import Given, Options, read
 from rm.errors import NotFound, UsageError
 from rm.units import parse_hosts
