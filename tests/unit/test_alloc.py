@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rm.cli.jobs.alloc import OWN, How, how_of
+from rm.cli.jobs.alloc import OWN, How, how_of, why_gone
 from rm.cli.jobs.allocated import environment
 from rm.cli.slurm.srun import _job_named, asks_for_terminal, there
 from rm.client import attending
@@ -186,3 +186,25 @@ def test_who_is_told_of_the_end_finds_that_it_holds_no_more() -> None:
     made.set()
     assert heard.wait(60)
     assert told == [False]
+
+
+@pytest.mark.parametrize(
+    ("state", "ending", "ended_us", "said"),
+    [
+        ("RUNNING", None, None, "Job 7 is not held any more. The host hung up."),
+        ("COMPLETING", "CANCELLED", None, "Job allocation 7 has been revoked."),
+        (
+            "COMPLETING",
+            "TIMEOUT",
+            None,
+            "Job 7 has exceeded its time limit and its allocation has been revoked.",
+        ),
+        ("TIMEOUT", None, 1, "Job 7 has exceeded its time limit and its allocation has been revoked."),
+        ("CANCELLED", None, 1, "Job allocation 7 has been revoked."),
+    ],
+)
+def test_a_job_that_still_ends_is_revoked(
+    state: str, ending: str | None, ended_us: int | None, said: str
+) -> None:
+    job: Any = SimpleNamespace(id=7, state=state, ending=ending, ended_us=ended_us)
+    assert why_gone(job, RmError("The host hung up.")) == said

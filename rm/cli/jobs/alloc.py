@@ -26,6 +26,7 @@ from rm.errors import RmError, UsageError
 from rm.submission.options import FLAG, MAYBE, Option
 
 if TYPE_CHECKING:
+    from rm.api.jobs import Job
     from rm.client.tether import Tether
 
 PREFIX = "SALLOC_"  # of variables that are options
@@ -189,12 +190,16 @@ class _Held:
         except RmError:
             note(str(tether.error or f"Job allocation {self._job} has been revoked."))
             return
-        if not job.ended_us and tether.error is not None:
-            note(f"Job {self._job} is not held any more. {tether.error}")
-        elif job.state == "TIMEOUT":
-            note(f"Job {self._job} has exceeded its time limit and its allocation has been revoked.")
-        else:
-            note(f"Job allocation {self._job} has been revoked.")
+        note(why_gone(job, tether.error))
+
+
+def why_gone(job: Job, error: RmError | None) -> str:
+    """What to say when the `job` is held no more. While it ends the session says an `error`."""
+    if not job.ended_us and not job.ending and error is not None:
+        return f"Job {job.id} is not held any more. {error}"
+    if (job.ending or job.state) == "TIMEOUT":
+        return f"Job {job.id} has exceeded its time limit and its allocation has been revoked."
+    return f"Job allocation {job.id} has been revoked."
 
 
 class AllocCommand(JobCommand):
