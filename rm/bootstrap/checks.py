@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rm.adapters.cron import interval_us, zone_of
-from rm.bootstrap.choices import alert_rules, channel_of, policies_of, ssh_settings
+from rm.bootstrap.choices import alert_rules, channel_of, digests_of, policies_of, ssh_settings
 from rm.config import Config, options_for
 from rm.core.model.host import Host
 from rm.core.monitoring.mesh import Mesh
@@ -48,7 +48,7 @@ def _https(config: Config) -> None:
 CHECKS: tuple[Callable[[Config], Any], ...] = (
     policies_of, _regulate, lambda config: zone_of(config.monitor.timezone), alert_rules, _channels,
     lambda config: fence_of(config.fence), ssh_settings, lambda config: settings_of(config.web), _https,
-    doors_of,
+    doors_of, digests_of,
 )  # fmt: skip
 
 

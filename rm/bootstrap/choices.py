@@ -19,6 +19,7 @@ from rm.core.registry import KINDS, load, options_in_force
 from rm.core.scheduling.engine import Policies, Tuning
 from rm.core.scheduling.guarded import Faults, guarded
 from rm.daemon.alerts.setup import ChannelTable, channels_of, check_conditions, rules_of
+from rm.daemon.services.digests import addresses_of
 from rm.errors import ConfigError
 from rm.units import DAY_US, SECOND_US
 
@@ -130,6 +131,18 @@ def letters_of(config: Config) -> MailChannel | None:
         why = "there is no [[alerts.channel]] of this name" if table is None else "it has no mail_to"
         raise ConfigError(f"jobs.mail is '{name}': {why}.", "Name a channel with mail_to.")
     return channel
+
+
+def digests_of(config: Config) -> dict[str, tuple[str, ...]]:
+    """Whom to mail what was used for an account: account -> addresses.
+
+    Raises:
+        ConfigError: sharing.digest says something else, or there is no channel for it.
+    """
+    to = addresses_of(config.sharing.digest)
+    if to and letters_of(config) is None:
+        raise ConfigError("sharing.digest is set, and jobs.mail is not.", "Let jobs.mail name a channel.")
+    return to
 
 
 def retention_of(config: Config) -> Retention:

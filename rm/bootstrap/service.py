@@ -8,7 +8,7 @@ from pathlib import Path
 from rm import __version__
 from rm.adapters.cron import Timers, begins_us, zone_of
 from rm.adapters.playbook.shipped import agents_version
-from rm.bootstrap.choices import letters_of, policies_of, retention_of, ssh_settings
+from rm.bootstrap.choices import digests_of, letters_of, policies_of, retention_of, ssh_settings
 from rm.bootstrap.ground import Ground
 from rm.bootstrap.host_keys import HostKeys
 from rm.bootstrap.jobs import Jobs
@@ -19,29 +19,21 @@ from rm.core.scheduling.guarded import Faults
 from rm.daemon.alerts.alerting import Alerting
 from rm.daemon.leading.audit_log import AuditLog
 from rm.daemon.leading.prune import prune, prune_history, prune_journal
-from rm.daemon.services.digests import Digests, addresses_of
+from rm.daemon.services.digests import Digests
 from rm.daemon.services.maintenance import Maintenance
 from rm.daemon.services.service import Service, make_service
 from rm.daemon.services.sessions import Sessions
 from rm.daemon.services.steps_service import Steps
 from rm.daemon.services.token_keeper import TokenKeeper
 from rm.daemon.services.usage_service import UsageService
-from rm.errors import ConfigError
 
 
 def _digests(ground: Ground, jobs: Jobs) -> Digests | None:
-    """None: nobody is to get one.
-
-    Raises:
-        ConfigError: sharing.digest says nothing, or there is no channel for it.
-    """
+    """None: nobody is to get one."""
     config = ground.config
-    to = addresses_of(config.sharing.digest)
-    letters = letters_of(config)
-    if not to:
+    to, letters = digests_of(config), letters_of(config)
+    if not to or letters is None:
         return None
-    if letters is None:
-        raise ConfigError("sharing.digest is set, and jobs.mail is not.", "Let jobs.mail name a channel.")
     return Digests(
         store=ground.store,
         leader=jobs.leader,

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from rm.adapters.store.memory import MemoryDatabase, MemoryStore
+from rm.bootstrap.checks import complaints, must_hold
+from rm.config import Config
+from rm.config.sections import SharingConfig
 from rm.core.alerts.channel import NotTold
 from rm.core.sharing.digest import WEEK_US, digest, week_before
 from rm.core.sharing.ended import DAY_US, HOUR_US, Ended, Sums
@@ -162,6 +165,15 @@ def test_a_line_that_names_no_addresses_is_refused(line: str) -> None:
         addresses_of([line])
     with pytest.raises(ConfigError, match="twice"):
         addresses_of(["a = x@y", "a = z@y"])
+
+
+def test_a_configuration_without_a_way_for_mails_is_refused() -> None:
+    config = Config(sharing=SharingConfig(digest=("physics = a@x",)))
+    with pytest.raises(ConfigError, match=r"jobs.mail is not"):
+        must_hold(config)
+    assert any(
+        "sharing.digest has" in one for one in complaints(Config(sharing=SharingConfig(digest=("x",))))
+    )
 
 
 def test_the_command_prints_the_same_text(daemon: Daemon, rmx: Rmx) -> None:
