@@ -9,7 +9,8 @@ alone may open. When the agent ends, or the daemon has gone, the socket closes a
     to it    ["wait", number, most_us]      not yet; ["go", number] follows
              ["go", number]
 
-Only what rank 0 says goes on to the daemon, at once: the ranks of a gang communicate together.
+Only what rank 0 says goes on to the daemon, at once: the ranks of a gang communicate together. What has
+begun may be held: the ranks' processes stand still (rm_held.py) until it is admitted again.
 """
 
 import contextlib
@@ -21,6 +22,7 @@ import socket
 import sys
 import time
 
+import rm_held
 import rm_sockets
 
 NAME = "admission"  # of the socket, in the attempt's folder
@@ -48,12 +50,12 @@ class _Budget:
 
 
 class _Door:
-    """Of one attempt. `admitted`: the newest number that may begin."""
+    """Of one attempt. `admitted`: the newest number that may begin; `held`: the one that may not go on."""
 
     def __init__(self, attempt, listener):
         self.attempt, self.listener = attempt, listener
         self.name = attempt.folder.job, attempt.folder.attempt
-        self.most_us, self.admitted = 0, -1
+        self.most_us, self.admitted, self.held = 0, -1, None
         self.peers = set()
         self.lines, self.told = _Budget(PER_S, BURST), _Budget(TOLD_PER_S, TOLD_BURST)
 
@@ -73,6 +75,10 @@ class Admission:
         self.selector, self.notify = selector, notify
         self.doors = {}  # (job, attempt) -> _Door
         self.looked_at = 0.0
+        self.holder = rm_held.Holder(
+            lambda sock: selector.register(sock, selectors.EVENT_READ, ("admission", self.holder)),
+            selector.unregister,
+        )
 
     def order(self, attempt, most_us):
         """Its ranks ask from now on, and wait so long at most; 0: they do not."""
@@ -90,13 +96,30 @@ class Admission:
         if door is None:
             return
         door.admitted = max(door.admitted, number)
+        self._let_go(door, number)
         for peer in list(door.peers):
             if peer.waits is not None and peer.waits <= number:
                 self._go(peer, peer.waits)
 
+    def hold(self, name, number, most_us):
+        """Let what the attempt communicates for the time of this number stand still, so long at most; ranks
+        that have not begun it wait as before. What is over on this host is not held."""
+        door = self.doors.get(name)
+        if door is None or number < door.admitted:
+            return
+        door.held = number
+        if any(peer.under_way == number for peer in door.peers):
+            self.holder.hold(name, most_us)
+
+    def close(self):
+        """Nobody is held any more."""
+        self.holder.close()
+
     def serve(self, data):
         if isinstance(data, _Door):
             self._accept(data)
+        elif data is self.holder:  # it says nothing: it has ended
+            self.holder.close()
         elif data.sock.fileno() >= 0:
             self._hear(data)
 
@@ -153,13 +176,20 @@ class Admission:
             return
         if new and rank == 0 and number < door.admitted:  # a later program of the script counts anew
             door.admitted = number - 1
-        if number <= door.admitted:
+        if door.held is not None and number > door.held:  # nobody said that it may go on, and it did
+            self._let_go(door, number)
+        if number <= door.admitted and number != door.held:
             self._go(peer, number)
         else:
             peer.waits = number
             if rank == 0:
                 self._tell(door, number, False)
             self._say(peer, ["wait", number, door.most_us])
+
+    def _let_go(self, door, number):
+        if door.held is not None and door.held <= number:
+            door.held = None
+            self.holder.let_go(door.name)
 
     def _go(self, peer, number):
         peer.waits, peer.under_way = None, number
@@ -203,6 +233,7 @@ class Admission:
         door = self.doors.pop(name, None)
         if door is None:
             return
+        self.holder.let_go(name)
         for peer in list(door.peers):
             self._drop(peer)
         self.selector.unregister(door.listener)

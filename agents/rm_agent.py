@@ -59,6 +59,7 @@ CHANGES = {
     "stream",
     "admission",
     "admit",
+    "hold",
 }
 
 
@@ -177,6 +178,7 @@ class Agent:
         return min((time_s for time_s in times if time_s is not None), default=None)
 
     def _end(self):
+        self.admission.close()
         self.attempts.close()
         for pid, _, _ in self.children.values():
             os.kill(pid, signal.SIGTERM)

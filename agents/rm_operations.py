@@ -387,6 +387,11 @@ class Operations(Attempts):
         self.admissions.admit(name_of(request), number(request.get("number"), "number"))
         return {}
 
+    def hold(self, request, reply):
+        most_us = number(request.get("most_us", 0), "most_us")
+        self.admissions.hold(name_of(request), number(request.get("number"), "number"), most_us)
+        return {}
+
     def stream(self, request, reply):
         attempt = self.known.get(name_of(request))
         return self.streams.deliver(

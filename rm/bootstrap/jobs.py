@@ -16,7 +16,7 @@ from rm.core.jobs.state import ClusterState
 from rm.core.journal.journal import Recorder
 from rm.core.model.alignment import Alignment
 from rm.core.model.logs import LogPlace
-from rm.core.ports import admits_live
+from rm.core.ports import AdmissionPolicy
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
 from rm.daemon.execution.deliver import Deliverer, deliveries
@@ -73,7 +73,7 @@ def wire_jobs(*, ground: Ground, policies: Policies, witness: Witness) -> Jobs:
         dscp=config.fabric.dscp,
         epoch=lease.epoch,
     )
-    admitting = policies.comm if admits_live(policies.comm) else None
+    admitting = policies.comm if isinstance(policies.comm, AdmissionPolicy) else None
     admission = Admission(policy=admitting, agents=ground.fleet, clock=ground.clock, epoch=lease.epoch)
 
     def aligned(alignment: Alignment, state: ClusterState) -> None:

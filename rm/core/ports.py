@@ -131,18 +131,12 @@ class AdmissionPolicy(Protocol):
     """A communication policy that also decides when a single transfer may start.
 
     Asked whenever a transfer becomes ready or ends, in the simulator and for jobs on hosts that call
-    the iteration client before they communicate. One with a true `pauses` takes transfers back that have
-    started, which hosts cannot do: it is asked in the simulator alone.
+    the iteration client before they communicate. What it takes back after it has started stands still there.
     """
 
     def admit(self, waiting: Sequence[Transfer], ongoing: Sequence[Transfer]) -> Admission:
         """`waiting` and `ongoing` in the order of their jobs' ids; pure."""
         ...
-
-
-def admits_live(policy: object) -> TypeGuard[AdmissionPolicy]:
-    """Can hosts do what the policy answers?"""
-    return isinstance(policy, AdmissionPolicy) and not getattr(policy, "pauses", False)
 
 
 @runtime_checkable

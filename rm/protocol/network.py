@@ -192,3 +192,11 @@ class Admit(Ordered[Done], frozen=True, kw_only=True, tag="admit"):
     """Let the attempt's communication of this number begin, and all before."""
 
     number: Count
+
+
+class Hold(Ordered[Done], frozen=True, kw_only=True, tag="hold"):
+    """Let the attempt's communication of this number, which has begun, stand still until `admit` names it
+    again, `most_us` and 10 s at most: its processes are frozen, by their control group, else by SIGSTOP."""
+
+    number: Count
+    most_us: DurationUs

@@ -176,6 +176,7 @@ def test_real_agents_take_every_request_and_say_nothing_else(wire: Wire) -> None
     for most_us in (1_000_000, 0):
         assert wire.ask(network.Admission(**order, most_us=most_us)) is not None
     assert wire.ask(network.Admit(**order, number=1)) is not None
+    assert wire.ask(network.Hold(**order, number=1, most_us=1_000)) is not None
     assert {t.state for t in wire.ask(attempts.Tasks()).tasks} == {attempts.TaskState.RUNNING}
     part = wire.ask(attempts.Logs(**who, rank=0, stream="out", offset=0, limit=100))
     assert (part.data, part.done) == ("", False)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 
 import pytest
 
 from rm.core.jobs import events as ev
 from rm.core.model.alignment import NOTHING_TO_ALIGN
-from rm.core.ports import admits_live
+from rm.core.ports import AdmissionPolicy
 from rm.core.registry import load
 from rm.daemon.regulation.admission import QUEUED_MAX, Admission
+from rm.policies.comm.preemptive import Preemptive, PreemptiveOptions
 from rm.policies.comm.srsf_n import SrsfN
 from rm.policies.regulate.admitting import FACTOR, SLACK_US
 from rm.protocol.notifications import Communication
@@ -23,9 +25,9 @@ MOST_US = SLACK_US + FACTOR * 40_000
 class AdmissionHouse(House):
     """With an admission in the regulator's place; the clock of both is set by hand."""
 
-    def __init__(self) -> None:
+    def __init__(self, policy: AdmissionPolicy | None = None) -> None:
         super().__init__()
-        self.admission = Admission(policy=SrsfN(), agents=self.hosts, clock=self.clock, epoch=EPOCH)
+        self.admission = Admission(policy=policy or SrsfN(), agents=self.hosts, clock=self.clock, epoch=EPOCH)
         self.admission.start()
 
     def show(self) -> None:
@@ -43,7 +45,7 @@ class AdmissionHouse(House):
             call.answer()
         assert len({call.args["job"] for call in calls}) == 1
         return {
-            (call.args["job"], call.host): call.args["number" if op == "admit" else "most_us"]
+            (call.args["job"], call.host): call.args["most_us" if op == "admission" else "number"]
             for call in calls
         }
 
@@ -74,6 +76,32 @@ def test_jobs_that_share_hosts_ask_and_take_turns(house: AdmissionHouse) -> None
     house.say(2, 8)
     house.say(1, 5, ended=True)
     assert house.told("admit") == both(2, 8)
+
+
+def test_a_transfer_is_held_for_one_that_ends_sooner_and_goes_on_afterwards() -> None:
+    house = AdmissionHouse(Preemptive(PreemptiveOptions(worth=inf)))
+    try:
+        house.run(1, time_limit_us=9_000_000)
+        house.run(2, time_limit_us=5_000_000)
+        house.show()
+        for _ in range(2):
+            house.told("admission")
+        house.say(1, 5)
+        assert house.told("admit") == both(1, 5)
+        house.clock.us += 10_000
+        house.say(2, 8)
+        assert house.told("hold") == both(1, 5)
+        assert house.told("admit") == both(2, 8)
+        house.say(2, 8, ended=True)
+        assert house.told("admit") == both(1, 5)
+        house.say(2, 9)
+        assert house.told("hold") == both(1, 5)
+        assert house.told("admit") == both(2, 9)
+        house.say(1, 5, ended=True)  # its rank 0 had: the others go on to their ends
+        assert house.told("admit") == both(1, 5)
+    finally:
+        house.admission.stop()
+        house.regulator.stop()
 
 
 def test_who_never_says_that_it_has_ended_keeps_the_other_for_twice_its_time(house: AdmissionHouse) -> None:
@@ -136,10 +164,10 @@ def test_an_old_attempt_s_words_are_answered_to_nobody(house: AdmissionHouse) ->
 
 def test_which_policies_act_on_hosts() -> None:
     acts = {
-        name: admits_live(load("comm", name))
+        name: isinstance(load("comm", name), AdmissionPolicy)
         for name in ("srsf-n", "adadual", "preemptive", "none", "metronome")
     }
-    assert acts == {"srsf-n": True, "adadual": True, "preemptive": False, "none": False, "metronome": False}
+    assert acts == {"srsf-n": True, "adadual": True, "preemptive": True, "none": False, "metronome": False}
 
 
 def test_without_a_policy_that_admits_nobody_asks() -> None:

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rm.core.ports import AdmissionPolicy
 from rm.policies.comm.adadual import AdaDual, AdaDualOptions
+from rm.policies.comm.preemptive import Preemptive, PreemptiveOptions
 from rm.policies.comm.srsf_n import SrsfN, SrsfOptions
-from rm.policies.regulate.admitting import FACTOR, LONGEST_WAIT_US, SLACK_US, Admit, Admitting, Sender
+from rm.policies.regulate.admitting import (
+    FACTOR,
+    LONGEST_WAIT_US,
+    SLACK_US,
+    Admit,
+    Admitting,
+    Hold,
+    Order,
+    Sender,
+)
 from tests.examples import examples
 
 MS = 1_000
@@ -22,14 +34,15 @@ def sender(job: int, *hosts: str, alone_ms: int = 100, ends_ms: int | None = Non
     return Sender(job, 1, hosts, alone_ms * MB / 80, alone_ms * MS, 100 * MS, gpus, ends_us)
 
 
-def admitting(*senders: Sender, policy: SrsfN | AdaDual | None = None) -> Admitting:
+def admitting(*senders: Sender, policy: AdmissionPolicy | None = None) -> Admitting:
     made = Admitting(policy or SrsfN())
     assert made.see({one.job: one for one in senders}, 0) == []
     return made
 
 
-def jobs(admitted: list[Admit]) -> list[int]:
-    return [one.job for one in admitted]
+def jobs(orders: list[Order]) -> list[int]:
+    """Those that begin or go on."""
+    return [one.job for one in orders if isinstance(one, Admit)]
 
 
 def test_one_waits_until_the_other_has_ended() -> None:
@@ -68,6 +81,61 @@ def test_what_a_transfer_has_left_shrinks_more_slowly_beside_another() -> None:
     made.ready(2, 1, 1, 0)
     made.ended(2, 1, 1, 60 * MS)  # 60 ms beside another are 30 alone: 70 are left, of which 20 are 0.29
     assert jobs(made.ready(3, 1, 1, 60 * MS)) == [3]
+
+
+def test_a_running_transfer_is_held_for_a_job_that_ends_sooner_and_goes_on_with_what_it_had_left() -> None:
+    made = admitting(
+        sender(1, alone_ms=400, ends_ms=60_000),
+        sender(2, alone_ms=40, ends_ms=5_000),
+        sender(3, alone_ms=350, ends_ms=1_000),
+        policy=Preemptive(),
+    )
+    assert made.ready(1, 1, 7, 0) == [Admit(1, 1, 7)]
+    held = Hold(1, 1, 7, made.waits_us[1])
+    assert made.ready(2, 1, 3, 100 * MS) == [held, Admit(2, 1, 3)]
+    assert made.ready(2, 1, 3, 110 * MS) == [Admit(2, 1, 3)]  # it asks again
+    assert made.ready(1, 1, 7, 110 * MS) == []
+    assert made.ended(2, 1, 3, 140 * MS) == [Admit(1, 1, 7)]
+    assert made.ready(3, 1, 1, 140 * MS) == []  # 300 ms are left, which is not worth 350
+    assert made.due_us is not None
+    assert jobs(made.ended(1, 1, 7, 440 * MS)) == [3]
+
+
+def test_a_held_transfer_goes_on_at_its_bound_and_after_the_longest_wait_it_is_held_no_more() -> None:
+    made = admitting(
+        sender(1, alone_ms=900, ends_ms=60_000),
+        sender(2, alone_ms=10, ends_ms=5_000),
+        policy=Preemptive(PreemptiveOptions(worth=inf)),
+    )
+    made.ready(1, 1, 1, 0)
+    now_us = holds = held_us = 0
+    while True:
+        holds += 1
+        now_us += 10 * MS
+        orders = made.ready(2, 1, holds, now_us)
+        if jobs(orders) == [2] and len(orders) == 1:
+            break
+        (hold,) = [one for one in orders if isinstance(one, Hold)]
+        assert hold.most_us <= made.waits_us[1]
+        due_us = now_us + hold.most_us
+        assert jobs(made.passed(due_us - 1)) == []  # that of the other counts as ended later
+        assert jobs(made.passed(due_us)) == [1]
+        held_us, now_us = held_us + hold.most_us, due_us
+        made.ended(2, 1, holds, now_us)
+    assert held_us == LONGEST_WAIT_US
+
+
+def test_a_transfer_that_ends_while_it_is_held_lets_its_other_ranks_end_too() -> None:
+    made = admitting(
+        sender(1, alone_ms=400, ends_ms=60_000), sender(2, alone_ms=40, ends_ms=5_000), policy=Preemptive()
+    )
+    made.ready(1, 1, 1, 0)
+    made.ready(2, 1, 1, 0)
+    assert made.ended(1, 1, 1, 1) == [Admit(1, 1, 1)]
+    made.ready(1, 1, 2, 2)
+    assert jobs(made.ended(2, 1, 1, 40 * MS)) == [1]
+    made.ready(2, 1, 2, 50 * MS)
+    assert jobs(made.see({2: sender(2)}, 51 * MS)) == [1]  # its host is told though it is gone
 
 
 def test_jobs_on_other_hosts_do_not_ask_and_are_not_waited_for() -> None:
@@ -147,38 +215,57 @@ WORDS = st.tuples(
 ON = {1: ("a", "b"), 2: ("b", "c"), 3: ("a", "c"), 4: ("c", "d"), 5: ("a", "b")}
 
 
-@given(words=st.lists(WORDS, max_size=60), n=st.integers(1, 2))
-@settings(max_examples=examples(200))
-def test_whatever_hosts_say_everybody_begins_within_the_bound(
-    words: list[tuple[str, int, int]], n: int
+POLICIES = [SrsfN(), SrsfN(SrsfOptions(2)), Preemptive(), Preemptive(PreemptiveOptions(worth=inf))]
+
+
+@given(words=st.lists(WORDS, max_size=60), policy=st.sampled_from(POLICIES))
+@settings(max_examples=examples(300))
+def test_whatever_hosts_say_everybody_begins_and_goes_on_within_the_bound(
+    words: list[tuple[str, int, int]], policy: AdmissionPolicy
 ) -> None:
     """Ends that are lies, ends that never come, jobs that vanish."""
-    there = {job: sender(job, *hosts, alone_ms=40, ends_ms=1_000 * job) for job, hosts in ON.items()}
-    made = Admitting(SrsfN(SrsfOptions(n)))
+    there = {
+        job: sender(job, *hosts, alone_ms=60 - 10 * job, ends_ms=1_000 * (6 - job))
+        for job, hosts in ON.items()
+    }
+    made = Admitting(policy)
     made.see(there, 0)
     now_us = 0
     waiting: dict[int, tuple[int, int]] = {}  # job -> number, since
+    waited_us: dict[int, int] = {}  # of a communication, before
+    under_way: dict[int, int] = {}
 
-    def heard(admitted: list[Admit]) -> None:
-        for one in admitted:
-            if waiting.get(one.job, (0, 0))[0] == one.number:
-                del waiting[one.job]
+    def over(job: int) -> None:
+        for each in (waiting, waited_us, under_way):
+            each.pop(job, None)
 
-    for number, (word, job, step_us) in enumerate(words):
+    def heard(orders: list[Order]) -> None:
+        for one in orders:
+            if isinstance(one, Hold):
+                assert under_way.pop(one.job) == one.number
+                assert 0 < one.most_us <= made.waits_us[one.job]
+                waiting[one.job] = one.number, now_us
+            elif waiting.get(one.job, (0, 0))[0] == one.number:
+                waited_us[one.job] = waited_us.get(one.job, 0) + now_us - waiting.pop(one.job)[1]
+                under_way[one.job] = one.number
+
+    for number, (word, job, step_us) in enumerate(words, 1):
         now_us += step_us
         heard(made.passed(now_us))
         for since_job, (_, since_us) in waiting.items():
             assert now_us - since_us < made.waits_us.get(since_job, 0)
+            assert waited_us.get(since_job, 0) + now_us - since_us < LONGEST_WAIT_US
         if word == "ready":
-            waiting.pop(job, None)
+            over(job)
             if job in there:
                 waiting[job] = (number, now_us)
             heard(made.ready(job, 1, number, now_us))
         elif word == "ended":
-            waiting.pop(job, None)
-            heard(made.ended(job, 1, number, now_us))
+            orders = made.ended(job, 1, number, now_us)
+            over(job)
+            heard(orders)
         elif word == "leaves":
             there.pop(job, None)
-            waiting.pop(job, None)
+            over(job)
             heard(made.see(there, now_us))
             heard(made.passed(now_us))

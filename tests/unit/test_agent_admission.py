@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -244,6 +245,112 @@ def test_many_connections_leave_the_agent_its_descriptors(agent: Agent) -> None:
             assert one_more.recv(1) == b""
     until(lambda: not os.path.exists(path), "the socket is closed")
     assert agent.call("ping")["now_us"] > 0
+
+
+# writes while it communicates
+WRITING = """#!/usr/bin/env python3
+import rm_iteration, os, sys, time
+while not os.path.exists(os.path.join(os.path.dirname(os.environ["RM_SCHEDULE"]), "admission")):
+    time.sleep(0.01)
+mine = rm_iteration.current()
+mine.start()
+with rm_iteration.communication(), open(sys.argv[1], "w") as file:
+    while True:
+        print("x", end="", file=file, flush=True)
+        time.sleep(0.01)
+"""
+
+
+class Communicating:
+    """A task that communicates for ever."""
+
+    def __init__(self, agent: Agent, folder: str) -> None:
+        self.agent = agent
+        os.chmod(folder, 0o777)  # the task is another user's
+        self.written = Path(folder) / "written"
+        agent.launch(WRITING, args=[str(self.written)])
+        agent.call("admission", job=1, attempt=1, most_us=WAIT_US)
+        agent.event("communication", job=1, number=1, ended=False)
+        agent.call("admit", job=1, attempt=1, number=1)
+        until(self.written.exists, "it communicates")
+
+    def hold(self, most_us: int = WAIT_US) -> None:
+        self.agent.call("hold", job=1, attempt=1, number=1, most_us=most_us)
+
+    def goes_on(self) -> None:
+        before = self.written.stat().st_size
+        until(lambda: self.written.stat().st_size > before, "it goes on")
+
+    def stands_still(self) -> None:
+        def still() -> bool:
+            before = self.written.stat().st_size
+            time.sleep(0.1)
+            return self.written.stat().st_size == before
+
+        until(still, "it stands still")
+
+
+def holders(agent: Agent) -> list[int]:
+    """Of the agent's children those that have one socket, and nothing else."""
+    pid = agent.process.pid
+    children = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+    held = {one: [os.readlink(fd) for fd in Path(f"/proc/{one}/fd").iterdir()] for one in children}
+    return [one for one, fds in held.items() if [fd[:7] for fd in fds if fd != os.devnull] == ["socket:"]]
+
+
+@pytest.fixture
+def communicating(agent: Agent) -> Iterator[Communicating]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield Communicating(agent, folder)
+
+
+def test_what_communicates_is_held_until_it_is_admitted_again(
+    agent: Agent, communicating: Communicating
+) -> None:
+    for _ in range(2):
+        communicating.hold()
+        communicating.stands_still()
+        late = Asking(rm_turn.Turn(door(agent), 1), 1)  # a rank that comes later waits meanwhile
+        agent.call("admit", job=1, attempt=1, number=1)
+        communicating.goes_on()
+        assert late.passed() < WAIT_US
+    assert len(holders(agent)) == 1
+
+
+def test_what_is_over_or_is_not_there_is_not_held(agent: Agent) -> None:
+    path = opened(agent)
+    rank = Asking(rm_turn.Turn(path, 0), 1)
+    agent.event("communication", job=1, number=1, ended=False)
+    agent.call("admit", job=1, attempt=1, number=1)
+    rank.passed()
+    rank.turn.over(1)
+    agent.event("communication", job=1, number=1, ended=True)
+    for job, number in ((1, 1), (1, 0), (8, 1)):
+        agent.call("hold", job=job, attempt=1, number=number, most_us=WAIT_US)
+    assert holders(agent) == []
+    again = Asking(rm_turn.Turn(path, 0), 2)  # what was held is past
+    agent.event("communication", job=1, number=2, ended=False)
+    agent.call("admit", job=1, attempt=1, number=2)
+    assert again.passed() < WAIT_US
+
+
+@pytest.mark.parametrize("how", ["time", "agent ends", "agent is killed", "no admission", "holder is killed"])
+def test_nothing_is_held_without_end(agent: Agent, communicating: Communicating, how: str) -> None:
+    began = time.monotonic()
+    communicating.hold(500_000 if how == "time" else WAIT_US)
+    communicating.stands_still()
+    if how == "agent ends":
+        agent.end()
+    elif how == "agent is killed":
+        agent.kill()
+    elif how == "no admission":
+        agent.call("admission", job=1, attempt=1, most_us=0)
+    elif how == "holder is killed":
+        (holder,) = holders(agent)
+        os.kill(holder, signal.SIGKILL)
+        agent.call("admit", job=1, attempt=1, number=1)
+    communicating.goes_on()
+    assert time.monotonic() - began < WAIT_US / 1e6
 
 
 def test_only_the_user_of_the_job_may_ask(agent: Agent) -> None:

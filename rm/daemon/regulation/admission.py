@@ -1,7 +1,8 @@
 """Admission of single transfers on live hosts: jobs ask before they communicate, the policy says who begins.
 
-Hosts' agents hold the ranks; what rank 0 asks comes here at once, and what follows is sent to all hosts of
-the job. Nothing is durable: a host that has lost the daemon lets everybody pass, a daemon begins anew.
+Hosts' agents hold the ranks, also of a transfer that another one displaces; what rank 0 asks comes here at
+once, and what follows is sent to all hosts of the job. Nothing is durable: a host that has lost the daemon
+lets everybody pass, a daemon begins anew.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from rm.daemon.agents import Agents
 from rm.daemon.regulation.asking import ask
 from rm.daemon.regulation.rules import Rules
 from rm.daemon.regulation.running import Place, Running, RunningJobs, View
-from rm.policies.regulate.admitting import Admit, Admitting, Sender
+from rm.policies.regulate.admitting import Admit, Admitting, Hold, Order, Sender
 from rm.protocol import network as wire
 from rm.protocol.notifications import Communication
 from rm.units import SECOND_US
@@ -71,7 +72,7 @@ class Admission:
         self._asking = Asking(agents, epoch)
         self._jobs = RunningJobs()  # used by the leader's thread
         self._running: Mapping[int, Running] = {}
-        self._queue: queue.SimpleQueue[Callable[[Admitting], Iterable[Admit]] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Callable[[Admitting], Iterable[Order]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="admission", daemon=True)
 
     def start(self) -> None:
@@ -123,7 +124,7 @@ class Admission:
 
     def _see(
         self, admitting: Admitting, running: Mapping[int, Running], senders: Mapping[int, Sender]
-    ) -> Iterable[Admit]:
+    ) -> Iterable[Order]:
         self._running = running
         admitted = admitting.see(senders, self._clock.monotonic_us())
         rules = [
@@ -134,23 +135,33 @@ class Admission:
         self._asking.follow(rules, View(running=running))
         return admitted
 
-    def _hear(self, admitting: Admitting, said: Communication) -> Iterable[Admit]:
+    def _hear(self, admitting: Admitting, said: Communication) -> Iterable[Order]:
         now_us = self._clock.monotonic_us()
         if said.ended:
             return admitting.ended(said.job, said.attempt, said.number, now_us)
         return admitting.ready(said.job, said.attempt, said.number, now_us)
 
-    def _send(self, admitted: Iterable[Admit]) -> None:
+    def _send(self, admitted: Iterable[Order]) -> None:
         for one in admitted:
             running = self._running.get(one.job)
             if running is None or running.attempt != one.attempt:
                 continue
-            request = wire.Admit(job=one.job, attempt=one.attempt, epoch=self._epoch, number=one.number)
             for place in running.places:
-                ask(self._agents, running, place, request)
+                if isinstance(one, Hold):
+                    ask(self._agents, running, place, self._held(one))
+                else:
+                    ask(self._agents, running, place, self._admitted(one))
+
+    def _admitted(self, one: Admit) -> wire.Admit:
+        return wire.Admit(job=one.job, attempt=one.attempt, epoch=self._epoch, number=one.number)
+
+    def _held(self, one: Hold) -> wire.Hold:
+        return wire.Hold(
+            job=one.job, attempt=one.attempt, epoch=self._epoch, number=one.number, most_us=one.most_us
+        )
 
 
-def _idle(admitting: Admitting) -> Iterable[Admit]:
+def _idle(admitting: Admitting) -> Iterable[Order]:
     return ()
 
 

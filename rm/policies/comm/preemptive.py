@@ -2,8 +2,8 @@
 
 Ours, not a paper's: Ada-SRSF's SRSF(1) never interrupts a transfer, so a job with a second to go
 waits for the whole all-reduce of a job with hours to go, in every one of its iterations. A transfer
-can be paused between two packets at no cost (rm's pause agents do so). A waiting transfer displaces
-the ongoing ones that it meets when
+can be paused between two packets at no cost (on hosts the job is frozen meanwhile). A waiting transfer
+displaces the ongoing ones that it meets when
 
 * its job has less to do than each of theirs: in `order` "time" less remaining time, in "service"
   less of it times GPUs (SRSF's). The sum of completion times counts jobs, not GPUs, so time it is;
@@ -51,7 +51,6 @@ class PreemptiveOptions:
 class Preemptive:
     name = "preemptive"
     aligns = False
-    pauses = True
     Options = PreemptiveOptions
 
     def __init__(self, options: PreemptiveOptions | None = None) -> None:

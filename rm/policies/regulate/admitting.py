@@ -5,7 +5,9 @@ What a host says is believed in one respect alone, that a job of its own is read
 and remaining times come from the state, and nobody is waited for without end:
 
 * a transfer that was admitted counts as ended `FACTOR` times later than it should end beside the others;
-* one that waits is admitted in any case when all that share its hosts could have sent `FACTOR` times.
+* one that waits is admitted in any case when all that share its hosts could have sent `FACTOR` times;
+* one that has begun may be held for as long, again and again until that makes `LONGEST_WAIT_US`: from then on
+  it goes on beside whatever else does.
 """
 
 from __future__ import annotations
@@ -41,22 +43,42 @@ class Sender:
 
 @dataclass(frozen=True, slots=True)
 class Admit:
-    """The hosts of the attempt let its communication of this number begin, and all before."""
+    """The hosts of the attempt let its communication of this number begin or go on, and all before."""
 
     job: int
     attempt: int
     number: int
 
 
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """They let it stand still until it is admitted again, so long at most."""
+
+    job: int
+    attempt: int
+    number: int
+    most_us: int
+
+
+Order = Admit | Hold
+
+
 @dataclass(slots=True, eq=False)
 class _Ongoing:
-    """A transfer, waiting until it has `begun_us`. `left_us`: what it had left at `seen_us`, in time alone;
-    since then it has shared its busiest host with `ways` - 1 others, and with `most_ways` - 1 at most."""
+    """A transfer, asked for at `since_us`. It waits since `waits_us` unless it has `begun_us`, and had
+    waited `waited_us` in all before. `held`: it waits, and had begun.
+
+    `left_us`: what it had left at `seen_us`, in time alone; since then it has shared its busiest host with
+    `ways` - 1 others, and with `most_ways` - 1 at most.
+    """
 
     sender: Sender
     number: int
     since_us: int
     left_us: float
+    waits_us: int
+    waited_us: int = 0
+    held: bool = False
     begun_us: int | None = None
     seen_us: int = 0
     ways: int = 1
@@ -97,7 +119,7 @@ class Admitting:
         """When `passed` has something to say; None: never, if nothing happens."""
         return min(map(self._due_us, self._transfers.values()), default=None)
 
-    def see(self, senders: Mapping[int, Sender], now_us: int) -> list[Admit]:
+    def see(self, senders: Mapping[int, Sender], now_us: int) -> list[Order]:
         """These jobs ask from now on; others have ended, or do not share their hosts any more."""
         self._senders = dict(senders)
         on: dict[str, list[Sender]] = {}
@@ -119,7 +141,7 @@ class Admitting:
                 transfer.sender = now
         return self._end(over, now_us)
 
-    def ready(self, job: int, attempt: int, number: int, now_us: int) -> list[Admit]:
+    def ready(self, job: int, attempt: int, number: int, now_us: int) -> list[Order]:
         """The attempt would communicate now. One that shares no host with others may do so."""
         sender, before = self._senders.get(job), self._transfers.get(job)
         if sender is None or sender.attempt != attempt or job not in self._most_us:
@@ -127,19 +149,19 @@ class Admitting:
         if before is not None and before.number == number:  # it asks again
             return [] if before.begun_us is None else [Admit(job, attempt, number)]
         admitted = self._end([before], now_us) if before is not None else []
-        transfer = _Ongoing(sender, number, now_us, float(sender.alone_us))
+        transfer = _Ongoing(sender, number, now_us, float(sender.alone_us), now_us)
         self._now_us = now_us
         self._transfers[job] = transfer
         return [*admitted, *self._begin(self._gate.arrive(transfer, self._asked))]
 
-    def ended(self, job: int, attempt: int, number: int, now_us: int) -> list[Admit]:
+    def ended(self, job: int, attempt: int, number: int, now_us: int) -> list[Order]:
         """The attempt has communicated."""
         transfer = self._transfers.get(job)
         if transfer is None or transfer.sender.attempt != attempt or transfer.number > number:
             return []
         return self._end([transfer], now_us)
 
-    def passed(self, now_us: int) -> list[Admit]:
+    def passed(self, now_us: int) -> list[Order]:
         """It is so late now: whose time is over counts as ended, who has waited for long enough goes on."""
         late = [t for t in self._transfers.values() if self._due_us(t) <= now_us]
         admitted = self._end([t for t in late if t.begun_us is not None], now_us)
@@ -151,28 +173,55 @@ class Admitting:
 
     def _due_us(self, transfer: _Ongoing) -> int:
         if transfer.begun_us is None:
-            return transfer.since_us + self._most_us.get(transfer.job, 0)
+            return transfer.waits_us + self._may_wait_us(transfer)
         return transfer.begun_us + FACTOR * transfer.most_ways * transfer.sender.alone_us + SLACK_US
 
-    def _begin(self, verdict: Verdict[_Ongoing]) -> list[Admit]:
-        for transfer in verdict.start:
-            transfer.begun_us = transfer.seen_us = self._now_us
+    def _may_wait_us(self, transfer: _Ongoing) -> int:
+        """From the beginning of a wait on; 0: it has waited for long enough."""
+        return max(0, min(self._most_us.get(transfer.job, 0), LONGEST_WAIT_US - transfer.waited_us))
+
+    def _begin(self, verdict: Verdict[_Ongoing]) -> list[Order]:
+        """Holds come first: what they make room for begins after them."""
+        orders: list[Order] = [self._hold(transfer) for transfer in verdict.pause if self._holds(transfer)]
+        for transfer in (*verdict.resume, *verdict.start):
+            transfer.waited_us += self._now_us - transfer.waits_us
+            transfer.held, transfer.begun_us, transfer.seen_us = False, self._now_us, self._now_us
             for host in transfer.hosts:
                 self._sending.setdefault(host, set()).add(transfer.job)
             self._count(transfer)
-        return [Admit(t.job, t.sender.attempt, t.number) for t in verdict.start]
+            orders.append(_admit(transfer))
+        return orders
 
-    def _end(self, transfers: list[_Ongoing], now_us: int) -> list[Admit]:
+    def _holds(self, transfer: _Ongoing) -> bool:
+        """May it be held still? Else it goes on, whatever the policy wants."""
+        if self._may_wait_us(transfer):
+            return True
+        self._gate.force(transfer)
+        return False
+
+    def _hold(self, transfer: _Ongoing) -> Order:
+        transfer.left_us, transfer.begun_us = transfer.left_at_us(self._now_us), None
+        transfer.held, transfer.waits_us = True, self._now_us
+        self._stop(transfer)
+        return Hold(transfer.job, transfer.sender.attempt, transfer.number, self._may_wait_us(transfer))
+
+    def _stop(self, transfer: _Ongoing) -> None:
+        """It does not send any more."""
+        for host in transfer.hosts:
+            self._sending[host].discard(transfer.job)
+            if not self._sending[host]:
+                del self._sending[host]
+        self._count(transfer)
+
+    def _end(self, transfers: list[_Ongoing], now_us: int) -> list[Order]:
         self._now_us = now_us
         for transfer in transfers:
             del self._transfers[transfer.job]
             if transfer.begun_us is not None:
-                for host in transfer.hosts:
-                    self._sending[host].discard(transfer.job)
-                    if not self._sending[host]:
-                        del self._sending[host]
-                self._count(transfer)
-        return self._begin(self._gate.end(transfers, self._asked)) if transfers else []
+                self._stop(transfer)
+        # its other ranks have nearly ended, too
+        orders: list[Order] = [_admit(transfer) for transfer in transfers if transfer.held]
+        return [*orders, *self._begin(self._gate.end(transfers, self._asked))] if transfers else []
 
     def _count(self, changed: _Ongoing) -> None:
         """With how many others those beside it share their hosts from now on."""
@@ -195,3 +244,7 @@ class Admitting:
             sender.compute_us,
             transfer.since_us,
         )
+
+
+def _admit(transfer: _Ongoing) -> Admit:
+    return Admit(transfer.job, transfer.sender.attempt, transfer.number)

@@ -1,0 +1,92 @@
+"""`preemptive` on live hosts: a long transfer stands still while a job that ends sooner communicates."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import Cluster, until
+
+from .conftest import MakeCluster
+from .test_admission import Span, spans
+
+pytestmark = pytest.mark.lab
+
+STEP_S = 0.005
+# communicates in steps, and prints when each was made, then when it was ready, began and ended
+PROGRAM = """#!/usr/bin/env python3
+import sys, time
+import rm_iteration
+for number in range(int(sys.argv[1])):
+    with rm_iteration.iteration():
+        time.sleep(float(sys.argv[2]))
+        ready = time.time()
+        with rm_iteration.communication():
+            began, steps = time.time(), []
+            for _ in range(int(sys.argv[3])):
+                time.sleep(0.005)
+                steps.append(time.time())
+    print(*steps)
+    print(ready, began, steps[-1], flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(make_cluster: MakeCluster) -> Cluster:
+    return make_cluster({"policies": {"comm": "preemptive"}}, zones=1, hosts=2)
+
+
+def train(
+    cluster: Cluster, tmp_path: Path, iterations: int, compute_ms: int, steps: int, minutes: int
+) -> int:
+    script = tmp_path / "train.py"
+    script.write_text(PROGRAM)
+    comm_ms = round(1000 * STEP_S * steps)
+    options = ["--nodes=2", "--ntasks-per-node=1", "--launch=tasks", f"--period={compute_ms + comm_ms}ms"]
+    options += [f"--duty-cycle={comm_ms / (compute_ms + comm_ms):.4f}", "--bandwidth=90Mbit/s"]
+    return cluster.submit(*options, f"--time={minutes}", script, iterations, compute_ms / 1000, steps)
+
+
+def long_and_short(cluster: Cluster, tmp_path: Path) -> tuple[int, int]:
+    """400 ms of communication of a job that lasts an hour, and 40 ms of one that lasts five minutes."""
+    return train(cluster, tmp_path, 60, 50, 80, 60), train(cluster, tmp_path, 160, 100, 8, 5)
+
+
+def steps_of(cluster: Cluster, job: int, rank: int) -> list[float]:
+    rows = [line.split() for line in cluster.said(job, rank).splitlines()]
+    return [float(word) for row in rows if len(row) > 3 for word in row]
+
+
+def within(span: Span, others: list[Span]) -> bool:
+    return any(other[1] < span[1] and span[2] < other[2] for other in others)
+
+
+def test_a_long_transfer_stands_still_for_a_short_one_and_goes_on(cluster: Cluster, tmp_path: Path) -> None:
+    long, short = long_and_short(cluster, tmp_path)
+    for job in (long, short):
+        cluster.wait(job, "COMPLETED")
+    for rank in (0, 1):
+        steps = steps_of(cluster, long, rank)
+        assert len(steps) == 60 * 80  # of each transfer all
+        met = [s for s in spans(cluster, short, rank) if within(s, spans(cluster, long, rank))]
+        assert len(met) > 20
+        # without a hold it makes seven steps meanwhile; the first may be under way
+        made = sorted(sum(s[1] < step < s[2] for step in steps) for s in met)
+        print(f"steps of the long one within each of {len(met)} transfers of the short one:", made)
+        assert made[len(made) // 2] <= 2
+        waited = sorted(s[1] - s[0] for s in met)
+        print("the short one waited, ms:", [round(1000 * one, 1) for one in waited])
+        assert waited[len(waited) // 2] < 0.1, "a transfer of 400 ms is not waited for"
+
+
+def test_held_transfers_go_on_when_the_daemon_has_gone(cluster: Cluster, tmp_path: Path) -> None:
+    long, short = long_and_short(cluster, tmp_path)
+    until(lambda: any(within(s, spans(cluster, long)) for s in spans(cluster, short)), "one is held")
+    cluster.kill()
+    time.sleep(1.0)
+    cluster.start()
+    for job in (long, short):
+        cluster.wait(job, "COMPLETED")
+    assert len(steps_of(cluster, long, 1)) == 60 * 80
