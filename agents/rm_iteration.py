@@ -121,6 +121,7 @@ class Iterations:
         self._end_us = None
         self._comm_us = None
         self._comm_from_us = None
+        self._communicates = False
         self._sends = 0, 0  # bit/s to each other host, 0: as fast as it goes; code point
         self._turn = None  # of its communications, where they are admitted
         self._communications = 0  # begun
@@ -180,9 +181,13 @@ class Iterations:
             self._warn(error)
         return self.schedule
 
-    def communication_starts(self):
-        """Communication begins (optional; makes the reports carry `comm_us`). Waits for the job's turn on its
-        links, where rm admits single transfers."""
+    def asks(self):
+        """Does rm admit single transfers of the job at present?"""
+        return bool(self.active and self._schedule_path) and os.path.exists(self._admission_path())
+
+    def communication_starts(self, timed=True):
+        """Communication begins (optional; makes the reports carry `comm_us`, if it is `timed`). Waits for the
+        job's turn on its links, where rm admits single transfers."""
         if self.active:
             self._communications += 1
             if self._schedule_path:
@@ -190,25 +195,30 @@ class Iterations:
                     self._await_turn()
                 except Exception as error:
                     self._warn(error)
-            self._comm_from_us = now_us()
+            self._communicates, self._comm_from_us = True, now_us() if timed else None
+
+    def _admission_path(self):
+        return os.path.join(os.path.dirname(self._schedule_path), "admission")
 
     def _await_turn(self):
         if self._turn is None:
             import rm_turn
 
-            path = os.path.join(os.path.dirname(self._schedule_path), "admission")
-            self._turn = rm_turn.Turn(path, self.rank)
+            self._turn = rm_turn.Turn(self._admission_path(), self.rank)
         waited = self._turn.ask(self._communications)
         self._turned_us += waited
         self.waited_us += waited
 
     def communication_ends(self):
         """Communication ends; several spans in one iteration are summed."""
-        if self.active and self._comm_from_us is not None:
+        if not self.active or not self._communicates:
+            return
+        self._communicates = False
+        if self._comm_from_us is not None:
             self._comm_us = (self._comm_us or 0) + max(0, now_us() - self._comm_from_us)
             self._comm_from_us = None
-            if self._turn is not None:
-                self._turn.over(self._communications)
+        if self._turn is not None:
+            self._turn.over(self._communications)
 
     def close(self):
         """Report the last iteration (up to its end) and stop. Called at exit."""

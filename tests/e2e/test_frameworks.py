@@ -105,6 +105,29 @@ def test_torchrun_trains_by_ddp_on_all_hosts(cluster: Cluster) -> None:
 
 
 @needs_frameworks
+def test_ddp_loops_that_only_register_rm_s_hook_take_turns_on_the_network(
+    make_cluster: MakeCluster, tmp_path: Path
+) -> None:
+    """Two jobs on the same two hosts, under a policy that schedules nothing and admits transfers."""
+    settings = {"jobs": {"run_root_as": "", "allow_root": True}, "policies": {"comm": "srsf-n"}}
+    cluster = make_cluster(settings, zones=1, hosts=2)
+    path = tmp_path / "ddp.sh"
+    train = f"{ROOT}/examples/ddp.py --iterations=150 --megabytes=1 --compute-ms=60"
+    path.write_text(f"#!/bin/sh\nexec {PYTHON} {train}\n")
+    words = ["--nodes=2", "--ntasks-per-node=1", "--launch=tasks", "--period=150ms", "--duty-cycle=0.6"]
+    jobs = [cluster.submit(*words, "--bandwidth=90Mbit/s", str(path)) for _ in range(2)]
+    found = []
+    for job in jobs:
+        ended = cluster.wait(job, wait_s=TRAINING_S)
+        logs = [cluster.log(job, rank) for rank in (0, 1)]
+        assert ended["state"] == "COMPLETED", logs
+        found += [json.loads(log.strip().splitlines()[-1]) for log in logs]
+    assert all(one["replicas_agree"] and one["last_loss"] < one["first_loss"] for one in found)
+    assert max(one["waited_ms"] for one in found) > 100, "somebody waited for a turn"
+    print("waited, ms:", sorted(one["waited_ms"] for one in found))
+
+
+@needs_frameworks
 def test_torchrun_trains_over_both_rails_of_two_hosts(cluster: Cluster) -> None:
     pair = sorted(cluster.hosts())[:2]
     add_rail(cluster, *pair)
