@@ -1,4 +1,4 @@
-"""How well does the simulator predict live hosts? `python -m bench fidelity` (as root), about five minutes.
+"""How well does the simulator predict live hosts? `python -m bench fidelity` (as root), about eight minutes.
 
 Each scenario runs on the hosts of a lab, and simulated: jobs with the profile that each had alone on those
 hosts, that begin when they began and whose computation varies as much as it did, under the same policies. So
@@ -7,6 +7,9 @@ which others' programs are a part. Compared are the mean and the 99th
 percentile of each job's iterations, as errors of the simulation, in per cent. All scenarios are simulated
 twice: with exactly fair sharing on a link, and with newcomers that count by `NEWCOMER` of their weight, which
 is calibrated on the scenarios without management (the best of `WEIGHTS`, printed beside it).
+
+Nothing keeps jobs without management apart, and single runs of equal ones differ by 5 to 10 per cent, live as
+simulated. So these are played `RUNS` times, and compared are the means over the runs.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from rm.demo.training import JobRun, Trainer, program_text
 
 WEIGHTS = (0.7, 0.75, 0.8, 0.85, 0.87, 0.9, 0.95, 1.0)
 SEEDS = (1, 2, 3, 4, 5)  # of the simulated jitter
+RUNS = 3  # of a scenario in which nothing is managed
 LEFT_OUT_S = 2.0
 ITERATIONS, ALONE = 45, 20
 BYTES_PER_MS = 11_400  # of an all-reduce: what the demo's jobs send alone
@@ -57,6 +61,39 @@ class Played:
     iterations: tuple[int, ...]
     jitter: float
     live: tuple[Times, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """One scenario, played several times."""
+
+    runs: tuple[Played, ...]
+
+    @property
+    def scenario(self) -> Scenario:
+        return self.runs[0].scenario
+
+    @property
+    def live(self) -> tuple[Times, ...]:
+        return means(one.live for one in self.runs)
+
+    @property
+    def jitter(self) -> float:
+        return statistics.fmean(one.jitter for one in self.runs)
+
+    @property
+    def spread_pct(self) -> float:
+        """By how much the runs' means differ: the standard deviation of the job for which it is largest."""
+        if len(self.runs) == 1:
+            return 0.0
+        found = [
+            [times.mean_ms for times in each] for each in zip(*(one.live for one in self.runs), strict=True)
+        ]
+        return max(100 * statistics.stdev(each) / statistics.fmean(each) for each in found)
+
+
+def is_managed(mode: Mode) -> bool:
+    return mode.shaping or mode.rotation
 
 
 def job(name: str, period_ms: float, share: float, priority: str = "low") -> Training:
@@ -90,7 +127,7 @@ def run(settings: Settings) -> list[Figure]:
     if settings.quick:
         chosen = (chosen[0], chosen[4], chosen[5])
     alone: dict[str, TrafficProfile] = {}
-    played = []
+    played: list[Repeated] = []
     with lab_stage(4) as stage:
         trainer = Trainer(stage, program_text(), scenario.CONGESTION_CONTROL)
         stage.start_daemon(MODE["unmanaged"])
@@ -100,7 +137,8 @@ def run(settings: Settings) -> list[Figure]:
         for one in chosen:
             stage.start_daemon(one.mode)
             stage.await_hosts()
-            played.append(_live(trainer, stage, one, alone))
+            times_played = 1 if settings.quick or is_managed(one.mode) else RUNS
+            played.append(Repeated(tuple(_live(trainer, stage, one, alone) for _ in range(times_played))))
     return list(_compared(played, alone))
 
 
@@ -166,9 +204,9 @@ def _until(runs: Sequence[JobRun], first_us: int) -> int:
 # -- simulated ---------------------------------------------------------------------------------
 
 
-def averaged(one: Played, alone: Mapping[str, TrafficProfile], newcomer: float) -> tuple[Times, ...]:
-    """The same jobs in the simulator: means over the seeds of its jitter."""
-    return means(_simulated(one, alone, newcomer, seed) for seed in SEEDS)
+def averaged(one: Repeated, alone: Mapping[str, TrafficProfile], newcomer: float) -> tuple[Times, ...]:
+    """The same jobs in the simulator: means over the seeds of its jitter, and over the begins of the runs."""
+    return means(_simulated(ran, alone, newcomer, seed) for ran in one.runs for seed in SEEDS)
 
 
 def _simulated(
@@ -193,7 +231,7 @@ def _simulated(
 
 def _policies(mode: Mode) -> Policies:
     """As the demo's rm.toml has them."""
-    if not (mode.shaping or mode.rotation):
+    if not is_managed(mode):
         comm = load("comm", "none")
     elif mode.comm != "metronome":
         comm = load("comm", mode.comm)
@@ -214,9 +252,9 @@ def errors(live: Sequence[Times], found: Sequence[Times]) -> list[tuple[float, f
     ]
 
 
-def calibrated(played: Sequence[Played], alone: Mapping[str, TrafficProfile]) -> float:
+def calibrated(played: Sequence[Repeated], alone: Mapping[str, TrafficProfile]) -> float:
     """Of WEIGHTS the one with which the means without management are least wrong; of equals the largest."""
-    free = [one for one in played if not (one.scenario.mode.shaping or one.scenario.mode.rotation)]
+    free = [one for one in played if not is_managed(one.scenario.mode)]
 
     def wrong(weight: float) -> float:
         return statistics.fmean(
@@ -226,7 +264,7 @@ def calibrated(played: Sequence[Played], alone: Mapping[str, TrafficProfile]) ->
     return min(sorted(WEIGHTS, reverse=True), key=wrong) if free else 1.0
 
 
-def _compared(played: Sequence[Played], alone: Mapping[str, TrafficProfile]) -> Iterator[Figure]:
+def _compared(played: Sequence[Repeated], alone: Mapping[str, TrafficProfile]) -> Iterator[Figure]:
     means: dict[float, list[float]] = {1.0: [], NEWCOMER: []}
     tails: dict[float, list[float]] = {1.0: [], NEWCOMER: []}
     for one in played:
@@ -245,7 +283,8 @@ def _compared(played: Sequence[Played], alone: Mapping[str, TrafficProfile]) -> 
             f"{one.scenario.name}: worst mean",
             worst,
             "%",
-            f"live {live} ms, jitter {100 * one.jitter:.2f} %; {'; '.join(told)}",
+            f"live {live} ms, of {len(one.runs)} runs that differ by {one.spread_pct:.1f} %, jitter "
+            f"{100 * one.jitter:.2f} %; {'; '.join(told)}",
         )
     profiles = "; ".join(
         f"{name} {profile.period_us / 1000:.1f} ms, {profile.comm_us / 1000:.1f} of them communicating"

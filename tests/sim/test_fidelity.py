@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from bench.fidelity import Played, averaged, calibrated, errors, scenarios
+from bench.fidelity import Played, Repeated, averaged, calibrated, errors, scenarios
 from rm.core.model.traffic import on_off
 from rm.demo.simulated import Times, times
 
 EQUAL = next(one for one in scenarios() if one.name == "equal pair, unmanaged")
 ALONE = {job.name: on_off(200_000, 0.45, 100_000_000) for job in EQUAL.jobs}
 PLAYED = Played(EQUAL, (0, 20_000), (30, 30), 0.005, ())
+ONCE = Repeated((PLAYED,))
 
 
 def test_only_iterations_count_that_all_jobs_made_together() -> None:
@@ -25,6 +26,16 @@ def test_errors_are_of_the_simulation() -> None:
 
 def test_the_weight_that_made_the_times_is_found_again() -> None:
     """Equal jobs that share fairly stay in step; else they slide apart."""
-    assert averaged(PLAYED, ALONE, 1.0)[0].mean_ms > averaged(PLAYED, ALONE, 0.8)[0].mean_ms + 10
+    assert averaged(ONCE, ALONE, 1.0)[0].mean_ms > averaged(ONCE, ALONE, 0.8)[0].mean_ms + 10
     for weight in (0.8, 1.0):
-        assert calibrated([replace(PLAYED, live=averaged(PLAYED, ALONE, weight))], ALONE) == weight
+        made = Repeated((replace(PLAYED, live=averaged(ONCE, ALONE, weight)),))
+        assert calibrated([made], ALONE) == weight
+
+
+def test_what_was_played_several_times_is_compared_by_its_means() -> None:
+    later = replace(PLAYED, begins_us=(0, 60_000), live=(Times(220, 300), Times(200, 200)))
+    twice = Repeated((replace(PLAYED, live=(Times(180, 200), Times(200, 300))), later))
+    assert twice.live == (Times(200, 250), Times(200, 250))
+    assert twice.spread_pct == pytest.approx(100 * 2**0.5 * 20 / 200)
+    single = [averaged(Repeated((one,)), ALONE, 1.0)[0].mean_ms for one in twice.runs]
+    assert averaged(twice, ALONE, 1.0)[0].mean_ms == pytest.approx(sum(single) / 2)
