@@ -69,3 +69,19 @@ def test_a_class_that_does_more_than_set_its_fields_is_refused() -> None:
 
             def __post_init__(self) -> None:
                 assert self.a
+
+
+def test_a_class_derived_from_a_dataclass_is_refused() -> None:
+    with pytest.raises(TypeError, match="Grown is not only made of its own fields"):
+
+        @quickly_made
+        @dataclass(frozen=True)
+        class Grown(Usual):
+            more: int = 0
+
+
+def test_nothing_is_derived_from_one_since_it_would_lose_its_kind() -> None:
+    with pytest.raises(TypeError, match="Grown is derived from a class that is quickly made"):
+
+        class Grown(Open):
+            pass

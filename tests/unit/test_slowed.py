@@ -104,6 +104,16 @@ def test_who_is_beside_whom_is_the_same_after_any_changes(
             assert followed.of(job) == set().union(*shared)
 
 
+def test_nothing_is_kept_of_jobs_that_are_alone() -> None:
+    """A leader hears of them for months."""
+    followed = Neighbours()
+    followed.see([link(1, 2)])
+    for job in range(3, 1_003):
+        assert not followed.of(job)
+    assert followed.of(1) == {1, 2}
+    assert followed._found.keys() == {1}
+
+
 def test_of_many_others_few_are_named_and_they_are_known_once_for_all() -> None:
     many = tuple(range(1, 501))
     others = Neighbours()

@@ -65,7 +65,12 @@ else:
         made.__qualname__, made.__module__ = before.__qualname__, kind.__module__
         made.__annotations__ = before.__annotations__
         kind.__init__ = made
+        kind.__init_subclass__ = classmethod(_refuse)
         return kind
+
+    def _refuse(kind: type, **_: Any) -> None:
+        """A new value of a derived class would become one of the class that is quickly made."""
+        raise TypeError(f"{kind.__name__} is derived from a class that is quickly made.")
 
 
 __all__ = ["quickly_made"]

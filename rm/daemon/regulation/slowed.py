@@ -22,6 +22,7 @@ EVERY_US = 30_000_000
 LONGEST = 4  # times the period: a longer one did something else
 LEAST = 0.01  # of the period: a smaller mean is not told
 LEFT_MAX = 10_000  # attempts whose iterations are added up at once
+ALONE = frozenset[int]()
 
 
 @dataclass(slots=True)
@@ -40,13 +41,11 @@ class Neighbours:
     """
 
     def __init__(self) -> None:
-        self._links: dict[
-            int, LinkAlignment
-        ] = {}  # by identity: as long as they are here nothing else has it
+        # by identity: as long as they are here nothing else has it
+        self._links: dict[int, LinkAlignment] = {}
         self._on: dict[int, set[int]] = {}  # by job
-        self._found: dict[
-            int, tuple[frozenset[int], frozenset[int]]
-        ] = {}  # by job: its links, the jobs there
+        # by job: its links, the jobs there
+        self._found: dict[int, tuple[frozenset[int], frozenset[int]]] = {}
         self._known: dict[frozenset[int], frozenset[int]] = {}  # by links
 
     def see(self, links: Iterable[LinkAlignment]) -> None:
@@ -66,7 +65,9 @@ class Neighbours:
     def of(self, job: int) -> frozenset[int]:
         """None at all: the job is alone."""
         if (found := self._found.get(job)) is None:
-            links = frozenset(self._on.get(job, ()))
+            if job not in self._on:  # of which nothing is kept: hosts report of any number of jobs
+                return ALONE
+            links = frozenset(self._on[job])
             jobs = self._known.get(links)
             if jobs is None:
                 jobs = frozenset().union(*(self._links[link].jobs for link in links))
