@@ -15,7 +15,7 @@ from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
 from tests import builders
-from tests.invariants import validate_state
+from tests.invariants import Seen, validate_state
 
 
 def played() -> ClusterState:
@@ -75,3 +75,13 @@ def test_a_broken_state_is_found(what: str) -> None:
     BREAKS[what](state)
     with pytest.raises(AssertionError):
         validate_state(state)
+
+
+@pytest.mark.parametrize("what", BREAKS)
+def test_a_state_that_breaks_later_is_found(what: str) -> None:
+    """What was in order before is looked at again where it has changed."""
+    state, seen = played(), Seen()
+    validate_state(state, seen)
+    BREAKS[what](state)
+    with pytest.raises(AssertionError):
+        validate_state(state, seen)
