@@ -63,3 +63,23 @@ def test_capacities_follow_what_is_taken_in_a_pass_and_between_passes(hosts, ask
             states = {HostState.UP: HostState.DOWN, HostState.DOWN: HostState.UP}
             hosts = [replace(h, state=states[h.state]) if h is here else h for h in hosts]
             snap = replace(snap, hosts={h.name: h for h in hosts}, free=TrackedDict(snap.free))
+
+
+def test_capacities_are_those_of_hosts_that_are_other_ones_now():
+    """With other GPUs, or in another zone, which the tables of the snapshot before say nothing of."""
+    before = [host("h0", "z1", gpus=2, gpu_model="V100"), host("h1", "z1", gpus=2), host("h2", "z2", gpus=2)]
+    zones = {"z1": 1, "z2": 2}
+    wanted = spec(gpus_per_task=1, gpu_type="a100").demand.shape
+    latest = LatestCapacities()
+    first = latest.under(snapshot(*before, zones=zones))
+    assert list(first.of(wanted)) == [0, 2, 2]
+    assert first.in_zones(first.of(wanted)) == {"z1": 2, "z2": 2}
+    typed = [replace(before[0], gpus=before[1].gpus), *before[1:]]
+    assert list(latest.under(snapshot(*typed, zones=zones)).of(wanted)) == [2, 2, 2]
+    others = [typed[0], replace(before[1], zone="z2"), before[2]]
+    now = latest.under(snapshot(*others, zones=zones))
+    assert now.in_zones(now.of(wanted)) == {"z1": 2, "z2": 4}
+    renamed = [replace(one, name=f"n{i}") for i, one in enumerate(others)]
+    assert latest.under(snapshot(*renamed, zones=zones)).number == {"n0": 0, "n1": 1, "n2": 2}
+    smaller = [replace(one, cpus=1) for one in renamed]
+    assert list(latest.under(snapshot(*smaller, zones=zones)).total[0]) == [1, 1, 1]
