@@ -35,7 +35,7 @@ from rm.core.sharing.ended import added_up, ended_parts
 from rm.core.sharing.usage_query import Asked, answer
 from rm.core.store import Batch, Entry, Measured, StoredAction
 from rm.daemon.leading.outbox import stored
-from rm.errors import ConfigError, StoreError
+from rm.errors import ConfigError, StoreError, Unstorable
 from tests import builders
 from tests.contract.opened import open_store
 
@@ -451,6 +451,11 @@ def test_what_cannot_be_stored_is_named(make_durable: Callable[[], Any]) -> None
         store.commit(Batch(jobs=(builders.job(1, submitted_us=1 << 70),)), 0)
     assert store.commit(Batch(jobs=(builders.job(1),)), 0) == 1
     store.close()
+
+
+def test_values_that_sqlite_itself_refuses_are_of_no_use_later() -> None:
+    with pytest.raises(Unstorable, match="too big"), database.sentences("rm.db", "commit a batch"):
+        raise sqlite3.DataError("string or blob too big")
 
 
 @pytest.mark.parametrize("url", ["", "rm.db", "mysql://x/y", "sqlite://", "sqlite:///:memory:"])

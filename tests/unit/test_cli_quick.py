@@ -304,3 +304,11 @@ def test_a_connection_that_ssh_keeps_leads_to_the_daemon_as_its_socket_does(
     os.unlink(local)
     os.symlink(f"{runtime.name}/gone", local)  # ssh has ended
     assert quick("queue") == (None, "", "")
+
+
+def test_what_was_printed_is_there_when_a_command_ends_at_once() -> None:
+    code = (
+        "import sys; from rm.cli.ending import leave; print('out'); print('err', file=sys.stderr); leave(3)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "out\n", "err\n")

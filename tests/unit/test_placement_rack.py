@@ -12,6 +12,7 @@ from rm.core.model.job import Job, Placement
 from rm.core.model.snapshot import Snapshot
 from rm.core.registry import load
 from rm.errors import ConfigError
+from rm.policies.placement.rack import LatestLeaves, leaf_numbers
 from tests.builders import asked, host, job, snapshot
 from tests.examples import examples
 
@@ -114,3 +115,15 @@ def test_fewest_leaves_and_a_ring_leaves_each_once(rooms: list[int], size: int, 
     if fits[0] == 1:
         mine = above[placement.hosts[0]]
         assert room[mine] == min(r for r in room.values() if r >= tasks), "not the tightest leaf"
+
+
+def test_leaves_are_those_of_the_hosts_and_the_fabric_asked_for():
+    hosts, fabric = [host("a"), host("b")], Fabric({"a": "l1", "b": "l2"}, 1, 1)
+    latest = LatestLeaves()
+    for now, above in [
+        (hosts, fabric),
+        (hosts, Fabric({"a": "l1", "b": "l1"}, 1, 1)),
+        (hosts, fabric),
+        ([host("b"), host("c"), host("a")], fabric),
+    ]:
+        assert latest.of(now, above).tolist() == leaf_numbers(now, above).tolist()
