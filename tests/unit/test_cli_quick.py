@@ -310,5 +310,6 @@ def test_what_was_printed_is_there_when_a_command_ends_at_once() -> None:
     code = (
         "import sys; from rm.cli.ending import leave; print('out'); print('err', file=sys.stderr); leave(3)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (3, "out\n", "err\n")
