@@ -400,3 +400,12 @@ def test_the_end_of_an_element_reads_and_writes_little_of_long_irregular_lists(
 def mask_of(record: Job, name: str) -> int:
     assert record.array is not None
     return record.array.has(name)
+
+
+def test_a_set_that_is_too_large_to_be_kept_is_read_again_after_a_move() -> None:
+    far = 100_000  # whose text is far shorter than its bits
+    before = Array(waiting=f"0-{far}")
+    assert (before.has("running"), before.has("waiting")) == (0, (1 << far + 1) - 1)
+    after = before.moved(1 << far, "running")
+    assert (after.has("running"), after.has("waiting")) == (1 << far, (1 << far) - 1)
+    assert (after.running, after.waiting) == (str(far), f"0-{far - 1}")
