@@ -19,6 +19,7 @@ ALTERNATIVES_MAX = 64  # that brackets may make of one text
 TEXT_MAX = 4_096  # characters
 DEPTH_MAX = 32
 HOSTS_MAX = 99_999  # of one kind
+KINDS_MAX = 16  # that are counted: to find hosts for them takes time for each
 
 _TOKEN = re.compile(r"\s*([A-Za-z0-9_][\w.:+=-]*|[&|!()\[\]*])")
 _NAME = re.compile(r"[A-Za-z0-9_]")
@@ -89,6 +90,8 @@ def parse(text: str) -> Expression | None:
         raise reader.wrong(
             "numbers of hosts stand alone, as a*2, or in brackets, as [a*2&b*4], where each feature has one"
         )
+    if len(_counted(found)) > KINDS_MAX:
+        raise UsageError(f"'{text[:80]}' counts more than {KINDS_MAX} kinds of hosts.", "Count fewer kinds.")
     return found
 
 

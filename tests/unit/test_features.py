@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from itertools import combinations, permutations
 from typing import Any
@@ -90,6 +91,7 @@ def test_any_text_has_a_meaning_or_a_sentence(text: str) -> None:
         ("(" * 99 + "a", "too deep"),
         ("!" * 99 + "a", "too many !"),
         ("&".join(["[a|b|c]"] * 4), "more than 64 kinds"),
+        (f"[{'&'.join(['a*1'] * 17)}]", "more than 16 kinds"),
         ("a" * 5000, "may have 4096"),
     ],
 )
@@ -257,3 +259,13 @@ def test_hosts_are_found_for_all_kinds_whenever_there_are_any(
         for chosen in permutations(hosts, len(slots))
     )
     assert (len(found) == len(slots)) is possible
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("[a*2000&b*2000]", 4000), ("[" + "&".join(["(a|b)*240", "b*10"] * 8) + "]", 2000)]
+)
+def test_many_hosts_of_overlapping_kinds_keep_the_leader_for_a_moment_only(text: str, count: int) -> None:
+    hosts = [host(f"h{i}", features=("a", "b") if i % 2 else ("b", "a", "c")) for i in range(4000)]
+    began_s = time.process_time()
+    assert len(matched(features.kinds(text), hosts)) == count  # no RecursionError
+    assert time.process_time() - began_s < 0.5  # it took minutes

@@ -99,28 +99,74 @@ def _hosts(demand: Demand) -> int:
 
 
 def matched(kinds: Kinds, hosts: Sequence[Host]) -> list[str]:
-    """Hosts of which each counts for one kind, as many as possible up to the counts, rather the first ones:
-    a matching that grows by augmenting paths."""
-    suits = [
-        [host.name for host in hosts if matches(text, host.all_features)] for text, _ in kinds
-    ]  # by kind
-    kind_of: dict[str, int] = {}
+    """Hosts of which each counts for one kind, as many as possible up to the counts, rather the first ones.
 
-    def given(kind: int, tried: set[str]) -> bool:
-        """One more host for the kind, for which others may move to other hosts."""
-        for name in suits[kind]:
-            if name not in tried and kind_of.get(name) != kind:
-                tried.add(name)
-                if name not in kind_of or given(kind_of[name], tried):
-                    kind_of[name] = kind
-                    return True
-        return False
-
+    Hosts that suit the same kinds are alike, so this is a flow from the kinds to the groups of such hosts,
+    which grows by shortest augmenting paths: no deeper than there are kinds, however many hosts there are.
+    """
+    groups: dict[int, list[str]] = {}
+    suited: dict[frozenset[str], int] = {}  # features -> the kinds that they suit, as bits
+    order: list[tuple[str, int]] = []
+    for host in hosts:
+        features = host.all_features
+        if (bits := suited.get(features)) is None:
+            bits = suited[features] = sum(matches(text, features) << i for i, (text, _) in enumerate(kinds))
+        if bits:
+            order.append((host.name, bits))
+            groups.setdefault(bits, []).append(host.name)
+    free = {bits: len(names) for bits, names in groups.items()}
+    given = [dict.fromkeys(groups, 0) for _ in kinds]  # of each group, how many count for the kind
     for kind, (_, count) in enumerate(kinds):
-        for _ in range(min(count, len(suits[kind]))):
-            if not given(kind, set()):
+        missing = count
+        begun = dict.fromkeys(groups, 0)  # how many hosts of the group were passed
+        for _, bits in order:
+            if not missing:
                 break
-    return list(kind_of)
+            begun[bits] += 1
+            if bits >> kind & 1 and free[bits] and begun[bits] > len(groups[bits]) - free[bits]:
+                free[bits] -= 1
+                given[kind][bits] += 1
+                missing -= 1
+        while missing and (moved := _augment(kind, missing, free, given)):
+            missing -= moved
+    taken = {name for bits, names in groups.items() for name in names[: len(names) - free[bits]]}
+    return [name for name, _ in order if name in taken]
+
+
+def _augment(kind: int, most: int, free: dict[int, int], given: list[dict[int, int]]) -> int:
+    """Give the kind up to `most` hosts that count for another one, which gets others for them, and so on up
+    to hosts that are free; how many it gets."""
+    came: dict[int, tuple[int, int]] = {kind: (-1, 0)}  # kind -> (the one that takes from it, of which group)
+    queue = [kind]
+    for at in queue:
+        for bits, left in free.items():
+            if not bits >> at & 1:
+                continue
+            if left:
+                return _move(at, bits, most, came, free, given)
+            for other, theirs in enumerate(given):
+                if other not in came and theirs[bits]:
+                    came[other] = at, bits
+                    queue.append(other)
+    return 0
+
+
+def _move(
+    last: int, end: int, most: int, came: dict[int, tuple[int, int]], free: dict[int, int],
+    given: list[dict[int, int]],
+) -> int:  # fmt: skip
+    """Along the path to the `last` kind, which gets free hosts of the group `end`."""
+    path, at = list[tuple[int, int, int]](), last
+    while came[at][0] >= 0:
+        path.append((came[at][0], at, came[at][1]))
+        at = came[at][0]
+    count = min(most, free[end], *(given[loser][bits] for _, loser, bits in path))
+    free[end] -= count
+    given[last][end] += count
+    for winner, loser, bits in path:
+        given[loser][bits] -= count
+        given[winner][bits] += count
+    return count
 
 
 def _kept_to(demand: Demand, chosen: Sequence[str], snapshot: Snapshot) -> Demand:
