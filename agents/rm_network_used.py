@@ -86,16 +86,15 @@ class Traffic:
             os.close(program)
 
     def now(self):
-        """interface -> (received, sent), bytes so far."""
+        """index of an interface -> (received, sent), bytes so far; others may have its name later."""
         found, key = {}, None
         while len(found) <= 2 * INTERFACES:
             key = self._next(key)
             if key is None:
                 break
             index, direction = KEY.unpack(key)
-            both = found.setdefault(_name_of(index), [0, 0])
-            both[direction] += self._value(key)
-        return {name: tuple(both) for name, both in found.items()}
+            found.setdefault(index, [0, 0])[direction] = self._value(key)
+        return {index: tuple(both) for index, both in found.items()}
 
     def _next(self, key):
         """The key after this one; the first one after None; None at the end."""
@@ -140,8 +139,11 @@ def _name_of(index):
 
 def since(now, before):
     """[[interface, received, sent]] of what has passed in between, the busiest first."""
-    lines = []
-    for name, (received, sent) in now.items():
-        first = before.get(name, (0, 0))
-        lines.append([name, received - first[0], sent - first[1]])
-    return sorted((line for line in lines if line[1] or line[2]), key=lambda line: -line[1] - line[2])
+    sums = {}
+    for index, both in now.items():
+        first = before.get(index, (0, 0))
+        passed = [max(0, number - earlier) for number, earlier in zip(both, first)]  # noqa: B905
+        if any(passed):
+            line = sums.setdefault(_name_of(index), [0, 0])
+            line[:] = line[0] + passed[0], line[1] + passed[1]
+    return sorted(([name, *both] for name, both in sums.items()), key=lambda line: -line[1] - line[2])

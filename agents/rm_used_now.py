@@ -15,6 +15,8 @@ SCRIPT = -1  # in place of a step: the script, or what runs it for each task
 PROCESSES = 20_000  # that are looked at
 ENVIRONMENT_BYTES = 128 << 10
 ANCESTORS = 64
+STEPS = 4096  # that are told of: processes may say that they are of more
+STEP_MAX = 999_999_999
 
 
 def of_attempt(group, supervisor):
@@ -23,7 +25,7 @@ def of_attempt(group, supervisor):
     for pid, step in _processes(group, supervisor):
         found.setdefault(step, []).append(pid)
     lines = []
-    for step, pids in sorted(found.items()):
+    for step, pids in sorted(found.items())[:STEPS]:
         whole = None
         if step != SCRIPT and group.path:
             whole = rm_used.processor_times("%s/step_%d" % (group.path, step))
@@ -58,9 +60,19 @@ def _processes(group, supervisor):
                         yield int(word), step
         return
     for pid in descendants(supervisor) if supervisor else ():
-        step = environment(pid).get("SLURM_STEP_ID", "")
-        if "SLURM_JOB_ID" in environment(pid):
-            yield pid, int(step) if step.isdecimal() and "SLURM_STEP_NODELIST" in environment(pid) else SCRIPT
+        words = environment(pid)
+        if "SLURM_JOB_ID" in words:
+            step = words.get("SLURM_STEP_ID", "") if "SLURM_STEP_NODELIST" in words else ""
+            number = _number(step, STEP_MAX)
+            yield pid, SCRIPT if number is None else number
+
+
+def _number(word, most):
+    """None: it is none, or larger."""
+    if not word.isdecimal() or len(word) > len(str(most)):
+        return None
+    number = int(word)
+    return number if number <= most else None
 
 
 def _step_of_folder(name):
@@ -68,7 +80,7 @@ def _step_of_folder(name):
     if name == ".":
         return SCRIPT
     kind, _, number = name.partition("_")
-    return int(number) if kind == "step" and number.isdecimal() else None
+    return _number(number, STEP_MAX) if kind == "step" else None
 
 
 def _rank(pid, known):
@@ -80,10 +92,10 @@ def _rank(pid, known):
         if pid in known:
             return known[pid]
         passed.append(pid)
-        word = environment(pid).get("SLURM_PROCID", "")
-        if word.isdecimal() and int(word) <= rm_step_used.RANKS:
-            known.update(dict.fromkeys(passed, int(word)))
-            return int(word)
+        rank = _number(environment(pid).get("SLURM_PROCID", ""), rm_step_used.RANKS)
+        if rank is not None:
+            known.update(dict.fromkeys(passed, rank))
+            return rank
         stat = _stat(pid)
         pid = int(stat[1]) if stat else 0
     known.update(dict.fromkeys(passed))

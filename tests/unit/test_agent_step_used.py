@@ -6,15 +6,19 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from rm.core.model.step_used import Spread, StepUsed, on_host, together
+from rm.protocol.job_steps import UsedNowTold
 from tests.agent_process import AGENTS, Agent, until
 from tests.unit.test_agent_batch import launch
 from tests.unit.test_agent_used import BURN, BURN_US, HELD, MIB, PYTHON, SPARE_US
 
 sys.path.insert(0, str(AGENTS))
 import rm_step_used
+import rm_used_now
+from rm_cgroup import Group
 from rm_step_link import Link
 
 NUMBERS = {0: [5, 1, 100, 7, 0], 1: [2, 0, 300, 0, 9]}
@@ -164,3 +168,27 @@ def test_what_a_job_uses_now_is_told_by_step_and_script(agent: Agent) -> None:
     (agent.state / "go").touch()
     agent.event("exit", job=1, rank=0)
     assert agent.call("used-now", job=1, attempt=1) == {"lines": []}
+
+
+LIES = [
+    {"SLURM_STEP_ID": "9" * 12, "SLURM_PROCID": "0"},
+    {"SLURM_STEP_ID": "9" * 5_000, "SLURM_PROCID": "9" * 5_000},  # int() refuses so many
+    {"SLURM_STEP_ID": "4294967296", "SLURM_PROCID": str((1 << 20) + 1)},
+    *({"SLURM_STEP_ID": str(step), "SLURM_PROCID": "0"} for step in range(18_000)),
+]
+
+
+def test_no_process_that_lies_of_its_step_makes_an_answer_that_no_daemon_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where there are no control groups its environment is believed; such an answer would drain the host."""
+    common = {"SLURM_JOB_ID": "1", "SLURM_STEP_NODELIST": "h1"}
+    processes = {100 + at: common | lie for at, lie in enumerate(LIES)}
+    monkeypatch.setattr(rm_used_now, "descendants", lambda ancestor: list(processes))
+    monkeypatch.setattr(rm_used_now, "environment", lambda pid: processes.get(pid, {}))
+    monkeypatch.setattr(rm_used_now, "_numbers", lambda pid: [1, 1, 1, 1, 1])
+    monkeypatch.setattr(rm_used_now, "_stat", lambda pid: [])
+    lines = rm_used_now.of_attempt(Group(""), 99)
+    told = msgspec.convert({"lines": lines}, UsedNowTold)
+    assert told.lines[0].step == rm_used_now.SCRIPT
+    assert len(msgspec.json.encode(told)) < 8 << 20

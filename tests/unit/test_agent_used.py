@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
+import msgspec
 import pytest
 
+from rm.protocol import used as wire
 from tests.agent_process import AGENTS, Agent, Start
 from tests.unit.test_agent_slices import hand_out
 
 sys.path.insert(0, str(AGENTS))
+import rm_network_used
 import rm_used
 from rm_cgroup import Group
 
@@ -177,24 +180,51 @@ def test_without_a_group_the_processes_that_were_reaped_count() -> None:
     assert whole[2] == max(n[2] for n in numbers) > 0
 
 
-def test_bytes_of_the_network_are_those_since_the_attempt_began() -> None:
-    class Traffic:
-        seen: ClassVar[dict[str, tuple[int, int]]] = {"eth0": (10, 20), "lo": (1, 1)}
+class Traffic:
+    """By the interfaces' indices, as the kernel counts it."""
 
-        def now(self) -> dict[str, tuple[int, int]]:
-            return self.seen
+    def __init__(self) -> None:
+        self.seen = {2: (10, 20), 1: (1, 1)}
 
+    def now(self) -> dict[int, tuple[int, int]]:
+        return self.seen
+
+
+def used_of(traffic: Traffic) -> rm_used.Used:
     group = Group("")
-    group.traffic = Traffic()
+    group.traffic = traffic
     used = rm_used.Used(group)
     used.share()
     used.begin()
+    return used
+
+
+def test_bytes_of_the_network_are_those_since_the_attempt_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rm_network_used, "_name_of", {1: "lo", 2: "eth0", 3: "eth1"}.get)
+    traffic = Traffic()
+    used = used_of(traffic)
     assert len(used.now()) == len(rm_used.KEYS)
-    Traffic.seen = {"eth0": (15, 20), "eth1": (0, 900), "lo": (1, 1)}
+    traffic.seen = {2: (15, 20), 3: (0, 900), 1: (1, 1)}
     whole = used.now()
     assert whole[-1] == [["eth1", 0, 900], ["eth0", 5, 0]]
     network = rm_used.told(whole)["network"]
     assert network[0] == {"interface": "eth1", "received_bytes": 0, "sent_bytes": 900}
+
+
+def test_an_interface_that_was_made_anew_has_no_bytes_of_its_forerunner(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A tunnel that reconnects: negative numbers would drain the host."""
+    names = {2: "eth0", 7: "tun0"}
+    monkeypatch.setattr(rm_network_used, "_name_of", lambda index: names.get(index, f"if{index}"))
+    traffic = Traffic()
+    traffic.seen = {7: (5_000, 5_000)}
+    used = used_of(traffic)
+    names = {2: "eth0", 9: "tun0"}
+    traffic.seen = {7: (5_000, 5_000), 9: (30, 40)}
+    told = rm_used.told(used.now())
+    assert told["network"] == [{"interface": "tun0", "received_bytes": 30, "sent_bytes": 40}]
+    msgspec.convert(told, wire.Used)
 
 
 def test_the_kernel_counts_bytes_of_a_group_by_interface(agent: Agent) -> None:
