@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 _program = "rmx"
@@ -16,8 +17,9 @@ def speak_as(program: str) -> None:
 
 
 def note(text: str) -> None:
-    """A message, which is not data: to standard error."""
-    print(f"{_program}: {text}", file=sys.stderr, flush=True)
+    """A message, which is not data: to standard error. Where that takes none, the exit code still tells."""
+    with suppress(OSError):
+        print(f"{_program}: {text}", file=sys.stderr, flush=True)
 
 
 def printable(value: Any) -> str:

@@ -233,6 +233,12 @@ def test_messages_for_a_closed_standard_error_are_no_data(daemon: Daemon) -> Non
     assert in_shell("$RMX submit --parsable train.sh 2>&- >&- <&-") == (0, "", "")
 
 
+@pytest.mark.parametrize(("verb", "code"), [("show 99", 4), ("nosuch", 2), ("submit nosuch.sh", 2)])
+def test_a_full_standard_error_changes_no_exit_code(verb: str, code: int, daemon: Daemon) -> None:
+    assert in_shell(f"$RMX {verb}").code == code
+    assert in_shell(f"$RMX {verb} 2>/dev/full") == (code, "", "")
+
+
 def test_a_closed_standard_input_is_an_empty_script(daemon: Daemon) -> None:
     done = in_shell("$RMX submit <&-")
     assert (done.code, done.err) == (2, "rmx: The script the standard input is empty.\n")
