@@ -17,6 +17,7 @@ WORDS = 200  # characters of a step's name
 HOSTS = 2_000  # characters of its list of hosts
 READ_BYTES = 256 << 10
 LATE = 64  # steps that have ended, of which hosts may still tell
+LATE_WORDS = 4  # that a host may say of one: a lying one does not fill the first host's disk
 CODE_MAX = 255
 WHYS = ("", "cancelled", "timeout")
 
@@ -34,6 +35,7 @@ class Records:
         self.running = {}  # step -> what was said of it
         self.over = {}  # of those that have ended while hosts may still tell what they used
         self.told = {}  # step -> {host: what it used there, as rm_step_used has it, None: nothing yet}
+        self.late = {}  # (step, host) -> how often it told after the step's end
         self.next = self.count = 0
         self.torn = False  # a full disk has cut the last line: the next begins one of its own
         try:
@@ -81,14 +83,20 @@ class Records:
         known = self.told[step]
         if known.get(host, used) == used:  # it was said again, or by a host that is not the step's
             return False
+        if step not in self.over:
+            known[host] = used
+            return False
+        words = self.late[step, host] = self.late.get((step, host), 0) + 1
+        if words > LATE_WORDS:
+            return False
         known[host] = used
-        if step in self.over:
-            self._write_used(step, self.over[step])
-        return step in self.over
+        self._write_used(step, self.over[step])
+        return True
 
     def _forget(self, step):
         self.over.pop(step, None)
-        self.told.pop(step, None)
+        for host in self.told.pop(step, ()):
+            self.late.pop((step, host), None)
 
     def _write_used(self, step, record):
         told = [(host, used) for host, used in self.told[step].items() if used is not None]

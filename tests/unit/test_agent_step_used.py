@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from tests.unit.test_agent_batch import launch
 from tests.unit.test_agent_used import BURN, BURN_US, HELD, MIB, PYTHON, SPARE_US
 
 sys.path.insert(0, str(AGENTS))
+import rm_step_records
 import rm_step_used
 import rm_used_now
 from rm_cgroup import Group
@@ -192,3 +194,24 @@ def test_no_process_that_lies_of_its_step_makes_an_answer_that_no_daemon_takes(
     told = msgspec.convert({"lines": lines}, UsedNowTold)
     assert told.lines[0].step == rm_used_now.SCRIPT
     assert len(msgspec.json.encode(told)) < 8 << 20
+
+
+def test_a_host_that_never_ends_to_tell_fills_no_disk_of_the_first_one(tmp_path: Path) -> None:
+    records = rm_step_records.Records(Folder(tmp_path))
+    parts = [{"host": host, "ranks": [rank], "holds": [1]} for rank, host in enumerate(("h1", "h2"))]
+    records.begun(0, parts, "s", ",".join)
+    records.ended(0, (0, 0, ""))
+    told = [records.used(0, "h2", rm_step_used.summary({1: [n, 0, 0, 0, 0]})) for n in range(1, 1_000)]
+    assert 1 <= sum(told) <= 4
+    assert records.used(0, "h1", rm_step_used.summary({0: NUMBERS[0]}))  # another one is still heard
+    assert len((tmp_path / rm_step_records.FILE).read_bytes().splitlines()) <= 7
+
+
+class Folder:
+    """Of an attempt."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def at(self, name: str) -> str:
+        return str(self.path / name)
