@@ -17,13 +17,18 @@ log = logging.getLogger(__name__)
 PATIENCE_S = 10.0
 
 
+Uses = tuple[int, Sequence[tuple[int, StepUsed]], Sequence[str]]
+
+
 class UsedNow:
-    """`job`: finds a job by its id."""
+    """`job`: finds a job by its id. Who asks while its hosts look already gets the same answer: each look is
+    a walk over the processes there."""
 
     def __init__(self, hosts: Agents, job: Callable[[int], Awaitable[Job]]) -> None:
         self._hosts, self._job = hosts, job
+        self._looks: dict[tuple[int, int], asyncio.Task[Uses]] = {}  # by job and attempt
 
-    async def of(self, job_id: int) -> tuple[int, Sequence[tuple[int, StepUsed]], Sequence[str]]:
+    async def of(self, job_id: int) -> Uses:
         """The job's attempt; what its script (-1) and the steps that run use, over all hosts; and the hosts
         that do not tell it. Nothing runs of a job that waits or has ended.
 
@@ -31,6 +36,14 @@ class UsedNow:
             NotFound: there is no such job.
         """
         job = await self._job(job_id)
+        key = (job.id, job.attempt)
+        look = self._looks.get(key)
+        if look is None:
+            look = self._looks[key] = asyncio.create_task(self._look(job))
+            look.add_done_callback(lambda _: self._looks.pop(key, None))
+        return await asyncio.shield(look)  # who goes away ends it for nobody else
+
+    async def _look(self, job: Job) -> Uses:
         names = list(dict.fromkeys(task.host for task in job.tasks)) if job.occupies else []
         told = await asyncio.gather(*(self._ask(name, job) for name in names))
         parts: dict[int, list[StepUsed]] = {}
