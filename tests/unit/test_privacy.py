@@ -7,6 +7,7 @@ import json
 import random
 import re
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC
@@ -39,7 +40,9 @@ from rm.daemon.monitoring.monitor import Measured
 from rm.daemon.services.backlog import Backlog
 from rm.daemon.services.job_waiters import JobWaiters
 from rm.daemon.services.service import make_service
+from rm.errors import Unreachable
 from rm.protocol.codes import Code
+from rm.protocol.request import Request
 from rm.web import identity
 from rm.web.pages.parts import ALL_PARTS
 from rm.web.sight import sight_of
@@ -60,6 +63,13 @@ TRAFFIC = (  # some pairs of these have a rotation, some none, and some no commo
     builders.profile(200, (0, 150, 900)),
     builders.profile(173, (0, 90, 800)),
 )
+
+
+class SilentHosts(FakeHosts):
+    """Hosts that cannot be asked: what is told is what the daemon knows by itself."""
+
+    def call(self, name: str, request: Request[Any], timeout_s: float = 10) -> Future[Any]:
+        raise Unreachable(f"{name} does not answer.")
 
 
 class Monitoring(PageMonitoring):
@@ -99,7 +109,7 @@ class World:
         )  # fmt: skip
         monitoring: Any = Monitoring()
         self.service = make_service(
-            leader=self.leader, store=store, hosts=FakeHosts(), keys=anything, iterations=self.of,
+            leader=self.leader, store=store, hosts=SilentHosts(), keys=anything, iterations=self.of,
             measure=lambda zone: Measured(0), clock=self.clock,
             logs=folder, begins=lambda cron, after_us, number: [],
             recent_us=10**9,
