@@ -251,8 +251,13 @@ def test_each_step_is_accounted_for_over_two_hosts_and_shown_while_it_runs(
     cluster.until_said(job_id, "kept\n")
     hosts = cluster.job(job_id)["hosts"]
     fields = "JobID,MaxRSS,MaxRSSNode,MaxRSSTask,NTasks,Nodelist"
-    (runs,) = sacct(cluster, tmp_path / "bin", "-j", str(job_id), "-o", fields, program="sstat")
-    assert runs[0] == f"{job_id}.2"
+
+    def of_the_step() -> list[str] | None:
+        """The script's line is there until the host has told that the step began."""
+        (line,) = sacct(cluster, tmp_path / "bin", "-j", str(job_id), "-o", fields, program="sstat")
+        return line if line[0] == f"{job_id}.2" else None
+
+    runs = until(of_the_step, "sstat shows the step")
     assert MEM[0] <= int(runs[1].rstrip("K")) << 10 <= MEM[1]
     assert runs[2:] == [hosts[1], "0", "1", hosts[1]]
     (script_line,) = sacct(cluster, tmp_path / "bin", "-j", f"{job_id}.batch", "-o", fields, program="sstat")
