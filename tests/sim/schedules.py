@@ -29,7 +29,7 @@ from tests.sim.choices import Choices, Event, Played, shrunk
 from tests.sim.world import World
 
 JOBS = 10
-SCHEDULES = int(os.environ.get("RM_TEST_SCHEDULES", "10000"))  # of every run of the tests
+SCHEDULES = int(os.environ.get("RM_TEST_SCHEDULES", "2500"))  # of every run of the tests
 PARTS = 4  # test files, which the test runner spreads over the cores
 CHUNKS = 25  # of each part
 SHRINK_STEPS = 400  # a schedule that is shrunk must come to rest within these
