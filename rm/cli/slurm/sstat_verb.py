@@ -5,7 +5,9 @@ from __future__ import annotations
 import click
 
 
-@click.command("sstat", context_settings={"ignore_unknown_options": True, "help_option_names": ["-h", "--help"]})
+@click.command(
+    "sstat", context_settings={"ignore_unknown_options": True, "help_option_names": ["-h", "--help"]}
+)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def sstat(ctx: click.Context, /, words: tuple[str, ...]) -> None:
