@@ -21,11 +21,19 @@ from rm_cgroup import send
 MARK = "containers"  # a file in the attempt's folder: containers with names may lie on this host
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z", re.ASCII)
 REMOVE_S, REST_S = 120.0, 10.0
+_BEGIN = """set -e
+need_image() {
+    [ -z "$image" ] || return 0
+    echo "there is no container $name yet on $(uname -n): give --container-image as well" >&2
+    exit 1
+}
+"""
 # 1 podman, 2 the attempt's folder, 3 the name, 4 the image, 5 whether that is a folder; says where it lies.
 # Each host has a folder of its own, since hosts may share the user's files; no name begins with a dot.
 # What attempts left behind whose supervisor was killed is removed by the user's next container with a name.
-_FILL = """set -e
-podman=$1 attempt=$2 name=$3 image=$4 folder=$5
+_FILL = (
+    _BEGIN
+    + """podman=$1 attempt=$2 name=$3 image=$4 folder=$5
 own() { if [ "$(id -u)" = 0 ]; then "$@"; else "$podman" unshare "$@"; fi; }
 top=$("$podman" info --format '{{.Store.GraphRoot}}')/rm/$(uname -n)
 home=$top/${attempt##*/}
@@ -35,10 +43,7 @@ mkdir -p "$home"
 exec 9>"$of.lock"
 flock 9
 if ! [ -d "$at" ]; then
-    if [ -z "$image" ]; then
-        echo "there is no container $name yet on $(uname -n): give --container-image as well" >&2
-        exit 1
-    fi
+    need_image
     for old in "$top"/*; do [ -d "${attempt%/*}/${old##*/}" ] || own rm -rf "$old"; done
     own rm -rf "$of.new"
     mkdir "$of.new"
@@ -55,9 +60,11 @@ if ! [ -d "$at" ]; then
 fi
 echo "$at"
 """
+)
 # the same of apptainer, which makes such folders itself
-_FILL_APPTAINER = """set -e
-apptainer=$1 attempt=$2 name=$3 image=$4
+_FILL_APPTAINER = (
+    _BEGIN
+    + """apptainer=$1 attempt=$2 name=$3 image=$4
 top=${APPTAINER_CACHEDIR:-$HOME/.apptainer/cache}/rm/$(uname -n)
 home=$top/${attempt##*/}
 at=$home/$name
@@ -65,10 +72,7 @@ mkdir -p "$home"
 exec 9>"$home/.$name.lock"
 flock 9
 if ! [ -d "$at" ]; then
-    if [ -z "$image" ]; then
-        echo "there is no container $name yet on $(uname -n): give --container-image as well" >&2
-        exit 1
-    fi
+    need_image
     for old in "$top"/*; do
         [ -d "${attempt%/*}/${old##*/}" ] || { chmod -R u+rwX "$old"; rm -rf "$old"; }
     done
@@ -78,23 +82,22 @@ if ! [ -d "$at" ]; then
 fi
 echo "$at"
 """
+)
 _REMOVE_APPTAINER = """attempt=$2
 at=${APPTAINER_CACHEDIR:-$HOME/.apptainer/cache}/rm/$(uname -n)/${attempt##*/}
 [ ! -d "$at" ] || { chmod -R u+rwX "$at"; rm -rf "$at"; }
 """
 # and of enroot, which has names itself: rm+HOST+ATTEMPT+NAME; 4 the image's file, 5 where it is fetched from
-_FILL_ENROOT = """set -e
-enroot=$1 attempt=$2 name=$3 image=$4 origin=$5
+_FILL_ENROOT = (
+    _BEGIN
+    + """enroot=$1 attempt=$2 name=$3 image=$4 origin=$5
 ours=rm+$(uname -n)+
 at=$ours${attempt##*/}+$name
 mkdir -p "$HOME/.cache/rm-images"
 exec 9>"$HOME/.cache/rm-images/.$ours.lock"
 flock 9
 if ! "$enroot" list | grep -qxF "$at"; then
-    if [ -z "$image" ]; then
-        echo "there is no container $name yet on $(uname -n): give --container-image as well" >&2
-        exit 1
-    fi
+    need_image
     "$enroot" list | while read -r old; do
         case $old in
         "$ours"*) rest=${old#"$ours"}; [ -d "${attempt%/*}/${rest%%+*}" ] || "$enroot" remove -f "$old" ;;
@@ -108,6 +111,7 @@ if ! "$enroot" list | grep -qxF "$at"; then
 fi
 echo "/$at"
 """
+)
 _REMOVE_ENROOT = """enroot=$1 attempt=$2
 "$enroot" list | while read -r old; do
     case $old in "rm+$(uname -n)+${attempt##*/}+"*) "$enroot" remove -f "$old" ;; esac

@@ -25,6 +25,7 @@ from rm.submission.options import (
     Option,
 )
 from rm.submission.remarks import Remarks
+from rm.submission.script import is_text
 
 SLURMS = "#SBATCH"
 PREFIXES = (SLURMS, "#RM")  # the weaker first
@@ -245,17 +246,9 @@ def _value(option: Option, words: list[str], where: str) -> Any:
         if not words:
             raise UsageError(f"--{option.long[0]} ({where}) needs a value.")
         attached = words.pop(0)
-    if attached and not attached.isprintable() and not _is_text(attached):
+    if attached and not attached.isprintable() and not is_text(attached):
         raise UsageError(f"--{option.long[0]} ({where}) is not UTF-8 text.")
     return {FLAG: True, MAYBE: attached or ""}.get(option.takes, attached)
-
-
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _ambiguous(name: str, names: Sequence[str], where: str) -> UsageError:

@@ -54,3 +54,12 @@ def script_text(data: bytes, file: str | None) -> str:
             "The first line must start with #! followed by the path to an interpreter, such as #!/bin/sh.",
         )
     return text
+
+
+def is_text(value: str) -> bool:
+    """Was it UTF-8 where it comes from? Bytes that are none come as surrogates from a command line."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -14,6 +14,7 @@ from rm import units
 from rm.errors import UsageError
 from rm.submission.remarks import Remarks
 from rm.submission.resources import count, resources
+from rm.submission.script import is_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -365,7 +366,7 @@ def _export(text: str, environment: Mapping[str, str]) -> list[list[str]]:
                 f"--export={text}: '{part}' is not a variable name.", "Write ALL, NONE, NAME or NAME=VALUE."
             )
     # bytes that are no UTF-8 cannot travel in JSON; such a variable is of no use to another host
-    return [[name, value] for name, value in chosen.items() if _is_text(name + value)]
+    return [[name, value] for name, value in chosen.items() if is_text(name + value)]
 
 
 def _split_export(text: str) -> list[str]:
@@ -382,14 +383,6 @@ def _split_export(text: str) -> list[str]:
         else:
             current += char
     return [*parts, current]
-
-
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _fraction(text: str) -> tuple[int, int]:

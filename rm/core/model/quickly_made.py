@@ -1,8 +1,8 @@
 """Frozen dataclasses that are made in less than half of the time: each turn of the leader makes hundreds.
 
 The `__init__` that dataclasses writes for a frozen class calls `object.__setattr__` for each field. This one
-fills the new value in while it is of a twin, a class with the same slots that refuses nothing (as
-`rm.core.model.replacing` copies), and makes it one of the kind at the end. Nobody else sees it before.
+fills the new value in while it is of a twin (`rm.core.model.twins`). Nobody else sees it before it is one of
+the kind.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 else:
     import dataclasses
 
+    from rm.core.model.twins import is_plain, twin_of
+
     class _Default:
         """Stands in the signature for what a factory makes."""
 
@@ -33,19 +35,16 @@ else:
         Raises:
             TypeError: making one of the class does more than to set its own fields.
         """
-        fields = dataclasses.fields(kind)
-        derived = any(map(dataclasses.is_dataclass, kind.__bases__))
-        if derived or hasattr(kind, "__post_init__") or not all(field.init for field in fields):
+        if not is_plain(kind):
             raise TypeError(f"{kind.__name__} is not only made of its own fields.")
-        slots = {"__slots__": kind.__slots__} if "__slots__" in vars(kind) else {}
         known: dict[str, Any] = {  # under names that no field has
             "__kind": kind,
-            "__twin": type(f"{kind.__name__} while it is made", kind.__bases__, slots),
+            "__twin": twin_of(kind, "while it is made"),
             "__become": object.__setattr__,
             "__made": _MADE,
         }
         arguments, lines = ["self"], ["    __become(self, '__class__', __twin)"]
-        for field in sorted(fields, key=lambda field: field.kw_only):
+        for field in sorted(dataclasses.fields(kind), key=lambda field: field.kw_only):
             if field.kw_only and "*" not in arguments:
                 arguments.append("*")
             name = value = field.name

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from rm.core.sharing.ended import DAY_US, HOUR_US, WAIT_KINDS, Sums
-from rm.units import format_elapsed
+from rm.core.sharing.ended import WAIT_KINDS, Sums
+from rm.units import DAY_US, HOUR_US, MINUTE_US, SECOND_US, format_elapsed
 
 WEEK_US = 7 * DAY_US
 MONDAY_US = 4 * DAY_US  # the first one after the epoch, which began on a Thursday
 NAME_WIDTH = 16
-SECOND_US = 1_000_000
 
 
 def week_before(now_us: int) -> tuple[int, int]:
@@ -41,7 +40,7 @@ def _summary(whole: Sums) -> list[str]:
     found.append(f"They held {held}.")
     if whole.gpu_watched_us:
         found.append(f"GPUs were idle for {_idle(whole)} of the time for which they were watched.")
-    found.append(f"Lost to other jobs on their links: {whole.slowed_us // (60 * SECOND_US)} minutes.")
+    found.append(f"Lost to other jobs on their links: {whole.slowed_us // MINUTE_US} minutes.")
     return found
 
 
