@@ -120,7 +120,12 @@ class ReplayedHosts:
                     launches.add(key)
             host.waiting.append(action)
         self._greeted.append(host)
-        return [up, *reconcile(state, host.name, reported, launches, ends, now_us)]
+        found = reconcile(state, host.name, reported, launches, ends, now_us)
+        kept_back = {(e.job, e.attempt) for e in found if isinstance(e, ev.LaunchWithheld)}
+        host.waiting = [
+            a for a in host.waiting if not (isinstance(a, Launch) and (a.job, a.attempt) in kept_back)
+        ]
+        return [up, *found]
 
     def repeat(self, now_us: int) -> None:
         """After the step with the hellos: what waited for those hosts is carried out."""

@@ -601,7 +601,7 @@ class World:
         state = self.cycle.state
         up = ev.HostUp(host.name, f"boot {host.boots}", "1")
         mine = [i for i in self.open.values() if i.action.host == host.name]
-        launches = set()
+        launches: dict[tuple[int, int], Intent] = {}
         ends = set()
         for intent in mine:
             action = intent.action
@@ -613,8 +613,13 @@ class World:
                 self.open.pop(intent.id)
                 self.inbox.append(ev.ActionSettled(intent.id))
             elif isinstance(action, Launch):
-                launches.add((action.job, action.attempt))
-        events = [up, *reconcile(state, host.name, reported, launches, ends, self.now_us)]
+                launches[action.job, action.attempt] = intent
+        found = reconcile(state, host.name, reported, launches, ends, self.now_us)
+        for kept_back in [e for e in found if isinstance(e, ev.LaunchWithheld)]:
+            intent = launches[kept_back.job, kept_back.attempt]
+            self.open.pop(intent.id)
+            self.inbox.append(ev.ActionSettled(intent.id))
+        events = [up, *found]
         self.greeted.add(host.name)
         if not self.turn(events):
             return

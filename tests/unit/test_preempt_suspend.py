@@ -9,6 +9,7 @@ import pytest
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Freeze, Launch, Stop
+from rm.core.jobs.strays import Held
 from rm.core.journal.starting_point import dump_state, restore_state
 from rm.core.model.job import Job, JobState
 from rm.core.sharing.accounts import Accounts, Partition, Qos
@@ -109,6 +110,20 @@ def test_a_job_stands_still_for_several_until_the_last_has_ended() -> None:
     assert cluster.of(low) is JobState.SUSPENDED
     cluster.end(third)
     assert cluster.of(low) is JobState.RUNNING
+    validate_state(cluster.state)
+
+
+def test_nothing_is_lent_beside_what_was_given_up_and_still_runs() -> None:
+    """It may run on what was lent to it before its host was lost."""
+    cluster = Cluster(qos("suspend"))
+    low = cluster.submit(**cpus(16))
+    cluster.start(low)
+    cluster.step(ev.StrayFound(99, 1, "h0", True, Held((0,), 16)))
+    urgent = cluster.submit("urgent", **cpus(8))
+    assert (cluster.of(low), cluster.of(urgent)) == (JobState.RUNNING, JobState.PENDING)
+    cluster.step(ev.StrayEnded(99, 1, "h0", 0))
+    cluster.later(1)
+    assert (cluster.of(low), cluster.of(urgent)) == (JobState.SUSPENDED, JobState.CONFIGURING)
     validate_state(cluster.state)
 
 

@@ -112,6 +112,50 @@ def test_of_very_many_strays_those_that_run_come_first_and_the_jobs_own_news_bef
     assert found[3:] == [*others_left, *(ev.StrayFound(job, 1, "h1", False) for job in (10_000, 10_001))]
 
 
+@pytest.mark.parametrize(
+    ("cpus", "gpus", "fits"),
+    [(6, (), True), (7, (), False), (0, ("0",), True), (0, ("2",), False), (0, None, False)],
+)
+def test_a_launch_is_withheld_where_what_was_given_up_still_holds_its_place(
+    cpus: int, gpus: tuple[str, ...] | None, fits: bool
+) -> None:
+    """Such a job borrowed its place from one that was lost before it, and that runs still."""
+    state = ClusterState()
+    host = builders.host("h1", cpus=8, gpus=3, boot_id="boot")
+    first = Placement((TaskPlacement(0, "h1", (2,)),))
+    spec = builders.spec(ntasks=1, cpus_per_task=2, gpus_per_task=1)
+    for event in (ev.HostAdded(host), ev.JobSubmitted(1, spec), ev.JobPlaced(1, first)):
+        apply(state, event, 100, Rules(), Changes())
+    stray = told(0, job=9, cpus=cpus, gpus=gpus)
+    found = difference(state, stray, launches={(1, 1)})
+    kept_back = [e for e in found if isinstance(e, ev.LaunchWithheld)]
+    assert kept_back == ([] if fits else [ev.LaunchWithheld(1, 1, "h1")])
+    if fits:
+        return
+    known = difference(state, stray, told(0, "launching"), launches={(1, 1)})
+    assert not any(isinstance(e, ev.LaunchWithheld) for e in known), "its host has it already"
+    for event in found:
+        apply(state, event, 100, Rules(), Changes())
+    job = state.jobs[1]
+    assert (job.state, job.launch_failures, job.restarts) == (JobState.PENDING, 0, 0)
+    assert "its place on h1 is held by what was given up there" in "".join(what for _, what in job.history)
+
+
+def test_of_several_launches_only_those_are_withheld_that_have_no_room() -> None:
+    state = ClusterState()
+    apply(state, ev.HostAdded(builders.host("h1", cpus=8, boot_id="boot")), 100, Rules(), Changes())
+    for job in (1, 2, 3):
+        place = Placement((TaskPlacement(0, "h1"),))
+        for event in (
+            ev.JobSubmitted(job, builders.spec(ntasks=1, cpus_per_task=2)),
+            ev.JobPlaced(job, place),
+        ):
+            apply(state, event, 100, Rules(), Changes())
+    found = difference(state, told(0, job=9, cpus=5, gpus=()), launches={(1, 1), (2, 1), (3, 1)})
+    kept_back = [e for e in found if isinstance(e, ev.LaunchWithheld)]
+    assert kept_back == [ev.LaunchWithheld(2, 1, "h1"), ev.LaunchWithheld(3, 1, "h1")]
+
+
 LAUNCH = Launch(1, 1, "h1", GANG.on("h1"), hold=True)
 START = Start(1, 1, "h1")
 

@@ -309,6 +309,16 @@ class LaunchFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class LaunchWithheld:
+    """`host` is back and has not begun the attempt, whose launch is not repeated: attempts that were given up
+    still hold the place that it was given there."""
+
+    job: int
+    attempt: int
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
 class TasksLost:
     """`host` answers, but how these ranks ended nobody knows: it booted, its disk was wiped, or the
     process that watched over them there is gone. `why` is its sentence, when it has one; `epilog` how the
@@ -374,6 +384,7 @@ Event = (
     | TasksStarted
     | TaskExited
     | LaunchFailed
+    | LaunchWithheld
     | TasksLost
     | StrayFound
     | StrayEnded

@@ -13,6 +13,7 @@ from rm.core.jobs import events as ev
 from rm.core.jobs.actions import HOLD, Action, Launch, Start, Stop
 from rm.core.jobs.state import ClusterState
 from rm.core.jobs.strays import Held
+from rm.core.jobs.withheld import withheld
 from rm.core.model.job import Task
 from rm.core.model.quickly_made import quickly_made
 from rm.core.model.replacing import replace
@@ -120,8 +121,9 @@ def reconcile(
     """Events that bring the state in line with the host.
 
     `open_launches` names the (job, attempt) whose launch will be sent there (see
-    `worth_repeating`): their tasks are not missed. `open_ends` names those whose logs will be
-    collected, or which will be discarded: they need no second, hastier end. A host that still runs
+    `worth_repeating`): their tasks are not missed; those of `LaunchWithheld` are not to be sent after
+    all. `open_ends` names those whose logs will be collected, or which will be discarded: they need no
+    second, hastier end. A host that still runs
     an attempt that the state has given up gets it stopped; one that forgot a task it should run
     has lost it. An ended task of a job that goes on elsewhere is left: its log is collected last.
     """
@@ -155,7 +157,9 @@ def reconcile(
         if missing:
             found.append(ev.TasksLost(job.id, job.attempt, host, missing))
     strays = list(islice(_given_up(state, host, reported, theirs, open_ends), STRAYS_MAX))
-    return [*found, *strays, *_to_forget(state, strays, open_ends)]
+    unknown = {name for name in open_launches if name not in reported.attempts}
+    kept_back = withheld(state, host, strays, unknown)
+    return [*found, *kept_back, *strays, *_to_forget(state, strays, open_ends)]
 
 
 def _is_current(state: ClusterState, job_id: int, attempt: int) -> bool:

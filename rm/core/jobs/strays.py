@@ -23,6 +23,17 @@ class Held:
 Strays = Mapping[tuple[int, int], Held]  # by (job, attempt)
 
 
+def fits_beside(free: Free, gpus: Iterable[Gpu], held: Iterable[Held]) -> bool:
+    """Do jobs leave so much of a host free that strays use nothing of theirs?"""
+    indices = {word: gpu.index for gpu in gpus for word in (str(gpu.index), gpu.uuid) if word}
+    cpus, mem_bytes, idle = free.cpus, free.mem_bytes, set(free.gpus)
+    for one in held:
+        cpus, mem_bytes = cpus - one.cpus, mem_bytes - one.mem_bytes
+        if one.gpus is None or not {indices.get(word) for word in one.gpus} <= idle:
+            return False
+    return cpus >= 0 and mem_bytes >= 0
+
+
 def without_strays(free: Free, gpus: Iterable[Gpu], strays: Strays) -> Free:
     """What is left of a host beside its strays. `gpus` are the host's own."""
     taken: set[int] | None = set()

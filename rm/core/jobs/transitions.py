@@ -170,6 +170,15 @@ def _given_back(ctx: Context, job: Job, e: ev.TaskExited) -> None:
     finish_if_over(ctx, job)
 
 
+def _withheld(ctx: Context, job: Job, e: ev.LaunchWithheld) -> None:
+    """It waits as before: nothing has begun there, and elsewhere a gang has only been prepared."""
+    why = f"its place on {e.host} is held by what was given up there and still ends"
+    job = replace(job, tasks=renewed(job.tasks, e.host, None, ended_us=ctx.now_us, note=why))
+    if job.ending is None:
+        job = touch(job, ctx.now_us, why, ending=S.PENDING, unstarted=job.unstarted + 1)
+    finish_if_over(ctx, stop_rest(ctx, job, "abort"))
+
+
 def _when(started_us: int | None, e: ev.TaskExited, now_us: int) -> tuple[int | None, int]:
     """When it started and ended: as far apart as its host measured, however its clock was set in between."""
     if started_us is None:
@@ -393,6 +402,7 @@ TRANSITIONS: dict[tuple[JobState, type], Callable[[Context, Job, Any], None]] = 
     (S.RUNNING, ev.LaunchFailed): _launch_failed,  # one host of a gang failed to start
     (S.SUSPENDED, ev.LaunchFailed): _launch_failed,
     (S.COMPLETING, ev.LaunchFailed): _launch_failed,
+    **{(s, ev.LaunchWithheld): _withheld for s in (S.CONFIGURING, S.RUNNING, S.SUSPENDED, S.COMPLETING)},
     (S.CONFIGURING, ev.TasksLost): _lost,
     (S.RUNNING, ev.TasksLost): _lost,
     (S.SUSPENDED, ev.TasksLost): _lost,

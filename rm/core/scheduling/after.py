@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from rm.core.jobs.free import left_on
 from rm.core.jobs.lending import NOBODY, cpus_on, to_one_more
@@ -52,11 +52,16 @@ def lending(snapshot: Snapshot, tries: Tries, lenders: Collection[int]) -> Snaps
     for number, one in snapshot.placed.items():
         for host in one.placement.hosts:
             on.setdefault(host, []).append((snapshot.jobs[number], one.placement))
-    theirs = (snapshot.placed[number].placement.hosts for number in lenders)
-    for host in dict.fromkeys(host for hosts in theirs for host in hosts if host in snapshot.hosts):
+    for host in _may_lend(lenders, snapshot.placed, snapshot):
         more = _lent_by(lenders, on[host], snapshot.hosts[host])
         free[host] = replace(free[host], cpus=free[host].cpus + more)
     return replace(snapshot, free=free)
+
+
+def _may_lend(lenders: Iterable[int], placed: Mapping[int, PlacedJob], snapshot: Snapshot) -> Iterable[str]:
+    """The hosts of these on which they may lend: what strays use there may be what they lent before."""
+    theirs = dict.fromkeys(host for number in lenders for host in placed[number].placement.hosts)
+    return [host for host in theirs if host in snapshot.hosts and not snapshot.free[host].strays]
 
 
 def _lent_by(lenders: Collection[int], there: Iterable[tuple[Job, Placement]], host: Host) -> int:
@@ -74,7 +79,7 @@ class After:
     not go, but would stand still, and lend their processors.
 
     A host on which an attempt that was given up still runs stays as it is now: what would come free there
-    nobody knows.
+    nobody knows, and nothing is lent there.
     """
 
     def __init__(
@@ -108,8 +113,7 @@ class After:
         for number in left:
             touched |= dict.fromkeys(placed.pop(number).placement.hosts)
         free.update((host, self._free(host, left)) for host in touched if host in self._snapshot.hosts)
-        theirs = (self._placed[number].placement.hosts for number in lenders)
-        for host in dict.fromkeys(host for hosts in theirs for host in hosts if host in self._snapshot.hosts):
+        for host in _may_lend(lenders, self._placed, self._snapshot):
             more = self._lent(host, left, lenders)
             free[host] = replace(free[host], cpus=free[host].cpus + more)
         return replace(self._snapshot, free=free, placed=placed, jobs=self._jobs, claims={})

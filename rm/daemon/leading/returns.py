@@ -6,7 +6,7 @@ import logging
 from dataclasses import replace
 
 from rm.core.jobs import events as ev
-from rm.core.jobs.actions import Collect, Discard, Launch, Start
+from rm.core.jobs.actions import Collect, Discard, Intent, Launch, Start
 from rm.core.jobs.reconcile import reconcile, worth_repeating
 from rm.core.jobs.remembered import with_memory
 from rm.core.jobs.state import ClusterState
@@ -33,7 +33,7 @@ class Returns:
         if host not in state.hosts or not self._executor.is_current(report):
             return []
         told, notes = with_memory(state, report.tasks, report.remembered)
-        launches: set[tuple[int, int]] = set()
+        launches: dict[tuple[int, int], Intent] = {}
         ends: set[tuple[int, int]] = set()
         failed: list[ev.Event] = []
         for intent in self._executor.open_intents(host):
@@ -49,10 +49,13 @@ class Returns:
                 why = f"its agent did not answer this {action.kind}, in repeated requests"
                 failed.append(ev.LaunchFailed(action.job, action.attempt, host, Code.UNREACHABLE, why))
             elif isinstance(action, Launch):
-                launches.add((action.job, action.attempt))
+                launches[action.job, action.attempt] = intent
+        found = reconcile(state, host, told, launches, ends, now_us)
+        for e in found:
+            if isinstance(e, ev.LaunchWithheld):
+                self._executor.drop(launches[e.job, e.attempt])
         self._executor.repeat_open(host)
         up = replace(report.up, newest_job=self._newest_job(host, report.newest_job))
-        found = reconcile(state, host, told, launches, ends, now_us)
         strays = [e for e in found if isinstance(e, ev.StrayFound) and e.running]
         if strays:
             named = ", ".join(f"attempt {e.attempt} of job {e.job}" for e in strays[:STRAYS_NAMED])
