@@ -19,6 +19,7 @@ PROGRAMS = (
     ("srun", "rm_srun"),
     ("sattach", "rm_sattach"),
     ("scontrol", "rm_scontrol"),
+    ("sbcast", "rm_sbcast"),
     ("rm-remote", "rm_remote"),
     ("rm-hold", "rm_hold"),
 )

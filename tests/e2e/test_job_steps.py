@@ -101,6 +101,54 @@ def test_a_training_script_of_slurm_runs_unchanged_over_three_hosts(cluster: Clu
     assert f"{job['id']}.6" in cluster.rmx("show", job["id"])
 
 
+SBCAST = """#SBATCH --nodes=3 --ntasks-per-node=2
+cd /var/tmp
+head -c 3000000 /dev/urandom > $HOME/model
+chmod 640 $HOME/model
+touch -d 2020-01-02 $HOME/model
+sbcast --preserve -F4 --compress=lz4 $HOME/model /var/tmp/sbcast-model
+cat > $HOME/look <<'END'
+echo there $(stat -c "%a %y" /var/tmp/sbcast-model) $(cksum < /var/tmp/sbcast-model)
+END
+srun --ntasks-per-node=1 -n3 sh -c "$(cat $HOME/look)"
+echo sent $(cksum < $HOME/model)
+echo more > news
+sbcast news /var/tmp/sbcast-model
+echo code $?
+sbcast --force news sbcast-model
+srun --ntasks-per-node=1 -n3 sh -c 'cat /var/tmp/sbcast-model; rm /var/tmp/sbcast-model; ls -a /var/tmp'
+sbcast news /nowhere/more
+echo code $?
+sbcast --send-libs news /var/tmp/more
+sbcast news
+sbcast -j 9999 news /var/tmp/more
+sbcast missing /var/tmp/more
+"""
+
+
+def test_sbcast_brings_a_file_to_each_host_of_the_job(cluster: Cluster, tmp_path: Path) -> None:
+    job = cluster.wait(submit(cluster, tmp_path, SBCAST))
+    said = cluster.log(job["id"])
+    lines = said.splitlines()
+    (sent,) = [line.split()[1:] for line in lines if line.startswith("sent ")]
+    copies = [line.split() for line in lines if line.startswith("there 640 2020-01-02")]
+    assert [copy[-2:] for copy in copies] == [sent] * 3, said
+    assert not any(line.startswith("sbcast-model") for line in lines), "a part is left"
+    there = "/var/tmp/sbcast-model: File exists; --force replaces it."
+    assert sorted(x for x in lines if "File exists" in x) == [
+        f"sbcast: error on {host}: {there}" for host in job["hosts"]
+    ]
+    assert lines.count("more") == 3
+    assert [x for x in lines if x.startswith("code")] == ["code 1", "code 1"]
+    assert sum(" /nowhere/more: No such file or directory" in x for x in lines) == 3
+    assert [x.removeprefix("sbcast: error: ") for x in lines if x.startswith("sbcast: error: ")] == [
+        "--send-libs is not supported: the libraries of a program are not looked up.",
+        "Need two file names, have 1 names.",
+        f"It sends to the hosts of its own job, {job['id']}, and not to those of job 9999.",
+        "missing: No such file or directory",
+    ]
+
+
 def test_a_step_goes_on_over_the_loss_of_the_daemon(cluster: Cluster, tmp_path: Path) -> None:
     lines = """#SBATCH --nodes=3 --ntasks-per-node=1
 say='for n in 1 2 3; do until [ -e /tmp/steps-$n ]; do sleep 0.02; done; echo $n; done; exit $SLURM_PROCID'

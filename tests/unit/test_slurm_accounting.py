@@ -324,6 +324,45 @@ def test_what_a_job_used_is_said_in_slurms_formats(slurm: Slurm, daemon: Daemon)
     ]  # fmt: skip
 
 
+def test_seff_says_what_part_of_what_it_held_a_job_used(slurm: Slurm, daemon: Daemon) -> None:
+    minute_us = 60_000_000
+    used = replace(USED, user_us=2 * minute_us, system_us=30_000_000, mem_bytes=3 << 29, gpu_us=4 * minute_us,
+                   gpu_busy_us=minute_us)  # fmt: skip
+    spec = replace(daemon.service.table[1].spec, ntasks=2, cpus_per_task=2, mem_bytes_per_task=2 * GIB,
+                   mem_bytes_per_host=0)  # fmt: skip
+    times = {"started_us": minute_us, "ended_us": 11 * minute_us}
+    daemon.service.put(1, spec=spec, used=(HostUsed("h1", -1, used),), **times)
+    (user,) = {job.spec.user for job in daemon.service.table.values()}
+    said = slurm("seff", "1").out.splitlines()
+    assert said[2].startswith(f"User/Group: {user}/")
+    assert said[:2] + said[3:] == [
+        "Job ID: 1", "Cluster: rm", "State: FAILED (exit code 3)", "Nodes: 1", "Cores per node: 4",
+        "CPU Utilized: 00:02:30", "CPU Efficiency: 6.25% of 00:40:00 core-walltime",
+        "Job Wall-clock time: 00:10:00", "Memory Utilized: 1.50 GB",
+        "Memory Efficiency: 37.50% of 4.00 GB (1.00 GB/core)",
+        "GPU Efficiency: 25.00% of 00:04:00 GPU-walltime",
+    ]  # fmt: skip
+    two = (HostUsed("h1", -1, used), HostUsed("h2", -1, used))
+    daemon.service.put(1, spec=replace(spec, mem_bytes_per_task=0), used=two)
+    said = slurm("seff", "1").out.splitlines()
+    assert "Memory Utilized: 3.00 GB (estimated maximum)" in said
+    assert not any(line.startswith("Memory Efficiency") for line in said)
+
+
+def test_seff_of_a_job_that_waits_runs_or_is_an_element(slurm: Slurm) -> None:
+    assert slurm("seff", "5").out.splitlines()[-2:] == [
+        "State: PENDING", "Efficiency not available for jobs in the PENDING state."
+    ]  # fmt: skip
+    running = slurm("seff", "2")
+    assert running.out.splitlines()[3:6] == ["State: RUNNING", "Nodes: 1", "Cores per node: 2"]
+    assert "`sstat -a -j 2` says what it uses so far" in running.err
+    assert slurm("seff", "4").out.splitlines()[:2] == ["Job ID: 4", "Array Job ID: 3_1"]
+    for words in ((), ("1", "2")):
+        refused = slurm("seff", *words)
+        assert (refused.code, refused.out) == (1, "")
+        assert "Name one job" in refused.err
+
+
 def test_what_no_host_has_told_is_empty(slurm: Slurm) -> None:
     for line in told(slurm, 1, "TotalCPU,MaxRSS,MaxRSSNode,MaxDiskRead,TRESUsageInTot,ConsumedEnergy"):
         assert line == ["00:00:00", "", "", "", "", ""]

@@ -14,7 +14,7 @@ LAUNCHES = (TASKS, BATCH, AUTO)
 
 # what starts tasks on all hosts of a job, and what starts the processes of one host
 _OVER_HOSTS = ("srun", "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prun", "prterun", "deepspeed",
-               "horovodrun")  # fmt: skip
+               "horovodrun", "sbcast")  # fmt: skip
 _ON_A_HOST = ("torchrun", "accelerate", "torch.distributed.run", "torch.distributed.launch")
 _COMMENT = re.compile(r"(?:^|(?<=\s))#.*", re.MULTILINE)
 
