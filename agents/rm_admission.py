@@ -129,6 +129,7 @@ class Admission:
 
     def look(self):
         """Attempts that have ended have nothing to ask."""
+        self.holder.reap()
         now = time.monotonic()
         if self.doors and now >= self.looked_at + LOOK_S:
             self.looked_at = now
@@ -143,8 +144,11 @@ class Admission:
                 self._close(door.name)
             return
         if sum(len(each.peers) for each in self.doors.values()) >= MOST_PEERS:
-            sock.close()  # it passes
-            return
+            most = max(self.doors.values(), key=lambda each: len(each.peers))
+            if len(most.peers) <= len(door.peers) + 1:
+                sock.close()  # it passes
+                return
+            self._drop(next(iter(most.peers)))  # instead of the ranks of others, who took less
         sock.setblocking(False)
         peer = _Peer(door, sock)
         door.peers.add(peer)

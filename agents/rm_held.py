@@ -28,6 +28,7 @@ class Holder:
     def __init__(self, begun, over):
         self._begun, self._over = begun, over
         self._sock, self._pid = None, 0
+        self._ending = set()  # processes, until they have ended
         self._held = set()
 
     def hold(self, name, length_us):
@@ -53,10 +54,15 @@ class Holder:
         self._over(self._sock)
         self._sock.close()
         self._sock = None
-        os.waitpid(self._pid, os.WNOHANG)
+        self._ending.add(self._pid)
         for name in self._held:
             _thaw(name)
         self._held.clear()
+        self.reap()
+
+    def reap(self):
+        """Take the ends of processes that were told to end, or were killed, as far as they have ended."""
+        self._ending = {pid for pid in self._ending if os.waitpid(pid, os.WNOHANG)[0] == 0}
 
     def _begin(self):
         ours, theirs = socket.socketpair()
@@ -74,7 +80,8 @@ class Holder:
     def _say(self, name, length_us):
         try:
             self._sock.sendall(json.dumps([*name, length_us]).encode() + b"\n")
-        except OSError:  # it was killed, or stands still
+        except OSError:  # it was killed, or stands still and would never end
+            os.kill(self._pid, signal.SIGKILL)
             self.close()
 
 

@@ -247,6 +247,22 @@ def test_many_connections_leave_the_agent_its_descriptors(agent: Agent) -> None:
     assert agent.call("ping")["now_us"] > 0
 
 
+def test_who_takes_all_connections_keeps_no_other_job_from_asking(agent: Agent) -> None:
+    path = opened(agent)
+    socks = [socket.socket(socket.AF_UNIX) for _ in range(rm_admission.MOST_PEERS)]
+    for sock in socks:
+        sock.connect(path)
+        agent.call("ping")
+    agent.launch(SLEEP, job=2)
+    agent.call("admission", job=2, attempt=1, most_us=WAIT_US)
+    rank = Asking(rm_turn.Turn(str(agent.state / "jobs" / "2.1" / "admission"), 0), 1)
+    agent.event("communication", job=2, number=1, ended=False)
+    agent.call("admit", job=2, attempt=1, number=1)
+    assert rank.passed() > 0
+    for sock in socks:
+        sock.close()
+
+
 # writes while it communicates
 WRITING = """#!/usr/bin/env python3
 import rm_iteration, os, sys, time
@@ -351,6 +367,23 @@ def test_nothing_is_held_without_end(agent: Agent, communicating: Communicating,
         agent.call("admit", job=1, attempt=1, number=1)
     communicating.goes_on()
     assert time.monotonic() - began < WAIT_US / 1e6
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_nothing_is_left_of_a_holder_that_was_ended(
+    agent: Agent, communicating: Communicating, how: signal.Signals
+) -> None:
+    communicating.hold()
+    communicating.stands_still()
+    (holder,) = holders(agent)
+    os.kill(holder, how)
+
+    def gone() -> bool:
+        communicating.hold(1)  # what it does not read fills its socket
+        return not Path(f"/proc/{holder}").exists()
+
+    until(gone, "it has ended, and the agent has heard of it")
+    communicating.goes_on()
 
 
 def test_only_the_user_of_the_job_may_ask(agent: Agent) -> None:

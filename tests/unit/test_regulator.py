@@ -11,6 +11,7 @@ from rm.core.model.paths import JobPath
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
+from rm.daemon.regulation import iterations
 from rm.daemon.regulation import regulator as module
 from rm.daemon.regulation.iterations import KEPT_JOBS, IterationBook
 from rm.daemon.regulation.running import RunningJobs
@@ -355,3 +356,17 @@ def test_iterations_of_running_jobs_are_kept_however_many_there_are() -> None:
     book.entry(len(many), 1)
     assert sum(book.find(job) is not None for job in many) < KEPT_JOBS
     assert book.find(many[-1]) is not None
+
+
+def test_the_regulator_keeps_what_all_running_jobs_reported(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(iterations, "KEPT_JOBS", 1)
+    jobs = range(1, 5)
+    for job in jobs:
+        house.run(job, traffic=None)
+    house.see()
+    for job in jobs:
+        house.report(job, [0, 0, 0, 100, 0, None])
+    house.settle()
+    assert [house.regulator.recent(job) for job in jobs] == [[(0, 100)]] * len(jobs)
