@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import socket
+import struct
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -19,9 +20,23 @@ class UnixConnection(http.client.HTTPConnection):
         self.connect()
 
     def connect(self) -> None:
+        """Where very many connect, the kernel lets this one wait for its turn: that it does only for a socket
+        that blocks, which has no timeout of Python's."""
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            patience_s = 0.0 if self.timeout is None else max(0.001, self.timeout)  # 0 = endless
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _time(patience_s))
+            self.sock.connect(self.path)
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _time(0.0))
+        except OSError:
+            self.sock.close()
+            raise
         self.sock.settimeout(self.timeout)
-        self.sock.connect(self.path)
+
+
+def _time(seconds: float) -> bytes:
+    """struct timeval, as socket(7) has it."""
+    return struct.pack("@ll", int(seconds), int(seconds % 1 * 1_000_000))
 
 
 class Door(Protocol):
@@ -52,6 +67,11 @@ class UnixDoor:
         except PermissionError:
             raise Forbidden(
                 f"You may not connect to {self._path}.", "It belongs to another user's daemon."
+            ) from None
+        except BlockingIOError:
+            raise Unreachable(
+                f"The daemon on {self._path} took no connection within {timeout_s:g} s: very many come.",
+                "Try again later.",
             ) from None
         except OSError as error:
             why = (

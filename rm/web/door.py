@@ -15,6 +15,7 @@ import ssl
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from typing import Any, cast
 
 from aiohttp import web
@@ -26,6 +27,7 @@ from rm.web.shares import Key, Shares, source_of
 
 BACKLOG = 1024  # connections that the kernel keeps for us
 AT_ONCE = 32  # taken before others are served
+TURNED_AWAY = 256  # meanwhile: each costs a hundredth of one that is taken
 SWEEP_S = 1.0
 PAUSE_S = 0.2  # when nothing can be accepted
 TELL_EVERY_S = 60.0
@@ -164,7 +166,10 @@ class Door(web.BaseSite):
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
 
     def _accept(self) -> None:
-        for _ in range(AT_ONCE):
+        taken = 0
+        for _ in range(TURNED_AWAY):
+            if taken == AT_ONCE:
+                return
             try:
                 peer, address = self._listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -183,6 +188,7 @@ class Door(web.BaseSite):
             if not self._guests.shares.arrive(key):
                 turn_away(peer, "You have reached your limit of connections to the daemon.")
                 continue
+            taken += 1
             guest = Guest(self._guests, self._handlers(), key)
             task = self._loop.create_task(self._welcome(peer, guest))
             self._arriving.add(task)
@@ -223,13 +229,18 @@ class Door(web.BaseSite):
 
 def turn_away(peer: socket.socket, why: str) -> None:
     """Refuse without having heard the request."""
+    with peer, suppress(OSError):
+        peer.setblocking(False)
+        peer.send(_refusal(why))
+        peer.recv(1 << 16)  # what is left unread would reset the connection under the answer
+
+
+@cache
+def _refusal(why: str) -> bytes:
     body = refuse(429, "LimitReached", why, "Close some, or try again later.").body
     assert isinstance(body, bytes)
     head = (
         "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
         f"Connection: close\r\nContent-Length: {len(body)}\r\n\r\n"
     )
-    with peer, suppress(OSError):
-        peer.setblocking(False)
-        peer.send(head.encode() + body)
-        peer.recv(1 << 16)  # what is left unread would reset the connection under the answer
+    return head.encode() + body

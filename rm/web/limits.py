@@ -28,7 +28,8 @@ class Limits:
     def __init__(self, limits: LimitsConfig) -> None:
         self._limits = limits
         self.privileged = frozenset({0, os.geteuid()})
-        self.shares = Shares(limits, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self.shares = Shares(limits, descriptors, privileged=self.privileged)
         self.guests = Guests(self.shares, limits.header_s, limits.idle_s)
 
     def middleware(self) -> Middleware:

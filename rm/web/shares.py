@@ -26,13 +26,15 @@ SPARE = 64  # … these
 BODY_UNIT_BYTES = 32 << 10  # of a body or an answer, which cost as much as a request
 PATIENCE_S = 5.0  # that a request waits for its turn
 DEBT_S = 60.0
+ARRIVALS = 2.0  # connections that a user may make in the time of one request
 
 
 @dataclass(slots=True)
 class Share:
-    """`tokens` of requests are left as of `at_s`; they may be owed."""
+    """`tokens` of requests are left as of `at_s`, and `arrivals` of connections; requests may be owed."""
 
     tokens: float
+    arrivals: float
     at_s: float
     connections: int = 0
     followers: int = 0
@@ -41,15 +43,22 @@ class Share:
 
 class Shares:
     """For the event loop's thread alone. `descriptors` is how many the process may have open. Strangers, of
-    whom an address is all that is known, have half of the room: one may have many addresses."""
+    whom an address is all that is known, have half of the room: one may have many addresses. Users who are
+    not `privileged` make connections at a bounded rate."""
 
     def __init__(
-        self, limits: LimitsConfig, descriptors: int, clock: Callable[[], float] = time.monotonic
+        self,
+        limits: LimitsConfig,
+        descriptors: int,
+        clock: Callable[[], float] = time.monotonic,
+        privileged: frozenset[int] = frozenset(),
     ) -> None:
         self._limits = limits
         self._clock = clock
+        self._privileged = privileged
         self._room = max(SPARE, descriptors - RESERVED - SPARE)
         self._most = max(FEW, min(limits.connections, self._room // 2))
+        self._burst = self._most + ARRIVALS * limits.request_burst
         self._shares: dict[Key, Share] = {}
         self.connections = 0
         self._strangers = 0  # of these
@@ -59,6 +68,11 @@ class Shares:
         share, there, room = self._share(key), self.connections, self._room
         if isinstance(key, str):
             there, room = self._strangers, self._room // 2
+        elif key not in self._privileged:
+            self._refill(share)
+            if share.arrivals < 1:
+                return False
+            share.arrivals -= 1
         few = share.connections < FEW and there < room + SPARE
         if share.connections >= self._most or (there >= room and not few):
             return False
@@ -72,7 +86,7 @@ class Shares:
         self._count(key, -1)
         if not (share.connections or share.followers or share.bytes):
             self._refill(share)
-            if share.tokens >= self._limits.request_burst:
+            if share.tokens >= self._limits.request_burst and share.arrivals >= self._burst:
                 del self._shares[key]  # as good as new
 
     def _count(self, key: Key, change: int) -> None:
@@ -137,13 +151,14 @@ class Shares:
     def _share(self, key: Key) -> Share:
         share = self._shares.get(key)
         if share is None:
-            share = self._shares[key] = Share(float(self._limits.request_burst), self._clock())
+            share = self._shares[key] = Share(float(self._limits.request_burst), self._burst, self._clock())
         return share
 
     def _refill(self, share: Share) -> None:
         now_s = self._clock()
         more = (now_s - share.at_s) * self._limits.requests_per_s
         share.tokens = min(float(self._limits.request_burst), share.tokens + more)
+        share.arrivals = min(self._burst, share.arrivals + ARRIVALS * more)
         share.at_s = now_s
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import socket
 import threading
@@ -66,4 +67,35 @@ def test_a_long_answer_is_read_like_a_short_one(tmp_path: Path, filling: str) ->
             client.get("jobs")
     client.close()
     thread.join(PATIENCE_S)
+    listener.close()
+
+
+def test_where_very_many_connect_the_client_waits_for_its_turn(tmp_path: Path) -> None:
+    path = str(tmp_path / "rm.sock")
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen(0)
+    many = [socket.socket(socket.AF_UNIX) for _ in range(8)]
+    for one in many:
+        one.setblocking(False)
+    found = [one.connect_ex(path) for one in many]
+    assert found[-1] == errno.EAGAIN
+    impatient = Connection(path, timeout_s=0.01)
+    with pytest.raises(Unreachable, match=r"took no connection within 0\.01 s"):
+        impatient.get("status")
+
+    def serve() -> None:
+        while True:
+            peer, _ = listener.accept()
+            with peer:
+                if peer.recv(65536):
+                    peer.sendall(ANSWER)
+                    return
+
+    for one in many:
+        one.close()
+    threading.Timer(0.1, serve).start()
+    client = Connection(path)
+    assert client.get("status") == {"version": 1}
+    client.close()
     listener.close()

@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,24 @@ def test_strangers_take_no_room_from_users_however_many_addresses_they_have() ->
     assert shares.arrive(2)
     shares.leave(strangers[0])
     assert shares.arrive(strangers[-1])
+
+
+def test_who_connects_without_end_is_turned_away_for_a_while() -> None:
+    clock = ManualClock()
+    given = LimitsConfig(connections=100, requests_per_s=10, request_burst=50)
+    shares = Shares(given, 10_000, clock, privileged=frozenset({0}))
+
+    def connected(user: int) -> bool:
+        there = shares.arrive(user)
+        if there:
+            shares.leave(user)
+        return there
+
+    assert [connected(1) for _ in range(201)] == [True] * 200 + [False]
+    assert connected(2)
+    assert all(connected(0) for _ in range(1_000))
+    clock.now_s += 1.0
+    assert [connected(1) for _ in range(21)] == [True] * 20 + [False]
 
 
 # -- on the socket
@@ -290,7 +309,7 @@ def test_the_command_line_waits_as_it_is_told(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(limits, "REFUSE_S", 0.0)
     monkeypatch.setattr("rm.web.shares.PATIENCE_S", 0.0)
     clock, waited = ManualClock(), list[float]()
-    monkeypatch.setattr(limits, "Shares", lambda given, descriptors: Shares(given, descriptors, clock))
+    monkeypatch.setattr(limits, "Shares", partial(Shares, clock=clock))
 
     def wait(seconds: float) -> None:
         waited.append(seconds)
