@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -29,11 +30,13 @@ class Mailed(Cluster):
 
     def __init__(self) -> None:
         self.mails: list[str] = []
+        self.due: list[Mail] = []
         super().__init__()
 
     def do(self, *events: ev.Event) -> Any:
         out = super().do(*events)
         mails = [i.action for i in out.intents if isinstance(i.action, Mail)]
+        self.due += mails
         self.mails += [f"{mail.to}: {mail.subject}" for mail in mails]
         return out
 
@@ -177,6 +180,36 @@ def test_a_mail_that_is_refused_for_now_delays_no_other() -> None:
         mailer.tell(replace(MAIL, action=mail), mail, lambda outcome, to=to: heard((to, outcome)))
     assert heard.wait(lambda _: True) == ("ann", "")
     mailer.close()
+
+
+def test_a_user_with_very_many_mails_delays_the_others_by_one() -> None:
+    """An array of 100,000 elements that are each mailed of kept everybody's mails back for hours."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Slow(Server):
+        def send_letter(self, to: str, subject: str, text: str, name: str) -> None:
+            begun.set()
+            go_on.wait(60)
+            super().send_letter(to, subject, text, name)
+
+    server, heard = Slow(), Inbox()
+    mailer = Mailer(server, "c1")
+    assert isinstance(MAIL.action, Mail)
+    for number, user in enumerate(["mallory"] * 100 + ["ann"]):
+        mail = replace(MAIL.action, to=f"{user}{number}", user=user)
+        mailer.tell(replace(MAIL, action=mail), mail, lambda outcome, user=user: heard(user))
+        if number == 0:
+            assert begun.wait(60)
+    go_on.set()
+    heard.wait(lambda user: user == "ann")
+    mailer.close()
+    assert [to for to, _, _ in server.sent].index("ann100") <= 2
+
+
+def test_a_job_is_mailed_of_for_its_user() -> None:
+    cluster = Mailed()
+    cluster.start(cluster.submit("", name="x", mail_events=parse("BEGIN"), mail_user="boss@example.org"))
+    assert {mail.user for mail in cluster.due} == {"alice"}
 
 
 def test_without_a_channel_the_story_says_so() -> None:

@@ -109,7 +109,7 @@ class Freeze:
 @quickly_made
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """Tell somebody of the job by mail; it is no host's, and names none."""
+    """Tell somebody of the job by mail; it is no host's, and names none. `user` is the job's."""
 
     kind: ClassVar[str] = "mail"
     job: int
@@ -117,6 +117,7 @@ class Mail:
     host: str
     to: str
     subject: str
+    user: str = ""
 
 
 ToHost = Launch | Start | Stop | Collect | Discard | SetLimit | Freeze

@@ -90,4 +90,5 @@ def mail_of(job: Job, said: str) -> Mail:
         host="",
         to=spec.mail_user or spec.user,
         subject=f"Job_id={name} Name={spec.name} {said}",
+        user=spec.user,
     )

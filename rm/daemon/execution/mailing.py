@@ -1,14 +1,14 @@
-"""Sends the mails that jobs ask for, one at a time. One that is refused for now is sent again after growing
-pauses, in which others go. A slow server delays them all: it is one server."""
+"""Sends the mails that jobs ask for, one at a time, those of each user in turn. One that is refused for now
+is sent again after growing pauses, in which others go. A slow server delays them all: it is one server."""
 
 from __future__ import annotations
 
 import heapq
 import itertools
 import logging
-import queue
 import threading
 import time
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -47,8 +47,11 @@ class Mailer:
         self._letters = letters
         self._cluster = cluster
         self._pause_s = pause_s
-        self._waiting: queue.SimpleQueue[_Order | None] = queue.SimpleQueue()
-        self._stopping = threading.Event()
+        self._changed = threading.Condition()
+        self._waiting: OrderedDict[str, deque[_Order]] = OrderedDict()  # by user; whose turn is next first
+        self._later: list[tuple[float, int, _Order]] = []  # due (monotonic), in which order, what
+        self._counts = itertools.count()
+        self._stopping = False
         self._thread: threading.Thread | None = None
 
     def tell(self, intent: Intent, mail: Mail, settled: Callable[[str], None]) -> None:
@@ -59,38 +62,48 @@ class Mailer:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="mail", daemon=True)
             self._thread.start()
-        self._waiting.put(_Order(intent, mail, settled))
+        with self._changed:
+            self._wait_for_turn(_Order(intent, mail, settled))
+            self._changed.notify()
 
     def close(self) -> None:
         """What waits stays in the outbox, for the next daemon."""
-        self._stopping.set()
-        self._waiting.put(None)
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
         if self._thread is not None:
             self._thread.join(LAST_WORDS_S)
 
     def _run(self) -> None:
-        later: list[tuple[float, int, _Order]] = []  # due (monotonic), in which order, what
-        counts = itertools.count()
-        while not self._stopping.is_set():
-            wait_s = later[0][0] - time.monotonic() if later else None
-            if wait_s is not None and wait_s <= 0:
-                order: _Order | None = heapq.heappop(later)[2]
-            else:
-                try:
-                    order = self._waiting.get(timeout=wait_s)
-                except queue.Empty:
-                    continue
-            if order is None:
-                return
+        while (order := self._next()) is not None:
             failed = self._send(order)
             if failed is None:  # others go first meanwhile
                 pause_s = min(self._pause_s * 2**order.attempts, LONGEST_S)
                 again = replace(order, attempts=order.attempts + 1)
-                heapq.heappush(later, (time.monotonic() + pause_s, next(counts), again))
+                heapq.heappush(self._later, (time.monotonic() + pause_s, next(self._counts), again))
                 continue
             if failed:
                 log.error("mail of job %d to %s: %s", order.mail.job, order.mail.to, failed)
             order.settled(failed)
+
+    def _wait_for_turn(self, order: _Order) -> None:
+        self._waiting.setdefault(order.mail.user, deque()).append(order)
+
+    def _next(self) -> _Order | None:
+        """Of the user whose turn it is; None: the daemon ends."""
+        with self._changed:
+            while not self._stopping:
+                now_s = time.monotonic()
+                while self._later and self._later[0][0] <= now_s:
+                    self._wait_for_turn(heapq.heappop(self._later)[2])
+                if self._waiting:
+                    user, orders = self._waiting.popitem(last=False)
+                    order = orders.popleft()
+                    if orders:
+                        self._waiting[user] = orders  # behind the others'
+                    return order
+                self._changed.wait(self._later[0][0] - now_s if self._later else None)
+        return None
 
     def _send(self, order: _Order) -> str | None:
         """ "" = sent, None = not yet, else why it was given up."""
