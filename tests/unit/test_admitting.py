@@ -176,6 +176,27 @@ def test_the_wait_is_bounded_whoever_shares_the_hosts() -> None:
     assert set(made.waits_us.values()) == {LONGEST_WAIT_US}
 
 
+def test_who_asks_without_end_slows_others_down_by_a_factor_only() -> None:
+    """One job said that it communicates most of the time, and never did: another was forty times slower."""
+    made = admitting(sender(1, alone_ms=4_000, ends_ms=1), sender(2, alone_ms=40), policy=Preemptive())
+    now_us, waited_us, number = 0, 0, 0
+    made.ready(1, 1, 0, now_us)
+    while now_us < 600 * 1_000 * MS:
+        now_us, number = now_us + 50 * MS, number + 1  # job 2 computes
+        asked_us = now_us
+        begun = 2 in jobs(made.ready(2, 1, number, now_us))
+        while not begun:
+            due_us = made.due_us
+            assert due_us is not None
+            now_us = max(now_us, due_us)
+            begun = 2 in jobs(made.passed(now_us))
+            made.ready(1, 1, number, now_us)
+        waited_us += now_us - asked_us
+        now_us += 40 * MS
+        made.ended(2, 1, number, now_us)
+    assert waited_us <= FACTOR * (now_us - waited_us) + LONGEST_WAIT_US
+
+
 def test_who_is_ready_anew_has_ended_what_was_before() -> None:
     made = admitting(sender(1), sender(2))
     made.ready(1, 1, 1, 0)

@@ -7,7 +7,10 @@ and remaining times come from the state, and nobody is waited for without end:
 * a transfer that was admitted counts as ended `FACTOR` times later than it should end beside the others;
 * one that waits is admitted in any case when all that share its hosts could have sent `FACTOR` times;
 * one that has begun may be held for as long, again and again until that makes `LONGEST_WAIT_US`: from then on
-  it goes on beside whatever else does.
+  it goes on beside whatever else does;
+* in all its transfers together a job waits `FACTOR` times as long as it does not wait, for each job that it
+  shares hosts with, and `LONGEST_WAIT_US` more: whoever says that he communicates without end slows it down
+  by a factor only.
 """
 
 from __future__ import annotations
@@ -63,10 +66,20 @@ class Hold:
 Order = Admit | Hold
 
 
+@dataclass(slots=True)
+class _Patience:
+    """Of an attempt: it may wait for so long as of `at_us`, and for more the longer it has not waited."""
+
+    attempt: int
+    left_us: float
+    at_us: int
+
+
 @dataclass(slots=True, eq=False)
 class _Ongoing:
     """A transfer, asked for at `since_us`. It waits since `waits_us` unless it has `begun_us`, and had
-    waited `waited_us` in all before. `held`: it waits, and had begun.
+    waited `waited_us` in all before. `held`: it waits, and had begun. `patience_us`: what its job had left
+    when it began to wait.
 
     `left_us`: what it had left at `seen_us`, in time alone; since then it has shared its busiest host with
     `ways` - 1 others, and with `most_ways` - 1 at most.
@@ -77,6 +90,7 @@ class _Ongoing:
     since_us: int
     left_us: float
     waits_us: int
+    patience_us: int
     waited_us: int = 0
     held: bool = False
     begun_us: int | None = None
@@ -105,6 +119,8 @@ class Admitting:
         self._gate = Gatekeeper[_Ongoing](policy)
         self._senders: dict[int, Sender] = {}
         self._most_us: dict[int, int] = {}
+        self._others: dict[int, int] = {}  # with how many jobs each shares hosts
+        self._patience: dict[int, _Patience] = {}
         self._transfers: dict[int, _Ongoing] = {}
         self._sending: dict[str, set[int]] = {}  # jobs whose transfers have begun, by host
         self._now_us = 0
@@ -126,12 +142,14 @@ class Admitting:
         for sender in senders.values():
             for host in sender.hosts:
                 on.setdefault(host, []).append(sender)
-        self._most_us = {}
+        self._most_us, self._others = {}, {}
+        self._patience = {job: its for job, its in self._patience.items() if job in senders}
         for sender in senders.values():
             others = {s.job: s.alone_us for host in sender.hosts for s in on[host] if s is not sender}
             if others:
                 most_us = SLACK_US + FACTOR * sum(others.values())
                 self._most_us[sender.job] = min(LONGEST_WAIT_US, most_us)
+                self._others[sender.job] = len(others)
         over = []
         for transfer in self._transfers.values():
             now = senders.get(transfer.job)
@@ -149,8 +167,8 @@ class Admitting:
         if before is not None and before.number == number:  # it asks again
             return [] if before.begun_us is None else [Admit(job, attempt, number)]
         admitted = self._end([before], now_us) if before is not None else []
-        transfer = _Ongoing(sender, number, now_us, float(sender.alone_us), now_us)
         self._now_us = now_us
+        transfer = _Ongoing(sender, number, now_us, float(sender.alone_us), now_us, self._patience_us(sender))
         self._transfers[job] = transfer
         return [*admitted, *self._begin(self._gate.arrive(transfer, self._asked))]
 
@@ -178,13 +196,31 @@ class Admitting:
 
     def _may_wait_us(self, transfer: _Ongoing) -> int:
         """From the beginning of a wait on; 0: it has waited for long enough."""
-        return max(0, min(self._most_us.get(transfer.job, 0), LONGEST_WAIT_US - transfer.waited_us))
+        longest_us = min(LONGEST_WAIT_US - transfer.waited_us, transfer.patience_us)
+        return max(0, min(self._most_us.get(transfer.job, 0), longest_us))
+
+    def _patience_us(self, sender: Sender) -> int:
+        """Of a job that does not wait now."""
+        its = self._patience.get(sender.job)
+        if its is None or its.attempt != sender.attempt:
+            its = self._patience[sender.job] = _Patience(sender.attempt, LONGEST_WAIT_US, self._now_us)
+        more_us = FACTOR * self._others.get(sender.job, 0) * (self._now_us - its.at_us)
+        its.left_us, its.at_us = min(LONGEST_WAIT_US, its.left_us + more_us), self._now_us
+        return int(its.left_us)
+
+    def _has_waited(self, transfer: _Ongoing) -> None:
+        """Until now."""
+        us = self._now_us - transfer.waits_us
+        transfer.waited_us += us
+        its = self._patience.get(transfer.job)
+        if its is not None:
+            its.left_us, its.at_us = its.left_us - us, self._now_us
 
     def _begin(self, verdict: Verdict[_Ongoing]) -> list[Order]:
         """Holds come first: what they make room for begins after them."""
         orders: list[Order] = [self._hold(transfer) for transfer in verdict.pause if self._holds(transfer)]
         for transfer in (*verdict.resume, *verdict.start):
-            transfer.waited_us += self._now_us - transfer.waits_us
+            self._has_waited(transfer)
             transfer.held, transfer.begun_us, transfer.seen_us = False, self._now_us, self._now_us
             for host in transfer.hosts:
                 self._sending.setdefault(host, set()).add(transfer.job)
@@ -194,6 +230,7 @@ class Admitting:
 
     def _holds(self, transfer: _Ongoing) -> bool:
         """May it be held still? Else it goes on, whatever the policy wants."""
+        transfer.patience_us = self._patience_us(transfer.sender)
         if self._may_wait_us(transfer):
             return True
         self._gate.force(transfer)
@@ -219,6 +256,8 @@ class Admitting:
             del self._transfers[transfer.job]
             if transfer.begun_us is not None:
                 self._stop(transfer)
+            else:
+                self._has_waited(transfer)
         # its other ranks have nearly ended, too
         orders: list[Order] = [_admit(transfer) for transfer in transfers if transfer.held]
         return [*orders, *self._begin(self._gate.end(transfers, self._asked))] if transfers else []
