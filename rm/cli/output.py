@@ -17,9 +17,11 @@ def speak_as(program: str) -> None:
 
 
 def note(text: str) -> None:
-    """A message, which is not data: to standard error. Where that takes none, the exit code still tells."""
+    """A message, which is not data: to standard error. Where that takes none, the exit code still tells. It
+    may have words of users and hosts, which must not steer a terminal."""
     with suppress(OSError):
-        print(f"{_program}: {text}", file=sys.stderr, flush=True)
+        lines = "\n".join(all_printable(text.split("\n")))
+        print(f"{_program}: {lines}", file=sys.stderr, flush=True)
 
 
 def printable(value: Any) -> str:

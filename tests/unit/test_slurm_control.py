@@ -374,3 +374,23 @@ def test_waiting_for_a_job_ends_when_it_runs_or_has_ended(slurm: Slurm, daemon: 
 def test_a_job_is_named_short_in_an_update(slurm: Slurm, daemon: Daemon) -> None:
     assert slurm("scontrol", "update", "job=1", "comment=short").code == 0
     assert daemon.service.table[1].spec.comment == "short"
+
+
+def test_no_text_of_a_user_commands_the_terminal_of_who_looks(slurm: Slurm, rmx: Rmx) -> None:
+    evil = "\x1b[2Jred\u202e"
+    named = [f"--job-name={evil}", f"--comment={evil}\nx"]
+    job = rmx("submit", "--parsable", "--hold", *named, "--wrap=true").out.strip()
+    for words in (("show", "job", job), ("-o", "show", "job", job)):
+        shown = slurm("scontrol", *words).out
+        assert shown.count("?[2Jred?") == 2
+        assert not {"\x1b", "\u202e"} & set(shown)
+    refused = slurm("scontrol", "update", f"jobid={job}", f"{evil}=1")
+    assert refused.code != 0
+    assert "?[2jred?" in refused.err
+    assert not {"\x1b", "\u202e"} & set(refused.err)
+
+
+def test_a_name_that_no_job_may_have_is_refused_with_a_sentence(slurm: Slurm) -> None:
+    refused = slurm("scontrol", "update", "jobid=1", "jobname=a/b")
+    assert (refused.code, refused.out) == (1, "")
+    assert "The field 'name' of the request is wrong" in refused.err

@@ -62,7 +62,6 @@ def update_of(values: Mapping[str, str]) -> JobUpdate | None:
     """What these options of `rmx submit` change; None: nothing."""
     from rm.api.job_requests import JobUpdate
     from rm.submission.updates import fields_of
-    from rm.typed import convert
 
     fields = fields_of(values, datetime.now().astimezone())
-    return convert(fields, JobUpdate) if fields else None
+    return JobUpdate(**fields) if fields else None  # what does not fit is the daemon's to refuse

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rm.arrays import JobId, parse_id, split_ids
 from rm.cli.jobs.own_job import is_own, requeue_itself
-from rm.cli.output import note
+from rm.cli.output import all_printable, note
 from rm.cli.slurm.words import Options, read
 from rm.errors import RmError, UsageError
 from rm.units import fold_hosts, hosts_in_order, parse_hosts
@@ -205,7 +205,8 @@ def _show(words: list[str], oneliner: bool, details: bool) -> int:
             print("No licenses configured in Slurm.")
         between = "\n" if entity == "config" else "\n   "
         for record in records:
-            print(" ".join(record) if oneliner and entity != "config" else between.join(record) + "\n")
+            lines = all_printable(record)
+            print(" ".join(lines) if oneliner and entity != "config" else between.join(lines) + "\n")
     return 0
 
 
