@@ -28,6 +28,7 @@ ONLY_IN = {
             "log_database",
             "opening",
             "playbook_runs_sql",
+            "results_sql",
             "schema",
             "set_aside",
             "sql",

@@ -43,7 +43,11 @@ def wire_monitoring(*, ground: Ground, jobs: Jobs, timers: Timers) -> Monitoring
     board = Board(history, clock, zone=ground.zone, windows=meshes.windows)
     board.forget_others(meshes.grids(), {h.name for h in ground.loaded.hosts})
     archiving = Archiving(
-        archives=meshes.archives, malformed=meshes.malformed_archives, send=send, clock=clock
+        archives=meshes.archives,
+        malformed=meshes.malformed_archives,
+        send=send,
+        clock=clock,
+        results=ground.store.results,
     )
     monitor = Monitor(
         agents=ground.fleet,

@@ -19,6 +19,7 @@ from rm.core.model.logs import KeptLog
 from rm.core.model.network import LinkStats
 from rm.core.model.quickly_made import quickly_made
 from rm.core.monitoring.history import History
+from rm.core.monitoring.results import Results
 from rm.core.people.audit import Act
 from rm.core.people.token import Token
 from rm.core.playbook_runs import PlaybookRuns
@@ -162,12 +163,18 @@ class Store(Protocol):
     reached, is locked or full: then the same call may succeed later.
 
     `commit` and the lease are for one writer thread; the reads may come from any thread, and so may
-    everything that concerns the `history` and `playbook_runs`, which are not fenced by the lease.
+    everything that concerns the `history`, the `results` and `playbook_runs`, which are not fenced by the
+    lease.
     """
 
     @property
     def history(self) -> History:
         """The history of the measured network."""
+        ...
+
+    @property
+    def results(self) -> Results:
+        """The results that archives of others are still to get."""
         ...
 
     @property

@@ -89,3 +89,50 @@ def test_results_of_every_kind_reach_an_archive_in_pschedulers_documents(
     assert "z1h1" in page
     assert "critical" in page
     assert "http://127.0.0.1:9/: " in page
+
+
+KILLED = """
+[[monitor.mesh]]
+name = "pairs"
+schedule = "every 24h"
+packets = 10
+spacing_s = 0.002
+
+[[monitor.archive]]
+name = "central"
+url = "URL"
+retry_policy = [{ attempts = 1000, wait = "1s" }]
+"""
+
+
+def test_a_daemon_that_is_killed_while_an_archive_is_away_loses_no_result(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    got: list[str] = []
+    refused: list[str] = []
+    there = threading.Event()
+
+    async def take(request: web.Request) -> web.Response:
+        name = (await request.json())["id"]
+        (got if there.is_set() else refused).append(name)
+        return web.Response(status=201 if there.is_set() else 503)
+
+    with serving(web.post("/logstash", take)) as url:
+        made = make_cluster({}, zones=1, hosts=2)
+        made.config.write_text(made.config.read_text() + KILLED.replace("URL", f"{url}/logstash"))
+        made.stop()
+        made.start()
+        made.all_up()
+        for _ in range(3):
+            made.rmx("monitor", "run", "pairs")
+        until(lambda: refused, "the archive was tried")
+        made.kill()
+        there.set()
+        assert got == []
+        made.start()
+        made.all_up()
+        until(lambda: len(set(got)) == 6, "the results of three runs, both ways, are there", 120)
+        assert set(refused) <= set(got)
+        row = json.loads(made.rmx("monitor", "archives", "--json"))["archives"][0]
+    assert (row["waiting"], row["dropped"]) == (0, 0)
+    assert len(got) == 6, "none came twice"

@@ -16,14 +16,17 @@ from rm.adapters import sources
 from rm.adapters.archives.opensearch import index_of, kept_of
 from rm.adapters.archives.pscheduler import document_of, record_of
 from rm.adapters.archives.sending import send
+from rm.adapters.store.results_memory import MemoryResults
 from rm.core.monitoring.archive import Archive, NotKept, Queue, Waiting, parse_archive
 from rm.core.monitoring.mesh import Mesh, parse_mesh
 from rm.core.monitoring.outcome import Outcome
+from rm.core.monitoring.results import Cursor
 from rm.core.monitoring.source import Source
 from rm.daemon.monitoring.archiving import Archiving
-from rm.errors import ConfigError
+from rm.errors import ConfigError, StoreError
 from tests import builders
 from tests.archive_servers import OpenSearch, serving
+from tests.cluster import until
 from tests.fakes import PATIENCE_S, ManualClock
 from tests.pscheduler_schemas import RECORD_OF, misfit, must_be_a_run, must_fit
 from tests.unit.test_monitor import House, Prober
@@ -317,6 +320,7 @@ def test_an_archive_that_is_away_is_tried_again_and_says_so(monkeypatch: pytest.
             malformed=(),
             send=send,
             clock=clock,
+            results=MemoryResults(),
         )
         archiving.start()
         archiving.keep([outcome()])
@@ -329,6 +333,107 @@ def test_an_archive_that_is_away_is_tried_again_and_says_so(monkeypatch: pytest.
     assert [archiving.takes(mesh) for mesh in ("all", "other")] == [True, True]
     assert len(server.seen) == 2  # the other archive takes no failed run
     assert server.seen[0][3]["id"] == server.seen[1][3]["id"]
+
+
+class Gate:
+    """An archive that takes results while it is `open`."""
+
+    def __init__(self) -> None:
+        self.open = True
+        self.got: list[tuple[str, int]] = []
+        self.tried = threading.Semaphore(0)
+
+    def send(self, archive: Archive, outcome: Outcome) -> None:
+        try:
+            if not self.open:
+                raise NotKept(f"{archive.name} is away.")
+            self.got.append((archive.name, outcome.begun_us))
+        finally:
+            self.tried.release()
+
+    def until(self, count: int) -> None:
+        for _ in range(count):
+            assert self.tried.acquire(timeout=PATIENCE_S)
+
+
+def archives_over(results: MemoryResults, gate: Gate, *archives: Archive, clock: ManualClock) -> Archiving:
+    made = Archiving(archives=archives, malformed=(), send=gate.send, clock=clock, results=results)
+    made.start()
+    return made
+
+
+def until_idle(archiving: Archiving) -> None:
+    until(lambda: all(not row["waiting"] for row in archiving.rows()["archives"]), "nothing waits")
+
+
+def test_what_waits_is_sent_by_the_next_leader_once_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rm.daemon.monitoring import archiving as module
+
+    monkeypatch.setattr(module, "REST_S", 0.0)
+    results, gate, clock = MemoryResults(), Gate(), ManualClock()
+    x, y = Archive("x", "http://x"), Archive("y", "http://y", meshes=("other",))
+    first = archives_over(results, gate, x, y, clock=clock)
+    first.keep([outcome(at_us=1), outcome("other", at_us=2)])
+    gate.until(3)
+    until_idle(first)
+    gate.open = False
+    first.keep([outcome(at_us=3), outcome(at_us=4)])
+    gate.until(2)
+    until(lambda: results.cursors()["x"].left == (3, 4), "it is durable that two are left")
+    first.close()  # as if it had been killed: nothing more is noted
+    first.keep([outcome(at_us=5)])
+    gate.open = True
+    second = archives_over(results, gate, x, y, clock=clock)
+    gate.until(3)
+    until_idle(second)
+    assert [at_us for name, at_us in gate.got if name == "x"] == [1, 2, 3, 4, 5]
+    assert [at_us for name, at_us in gate.got if name == "y"] == [2]
+    assert [row["dropped"] for row in second.rows()["archives"]] == [0, 0]
+    until(lambda: results.cursors() == {"x": Cursor(5), "y": Cursor(5)}, "all is settled")
+    second._prune()
+    assert results.after(0, 9) == []
+    second.close()
+
+
+def test_a_new_archive_gets_what_is_found_from_now_on() -> None:
+    results, gate, clock = MemoryResults(), Gate(), ManualClock()
+    results.add([outcome(at_us=1)])
+    archiving = archives_over(results, gate, Archive("x", "http://x"), clock=clock)
+    archiving.keep([outcome(at_us=2)])
+    gate.until(1)
+    archiving.close()
+    assert gate.got == [("x", 2)]
+    archives_over(results, gate, clock=clock).close()
+    assert results.cursors() == {}  # it is no more
+
+
+def test_of_more_than_may_wait_the_oldest_are_given_up() -> None:
+    results, gate, clock = MemoryResults(), Gate(), ManualClock()
+    archive = Archive("x", "http://x", queue=3)
+    results.put_cursor("x", Cursor(1))
+    results.add([outcome(at_us=n) for n in range(1, 8)])
+    archiving = archives_over(results, gate, archive, clock=clock)
+    gate.until(3)
+    until_idle(archiving)
+    assert [at_us for _, at_us in gate.got] == [5, 6, 7]
+    assert archiving.rows()["archives"][0]["dropped"] == 3
+    archiving.close()
+
+
+class Away(MemoryResults):
+    """A database that takes nothing."""
+
+    def add(self, outcomes: Iterable[Outcome]) -> int:
+        raise StoreError("It is away.")
+
+
+def test_without_a_database_results_wait_in_memory() -> None:
+    gate, clock = Gate(), ManualClock()
+    archiving = archives_over(Away(), gate, Archive("x", "http://x"), clock=clock)
+    archiving.keep([outcome(at_us=7)])
+    gate.until(1)
+    archiving.close()
+    assert gate.got == [("x", 7)]
 
 
 def test_a_malformed_archive_is_named_with_what_to_write() -> None:

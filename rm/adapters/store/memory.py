@@ -10,6 +10,7 @@ from typing import Any
 
 from rm.adapters.store.history_memory import HistoryTables, MemoryHistory
 from rm.adapters.store.playbook_runs_memory import MemoryPlaybookRuns, PlaybookTables
+from rm.adapters.store.results_memory import MemoryResults, ResultTables
 from rm.core.jobs.dependents import named_by
 from rm.core.model.choice import Choice
 from rm.core.model.host import Host, Zone
@@ -55,6 +56,7 @@ class MemoryDatabase:
     usage: dict[Heap, Sums] = field(default_factory=dict)
     history: HistoryTables = field(default_factory=HistoryTables)
     playbook_runs: PlaybookTables = field(default_factory=PlaybookTables)
+    results: ResultTables = field(default_factory=ResultTables)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
@@ -69,6 +71,7 @@ class MemoryStore:
         self._epoch: int | None = None
         self.history = MemoryHistory(self._db.history)
         self.playbook_runs = MemoryPlaybookRuns(self._db.playbook_runs)
+        self.results = MemoryResults(self._db.results)
 
     def load(self, ended_after_us: int | None = None) -> Loaded:
         db = self._db

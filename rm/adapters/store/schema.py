@@ -322,6 +322,24 @@ meshes = Table(
     Column("body", Text, nullable=False),
 )
 
+# Results that archives of others are still to get, and how far each has got
+# (`rm/adapters/store/results_sql.py`).
+archive_results = Table(
+    "archive_results",
+    metadata,
+    Column("id", KEY, primary_key=True),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("body", Text, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+archive_cursors = Table(
+    "archive_cursors",
+    metadata,
+    Column("archive", Text, primary_key=True),
+    Column("body", Text, nullable=False),
+)
+
 # Playbooks that the daemon runs, and what became of their tasks (`rm/adapters/store/playbook_runs_sql.py`).
 playbook_runs = Table(
     "playbook_runs",
@@ -402,6 +420,7 @@ def upserts(dialect: str) -> dict[str, Insert]:
         network_cells,
         network_changes,
         meshes,
+        archive_cursors,
     )
     for table in keyed:
         made[table.name] = _upsert(dialect, table, tuple(c.name for c in table.primary_key))

@@ -28,6 +28,7 @@ from rm.adapters.store.database_files import DatabaseFiles
 from rm.adapters.store.history_sql import SqlHistory
 from rm.adapters.store.log_database import LogDatabase
 from rm.adapters.store.playbook_runs_sql import SqlPlaybookRuns
+from rm.adapters.store.results_sql import SqlResults
 from rm.adapters.store.set_aside import put_aside, rows_aside, sound, sound_cluster
 from rm.adapters.store.sql_lease import SqlLease
 from rm.adapters.store.usage_sql import addition, old_usage, read_usage, rows_of
@@ -66,6 +67,7 @@ class SqlStore(SqlLease):
         self._often = _often(engine.url.drivername)
         self.history = SqlHistory(engine.dialect.name, self._reading, self._changing)
         self.playbook_runs = SqlPlaybookRuns(engine.dialect.name, self._reading, self._changing)
+        self.results = SqlResults(engine.dialect.name, self._reading, self._changing)
 
     # ── the leader's side ──
 

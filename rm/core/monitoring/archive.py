@@ -32,8 +32,8 @@ class Archive:
 
     `runs`: which results go there; `meshes`: of which meshes (empty = all). `retry_policy` are (attempts,
     wait) as pScheduler's; a result that is older than `ttl_us` is given up (0 = none is). `headers_file` has
-    the headers of requests, as JSON, since they may be secret. Up to `queue` results wait, of `queue_mib` MiB
-    in all, about; the oldest go.
+    the headers of requests, as JSON, since they may be secret. Of all results the newest `queue` wait, of
+    `queue_mib` MiB in all, about; older ones are given up.
     """
 
     name: str
@@ -90,16 +90,17 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """`size_bytes`: about what it takes in memory."""
+    """`number` is the stored result's, 0: it is not stored; `size_bytes`: about what it takes in memory."""
 
     outcome: Outcome
     due_us: int
     attempts: int = 0
     size_bytes: int = 0
+    number: int = 0
 
 
 class Queue:
-    """Results before an archive, in memory: a daemon that ends loses them. Not thread-safe."""
+    """The results before an archive that were read from the store, in memory. Not thread-safe."""
 
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
@@ -110,9 +111,13 @@ class Queue:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def put(self, outcome: Outcome, now_us: int) -> None:
+    def numbers(self) -> tuple[int, ...]:
+        """Of those that are stored, in order."""
+        return tuple(sorted(waiting.number for waiting in self._waiting if waiting.number))
+
+    def put(self, outcome: Outcome, now_us: int, number: int = 0) -> None:
         if self._archive.takes(outcome):
-            self._waiting.append(Waiting(outcome, now_us, size_bytes=_size_bytes(outcome)))
+            self._waiting.append(Waiting(outcome, now_us, size_bytes=_size_bytes(outcome), number=number))
             self._bytes += self._waiting[-1].size_bytes
             self._shorten()
 

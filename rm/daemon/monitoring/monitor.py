@@ -54,7 +54,7 @@ class Settings(Protocol):
 
 
 class Archives(Protocol):
-    """Where results go besides the history; both methods return at once."""
+    """Where results go besides the history."""
 
     def takes(self, mesh: str) -> bool: ...
     def keep(self, outcomes: Iterable[Outcome]) -> None: ...
