@@ -41,7 +41,7 @@ from rm_spool import Spool, SpoolError, boot_id, sentence_of
 from rm_stream_hub import StreamHub, programs
 
 PROTOCOL = 1
-SIBLINGS = ("rm_shape", "rm_path", "rm_pause", "rm_probe", "rm_steps")
+SIBLINGS = ("rm_shape", "rm_path", "rm_pause", "rm_probe", "rm_latencybg", "rm_steps")
 UMASK = 0o022  # a job's user enters its folders, and only root writes there
 OUTSIDE = {"steps"}  # what they leave running is not part of us, and must not end with us
 CHANGES = {

@@ -25,6 +25,7 @@ import rm_http
 import rm_kernel
 import rm_throughput
 import rm_trace
+from rm_delays import histogram, jitter, spread
 from rm_kernel import KernelRefused, require
 
 MAGIC = b"rmp1"
@@ -34,8 +35,6 @@ HOW_MANY = 0xFFFFFFFF  # the sequence number of a question that is only for the 
 HOW_MANY_S = 0.05  # between two of them
 LONGEST_US = 600_000_000
 ROOM_BYTES = 4 << 20
-BUCKET_US = 10  # of histograms of delays
-BUCKETS = 1_000  # of one, at most; else they become wider
 # no route; a blackhole; a route that forbids
 NO_WAY = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EINVAL, errno.EACCES)
 _IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE = 10, 3
@@ -205,8 +204,7 @@ def summarise(rows, sent, arrived, offset_us=None, offset_error_us=None, histogr
     """One-way figures of a session. Pure.
 
     Without a given clock offset (reflector minus prober) it is taken from the fastest exchange, whose
-    halves are then equal by assumption; the error bound is half its round trip. Jitter is the mean
-    difference between one delay and the next (as in RFC 3550, 6.4.1, without the smoothing).
+    halves are then equal by assumption; the error bound is half its round trip.
     """
     round_trips = [(t4 - t1) - (t3 - t2) for t1, t2, t3, t4 in rows]
     result = {
@@ -225,32 +223,12 @@ def summarise(rows, sent, arrived, offset_us=None, offset_error_us=None, histogr
     forward = [t2 - t1 - offset_us for t1, t2, _, _ in rows]
     backward = [t4 - t3 + offset_us for _, _, t3, t4 in rows]
     for name, delays in (("forward", forward), ("backward", backward), ("rtt", round_trips)):
-        ordered = sorted(delays)
-        result[name + "_us"] = {
-            "min": ordered[0],
-            "median": ordered[len(ordered) // 2],
-            "p95": ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))],
-            "max": ordered[-1],
-        }
-        steps = [abs(delays[n + 1] - delays[n]) for n in range(len(delays) - 1)]
-        result["jitter_%s_us" % name] = sum(steps) // len(steps) if steps else 0
+        result[name + "_us"] = spread(delays)
+        result["jitter_%s_us" % name] = jitter(delays)
         if histograms and name != "rtt":
             result[name + "_histogram"] = histogram(delays)
     result.update(offset_us=offset_us, clock_error_us=offset_error_us)
     return result
-
-
-def histogram(delays):
-    """How many of the delays fall to each multiple of BUCKET_US, or of ten, a hundred … times that. Pure."""
-    width = BUCKET_US
-    while True:
-        found = {}
-        for delay in delays:
-            bucket = (delay + width // 2) // width * width
-            found[bucket] = found.get(bucket, 0) + 1
-        if len(found) <= BUCKETS:
-            return sorted(found.items())
-        width *= 10
 
 
 def path_mtu(address, port):

@@ -27,6 +27,7 @@ BY_NAME = (
     "align",
     "crowd",
     "fidelity",
+    "latencybg",
     "modes",
     "never_worse",
     "soak",

@@ -49,6 +49,11 @@ SPECS = {
         "dest", **ENDS, packet_count=CARDINAL, packet_interval={"type": "number", "exclusiveMinimum": 0},
         bucket_width={"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
     ),
+    "latencybg": closed(
+        "dest", **ENDS, duration=DURATION, packet_count=CARDINAL,
+        packet_interval={"type": "number", "exclusiveMinimum": 0},
+        bucket_width={"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+    ),
     "throughput": closed("dest", **ENDS, duration=DURATION, bandwidth=CARDINAL),
     "mtu": closed("dest", **ENDS),
     "trace": closed("dest", **ENDS, probe_type={"enum": ["icmp", "udp", "tcp"]}, queries=CARDINAL),
@@ -103,15 +108,17 @@ RECORD_OF = {
     "soa": SOA,
     "txt": some(TEXT),
 }
+LATENCY = closed(
+    "succeeded", **SAID, **COUNTS, max_clock_error=NUMBER,
+    histogram_latency={
+        "type": "object",
+        "patternProperties": {r"^[-+]?([0-9]+(\.[0-9]+)?|\.[0-9]+)$": {"type": "integer"}},
+        "additionalProperties": False,
+    },
+)  # fmt: skip
 RESULTS = {
-    "latency": closed(
-        "succeeded", **SAID, **COUNTS, max_clock_error=NUMBER,
-        histogram_latency={
-            "type": "object",
-            "patternProperties": {r"^[-+]?([0-9]+(\.[0-9]+)?|\.[0-9]+)$": {"type": "integer"}},
-            "additionalProperties": False,
-        },
-    ),
+    "latency": LATENCY,
+    "latencybg": LATENCY,
     "throughput": closed(
         "succeeded diags intervals summary", **SAID,
         intervals={"type": "array", "items": FLOWS}, summary=FLOWS,

@@ -164,6 +164,7 @@ class Daemon:
             ends.push_async_callback(asyncio.to_thread, alerting.close)
             ends.callback(monitoring.archiving.close)
             ends.callback(monitoring.monitor.close)
+            ends.push_async_callback(asyncio.to_thread, monitoring.streaming.close)
             if service.playbooks is not None:
                 ends.push_async_callback(asyncio.to_thread, service.playbooks.close)
             ends.callback(timers.stop)
@@ -206,6 +207,8 @@ class Daemon:
         jobs.admission.start()
         jobs.renewer.start()
         monitoring.archiving.start()
+        if self._config.monitor.enabled:
+            monitoring.streaming.start()
         ground.fleet.start(on_event=hear, on_state=jobs.executor.on_state, on_misfit=jobs.executor.on_misfit)
         jobs.leader.start(actions)
         for host in known:

@@ -21,6 +21,7 @@ from rm.daemon.monitoring.meshes import Meshes, meshes_of
 from rm.daemon.monitoring.monitor import RETRY_S, Monitor
 from rm.daemon.monitoring.service import MonitorService, mesh_timer, source_timer
 from rm.daemon.monitoring.sources import Sources
+from rm.daemon.monitoring.streaming import Streaming
 from rm.units import SECOND_US
 
 
@@ -30,6 +31,7 @@ class Monitoring:
     service: MonitorService
     meshes: Meshes
     archiving: Archiving
+    streaming: Streaming
 
 
 def wire_monitoring(*, ground: Ground, jobs: Jobs, timers: Timers) -> Monitoring:
@@ -61,6 +63,14 @@ def wire_monitoring(*, ground: Ground, jobs: Jobs, timers: Timers) -> Monitoring
         interval_of=every_us,
         archives=archiving,
     )
+    streaming = Streaming(
+        agents=ground.fleet,
+        monitor=monitor,
+        clock=clock,
+        epoch=ground.lease.epoch,
+        cells=history.cells(),
+        may_act=lambda: ground.lease.holds,
+    )
     sources = Sources(
         sources=meshes.sources,
         malformed=meshes.malformed_sources,
@@ -84,7 +94,9 @@ def wire_monitoring(*, ground: Ground, jobs: Jobs, timers: Timers) -> Monitoring
     if config.monitor.enabled:
         _follow_meshes(timers, monitor)
         _follow_sources(timers, sources)
-    return Monitoring(monitor=monitor, service=service, meshes=meshes, archiving=archiving)
+    return Monitoring(
+        monitor=monitor, service=service, meshes=meshes, archiving=archiving, streaming=streaming
+    )
 
 
 def _read(source: Source, since_us: int, until_us: int, names: Mapping[str, str]) -> archives.Found:
@@ -93,7 +105,7 @@ def _read(source: Source, since_us: int, until_us: int, names: Mapping[str, str]
 
 def _follow_meshes(timers: Timers, monitor: Monitor) -> None:
     """Run each mesh by its schedule, also what was missed while no daemon ran."""
-    for mesh in monitor.meshes.values():
+    for mesh in (mesh for mesh in monitor.meshes.values() if not mesh.is_continuous):
         state = monitor.state(mesh.name)
         timers.follow(
             mesh_timer(mesh.name),

@@ -12,12 +12,12 @@ from typing import Any, Literal
 import msgspec
 from msgspec import NODEFAULT, UnsetType
 
-from rm.protocol import attempts, hosts, job_steps, network, notifications, probes, steps, streams
+from rm.protocol import attempts, hosts, job_steps, latencybg, network, notifications, probes, steps, streams
 from rm.protocol.codes import Code
 from rm.protocol.notifications import Notification
 from rm.protocol.request import Request, answer_of, name_of
 
-MODULES = (attempts, job_steps, hosts, network, probes, steps, streams)
+MODULES = (attempts, job_steps, hosts, network, probes, latencybg, steps, streams)
 
 
 def requests() -> list[type[Request[Any]]]:

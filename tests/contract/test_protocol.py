@@ -13,7 +13,7 @@ import pytest
 from msgspec import to_builtins
 
 from rm.playbook.model.steps import Step as PlaybookStep
-from rm.protocol import attempts, hosts, job_steps, network, probes, steps, streams
+from rm.protocol import attempts, hosts, job_steps, latencybg, network, probes, steps, streams
 from rm.protocol.codes import AgentError, Code
 from rm.protocol.line import read_answer, read_line, read_notification, read_refusal, request_line
 from rm.protocol.notifications import Exit, Hello, Iterations, Started, Unasked
@@ -22,9 +22,11 @@ from rm.protocol.tables import events, requests
 from rm.typed import convert
 from scripts.protocol_tables import FILE, renewed
 from tests.agent_process import AGENTS, ME, USER, Agent, agents
+from tests.cluster import until
 
 sys.path.insert(0, str(AGENTS))
 import rm_agent
+import rm_latencybg
 import rm_path
 import rm_pause
 import rm_probe
@@ -48,7 +50,7 @@ def test_the_document_has_the_tables_as_they_are() -> None:
 
 def test_there_is_a_request_for_every_operation_and_no_other() -> None:
     own = {"ping", "facts", "cancel", "tasks", "adopt", "logs", "job-steps", "used-now", *rm_agent.CHANGES}
-    siblings = (rm_shape, rm_path, rm_pause, rm_probe, rm_steps)
+    siblings = (rm_shape, rm_path, rm_pause, rm_probe, rm_latencybg, rm_steps)
     known = own.union(*(set(module.OPS) | set(module.SLOW_OPS) for module in siblings))
     assert {name_of(kind) for kind in requests()} == known
 
@@ -160,6 +162,27 @@ def launch(job: int, script: str = "#!/bin/sh\nexec sleep 600\n", **more: Any) -
     return attempts.Launch(job=job, attempt=1, epoch=7, **{**fields, **more})
 
 
+def streams_to_itself(wire: Wire) -> None:
+    """Windows of both ends come, with all of their fields, and the process ends with its last stream."""
+
+    def ask(port: int, **more: int) -> latencybg.Latencybg:
+        stream = latencybg.Stream(
+            out=1, into=1, address="127.0.0.1", port=port, count=10, interval_us=10_000, histogram=True
+        )
+        told: latencybg.Latencybg = wire.ask(latencybg.OrderLatencybg(epoch=7, streams=[stream], **more))
+        return told
+
+    assert wire.ask(latencybg.OrderLatencybg(epoch=7, streams=[])).life == 0
+    first = ask(0)
+    assert [stream for stream, _, _ in first.listening] == [1]
+    told = until(lambda: one if (one := ask(first.port)).received and one.sent else None, "windows come")
+    assert told.received[0].clock_error_us is not None
+    assert told.received[0].histogram
+    over = latencybg.OrderLatencybg(epoch=7, streams=[], life=told.life, done=1 << 40)
+    assert wire.ask(over).listening == []
+    assert wire.ask(latencybg.OrderLatencybg(epoch=7, streams=[])).life in (0, told.life)
+
+
 def test_real_agents_take_every_request_and_say_nothing_else(wire: Wire) -> None:
     who = {"job": 1, "attempt": 1}
     order = {**who, "epoch": 7}
@@ -245,6 +268,7 @@ def test_real_agents_take_every_request_and_say_nothing_else(wire: Wire) -> None
     assert wire.ask(probes.ProbeHttp(url="http://127.0.0.1:9/", timeout_us=100_000)).error
     reflect = probes.Reflect(port=48_613, duration_us=1_000, idle_us=1_000, allow=["127.0.0.1"])
     assert wire.ask(reflect).answered == 0
+    streams_to_itself(wire)
     step = {"id": 0, "task": 0, "op": "ping", "args": {"data": "pong"}}
     assert wire.ask(steps.Steps(steps=[step])).results[0]["id"] == 0
     assert wire.ask(attempts.Cancel(request=5)) is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import tomllib
 from pathlib import Path
@@ -11,16 +12,18 @@ import pytest
 from click.testing import CliRunner
 
 from rm.adapters.sources.iso import iso_of, seconds_of
-from rm.adapters.sources.psconfig import tables_of, toml_of
+from rm.adapters.sources.psconfig import ENDS, document_of, tables_of, toml_of
 from rm.adapters.sources.psconfig_archives import archives_of
+from rm.api.monitoring import Mesh as Listed
 from rm.cli.main import rmx
 from rm.core.monitoring.archive import parse_archive
 from rm.core.monitoring.mesh import Every, Mesh, parse_mesh
 from rm.core.monitoring.pairing import Pairing
 from rm.errors import UsageError
+from rm.typed import convert
 from tests import builders
 from tests.fake_service import serving
-from tests.pscheduler_schemas import SPECS
+from tests.pscheduler_schemas import SPECS, must_fit
 from tests.unit.test_monitor import House
 
 HOSTS = [builders.host(n, address=f"10.0.0.{i}") for i, n in enumerate(("gpu1", "gpu2", "gpu3"), 1)]
@@ -114,10 +117,6 @@ def test_tasks_become_meshes_and_the_rest_is_told() -> None:
     ("test", "parts"),
     [
         (
-            {"type": "latencybg", "spec": {"packet-interval": 0.1}},
-            ["without a pause (latencybg)"],
-        ),
-        (
             {"type": "throughput", "spec": {"udp": True, "parallel": 4}},
             ["rm does by TCP", "has parallel"],
         ),
@@ -132,7 +131,36 @@ def test_what_rm_does_otherwise_is_told(test: dict[str, Any], parts: list[str]) 
     (table,), said = tables_of(document, HOSTS)
     for part in parts:
         assert part in "\n".join(said)
-    assert table["schedule"] == ("every 60s" if test["type"] == "latencybg" else "every 4h")
+    assert table["schedule"] == "every 4h"
+
+
+def test_continuous_latency_is_continuous_here_and_there() -> None:
+    spec = {"packet-interval": 0.05, "packet-timeout": 2, "duration": "P1D", **ENDS}
+    tasks = {"bg": {"group": "all", "test": "t"}, "set": {"group": "all", "test": "t", "schedule": "1m"}}
+    tests = {"t": {"type": "latencybg", "spec": spec}}
+    (table, other), said = tables_of({**DOCUMENT, "tests": tests, "tasks": tasks}, HOSTS)
+    mesh = parse_mesh(table)
+    assert (mesh.tests, mesh.packets, mesh.spacing_us, mesh.peers) == (("latencybg",), 600, 50_000, 0)
+    assert parse_mesh({**other, "name": "bg"}) == mesh
+    assert "schedule" not in table
+    text = "\n".join(said)
+    assert "Task 'set' has a schedule; rm measures without a pause" in text
+    assert "has packet-timeout in its test, which rm does not use" in text
+    service = House(mesh).service()
+    (row,) = asyncio.run(service.meshes())["meshes"]
+    shown = document_of([convert(row, Listed)], {"a": "10.0.0.1", "b": "10.0.0.2"})
+    task = shown["tasks"]["bg"]
+    test = shown["tests"][task["test"]]
+    assert (task.get("schedule"), shown["schedules"]) == (None, {})
+    assert (test["type"], test["spec"]["packet-count"], test["spec"]["packet-interval"]) == (
+        "latencybg", 600, 0.05,
+    )  # fmt: skip
+    must_fit(resolved(test["spec"]), SPECS["latencybg"])
+
+
+def resolved(spec: dict[str, Any]) -> dict[str, Any]:
+    """As pSConfig's agent fills it in."""
+    return {key: "10.0.0.1" if key in ("source", "dest") else value for key, value in spec.items()}
 
 
 SERVICES: dict[str, Any] = {

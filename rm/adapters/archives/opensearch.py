@@ -77,6 +77,9 @@ def _latency(result: Mapping[str, Any]) -> dict[str, Any]:
         "packets": {"sent": sent, "received": result["packets-received"], "lost": lost,
                     "loss": lost / sent if sent else 0.0},
     }  # fmt: skip
+    for what in ("duplicated", "reordered"):
+        if f"packets-{what}" in result:
+            kept["packets"][what] = result[f"packets-{what}"]
     if "max-clock-error" in result:
         kept["max_clock_error"] = result["max-clock-error"]
     buckets = sorted((float(delay), count) for delay, count in result["histogram-latency"].items())
@@ -114,6 +117,7 @@ def _trace(result: Mapping[str, Any]) -> dict[str, Any]:
 
 RESULTS: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
     "latency": _latency,
+    "latencybg": _latency,
     "throughput": lambda result: {"throughput": result["summary"]["summary"]["throughput-bits"]},
     "trace": _trace,
 }

@@ -115,8 +115,15 @@ def _http_spec(outcome: Outcome) -> dict[str, Any]:
     return {"schema": 1, "host": outcome.source.address} | asked | text
 
 
+def _latencybg_spec(outcome: Outcome) -> dict[str, Any]:
+    """A run is one result here: rm's streams have no end."""
+    lasted_us = outcome.mesh.packets * outcome.mesh.spacing_us
+    return _latency_spec(outcome) | {"duration": iso_of(lasted_us)}
+
+
 SPECS: Mapping[str, Callable[[Outcome], dict[str, Any]]] = {
     "latency": _latency_spec,
+    "latencybg": _latencybg_spec,
     "throughput": _throughput_spec,
     "mtu": _ends,
     "trace": _trace_spec,
@@ -132,6 +139,7 @@ SPECS: Mapping[str, Callable[[Outcome], dict[str, Any]]] = {
 def _latency(found: Found) -> dict[str, Any]:
     sent, lost = found["sent"], found["lost"]
     counts = {"packets-sent": sent, "packets-received": sent - lost, "packets-lost": lost}
+    counts |= {f"packets-{what}": found[what] for what in ("duplicated", "reordered") if what in found}
     buckets: dict[str, int] = {}
     for delay_us, packets in found["histogram"]:
         key = f"{delay_us / 1e6 / BUCKET_S:.2f}".replace("-0.00", "0.00")
@@ -188,6 +196,7 @@ def _http(found: Found) -> dict[str, Any]:
 
 RESULTS: Mapping[str, Callable[[Found], dict[str, Any]]] = {
     "latency": _latency,
+    "latencybg": _latency,
     "throughput": _throughput,
     "mtu": lambda found: {"mtu": found["bytes"]},
     "trace": _trace,

@@ -21,6 +21,7 @@ from rm.core.model.host import Host
 from rm.errors import Unreachable
 from rm.protocol.attempts import Cancel, Forget, Renew
 from rm.protocol.codes import AgentError, NotConnected
+from rm.protocol.latencybg import OrderLatencybg
 from rm.protocol.line import (
     LINE_BYTES,
     PROTOCOL,
@@ -141,7 +142,7 @@ class AgentChannel:
         with self._lock:
             self._number += 1
             number = self._number
-        if isinstance(request, Ordered | Renew | Forget):
+        if isinstance(request, Ordered | Renew | Forget | OrderLatencybg):
             epoch = max(request.epoch, self.least_epoch)
             request = msgspec.structs.replace(request, epoch=epoch, cluster=self._cluster)
         try:

@@ -17,23 +17,23 @@ from typing import Any
 from rm.adapters.sources.iso import iso_of, seconds_of
 from rm.api.monitoring import Mesh
 from rm.core.model.host import Host
+from rm.core.monitoring.continuous import LATENCYBG
 from rm.core.monitoring.mesh import parse_mesh
 from rm.core.monitoring.metrics import SERVICES
 from rm.errors import ConfigError, UsageError
 from rm.units import format_duration, parse_duration_us
 
 TESTS = {
-    "latency": "latency", "latencybg": "latency", "rtt": "latency", "throughput": "throughput", "mtu": "mtu",
+    "latency": "latency", LATENCYBG: LATENCYBG, "rtt": "latency", "throughput": "throughput", "mtu": "mtu",
     "trace": "trace", "clock": "clock", "dns": "dns", "http": "http",
 }  # fmt: skip
 NO_SCHEDULE = "every 4h"
-CONTINUOUS = "every 60s"  # what stands for a test without a pause
 ENDPOINTS = {"source", "dest", "schema", "source-node", "dest-node", "flip", "ip-version"}
 HOST_KEYS = {"host", "host-node", "schema"}
 LATENCY_KEYS = ENDPOINTS | {"packet-count", "packet-interval"}
 KNOWN_OF: Mapping[str, set[str]] = {  # keys of a test's spec that are read, or change nothing
     "latency": LATENCY_KEYS,
-    "latencybg": LATENCY_KEYS | {"duration"},
+    LATENCYBG: LATENCY_KEYS | {"duration"},
     "rtt": ENDPOINTS,
     "throughput": ENDPOINTS | {"duration", "bandwidth", "udp"},
     "mtu": ENDPOINTS,
@@ -103,17 +103,23 @@ def _table(
     if task.get("disabled"):
         raise ConfigError("it is disabled.")
     table: dict[str, Any] = {"name": _name(name)}
-    table |= _schedule(name, task, document, said)
+    if kind == LATENCYBG:
+        if "schedule" in task:
+            said.append(f"Task '{name}' has a schedule; rm measures without a pause ({LATENCYBG}).")
+    else:
+        table |= _schedule(name, task, document, said)
     for key, why in NOT_OURS:
         if task.get(key):
             said.append(f"Task '{name}' names {key}, which are not taken over: {why}.")
     spec = test.get("spec") or {}
-    said.extend(_differences(name, kind, spec, table))
+    said.extend(_differences(name, kind, spec))
     if kind in SERVICES:
         table |= {"hosts": _alone(name, group, spec, document, ours, said)}
     else:
         table |= _pairs(name, group, spec, document, ours, said)
-        table |= {"between": "all", "rounds": 0, "peers": 0}
+        table |= {"between": "all", "peers": 0}
+        if kind != LATENCYBG:
+            table |= {"rounds": 0}
     return table | {"tests": [TESTS[kind]]} | _spec(kind, spec)
 
 
@@ -121,8 +127,6 @@ def _schedule(
     name: str, task: Mapping[str, Any], document: Mapping[str, Any], said: list[str]
 ) -> dict[str, Any]:
     if "schedule" not in task:
-        if document["tests"][task["test"]].get("type") == "latencybg":
-            return {"schedule": CONTINUOUS}
         said.append(f"Task '{name}' has no schedule: rm runs it {NO_SCHEDULE}.")
         return {"schedule": NO_SCHEDULE}
     found = document["schedules"][task["schedule"]]
@@ -138,13 +142,8 @@ def _schedule(
     return table
 
 
-def _differences(name: str, kind: str, spec: Mapping[str, Any], table: Mapping[str, Any]) -> Iterator[str]:
+def _differences(name: str, kind: str, spec: Mapping[str, Any]) -> Iterator[str]:
     """In sentences, what rm does of the test otherwise than perfSONAR."""
-    if kind == "latencybg":
-        yield (
-            f"Task '{name}' measures without a pause (latencybg); rm measures {table['schedule']}, and again "
-            "at once where packets are lost."
-        )
     if kind == "rtt":
         yield f"Task '{name}' sends ICMP echoes (rtt); rm measures one-way delays and the round trip by UDP."
     if kind == "throughput" and spec.get("udp"):
@@ -266,7 +265,7 @@ def _host(
 
 def _spec(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     table: dict[str, Any] = {}
-    if kind in ("latency", "latencybg"):
+    if kind in ("latency", LATENCYBG):
         if "packet-count" in spec:
             table["packets"] = int(spec["packet-count"])
         if "packet-interval" in spec:
@@ -318,12 +317,14 @@ def document_of(meshes: Iterable[Mesh], addresses: Mapping[str, str]) -> dict[st
         name, hosts = mesh.name, [h for h in mesh.hosts if h in addresses]
         document["addresses"] |= {h: {"address": addresses[h]} for h in hosts}
         document["groups"][name] = _group(mesh, hosts)
-        document["schedules"][name] = _when(mesh)
+        when = {} if LATENCYBG in mesh.tests else {"schedule": name}
+        if when:
+            document["schedules"][name] = _when(mesh)
         for test in mesh.tests:
             key = name if len(mesh.tests) == 1 else f"{name}-{test}"
             ends = {"host": ENDS["source"]} if test in SERVICES else ENDS
             document["tests"][key] = {"type": test, "spec": ends | _what(test, mesh)}
-            document["tasks"][key] = {"group": name, "test": key, "schedule": name}
+            document["tasks"][key] = {"group": name, "test": key, **when}
     return document
 
 
@@ -357,7 +358,7 @@ def _when(mesh: Mesh) -> dict[str, Any]:
 
 
 def _what(test: str, mesh: Mesh) -> dict[str, Any]:
-    if test == "latency":
+    if test in ("latency", LATENCYBG):
         return {"packet-count": mesh.packets, "packet-interval": mesh.spacing_us / 1e6}
     if test == "throughput":
         rate = {"bandwidth": mesh.rate_bps} if mesh.rate_bps else {}

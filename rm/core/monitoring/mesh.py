@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from rm.core.model.host import Host, selected
+from rm.core.monitoring.continuous import LATENCYBG, continuous
 from rm.core.monitoring.listed import heading, names_of
 from rm.core.monitoring.maintenance import Window, parse_window
 from rm.core.monitoring.metrics import ON_REQUEST, SERVICES, checks_of_test
@@ -19,8 +20,8 @@ from rm.core.monitoring.service_test import ServiceTest, read_record, read_url
 from rm.errors import ConfigError, UsageError
 from rm.units import DAY_US, HOUR_US, MINUTE_US, SECOND_US, parse_duration_us
 
-TESTS = ("latency", "throughput", "mtu", "trace", "clock", "dns", "http")
-LINK_TESTS = ("latency", "throughput", "mtu")  # what placement uses comes from these
+TESTS = ("latency", LATENCYBG, "throughput", "mtu", "trace", "clock", "dns", "http")
+LINK_TESTS = ("latency", LATENCYBG, "throughput", "mtu")  # what placement uses comes from these
 BETWEEN = ("representatives", "all", "none")
 LEAST_EVERY_US = SECOND_US
 
@@ -106,6 +107,7 @@ class Mesh:
     `spacing_us` 0: the packets of a scheduled test are spread over the time that the run has for it, so that
     a link that is dead for seconds now and then shows.
     A mesh of `dns` or `http` tests has no pairs: each host asks a `service` by itself, in every run.
+    One of `latencybg` has no runs: a packet goes every `spacing_us`, and each `packets` of them are a result.
     """
 
     name: str
@@ -136,6 +138,11 @@ class Mesh:
         return any(test in SERVICES for test in self.tests)
 
     @property
+    def is_continuous(self) -> bool:
+        """Does it measure without a pause?"""
+        return LATENCYBG in self.tests
+
+    @property
     def is_of_links(self) -> bool:
         """Does it find what placement uses?"""
         return any(test in LINK_TESTS for test in self.tests)
@@ -162,7 +169,9 @@ class Mesh:
                 for test in TESTS
                 if test in self.tests
                 for check in checks_of_test(test)
-                if test != "latency" or check not in ON_REQUEST or self.thresholds.any_of(check)
+                if test not in ("latency", LATENCYBG)
+                or check not in ON_REQUEST
+                or self.thresholds.any_of(check)
             )
         )
 
@@ -244,8 +253,11 @@ def parse_mesh(table: Mapping[str, Any]) -> Mesh:
             values[FIELD.get(key, key)] = made
     values["thresholds"] = thresholds_of(table, where)
     service = {key: values.pop(key) for key in OF_SERVICE if key in values}
-    mesh = Mesh(**values, service=ServiceTest(**service))
     try:
+        if LATENCYBG in values.get("tests", ()):
+            values = continuous(values, table)
+            values["schedule"] = Every(values["packets"] * values["spacing_us"])
+        mesh = Mesh(**values, service=ServiceTest(**service))
         _must_be_whole(mesh, service)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error.what}", error.hint) from None

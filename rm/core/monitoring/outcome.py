@@ -12,9 +12,10 @@ from rm.core.monitoring.mesh import Mesh
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`found` is by the test, in rm's units (`rm.daemon.monitoring.pair_tests` fills it):
+    """`found` is by the test, in rm's units (`rm.daemon.monitoring.pair_tests` and `streaming` fill it):
 
     - latency: sent, lost, clock_error_us, histogram: ((delay_us, packets), …)
+    - latencybg: the same of a window, and duplicated, reordered
     - throughput: bps; mtu: bytes
     - trace: hops: ((address, rtt_us), …), reached
     - clock: local, remote: (at_us, synchronized) each; difference_us

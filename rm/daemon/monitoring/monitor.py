@@ -27,10 +27,10 @@ from rm.core.ports import Clock
 from rm.core.scheduling.cycle import Cycle
 from rm.daemon.agents import Agents
 from rm.daemon.leading.leader import Leader
-from rm.daemon.monitoring.board import Board
+from rm.daemon.monitoring.board import Board, Tried
 from rm.daemon.monitoring.pair_tests import ON_DEMAND, Gaps, PairTests, Result, Seen, known_of
 from rm.daemon.monitoring.probe import MARGIN_S, Prober
-from rm.errors import Conflict, NotFound, RmError, StoreError
+from rm.errors import Conflict, NotFound, RmError, StoreError, UsageError
 from rm.protocol.hosts import Ping
 from rm.units import SECOND_US, format_duration
 
@@ -105,10 +105,10 @@ class Monitor:
         self.prober = Prober(agents)
         self._archives = archives
         self._tests = PairTests(
-            lambda: self.prober, clock, gaps, settings.throughput_interval_s, self._is_archived
+            lambda: self.prober, clock, gaps, settings.throughput_interval_s, self.is_archived
         )
 
-    def _is_archived(self, mesh: str) -> bool:
+    def is_archived(self, mesh: str) -> bool:
         return self._archives is not None and self._archives.takes(mesh)
 
     def state(self, mesh: str) -> MeshState:
@@ -177,18 +177,24 @@ class Monitor:
 
         Raises:
             NotFound: there is no such mesh.
+            UsageError: it has no runs.
             Conflict: it is being run already.
         """
         mesh = self.mesh(name)
+        if mesh.is_continuous:
+            raise UsageError(
+                f"Mesh {name} measures without a pause: there is nothing to run.",
+                f"`rmx monitor status {name}` shows what it finds.",
+            )
         if not self._running[name].acquire(blocking=False):
             raise Conflict(f"Mesh {name} is being run already.", "Try again when it has ended.")
         try:
-            hosts, before = self._hosts(), self.state(name)
+            hosts, before = self.hosts(), self.state(name)
             pairing = Pairing(mesh, hosts, up_of(hosts))
             state = replace(self.state(name), begun_us=self._clock.now_us(), cycle=len(pairing), message="")
             state = replace(state, measured=0, failed=0, skipped=0)
             turn = pairing.turn(state.turn % max(1, len(pairing)), 0 if everything else mesh.rounds)
-            self._keep(state)
+            self.keep(state)
             if spread:
                 self._scheduled[name] = state.begun_us
             rounds = [(number, len(pairing.round(number))) for number in turn]
@@ -206,14 +212,14 @@ class Monitor:
                 state = replace(state, turn=(group[-1] + 1) % len(pairing)).counting(
                     (r.ok, r.skipped) for r in results
                 )
-                self._keep(state)
+                self.keep(state)
             if spread:
                 self._look_closer(mesh, pairing, hosts, state.begun_us, pace.test_us)
             if spread:
                 self._took_us[name] = self._clock.now_us() - self._scheduled[name]
             if not (state.measured or state.failed or self._stopping):
-                return self._keep(replace(before, turn=state.turn, cycle=state.cycle))
-            return self._keep(replace(state, ended_us=self._clock.now_us()), durable=True)
+                return self.keep(replace(before, turn=state.turn, cycle=state.cycle))
+            return self.keep(replace(state, ended_us=self._clock.now_us()), durable=True)
         finally:
             self._scheduled.pop(name, None)
             self._running[name].release()
@@ -240,11 +246,11 @@ class Monitor:
         as those that came up after its run, and test again the pairs of which the newest try says what does
         not count yet: so a fault that an hourly test has met is reported after minutes."""
         for mesh in self.meshes.values():
-            far = self._interval_of(mesh) > RETRY_S * SECOND_US
+            far = self._interval_of(mesh) > RETRY_S * SECOND_US and not mesh.is_continuous
             if self.state(mesh.name).paused_by or not far or not self._running[mesh.name].acquire(False):
                 continue
             try:
-                self._confirm(mesh, self._hosts())
+                self._confirm(mesh, self.hosts())
             except (RmError, TimeoutError) as error:
                 if not self._stopping:
                     log.warning("mesh %s: %s", mesh.name, error or "the daemon was too busy")
@@ -267,7 +273,7 @@ class Monitor:
         state = self.state(mesh.name)
         if results and not state.ended_us:  # a fresh cluster's first run, before one is due
             state = replace(state, begun_us=begun_us, ended_us=self._clock.now_us())
-            self._keep(state.counting((r.ok, r.skipped) for r in results), durable=True)
+            self.keep(state.counting((r.ok, r.skipped) for r in results), durable=True)
         by_name = {h.name: h for h in hosts}
         taken: set[str] = set()
         again: list[Pair] = []
@@ -291,7 +297,7 @@ class Monitor:
                 tests=("latency", "throughput"),
                 rounds=0,
             )
-            hosts = self._hosts()
+            hosts = self.hosts()
             self._measure_zones(h for h in hosts if h.state is HostState.UP)
             pairing = Pairing(mesh, hosts, up_of(hosts))
             results = [r for n in range(len(pairing)) for r in self._round(mesh, pairing.round(n))]
@@ -305,8 +311,8 @@ class Monitor:
             self._history.put_mesh_state(state)
             return state
 
-    def _keep(self, state: MeshState, durable: bool = False) -> MeshState:
-        """The state of a run, during which the mesh may have been paused."""
+    def keep(self, state: MeshState, durable: bool = False) -> MeshState:
+        """The state of a mesh, which may have been paused meanwhile."""
         with self._keeping:
             state = replace(state, paused_by=self.state(state.mesh).paused_by)
             self._states[state.mesh] = state
@@ -314,7 +320,7 @@ class Monitor:
                 self._history.put_mesh_state(state)
             return state
 
-    def _hosts(self) -> list[Host]:
+    def hosts(self) -> list[Host]:
         def all_of(cycle: Cycle, _: int) -> list[Host]:
             return list(cycle.state.hosts.values())
 
@@ -348,11 +354,15 @@ class Monitor:
         """Measure disjoint pairs side by side, and report the results."""
         seen: Seen = self._leader.ask(lambda cycle, _: known_of(cycle, pairs)).result(MARGIN_S)
         results = list(self._pool.map(lambda pair: self._tests.of(mesh, pair, seen), pairs))
-        tried = [t for r in results for t in r.tried]
+        self.take(mesh, [t for r in results for t in r.tried], [o for r in results for o in r.outcomes])
+        return results
+
+    def take(self, mesh: Mesh, tried: Sequence[Tried], outcomes: Iterable[Outcome]) -> None:
+        """Tell everybody of tries: the leader, the history, the grid, archives of others."""
         present = self.board.present(t.sample for t in tried)
         fresh_us = self.every_us(mesh) if mesh.name != ON_DEMAND else None
-        if self._is_archived(mesh.name) and self._archives is not None:
-            self._archives.keep(outcome for r in results for outcome in r.outcomes)
+        if self.is_archived(mesh.name) and self._archives is not None:
+            self._archives.keep(outcomes)
 
         def learnt(state: ClusterState) -> list[ev.Event]:
             """With what is known by now: another mesh may have measured the same pair meanwhile."""
@@ -370,7 +380,6 @@ class Monitor:
             log.error("measurements of mesh %s are not in the history: %s", mesh.name, error)
         if mesh.name != ON_DEMAND:
             self._trace(self.board.tell(mesh, tried))
-        return results
 
     def _trace(self, changes: Iterable[Change]) -> None:
         """Find the way on which packets begin to be lost; of a fault of many pairs some are enough."""
@@ -381,7 +390,7 @@ class Monitor:
 
     def _traced(self, change: Change) -> None:
         """At first quickly; where few packets are lost, then for longer, as routers answer once a second."""
-        by_name = {h.name: h for h in self._hosts()}
+        by_name = {h.name: h for h in self.hosts()}
         a, b = by_name.get(change.source), by_name.get(change.destination)
         try:
             for tries, round_us in TRACE_TRIES:

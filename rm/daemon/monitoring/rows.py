@@ -12,6 +12,8 @@ from rm.core.monitoring.mesh import Cron, Mesh, MeshState
 from rm.core.monitoring.metrics import CHECKS
 from rm.units import format_duration
 
+CONTINUOUS = "continuous"  # what stands for the schedule of a mesh that measures without a pause
+
 
 def checks_in(cells: Iterable[Cell]) -> list[str]:
     found = {cell.check for cell in cells}
@@ -30,6 +32,8 @@ def sides_json(mesh: Mesh, hosts: Mapping[str, Host]) -> list[list[str]] | None:
 
 def schedule_text(mesh: Mesh) -> str:
     schedule = mesh.schedule
+    if mesh.is_continuous:
+        return CONTINUOUS
     if isinstance(schedule, Cron):
         return schedule.expression
     return f"every {format_duration(schedule.interval_us)}"

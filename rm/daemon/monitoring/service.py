@@ -113,7 +113,8 @@ class MonitorService:
         return board.cells(mesh, hosts, self._monitor.every_us(mesh), pairing)
 
     def _mesh_row(self, mesh: Mesh, hosts: Mapping[str, Host]) -> dict[str, Any]:
-        state, running = self._monitor.state(mesh.name), self._monitor.is_running(mesh.name)
+        state = self._monitor.state(mesh.name)
+        running = mesh.is_continuous or self._monitor.is_running(mesh.name)
         every_us, cells = self._monitor.every_us(mesh), self._cells(mesh, hosts)
         return {
             "kind": MESH,
@@ -271,7 +272,7 @@ class MonitorService:
             state = await asyncio.to_thread(self._sources.set_paused, source, by)
         else:
             state = await asyncio.to_thread(self._monitor.set_paused, name, by)
-        if tell is not None:
+        if tell is not None and not self._mesh(name).is_continuous:
             tell(source_timer(source.name) if source is not None else mesh_timer(name))
         return state_json(state)
 

@@ -1,0 +1,226 @@
+"""Continuous one-way latency (perfSONAR's latencybg): the streams of each host, and what their windows say.
+
+Of a window only the sender knows how many packets it sent, and only the receiver how many arrived: its two
+halves meet here. The agents count them by `agents/rm_latencybg_window.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from rm.core.model.host import Host
+from rm.core.monitoring.mesh import Mesh
+from rm.core.monitoring.pairing import Pair
+from rm.protocol.latencybg import Latencybg, ReceivedWindow, SentWindow, Stream
+from rm.units import MINUTE_US, SECOND_US
+
+LATE_US = 4 * SECOND_US  # after the end of a window its receiver has told of it, or has heard nothing
+WAIT_US = 15 * MINUTE_US  # for the other half of a window
+PINGED_US = 500  # bounds the error of clocks' differences that the agents' channels give
+
+
+@dataclass(frozen=True, slots=True)
+class Direction:
+    """A stream: `source` sends, `destination` counts."""
+
+    mesh: Mesh
+    source: Host
+    destination: Host
+
+    @property
+    def id(self) -> int:
+        """The same for every leader, so that streams go on when another one takes over."""
+        words = (self.mesh.name, self.source.name, self.destination.name)
+        rate = (str(self.mesh.packets), str(self.mesh.spacing_us))
+        digest = hashlib.sha256("\0".join((*words, *rate)).encode()).digest()
+        return int.from_bytes(digest[:8], "big") % ((1 << 53) - 2) + 1
+
+
+class Door(NamedTuple):
+    """Where a host's process listens, and for which streams."""
+
+    port: int
+    streams: frozenset[int]
+
+
+def streams_of(
+    host: Host, pairs: Iterable[tuple[Mesh, Pair]], doors: Mapping[str, Door], archived: frozenset[str]
+) -> list[Stream]:
+    """The streams that the host is to have. It sends nothing before the other host listens: what would be
+    sent until then would be taken for lost. `archived`: the meshes of which histograms are wanted."""
+    found = []
+    for mesh, pair in pairs:
+        if host not in pair:
+            continue
+        peer = pair[1] if pair[0] is host else pair[0]
+        out, into = Direction(mesh, host, peer).id, Direction(mesh, peer, host).id
+        door = doors.get(peer.name)
+        found.append(
+            Stream(
+                out=out,
+                into=into,
+                address=peer.address,
+                port=door.port if door is not None and out in door.streams else 0,
+                count=mesh.packets,
+                interval_us=mesh.spacing_us,
+                histogram=mesh.name in archived,
+            )
+        )
+    return found
+
+
+class Window(NamedTuple):
+    """A window of a stream; `received` None: nothing of this life of its sender has arrived, and the receiver
+    listened. `at_us` is its begin by our clock."""
+
+    sent: SentWindow
+    received: ReceivedWindow | None
+    at_us: int
+
+
+class Key(NamedTuple):
+    stream: int
+    life: int
+    window: int
+
+
+@dataclass(slots=True)
+class _Told:
+    """One host: how far its answers were read, and which halves of each answer still wait."""
+
+    life: int = 0
+    after: int = 0
+    done: int = 0
+    open: deque[tuple[int, set[Key]]] = field(default_factory=deque)
+
+
+class Halves:
+    """What hosts have told. Pure: instants are arguments, by our clock."""
+
+    def __init__(self) -> None:
+        self._hosts: dict[str, _Told] = {}
+        self._sent: dict[Key, tuple[SentWindow, int, int]] = {}  # with its begin, and when it was told
+        self._received: dict[Key, tuple[ReceivedWindow, int]] = {}
+
+    def asked(self, host: str) -> tuple[int, int, int]:
+        """(life, after, done) for the next request to the host."""
+        told = self._hosts.setdefault(host, _Told())
+        return told.life, told.after, told.done
+
+    def take(self, host: str, answer: Latencybg, now_us: int) -> list[Window]:
+        """The windows that this answer completes."""
+        told = self._hosts.setdefault(host, _Told())
+        if answer.life != told.life:
+            self._hosts[host] = told = _Told(answer.life)
+        keys, complete = set[Key](), list[Window]()
+        for sent in answer.sent:
+            key = Key(sent.stream, sent.life, sent.window)
+            at_us = now_us - max(
+                0, answer.now_us - sent.begun_us
+            )  # the sender's clock may have been set back
+            other = self._received.pop(key, None)
+            if other is not None:
+                complete.append(Window(sent, other[0], at_us))
+            else:
+                self._sent[key] = sent, at_us, now_us
+                keys.add(key)
+        for received in answer.received:
+            key = Key(received.stream, received.life, received.window)
+            half = self._sent.pop(key, None)
+            if half is not None:
+                complete.append(Window(half[0], received, half[1]))
+            else:
+                self._received[key] = received, now_us
+                keys.add(key)
+        complete += self._silent(answer, now_us)
+        told.after = max(told.after, answer.last)
+        told.open.append((told.after, keys))
+        self._settle(now_us)
+        return sorted(complete, key=lambda window: (window.sent.stream, window.at_us))
+
+    def _silent(self, answer: Latencybg, now_us: int) -> list[Window]:
+        """Those of which the receiver has heard nothing, though it listened all the time."""
+        since = {stream: (now_us - since_us, life) for stream, since_us, life in answer.listening}
+        found = []
+        for key, (sent, at_us, told_us) in list(self._sent.items()):
+            if key.stream in since:
+                since_us, life = since[key.stream]
+                if life != key.life and since_us <= at_us and now_us >= told_us + LATE_US:
+                    found.append(Window(sent, None, at_us))
+                    del self._sent[key]
+        return found
+
+    def _settle(self, now_us: int) -> None:
+        """What has waited for too long is given up; answers of which nothing waits need not come again."""
+        for key in [k for k, half in self._sent.items() if now_us - half[2] > WAIT_US]:
+            del self._sent[key]
+        for key in [k for k, half in self._received.items() if now_us - half[1] > WAIT_US]:
+            del self._received[key]
+        for told in self._hosts.values():
+            while told.open:
+                last, keys = told.open[0]
+                keys &= self._sent.keys() | self._received.keys()
+                if keys:
+                    break
+                told.done = last
+                told.open.popleft()
+
+    def forget(self, hosts: Iterable[str]) -> None:
+        """Hosts that are no more."""
+        for host in hosts:
+            self._hosts.pop(host, None)
+
+
+class Found(NamedTuple):
+    """What a window says: values by metric, the packets that its loss is a share of, and all of it as
+    `rm.core.monitoring.outcome` has it."""
+
+    values: dict[str, float]
+    packets: int
+    told: dict[str, Any]
+
+
+def found_of(window: Window, pinged_us: int | None) -> Found:
+    """`pinged_us`: the receiver's clock minus the sender's as the agents' channels give it, None: they do
+    not. It counts where the packets themselves do not show it better.
+
+    A delay below zero by no more than the clocks' error is none. One further below shows that a clock was
+    set: nothing is said of delays then.
+    """
+    sent, received = window.sent.sent, window.received
+    arrived = min(sent, received.received) if received is not None else 0
+    lost = sent - arrived
+    values: dict[str, float] = {"loss_pct": 100.0 * lost / sent}
+    told: dict[str, Any] = {
+        "sent": sent,
+        "lost": lost,
+        "duplicated": received.duplicates if received is not None else 0,
+        "reordered": received.reordered if received is not None else 0,
+        "clock_error_us": None,
+        "histogram": (),
+    }
+    if received is None or received.delay_us is None:
+        return Found(values, sent, told)
+    if received.jitter_us is not None:
+        values["jitter_us"] = received.jitter_us
+    offset_us, error_us = received.offset_us, received.clock_error_us
+    if pinged_us is not None and (error_us is None or error_us > PINGED_US):
+        offset_us, error_us = pinged_us, PINGED_US
+    if error_us is None:
+        return Found(values, sent, told)
+    more_us = received.offset_us - offset_us
+    median_us, p95_us = (us + more_us for us in (received.delay_us.median, received.delay_us.p95))
+    told["clock_error_us"] = error_us
+    told["histogram"] = tuple((delay_us + more_us, packets) for delay_us, packets in received.histogram)
+    if median_us >= -error_us:
+        values |= {
+            "delay_us": max(median_us, 0),
+            "delay_p95_us": max(p95_us, 0),
+            "clock_error_us": error_us,
+            "clock_offset_us": max(0, abs(offset_us) - error_us),
+        }
+    return Found(values, sent, told)

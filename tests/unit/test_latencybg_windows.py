@@ -1,0 +1,195 @@
+"""The two ends of a stream, on made-up clocks: windows without a gap, and what each end knows of them."""
+
+from __future__ import annotations
+
+import importlib
+import random
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+AGENTS = Path(__file__).parents[2] / "agents"
+sys.path.insert(0, str(AGENTS))
+rm_latencybg_window = importlib.import_module("rm_latencybg_window")
+sys.path.remove(str(AGENTS))
+
+COUNT, INTERVAL_US = 10, 100_000
+WINDOW_S = COUNT * INTERVAL_US / 1e6
+LIFE = 7_000
+FIRST_US = 1_000_000_000
+
+
+class Way:
+    """A way from one host to another, in steps of 10 ms, as their processes have it; `ahead_us`: how far the
+    receiver's clock is ahead of the sender's."""
+
+    def __init__(self, ahead_us: int = 0, delay_us: int = 300) -> None:
+        self.now_s, self.ahead_us, self.delay_us = 100.0, ahead_us, delay_us
+        self.departures = rm_latencybg_window.Departures(COUNT, INTERVAL_US, 100.05)
+        self.arrivals = rm_latencybg_window.Arrivals(COUNT, INTERVAL_US, 99.0)
+        self.life = LIFE
+        self.sent: dict[int, int] = {}
+        self.begun: dict[int, int] = {}
+        self.found: dict[int, dict[str, Any]] = {}
+        self.echo = 0, 0
+        self.frozen = False
+
+    def sender_us(self) -> int:
+        return FIRST_US + round((self.now_s - 100.0) * 1e6)
+
+    def go(self, seconds: float, lost: Any = lambda slot: False, copies: int = 1) -> None:
+        for _ in range(round(seconds * 100)):
+            self.now_s = round(self.now_s + 0.01, 2)
+            if self.departures.due_s() <= self.now_s and not self.frozen:
+                slot, over = self.departures.depart(self.now_s, self.sender_us())
+                for number, begun_us, sent in over:
+                    self.sent[number], self.begun[number] = sent, begun_us
+                if slot is not None and not lost(slot):
+                    for _ in range(copies):
+                        self.arrive(slot)
+            for number, window in self.arrivals.over(self.now_s):
+                assert number not in self.found
+                self.found[number] = rm_latencybg_window.found(window, True)
+
+    def arrive(self, slot: int) -> None:
+        sent_us = self.sender_us()
+        at_us = sent_us + self.delay_us + self.ahead_us
+        self.arrivals.arrived(self.life, slot, sent_us, at_us, self.echo, self.now_s)
+
+
+def test_windows_follow_each_other_without_a_gap_and_both_ends_count_the_same() -> None:
+    way = Way()
+    way.go(10 * WINDOW_S)
+    told = sorted(way.found)
+    assert told == list(range(len(told)))
+    assert len(told) >= 6  # the newest ones wait for late packets
+    assert all(way.sent[number] == way.found[number]["received"] == COUNT for number in told)
+    begun = [way.begun[number] for number in sorted(way.begun)]
+    assert {b - a for a, b in pairwise(begun)} == {COUNT * INTERVAL_US}
+
+
+def test_an_outage_of_three_seconds_is_seen_wherever_it_falls() -> None:
+    for first in range(0, 20, 3):
+        way = Way()
+        way.go(12 * WINDOW_S, lambda slot, first=first: 30 + first <= slot < 60 + first)
+        lost = {n: COUNT - told["received"] for n, told in way.found.items()}
+        assert sum(lost.values()) == 30, first
+        assert sorted(way.found) == list(range(len(way.found)))
+
+
+def test_a_stream_that_falls_silent_goes_on_to_be_told() -> None:
+    way = Way()
+    way.go(2 * WINDOW_S)
+    way.go(20 * WINDOW_S, lambda slot: True)
+    assert way.found[10]["received"] == 0
+    assert (way.sent[10], max(way.found) > 15) == (COUNT, True)
+
+
+def test_what_the_sender_could_not_send_is_not_lost() -> None:
+    way = Way()
+    way.go(2 * WINDOW_S)
+    way.frozen = True
+    way.go(1.5 * WINDOW_S)
+    way.frozen = False
+    way.go(8 * WINDOW_S)
+    assert sum(way.sent[n] for n in way.found) == sum(told["received"] for told in way.found.values())
+    assert min(way.sent.values()) < COUNT
+    assert sorted(way.found) == list(range(len(way.found)))
+
+
+def test_windows_that_began_before_the_receiver_listened_are_not_told() -> None:
+    way = Way()
+    way.arrivals = rm_latencybg_window.Arrivals(COUNT, INTERVAL_US, 10**9)
+    way.go(3.4 * WINDOW_S, lambda slot: True)
+    way.arrivals = rm_latencybg_window.Arrivals(COUNT, INTERVAL_US, way.now_s)
+    way.go(8 * WINDOW_S)
+    assert min(way.found) == 4
+    assert all(told["received"] == COUNT for told in way.found.values())
+
+
+def test_windows_of_which_nothing_arrived_before_the_first_packet_are_told() -> None:
+    way = Way()
+    way.go(3 * WINDOW_S + 0.2, lambda slot: True)
+    way.go(8 * WINDOW_S)
+    assert [way.found[n]["received"] for n in range(5)] == [0, 0, 0, COUNT - 2, COUNT]
+
+
+def test_a_receiver_that_stood_still_blames_nobody() -> None:
+    way = Way()
+    way.go(3.5 * WINDOW_S)
+    for _ in range(100):  # both hosts go on, this process does not
+        way.now_s += 0.1
+        way.departures.depart(way.now_s, way.sender_us())
+    way.arrivals.forget(way.now_s)
+    way.go(8 * WINDOW_S)
+    assert all(told["received"] == COUNT for told in way.found.values())
+    assert max(way.found) > 15
+
+
+def test_a_sender_that_begins_anew_is_counted_anew() -> None:
+    way = Way()
+    way.go(4 * WINDOW_S)
+    way.found.clear()
+    way.life += 1
+    way.departures = rm_latencybg_window.Departures(COUNT, INTERVAL_US, way.now_s + 0.05)
+    way.go(8 * WINDOW_S)
+    assert sorted(way.found) == list(range(len(way.found)))
+    assert all(told["received"] == COUNT for told in way.found.values())
+
+
+def test_duplicates_and_packets_out_of_order_are_counted_apart() -> None:
+    way = Way()
+    way.go(2 * WINDOW_S, copies=2)
+    way.go(5 * WINDOW_S)
+    assert (way.found[0]["received"], way.found[0]["duplicates"]) == (COUNT, COUNT)
+    late = Way()
+    for slot in (0, 2, 1, 3, 4, 5, 6, 7, 9, 8):
+        late.arrive(slot)
+    late.now_s += 100
+    (_, window), *_ = late.arrivals.over(late.now_s)
+    assert rm_latencybg_window.found(window, False) == {
+        "received": COUNT, "duplicates": 0, "reordered": 2, "offset_us": 0, "jitter_us": 0,
+        "delay_us": {"min": 300, "median": 300, "p95": 300, "max": 300},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("ahead_us", [0, 5_000_000, -70_000])
+def test_the_clocks_difference_is_taken_out_of_delays(ahead_us: int) -> None:
+    """As the packets of the opposite stream show it: they take as long."""
+    way = Way(ahead_us=ahead_us)
+    for _ in range(60):
+        back_us = way.sender_us() + ahead_us - 40_000  # when the other host sent its newest packet
+        way.echo = back_us, back_us - ahead_us + way.delay_us
+        way.go(0.1)
+    told = way.found[1]
+    assert abs(told["offset_us"] - ahead_us) <= told["clock_error_us"] <= 310
+    assert abs(told["delay_us"]["median"] - way.delay_us) <= told["clock_error_us"]
+    assert sum(packets for _, packets in told["histogram"]) == COUNT
+
+
+def test_a_slot_that_no_sender_can_be_at_changes_nothing() -> None:
+    way = Way()
+    way.go(2 * WINDOW_S)
+    way.arrive(10**9)
+    way.go(6 * WINDOW_S)
+    assert all(told["received"] == COUNT for told in way.found.values())
+
+
+def test_of_packets_lost_at_random_none_is_counted_twice() -> None:
+    chance = random.Random(5)
+    way = Way()
+    dropped: set[int] = set()
+
+    def lost(slot: int) -> bool:
+        if chance.random() < 0.2:
+            dropped.add(slot)
+            return True
+        return False
+
+    way.go(40 * WINDOW_S, lost)
+    for number, told in way.found.items():
+        missing = sum(slot // COUNT == number for slot in dropped)
+        assert told["received"] == COUNT - missing
