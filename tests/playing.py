@@ -18,6 +18,7 @@ from rm.daemon.playbooks.runner import Runner
 from rm.daemon.playbooks.schedules import Schedules
 from rm.daemon.playbooks.service import Playbooks
 from rm.daemon.playbooks.starting import Starting
+from rm.daemon.playbooks.telling import Telling
 from rm.errors import ConfigError
 from rm.units import HOUR_US
 from tests.fakes import PATIENCE_S, ManualClock
@@ -128,9 +129,11 @@ class Playing:
             may_start=lambda user: self.may,
             record=self.acts.append,
         )
+        self.telling = Telling(runs=self.runs, clock=self.clock, enabled=True)
         self.service = Playbooks(
-            starting=starting, runs=self.runs, runner=self.runner, schedules=self.schedules, clock=self.clock
-        )
+            starting=starting, runs=self.runs, runner=self.runner, schedules=self.schedules, clock=self.clock,
+            telling=self.telling,
+        )  # fmt: skip
 
     def start(self, orders: Mapping[str, Any]) -> FakeProcess:
         self.processes.append(FakeProcess(orders))

@@ -103,8 +103,9 @@ State = Literal["waiting", "running", "ok", "failed", "unreachable", "interrupte
 
 class PlaybookRun(msgspec.Struct, frozen=True, kw_only=True):
     """One run: `by` asked for it at `asked_us`; times are 0 until they come. `private` names the answers that
-    are not kept. `schedule` began it, 0 = none. `message` says why it ended so, where the counters do not.
-    `not_reached` are hosts whose play was cut short."""
+    are not kept. `schedule` began it, 0 = none. `told` by `rmx playbook run` in a shell: then `playbook` is
+    its file, and `private` names its extra variables. `message` says why it ended so, where the counters do
+    not. `not_reached` are hosts whose play was cut short."""
 
     id: int
     playbook: str
@@ -117,6 +118,7 @@ class PlaybookRun(msgspec.Struct, frozen=True, kw_only=True):
     answers: Mapping[str, Any] = {}
     private: Sequence[str] = ()
     schedule: int = 0
+    told: bool = False
     message: str = ""
     notes: Sequence[str] = ()
     recap: Mapping[str, Counts] = {}
@@ -155,6 +157,69 @@ class TaskOutcome(msgspec.Struct, frozen=True, kw_only=True):
     file: str
     line: int
     delegated: str
+
+
+class TellPlaybook(Request, frozen=True, kw_only=True):
+    """A run of a playbook that begins in a shell, outside the daemon. `variables` names its extra variables,
+    whose values are not told."""
+
+    playbook: Annotated[str, Meta(min_length=1, max_length=4_096)]
+    variables: Annotated[Sequence[Word], Meta(max_length=500)] = ()
+    limit: Text = ""
+    tags: Words = ()
+    skip_tags: Words = ()
+    check: bool = False
+    diff: bool = False
+
+
+Short = Annotated[str, Meta(max_length=600)]
+Long = Annotated[str, Meta(max_length=10_000)]
+
+
+class ToldOutcome(TaskOutcome, frozen=True, kw_only=True):
+    """The same, within the bounds of what is kept."""
+
+    number: Annotated[int, Meta(ge=1, le=1 << 31)]
+    host: Short
+    play: Short
+    task: Short
+    module: Short
+    status: Literal["ok", "changed", "failed", "unreachable", "skipped", "ignored", "rescued"]
+    at_us: Annotated[int, Meta(ge=0, le=1 << 53)]
+    took_us: Annotated[int, Meta(ge=0, le=1 << 53)] = 0
+    message: Long = ""
+    output: Long = ""
+    diffs: Annotated[Sequence[Annotated[str, Meta(max_length=70_000)]], Meta(max_length=1_000)] = ()
+    items: Annotated[Sequence[tuple[Short, Short, Long]], Meta(max_length=200)] = ()
+    file: Text = ""
+    line: Annotated[int, Meta(ge=0, le=1 << 31)] = 0
+    delegated: Short = ""
+
+
+class Began(msgspec.Struct, frozen=True, kw_only=True):
+    """A host has begun a task."""
+
+    host: Short
+    task: Short
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """How the run ended."""
+
+    state: Literal["ok", "failed", "unreachable", "interrupted"]
+    message: Long = ""
+    recap: Annotated[dict[Short, Counts], Meta(max_length=100_000)] = {}
+    not_reached: Annotated[Sequence[Short], Meta(max_length=100_000)] = ()
+
+
+class TellProgress(Request, frozen=True, kw_only=True):
+    """What has happened since, without secrets; empty, it says that the run goes on. After `end` it is
+    over."""
+
+    began: Annotated[Sequence[Began], Meta(max_length=10_000)] = ()
+    outcomes: Annotated[Sequence[ToldOutcome], Meta(max_length=OUTCOMES_MOST)] = ()
+    notes: Annotated[Sequence[Short], Meta(max_length=100)] = ()
+    end: Ended | None = None
 
 
 class TaskOutcomes(Answer, frozen=True, kw_only=True):

@@ -344,6 +344,12 @@ ROUTES: Sequence[Route] = (
               Parameter("before", Count, "only those with a smaller id: the next page", 0),
               Parameter("playbook", str, "of one playbook", ""),
           ), who=Who.PLAYBOOKS, errors=CONFLICT),
+    Route("POST", "/v1/playbook-runs", "tell_playbook", "Tell of a run that begins in a shell; answered when "
+          "it is recorded.", playbooks.OnePlaybookRun, playbooks.TellPlaybook, who=Who.PLAYBOOKS, status=201,
+          errors=CONFLICT),
+    Route("POST", "/v1/playbook-runs/{id}/progress", "tell_progress", "What a run in a shell of the caller's "
+          "has come to.", playbooks.OnePlaybookRun, playbooks.TellProgress, who=Who.PLAYBOOKS,
+          errors=CONFLICT),
     Route("GET", "/v1/playbook-runs/{id}", "playbook_run", "One run, while it goes on, too.",
           playbooks.OnePlaybookRun, who=Who.PLAYBOOKS, errors=CONFLICT),
     Route("GET", "/v1/playbook-runs/{id}/outcomes", "outcomes", "What tasks came to on hosts, in order.",

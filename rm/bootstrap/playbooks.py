@@ -21,6 +21,7 @@ from rm.daemon.playbooks.runner import Runner
 from rm.daemon.playbooks.schedules import Schedules
 from rm.daemon.playbooks.service import Playbooks
 from rm.daemon.playbooks.starting import Starting
+from rm.daemon.playbooks.telling import Telling
 from rm.units import DAY_US, HOUR_US
 from rm.web.accounts import Accounts
 
@@ -73,9 +74,17 @@ def wire_playbooks(*, ground: Ground, jobs: Jobs, timers: Timers) -> Playbooks:
         may_start=may_start,
         record=record,
     )
-    playbooks = Playbooks(starting=starting, runs=runs, runner=runner, schedules=schedules, clock=clock)
+    playbooks = Playbooks(
+        starting=starting,
+        runs=runs,
+        runner=runner,
+        schedules=schedules,
+        clock=clock,
+        telling=Telling(runs=runs, clock=clock, enabled=asked.record),
+    )
     schedules.follow_all()
     keep_us = int(asked.keep_days * DAY_US)
+    timers.every(60, "look after runs of shells", playbooks.look)
     timers.every(3600, "prune runs of playbooks", lambda: playbooks.prune(keep_us, asked.keep_runs))
     return playbooks
 

@@ -20,6 +20,8 @@ from rm.api.playbooks import (
     Survey,
     TaskOutcome,
     TaskOutcomes,
+    TellPlaybook,
+    TellProgress,
 )
 from rm.client.asking import Asking
 
@@ -62,6 +64,16 @@ class Playbooks:
             if not told.next:
                 return
             after = told.next
+
+    def tell(self, playbook: str, **options: Any) -> PlaybookRun:
+        """Tell of a run that begins outside the daemon, with fields of a TellPlaybook."""
+        body = TellPlaybook(playbook=playbook, **options)
+        return self._ask.post(OnePlaybookRun, "playbook-runs", body=body).run
+
+    def progress(self, id: int, **told: Any) -> PlaybookRun:
+        """What such a run has come to since, with fields of a TellProgress."""
+        path = ("playbook-runs", str(id), "progress")
+        return self._ask.post(OnePlaybookRun, *path, body=TellProgress(**told)).run
 
     def stop(self, id: int) -> PlaybookRun:
         """Break the run off, as Ctrl-C does."""

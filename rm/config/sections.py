@@ -240,6 +240,7 @@ class PlaybooksConfig(msgspec.Struct, frozen=True):
     keep_days: Positive = 90.0
     keep_runs: AtLeastOne = 2_000
     vault_password_file: str = ""
+    record: bool = True
 
 
 class AuditConfig(msgspec.Struct, frozen=True):

@@ -1,5 +1,5 @@
-"""Runs of playbooks that the daemon starts: what was asked, what became of each task on each host, and those
-that come again by cron. The store keeps all behind the port `PlaybookRuns`.
+"""Runs of playbooks that the daemon starts, or that shells tell it of: what was asked, what became of each
+task on each host, and those that come again by cron. The store keeps all behind the port `PlaybookRuns`.
 
 Nothing here holds a secret: private answers are named, never kept, and texts come masked.
 """
@@ -39,8 +39,9 @@ class RunOptions:
 @dataclass(frozen=True, slots=True)
 class PlaybookRun:
     """`id` 0: not stored yet. `answers` are those to the survey that may be shown; `private` names the
-    others. `schedule` is the one that began it, 0 = none. `recap` are Ansible's counters by host; `message`
-    says why it ended as it did, where the counters do not."""
+    others. `schedule` is the one that began it, 0 = none. `told` by `rmx playbook run` in a shell of `by`:
+    then `playbook` is its file, and `private` names its extra variables. `recap` are Ansible's counters by
+    host; `message` says why it ended as it did, where the counters do not."""
 
     playbook: str
     by: str
@@ -53,6 +54,7 @@ class PlaybookRun:
     answers: Mapping[str, Any] = field(default_factory=dict)
     private: tuple[str, ...] = ()
     schedule: int = 0
+    told: bool = False
     message: str = ""
     notes: tuple[str, ...] = ()
     recap: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -110,8 +112,9 @@ class PlaybookRuns(Protocol):
         """A new version of a run that is not over as stored; False when there is no such."""
         ...
 
-    def interrupt(self, message: str, at_us: int) -> int:
-        """Every run that is not over becomes an interrupted one; counts them."""
+    def interrupt(self, message: str, of_told: str, at_us: int) -> int:
+        """Every run that is not over becomes an interrupted one, with this message, or the other if it was
+        told; counts them."""
         ...
 
     def get(self, id: int) -> PlaybookRun | None: ...

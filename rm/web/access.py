@@ -40,6 +40,7 @@ BEGUN = frozenset(
     {"run_steps", "measure", "run_mesh", "read_source", "session"}
 )  # they take long: recorded at once
 DOES = frozenset({"session"})  # it runs a program, although a WebSocket begins with GET
+NO_ACTS = frozenset({"plan", "tell_progress"})  # it changes nothing; it belongs to an act, `tell_playbook`
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 LEAST = {
     Who.ANYBODY: Role.NOBODY, Who.USER: Role.USER, Who.OWNER: Role.USER, Who.READER: Role.USER,
@@ -60,7 +61,7 @@ class Need:
 
 def need_of(route: Route, privacy: PrivacyConfig, playbooks: Role = Role.OPERATOR) -> Need:
     """`playbooks` may start some."""
-    changes = (route.method not in SAFE and route.name != "plan") or route.name in DOES
+    changes = (route.method not in SAFE and route.name not in NO_ACTS) or route.name in DOES
     role = LEAST.get(route.who, playbooks)
     if route.who is Who.PROGRAMS:
         role = Role(privacy.metrics)

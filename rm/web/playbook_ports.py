@@ -41,6 +41,16 @@ class Playbooks(Protocol):
 
     async def stop(self, id: int, by: str) -> PlaybookRun: ...
 
+    async def tell(
+        self, playbook: str, options: RunOptions, variables: Sequence[str], by: str
+    ) -> PlaybookRun:
+        """A run that begins in a shell."""
+        ...
+
+    async def progress(self, id: int, lines: Sequence[Mapping[str, Any]], by: str) -> PlaybookRun:
+        """What it has come to, as `rmx playbook work` says it."""
+        ...
+
     async def schedules(self) -> Sequence[tuple[PlaybookSchedule, int | None]]:
         """Each with when it is due next."""
         ...

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Iterator
+from typing import Any, TypeVar
 
 import msgspec
 from aiohttp import web
 
 from rm.api import playbooks as api
+from rm.api.answer import Request
 from rm.core.playbook_runs import PlaybookRun, PlaybookSchedule, RunOptions
 from rm.errors import Conflict, UsageError
 from rm.typed import convert
@@ -19,7 +21,8 @@ from rm.web.playbook_ports import Playbooks
 from rm.web.ports import Service
 
 STATUSES = ("ok", "changed", "failed", "unreachable", "skipped", "ignored", "rescued")
-Asked = TypeVar("Asked", bound=api.StartPlaybook)
+PROGRESS_BYTES = 4 << 20  # one task's outcome may be a quarter of it
+Asked = TypeVar("Asked", bound=Request)
 
 
 class PlaybookRoutes:
@@ -32,6 +35,8 @@ class PlaybookRoutes:
             web.get("/v1/playbooks/{name}", self.survey),
             web.post("/v1/playbooks/{name}/start", self.start),
             web.get("/v1/playbook-runs", self.runs),
+            web.post("/v1/playbook-runs", self.tell),
+            web.post("/v1/playbook-runs/{id}/progress", self.progress),
             web.get("/v1/playbook-runs/{id}", self.run),
             web.get("/v1/playbook-runs/{id}/outcomes", self.outcomes),
             web.post("/v1/playbook-runs/{id}/stop", self.stop),
@@ -100,6 +105,19 @@ class PlaybookRoutes:
             api.OnePlaybookRun(run=_run(await self._playbooks.stop(_id(request), request[CALLER].user)))
         )
 
+    async def tell(self, request: web.Request) -> web.Response:
+        asked = await _asked(request, api.TellPlaybook)
+        options = RunOptions(asked.limit, tuple(asked.tags), tuple(asked.skip_tags), asked.check, asked.diff)
+        by = request[CALLER].user
+        made = await self._playbooks.tell(asked.playbook, options, tuple(asked.variables), by)
+        return respond(api.OnePlaybookRun(run=_run(made)), 201)
+
+    async def progress(self, request: web.Request) -> web.Response:
+        told = await _asked(request, api.TellProgress, PROGRESS_BYTES)
+        by = request[CALLER].user
+        found = await self._playbooks.progress(_id(request), list(_lines(told)), by)
+        return respond(api.OnePlaybookRun(run=_run(found)))
+
     async def schedules(self, request: web.Request) -> web.Response:
         found = [_schedule(*one) for one in await self._playbooks.schedules()]
         return respond(api.PlaybookSchedules(schedules=found))
@@ -123,14 +141,26 @@ def _id(request: web.Request) -> int:
     return int(text)
 
 
-async def _asked(request: web.Request, kind: type[Asked]) -> Asked:
+async def _asked(request: web.Request, kind: type[Asked], most_bytes: int = wire.LIST_BYTES) -> Asked:
     """Nothing of the answers is in what is said of them: they may be secrets."""
-    body = wire.decode(await request.read(), wire.LIST_BYTES)
+    body = wire.decode(await request.read(), most_bytes)
     wire.fields(body, *kind.__struct_fields__)
     try:
         return convert(body, kind)
     except msgspec.ValidationError as error:
         raise UsageError(f"The request cannot be read: {error}.") from None
+
+
+def _lines(told: api.TellProgress) -> Iterator[dict[str, Any]]:
+    """As the process of a run of the daemon's says it."""
+    for began in told.began:
+        yield {"kind": "start", "host": began.host, "task": began.task}
+    for text in told.notes:
+        yield {"kind": "note", "text": text}
+    for outcome in told.outcomes:
+        yield {"kind": "task", "outcome": msgspec.to_builtins(outcome)}
+    if told.end is not None:
+        yield {"kind": "end", **msgspec.to_builtins(told.end)}
 
 
 def _options(asked: api.StartPlaybook) -> RunOptions:

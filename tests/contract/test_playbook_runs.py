@@ -51,13 +51,15 @@ def test_what_is_not_over_is_interrupted(store: Any) -> None:
     runs = store.playbook_runs
     over, running = runs.add(DONE), runs.add(replace(RUN, state=RunState.RUNNING))
     waiting = runs.add(RUN)
-    assert runs.interrupt("The daemon ended.", 77) == 2
+    told = runs.add(replace(RUN, told=True))
+    assert runs.interrupt("The daemon ended.", "Nothing is known.", 77) == 3
+    assert runs.get(told).message == "Nothing is known."
     assert runs.get(over).state is RunState.FAILED
     for id in (running, waiting):
         found = runs.get(id)
         assert (found.state, found.ended_us) == (RunState.INTERRUPTED, 77)
         assert found.message == "The daemon ended."
-    assert runs.interrupt("The daemon ended.", 78) == 0
+    assert runs.interrupt("The daemon ended.", "", 78) == 0
 
 
 def test_outcomes_of_tasks_by_page_host_and_status(database: Any, store: Any) -> None:

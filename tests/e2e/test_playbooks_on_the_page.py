@@ -267,3 +267,50 @@ def test_a_schedule_begins_runs_and_keeps_no_private_answers(playing: Cluster) -
     assert client.get("playbook-schedules")["schedules"] == []
     acts = [one for one in client.get("audit")["acts"] if one["via"] == "schedule"]
     assert acts[-1]["target"] == "playbook slow"
+
+
+SHELL = """- name: Of a shell
+  hosts: all
+  gather_facts: false
+  tasks:
+    - name: A file
+      copy: {dest: /tmp/of-the-shell, content: "hello {{ name }}\\n"}
+    - name: Show
+      command: echo {{ ansible_become_password }} to {{ name }}
+      changed_when: false
+    - name: Only where it fails
+      command: "false"
+      when: inventory_hostname == fails_on
+"""
+
+
+def test_a_run_in_a_shell_is_recorded_with_its_report_and_without_secrets(
+    playing: Cluster, tmp_path: Path
+) -> None:
+    file, hosts = tmp_path / "shell.yml", [host.name for host in playing.lab.hosts]
+    file.write_text(SHELL)
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "group_vars" / "all.yml").write_text(f"ansible_become_password: {SEALED}\n")
+    argv = ("playbook", "run", file, "-e", "name=moon", "-e", f"fails_on={hosts[1]}", "--diff")
+    before = len(playing.client.get("playbook-runs")["runs"])
+    assert playing.run(*argv).returncode == 2
+    runs = playing.client.get("playbook-runs")["runs"]
+    assert len(runs) == before + 1
+    run = runs[0]["id"]
+    told = over(playing, run)
+    assert (told["playbook"], told["by"], told["state"], told["told"]) == (str(file), "root", "failed", True)
+    assert (told["private"], told["answers"]) == (["fails_on", "name"], {})
+    assert (told["recap"][hosts[0]]["changed"], told["recap"][hosts[1]]["failed"]) == (1, 1)
+    found = outcomes(playing, run, host=hosts[0])
+    assert [(one["task"], one["status"]) for one in found] == [
+        ("A file", "changed"), ("Show", "ok"), ("Only where it fails", "skipped"),
+    ]  # fmt: skip
+    assert "+hello moon" in found[0]["diffs"][0]
+    assert found[1]["output"] == "******** to moon"
+    assert SEALED not in json.dumps(outcomes(playing, run))
+    assert f"{file}, failed, by root" in playing.rmx("playbook", "report", run)
+    assert playing.run(*argv, "--no-record").returncode == 2
+    assert playing.client.get("playbook-runs")["runs"][0]["id"] == run
+    acts = [one["verb"] for one in playing.client.get("audit")["acts"]]
+    assert "tell_playbook" in acts
+    assert "tell_progress" not in acts

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from rm.api.playbooks import TellProgress
 from rm.bootstrap.playbooks import RMX
+from rm.cli.playbook.telling import progress_of
 from rm.cli.playbook.work import (
     DIFF_MOST,
     ITEMS_MOST,
@@ -27,6 +29,7 @@ from rm.playbook.model.problems import TemplateProblem
 from rm.playbook.model.steps import TaskResult
 from rm.playbook.run.report import Progress, Report
 from rm.playbook.template.template import Layer, Scope, condition, evaluate
+from rm.typed import convert
 
 SECRET = "hunter2 of the mirror"
 
@@ -160,3 +163,26 @@ def test_nothing_is_imported_from_where_the_daemon_was_started(tmp_path: Path) -
     command = [*RMX[:-1], "--version"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, "of somebody else" in done.stdout) == (0, False), done.stderr
+
+
+def test_lines_become_the_progress_that_the_daemon_takes() -> None:
+    told = lines(
+        Progress("play", "Play", hosts=("h1", "h2")),
+        Progress("start", "Copy", hosts=("h1",)),
+        Progress("start", "Copy", hosts=("h2",)),
+        Progress("note", "n" * 900),
+        Progress(
+            "task",
+            result=result(message="m" * 20_000, diffs=("d" * 90_000,), items=((SECRET, "ok", ""),) * 300),
+        ),
+        secrets={SECRET},
+        end=Report("p", False),
+    )
+    read = convert(progress_of(told), TellProgress)
+    assert [(one.host, one.task) for one in read.began] == [("h2", "Copy")]
+    assert len(read.notes[0]) <= 600
+    (one,) = read.outcomes
+    assert one.items[0] == ("********", "ok", "")
+    assert read.end is not None
+    assert read.end.state == "ok"
+    assert progress_of([]) == {"began": [], "outcomes": [], "notes": [], "end": None}

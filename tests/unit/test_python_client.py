@@ -108,6 +108,8 @@ CALLS: dict[str, Callable[[Client], object]] = {
     "playbook_runs": lambda c: c.playbooks.runs(limit=2, before=9, playbook="site"),
     "playbook_run": lambda c: c.playbooks.run(1),
     "outcomes": lambda c: list(c.playbooks.outcomes(1, host="h1", status="failed")),
+    "tell_playbook": lambda c: c.playbooks.tell("/srv/site.yml", variables=["a"], tags=["t"]),
+    "tell_progress": lambda c: c.playbooks.progress(1, notes=["hello"]),
     "stop_playbook": lambda c: c.playbooks.stop(1),
     "playbook_schedules": lambda c: c.playbooks.schedules(),
     "schedule_playbook": lambda c: c.playbooks.schedule("site", "0 3 * * *", {"a": 1}),

@@ -41,11 +41,12 @@ class MemoryPlaybookRuns:
             self._t.runs[run.id] = run
             return True
 
-    def interrupt(self, message: str, at_us: int) -> int:
+    def interrupt(self, message: str, of_told: str, at_us: int) -> int:
         with self._t.lock:
             found = [one for one in self._t.runs.values() if not one.ended_us]
             for one in found:
-                self.put(replace(one, state=RunState.INTERRUPTED, ended_us=at_us, message=message))
+                said = of_told if one.told else message
+                self.put(replace(one, state=RunState.INTERRUPTED, ended_us=at_us, message=said))
             return len(found)
 
     def get(self, id: int) -> PlaybookRun | None:

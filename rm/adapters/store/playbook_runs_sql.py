@@ -46,12 +46,12 @@ class SqlPlaybookRuns:
         with self._changing("record a run of a playbook") as c:
             return c.execute(sa.update(playbook_runs).where(where).values(_run_row(run))).rowcount > 0
 
-    def interrupt(self, message: str, at_us: int) -> int:
+    def interrupt(self, message: str, of_told: str, at_us: int) -> int:
         is_open = sa.select(playbook_runs).where(runs.ended_us.is_(None)).order_by(runs.id)
         found = self._sound("run", is_open, _read_run)
         return sum(
-            self.put(replace(one, state=RunState.INTERRUPTED, ended_us=at_us, message=message))
-            for one in found
+            self.put(replace(one, state=RunState.INTERRUPTED, ended_us=at_us, message=said))
+            for one, said in ((one, of_told if one.told else message) for one in found)
         )
 
     def get(self, id: int) -> PlaybookRun | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import getpass
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -27,11 +28,13 @@ from rm.cli.playbook.lines import Lines
 from rm.cli.playbook.login import Login, login_options
 from rm.cli.playbook.queue_daemon import QueueDaemon
 from rm.cli.playbook.reports import report, runs, start
-from rm.cli.playbook.work import work
+from rm.cli.playbook.telling import Telling
+from rm.cli.playbook.work import PASSWORDS, work
 from rm.cli.session import Session, emit_json, json_option, table
-from rm.errors import UsageError
+from rm.errors import RmError, UsageError
 
 Tell = Callable[[Any], None]  # shows an event
+Ask = Callable[[str, bool, threading.Event], str]
 Quiet = Callable[[], AbstractContextManager[None]]  # entered while something is asked
 FAILED, UNREACHABLE, INTERRUPTED = 2, 4, 130
 FORKS = 16
@@ -163,6 +166,7 @@ def history(session: Session, /, last: int, as_json: bool) -> None:
 @click.option("--list-hosts", is_flag=True, help="Only list the hosts of each play.")
 @click.option("--list-tasks", is_flag=True, help="Only list the tasks.")
 @click.option("--list-tags", is_flag=True, help="Only list the tags.")
+@click.option("--no-record", is_flag=True, help="Let the daemon keep no report of this run.")
 @click.option("-v", "--verbose", count=True, help="Also show skipped tasks, each item and each message.")
 @json_option
 @click.pass_obj
@@ -187,6 +191,7 @@ def run(
     list_hosts: bool,
     list_tasks: bool,
     list_tags: bool,
+    no_record: bool,
     verbose: int,
     as_json: bool,
 ) -> int:
@@ -199,6 +204,7 @@ def run(
     from rm.adapters.playbook.run import plan_of, run_playbook
     from rm.adapters.playbook.shipped import shipped_directory
     from rm.cli.playbook.ansible_config import ansible_settings
+    from rm.config import load_config
 
     path = playbook_path(file)
     ansible = ansible_settings(os.environ, path.parent == shipped_directory("playbooks"))
@@ -218,7 +224,17 @@ def run(
         return 0
     passwords = login.passwords()
     began, start = datetime.now().astimezone(), time.monotonic()
-    with _progress(as_json, verbose > 0) as (tell, quiet):
+    telling = None
+    if not no_record and load_config(session.config_flag).playbooks.record:
+        about = {
+            "playbook": str(path.resolve()), "variables": sorted(variables), "limit": limit or "",
+            "tags": wanted, "skip_tags": unwanted, "check": check, "diff": diff or ansible.diff,
+        }  # fmt: skip
+        telling = Telling(session, about, vault.secrets, note if verbose else lambda why: None)
+        telling.hide(passwords.become, passwords.login)
+        for given in fleet.variables.values():
+            telling.hide(*(str(given[name]) for name in PASSWORDS if given.get(name)))
+    with _progress(as_json, verbose > 0) as (show, quiet), _told(telling, show) as tell:
         report = run_playbook(
             path,
             fleet.hosts,
@@ -235,13 +251,15 @@ def run(
             files=files,
             agents=DaemonAgents(session.new_connection, note if verbose else lambda why: None),
             daemon=QueueDaemon(session),
-            prompt=Terminal(quiet).ask if sys.stdin.isatty() else None,
+            prompt=_hiding(Terminal(quiet).ask, telling) if sys.stdin.isatty() else None,
             inventory=fleet.variables,
             magic={**fleet.magic, "ansible_verbosity": verbose},
             become=login.become,
             become_user=login.become_user,
             passwords=passwords,
         )
+        if telling is not None:
+            telling.finish(report)
     _keep(session, fleet, report, began.isoformat(), time.monotonic() - start, limit or "", wanted, variables)
     if as_json:
         emit_json(text.as_object(report))
@@ -266,6 +284,39 @@ def _progress(as_json: bool, verbose: bool) -> Iterator[tuple[Tell, Quiet]]:
             return
     with Lines(verbose) as lines:
         yield lines.tell, nullcontext
+
+
+@contextmanager
+def _told(telling: Telling | None, show: Tell) -> Iterator[Tell]:
+    """What shows progress, and tells the daemon of it; also how a run that an error ended went."""
+    if telling is None:
+        yield show
+        return
+
+    def tell(event: Any) -> None:
+        show(event)
+        telling.tell(event)
+
+    try:
+        yield tell
+    except RmError as error:
+        telling.finish(None, f"{error.what} {error.hint}".strip())
+        raise
+    except BaseException as error:
+        telling.finish(None, f"It ended by {type(error).__name__}.")
+        raise
+
+
+def _hiding(ask: Ask, telling: Telling | None) -> Ask:
+    """What is typed without being shown is no part of a report."""
+
+    def asked(text: str, private: bool, stopping: threading.Event) -> str:
+        said = ask(text, private, stopping)
+        if private and telling is not None:
+            telling.hide(said)
+        return said
+
+    return asked
 
 
 def _list(plan: list[dict[str, Any]], hosts: bool, tasks: bool, tags: bool, as_json: bool) -> None:

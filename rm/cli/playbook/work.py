@@ -177,8 +177,11 @@ class Said:
         return _cut(masked_text(text, self.secrets), most)
 
     def _say(self, line: dict[str, Any]) -> None:
+        self._write(clean(line, self.secrets))
+
+    def _write(self, line: dict[str, Any]) -> None:
         with suppress(OSError):  # the daemon has gone, and standard input says so, too
-            self._out.write(json.dumps(clean(line, self.secrets)) + "\n")
+            self._out.write(json.dumps(line) + "\n")
             self._out.flush()
 
 

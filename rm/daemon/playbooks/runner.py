@@ -30,6 +30,7 @@ WAITING_IN_ALL = 2_000
 CLOSE_S = 10.0  # for runs to be broken off when the daemon ends
 PATIENCE_S = 60.0  # for a database that is away when a run has ended
 LEFT = "Tasks that had begun on a host may have finished there; what follows them was not begun."
+TOLD_NO_MORE = "The daemon ended; what the run did afterwards is not known to it."
 DAEMON_ENDED = f"The daemon ended while the playbook ran. {LEFT} Run it again: it does what is missing."
 OF_STATUS = {"changed": ("ok", "changed"), "ignored": ("ok", "ignored")}
 
@@ -68,14 +69,15 @@ class _Running:
 class Runner:
     """`start` makes the process of a run out of its orders; `at_once` of them run at a time, each for
     `time_limit_us` at most (0 = none). `may_start`: may this person start playbooks still? May raise
-    RmError."""
+    RmError. `in_turn`: of a playbook one run at a time. `ended` is said of runs when the daemon ends."""
 
     def __init__(
         self, *, runs: PlaybookRuns, clock: Clock, start: Start, at_once: int, time_limit_us: int = 0,
-        may_start: Callable[[str], bool] = lambda user: True,
+        may_start: Callable[[str], bool] = lambda user: True, in_turn: bool = True, ended: str = DAEMON_ENDED,
     ) -> None:  # fmt: skip
         self._runs, self._clock, self._start, self._at_once = runs, clock, start, at_once
         self._time_limit_us, self._may_start = time_limit_us, may_start
+        self._in_turn, self._ended = in_turn, ended
         self._guard = threading.RLock()
         self._waiting: list[_Running] = []
         self._running: dict[int, _Running] = {}
@@ -84,7 +86,7 @@ class Runner:
 
     def mark_interrupted(self) -> None:
         """What an earlier daemon left unfinished. Raises StoreError."""
-        if found := self._runs.interrupt(DAEMON_ENDED, self._clock.now_us()):
+        if found := self._runs.interrupt(DAEMON_ENDED, TOLD_NO_MORE, self._clock.now_us()):
             log.warning("%d runs of playbooks were cut off by the end of a daemon", found)
 
     def add(self, run: PlaybookRun, orders: Mapping[str, Any]) -> PlaybookRun:
@@ -138,7 +140,7 @@ class Runner:
                 self._over(one, RunState.INTERRUPTED, "The daemon ended before it began.")
             self._waiting.clear()
             for one in self._running.values():
-                one.stopped = one.stopped or DAEMON_ENDED
+                one.stopped = one.stopped or self._ended
                 if one.process is not None:
                     one.process.stop()
             threads = list(self._threads)
@@ -150,7 +152,7 @@ class Runner:
         for one in left:
             if one.process is not None:
                 one.process.kill()
-            self._over(one, RunState.INTERRUPTED, DAEMON_ENDED)
+            self._over(one, RunState.INTERRUPTED, self._ended)
 
     # -- one run, in a thread of its own
 
@@ -160,7 +162,7 @@ class Runner:
         for one in list(self._waiting):
             if len(self._running) >= self._at_once:
                 return
-            if one.run.playbook in busy:
+            if self._in_turn and one.run.playbook in busy:
                 continue
             busy.add(one.run.playbook)
             self._waiting.remove(one)

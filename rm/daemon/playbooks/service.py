@@ -12,7 +12,8 @@ from rm.core.ports import Clock
 from rm.daemon.playbooks.runner import Runner, size_of
 from rm.daemon.playbooks.schedules import Schedules
 from rm.daemon.playbooks.starting import Starting
-from rm.errors import NotFound, UsageError
+from rm.daemon.playbooks.telling import Telling
+from rm.errors import Conflict, NotFound, UsageError
 from rm.playbook.read.questions import Question
 
 ANSWER_MOST = 4 << 20  # characters of the outcomes of one answer, about
@@ -24,9 +25,11 @@ class Playbooks:
     waiting."""
 
     def __init__(
-        self, *, starting: Starting, runs: PlaybookRuns, runner: Runner, schedules: Schedules, clock: Clock
-    ) -> None:
+        self, *, starting: Starting, runs: PlaybookRuns, runner: Runner, schedules: Schedules, clock: Clock,
+        telling: Telling,
+    ) -> None:  # fmt: skip
         self._starting, self._runs, self._runner = starting, runs, runner
+        self._telling = telling
         self._schedules, self._clock = schedules, clock
 
     # -- what there is
@@ -45,7 +48,7 @@ class Playbooks:
     async def newest(self, limit: int, before: int, playbook: str) -> Sequence[PlaybookRun]:
         def newest() -> Sequence[PlaybookRun]:
             found = self._runs.newest(limit, before, playbook)
-            return [self._runner.current(one)[0] for one in found]
+            return [self._current(one)[0] for one in found]
 
         return await asyncio.to_thread(newest)
 
@@ -54,7 +57,10 @@ class Playbooks:
         found = await asyncio.to_thread(self._runs.get, id)
         if found is None:
             raise NotFound(f"There is no run {id} of a playbook.", "`rmx playbook runs` lists them.")
-        return await asyncio.to_thread(self._runner.current, found)
+        return await asyncio.to_thread(self._current, found)
+
+    def _current(self, run: PlaybookRun) -> tuple[PlaybookRun, Mapping[str, tuple[str, int]]]:
+        return (self._telling.runner if run.told else self._runner).current(run)
 
     async def outcomes(
         self, id: int, after: int, limit: int, host: str, statuses: Sequence[str]
@@ -82,8 +88,19 @@ class Playbooks:
 
     async def stop(self, id: int, by: str) -> PlaybookRun:
         found, _ = await self.run(id)
+        if found.told and not found.state.over:
+            raise Conflict(f"Run {id} is in a shell of {found.by}'s.", "Ctrl-C there ends it.")
         if not found.state.over:
             await asyncio.to_thread(self._runner.stop, id, by)
+        return (await self.run(id))[0]
+
+    async def tell(
+        self, playbook: str, options: RunOptions, variables: Sequence[str], by: str
+    ) -> PlaybookRun:
+        return await asyncio.to_thread(self._telling.begin, playbook, options, variables, by)
+
+    async def progress(self, id: int, lines: Sequence[Mapping[str, Any]], by: str) -> PlaybookRun:
+        await asyncio.to_thread(self._telling.progress, id, lines, by)
         return (await self.run(id))[0]
 
     # -- schedules
@@ -114,5 +131,10 @@ class Playbooks:
     def prune(self, keep_us: int, most: int) -> int:
         return self._runs.prune(self._clock.now_us() - keep_us, most)
 
+    def look(self) -> None:
+        """Now and then."""
+        self._telling.look()
+
     def close(self) -> None:
+        self._telling.runner.close()
         self._runner.close()
