@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rm.core.model.network import LinkStats, NetworkView, bandwidth_confidence, confidence
-from rm.policies.placement.steps.measured import measured
+from rm.policies.placement.steps.measured import Measured, Readings
 from rm.units import MINUTE_US
 
 NOW_US = 1_700_000_000_000_000
 HOSTS = ("h0", "h1", "h2", "h3")
-KNOWN = {name: number for number, name in enumerate(HOSTS[:3])}  # nothing counts that touches h3
+KNOWN = (*HOSTS[:3], None)  # nothing counts that touches h3
 
 times = st.integers(NOW_US - 500 * MINUTE_US, NOW_US + MINUTE_US)
 every = st.sampled_from((0, MINUTE_US, 30 * MINUTE_US))
@@ -32,10 +32,16 @@ stats = st.builds(
 networks = st.dictionaries(st.sampled_from(list(permutations(HOSTS, 2))), stats)
 
 
+def measured(pairs: dict[tuple[str, str], LinkStats], as_of_us: int) -> Measured:
+    readings = Readings()
+    readings.follow(pairs)
+    return readings.between(KNOWN, as_of_us)
+
+
 @given(networks)
 def test_arrays_hold_the_worse_direction_and_its_confidence(pairs: dict[tuple[str, str], LinkStats]) -> None:
     view = NetworkView(pairs)
-    found = measured(pairs, KNOWN, NOW_US)
+    found = measured(pairs, NOW_US)
     rows = {
         (HOSTS[a], HOSTS[b]): row
         for a, b, row in zip(found.first, found.second, found.values.tolist(), strict=True)
@@ -53,16 +59,16 @@ def test_arrays_hold_the_worse_direction_and_its_confidence(pairs: dict[tuple[st
 def test_no_confidence_sinks_by_age_before_the_time_that_is_named(
     pairs: dict[tuple[str, str], LinkStats],
 ) -> None:
-    begins_us = measured(pairs, KNOWN, NOW_US).ages_from_us
+    begins_us = measured(pairs, NOW_US).ages_from_us
     later_us = 2 * NOW_US if begins_us is None else begins_us
-    sure = [measured(pairs, KNOWN, now_us).values[:, 4:].tolist() for now_us in (0, later_us)]
+    sure = [measured(pairs, now_us).values[:, 4:].tolist() for now_us in (0, later_us)]
     assert sure[0] == sure[1]
 
 
 @given(stats.filter(lambda s: s.loss_pct is not None and s.fresh_us > 0 and s.bandwidth_bps is None))
 def test_confidence_sinks_from_then_on(one: LinkStats) -> None:
     pairs = {("h0", "h1"): one}
-    begins_us = measured(pairs, KNOWN, NOW_US).ages_from_us
+    begins_us = measured(pairs, NOW_US).ages_from_us
     assert begins_us is not None
-    then, later = (measured(pairs, KNOWN, t).values[0, 4] for t in (begins_us, begins_us + MINUTE_US))
+    then, later = (measured(pairs, t).values[0, 4] for t in (begins_us, begins_us + MINUTE_US))
     assert later < then

@@ -81,7 +81,7 @@ def test_stages_for_one_task(case):
     if expect is None:
         assert stages is None
         return
-    names = [h.name for h in stages.hosts]
+    names = list(stages.pool.names)
     choice = stages.choose([names.index(h) for h in case["assigned"]])
     candidates = [names[i] for i in np.flatnonzero(choice.candidates)]
     assert names[choice.host] == expect["host"]
@@ -254,8 +254,8 @@ def test_a_run_of_tasks_goes_where_each_would_by_itself(seed, monkeypatch):
 
 
 def test_a_gang_that_fits_on_one_host_is_chosen_with_one_look(monkeypatch):
-    looks, choose = [], Stages.choose
-    monkeypatch.setattr(Stages, "choose", lambda *args: looks.append(1) or choose(*args))
+    looks, choose = [], Stages.next_of
+    monkeypatch.setattr(Stages, "next_of", lambda *args: looks.append(1) or choose(*args))
     one = job(JOB, ntasks=8, gpus_per_task=1, traffic=profile(100, (0, 30, 500)))
     snap = snapshot(host("a", gpus=8), host("b", gpus=8), net=full_mesh("a", "b"))
     candidate = next(MetronomePolicy().candidates(asked(one), snap).candidates)
@@ -332,8 +332,8 @@ def test_scores_that_are_looked_for_one_by_one_choose_as_all_at_once(seed, monke
 
     late, one_by_one = answers(), Stages._bandwidth
 
-    def all_at_once(stages, counts):
-        scores = one_by_one(stages, counts)
+    def all_at_once(stages, given):
+        scores = one_by_one(stages, given)
         for number in np.flatnonzero(stages._unknown):
             stages._find(int(number), scores)
         return scores

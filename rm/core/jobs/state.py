@@ -180,9 +180,10 @@ class ClusterState:
 
     # -- derived state -----------------------------------------------------------------------
 
-    def occupy(self, job: Job) -> None:
-        """Take the resources of the job's tasks and let the policies see it as placed."""
-        placement = job.placement
+    def occupy(self, job: Job, placement: Placement | None = None) -> None:
+        """Take the resources of the job's tasks and let the policies see it as placed; `placement` is where
+        they are, if the caller has it."""
+        placement = placement or job.placement
         assert placement is not None
         held = self.join_slice(job)  # by others of its slice, one of which runs at a time
         if not held:

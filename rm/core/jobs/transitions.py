@@ -81,7 +81,7 @@ def _place(ctx: Context, job: Job, e: ev.JobPlaced) -> None:
     ctx.state.pending.pop(job.id, None)
     ctx.state.fresh.pop(job.id, None)
     ctx.state.reasons.pop(job.id, None)
-    ctx.state.occupy(job)
+    ctx.state.occupy(job, e.placement)
     for host in hosts:
         ctx.act(Launch(job.id, job.attempt, host, e.placement.on(host), len(hosts) > 1, e.slice_of))
 

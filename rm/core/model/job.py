@@ -30,6 +30,7 @@ from rm.licenses import parse
 
 PRIORITY_LOW = 0
 PER_TASK, NO_BIND = "per_task", "none"
+FEW_TASKS = 16  # which are looked through in less time than they are put in order by host
 
 
 class JobState(StrEnum):
@@ -268,11 +269,22 @@ class Placement(WithHosts):
             return hosts
 
     def on(self, host: str) -> tuple[TaskPlacement, ...]:
-        return tuple([t for t in self.tasks if t.host == host])
+        """Its tasks on the host, in the order of their ranks."""
+        if len(self.tasks) <= FEW_TASKS:
+            return tuple([t for t in self.tasks if t.host == host])
+        try:
+            by_host = self._by_host
+        except AttributeError:
+            found: dict[str, list[TaskPlacement]] = {}
+            for task in self.tasks:
+                found.setdefault(task.host, []).append(task)
+            by_host = {name: tuple(tasks) for name, tasks in found.items()}
+            object.__setattr__(self, "_by_host", by_host)
+        return by_host.get(host, ())
 
     def gpus_on(self, host: str) -> tuple[int, ...]:
         """The indices of the job's GPUs on the host, each once."""
-        return tuple(sorted({gpu for task in self.tasks if task.host == host for gpu in task.gpus}))
+        return tuple(sorted({gpu for task in self.on(host) for gpu in task.gpus}))
 
 
 @quickly_made

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rm.core.model.demand import Demand
+
+if TYPE_CHECKING:
+    from rm.core.model.job import TaskPlacement
 
 
 class WithDemand:
@@ -13,7 +18,8 @@ class WithDemand:
 
 
 class WithHosts:
-    """A pass asks for the hosts of the same placements some fifty times."""
+    """A pass asks for the hosts of the same placements some fifty times, and for the tasks on each of them."""
 
-    __slots__ = ("_hosts",)
+    __slots__ = ("_by_host", "_hosts")
     _hosts: tuple[str, ...]
+    _by_host: dict[str, tuple[TaskPlacement, ...]]

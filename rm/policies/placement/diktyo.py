@@ -20,7 +20,7 @@ from rm.core.model.snapshot import Snapshot
 from rm.core.ports import Proposal
 from rm.policies.placement.least_loaded import DECIMALS, share_of_a_task, shares_taken
 from rm.policies.placement.steps.capacity import LatestCapacities
-from rm.policies.placement.steps.gang import Ints
+from rm.policies.placement.steps.gang import Filling, Ints
 from rm.policies.placement.steps.network_score import NetworkWeights
 from rm.policies.placement.steps.network_table import LatestNetworkTable
 from rm.policies.placement.steps.ranking import Ask, Ranking, propose
@@ -46,18 +46,16 @@ class DiktyoPolicy:
         delays_us = self._tables.under(ask.snapshot).delays_us()
 
         def choose(caps: Ints) -> Counts:
-            counts = np.zeros(len(caps), dtype=np.int64)
+            filling = Filling(ask.gang, caps)
             cost = np.zeros(len(caps))
-            order: dict[int, int] = {}
-            for done in range(ask.gang.tasks):
-                may = ask.gang.may_take_next(caps, counts, done)
+            while filling.left:
+                may = filling.may_take()
                 near = may & (cost == cost[may].min())
-                load = np.round(taken + each * (counts + 1), DECIMALS)
+                load = np.round(taken + each * (filling.counts + 1), DECIMALS)
                 host = int(np.argmin(np.where(near, load, np.inf)))
-                counts[host] += 1
-                order[host] = order.get(host, 0) + 1
+                filling.give(host)
                 cost = cost + delays_us[host]
-            return list(order.items())
+            return list(filling.given.items())
 
         shown = "taken_pct", np.round(100 * taken, 1)
         return Ranking(choose, np.round(by_gpu, DECIMALS), "the least network cost", shown)

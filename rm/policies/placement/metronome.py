@@ -255,7 +255,7 @@ class MetronomePolicy:
     def _stages(self, pool: Pool, ask: _Ask, gang: Gang) -> Stages:
         table = self._tables.under(ask.snapshot)
         tight = self.options.mode != "paper"
-        return Stages(pool, ask.capacities.hosts, gang, table, ask.links, ask.demand.low_comm, tight)
+        return Stages(pool, gang, table, ask.links, ask.demand.low_comm, tight)
 
     def _observed(self, ask: _Ask, narrow: dict[int, Reason], candidate: Candidate) -> Observed:
         stages = candidate.grounds

@@ -45,6 +45,7 @@ class Capacities:
             np.flatnonzero(self.zone_of == i) for i in range(len(self.zones))
         )
         self.members_of = dict(zip(self.zones, self.members, strict=True))
+        self.names_of = {z: tuple(self.hosts[i].name for i in mine) for z, mine in self.members_of.items()}
         self.delays_us = {z: float(self.user_delay_us(z)) for z in self.zones}
         self._by_zone = np.argsort(self.zone_of, kind="stable")
         self._zone_starts = np.searchsorted(self.zone_of[self._by_zone], np.arange(len(self.zones)))

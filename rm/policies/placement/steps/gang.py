@@ -77,30 +77,6 @@ class Gang:
         """
         return self.tasks - picked - roomiest(others, picks_left)
 
-    def may_take_next(self, caps: Ints, counts: Ints, done: int) -> NDArray[np.bool_]:
-        """Hosts that can take one more task so that the rest of the gang still fits.
-
-        `caps` are the tasks that each host takes in all, `counts` those it was given of the `done`
-        tasks so far.
-        """
-        if self.tasks == 1:
-            return caps > 0
-        used = counts > 0
-        left = self.tasks - done - 1
-        rest = np.where(used, caps - counts, 0)
-        fresh = np.where(used, 0, caps)
-        slots = self.most_hosts - int(used.sum())
-        owed = max(self.hosts_min - int(used.sum()), 0)
-        may: NDArray[np.bool_] = np.zeros(len(caps), dtype=bool)
-        room = int(rest.sum())
-        if owed <= left and room - 1 + roomiest(fresh, slots) >= left:
-            may |= rest > 0
-        if slots > 0 and owed - 1 <= left:
-            # one more host; the best slots - 1 others beside it must hold what is left
-            least = max(left + 1 - room - roomiest(fresh, slots - 1), 1)
-            may |= fresh >= least
-        return may
-
     def blocker(self, caps: Ints) -> Reason:
         """Why the gang does not fit on hosts with these capacities."""
         some = int(np.add.reduce(caps > 0))
@@ -159,6 +135,73 @@ class Gang:
 
     def _fewest(self, caps: Sequence[int]) -> int:
         return Gang(self.tasks).host_count(np.asarray(caps, dtype=np.int64))
+
+
+class Filling:
+    """A gang whose tasks are given to hosts one after the other, so that the rest of it still fits.
+
+    `caps` are the tasks that each host takes in all, with which the gang fits; `given` how many each of the
+    hosts that have any has got, `counts` the same of all hosts, to be read alone.
+    """
+
+    def __init__(self, gang: Gang, caps: Ints) -> None:
+        self._gang, self._caps = gang, caps
+        self.given: dict[int, int] = {}
+        self.counts: Ints = np.zeros(len(caps), dtype=np.int64)
+        self.left = gang.tasks
+        self._fresh = caps  # 0 of those that have tasks
+        self._room = 0  # of these
+        self._sorted: Ints | None = None  # `_fresh` in ascending order
+
+    def give(self, host: int, tasks: int = 1) -> None:
+        """The host gets the next task, or several."""
+        if host in self.given:
+            self.given[host] += tasks
+            self._room -= tasks
+        else:
+            cap = int(self._caps[host])
+            if not self.given:
+                self._fresh = self._caps.copy()
+            self._fresh[host] = 0
+            self.given[host] = tasks
+            self._room += cap - tasks
+            if self._sorted is not None:
+                at = int(self._sorted.searchsorted(cap))
+                self._sorted = np.concatenate((self._sorted[:at], self._sorted[at + 1 :]))
+        self.counts[host] += tasks
+        self.left -= tasks
+
+    def may_take(self) -> NDArray[np.bool_]:
+        """The hosts that can take the next task so that the rest of the gang still fits."""
+        gang = self._gang
+        if gang.any_hosts or gang.tasks == 1:
+            may: NDArray[np.bool_] = self._fresh > 0
+            self._beside(may)
+            return may
+        rest = self.left - 1
+        slots, owed = gang.most_hosts - len(self.given), max(gang.hosts_min - len(self.given), 0)
+        others = self._roomiest(slots - 1)  # beside one more host, which must hold what is left
+        if slots > 0 and owed - 1 <= rest:
+            may = self._fresh >= max(rest + 1 - self._room - others, 1)
+        else:
+            may = np.zeros(len(self._caps), dtype=bool)
+        if owed <= rest and self._room - 1 + self._roomiest(slots) >= rest:
+            self._beside(may)
+        return may
+
+    def _beside(self, may: NDArray[np.bool_]) -> None:
+        """Add the hosts that have tasks, and room for more."""
+        for host, tasks in self.given.items():
+            if tasks < self._caps[host]:
+                may[host] = True
+
+    def _roomiest(self, hosts: int) -> int:
+        """Capacity of the roomiest of those that have no tasks."""
+        if hosts <= 0:
+            return 0
+        if self._sorted is None:
+            self._sorted = np.sort(self._fresh)
+        return int(np.add.reduce(self._sorted[-hosts:]))
 
 
 def roomiest(caps: Ints, hosts: int) -> int:

@@ -6,19 +6,17 @@ measured is filled in per pair of zones (see `NetworkWeights`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import is_
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rm.core.model.host import Host
-from rm.core.model.network import LinkStats
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import Snapshot
 from rm.policies.placement.steps.latency import raw_latency
-from rm.policies.placement.steps.measured import COLUMNS, measured
+from rm.policies.placement.steps.measured import COLUMNS, Readings
 from rm.policies.placement.steps.network_score import Floats, Mask, NetworkWeights, points
 from rm.units import MINUTE_US
 
@@ -37,35 +35,43 @@ class _Block:
 class NetworkTable:
     """Scores and delays under one network view. Everything is computed when first asked for."""
 
-    def __init__(self, snapshot: Snapshot, weights: NetworkWeights) -> None:
+    def __init__(
+        self, snapshot: Snapshot, weights: NetworkWeights, readings: Readings | None = None
+    ) -> None:
+        """`readings` are those of this snapshot, if somebody has them already."""
         self.hosts: tuple[Host, ...] = tuple(snapshot.hosts.values())
         self.weights = weights
         self.zone_names = tuple(dict.fromkeys(h.zone for h in self.hosts))
+        self._zone_number = {zone: i for i, zone in enumerate(self.zone_names)}
+        self._zone_of = np.array([self._zone_number[h.zone] for h in self.hosts], dtype=np.int64)
         self.user_delay_us = {
             z: float(snapshot.zones[z].delay_us if z in snapshot.zones else 0) for z in self.zone_names
         }
         self.members: dict[str, NDArray[np.int64]] = {
-            z: np.array([i for i, h in enumerate(self.hosts) if h.zone == z], dtype=np.int64)
-            for z in self.zone_names
+            zone: np.flatnonzero(self._zone_of == i) for zone, i in self._zone_number.items()
         }
         self.as_of_us = minute_of(snapshot.now_us)
         self.ages_from_us: int | None = None  # when the confidence in any pair begins to sink by age
-        self._blocks = self._gather(snapshot)
+        if readings is None:
+            readings = Readings()
+            readings.follow(snapshot.network.pairs)
+        self._blocks = self._gather(readings)
         self._scores: dict[tuple[str, str], Floats] = {}
+        self._joined: tuple[tuple[str, ...], tuple[NDArray[np.int64], Floats]] | None = None  # the last
         self._means: dict[tuple[str, ...], Floats] = {}
+        self._bad: dict[str, Mask] = {}
+        self._zone_delays: Floats | None = None
         self._quality: Floats | None = None
         self._delays: Floats | None = None
         self._mean_delays: Floats | None = None
         self._bad_reasons: dict[int, Reason] = {}
 
-    def _gather(self, snapshot: Snapshot) -> dict[tuple[str, str], _Block]:
-        number = {h.name: i for i, h in enumerate(self.hosts) if h.schedulable}
-        found = measured(snapshot.network.pairs, number, self.as_of_us)
+    def _gather(self, readings: Readings) -> dict[tuple[str, str], _Block]:
+        found = readings.between((h.name if h.schedulable else None for h in self.hosts), self.as_of_us)
         self.ages_from_us = found.ages_from_us
         if not len(found.first):
             return {}
-        numbered = {zone: i for i, zone in enumerate(self.zone_names)}
-        zone = np.array([numbered[h.zone] for h in self.hosts], dtype=np.int64)
+        zone = self._zone_of
         turned = zone[found.first] > zone[found.second]
         first = np.where(turned, found.second, found.first)
         second = np.where(turned, found.first, found.second)
@@ -91,14 +97,27 @@ class NetworkTable:
         fastest = (max(self.hosts[i].nic_bps for i in self.members[z]) for z in (a, b))
         return float(max(min(fastest), 1))
 
+    def zone_delays_us(self) -> Floats:
+        """Median measured delay between hosts of any two zones, in the order of `zone_names`; unmeasured: by
+        way of the user."""
+        if self._zone_delays is None:
+            users = np.array([self.user_delay_us[zone] for zone in self.zone_names])
+            found = users[:, None] + users[None, :]
+            np.fill_diagonal(found, NOMINAL_DELAY_US)
+            for (a, b), block in self._blocks.items():
+                i, j = self._zone_number[a], self._zone_number[b]
+                found[i, j] = found[j, i] = _median(block.values[:, 1], float(found[i, j]))
+            self._zone_delays = found
+        return self._zone_delays
+
     def zone_delay_us(self, a: str, b: str) -> float:
-        """Median measured delay between hosts of two zones; unmeasured: by way of the user."""
-        block = self._block(a, b)
-        delays = block.values[:, 1] if block is not None else np.empty(0)
-        delays = delays[~np.isnan(delays)]
-        if len(delays):
-            return float(np.median(delays))
-        return NOMINAL_DELAY_US if a == b else self.user_delay_us[a] + self.user_delay_us[b]
+        """As `zone_delays_us`."""
+        return float(self.zone_delays_us()[self._zone_number[a], self._zone_number[b]])
+
+    def apart_us(self, zones: Sequence[str]) -> Floats:
+        """The delays between these zones, in this order."""
+        numbers = [self._zone_number[zone] for zone in zones]
+        return self.zone_delays_us()[np.ix_(numbers, numbers)]
 
     def _typical(self, a: str, b: str) -> tuple[float, float, float]:
         """Median loss, delay and bandwidth of the measured pairs between two zones."""
@@ -145,8 +164,39 @@ class NetworkTable:
         """Host numbers and pair scores over several zones."""
         if len(zones) == 1:
             return self.members[zones[0]], self.scores(zones[0], zones[0])
+        key = tuple(zones)
+        if self._joined is None or self._joined[0] != key:
+            self._joined = key, self._join(key)
+        return self._joined[1]
+
+    def _join(self, zones: tuple[str, ...]) -> tuple[NDArray[np.int64], Floats]:
         numbers = np.concatenate([self.members[z] for z in zones])
-        return numbers, np.block([[self.scores(a, b) for b in zones] for a in zones])
+        among = [self._zone_number[z] for z in zones]
+        place = np.full(len(self.hosts), -1)
+        place[numbers] = np.arange(len(numbers))
+        zone = np.repeat(np.arange(len(zones)), [len(self.members[z]) for z in zones])
+        result = self._unmeasured(zones)[np.ix_(zone, zone)]
+        for (a, b), block in self._blocks.items():
+            if self._zone_number[a] in among and self._zone_number[b] in among:
+                i, j = place[block.first], place[block.second]
+                result[i, j] = result[j, i] = self._points(a, b, block.values)
+        np.fill_diagonal(result, 0.0)
+        return numbers, result
+
+    def _unmeasured(self, zones: Sequence[str]) -> Floats:
+        """Points of a pair of hosts of any two of these zones that was not measured."""
+        fastest = np.array([max(self.hosts[i].nic_bps for i in self.members[z]) for z in zones], dtype=float)
+        ref = np.maximum(np.minimum(fastest[:, None], fastest[None, :]), 1.0)
+        if self.weights.ref_bandwidth_bps:
+            ref = np.full_like(ref, float(self.weights.ref_bandwidth_bps))
+        got = points(np.zeros_like(ref), self.apart_us(zones), ref, ref, self.weights)
+        found: Floats = np.maximum(0.0, got - self.weights.unmeasured_penalty * 3.0 / 3)
+        nothing = np.full((1, COLUMNS), np.nan)  # its confidence is not looked at
+        at = {zone: i for i, zone in enumerate(zones)}
+        for a, b in self._blocks:
+            if a in at and b in at:
+                found[at[a], at[b]] = found[at[b], at[a]] = self._points(a, b, nothing)[0]
+        return found
 
     def mean_scores(self, zones: Sequence[str]) -> Floats:
         """Mean pair score of each host of the zones with all of them, in the order of `joined`."""
@@ -175,6 +225,16 @@ class NetworkTable:
 
     def bad(self, zone: str) -> Mask:
         """Which hosts of the zone (in the order of `members`) have a far worse link than its peers."""
+        if zone not in self._bad:
+            self._bad[zone] = self._find_bad(zone)
+        return self._bad[zone]
+
+    def without_bad(self, zone: str, caps: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The capacities of the zone's hosts, 0 of those that are bad; the very same where none is."""
+        bad = self.bad(zone)
+        return np.where(bad, 0, caps) if bad.any() else caps
+
+    def _find_bad(self, zone: str) -> Mask:
         quality = self.quality()[self.members[zone]]
         known = np.sort(quality[~np.isnan(quality)])
         if not len(known):
@@ -234,11 +294,7 @@ class NetworkTable:
         """One-way delay between all hosts, the worse direction; a host is 1 us from itself (R18)."""
         if self._delays is not None:
             return self._delays
-        result = np.empty((len(self.hosts), len(self.hosts)))
-        for a in self.zone_names:
-            for b in self.zone_names:
-                mine, theirs = self.members[a], self.members[b]
-                result[np.ix_(mine, theirs)] = self.zone_delay_us(a, b)
+        result = self.zone_delays_us()[np.ix_(self._zone_of, self._zone_of)]
         for (a, b), block in self._blocks.items():
             delay, sure = block.values[:, 1], block.values[:, 4]
             seen = ~np.isnan(delay)
@@ -257,34 +313,22 @@ class NetworkTable:
 
 
 class LatestNetworkTable:
-    """The table of the network seen last, rebuilt only when hosts or measurements differ.
-
-    Only a cache: it compares the measurements themselves, not who holds them.
-    """
+    """The table of the network seen last, rebuilt only when hosts or measurements differ."""
 
     def __init__(self, weights: NetworkWeights) -> None:
         self._weights = weights
         self._snapshot: Snapshot | None = None
         self._key: tuple[object, ...] = ()
-        self._pairs: list[tuple[str, str]] = []
-        self._stats: list[LinkStats] = []
+        self._readings = Readings()
         self._table: NetworkTable | None = None
 
     def under(self, snapshot: Snapshot) -> NetworkTable:
         if self._table is not None and self._snapshot is snapshot:
             return self._table
-        key = _signature(snapshot)
-        pairs: Mapping[tuple[str, str], LinkStats] = snapshot.network.pairs
-        if (
-            self._table is None
-            or key != self._key
-            or len(pairs) != len(self._pairs)
-            or list(pairs) != self._pairs
-            or not all(map(is_, pairs.values(), self._stats))
-            or _has_aged(self._table, snapshot.now_us)
-        ):
-            self._table = NetworkTable(snapshot, self._weights)
-            self._key, self._pairs, self._stats = key, list(pairs), list(pairs.values())
+        key, differs = _signature(snapshot), self._readings.follow(snapshot.network.pairs)
+        if self._table is None or differs or key != self._key or _has_aged(self._table, snapshot.now_us):
+            self._table = NetworkTable(snapshot, self._weights, self._readings)
+            self._key = key
         self._snapshot = snapshot
         return self._table
 

@@ -8,22 +8,25 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rm.core.model.quickly_made import quickly_made
 from rm.policies.placement.steps.capacity import Capacities
 from rm.policies.placement.steps.gang import Gang, Ints
 from rm.policies.placement.steps.network_table import NetworkTable
 from rm.policies.placement.steps.zones import fitting_zones, spill_zones
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Pool:
     """Hosts among which a job may be placed: one zone, or zones joined because none fits alone.
 
-    `numbers` are the hosts in inventory numbers, `caps` the tasks each takes (0 = not usable),
-    `near` the rank of each host's zone, 0 for the nearest. `first`: no pool comes before it.
+    `numbers` are the hosts in inventory numbers, `names` their names, `caps` the tasks each takes (0 = not
+    usable), `near` the rank of each host's zone, 0 for the nearest. `first`: no pool comes before it.
     """
 
     zones: tuple[str, ...]
     numbers: NDArray[np.int64]
+    names: tuple[str, ...]
     caps: Ints
     near: Ints
     without_bad: bool
@@ -64,8 +67,8 @@ def pools_for(
     for zone in alone:
         mine = caps[members[zone]]
         if needs_network(mine):
-            good = np.where(table().bad(zone), 0, mine)
-            if not gang.fits(good):
+            good = table().without_bad(zone, mine)
+            if good is not mine and not gang.fits(good):
                 crowded.append(zone)
                 continue
             yield _pool((zone,), capacities, good, True, first)
@@ -78,14 +81,15 @@ def pools_for(
     if alone:
         return
     everyone = {z: caps[mine] for z, mine in members.items()}
-    clean = {z: np.where(table().bad(z), 0, mine) for z, mine in everyone.items()}
+    clean = {z: table().without_bad(z, mine) for z, mine in everyone.items()}
     for usable, without_bad in ((clean, needs_network(caps)), (everyone, False)):
         if usable is clean and not without_bad:
             continue
         zones = spill_zones(
             {z: int(c.sum()) for z, c in usable.items()},
             delays,
-            table().zone_delay_us,
+            table().apart_us,
+            gang.tasks,
             lambda some, usable=usable: gang.fits(np.concatenate([usable[z] for z in some] or [np.zeros(0)])),  # type: ignore[misc]
         )
         if zones:
@@ -96,7 +100,10 @@ def pools_for(
 def _pool(
     zones: tuple[str, ...], capacities: Capacities, caps: Ints, without_bad: bool, first: bool = True
 ) -> Pool:
-    ranks = [capacities.zones.index(z) for z in zones]
-    numbers = np.concatenate([capacities.members[r] for r in ranks])
-    near = np.repeat(np.arange(len(ranks)), [len(capacities.members[r]) for r in ranks])
-    return Pool(zones, numbers, caps, near, without_bad, first)
+    if len(zones) == 1:
+        numbers, names = capacities.members_of[zones[0]], capacities.names_of[zones[0]]
+        return Pool(zones, numbers, names, caps, np.zeros(len(numbers), dtype=np.int64), without_bad, first)
+    members = [capacities.members_of[zone] for zone in zones]
+    near = np.repeat(np.arange(len(zones)), [len(mine) for mine in members])
+    names = tuple(name for zone in zones for name in capacities.names_of[zone])
+    return Pool(zones, np.concatenate(members), names, caps, near, without_bad, first)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from rm.policies.placement.steps.capacity import Mask
-from rm.policies.placement.steps.gang import Gang, Ints
+from rm.policies.placement.steps.gang import Filling, Gang, Ints
 from rm.policies.placement.steps.network_score import Floats
 
 Counts = list[tuple[int, int]]  # (host number, tasks), in the order of the ranks
@@ -62,16 +62,13 @@ def one_by_one(keys: Floats, caps: Ints, gang: Gang) -> Counts:
         for host in (first // keys.shape[1]).tolist():
             counts[host] = counts.get(host, 0) + 1
         return list(counts.items())
-    taken = np.zeros(len(caps), dtype=np.int64)
-    room = np.minimum(caps, keys.shape[1])
+    filling = Filling(gang, np.minimum(caps, keys.shape[1]))
     rows = np.arange(len(caps))
     padded = np.concatenate([slots, np.full((len(caps), 1), np.inf)], axis=1)
-    for done in range(gang.tasks):
-        may = gang.may_take_next(room, taken, done)
-        host = int(np.argmin(np.where(may, padded[rows, taken], np.inf)))
-        taken[host] += 1
-        counts[host] = counts.get(host, 0) + 1
-    return list(counts.items())
+    while filling.left:
+        keys_next = padded[rows, filling.counts]
+        filling.give(int(np.argmin(np.where(filling.may_take(), keys_next, np.inf))))
+    return list(filling.given.items())
 
 
 def preferred(usable: Mask, keys: Floats) -> Ints:

@@ -5,15 +5,16 @@ Source: Metronome, Algorithm 1 lines 15-29 and Sec. III-B "Normalize Score"; R19
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
 from rm.core.model.alignment import PERFECT
-from rm.core.model.host import Host
 from rm.core.model.reasons import Reason
-from rm.policies.placement.steps.gang import Gang, Ints
+from rm.policies.placement.steps.gang import Filling, Gang, Ints
 from rm.policies.placement.steps.latency import normalized, raw_latency
 from rm.policies.placement.steps.link_score import EARLY, LinkScore, LinkScores
 from rm.policies.placement.steps.network_score import DECIMALS, Floats, Mask
@@ -29,15 +30,15 @@ NEAR_US = 2.0  # a host is 1 us from itself: where no other is nearer than this,
 class Choice:
     """The host of one task, and what the stages said of every host of the pool.
 
-    `candidates` passed stage 1; `everywhere_us` are the raw latencies of all hosts of the
-    cluster, the other arrays run parallel to the pool. `looped`: a better host would close a loop.
+    `candidates` passed stage 1; `everywhere_us` finds the raw latencies of all hosts of the
+    cluster, the arrays run parallel to the pool. `looped`: a better host would close a loop.
     """
 
     host: int
     candidates: Mask
     scores: Floats
     raw_latency_us: Floats
-    everywhere_us: Floats
+    everywhere_us: Callable[[], Floats]
     low_comm: bool
     link: LinkScore
     looped: bool = False
@@ -45,9 +46,8 @@ class Choice:
     @property
     def final(self) -> Ints:
         """Stage 2's score, 0 to 100. It has the order of the raw latency, which decides (R19)."""
-        eq19 = normalized(
-            self.raw_latency_us, float(self.everywhere_us.min()), float(self.everywhere_us.max())
-        )
+        everywhere_us = self.everywhere_us()
+        eq19 = normalized(self.raw_latency_us, float(everywhere_us.min()), float(everywhere_us.max()))
         return 100 - eq19 if self.low_comm else eq19
 
 
@@ -59,7 +59,6 @@ class Stages:
     """
 
     pool: Pool
-    hosts: Sequence[Host]
     gang: Gang
     table: NetworkTable
     links: LinkScores | None
@@ -71,23 +70,33 @@ class Stages:
     _unknown: Mask = field(
         default_factory=lambda: np.zeros(0, dtype=bool)
     )  # of these those not yet looked for
+    _any_unknown: bool = False
 
-    def choose(self, assigned: Sequence[int], banned: frozenset[int] = frozenset()) -> Choice | None:
+    def choose(self, assigned: Sequence[int]) -> Choice | None:
         """The best host for the next task, given those of the tasks before; None = no host left."""
-        counts = np.bincount(np.asarray(assigned, dtype=np.int64), minlength=len(self.pool.caps))
-        may = self._allowed(counts, len(assigned))
-        may[list(banned)] = False
-        scores, unknown = self._bandwidth(counts), self._unknown
-        if assigned and not self.low_comm:
-            dependents = [int(self.pool.numbers[n]) for n in assigned]
-            everywhere = raw_latency(self.table.delays_us(), dependents)
+        placing = Placing(self.pool, self.gang, self.table)
+        for host in assigned:
+            placing.give(host)
+        return self.next_of(placing, frozenset())
+
+    def next_of(self, placing: Placing, banned: frozenset[int]) -> Choice | None:
+        """The best host for the next task of a gang that is being placed; None = no host left."""
+        filling, given = placing.filling, placing.filling.given
+        may = filling.may_take()
+        if banned:
+            may[list(banned)] = False
+        scores, unknown = self._bandwidth(given), self._unknown
+        everywhere: Callable[[], Floats] = self.table.mean_delays_us
+        if given and not self.low_comm:
+            raw = placing.latency_us()
+            everywhere = partial(placing.everywhere_us, len(placing.assigned))
         else:
-            everywhere = self.table.mean_delays_us()
-        raw, looped = everywhere[self.pool.numbers], False
+            raw = everywhere()[self.pool.numbers]
+        looped = False
         while may.any():
             candidates = may if self.links is None else may & (scores >= scores[may].max() - EQUAL)
-            host = self._first(candidates, raw, assigned)
-            if self.links is not None and unknown[candidates].any():
+            host = self._first(candidates, raw, placing)
+            if self.links is not None and self._any_unknown and unknown[candidates].any():
                 if unknown[host]:
                     self._find(host, scores)
                     continue
@@ -95,11 +104,11 @@ class Stages:
                     for other in np.flatnonzero(candidates & unknown):
                         self._find(int(other), scores)
                     continue
-            loop = self._loop(counts, host)
+            loop = self._loop(given, host)
             if loop is None:
-                link = self._link(host, int(counts[host]) + 1)
+                link = self._link(host, given.get(host, 0) + 1)
                 choice = Choice(host, candidates, scores, raw, everywhere, self.low_comm, link, looped)
-                if not assigned and not banned:
+                if not given and not banned:
                     self.first = choice
                 return choice
             self.loops[self._name(host)] = loop
@@ -108,26 +117,28 @@ class Stages:
 
     def place(self, banned: frozenset[int] = frozenset()) -> list[int]:
         """Hosts of the tasks in order; fewer than the gang has when some task found none."""
-        assigned: list[int] = []
-        while len(assigned) < self.gang.tasks:
-            choice = self.choose(assigned, banned)
+        placing = Placing(self.pool, self.gang, self.table)
+        while placing.filling.left:
+            choice = self.next_of(placing, banned)
             if choice is None:
                 break
-            assigned.append(choice.host)
+            placing.give(choice.host)
             if not banned or self.links is None:
-                assigned += [choice.host] * self._more_on(choice, assigned)
+                more = self._more_on(choice, placing.filling)
+                if more:
+                    placing.give(choice.host, more)
             banned = frozenset()
-        return assigned
+        return placing.assigned
 
-    def _more_on(self, choice: Choice, assigned: Sequence[int]) -> int:
+    def _more_on(self, choice: Choice, filling: Filling) -> int:
         """How many of the next tasks `choose` would send where it has just sent one, which it need not be
         asked: all other hosts are farther away from that one, and were no nearer to the tasks before.
 
         That goes on while the host has room and its link scores no worse than the best: for the others
         nothing changes, since a task on a host that has some leaves the rest of the gang the same room.
         """
-        host, on_it = choice.host, assigned.count(choice.host)
-        room = min(int(self.pool.caps[host]) - on_it, self.gang.tasks - len(assigned))
+        host, on_it = choice.host, filling.given[choice.host]
+        room = min(int(self.pool.caps[host]) - on_it, filling.left)
         if room < 1 or self.low_comm or choice.looped or self.gang.hosts_min > 1:
             return 0
         delays = self.table.delays_us()[self.pool.numbers[host], self.pool.numbers]
@@ -136,11 +147,11 @@ class Stages:
         if self.links is None:
             return room
         best, name = choice.scores[choice.candidates].max(), self._name(host)
-        counts = np.bincount(assigned, minlength=len(self.pool.caps))
+        given = dict(filling.given)
         for more in range(room):
-            if self.links.score_at(name, on_it + more + 1) < best or self._loop(counts, host) is not None:
+            if self.links.score_at(name, on_it + more + 1) < best or self._loop(given, host) is not None:
                 return more
-            counts[host] += 1
+            given[host] += 1
         return room
 
     def gangs(self) -> Iterator[list[int]]:
@@ -171,8 +182,7 @@ class Stages:
 
     def score(self, assigned: Sequence[int]) -> float:
         """The worst link of the whole gang, now that it is known which tasks are where."""
-        hosts, counts = np.unique(np.asarray(assigned), return_counts=True)
-        return min(self._link(int(h), int(k)).score for h, k in zip(hosts, counts, strict=True))
+        return min(self._link(host, tasks).score for host, tasks in sorted(Counter(assigned).items()))
 
     def scores_of(self, number: int) -> tuple[tuple[str, float], ...]:
         """What the job's first task saw of a host of the pool, by its number in the inventory."""
@@ -185,25 +195,26 @@ class Stages:
         )
 
     def _name(self, host: int) -> str:
-        return self.hosts[int(self.pool.numbers[host])].name
+        return self.pool.names[host]
 
     def _link(self, host: int, tasks: int) -> LinkScore:
         return EARLY if self.links is None else self.links.at(self._name(host), tasks)
 
-    def _bandwidth(self, counts: Ints) -> Floats:
+    def _bandwidth(self, given: Mapping[int, int]) -> Floats:
         """The score of each host's link with one more task; perfect where that is not known yet. It is looked
         for where a host would be taken if it were so: a score may cost a search of many milliseconds."""
         if self._alone is None:
-            self._alone = np.full(len(counts), PERFECT)
-            self._unknown = np.zeros(len(counts), dtype=bool)
+            self._alone = np.full(len(self.pool.caps), PERFECT)
+            self._unknown = np.zeros(len(self.pool.caps), dtype=bool)
             if self.links is not None and (loaded := self.links.loaded):
-                some = np.flatnonzero(self.pool.caps)
-                self._unknown[some] = [self._name(int(host)) in loaded for host in some]
+                bears = map(loaded.__contains__, self.pool.names)
+                self._unknown = np.fromiter(bears, bool, len(self.pool.names)) & (self.pool.caps > 0)
+            self._any_unknown = bool(self._unknown.any())
         if self.links is None:
             return self._alone
         scores = self._alone.copy()
-        for host in np.flatnonzero(counts):
-            scores[host] = self.links.score_at(self._name(int(host)), int(counts[host]) + 1)
+        for host, tasks in given.items():
+            scores[host] = self.links.score_at(self._name(host), tasks + 1)
         return scores
 
     def _find(self, host: int, scores: Floats) -> None:
@@ -220,7 +231,7 @@ class Stages:
         for local in np.flatnonzero(np.isin(self.pool.numbers, list(numbers)) & self._unknown):
             self._find(int(local), self.first.scores)
 
-    def _first(self, candidates: Mask, raw: Floats, assigned: Sequence[int]) -> int:
+    def _first(self, candidates: Mask, raw: Floats, placing: Placing) -> int:
         """Least latency, then the network score, then the least room, then list order; LowComm reversed.
 
         Raw latency orders like eq. 19's whole numbers and settles their ties (R19).
@@ -236,9 +247,8 @@ class Stages:
         equal = np.flatnonzero(near == least)
         if len(equal) == 1:
             return host
-        if assigned:
-            pair = self.table.joined(self.pool.zones)[1]
-            network = pair[list(assigned)].sum(axis=0)
+        if placing.assigned:
+            network = placing.network()
         else:
             network = self.table.mean_scores(self.pool.zones)
         scores = np.round(sign * network[equal], DECIMALS)
@@ -254,15 +264,65 @@ class Stages:
         tasks_on = {self._name(host): tasks for host, tasks in counts.items()}
         return self.links is not None and self.links.loop(tasks_on) is not None
 
-    def _loop(self, counts: Ints, host: int) -> Reason | None:
-        used = np.flatnonzero(counts).tolist() if self.links is not None else []
-        if self.links is None or used in ([], [host]):
+    def _loop(self, given: Mapping[int, int], host: int) -> Reason | None:
+        if self.links is None or not given or (len(given) == 1 and host in given):
             return None  # a loop needs two links
-        tasks_on = {self._name(h): int(counts[h]) for h in used}
+        tasks_on = {self._name(h): tasks for h, tasks in sorted(given.items())}
         name = self._name(host)
         tasks_on[name] = tasks_on.get(name, 0) + 1
         return self.links.loop(tasks_on)
 
-    def _allowed(self, counts: Ints, done: int) -> Mask:
-        """Hosts that can take the next task so that the rest of the gang still fits."""
-        return self.gang.may_take_next(self.pool.caps, counts, done)
+
+class Placing:
+    """A gang on its way to the hosts of a pool: which have tasks, and how near all hosts are to these."""
+
+    def __init__(self, pool: Pool, gang: Gang, table: NetworkTable) -> None:
+        self.filling = Filling(gang, pool.caps)
+        self.assigned: list[int] = []  # the hosts of the tasks, in order
+        self._pool, self._table = pool, table
+        self._latency, self._network = RowSum(self._delays_of), RowSum(self._scores_of)
+
+    def give(self, host: int, tasks: int = 1) -> None:
+        """The host gets the next task, or several."""
+        self.filling.give(host, tasks)
+        self.assigned += [host] * tasks
+
+    def latency_us(self) -> Floats:
+        """As `raw_latency` to the hosts of the tasks, for the hosts of the pool."""
+        return self._latency.over(self.assigned)
+
+    def everywhere_us(self, tasks: int) -> Floats:
+        """The same to those of the first tasks, for all hosts of the cluster."""
+        numbers = self._pool.numbers[self.assigned[:tasks]]
+        return raw_latency(self._table.delays_us(), numbers.tolist())
+
+    def network(self) -> Floats:
+        """The sum of each host's pair scores with the hosts of the tasks."""
+        return self._network.over(self.assigned)
+
+    def _delays_of(self, host: int) -> Floats:
+        numbers = self._pool.numbers
+        return self._table.delays_us()[numbers[host]].take(numbers)
+
+    def _scores_of(self, host: int) -> Floats:
+        row: Floats = self._table.joined(self._pool.zones)[1][host]
+        return row
+
+
+class RowSum:
+    """Rows of hosts added up one after the other, as a sum over all of them would."""
+
+    def __init__(self, row_of: Callable[[int], Floats]) -> None:
+        self._row_of = row_of
+        self._sum: Floats = np.zeros(0)
+        self._counted = 0
+
+    def over(self, hosts: Sequence[int]) -> Floats:
+        """The sum for all of these, which begin with those that were asked for before."""
+        row, of = self._sum, -1
+        for host in hosts[self._counted :]:
+            if host != of:
+                row, of = self._row_of(host), host
+            self._sum = self._sum + row if self._counted else row
+            self._counted += 1
+        return self._sum

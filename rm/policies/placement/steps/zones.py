@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 from math import comb
+
+import numpy as np
+from numpy.typing import NDArray
 
 COMBINATIONS_MAX = 20_000  # beyond that zones are joined greedily instead of by full search
 
 Fits = Callable[[Sequence[str]], bool]
-Delay = Callable[[str, str], float]
+Groups = NDArray[np.int64]  # one group of zones a row, by their numbers in ascending order
+Floats = NDArray[np.float64]
 
 
 def fitting_zones(capacity: Mapping[str, int], user_delay: Mapping[str, float], fits: Fits) -> list[str]:
@@ -21,40 +25,68 @@ def fitting_zones(capacity: Mapping[str, int], user_delay: Mapping[str, float], 
 def spill_zones(
     capacity: Mapping[str, int],
     user_delay: Mapping[str, float],
-    zone_delay: Delay,
+    delays_between: Callable[[Sequence[str]], Floats],
+    tasks: int,
     fits: Fits,
 ) -> list[str]:
     """The zones that hold the job together, nearest to the user first; [] when not even all do (R35).
 
     The smallest number of zones; among those the smallest worst delay between two of them, then
-    the smallest sum of user delays, then names.
+    the smallest sum of user delays, then names. Of more than `COMBINATIONS_MAX` groups of a size those are
+    looked at alone that grow from one zone by the nearest to all that it has.
+
+    Args:
+        capacity: tasks that each zone takes. No group fits whose sum is below `tasks`.
+        delays_between: the delays between any two of the zones that it is given.
     """
     usable = sorted(z for z in capacity if capacity[z] > 0)
     if not fits(usable):
         return []
-
-    def rank(zones: Sequence[str]) -> tuple[float, float, tuple[str, ...]]:
-        worst = max((zone_delay(a, b) for a, b in combinations(zones, 2)), default=0)
-        return worst, sum(user_delay[z] for z in zones), tuple(zones)
-
+    room = np.array([capacity[z] for z in usable], dtype=np.int64)
+    near = np.array([user_delay[z] for z in usable])
+    apart: Floats | None = None
+    grown: Groups | None = None
+    most = np.sort(room)[::-1].cumsum()  # that any one, two, three, … zones hold
     for size in range(1, len(usable) + 1):
-        groups: Iterable[Sequence[str]]
+        if most[size - 1] < tasks:
+            continue
+        if apart is None:
+            apart = delays_between(usable)
         if comb(len(usable), size) <= COMBINATIONS_MAX:
-            groups = combinations(usable, size)
+            groups = np.array(list(combinations(range(len(usable)), size)), dtype=np.int64)
         else:
-            groups = (_grown(z, usable, size, zone_delay) for z in usable)
-        best = min((g for g in groups if fits(g)), key=rank, default=None)
-        if best is not None:
-            return sorted(best, key=lambda z: (user_delay[z], z))
+            if grown is None:
+                grown = _grown(apart)
+            groups = np.sort(grown[:, :size], axis=1)
+        groups = groups[room[groups].sum(axis=1) >= tasks]
+        for group in _in_order(groups, apart, near):
+            zones = [usable[n] for n in group]
+            if fits(zones):
+                return sorted(zones, key=lambda z: (user_delay[z], z))
     return sorted(usable, key=lambda z: (user_delay[z], z))
 
 
-def _grown(start: str, zones: Sequence[str], size: int, zone_delay: Delay) -> list[str]:
-    """`start` joined by the zones nearest to what is already joined."""
-    group = [start]
-    rest = [z for z in zones if z != start]
-    while len(group) < size:
-        nearest = min(rest, key=lambda z: (max(zone_delay(z, g) for g in group), z))
-        group.append(nearest)
-        rest.remove(nearest)
-    return sorted(group)
+def _in_order(groups: Groups, apart: Floats, near: Floats) -> Iterator[list[int]]:
+    """The groups by their worst delay, the sum of user delays, and names."""
+    worst, users = np.zeros(len(groups)), np.zeros(len(groups))
+    for i in range(groups.shape[1]):
+        users += near[groups[:, i]]
+        if i:
+            np.maximum(worst, apart[groups[:, :i], groups[:, i : i + 1]].max(axis=1), out=worst)
+    for n in np.lexsort((*groups.T[::-1], users, worst)):
+        yield groups[n].tolist()
+
+
+def _grown(apart: Floats) -> Groups:
+    """For each zone in which order others join it: the nearest to all that have joined first, by name of
+    equal ones."""
+    count = len(apart)
+    order = np.empty((count, count), dtype=np.int64)
+    order[:, 0] = np.arange(count)
+    farthest = apart.T.copy()  # from each group, in rows, to each zone
+    rows = np.arange(count)
+    for size in range(1, count):
+        farthest[rows, order[:, size - 1]] = np.inf  # has joined
+        order[:, size] = np.argmin(farthest, axis=1)
+        farthest = np.maximum(farthest, apart.T[order[:, size]])
+    return order
