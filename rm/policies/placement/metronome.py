@@ -22,7 +22,8 @@ largest cushion, is the communication policy's. Settled here:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
@@ -214,7 +215,7 @@ class MetronomePolicy:
             stages = self._stages(pool, ask, gang)
             whole = gang is not ask.gang and stages.tight
             for assigned in self._together(stages, ask) if whole else stages.gangs():
-                counts = {n: assigned.count(n) for n in dict.fromkeys(assigned)}
+                counts = Counter(assigned)  # in the order of their first tasks
                 if (key := tuple(sorted(counts.items()))) in seen:
                     continue
                 seen.add(key)
@@ -236,15 +237,16 @@ class MetronomePolicy:
         pool, caps = stages.pool, stages.pool.caps.copy()
         above = self._leaves.of(ask.capacities.hosts, ask.snapshot.fabric)[pool.numbers]
         leaf = np.unique(above, return_inverse=True)[1]  # those above the pool alone, in their order
+        apart = stages.apart(than)
         for _ in range(WHOLE):
             if not ask.gang.fits(caps):
                 return
             counts = dict(fewest_places(caps, leaf, ask.gang))
             caps[next(iter(counts))] = 0
-            if stages.as_well_connected(list(counts), than) and not stages.loops_at(counts):
+            if stages.apart(list(counts)).is_no_farther(apart) and not stages.loops_at(counts):
                 yield [host for host, tasks in counts.items() for _ in range(tasks)]
 
-    def _candidate(self, stages: Stages, counts: dict[int, int], assigned: list[int], ask: _Ask) -> Candidate:
+    def _candidate(self, stages: Stages, counts: Mapping[int, int], assigned: list[int], ask: _Ask) -> Candidate:
         pool = stages.pool
         score = stages.score(assigned)
         spread = [(ask.capacities.hosts[pool.numbers[n]], k) for n, k in counts.items()]

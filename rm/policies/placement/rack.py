@@ -17,8 +17,10 @@ then takes hosts by lot, and `near` says what is one place. Each further candida
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import neg
 
 import numpy as np
 
@@ -140,13 +142,15 @@ def tightest_place(caps: Ints, place: Ints, gang: Gang) -> int | None:
 def in_order(caps: Ints, place: Ints, gang: Gang) -> list[int]:
     """All places: those that shall hold the gang, which fits but into no single one; then the roomiest."""
     left = np.bincount(place, caps).astype(np.int64)
-    rest = np.argsort(-left, kind="stable")
-    order: list[int] = []
+    order: list[int] = np.argsort(-left, kind="stable").tolist()
+    room: list[int] = left[order].tolist()
     need = gang.tasks
-    while need > 0 and left.max() > 0:
-        last = int(np.argmin(np.where(left >= need, left, np.iinfo(np.int64).max)))
-        chosen = last if order and left[last] >= need else int(np.argmax(left))
-        order.append(chosen)
-        need -= int(left[chosen])
-        left[chosen] = 0
-    return [*order, *rest[~np.isin(rest, order)].tolist()]
+    for chosen, tasks in enumerate(room):
+        if need <= 0 or not tasks:
+            break
+        if chosen and tasks >= need:  # it is the last: the tightest that is enough, the first of equal ones
+            last = bisect_right(room, -need, lo=chosen, key=neg) - 1
+            order.insert(chosen, order.pop(bisect_left(room, -room[last], lo=chosen, key=neg)))
+            break
+        need -= tasks
+    return order

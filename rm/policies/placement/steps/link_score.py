@@ -186,6 +186,10 @@ class LinkScores:
             known = self._known[host, tasks] = self._score(host, tasks)
         return known
 
+    def sends_alike(self, host: str, tasks: int, others: int) -> bool:
+        """Does the job put the same on the link of `host` with that many tasks there as with others?"""
+        return self._mine(host, tasks) == self._mine(host, others)
+
     def _score(self, host: str, tasks: int) -> LinkScore:
         period, mine = self._mine(host, tasks)
         link = self._with(host, mine)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -51,6 +52,17 @@ class Choice:
         return 100 - eq19 if self.low_comm else eq19
 
 
+class Apart(NamedTuple):
+    """The mean delay between hosts in microseconds, and their mean pair score."""
+
+    delay_us: float
+    score: float
+
+    def is_no_farther(self, than: Apart) -> bool:
+        """Does the network tell nothing against these hosts, or less than against the others?"""
+        return self.delay_us <= than.delay_us and self.score >= than.score
+
+
 @dataclass(slots=True)
 class Stages:
     """The stages over one pool for one job.
@@ -71,6 +83,7 @@ class Stages:
         default_factory=lambda: np.zeros(0, dtype=bool)
     )  # of these those not yet looked for
     _any_unknown: bool = False
+    _loaded: Sequence[bool] = ()  # which hosts have links that bear load; none, if no link does
 
     def choose(self, assigned: Sequence[int]) -> Choice | None:
         """The best host for the next task, given those of the tasks before; None = no host left."""
@@ -85,7 +98,7 @@ class Stages:
         may = filling.may_take()
         if banned:
             may[list(banned)] = False
-        scores, unknown = self._bandwidth(given), self._unknown
+        scores, unknown = self._bandwidth(placing), self._unknown
         everywhere: Callable[[], Floats] = self.table.mean_delays_us
         if given and not self.low_comm:
             raw = placing.latency_us()
@@ -104,7 +117,7 @@ class Stages:
                     for other in np.flatnonzero(candidates & unknown):
                         self._find(int(other), scores)
                     continue
-            loop = self._loop(given, host)
+            loop = self._loop(placing, host)
             if loop is None:
                 link = self._link(host, given.get(host, 0) + 1)
                 choice = Choice(host, candidates, scores, raw, everywhere, self.low_comm, link, looped)
@@ -124,21 +137,21 @@ class Stages:
                 break
             placing.give(choice.host)
             if not banned or self.links is None:
-                more = self._more_on(choice, placing.filling)
+                more = self._more_on(choice, placing)
                 if more:
                     placing.give(choice.host, more)
             banned = frozenset()
         return placing.assigned
 
-    def _more_on(self, choice: Choice, filling: Filling) -> int:
+    def _more_on(self, choice: Choice, placing: Placing) -> int:
         """How many of the next tasks `choose` would send where it has just sent one, which it need not be
         asked: all other hosts are farther away from that one, and were no nearer to the tasks before.
 
         That goes on while the host has room and its link scores no worse than the best: for the others
         nothing changes, since a task on a host that has some leaves the rest of the gang the same room.
         """
-        host, on_it = choice.host, filling.given[choice.host]
-        room = min(int(self.pool.caps[host]) - on_it, filling.left)
+        host, on_it = choice.host, placing.filling.given[choice.host]
+        room = min(int(self.pool.caps[host]) - on_it, placing.filling.left)
         if room < 1 or self.low_comm or choice.looped or self.gang.hosts_min > 1:
             return 0
         delays = self.table.delays_us()[self.pool.numbers[host], self.pool.numbers]
@@ -147,11 +160,11 @@ class Stages:
         if self.links is None:
             return room
         best, name = choice.scores[choice.candidates].max(), self._name(host)
-        given = dict(filling.given)
-        for more in range(room):
-            if self.links.score_at(name, on_it + more + 1) < best or self._loop(given, host) is not None:
-                return more
-            given[host] += 1
+        for tasks in range(on_it, on_it + room):
+            if self.links.score_at(name, tasks + 1) < best:
+                return tasks - on_it
+            if not self.links.sends_alike(name, tasks, tasks + 1) and self._loop(placing, host, tasks):
+                return tasks - on_it
         return room
 
     def gangs(self) -> Iterator[list[int]]:
@@ -165,20 +178,17 @@ class Stages:
                 yield assigned
             banned |= {assigned[0]}
 
-    def as_well_connected(self, hosts: Sequence[int], than: Sequence[int]) -> bool:
-        """Does the network tell nothing against these hosts, or less than against the others?"""
+    def apart(self, hosts: Sequence[int]) -> Apart:
+        """How far these hosts are from one another, as the network tells."""
         delays, scores = self.table.delays_us(), self.table.joined(self.pool.zones)[1]
-
-        def between(chosen: Sequence[int]) -> tuple[float, float]:
-            local = list(chosen)
-            pairs = max(1, len(local) * (len(local) - 1))
-            at, diagonal = self.pool.numbers[local], np.eye(len(local), dtype=bool)
-            apart = np.where(diagonal, 0.0, delays[np.ix_(at, at)]).sum() / pairs
-            network = np.where(diagonal, 0.0, scores[np.ix_(local, local)]).sum() / pairs
-            return round(float(apart), DECIMALS), round(float(network), DECIMALS)
-
-        (delay, score), (least, best) = between(hosts), between(than)
-        return delay <= least and score >= best
+        local = np.array(hosts, dtype=np.int64)
+        numbers, pairs = self.pool.numbers[local], max(1, len(hosts) * (len(hosts) - 1))
+        between, network = delays[numbers[:, None], numbers], scores[local[:, None], local]
+        np.fill_diagonal(between, 0.0)
+        np.fill_diagonal(network, 0.0)
+        return Apart(
+            round(float(between.sum() / pairs), DECIMALS), round(float(network.sum() / pairs), DECIMALS)
+        )
 
     def score(self, assigned: Sequence[int]) -> float:
         """The worst link of the whole gang, now that it is known which tasks are where."""
@@ -200,22 +210,26 @@ class Stages:
     def _link(self, host: int, tasks: int) -> LinkScore:
         return EARLY if self.links is None else self.links.at(self._name(host), tasks)
 
-    def _bandwidth(self, given: Mapping[int, int]) -> Floats:
+    def _bandwidth(self, placing: Placing) -> Floats:
         """The score of each host's link with one more task; perfect where that is not known yet. It is looked
         for where a host would be taken if it were so: a score may cost a search of many milliseconds."""
         if self._alone is None:
             self._alone = np.full(len(self.pool.caps), PERFECT)
             self._unknown = np.zeros(len(self.pool.caps), dtype=bool)
             if self.links is not None and (loaded := self.links.loaded):
-                bears = map(loaded.__contains__, self.pool.names)
-                self._unknown = np.fromiter(bears, bool, len(self.pool.names)) & (self.pool.caps > 0)
+                self._loaded = [name in loaded for name in self.pool.names]
+                self._unknown = np.array(self._loaded) & (self.pool.caps > 0)
             self._any_unknown = bool(self._unknown.any())
         if self.links is None:
             return self._alone
-        scores = self._alone.copy()
-        for host, tasks in given.items():
-            scores[host] = self.links.score_at(self._name(host), tasks + 1)
-        return scores
+        if placing.scores is None:
+            placing.scores = self._alone.copy()
+        for host in placing.unscored:
+            placing.scores[host] = self.links.score_at(self._name(host), placing.filling.given[host] + 1)
+            if self._loaded and self._loaded[host]:
+                placing.loaded.add(host)
+        placing.unscored.clear()
+        return placing.scores
 
     def _find(self, host: int, scores: Floats) -> None:
         """Look for the score of a host without a task of the job, and note it here too."""
@@ -264,12 +278,16 @@ class Stages:
         tasks_on = {self._name(host): tasks for host, tasks in counts.items()}
         return self.links is not None and self.links.loop(tasks_on) is not None
 
-    def _loop(self, given: Mapping[int, int], host: int) -> Reason | None:
-        if self.links is None or not given or (len(given) == 1 and host in given):
+    def _loop(self, placing: Placing, host: int, tasks: int | None = None) -> Reason | None:
+        """The loop that one more task would close on the host, which has as many as it was given, or so
+        many."""
+        if self.links is None or not self._loaded:
+            return None
+        given = placing.filling.given
+        if len(placing.loaded) + (self._loaded[host] and host not in placing.loaded) < 2:
             return None  # a loop needs two links
-        tasks_on = {self._name(h): tasks for h, tasks in sorted(given.items())}
-        name = self._name(host)
-        tasks_on[name] = tasks_on.get(name, 0) + 1
+        tasks_on = {self._name(h): given[h] for h in sorted(given)}
+        tasks_on[self._name(host)] = (given.get(host, 0) if tasks is None else tasks) + 1
         return self.links.loop(tasks_on)
 
 
@@ -279,6 +297,9 @@ class Placing:
     def __init__(self, pool: Pool, gang: Gang, table: NetworkTable) -> None:
         self.filling = Filling(gang, pool.caps)
         self.assigned: list[int] = []  # the hosts of the tasks, in order
+        self.scores: Floats | None = None  # of the hosts' links with one more task, but for those `unscored`
+        self.unscored: set[int] = set()
+        self.loaded: set[int] = set()  # of the others those with tasks whose links bear load of other jobs
         self._pool, self._table = pool, table
         self._latency, self._network = RowSum(self._delays_of), RowSum(self._scores_of)
 
@@ -286,6 +307,7 @@ class Placing:
         """The host gets the next task, or several."""
         self.filling.give(host, tasks)
         self.assigned += [host] * tasks
+        self.unscored.add(host)
 
     def latency_us(self) -> Floats:
         """As `raw_latency` to the hosts of the tasks, for the hosts of the pool."""
