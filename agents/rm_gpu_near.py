@@ -30,6 +30,7 @@ def narrowed(gpus, cpus, root=""):
 
 
 def local_rank(gpus, at):
-    """(LOCAL_RANK, LOCAL_WORLD_SIZE) of the `at`-th task: its place among those that see the same GPUs."""
+    """(LOCAL_RANK, LOCAL_WORLD_SIZE) of the `at`-th task: its place among those that see the same GPUs,
+    counted round these, since programs take it for an index into them."""
     alike = [n for n, others in enumerate(gpus) if others == gpus[at]]
-    return alike.index(at), len(alike)
+    return alike.index(at) % (len(gpus[at]) or len(alike)), len(alike)

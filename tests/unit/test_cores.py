@@ -315,6 +315,9 @@ def test_the_closest_gpus_are_those_of_a_tasks_numa_nodes(tmp_path: Path) -> Non
     ]  # none is near
     alike = [*seen[:1] * 2, seen[1]]
     assert [rm_gpu_near.local_rank(alike, at) for at in range(3)] == [(0, 2), (1, 2), (0, 1)]
+    shared = [["0"], ["0"], []]  # an index of 1 would be one of no GPU that the second task sees
+    assert [rm_gpu_near.local_rank(shared, at) for at in range(3)] == [(0, 2), (0, 2), (0, 1)]
+    assert [rm_gpu_near.local_rank([[], []], at) for at in range(2)] == [(0, 2), (1, 2)]
     assert rm_gpu_near.narrowed([["0"]], [{4}], str(tmp_path / "bare")) == [["0"]]  # no driver says anything
     assert rm_gpu_near.is_asked({"SLURM_GPU_BIND": "verbose,closest"})
     assert not rm_gpu_near.is_asked({"SLURM_GPU_BIND": "single:1"})

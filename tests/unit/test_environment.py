@@ -108,6 +108,11 @@ def test_ranks_of_one_host_are_told_apart_and_share_the_rest() -> None:
 
 
 BOTH = (("gpu01", (0, 1)), ("gpu01", (0, 1)), ("gpu02", (0, 1)), ("gpu02", (0, 1)))
+ONE = (("gpu01", (0,)), ("gpu01", (0,)), ("gpu02", (0,)), ("gpu02", (0,)))
+SHARED = {
+    "gpus_per_task": 0, "gpus_per_host": 1, "ntasks_per_gpu": 2, "hosts_min": 2, "hosts_max": 2,
+    "tasks_per_host": 2,
+}  # fmt: skip
 OWN = (("gpu01", (0,)), ("gpu01", (1,)), ("gpu02", (0,)), ("gpu02", (1,)))
 
 
@@ -116,6 +121,8 @@ OWN = (("gpu01", (0,)), ("gpu01", (1,)), ("gpu02", (0,)), ("gpu02", (1,)))
     [
         (BOTH, {"gpus_per_task": 0, "gpus_per_host": 2}, ["0", "1", "0", "1"]),
         (OWN, {}, ["0", "0", "0", "0"]),
+        (ONE, SHARED, ["0", "0", "0", "0"]),
+        (ONE, {"gpus_per_task": 0, "gpus_per_host": 1}, ["0", "0", "0", "0"]),
         ([(host, ()) for host, _ in BOTH], {"gpus_per_task": 0}, ["0", "1", "0", "1"]),
     ],
 )
@@ -128,9 +135,10 @@ def test_the_local_rank_is_the_index_of_a_gpu_that_the_task_sees(
     assert [task["SLURM_LOCALID"] for task in tasks] == ["0", "1", "0", "1"]
     for task, (_, gpus) in zip(tasks, places, strict=True):
         assert not gpus or int(task["LOCAL_RANK"]) < len(gpus)
-        assert task.get("SLURM_GPUS_ON_NODE") == ("2" if gpus else None)
-        assert task.get("SLURM_JOB_GPUS") == ("0,1" if gpus else None)
-        assert task.get("SLURM_GPUS") == ("4" if gpus else None)
+        on_host = ("0" if places is ONE else "0,1") if gpus else None
+        assert task.get("SLURM_JOB_GPUS") == on_host
+        assert task.get("SLURM_GPUS_ON_NODE") == (str(len(on_host.split(","))) if on_host else None)
+        assert task.get("SLURM_GPUS") == (("2" if places is ONE else "4") if gpus else None)
 
 
 def test_the_list_of_hosts_is_in_the_order_of_the_ranks() -> None:

@@ -193,7 +193,7 @@ def task_environment(job: Job, task: TaskPlacement, host: Host, hosts: Mapping[s
     """What distinguishes one rank.
 
     Programs take LOCAL_RANK for the index of the GPU that they use, of those that they see: so it is the
-    task's place on the host, and 0 where the task sees its own GPUs only.
+    task's place on the host, counted round these GPUs, and 0 where the task sees its own GPUs only.
     """
     placement = job.placement
     assert placement is not None
@@ -208,7 +208,7 @@ def task_environment(job: Job, task: TaskPlacement, host: Host, hosts: Mapping[s
         "SLURM_NODEID": str(host_index),
         "SLURM_GTIDS": ",".join(str(t.rank) for t in mine),
         "RANK": str(task.rank),
-        "LOCAL_RANK": "0" if apart else str(local),
+        "LOCAL_RANK": "0" if apart else str(local % (len(task.gpus) or len(mine))),
         "LOCAL_WORLD_SIZE": "1" if apart else str(len(mine)),
         "NODE_RANK": str(host_index),
         "RM_RANK": str(task.rank),
