@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rm.core.jobs.free import all_of, take
-from rm.core.jobs.room import capacity
+from rm.core.jobs.room import capacity, gpus_for
 from rm.core.model.host import HostState
 from rm.core.model.job import TaskPlacement
 from rm.core.model.snapshot import TrackedDict
@@ -63,6 +63,20 @@ def test_capacities_follow_what_is_taken_in_a_pass_and_between_passes(hosts, ask
             states = {HostState.UP: HostState.DOWN, HostState.DOWN: HostState.UP}
             hosts = [replace(h, state=states[h.state]) if h is here else h for h in hosts]
             snap = replace(snap, hosts={h.name: h for h in hosts}, free=TrackedDict(snap.free))
+
+
+def test_a_type_is_a_part_of_the_model_or_what_sinfo_shows_of_it():
+    one = host("h0", gpus=2, gpu_model="NVIDIA H100 80GB HBM3")
+    capacities = LatestCapacities().under(snapshot(one))
+    for kind, gpus in (
+        ("h100", (0, 1)),
+        ("nvidia_h100_80gb_hbm3", (0, 1)),
+        ("NVIDIA_H100", (0, 1)),
+        ("a100", ()),
+    ):
+        shape = spec(gpus_per_task=1, gpu_type=kind).demand.shape
+        assert gpus_for(one, all_of(one), shape) == gpus
+        assert list(capacities.of(shape)) == [len(gpus)]
 
 
 def test_capacities_are_those_of_hosts_that_are_other_ones_now():

@@ -99,7 +99,7 @@ def test_hosts_partitions_and_settings_are_shown(slurm: Slurm) -> None:
     host = record(slurm, "show", "node", "h1")
     wanted = {
         "NodeName": "h1", "CPUAlloc": "2", "CPUTot": "8", "RealMemory": "32768", "State": "MIXED",
-        "Partitions": "fast", "Gres": "gpu:A100:2", "AllocTRES": "cpu=2,gres/gpu=1",
+        "Partitions": "fast", "Gres": "gpu:a100:2", "AllocTRES": "cpu=2,gres/gpu=1",
         "AvailableFeatures": "a100",
     }  # fmt: skip
     assert wanted.items() <= host.items()
@@ -248,7 +248,7 @@ def test_why_hosts_are_drained_is_listed(slurm: Slurm) -> None:
 def test_hosts_are_grouped_by_what_is_shown(slurm: Slurm) -> None:
     assert slurm("sinfo", "-h", "-o", "%N").out == "h[1-3]\n"
     assert slurm("sinfo", "-h", "-o", "%C %D").out == "6/12/6/24 3\n"
-    assert slurm("sinfo", "-h", "-o", "%G|%N").out == "gpu:A100:2|h1\n(null)|h[2-3]\n"
+    assert slurm("sinfo", "-h", "-o", "%G|%N").out == "gpu:a100:2|h1\n(null)|h[2-3]\n"
     assert slurm("sinfo", "-h", "-o", "%n").out == "h1\nh2\nh3\n"
     assert slurm("sinfo", "-h", "-O", "NodeHost:4,StateLong:8").out.splitlines()[2] == "h3  drained "
     assert slurm("sinfo", "-h", "-o", "%P", "-S", "P").out == "(null)\nfast\n"

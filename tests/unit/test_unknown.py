@@ -31,6 +31,7 @@ HOSTS = {
             ],
         ),
         ({"gpu_type": "a100", "partition": "short", "zone": "south", "hosts_only": ("cpu1",)}, []),
+        ({"gpu_type": "nvidia_a100-sxm4"}, []),  # as sinfo shows it
     ],
 )
 def test_each_unknown_name_is_told_with_those_that_there_are(

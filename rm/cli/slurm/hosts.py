@@ -36,12 +36,14 @@ def mem_taken_bytes(host: Host) -> int:
 
 
 def gres_of(host: Host) -> str:
-    """`gpu:a100:4`, by the last word of the model that is a name."""
+    """`gpu:nvidia_h100_80gb_hbm3:4`, as Slurm names types that the driver tells it (AutoDetect=nvml)."""
     if not host.gpus:
         return NONE
+    from rm.core.model.host import gpu_type_of
+
     kinds: dict[str, int] = {}
     for gpu in host.gpus:
-        kind = gpu.model.replace(" ", "_")
+        kind = gpu_type_of(gpu.model)
         kinds[kind] = kinds.get(kind, 0) + 1
     return ",".join(f"gpu:{kind}:{number}" if kind else f"gpu:{number}" for kind, number in kinds.items())
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from rm.core.jobs.free import usable_gpus
 from rm.core.model.demand import Shape
-from rm.core.model.host import Host
+from rm.core.model.host import Host, is_of_type
 from rm.core.model.snapshot import Free
 from rm.features import matches
 
@@ -23,11 +23,10 @@ def gpus_for(host: Host, free: Free, shape: Shape) -> tuple[int, ...]:
 
 
 def of_type(host: Host, indices: tuple[int, ...], gpu_type: str) -> tuple[int, ...]:
-    """Those of the GPU indices whose model is of the type: "a100" matches "NVIDIA A100-SXM4"."""
+    """Those of the GPU indices whose model is of the type."""
     if not gpu_type:
         return indices
-    wanted = gpu_type.lower()
-    fitting = {g.index for g in host.gpus if wanted in g.model.lower()}
+    fitting = {g.index for g in host.gpus if is_of_type(g.model, gpu_type)}
     return tuple(i for i in indices if i in fitting)
 
 

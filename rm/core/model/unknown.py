@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from rm.core.model.host import Host
+from rm.core.model.host import Host, is_of_type
 from rm.core.model.job import JobSpec
 from rm.features import parse
 from rm.units import fold_hosts
@@ -40,7 +40,7 @@ def _unknown(spec: JobSpec, hosts: Mapping[str, Host]) -> Iterator[str]:
             yield _sentence("feature", dict.fromkeys(strange), there)
     models = dict.fromkeys(gpu.model for host in hosts.values() for gpu in host.gpus)
     found_out = all(host.cpus for host in hosts.values())
-    if spec.gpu_type and found_out and not any(spec.gpu_type.lower() in model.lower() for model in models):
+    if spec.gpu_type and found_out and not any(is_of_type(model, spec.gpu_type) for model in models):
         yield _sentence("GPU of type", [spec.gpu_type], [model or "no known type" for model in models])
 
 

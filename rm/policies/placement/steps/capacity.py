@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from rm.core.jobs.room import UNLIMITED, admits
 from rm.core.model.demand import Shape
-from rm.core.model.host import Host
+from rm.core.model.host import Host, is_of_type
 from rm.core.model.snapshot import Free, Snapshot, TrackedDict
 from rm.policies.placement.steps.gang import Ints
 
@@ -193,11 +193,10 @@ class Capacities:
 
     def _typed(self, gpu_type: str) -> Mask:
         if gpu_type not in self._of_type:
-            wanted = gpu_type.lower()
             mask = np.zeros((len(self.hosts), self.gpus_max), dtype=bool)
             for i, host in enumerate(self.hosts):
                 for at, gpu in enumerate(host.gpus):
-                    mask[i, at] = wanted in gpu.model.lower()
+                    mask[i, at] = is_of_type(gpu.model, gpu_type)
             self._of_type[gpu_type] = mask
         return self._of_type[gpu_type]
 
