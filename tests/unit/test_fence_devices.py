@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import recorded_gpu
 from tests.agent_process import AGENTS
 from tests.bpf import Machine
 from tests.stand_in_gpus import CAPS, DRM, KFD, NVIDIA, UVM, amd, nvidia
@@ -47,6 +48,22 @@ def test_without_nvidia_the_gpus_are_those_of_amd(tmp_path: Path) -> None:
     found = Devices(str(tmp_path))
     assert found.open_to(["1"])[0] == {(KFD, None), (DRM, 1), (DRM, 129)}
     assert found.open_to(["2"])[1] == ["2"]  # the console is not a GPU
+
+
+def test_what_a_real_driver_says(tmp_path: Path) -> None:
+    files = {"devices": recorded_gpu.DEVICES}
+    files |= {f"driver/nvidia/{name}": text for name, text in recorded_gpu.FILES.items()}
+    for name, text in files.items():
+        (tmp_path / "proc" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "proc" / name).write_text(text)
+    found = Devices(str(tmp_path))
+    uvm, switch, link, caps, imex = range(238, 243)
+    assert found.majors == {NVIDIA, uvm, switch, link, caps, imex}
+    (gpu,) = found.gpus
+    assert (gpu.uuid, gpu.bus, gpu.own) == (recorded_gpu.UUID, recorded_gpu.BUS, {(NVIDIA, 0)})
+    shared = {(NVIDIA, CTL), (NVIDIA, MODESET), (uvm, None), (link, None), (imex, None)}
+    assert found.open_to(["0"]) == found.open_to([gpu.uuid]) == (shared | {(NVIDIA, 0)}, [])
+    assert found.open_to([]) == (set(), [])
 
 
 def test_a_driver_that_comes_or_goes_is_seen(tmp_path: Path) -> None:

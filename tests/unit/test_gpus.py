@@ -12,6 +12,7 @@ import pytest
 from rm.core.alerts.gpu_errors import RECENT_S, gpu_errors
 from rm.daemon.alerts.facts import facts_of
 from rm.protocol.hosts import HostFacts
+from tests import recorded_gpu
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "agents"))
 import rm_gpus
@@ -77,6 +78,23 @@ def test_a_good_gpu_and_one_with_errors(driver: Driver) -> None:
         "GPU 1 has bad memory and needs a reset to leave it out",
         "GPU 1 runs its PCIe link at x8 of x16",
     )
+
+
+def test_what_a_real_driver_says(driver: Driver, tmp_path: Path) -> None:
+    log = tmp_path / "kmsg"
+    log.write_text(f"4,1,233732163,-;{recorded_gpu.XID}\n")
+    (one,) = rm_gpus.gpus(driver(recorded_gpu.ANSWERS))
+    assert one == {
+        "index": 0, "uuid": recorded_gpu.UUID, "model": recorded_gpu.MODEL, "mem_bytes": 81559 << 20,
+        "bus": "0000:00:06", "ecc_uncorrected": 0, "ecc_uncorrected_ever": 0, "retirement_pending": None,
+        "remapping_pending": False, "remapping_failed": False, "link_width": 16, "link_width_max": 16,
+        "busy_pct": 0,
+    }  # fmt: skip
+    (xid,) = rm_gpus.xids(str(log))
+    assert (xid["bus"], xid["code"], xid["count"]) == (one["bus"], 31, 1)
+    assert xid["said"].startswith("pid=3340, name=python3, channel 0x0000000a, intr 00000000. MMU Fault")
+    assert gpu_errors(read(gpus=[one], gpu_xids=[xid])) == ()  # the program's fault
+    assert rm_gpus.UNKNOWN.findall(recorded_gpu.UNKNOWN_FIELD) == ["nonsense"]
 
 
 def test_what_a_gpu_or_driver_does_not_tell_is_no_error(driver: Driver) -> None:
