@@ -28,6 +28,7 @@ class Attempt:
         self.cores = ()  # that nobody else has; those of one that was found again are in `meta`
         self.ordered, self.lends = 0, False  # by the newest order to stand still, or to go on
         self.gpus_used = None  # as rm_gpu_used.py has found
+        self.gpus_last = None  # (microseconds since the epoch, GPUs) of the last look
         self.slice, self.place = None, 0  # the folder of the slice that it is in, and where among its members
 
     def alive(self):

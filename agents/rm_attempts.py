@@ -262,7 +262,7 @@ class Attempts:
         line["epilog"] = record.get("epilog", "")
         line["used"], line["whole"] = rm_used.told(record.get("used")), rm_used.told(record.get("whole"))
         if line["whole"]:
-            line["whole"].update(rm_gpu_used.told(attempt.gpus_used))
+            line["whole"].update(rm_gpu_used.told(attempt, line["ended_us"]))
         attempt.log_bytes[rank] = record.get("log_bytes")
 
     # the loop

@@ -51,8 +51,24 @@ def kept(folder):
     return found if good else None
 
 
-def told(numbers):
+def told(attempt, ended_us):
+    """What its GPUs did, by KEYS: from the last look to its end they went on as they were then."""
+    numbers = attempt.gpus_used
+    if attempt.gpus_last:
+        at_us, gpus = attempt.gpus_last
+        numbers = _added(numbers, max(0, min(ended_us - at_us, int(LOOK_S * 1e6))), gpus)
     return {key: numbers[place] for place, key in enumerate(KEYS)} if numbers else {}
+
+
+def _added(numbers, us, gpus):
+    """The numbers, after `us` more microseconds in which these GPUs were as at this look."""
+    watched, busy, most, energy = numbers or (0, 0, 0, 0)
+    return [
+        watched + us * len(gpus),
+        busy + sum(int(us * gpu.busy) for gpu in gpus),
+        max(most, *(gpu.mem_bytes for gpu in gpus)),
+        energy + sum(int(us * gpu.power_w / 1000) for gpu in gpus),
+    ]
 
 
 def _began_s(attempt):
@@ -124,13 +140,8 @@ class GpuWatch:
             its = [gpu for gpu in gpus if gpu.names & names]
             if us <= 0 or not its:
                 continue
-            watched, busy, most, energy = attempt.gpus_used or (0, 0, 0, 0)
-            attempt.gpus_used = [
-                watched + us * len(its),
-                busy + sum(int(us * gpu.busy) for gpu in its),
-                max(most, *(gpu.mem_bytes for gpu in its)),
-                energy + sum(int(us * gpu.power_w / 1000) for gpu in its),
-            ]
+            attempt.gpus_used = _added(attempt.gpus_used, us, its)
+            attempt.gpus_last = now_us(), its
             self._keep(attempt)
 
     def _keep(self, attempt):

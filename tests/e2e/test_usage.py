@@ -169,7 +169,8 @@ def test_how_busy_the_gpus_of_a_job_were_is_told(
     go(cluster, job_id)
     job = cluster.wait(job_id)
     used = wholes(job)[host]
-    assert 10_000_000 < used["gpu_us"] <= 2 * (job["ended_us"] - job["started_us"])
+    held_us = 2 * (job["ended_us"] - job["started_us"])
+    assert 10_000_000 < used["gpu_us"] <= held_us + 100_000  # by two clocks
     assert used["gpu_busy_us"] == pytest.approx(0.31 * used["gpu_us"], rel=0.01)
     assert used["gpu_mem_bytes"] == 2 << 30
     assert used["energy_mj"] == pytest.approx(0.36 * used["gpu_us"], rel=0.01)  # 360 W

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests import recorded_gpu
 from tests.agent_process import AGENTS
 
 sys.path.insert(0, str(AGENTS))
@@ -119,6 +120,16 @@ def test_a_gpu_that_is_cut_into_instances_cannot_be_watched(world: World) -> Non
     assert attempt.gpus_used is None
 
 
+def test_what_a_real_driver_says() -> None:
+    for text, numbers in (
+        (recorded_gpu.BUSY, (0.99, 4623 * MIB, 339.83)),
+        (recorded_gpu.IDLE, (0, 0, 72.44)),
+    ):
+        (one,) = rm_gpu_used.looked(text)
+        assert one.names == {"0", recorded_gpu.UUID}
+        assert (one.busy, one.mem_bytes, one.power_w) == numbers
+
+
 def test_power_that_is_not_said_is_none(world: World) -> None:
     attempt = world.attempt(1, "GPU-0")
     world.look()
@@ -162,6 +173,26 @@ def test_a_host_without_the_program_is_left_alone(world: World) -> None:
 def test_a_file_that_says_something_else_says_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / rm_gpu_used.FILE).write_text(text)
     assert rm_gpu_used.kept(Folder(str(tmp_path), 1, 1)) is None
+
+
+def test_since_the_last_look_they_went_on_as_they_were(world: World) -> None:
+    attempt, other = world.attempt(1, "GPU-0", "GPU-1"), world.attempt(2, "GPU-2")
+    world.answers(50, 100, 10)
+    world.look()
+    world.look()
+    looked, at_us = list(attempt.gpus_used), attempt.gpus_last[0]
+    told = rm_gpu_used.told(attempt, at_us + 4_000_000)
+    assert told == {
+        "gpu_us": looked[0] + 8_000_000, "gpu_busy_us": looked[1] + 6_000_000, "gpu_mem_bytes": looked[2],
+        "energy_mj": looked[3] + 2 * 1_002_000,
+    }  # fmt: skip
+    assert attempt.gpus_used == looked  # the next look adds that time
+    later = {"nobody has looked for long": (1000, 10), "it ended before the look": (-3, 0)}
+    for why, (after_s, counted_s) in later.items():
+        ended_us = other.gpus_last[0] + after_s * 1_000_000
+        assert rm_gpu_used.told(other, ended_us)["gpu_us"] == other.gpus_used[0] + counted_s * 1_000_000, why
+    other.gpus_last = None  # another agent has looked
+    assert rm_gpu_used.told(other, at_us + 4_000_000)["gpu_us"] == other.gpus_used[0]
 
 
 def test_they_are_told_with_the_end_of_the_attempt(tmp_path: Path) -> None:
