@@ -17,7 +17,7 @@ MPI4PY := mpi4py==4.1.2
 # libraries that no test needs: each worker loads them all
 PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -p no:anyio
 
-.PHONY: help demo ddp frameworks test records check schedules lint bench papers lock dist docs man sbom clean setup setup-dev need-lab need-test
+.PHONY: help demo ddp frameworks gpu test records check schedules lint bench papers lock dist docs man sbom clean setup setup-dev need-lab need-test
 .NOTPARALLEL:
 help:
 	@echo "make setup   what rm needs to run, in .venv; make setup-dev: what building and testing it needs as well"
@@ -25,6 +25,7 @@ help:
 	@echo "make ddp     the same with real PyTorch DDP jobs (installs PyTorch, which is large, into .venv-ddp)"
 	@echo "make records   ask ansible-core anew what it does with the playbooks that rm is compared on"
 	@echo "make frameworks  torchrun, Lightning, MPI, submitit, Hydra, snakemake, dask, parsl and toil as jobs (uses .venv-ddp, too, and others)"
+	@echo "make gpu     rm on this machine and its real GPUs (TORCH_PYTHON=/path/python3: with training; installs rm here and takes it off)"
 	@echo "make test    set everything up and run the tests"
 	@echo "make check   lint, and the tests that need neither hosts nor a built wheel: what to run while writing"
 	@echo "make schedules  the seeded schedules of failures, 10,000 of them (COUNT=100000: more), on all cores"
@@ -46,6 +47,10 @@ ddp: need-lab $(STAMP) $(DDP)/.installed
 frameworks: need-test $(DEV) $(DDP)/.installed $(MPI)/.installed $(SUBMITIT)/.installed $(WORKFLOWS)/.installed
 	$(PYTEST) tests/e2e/test_frameworks.py tests/e2e/test_mpi.py tests/e2e/test_slurm_clients.py \
 	    tests/e2e/test_workflow_clients.py $(ARGS)
+
+# needs root, and NVIDIA's driver; the python3 of TORCH_PYTHON has PyTorch with CUDA
+gpu: need-lab $(DEV)
+	RM_TEST_GPU=1 RM_TEST_TORCH=$(TORCH_PYTHON) $(PYTEST) tests/gpu $(ARGS)
 
 # six at a time, also on two cores: more than half of the end-to-end tests is waiting. A file's tests stay together,
 # as they share hosts; tests/conftest.py says in which order the files come

@@ -1,4 +1,4 @@
-"""Real data-parallel training: a PyTorch DDP model over Gloo on CPUs, hooked or unhooked.
+"""Real data-parallel training: a PyTorch DDP model over Gloo on CPUs, or NCCL on GPUs, hooked or unhooked.
 
 The model is a stack of linear layers of some --megabytes of gradients, which DDP all-reduces in every
 step; the targets come from a fixed teacher, so that the loss really falls. RANK, WORLD_SIZE, MASTER_ADDR
@@ -26,6 +26,7 @@ def options():
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--compute-ms", type=float, default=0.0, help="least time of the forward pass")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--cuda", action="store_true", help="train on the GPU that LOCAL_RANK says, by NCCL")
     parser.add_argument("--durations", action="store_true", help="print every iteration's duration")
     parser.add_argument("--unhooked", action="store_true", help="do not announce iterations to rm")
     return parser.parse_args()
@@ -39,14 +40,17 @@ def main():
     except ImportError:
         raise SystemExit("this example needs PyTorch on the host: pip install torch") from None
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if chosen.cuda else torch.device("cpu")
+    if chosen.cuda:
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if chosen.cuda else "gloo")
     rank, size = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(chosen.seed)
     width = max(8, int((chosen.megabytes * 1e6 / 4 / 2) ** 0.5))
     model = torch.nn.Sequential(
         torch.nn.Linear(width, width), torch.nn.Tanh(), torch.nn.Linear(width, width, bias=False)
-    )
-    teacher = torch.nn.Linear(width, width)
+    ).to(device)
+    teacher = torch.nn.Linear(width, width).to(device)
     parallel = torch.nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.Adam(parallel.parameters(), lr=0.001)
     hooked = rm_hooks is not None and not chosen.unhooked
@@ -56,7 +60,7 @@ def main():
     begin_us = time.time_ns() // 1000
     losses, marks = [], [time.monotonic()]
     for _ in range(chosen.iterations):
-        inputs = torch.randn(chosen.batch, width)
+        inputs = torch.randn(chosen.batch, width, device=device)
         outputs = parallel(inputs)
         left = chosen.compute_ms / 1000 - (time.monotonic() - marks[-1])
         if left > 0:
@@ -83,6 +87,7 @@ def main():
         "replicas_agree": all(bool(t == total) for t in everyone),
         "waited_ms": round(rm_iteration.current().waited_us / 1000, 3) if hooked else 0.0,
         "host": os.uname().nodename,
+        "device": torch.cuda.get_device_name() if chosen.cuda else "cpu",
     }
     if chosen.durations:
         summary |= {"begin_us": begin_us, "durations_ms": [round(d, 3) for d in in_turn]}

@@ -154,6 +154,15 @@ def launch_request(script: str, job: int = 1, ranks: int = 1, **args: Any) -> di
     return {**request, **args}
 
 
+def agents_without_programs(folder: Path) -> Path:
+    """The agents' files, where bpf() is a call that the kernel does not know."""
+    for file in AGENTS.glob("*.py"):
+        (folder / file.name).write_text(file.read_text())
+    bpf = folder / "rm_bpf.py"
+    bpf.write_text(bpf.read_text() + "\n\ndef call(command, attributes):\n    raise OSError(38, 'no bpf')\n")
+    return folder
+
+
 Start = Callable[..., Agent]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.agent_process import AGENTS, Agent, agents, until
+from tests.agent_process import AGENTS, Agent, agents, agents_without_programs, until
 from tests.stand_in_gpus import CLOSED, NVIDIA, OPENED, UVM, nvidia
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="needs root")
@@ -110,15 +110,6 @@ def test_indices_are_counted_among_the_gpus_that_the_driver_shows(start: Start) 
 def start_root(start: Start) -> str:
     """A folder that every user can enter, taken away with the agents' state."""
     return str(start().state / "stand-in")
-
-
-def agents_without_programs(tmp_path: Path) -> Path:
-    """The agents' files, where bpf() is a call that the kernel does not know."""
-    for file in AGENTS.glob("*.py"):
-        (tmp_path / file.name).write_text(file.read_text())
-    bpf = tmp_path / "rm_bpf.py"
-    bpf.write_text(bpf.read_text() + "\n\ndef call(command, attributes):\n    raise OSError(38, 'no bpf')\n")
-    return tmp_path
 
 
 def test_a_gpu_that_the_driver_does_not_know_is_told(start: Start) -> None:
