@@ -7,7 +7,6 @@ A module is one file in `rm/playbook/modules/`, found by its file name. It defin
 - optionally `FREE_FORM`: the argument that a bare string fills (`command: uptime`);
 - optionally `EXECUTOR`: the executor's operation, when it is not the file's name;
 - optionally `COMMAND = True`: arbitrary commands, which check mode can only say "might run" of;
-- optionally `ALIASES`: other names of the same module;
 - optionally `EXPRESSIONS`: arguments that are bare Jinja2 expressions, evaluated by the module itself;
 - optionally `ANY_ARGUMENT = True`: arguments beyond ARGS are welcome (`set_fact`);
 - optionally `NAMES = True`: the names of its arguments may be templates (`set_fact`);
@@ -16,8 +15,10 @@ A module is one file in `rm/playbook/modules/`, found by its file name. It defin
 - optionally `RUN_ONCE = True`: one step for all hosts of the play, as with `run_once` (`add_host`, `pause`);
 - optionally `FACTS`: "*" (any, of modules that are not rm's), or the names of the facts that its result
   brings, so later tasks are compiled after it has run; `{database}` in a name stands for that argument of the
-  step. Facts of other names are refused;
-- optionally `COLLECTION`: where Ansible keeps it, when that is not `ansible.builtin` (`ansible.posix`).
+  step. Facts of other names are refused.
+
+`rm/playbook/modules/__init__.py` has its other names, and the collection of one that is not of
+`ansible.builtin`.
 
 The executor's half is in `agents/rm_steps*.py`, one function per operation.
 """

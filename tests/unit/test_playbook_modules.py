@@ -2,13 +2,15 @@
 
 import importlib.util
 import re
+import subprocess
+import sys
 from types import ModuleType
 from typing import Any
 
 import pytest
 
 from rm.playbook.model.problems import BadArgument
-from rm.playbook.modules import executor_of, registry
+from rm.playbook.modules import ALIASES, COLLECTIONS, executor_of, registry
 from tests.steps_request import AGENTS, rm_steps, step
 
 MOST_USED = (
@@ -32,6 +34,24 @@ def test_the_modules_in_use_are_there_by_both_names(name: str) -> None:
 def test_other_collections_names() -> None:
     for name in ("mount", "sysctl", "authorized_key"):
         assert registry()[f"ansible.posix.{name}"] is registry()[name]
+
+
+def test_other_names_and_collections_are_of_modules() -> None:
+    files = {module.__name__.rpartition(".")[2] for module in registry().values()}
+    assert files >= {*ALIASES, *(name for names in COLLECTIONS.values() for name in names)}
+    assert registry()["community.crypto.openssl_certificate"] is registry()["x509_certificate"]
+    assert "community.general.copy" not in registry()
+
+
+def test_a_module_is_loaded_when_it_is_asked_for() -> None:
+    code = (
+        "import sys; from rm.playbook.modules import registry; found = registry();"
+        "assert 'ansible.builtin.copy' in found and len(found) > 200; found['copy'];"
+        "print([name for name in sys.modules if name.startswith('rm.playbook.modules.')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "'rm.playbook.modules.copy'" in done.stdout
+    assert "rm.playbook.modules.user" not in done.stdout
 
 
 def test_every_module_is_carried_out_by_somebody() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,16 @@ if TYPE_CHECKING:
     from rm.cli.playbook.login import Login
     from rm.core.model.host import Host
     from rm.playbook.read.ansible_settings import Settings
+
+
+# host variables that hold a password, whose values are hidden wherever they show
+PASSWORDS = ("ansible_password", "ansible_ssh_pass", "ansible_ssh_password", "ansible_become_password",
+             "ansible_become_pass", "ansible_sudo_pass")  # fmt: skip
+
+
+def passwords_of(hosts: Iterable[Mapping[str, Any]]) -> set[str]:
+    """The passwords among the variables of hosts."""
+    return {str(given[name]) for given in hosts for name in PASSWORDS if given.get(name)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,22 +16,31 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rm.cli.output import note, printable
 from rm.cli.playbook import text
 from rm.cli.playbook.ask import Terminal
-from rm.cli.playbook.given import Fleet, extra_variables, fleet_of, playbook_path, vault_of, words
+from rm.cli.playbook.given import (
+    Fleet,
+    extra_variables,
+    fleet_of,
+    passwords_of,
+    playbook_path,
+    vault_of,
+    words,
+)
 from rm.cli.playbook.lines import Lines
 from rm.cli.playbook.login import Login, login_options
 from rm.cli.playbook.queue_daemon import QueueDaemon
 from rm.cli.playbook.reports import report, runs, start
-from rm.cli.playbook.telling import Telling
-from rm.cli.playbook.work import PASSWORDS, work
 from rm.cli.session import Session, emit_json, json_option, table
 from rm.errors import RmError, UsageError
+
+if TYPE_CHECKING:
+    from rm.cli.playbook.telling import Telling
 
 Tell = Callable[[Any], None]  # shows an event
 Ask = Callable[[str, bool, threading.Event], str]
@@ -224,16 +233,16 @@ def run(
         return 0
     passwords = login.passwords()
     began, start = datetime.now().astimezone(), time.monotonic()
+    about = {
+        "playbook": str(path.resolve()), "variables": sorted(variables), "limit": limit or "",
+        "tags": wanted, "skip_tags": unwanted, "check": check, "diff": diff or ansible.diff,
+    }  # fmt: skip
     telling = None
-    if not no_record and load_config(session.config_flag).playbooks.record:
-        about = {
-            "playbook": str(path.resolve()), "variables": sorted(variables), "limit": limit or "",
-            "tags": wanted, "skip_tags": unwanted, "check": check, "diff": diff or ansible.diff,
-        }  # fmt: skip
+    if not no_record and load_config(session.config_flag).playbooks.record and _may_answer(session):
+        from rm.cli.playbook.telling import Telling
+
         telling = Telling(session, about, vault.secrets, note if verbose else lambda why: None)
-        telling.hide(passwords.become, passwords.login)
-        for given in fleet.variables.values():
-            telling.hide(*(str(given[name]) for name in PASSWORDS if given.get(name)))
+        telling.hide(passwords.become, passwords.login, *passwords_of(fleet.variables.values()))
     with _progress(as_json, verbose > 0) as (show, quiet), _told(telling, show) as tell:
         report = run_playbook(
             path,
@@ -284,6 +293,15 @@ def _progress(as_json: bool, verbose: bool) -> Iterator[tuple[Tell, Quiet]]:
             return
     with Lines(verbose) as lines:
         yield lines.tell, nullcontext
+
+
+def _may_answer(session: Session) -> bool:
+    """Could there be a daemon? Where its socket is missing, there is none."""
+    try:
+        address = session.address
+    except RmError:
+        return False
+    return address.scheme != "unix" or os.path.exists(address.path)
 
 
 @contextmanager
@@ -369,5 +387,14 @@ def _keep(
         note(f"The run is not in the history: {problem}.")
 
 
-for command in (start, runs, report, work):
+@playbook.command(hidden=True)
+@click.pass_obj
+def work(session: Session, /) -> int:
+    """Run a playbook for the daemon: orders on standard input, what happens on standard output."""
+    from rm.cli.playbook.work import worked  # slow to load, and for the daemon alone
+
+    return worked(session)
+
+
+for command in (start, runs, report):
     playbook.add_command(command)

@@ -19,8 +19,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import click
-
 from rm.cli.session import Session
 from rm.core.playbook_runs import RunState, TaskOutcome
 from rm.errors import RmError
@@ -30,15 +28,10 @@ MESSAGE_MOST, OUTPUT_MOST, DIFF_MOST, ITEMS_MOST = 8_192, 8_192, 65_536, 200  # 
 NAME_MOST = 500  # characters of a task's, a play's, a host's name, which may be templates of hosts' texts
 FORKS = 16
 FREE = ("text", "task", "play", "message", "output", "diffs")
-# host variables that hold a password, whose values are hidden wherever they show
-PASSWORDS = ("ansible_password", "ansible_ssh_pass", "ansible_ssh_password", "ansible_become_password",
-             "ansible_become_pass", "ansible_sudo_pass")  # fmt: skip
 
 
-@click.command(hidden=True)
-@click.pass_obj
-def work(session: Session, /) -> int:
-    """Run a playbook for the daemon: orders on standard input, what happens on standard output."""
+def worked(session: Session) -> int:
+    """The whole of the command; its exit code."""
     orders = json.loads(sys.stdin.buffer.readline())
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what anything else prints is none of the daemon's lines
@@ -75,7 +68,7 @@ def _run(session: Session, orders: Mapping[str, Any], said: Said) -> Report:
     from rm.adapters.playbook.run import run_playbook
     from rm.adapters.playbook.shipped import shipped_directory
     from rm.cli.playbook.ansible_config import ansible_settings
-    from rm.cli.playbook.given import fleet_of, vault_of
+    from rm.cli.playbook.given import fleet_of, passwords_of, vault_of
     from rm.cli.playbook.login import Login
     from rm.cli.playbook.queue_daemon import QueueDaemon
     from rm.playbook.model.located import untemplated
@@ -89,8 +82,7 @@ def _run(session: Session, orders: Mapping[str, Any], said: Said) -> Report:
     said.secrets = vault.secrets  # which grows as the vault is opened
     login = Login().with_settings(ansible)
     fleet = fleet_of(session, (), None, None, vault, path, login, ansible)
-    for given in fleet.variables.values():
-        vault.secrets.update(str(given[name]) for name in PASSWORDS if given.get(name))
+    vault.secrets.update(passwords_of(fleet.variables.values()))
     passwords = login.passwords()
     vault.secrets.update(text for text in (passwords.become, passwords.login) if text)
     return run_playbook(

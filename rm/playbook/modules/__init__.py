@@ -4,29 +4,76 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from functools import cache
 from types import ModuleType
 from typing import Any
 
+ALIASES = {  # a module's file -> other names of it
+    "dnf": ("dnf5", "yum"),
+    "service": ("sysvinit",),
+    "setup": ("gather_facts",),
+    "systemd": ("systemd_service",),
+    "x509_certificate": ("openssl_certificate",),
+}
+COLLECTIONS = {  # where Ansible keeps the modules that are not ansible.builtin's
+    "ansible.posix": (
+        "authorized_key", "firewalld", "mount", "seboolean", "selinux", "synchronize", "sysctl",
+    ),
+    "community.crypto": ("openssl_csr", "openssl_privatekey", "x509_certificate"),
+    "community.general": (
+        "alternatives", "filesystem", "ini_file", "modprobe", "seport", "timezone", "ufw",
+    ),
+    "community.mysql": ("mysql_db", "mysql_user"),
+    "community.postgresql": ("postgresql_db", "postgresql_user"),
+}  # fmt: skip
+BUILTIN = ("ansible.builtin", "ansible.legacy")
+
+
+class Registry(MutableMapping[str, ModuleType]):
+    """Every module by its names, Ansible's fully qualified forms included. A file is loaded when somebody
+    asks for what is in it: a playbook has a tenth of the modules."""
+
+    def __init__(self, files: Mapping[str, str]) -> None:
+        self._files = dict(files)
+        self._loaded: dict[str, ModuleType] = {}
+
+    def __getitem__(self, name: str) -> ModuleType:
+        found = self._loaded.get(name)
+        if found is None:
+            found = self._loaded[name] = importlib.import_module(f"{__name__}.{self._files[name]}")
+        return found
+
+    def __setitem__(self, name: str, module: ModuleType) -> None:
+        self._files.setdefault(name, "")
+        self._loaded[name] = module
+
+    def __delitem__(self, name: str) -> None:
+        del self._files[name]
+        self._loaded.pop(name, None)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._files
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
 
 @cache
-def registry() -> dict[str, ModuleType]:
-    """Every module by its names, Ansible's fully qualified forms included."""
-    found: dict[str, ModuleType] = {}
+def registry() -> Registry:
+    collection_of = {file: collection for collection, files in COLLECTIONS.items() for file in files}
+    found: dict[str, str] = {}
     for info in pkgutil.iter_modules(__path__):
-        module = importlib.import_module(f"{__name__}.{info.name}")
         short = info.name.rstrip("_")  # assert_.py: a Python word
-        for name in (short, *getattr(module, "ALIASES", ())):
-            found[name] = module
-            collections = {
-                "ansible.builtin",
-                "ansible.legacy",
-                getattr(module, "COLLECTION", "ansible.builtin"),
-            }
+        for name in (short, *ALIASES.get(info.name, ())):
+            found[name] = info.name
+            collections = dict.fromkeys((*BUILTIN, collection_of.get(info.name, BUILTIN[0])))
             for collection in () if name.startswith("rm_") else collections:
-                found[f"{collection}.{name}"] = module
-    return found
+                found[f"{collection}.{name}"] = info.name
+    return Registry(found)
 
 
 def control(name: str) -> bool:

@@ -16,7 +16,6 @@ ARGS = {
     "state": Arg(choices=("present", "selected", "absent", "auto"), default="selected"),
     "subcommands": Arg("raw", aliases=("slaves",)),
 }
-COLLECTION = "community.general"
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:

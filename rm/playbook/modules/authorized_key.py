@@ -18,7 +18,6 @@ ARGS = {
     "follow": Arg("bool", default=False),
     "validate_certs": Arg("bool", default=True),
 }
-COLLECTION = "ansible.posix"
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:

@@ -35,7 +35,6 @@ ARGS = {
     "lock_timeout": Arg("int", default=30),
     "use_backend": Arg(choices=("auto", "yum", "yum4", "dnf4", "dnf5"), default="auto"),
 }
-ALIASES = ("dnf5", "yum")
 EXECUTOR = "package"
 
 

@@ -31,7 +31,6 @@ ARGS = {
     "resizefs": Arg("bool", default=False),
     "uuid": Arg(),
 }
-COLLECTION = "community.general"
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:

@@ -23,7 +23,6 @@ ARGS = {
     "timeout": Arg("int", default=0),
     "offline": Arg("bool", default=False),
 }
-COLLECTION = "ansible.posix"
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:

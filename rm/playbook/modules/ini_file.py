@@ -25,7 +25,6 @@ ARGS = {
     "follow": Arg("bool", default=False),
     **OWNERSHIP,
 }
-COLLECTION = "community.general"
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:

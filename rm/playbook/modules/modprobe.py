@@ -14,7 +14,6 @@ ARGS = {
     "params": Arg(default=""),
     "persistent": Arg(choices=("disabled", "present", "absent"), default="disabled"),
 }
-COLLECTION = "community.general"
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:

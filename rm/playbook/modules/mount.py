@@ -23,7 +23,6 @@ ARGS = {
     "backup": Arg("bool", default=False),
     "opts_no_log": Arg("bool", default=False),
 }
-COLLECTION = "ansible.posix"
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:

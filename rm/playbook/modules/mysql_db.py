@@ -25,7 +25,6 @@ ARGS = {
     "sql_log_bin": Arg("bool", default=True),
     **MYSQL_LOGIN,
 }
-COLLECTION = "community.mysql"
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:

@@ -27,7 +27,6 @@ ARGS = {
     "column_case_sensitive": Arg("bool", default=False),  # columns are always compared as they are written
     **MYSQL_LOGIN,
 }
-COLLECTION = "community.mysql"
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:

@@ -48,7 +48,6 @@ ARGS = {
     "select_crypto_backend": Arg(choices=("auto", "cryptography"), default="auto"),
     **OWNERSHIP,
 }
-COLLECTION = "community.crypto"
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:

@@ -27,7 +27,6 @@ ARGS = {
     **OWNERSHIP,
     "mode": Arg("mode", default=0o600),
 }
-COLLECTION = "community.crypto"
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:

@@ -29,7 +29,6 @@ ARGS = {
     "force": Arg("bool", default=False),
     **POSTGRESQL_LOGIN,
 }
-COLLECTION = "community.postgresql"
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:

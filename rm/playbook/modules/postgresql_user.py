@@ -24,7 +24,6 @@ ARGS = {
     "trust_input": Arg("bool", default=True),
     **POSTGRESQL_LOGIN,
 }
-COLLECTION = "community.postgresql"
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:

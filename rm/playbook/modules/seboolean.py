@@ -12,7 +12,6 @@ ARGS = {
     "persistent": Arg("bool", default=False),
     "ignore_selinux_state": Arg("bool", default=False),
 }
-COLLECTION = "ansible.posix"
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:

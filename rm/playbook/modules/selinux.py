@@ -13,7 +13,6 @@ ARGS = {
     "configfile": Arg(default="/etc/selinux/config", aliases=("conf", "file")),
     "update_kernel_param": Arg("bool", default=False),
 }
-COLLECTION = "ansible.posix"
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:

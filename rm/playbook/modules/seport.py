@@ -17,7 +17,6 @@ ARGS = {
     "local": Arg("bool", default=False),
     "ignore_selinux_state": Arg("bool", default=False),
 }
-COLLECTION = "community.general"
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:

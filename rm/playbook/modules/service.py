@@ -24,7 +24,6 @@ ARGS = {
     "scope": Arg(choices=("system", "user", "global"), default="system"),
     "no_block": Arg("bool", default=False),
 }
-ALIASES = ("sysvinit",)
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:

@@ -13,7 +13,6 @@ ARGS = {
     "filter": Arg("list"),
     "fact_path": Arg(default="/etc/ansible/facts.d"),
 }
-ALIASES = ("gather_facts",)
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:

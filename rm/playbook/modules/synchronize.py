@@ -8,7 +8,6 @@ from typing import Any
 from rm.playbook.model.problems import BadArgument
 from rm.playbook.module import Arg, CompileContext
 
-COLLECTION = "ansible.posix"
 CONTROL = True
 ARGS = {
     "src": Arg(required=True),

@@ -16,7 +16,6 @@ ARGS = {
     "sysctl_set": Arg("bool", default=False),
     "ignoreerrors": Arg("bool", default=False),
 }
-COLLECTION = "ansible.posix"
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:

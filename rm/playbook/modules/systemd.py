@@ -18,7 +18,6 @@ ARGS = {
     "scope": Arg(choices=("system", "user", "global"), default="system"),
     "no_block": Arg("bool", default=False),
 }
-ALIASES = ("systemd_service",)
 EXECUTOR = "service"
 
 

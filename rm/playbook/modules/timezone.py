@@ -8,7 +8,6 @@ from rm.playbook.model.problems import BadArgument
 from rm.playbook.module import Arg, CompileContext
 
 ARGS = {"name": Arg(), "hwclock": Arg(choices=("local", "UTC"), aliases=("rtc",))}
-COLLECTION = "community.general"
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:

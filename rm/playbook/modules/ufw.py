@@ -33,7 +33,6 @@ ARGS = {
     "name": Arg(aliases=("app",)),
     "comment": Arg(),
 }
-COLLECTION = "community.general"
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:

@@ -37,8 +37,6 @@ ARGS = {
     "select_crypto_backend": Arg(choices=("auto", "cryptography"), default="auto"),
     **OWNERSHIP,
 }
-ALIASES = ("openssl_certificate",)
-COLLECTION = "community.crypto"
 _SECONDS = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1}
 
 
