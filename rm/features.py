@@ -129,8 +129,10 @@ def uncounted(text: str) -> Expression | None:
     return parse(text)
 
 
-def matches(text: str, features: Collection[str]) -> bool:
-    """Has a host with these features what the text asks for? Every host has what an empty one asks for."""
+@lru_cache(maxsize=16_384)
+def matches(text: str, features: frozenset[str]) -> bool:
+    """Has a host with these features what the text asks for? Every host has what an empty one asks for.
+    Known for each text and set of features: hosts are alike, and each pass asks for all of them."""
     found = parse(text)
     return found is None or found.holds(features)
 

@@ -9,6 +9,8 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from re import compile as pattern
 
+from rm.core.model.kept import WithFeatures
+
 _WORD = pattern(r"[a-z0-9]+")
 FINDABLE = ("cpus", "mem_bytes", "gpus", "nic_bps", "interface")  # by a host's agent
 
@@ -58,7 +60,7 @@ class Nic:
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class Host(WithFeatures):
     """One bare-metal host of the inventory plus what its agent last said.
 
     `nic_bps` is the capacity of its host link (Metronome's B_l(n)), `interface` the network
@@ -97,7 +99,12 @@ class Host:
     @property
     def all_features(self) -> frozenset[str]:
         """Those declared, and the words of its GPUs' models in lower case: nvidia, a100, 80gb."""
-        return _features(self.features, self._models)
+        try:
+            return self._all_features
+        except AttributeError:
+            found = _features(self.features, self._models)
+            object.__setattr__(self, "_all_features", found)
+            return found
 
     @property
     def gpu_features(self) -> frozenset[str]:

@@ -17,6 +17,13 @@ class WithDemand:
     _demand: Demand
 
 
+class WithFeatures:
+    """A pass asks all hosts for their features, for each kind of jobs that wants any."""
+
+    __slots__ = ("_all_features",)
+    _all_features: frozenset[str]
+
+
 class WithHosts:
     """A pass asks for the hosts of the same placements some fifty times, and for the tasks on each of them."""
 

@@ -153,6 +153,8 @@ class Accounts:
 
     def path(self, name: str) -> tuple[str, ...]:
         """From below the root to the account."""
+        if name not in self.by_name:
+            return ()
         found: list[str] = []
         while name in self.by_name:
             found.append(name)

@@ -79,6 +79,8 @@ def taking(accounts: Accounts, spec: JobSpec, account: str, qos: str) -> JobSpec
     Raises:
         UsageError: none that it names takes it: it is not for its account or QOS, or takes no new jobs.
     """
+    if not accounts.partitions:
+        return spec
     refuse_closed(accounts, spec.partitions, account, qos)
     left = [name for name in spec.partitions if not _refuses_new(accounts, name)]
     return spec if len(left) == len(spec.partitions) else replace(spec, partition=",".join(left))

@@ -126,14 +126,16 @@ def job_demands(
         wanted = {h: _demanded(bw, k, total, model) for h, k in tasks_by_host.items()}
         for link, (k, crossings) in above.items():
             wanted[link] = bw * crossings if model == "ring" else _demanded(bw, k, total, model)
-        slower = max((Fraction(w, capacity_by_link[h]) for h, w in wanted.items()), default=Fraction(0))
-        slower = max(slower, Fraction(1))
+        unlike = {(rate, capacity_by_link[link]) for link, rate in wanted.items()}  # a handful of hundreds
+        slower = max(Fraction(1), *(Fraction(rate, capacity) for rate, capacity in unlike))
         lasts = _ceil(duration * slower)
+        slowed = {rate: _ceil(rate / slower) for rate, _ in unlike}
         for host, rate in wanted.items():
-            result[host].append((offset + grown, lasts, _ceil(rate / slower)))
+            result[host].append((offset + grown, lasts, slowed[rate]))
         grown += lasts - duration
     period = profile.period_us + grown
-    return {h: profile_from(period, canonical_phases(period, p)) for h, p in result.items()}
+    made = {raw: profile_from(period, canonical_phases(period, raw)) for raw in set(map(tuple, result.values()))}
+    return {link: made[tuple(raw)] for link, raw in result.items()}
 
 
 def _demanded(bw: int, k: int, n: int, model: str) -> int:

@@ -172,7 +172,7 @@ class MetronomePolicy:
             self._loads.follow(snapshot)
             joint = 0 if o.mode == "paper" else o.joint_jobs
             links = LinkScores(request, self._loads, o.thresholds, o.demand, o.loop_test, joint)
-            narrow = narrow_links(demand, capacities, caps, self._loads.capacity)
+            narrow = narrow_links(demand, capacities, caps, self._loads)
             if narrow:
                 caps = caps.copy()
                 caps[list(narrow)] = 0
@@ -293,11 +293,11 @@ POLICY = MetronomePolicy
 
 
 def narrow_links(
-    demand: Demand, capacities: Capacities, caps: Ints, link_bps: dict[str, int]
+    demand: Demand, capacities: Capacities, caps: Ints, loads: PlacedLoads
 ) -> dict[int, Reason]:
     """Hosts with room whose link is slower than the declared rate of a task (eq. 14)."""
     rate = demand.declared_bps
-    if rate <= min(link_bps.values(), default=0):
+    if rate <= loads.least_bps:
         return {}
     return {
         int(n): Reason(
@@ -306,7 +306,7 @@ def narrow_links(
             (("rate_bps", rate), ("link_bps", bps)),
         )
         for n in np.flatnonzero(caps)
-        if (bps := link_bps[capacities.hosts[n].name]) < rate
+        if (bps := loads.capacity[capacities.hosts[n].name]) < rate
     }
 
 

@@ -240,10 +240,12 @@ class Stages:
 
     def find(self, numbers: Iterable[int]) -> None:
         """Let the scores of these hosts, by their numbers in the inventory, be known."""
-        if self.first is None or not self._unknown.any():
+        if self.first is None or not self._any_unknown:
             return
-        for local in np.flatnonzero(np.isin(self.pool.numbers, list(numbers)) & self._unknown):
-            self._find(int(local), self.first.scores)
+        wanted = set(numbers)
+        for local in np.flatnonzero(self._unknown).tolist():
+            if int(self.pool.numbers[local]) in wanted:
+                self._find(local, self.first.scores)
 
     def _first(self, candidates: Mask, raw: Floats, placing: Placing) -> int:
         """Least latency, then the network score, then the least room, then list order; LowComm reversed.
