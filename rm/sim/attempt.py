@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from rm.core.model.job import Placement
 from rm.core.model.routes import PlannedIteration
+from rm.core.ports import Transfer as Asked
 from rm.sim.gpus import Gpu
 from rm.sim.network.port import Flow
 from rm.sim.program import Communicate, Program
@@ -55,6 +56,7 @@ class Attempt:
     transfer: int | None = None
     barrier: int = 0  # steps of the communication stage that are done
     asked_us: float = 0.0  # when the transfer was ready
+    asked: Asked | None = None  # by which the admission policy was asked for it, once it was
     comm_us: float = 0.0  # communication in this iteration
     comm_from_us: float = 0.0
     burst: int = 0  # which of all bursts it began last
@@ -63,6 +65,8 @@ class Attempt:
     program: Program = field(init=False)
     communicates: bool = field(init=False)
     iteration_us: float = field(init=False)  # undisturbed: on one host communication is free
+    remaining_us: float = field(init=False)  # as `note_done` says
+    next_start_us: int | None = None  # when its next iteration is expected to begin
 
     def __post_init__(self) -> None:
         self.job = self.story.job
@@ -79,11 +83,12 @@ class Attempt:
     def _follow(self) -> None:
         self.program = self.story.sim.program
         self.iteration_us = self.program.alone_us if self.communicates else self.program.compute_us
+        self.note_done()
 
-    @property
-    def remaining_us(self) -> float:
-        """Undisturbed time that the job still needs (Ada-SRSF Sec. IV-A: compute plus communication)."""
-        return (self.program.iterations - self.story.done) * self.iteration_us
+    def note_done(self) -> None:
+        """So many iterations are done: what is left is the undisturbed time that the job still needs (Ada-SRSF
+        Sec. IV-A: compute plus communication)."""
+        self.remaining_us = (self.program.iterations - self.story.done) * self.iteration_us
 
     @property
     def operation(self) -> int:

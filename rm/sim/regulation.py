@@ -95,6 +95,10 @@ class Regulation:
         self._ordered = {r.job for r in alignment.shaping if r.bursts is not None}
         return before != (self._rules, self._spines)
 
+    def follows(self, job: int) -> bool:
+        """Does anything follow from what the job reports?"""
+        return self._desired.follows(job)
+
     def report(self, attempt: int, report: Report) -> None:
         """One finished iteration."""
         self._obey(self._desired.report(attempt, report))

@@ -94,7 +94,11 @@ class Training:
         if planned:
             slots = tuple(s for s in alignment.schedules if s.job not in planned)
             alignment = replace(alignment, schedules=slots, plans=())  # plans are followed above
-        if self.regulation.aligned(alignment, self._iterating):
+        iterating = {
+            job: replace(self._iterating[job], next_start_us=attempt.next_start_us)
+            for job, attempt in self.running.items()
+        }
+        if self.regulation.aligned(alignment, iterating):
             for attempt in self.running.values():
                 attempt.flows.clear()
         for attempt in left_over:
@@ -118,12 +122,12 @@ class Training:
 
     def profiled(self, attempt: Attempt, old: TrafficProfile | None) -> None:
         """The attempt was inspected; `old` is the profile that its plan was made for."""
-        self._know(attempt, self._iterating[attempt.job].next_start_us)
+        self._know(attempt, attempt.next_start_us)
         self.regulation.profiled(attempt.job, attempt.number, old, attempt.story.sim.spec.traffic)
 
     def _know(self, attempt: Attempt, next_start_us: float | None) -> None:
         """From now on regulation expects the attempt to compute as it does at present."""
-        next_us = None if next_start_us is None else round(next_start_us)
+        next_us = attempt.next_start_us = None if next_start_us is None else round(next_start_us)
         self._iterating[attempt.job] = Iterating(
             attempt.number,
             round(attempt.program.compute_us),
@@ -220,8 +224,9 @@ class Training:
             story.waits += attempt.pause_us > 0
             if self._record:
                 story.durations_us.append(duration_us)
-        known = self._iterating[attempt.job]
-        self._iterating[attempt.job] = replace(known, next_start_us=round(until_us))
+        attempt.next_start_us = round(until_us)
+        if not self.regulation.follows(attempt.job):
+            return
         report = Report(
             attempt.job,
             round(origin_us),
@@ -246,6 +251,7 @@ class Training:
         story = attempt.story
         if story.end_us is None:
             story.done += 1
+            attempt.note_done()
             self.progressed.add(attempt.job)
             if story.done >= attempt.program.iterations:
                 attempt.pause_us = 0.0
@@ -307,7 +313,7 @@ class Training:
 
     def _communicate(self, attempt: Attempt, stage: Communicate) -> None:
         attempt.barrier = 0
-        attempt.asked_us = self._time.now_us
+        attempt.asked_us, attempt.asked = self._time.now_us, None
         self._begun += 1
         attempt.burst = self._begun
         if self._gate is None:
@@ -357,18 +363,21 @@ class Training:
             self._transmit(attempt, stage)
 
     def _asked(self, attempt: Attempt) -> Asked:
-        stage = attempt.program.stages[attempt.stage]
-        assert isinstance(stage, Communicate)
-        left = stage.size_bytes
-        if attempt.transfer is not None:
-            left = self._network.left_bytes(attempt.transfer, self._time.now_us)
-        return Asked(
-            attempt.job,
-            attempt.hosts,
-            stage.size_bytes,
-            left,
-            len(attempt.gpus),
-            attempt.remaining_us,
-            attempt.program.compute_us,
-            attempt.asked_us,
-        )
+        asked = attempt.asked
+        if asked is None:
+            stage = attempt.program.stages[attempt.stage]
+            assert isinstance(stage, Communicate)
+            asked = attempt.asked = Asked(
+                attempt.job,
+                attempt.hosts,
+                stage.size_bytes,
+                stage.size_bytes,
+                len(attempt.gpus),
+                attempt.remaining_us,
+                attempt.program.compute_us,
+                attempt.asked_us,
+            )
+        if attempt.transfer is None:
+            return asked
+        left = self._network.left_bytes(attempt.transfer, self._time.now_us)
+        return Asked(*asked[:3], left, *asked[4:])

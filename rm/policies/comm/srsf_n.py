@@ -55,7 +55,10 @@ class SrsfN:
                 running[host] = running.get(host, 0) + 1
         start: list[int] = []
         for transfer in srsf(waiting):
-            if all(running.get(host, 0) < self.options.n for host in transfer.hosts):
+            for host in transfer.hosts:
+                if running.get(host, 0) >= self.options.n:
+                    break
+            else:
                 start.append(transfer.job)
                 for host in transfer.hosts:
                     running[host] = running.get(host, 0) + 1

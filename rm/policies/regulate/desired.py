@@ -138,6 +138,10 @@ class Desired:
         """It is so late now."""
         return [*self._verifier.passed(now_us)]
 
+    def follows(self, job: int) -> bool:
+        """Is it one of the running jobs of the last alignment?"""
+        return job in self._running
+
     def report(self, attempt: int, report: Report, now_us: int | None = None) -> list[Order]:
         """One finished iteration of a running job; of other attempts nothing follows. `now_us` is by a clock
         that no host sets; without it the report's own end counts."""

@@ -80,11 +80,12 @@ class Gatekeeper(Generic[A]):
         for job in answer.start:
             self._move(waiting[job], self._waiting, self._ongoing)
             (resume if job in self._paused else start).append(waiting[job])
-        self._paused -= set(answer.start)
-        self._paused |= set(answer.pause)
-        pause = tuple(ongoing[j] for j in answer.pause)
-        if not pause:
+        if self._paused:
+            self._paused.difference_update(answer.start)
+        if not answer.pause:
             return Verdict(tuple(start), tuple(resume))
+        self._paused.update(answer.pause)
+        pause = tuple(ongoing[j] for j in answer.pause)
         # what is paused frees hosts that the others did not ask for: somebody else may start there
         more = self._ask(self._near(self._waiting, pause), describe)
         return Verdict((*start, *more.start), (*resume, *more.resume), (*pause, *more.pause))
@@ -111,7 +112,7 @@ class Gatekeeper(Generic[A]):
     @staticmethod
     def _near(where: dict[str, dict[int, A]], attempts: Iterable[A]) -> dict[int, A]:
         found: dict[int, A] = {}
-        for attempt in attempts:
-            for host in attempt.hosts:
-                found |= where.get(host, {})
+        for host in {host for attempt in attempts for host in attempt.hosts}:
+            if there := where.get(host):
+                found |= there
         return found
