@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
 
 from rm.core.journal.plain import to_plain
 from rm.core.model.alignment import Alignment
 from rm.core.scheduling.cycle import Outcome
 
-LONG = ("links", "schedules", "shaping")  # of a large cluster thousands, few of which change at a time
-
-
-class _Text(str):
-    """Text that stands for itself in the text of what holds it."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)
+LONG = ("links", "schedules", "shaping", "together")  # of a large cluster thousands, few of which change
 
 
 class Digests:
     """Knows the texts of what the alignment before consisted of."""
 
     def __init__(self) -> None:
-        self._texts: dict[int, tuple[object, str]] = {}  # by identity: the object is kept beside it
+        self._texts: dict[int, tuple[object, bytes]] = {}  # by identity: the object is kept beside it
 
     def of(self, outcome: Outcome, alignment: Alignment) -> str:
         """ "" when the step asks nothing new. The decisions hold the placements in full."""
@@ -34,25 +26,39 @@ class Digests:
         said: list[object] = [
             (i.action.kind, i.action.job, i.action.attempt, i.action.host) for i in outcome.intents
         ]
-        if outcome.realigned:
-            said.append(self._plain(alignment))
-        return hashlib.blake2b(repr(said).encode(), digest_size=6).hexdigest()
+        if not outcome.realigned:
+            return _hashed([repr(said).encode()])
+        begin = repr(said)[:-1] + (", " if said else "")
+        return _hashed([begin.encode(), *self._parts(alignment), b"]"])
 
-    def _plain(self, alignment: Alignment) -> dict[str, object]:
-        """As `to_plain`, with texts for the items of its long parts."""
+    def _parts(self, alignment: Alignment) -> Iterator[bytes]:
+        """The text of `to_plain`, in pieces: megabytes are neither put together nor made anew."""
         before, self._texts = self._texts, {}
-        rest = to_plain(replace(alignment, links=(), schedules=(), shaping=()))
-        body: dict[str, object] = {}
+        rest = to_plain(replace(alignment, **dict.fromkeys(LONG, ())))
+        between = b"{"
         for field in fields(Alignment):
-            if field.name in LONG and (items := getattr(alignment, field.name)):
+            name = field.name
+            if name in LONG and (items := getattr(alignment, name)):
                 texts = [
                     one
                     if (one := before.get(id(item))) is not None and one[0] is item
-                    else (item, repr(to_plain(item)))
+                    else (item, repr(to_plain(item)).encode())
                     for item in items
                 ]
                 self._texts.update(zip(map(id, items), texts, strict=True))
-                body[field.name] = _Text(f"[{', '.join([text for _, text in texts])}]")
-            elif field.name in rest:
-                body[field.name] = rest[field.name]
-        return body
+                yield between + f"{name!r}: [".encode()
+                yield b", ".join([text for _, text in texts])
+                yield b"]"
+            elif name in rest:
+                yield between + f"{name!r}: {rest[name]!r}".encode()
+            else:
+                continue
+            between = b", "
+        yield b"{}" if between == b"{" else b"}"
+
+
+def _hashed(parts: Iterable[bytes]) -> str:
+    found = hashlib.blake2b(digest_size=6)
+    for part in parts:
+        found.update(part)
+    return found.hexdigest()

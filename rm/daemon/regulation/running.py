@@ -9,9 +9,11 @@ from rm.core.jobs.state import ClusterState
 from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment
 from rm.core.model.host import Host
 from rm.core.model.job import Job, JobState
+from rm.core.model.quickly_made import quickly_made
 from rm.core.model.traffic import TrafficProfile
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Place:
     """One host of a running job, as far as traffic is concerned. `rank` is its lowest there;
@@ -24,6 +26,7 @@ class Place:
     since_us: int
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Running:
     """A job whose traffic crosses the network."""
@@ -81,10 +84,11 @@ class RunningJobs:
 
 
 def _running(job: Job, hosts: tuple[str, ...], state: ClusterState) -> Running:
-    places = tuple(
-        Place(h.name, min(t.rank for t in job.tasks if t.host == h.name), h.interface, h.nic_bps, h.since_us)
-        for h in (state.hosts[name] for name in hosts if name in state.hosts)
-    )
+    lowest: dict[str, int] = {}
+    for task in job.tasks:
+        lowest.setdefault(task.host, task.rank)  # tasks stand in the order of their ranks
+    known = [state.hosts[name] for name in hosts if name in state.hosts]
+    places = tuple([Place(h.name, lowest[h.name], h.interface, h.nic_bps, h.since_us) for h in known])
     return Running(
         job.id,
         job.attempt,
