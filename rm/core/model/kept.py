@@ -25,7 +25,7 @@ class WithFeatures:
 
 
 class WithHosts:
-    """A pass asks for the hosts of the same placements some fifty times, and for the tasks on each of them."""
+    """A pass asks for the hosts of the same placements some fifty times, and for the tasks on each."""
 
     __slots__ = ("_by_host", "_hosts")
     _hosts: tuple[str, ...]

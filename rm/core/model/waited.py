@@ -42,18 +42,19 @@ class Waits:
         now = self.now
         return [job for job in jobs if (met := now.get(job)) is None or met[0] is not code]
 
-    def note(self, job: Job, code: ReasonCode, now_us: int) -> None:
-        """It waits for this from now on; in the time of which nothing is known, it did, too."""
-        met = self.now.get(job.id)
-        if met is None:
-            since_us = job.submitted_us
-            if job.earlier or job.waited:
-                since_us = waits_since_us(job) + total_us(job.waited)
-            self.now[job.id] = code, min(now_us, since_us)
-        elif met[0] is not code:
-            known = self.before.get(job.id, job.waited)
-            self.before[job.id] = with_more(known, met[0].value, now_us - met[1])
-            self.now[job.id] = code, now_us
+    def note(self, jobs: Iterable[Job], code: ReasonCode, now_us: int) -> None:
+        """They wait for this from now on; in the time of which nothing is known, they did, too."""
+        for job in jobs:
+            met = self.now.get(job.id)
+            if met is None:
+                since_us = job.submitted_us
+                if job.earlier or job.waited:
+                    since_us = waits_since_us(job) + total_us(job.waited)
+                self.now[job.id] = code, min(now_us, since_us)
+            elif met[0] is not code:
+                known = self.before.get(job.id, job.waited)
+                self.before[job.id] = with_more(known, met[0].value, now_us - met[1])
+                self.now[job.id] = code, now_us
 
     def of(self, job: Job, now_us: int) -> Waited:
         """All that a job has waited; one that waits, up to now."""

@@ -19,16 +19,15 @@ def noted(
     waits, jobs, pending = state.waits, state.jobs, state.pending
     for number, reason in single.items():
         if number in pending:
-            waits.note(jobs[number], reason.code, now_us)
+            waits.note((jobs[number],), reason.code, now_us)
     if len(chosen) <= FEW:
         for number in chosen:
             if number not in single and number in pending:
                 found = blocked.reason_of(jobs[number])
                 if found is not None:
-                    waits.note(jobs[number], found.code, now_us)
+                    waits.note((jobs[number],), found.code, now_us)
         return
     for key, group in blocked.waiting.items():
         code = blocked.reasons[key].code
-        for number in waits.differ(group, code):
-            if number in pending and number not in state.reasons:
-                waits.note(jobs[number], code, now_us)
+        differ, reasons = waits.differ(group, code), state.reasons
+        waits.note([jobs[n] for n in differ if n in pending and n not in reasons], code, now_us)

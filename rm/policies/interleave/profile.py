@@ -134,7 +134,9 @@ def job_demands(
             result[host].append((offset + grown, lasts, slowed[rate]))
         grown += lasts - duration
     period = profile.period_us + grown
-    made = {raw: profile_from(period, canonical_phases(period, raw)) for raw in set(map(tuple, result.values()))}
+    made = {
+        raw: profile_from(period, canonical_phases(period, raw)) for raw in set(map(tuple, result.values()))
+    }
     return {link: made[tuple(raw)] for link, raw in result.items()}
 
 

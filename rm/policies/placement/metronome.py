@@ -246,7 +246,9 @@ class MetronomePolicy:
             if stages.apart(list(counts)).is_no_farther(apart) and not stages.loops_at(counts):
                 yield [host for host, tasks in counts.items() for _ in range(tasks)]
 
-    def _candidate(self, stages: Stages, counts: Mapping[int, int], assigned: list[int], ask: _Ask) -> Candidate:
+    def _candidate(
+        self, stages: Stages, counts: Mapping[int, int], assigned: list[int], ask: _Ask
+    ) -> Candidate:
         pool = stages.pool
         score = stages.score(assigned)
         spread = [(ask.capacities.hosts[pool.numbers[n]], k) for n, k in counts.items()]
@@ -292,9 +294,7 @@ class MetronomePolicy:
 POLICY = MetronomePolicy
 
 
-def narrow_links(
-    demand: Demand, capacities: Capacities, caps: Ints, loads: PlacedLoads
-) -> dict[int, Reason]:
+def narrow_links(demand: Demand, capacities: Capacities, caps: Ints, loads: PlacedLoads) -> dict[int, Reason]:
     """Hosts with room whose link is slower than the declared rate of a task (eq. 14)."""
     rate = demand.declared_bps
     if rate <= loads.least_bps:

@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from math import inf
 from typing import Protocol
 
+from rm.core.model.quickly_made import quickly_made
 
+
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Flow:
     """One direction of one connection.
@@ -30,6 +33,7 @@ class Flow:
     route: tuple[tuple[int, float], ...] = ()
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Transfer:
     """One communication phase of a job: it ends when all its flows have ended.

@@ -129,9 +129,7 @@ def _ends_of(directions: Sequence[tuple[str, str]], names: Sequence[str | None])
     both = forth[reverse] == back
     once = (source < target) | ~both  # else it is counted from its other end
     one, two = there, np.where(both, there[reverse], there)
-    return _Ends(
-        np.minimum(source, target)[once], np.maximum(source, target)[once], one[once], two[once]
-    )
+    return _Ends(np.minimum(source, target)[once], np.maximum(source, target)[once], one[once], two[once])
 
 
 def _worth(age_us: Floats, fresh_us: Floats, failures: Floats) -> Floats:

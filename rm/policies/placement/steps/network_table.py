@@ -35,9 +35,7 @@ class _Block:
 class NetworkTable:
     """Scores and delays under one network view. Everything is computed when first asked for."""
 
-    def __init__(
-        self, snapshot: Snapshot, weights: NetworkWeights, readings: Readings | None = None
-    ) -> None:
+    def __init__(self, snapshot: Snapshot, weights: NetworkWeights, readings: Readings | None = None) -> None:
         """`readings` are those of this snapshot, if somebody has them already."""
         self.hosts: tuple[Host, ...] = tuple(snapshot.hosts.values())
         self.weights = weights

@@ -23,6 +23,7 @@ from rm.policies.placement.steps.network_table import NetworkTable
 from rm.policies.placement.steps.pools import Pool
 
 EQUAL = 1e-9
+ROOMIER = 1 << 62  # than any host
 RESTARTS_MAX = 64  # of a gang with another first host; only a loop makes any necessary
 NEAR_US = 2.0  # a host is 1 us from itself: where no other is nearer than this, rounding makes none as near
 
@@ -253,7 +254,8 @@ class Stages:
         Raw latency orders like eq. 19's whole numbers and settles their ties (R19).
         """
         if self.tight and self.gang.most_hosts == 1 and not self.low_comm:
-            return self._tightest(np.flatnonzero(candidates))  # it has nobody to talk to
+            caps = np.where(candidates, self.pool.caps, ROOMIER)
+            return int(caps.argmin())  # it has nobody to talk to
         sign = -1 if self.low_comm else 1
         near = np.where(candidates, sign * raw, np.inf)
         least = near.min()
