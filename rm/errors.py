@@ -6,6 +6,35 @@ Anything the user may cause raises an `RmError`; the CLI prints its message and 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+
+
+class Refusal(StrEnum):
+    """Which thing of a request is refused, for programs: sentences are for people, and may change. Whoever
+    makes an error of one of these kinds says so, and the HTTP API tells it beside the sentence."""
+
+    UNKNOWN_JOB = "unknown-job"
+    UNKNOWN_HOST = "unknown-host"
+    UNKNOWN_PARTITION = "unknown-partition"
+    UNKNOWN_ZONE = "unknown-zone"
+    UNKNOWN_FEATURE = "unknown-feature"
+    UNKNOWN_GPU_TYPE = "unknown-gpu-type"
+    UNKNOWN_RESERVATION = "unknown-reservation"
+    NOT_IN_RESERVATION = "not-in-reservation"  # it is not for the user
+    NOT_IN_ACCOUNT = "not-in-account"  # the user, or there is no such account
+    NOT_IN_QOS = "not-in-qos"  # the account, or there is no such QOS
+    NOT_IN_PARTITION = "not-in-partition"  # it takes no jobs, or none of the account
+    BAD_DEPENDENCY = "bad-dependency"  # not understood, or of a job or an element that is none
+    BAD_ARRAY = "bad-array"
+    BAD_LICENSES = "bad-licenses"
+    BAD_GPUS = "bad-gpus"
+    BAD_NUMBER = "bad-number"
+    BAD_LINE = "bad-line"  # of a script: its quotes do not match
+    LIMIT_REACHED = "limit-reached"  # of an account, a QOS or a partition
+    NEVER_FITS = "never-fits"  # no state of the cluster could take the job
+
 
 class RmError(Exception):
     """Base of all errors a user may meet.
@@ -13,15 +42,17 @@ class RmError(Exception):
     Args:
         what: one sentence: what was wrong, and where.
         hint: one sentence: what the user can do about it.
+        refusal: which thing of the request it was, where programs may want to know.
     """
 
     exit_code = 1
     http_status = 500
 
-    def __init__(self, what: str, hint: str = "") -> None:
+    def __init__(self, what: str, hint: str = "", refusal: Refusal | None = None) -> None:
         super().__init__(what)
         self.what = what
         self.hint = hint
+        self.refusal = refusal
 
     def __str__(self) -> str:
         return f"{self.what} {self.hint}".strip()
@@ -32,6 +63,10 @@ class UsageError(RmError):
 
     exit_code = 2
     http_status = 400
+
+
+class BadOptions(UsageError):
+    """Options of a submission are unknown, cannot be read, or contradict each other."""
 
 
 class ImpossibleRequest(RmError):
@@ -134,3 +169,25 @@ class IllegalTransition(RmError):
 
     exit_code = 6
     http_status = 409
+
+
+@contextmanager
+def refusing(refusal: Refusal) -> Iterator[None]:
+    """An error of the block is of this thing, unless it says itself of which."""
+    try:
+        yield
+    except RmError as error:
+        error.refusal = error.refusal or refusal
+        raise
+
+
+def as_told(
+    kind: str, what: str, hint: str = "", refusal: str = "", otherwise: type[RmError] = RmError
+) -> RmError:
+    """The error that another process of rm tells of, as the class of this name that it had there, so that
+    the exit code is the same. `otherwise`: where the name is none of a class here."""
+    found = globals().get(kind)
+    made = found if isinstance(found, type) and issubclass(found, RmError) else otherwise
+    error: RmError = made(what, hint)
+    error.refusal = Refusal(refusal) if refusal in tuple(Refusal) else None
+    return error

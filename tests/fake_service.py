@@ -40,7 +40,7 @@ from rm.core.sharing.shares import Listed, Shares
 from rm.core.sharing.usage_query import Asked, answer, asked
 from rm.daemon.services.reasons import NO_REASONS, Reasons
 from rm.daemon.services.usage_totals import UsageTotals
-from rm.errors import Conflict, ImpossibleRequest, NotFound, RmError
+from rm.errors import Conflict, ImpossibleRequest, NotFound, Refusal, RmError
 from rm.web.api import serve
 from tests import builders
 from tests.fakes import PATIENCE_S
@@ -102,6 +102,11 @@ class FakeService:
             for one in waiting
             if job in (None, one.id)
         }
+
+    def weights(self) -> PriorityParts:
+        if self.queue_policy != "multifactor":
+            return PriorityParts(site=1.0)
+        return PriorityParts(1.0, 1_000.0, 10_000.0, 0.5, 0.0, 0.0, 10_000.0)
 
     def starts(self) -> tuple[Foreseen, dict[int, str]]:
         waiting = [job for job in self.table.values() if job.state is JobState.PENDING and not job.held]
@@ -276,7 +281,7 @@ class FakeService:
 
     async def job(self, job_id: int) -> Job:
         if job_id not in self.table:
-            raise NotFound(f"There is no job {job_id}.", "`rmx queue --all` lists them.")
+            raise NotFound(f"There is no job {job_id}.", "`rmx queue --all` lists them.", Refusal.UNKNOWN_JOB)
         return self.table[job_id]
 
     async def described(self, job_id: int, array_tasks: str = "") -> Described:
@@ -324,9 +329,11 @@ class FakeService:
         await self.job(job_id)
         return self.put(job_id, held=False)
 
-    async def requeue(self, job_id: int, by: str, array_tasks: str = "", failed: bool = False) -> Job:
-        await self.job(job_id)
-        return self.put(job_id, state=JobState.PENDING, tasks=())
+    async def requeue(
+        self, job_id: int, by: str, array_tasks: str = "", failed: bool = False, hold: bool = False
+    ) -> Job:
+        held = (await self.job(job_id)).held or hold
+        return self.put(job_id, state=JobState.PENDING, tasks=(), held=held)
 
     async def suspend(self, job_id: int, by: str, array_tasks: str = "") -> Job:
         await self.job(job_id)

@@ -26,11 +26,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """What was wrong, and what to do; `kind` is the error's class."""
+    """What was wrong, and what to do; `kind` is the error's class. `refusal`: which thing of the request was
+    refused, such as unknown-partition, where programs may want to know; "": it is none of these."""
 
     kind: str
     message: str
     hint: str
+    refusal: str = ""
 
 
 class Refused(Answer, frozen=True, kw_only=True):

@@ -156,6 +156,17 @@ class Priorities(Answer, frozen=True, kw_only=True):
     priorities: Sequence[Priority]
 
 
+class PriorityWeights(Answer, frozen=True, kw_only=True):
+    """What each part of a priority is at most; 0: it does not count."""
+
+    site: float = 1.0
+    age: float = 0.0
+    fair_share: float = 0.0
+    qos: float = 0.0
+    partition: float = 0.0
+    size: float = 0.0
+
+
 class Plan(Answer, frozen=True, kw_only=True):
     """A dry run: where the job would start now; without a placement the reasons why not,
     and when it is expected to start."""

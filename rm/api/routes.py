@@ -144,6 +144,8 @@ ROUTES: Sequence[Route] = (
           "first.", reasons.Starts),
     Route("GET", "/v1/jobs/priorities", "priorities", "What the priorities of jobs that wait are made of.",
           reasons.Priorities),
+    Route("GET", "/v1/jobs/priority-weights", "priority_weights", "What each part of a priority is at most.",
+          reasons.PriorityWeights),
     Route("GET", "/v1/jobs/steps", "job_steps", "What `srun` ran of these jobs, by job, attempt and step.",
           job_steps.JobSteps, query=(
               Parameter("jobs", Annotated[str, Meta(pattern="^[0-9]{1,18}(,[0-9]{1,18})*$")],
@@ -179,7 +181,8 @@ ROUTES: Sequence[Route] = (
             ("hold", "Keep the waiting job from starting.", ()),
             ("release", "Let the held job start.", ()),
             ("requeue", "Stop the job and let it wait for another start.",
-             (Parameter("failed", Flag, "of an array only what failed", ""),)),
+             (Parameter("failed", Flag, "of an array only what failed", ""),
+              Parameter("hold", Flag, "keep it from starting until it is released", ""))),
         )
     ),
     Route("POST", "/v1/jobs/{id}/suspend", "suspend", "Let the job that runs stand still, with all that it "

@@ -15,10 +15,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from rm import errors
 from rm.client.connection import Connection
 from rm.client.websocket import TEXT, WebSocket
-from rm.errors import Conflict, LimitReached, RmError, StoreUnavailable, Unreachable
+from rm.errors import Conflict, LimitReached, RmError, StoreUnavailable, Unreachable, as_told
 from rm.protocol.sessions import (
     BYE,
     END_OF_INPUT,
@@ -289,6 +288,6 @@ def _write(fd: int, data: bytes) -> None:
 
 
 def _failure(told: Mapping[str, Any]) -> RmError:
-    found = getattr(errors, str(told.get("kind")), RmError)
-    kind = found if isinstance(found, type) and issubclass(found, RmError) else Conflict
-    return kind(str(told.get("message")), str(told.get("hint", "")))
+    return as_told(
+        str(told.get("kind")), str(told.get("message")), str(told.get("hint", "")), otherwise=Conflict
+    )

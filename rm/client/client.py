@@ -16,7 +16,7 @@ from rm.api.hosts import AcceptKey, AddHosts, AdoptHost, Drain, Host, HostKeys, 
 from rm.api.job_requests import ArrayLimit, JobRequest, JobUpdate, SignalTo
 from rm.api.job_rows import JobRow
 from rm.api.jobs import Cancelled, FullJob, Iterations, Job, Jobs, OneJob, Waited, WholeJob
-from rm.api.reasons import Plan, Priorities, Priority, Starts, Why
+from rm.api.reasons import Plan, Priorities, Priority, PriorityWeights, Starts, Why
 from rm.api.status import Status
 from rm.arrays import JobId, parse_id
 from rm.client import submission
@@ -173,6 +173,11 @@ class Client(Topics):
         """What the priorities of jobs that wait are made of, where the queue policy has such sums."""
         return self._ask.get(Priorities, "jobs", "priorities").priorities
 
+    def priority_weights(self) -> PriorityWeights:
+        """What each part of a priority is at most; all but the job's own are 0 where the queue policy has no
+        such sums."""
+        return self._ask.get(PriorityWeights, "jobs", "priority-weights")
+
     def queue(self, *, user: str = "", most: int | None = None) -> list[Job]:
         """The waiting jobs in the order in which they are tried; last those that may not start yet."""
         return list(self._ask.get(Jobs, "queue", user=user, limit=most or 0).jobs)
@@ -311,10 +316,10 @@ class Client(Topics):
         """Let the held job start."""
         return self._change(job_id, "release")
 
-    def requeue(self, job_id: JobRef, *, failed: bool = False) -> Job:
+    def requeue(self, job_id: JobRef, *, failed: bool = False, hold: bool = False) -> Job:
         """Stop the job and let it wait for another start, with the same id; with `failed` only those elements
-        of an array that failed."""
-        return self._change(job_id, "requeue", failed=failed)
+        of an array that failed; with `hold` until it is released."""
+        return self._change(job_id, "requeue", failed=failed, hold=hold)
 
     def suspend(self, job_id: JobRef) -> Job:
         """Let the job that runs stand still, with all that it holds; for operators."""

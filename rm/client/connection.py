@@ -17,10 +17,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlencode
 
-from rm import errors
 from rm.client.address import Address, parse
 from rm.client.unix_door import Door, UnixDoor
-from rm.errors import ConfigError, RmError, Standby, StoreUnavailable, Unreachable
+from rm.errors import ConfigError, RmError, Standby, StoreUnavailable, Unreachable, as_told
 
 if TYPE_CHECKING:
     from rm.client.websocket import WebSocket
@@ -418,8 +417,6 @@ def _failure(status: int, body: bytes) -> RmError:
     """The daemon's error as the class it had there, so that the exit code is the same."""
     try:
         told = json.loads(body)["error"]
-        kind, message, hint = told["kind"], told["message"], told["hint"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        kind, message, hint = "RmError", f"The daemon answered with status {status}.", ""
-    found = getattr(errors, str(kind), RmError)
-    return (found if isinstance(found, type) and issubclass(found, RmError) else RmError)(message, hint)
+        return as_told(str(told["kind"]), told["message"], told["hint"], told.get("refusal", ""))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return RmError(f"The daemon answered with status {status}.")

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rm import errors
-from rm.errors import NotFound, RmError, Unreachable
+from rm.errors import Conflict, NotFound, RmError, Unreachable, as_told
 from rm.lab import cgroups, fabric, inventory, spines
 from rm.lab.spec import LabHost, LabSpec, plan_hosts
 
@@ -151,7 +150,7 @@ class Lab:
         """What a host's link has carried since the host's boot, in bytes: (to the host, from the host)."""
         found = self._carried(self.host(host).name)
         if found is None:
-            raise errors.Conflict(f"The link of {host} is gone.", f"`rmx lab boot {host}` starts the host.")
+            raise Conflict(f"The link of {host} is gone.", f"`rmx lab boot {host}` starts the host.")
         return found
 
     def uplink_bytes(self, leaf: int, spine: int) -> tuple[int, int]:
@@ -178,7 +177,7 @@ class Lab:
         """The command that runs `argv` in a host's namespaces, past sshd (it is not frozen with the host)."""
         init = self.status(host).init
         if not init:
-            raise errors.Conflict(f"The lab host {host} is not running.", f"`rmx lab boot {host}` starts it.")
+            raise Conflict(f"The lab host {host} is not running.", f"`rmx lab boot {host}` starts it.")
         user = ["--preserve-credentials", "-U"] if self.mode != "root" else []
         path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         spaces = ["-m", "-u", "-i", "-n", "-p", *(["-C"] if self._state["cgroup"] else [])]
@@ -259,8 +258,7 @@ class Lab:
             raise Unreachable(f"The lab in {self.directory} ended.", "`rmx lab down` clears its remains.")
         reply: dict[str, Any] = json.loads(line)
         if not reply["ok"]:
-            kind: type[RmError] = getattr(errors, reply["kind"], RmError)
-            raise kind(reply["what"], reply["hint"])
+            raise as_told(reply["kind"], reply["what"], reply["hint"])
         return reply
 
     # --- the end ----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rm.errors import UsageError
+from rm.errors import Refusal, UsageError
 from rm.hints import nearest
 from rm.submission.options import (
     ALL,
@@ -53,7 +53,8 @@ def parse(text: str, file: str, remarks: Remarks) -> dict[str, Any]:
             try:
                 words = shlex.split(_without_last_backslash(rest), comments=True)
             except ValueError as error:
-                raise UsageError(f"{where} cannot be read: {str(error).lower()}.") from None
+                said = f"{where} cannot be read: {str(error).lower()}."
+                raise UsageError(said, refusal=Refusal.BAD_LINE) from None
             while words:
                 options, words = leading_options(words, where, remarks=remarks, abbreviated=prefix == SLURMS)
                 for option, value in options:

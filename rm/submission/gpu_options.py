@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from rm.errors import UsageError
+from rm.errors import Refusal, UsageError, refusing
 
 _NUMBER = r"(?:([A-Za-z][\w.-]*)[:=])?(\d+)\Z"
 _BIND = r"(?:verbose,)?(none|single|per_task)(?::([1-9]\d*))?\Z"
@@ -26,6 +26,16 @@ class GpuOptions(NamedTuple):
 
 
 def gpu_options(values: Mapping[str, Any]) -> GpuOptions:
+    """Raises UsageError for what is not understood, or contradicts itself."""
+    with refusing(Refusal.BAD_GPUS):
+        numbers, kinds = _counted(values)
+    bind, number = _bind(values.get("gpu_bind") or "")
+    total, host, task = (numbers.get(key) for key in ("gpus", "gpus_per_node", "gpus_per_task"))
+    return GpuOptions(total, host, task, next(iter(kinds), ""), bind, number)
+
+
+def _counted(values: Mapping[str, Any]) -> tuple[dict[str, int], set[str]]:
+    """How many GPUs of each place, and the types that are named, one at most."""
     numbers: dict[str, int] = {}
     kinds: set[str] = set()
     for key, option, text in _given(values):
@@ -44,9 +54,7 @@ def gpu_options(values: Mapping[str, Any]) -> GpuOptions:
         raise UsageError(
             f"The job asks for several types of GPUs: {', '.join(sorted(kinds))}.", "Keep one of them."
         )
-    bind, number = _bind(values.get("gpu_bind") or "")
-    total, host, task = (numbers.get(key) for key in ("gpus", "gpus_per_node", "gpus_per_task"))
-    return GpuOptions(total, host, task, next(iter(kinds), ""), bind, number)
+    return numbers, kinds
 
 
 def _given(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rm.errors import UsageError
+from rm.errors import BadOptions, UsageError
 
 
 class Remarks:
@@ -24,10 +24,11 @@ class Remarks:
             self.errors.append(error)
 
     def refuse(self) -> None:
-        """Raise UsageError with all complaints, if there are any."""
+        """Raise BadOptions with all complaints, if there are any; it is refused for what is said first."""
         errors = list({str(error): error for error in self.errors}.values())  # several may read one option
         if len(errors) == 1:
-            raise errors[0]
+            raise BadOptions(errors[0].what, errors[0].hint, errors[0].refusal)
         if errors:
             lines = "".join(f"\n  {number}. {error}" for number, error in enumerate(errors, 1))
-            raise UsageError(f"The job cannot be submitted, for {len(errors)} reasons:{lines}")
+            said = f"The job cannot be submitted, for {len(errors)} reasons:{lines}"
+            raise BadOptions(said, refusal=errors[0].refusal)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from rm import units
-from rm.errors import UsageError
+from rm.errors import Refusal, UsageError
 from rm.submission.gpu_options import GpuOptions, gpu_options
 from rm.submission.gpu_shape import gpu_shape
 from rm.submission.remarks import Remarks
@@ -41,7 +41,10 @@ def count(values: Mapping[str, Any], key: str, least: int = 1) -> int | None:
         return None
     if not (str(text).isdecimal() and str(text).isascii()) or int(text) < least:
         option = key.replace("_", "-")
-        raise UsageError(f"--{option} is '{text}', and must be a whole number of at least {least}.")
+        raise UsageError(
+            f"--{option} is '{text}', and must be a whole number of at least {least}.",
+            refusal=Refusal.BAD_NUMBER,
+        )
     return int(text)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rm import units
-from rm.errors import UsageError
+from rm.errors import Refusal, UsageError, refusing
 from rm.submission.remarks import Remarks
 from rm.submission.resources import count, resources
 from rm.submission.script import is_text
@@ -211,7 +211,7 @@ def _licenses(values: Mapping[str, Any]) -> dict[str, Any]:
     try:
         licenses.parse(text)
     except UsageError as error:
-        raise UsageError(f"--licenses: {error.what}", error.hint) from None
+        raise UsageError(f"--licenses: {error.what}", error.hint, Refusal.BAD_LICENSES) from None
     return {"licenses": text}
 
 
@@ -320,7 +320,8 @@ def _dependency(values: Mapping[str, Any]) -> dict[str, Any]:
     if values.get("dependency"):
         from rm import dependencies
 
-        dependencies.parse(values["dependency"])
+        with refusing(Refusal.BAD_DEPENDENCY):
+            dependencies.parse(values["dependency"])
         spec["dependency"] = values["dependency"].strip()
     if ends := values.get("kill_on_invalid_dep"):
         if ends.lower() not in ("yes", "no", "y", "n"):
@@ -335,7 +336,8 @@ def _array(values: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     from rm import arrays
 
-    arrays.parse(values["array"])
+    with refusing(Refusal.BAD_ARRAY):
+        arrays.parse(values["array"])
     return {"array": values["array"].strip()}
 
 

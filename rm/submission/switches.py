@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from rm import units
-from rm.errors import UsageError
+from rm.errors import Refusal, UsageError
 
 ENDLESS_US = 3650 * units.DAY_US
 _FORM = re.compile(r"(\d{1,9})(?:@(.+))?\Z", re.S)
@@ -21,7 +21,9 @@ def switches(text: str) -> dict[str, Any]:
     match = _FORM.match(text.strip())
     if match is None or int(match[1]) == 0:
         raise UsageError(
-            f"--switches is '{text[:80]}'.", "Write COUNT[@TIME], such as 1@30:00; COUNT is 1 or more."
+            f"--switches is '{text[:80]}'.",
+            "Write COUNT[@TIME], such as 1@30:00; COUNT is 1 or more.",
+            Refusal.BAD_NUMBER,
         )
     spec: dict[str, Any] = {"switches": int(match[1])}
     if match[2] is not None:

@@ -54,6 +54,7 @@ from rm.core.model import progress as core_progress
 from rm.core.model import reasons as core_reasons
 from rm.core.model import snapshot as core_snapshot
 from rm.core.model.described import Described
+from rm.errors import RmError
 from rm.typed import convert
 
 T = TypeVar("T")
@@ -86,6 +87,13 @@ def respond_as(kind: type[Answer], fields: Mapping[str, Any], status: int = 200)
 
 def refuse(status: int, kind: str, message: str, hint: str) -> web.Response:
     return respond(Refused(error=Problem(kind=kind, message=message, hint=hint)), status)
+
+
+def refused(error: RmError) -> web.Response:
+    told = Problem(
+        kind=type(error).__name__, message=error.what, hint=error.hint, refusal=error.refusal or ""
+    )
+    return respond(Refused(error=told), error.http_status)
 
 
 def typed(value: Any, kind: type[T]) -> T:

@@ -8,7 +8,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from rm.errors import LimitReached, RmError
-from rm.web.answers import refuse
+from rm.web.answers import refuse, refused
 from rm.web.shares import retry_after_s
 
 RETRY_AFTER_S = 1
@@ -20,12 +20,12 @@ async def answering_failures(request: web.Request, handler: Handler) -> web.Stre
     try:
         return await handler(request)
     except RmError as error:
-        refused = refuse(error.http_status, type(error).__name__, error.what, error.hint)
+        answer = refused(error)
         if isinstance(error, LimitReached):
-            refused.headers["Retry-After"] = str(retry_after_s(error))
+            answer.headers["Retry-After"] = str(retry_after_s(error))
         elif error.http_status == 503:
-            refused.headers["Retry-After"] = str(RETRY_AFTER_S)
-        return refused
+            answer.headers["Retry-After"] = str(RETRY_AFTER_S)
+        return answer
     except web.HTTPException as error:
         if error.status < 400:
             raise

@@ -63,6 +63,7 @@ class JobRoutes:
             web.get("/v1/jobs/rows", self.rows),
             web.get("/v1/jobs/starts", self.starts),
             web.get("/v1/jobs/priorities", self.priorities),
+            web.get("/v1/jobs/priority-weights", self.priority_weights),
             web.delete("/v1/jobs", self.cancel_all),
             web.get("/v1/queue", self.queue),
             web.get(r"/v1/jobs/{id:\d{1,18}}", self.job),
@@ -120,6 +121,9 @@ class JobRoutes:
         found, knows = await settled(self._service.priorities.parts()), self._visible.knows(request[CALLER])
         known = [priority_of(job, parts) for job, (parts, user) in found.items() if knows(user)]
         return respond(reasons.Priorities(priorities=known))
+
+    async def priority_weights(self, request: web.Request) -> web.Response:
+        return respond(typed(self._service.priorities.weights(), reasons.PriorityWeights))
 
     def _asked(self, request: web.Request) -> Asked | None:
         """What the service is asked for: one job more than a page holds; None: of nobody."""
@@ -215,8 +219,8 @@ class JobRoutes:
         job_id, caller = await self._visible.owned(request)
         tasks, verb = array_tasks_of(request), request.match_info["verb"]
         if verb == "requeue":
-            failed = request.query.get("failed", "") not in ("", "0")
-            job = await settled(self._service.changes.requeue(job_id, caller.user, tasks, failed))
+            failed, hold = (request.query.get(name, "") not in ("", "0") for name in ("failed", "hold"))
+            job = await settled(self._service.changes.requeue(job_id, caller.user, tasks, failed, hold))
         else:
             act = self._service.changes.hold if verb == "hold" else self._service.changes.release
             job = await settled(act(job_id, caller.user, tasks))

@@ -37,6 +37,10 @@ class Priorities(Protocol):
         """Of one, or of all, with their users."""
         ...
 
+    def weights(self) -> PriorityParts:
+        """What each part is at most."""
+        ...
+
 
 class ReservationService(Protocol):
     """Reservations of hosts; what is wanted are fields of a ReservationRequest, or a ReservationUpdate."""

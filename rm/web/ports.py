@@ -256,7 +256,9 @@ class JobChanges(Protocol):
 
     def release(self, job_id: int, by: str, array_tasks: str = "") -> Answer[Job]: ...
 
-    def requeue(self, job_id: int, by: str, array_tasks: str = "", failed: bool = False) -> Answer[Job]:
+    def requeue(
+        self, job_id: int, by: str, array_tasks: str = "", failed: bool = False, hold: bool = False
+    ) -> Answer[Job]:
         """`failed`: of an array only what ended otherwise than it should."""
         ...
 

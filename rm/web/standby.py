@@ -16,7 +16,7 @@ from rm.config import Config
 from rm.core.store import Lease
 from rm.errors import ConfigError, Standby
 from rm.web.addresses import doors_of, is_of_one_machine
-from rm.web.answers import refuse
+from rm.web.answers import refused
 from rm.web.door import Door
 from rm.web.https import HttpsDoor
 from rm.web.listener import bind
@@ -97,10 +97,10 @@ def _at_the_socket(lease: Lease) -> web.Response:
             f"This daemon waits: another leads the cluster, on {machine} at {path}.",
             f"Ask that one: rmx --socket {path} there, or RM_DAEMON=ssh://{machine}{path}",
         )
-    refused = _refused(error)
+    answer = refused(error)
     if machine and path.startswith("/"):
-        refused.headers[LEADER] = f"{machine} {path}"
-    return refused
+        answer.headers[LEADER] = f"{machine} {path}"
+    return answer
 
 
 def _at_https(lease: Lease, own: str) -> web.Response:
@@ -109,10 +109,10 @@ def _at_https(lease: Lease, own: str) -> web.Response:
         error = Standby(
             f"This daemon waits: another leads the cluster, at {url}.", f"Ask that one: RM_DAEMON={url}"
         )
-    refused = _refused(error)
+    answer = refused(error)
     if url:
-        refused.headers[LEADER_URL] = url
-    return refused
+        answer.headers[LEADER_URL] = url
+    return answer
 
 
 def _at_the_page(lease: Lease, own: str) -> web.Response:
@@ -132,10 +132,6 @@ def _elsewhere(lease: Lease, key: str) -> Standby:
         return NOBODY
     what = f"This daemon waits: another leads the cluster, on {machine}."
     return Standby(what, f"Its rm.toml names no address that leads there ({key}).")
-
-
-def _refused(error: Standby) -> web.Response:
-    return refuse(error.http_status, type(error).__name__, error.what, error.hint)
 
 
 def _place(lease: Lease) -> tuple[str, str]:

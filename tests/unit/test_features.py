@@ -152,8 +152,8 @@ def test_why_names_the_features_that_are_missing() -> None:
 
 def test_a_feature_that_no_host_has_is_unknown() -> None:
     hosts = {one.name: one for one in HOSTS}
-    (sentence,) = unknown_names(spec(constraint="fast|rack9", prefer="!rack1"), hosts)
-    assert sentence.startswith("there is no feature rack9; there are: fast, rack1")
+    (found,) = unknown_names(spec(constraint="fast|rack9", prefer="!rack1"), hosts)
+    assert found.said.startswith("there is no feature rack9; there are: fast, rack1")
 
 
 def test_hosts_that_are_alike_share_one_set_of_features() -> None:

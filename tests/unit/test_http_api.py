@@ -16,6 +16,7 @@ from rm.config import Config
 from rm.core.model.alignment import Schedule
 from rm.core.model.host import Gpu, Host, HostState
 from rm.core.model.job import Job, JobSpec, JobState, Task
+from rm.errors import Refusal
 from rm.web.alert_routes import COMMENT_MAX, NAMES_MAX
 from rm.web.answers import job_of, respond, respond_jobs
 from rm.web.api import make_app
@@ -111,3 +112,9 @@ def test_types_of_the_api_follow_the_core_whose_values_they_show() -> None:
     assert set(get_args(hosts.State)) == set(HostState)
     told = msgspec.json.decode(document(__version__))["components"]["schemas"]["Acknowledge"]["properties"]
     assert (told["comment"]["maxLength"], told["alerts"]["maxItems"]) == (COMMENT_MAX, NAMES_MAX)
+
+
+def test_the_document_names_each_kind_of_refusal() -> None:
+    said = re.search(r"<!-- refusals -->(.*?)<!-- end -->", FILE.read_text(), re.S)
+    assert said is not None
+    assert re.findall(r"`([\w-]+)`", said[1]) == list(Refusal)

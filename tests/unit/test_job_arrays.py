@@ -245,6 +245,19 @@ def test_cancelled_elements_that_never_started_can_be_requeued() -> None:
     assert (cluster.array().completed, cluster.array().dropped) == ("0-1,3", "2")
 
 
+def test_elements_that_are_requeued_and_held_wait_for_their_release() -> None:
+    cluster = Cluster(cpus=1)
+    cluster.submit("0-3")
+    cluster.run_all(codes={1: 1})
+    cluster.do(ev.RequeueRequested(1, "ann", "1", hold=True))
+    assert (cluster.job(1, 1).state, cluster.job(1, 1).held) == (S.PENDING, True)
+    other = Cluster(cpus=1)
+    other.submit("0-3")
+    other.do(ev.CancelRequested(1, "ann", "2-3"))
+    other.do(ev.RequeueRequested(1, "ann", "3", hold=True))
+    assert (other.array().held, other.array().dropped) == ("3", "2")
+
+
 def test_elements_that_have_left_memory_can_be_requeued() -> None:
     cluster = Cluster()
     cluster.submit("0-1")

@@ -368,6 +368,20 @@ def test_a_requeued_job_runs_as_another_attempt() -> None:
     assert world.job.state is S.CONFIGURING
 
 
+def test_a_job_that_is_requeued_and_held_waits_for_its_release() -> None:
+    world = World(ALONE).run()
+    world.do(ev.RequeueRequested(1, "root", hold=True))
+    world.exit(0, 1)
+    assert (world.job.state, world.job.held) == (S.PENDING, True)
+    assert "requeued and held by root" in [what for _, what in world.job.history]
+    world.do(ev.ReleaseRequested(1, "root"))
+    assert not world.job.held
+    ended = World(ALONE).run()
+    ended.exit(0, 1)
+    ended.do(ev.RequeueRequested(1, "root", hold=True))
+    assert (ended.job.state, ended.job.held) == (S.PENDING, True)
+
+
 def test_a_job_is_requeued_when_one_of_its_tasks_asks_for_it() -> None:
     world = World().run()
     world.exit(2, 1)  # the others may fail of it before it is heard

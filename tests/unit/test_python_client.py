@@ -32,6 +32,7 @@ JOB = JobRequest(name="one", script=SCRIPT)
 CALLS: dict[str, Callable[[Client], object]] = {
     "starts": lambda c: c.starts(),
     "priorities": lambda c: c.priorities(),
+    "priority_weights": lambda c: c.priority_weights(),
     "accounts": lambda c: c.sharing.accounts(),
     "shares": lambda c: c.sharing.shares(),
     "usage": lambda c: c.sharing.usage(
@@ -68,7 +69,7 @@ CALLS: dict[str, Callable[[Client], object]] = {
     "cancel": lambda c: c.cancel(1),
     "hold": lambda c: c.hold(1),
     "release": lambda c: c.release(1),
-    "requeue": lambda c: c.requeue("1_[2-3]", failed=True),
+    "requeue": lambda c: c.requeue("1_[2-3]", failed=True, hold=True),
     "suspend": lambda c: c.suspend(1),
     "resume_job": lambda c: c.resume_job(1),
     "limit_array": lambda c: c.limit_array(1, 5),

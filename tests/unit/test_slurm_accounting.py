@@ -66,6 +66,54 @@ def test_tables_are_parsable(slurm: Slurm) -> None:
     assert slurm("sacct", "-nXj1", "-o", "nodelist%-6,state%3").out == "h1     FA+ \n"
 
 
+@pytest.mark.parametrize(
+    ("words", "ids"),
+    [
+        (["-i", "1"], "1 2 3_1"),
+        (["--nnodes=2-4"], ""),
+        (["-I", "2"], "2"),
+        (["--ncpus=1-9"], "1 2 3_1"),
+        (["-k", "90"], "1"),
+        (["-k", "10", "-K", "2:00:00"], "1"),
+        (["-K", "10"], "1 2 3_[0,2-5%2] 3_1 5"),
+        (["-k", "1", "-K", "UNLIMITED"], "1 2 3_[0,2-5%2] 3_1 5"),
+        (["-C", "ib,a100"], "6"),
+        (["-C", "a10"], ""),
+        (["-L", "--federation", "--use-local-uid", "--whole-hetjob=no", "-i1"], "1 2 3_1"),
+    ],
+    ids=str,
+)
+def test_jobs_are_chosen_by_what_they_had_and_asked_for(
+    words: list[str], ids: str, slurm: Slurm, rmx: Rmx, daemon: Daemon
+) -> None:
+    if "-C" in words:
+        rmx("submit", "--constraint=a100&ib", "--wrap=true")
+    done = slurm("sacct", "-S", "1970-01-01", "-X", "-n", "-P", "-o", "JobID", *words)
+    assert (done.out.split(), done.err) == (ids.split(), "")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-i", "2-1"], "--nnodes is '2-1'."),
+        (["-I", "many"], "--ncpus is 'many'."),
+        (["-k", "soon"], "'soon' is not a time limit"),
+        (["-B"], "--batch-script needs --jobs."),
+        (["-x", "4"], "--associations is not supported."),
+    ],
+)
+def test_choices_that_cannot_be_read_are_refused(words: list[str], said: str, slurm: Slurm) -> None:
+    done = slurm("sacct", *words)
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith(f"sacct: error: {said}")
+
+
+def test_the_script_of_a_job_is_printed(slurm: Slurm) -> None:
+    said = slurm("sacct", "-B", "-j", "1").out
+    assert said.startswith(f"Batch Script for 1\n{'-' * 80}\n#!/bin/sh\n")
+    assert said.endswith("\ntrue\n")
+
+
 def test_a_script_has_the_processors_of_its_own_host(slurm: Slurm, daemon: Daemon) -> None:
     job = daemon.service.table[2]
     first = job.tasks[0]

@@ -140,7 +140,8 @@ def test_jobs_are_held_released_and_requeued_without_a_word(slurm: Slurm, daemon
     assert slurm("scontrol", "requeue", "1") == (0, "", "")
     assert table[1].tasks == ()
     failed = slurm("scontrol", "hold", "99", "3")
-    assert (failed.code, failed.err[:39]) == (1, "scontrol: error: There is no job 99. `r")
+    assert failed.code == 1
+    assert failed.err.startswith("scontrol: error: Invalid job id specified for job 99. There is no job")
     assert table[3].held
 
 
@@ -175,13 +176,36 @@ def test_parameters_are_updated(slurm: Slurm, daemon: Daemon) -> None:
     assert service.inventory["h1"].drained_by == ""
 
 
+def test_jobs_are_held_in_lists_and_by_name_and_requeued_so(slurm: Slurm, daemon: Daemon) -> None:
+    table = daemon.service.table
+    assert slurm("scontrol", "hold", "2,3") == (0, "", "")
+    assert (table[2].held, table[3].held) == (True, True)
+    assert slurm("scontrol", "release", "jobname=many") == (0, "", "")
+    assert not any(job.held for job in table.values())
+    assert slurm("scontrol", "requeuehold", "1") == (0, "", "")
+    assert (table[1].state, table[1].held) == (JobState.PENDING, True)
+    assert slurm("scontrol", "requeue", "3") == (0, "", "")
+    assert (table[3].state, table[3].held) == (JobState.PENDING, False)
+    assert slurm("scontrol", "hold", "9,2").code == 1
+    assert table[2].held, "a job that is not there does not keep the others"
+
+
+def test_jobs_that_are_ending_are_told(slurm: Slurm, daemon: Daemon) -> None:
+    assert slurm("scontrol", "completing") == (0, "", "")
+    daemon.service.put(1, state=JobState.COMPLETING)
+    said = slurm("scontrol", "completing").out
+    assert re.fullmatch(r"JobId=1 EndTime=\S+ StartTime=1970-\S+ Nodes\(COMPLETING\)=h1\n", said)
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
         ([], "No command is named."),
         (["foo"], "invalid keyword: foo."),
-        (["suspend", "9"], "There is no job 9"),
-        (["requeuehold", "1"], "'requeuehold' is not supported."),
+        (["suspend", "9"], "Invalid job id specified for job 9. There is no job 9"),
+        (["top", "1"], "'top' is not supported."),
+        (["hold", "abc"], "Invalid job id specified for job abc. 'abc' is not a job id."),
+        (["release", "jobname=none"], "Invalid job id specified: no job that has not"),
         (["show"], "invalid entity:  for keyword: show."),
         (["show", "weather"], "invalid entity: weather for keyword: show."),
         (["hold"], "too few arguments: no job is named."),

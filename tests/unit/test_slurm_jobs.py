@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import re
+import sys
 import time
 from typing import Any
 
@@ -212,7 +214,9 @@ def test_jobs_are_cancelled_without_a_word(slurm: Slurm, daemon: Daemon) -> None
     assert slurm("scancel", "5", "99") == (0, "", "")  # over, or never there: as in Slurm
     told = slurm("scancel", "-v", "99")
     assert told.code == 0
-    assert told.err.startswith("scancel: error: Kill job error on job id 99: There is no job 99.")
+    assert told.err.startswith(
+        "scancel: error: Kill job error on job id 99: Invalid job id specified. There is no job 99."
+    )
 
 
 @pytest.mark.parametrize(
@@ -286,9 +290,9 @@ def test_a_signal_is_sent(slurm: Slurm, daemon: Daemon) -> None:
         (["abc"], "Invalid job id abc"),
         (["-u", "nobody-of-this-name"], "Invalid user name: nobody-of-this-name"),
         (["-u", "4000000000"], "Invalid user name: 4000000000"),
-        (["-t", "FAILED", "1"], "Invalid job state specified: FAILED."),
+        (["-t", "LOST", "1"], "Invalid job state specified: LOST."),
         (["-s", "LOUD", "1"], "There is no signal 'LOUD'."),
-        (["-i", "1"], "--interactive is not supported."),
+        (["--wckey=k", "1"], "--wckey is not supported."),
     ],
     ids=str,
 )
@@ -299,6 +303,22 @@ def test_what_is_wrong_is_an_error_of_scancel(
     assert (done.code, done.out) == (1, "")
     assert done.err.startswith(f"scancel: error: {sentence}")
     assert not cancelled(daemon)
+
+
+def test_cancelling_asks_for_each_job_and_reads_y_and_n(
+    slurm: Slurm, rmx: Rmx, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rmx("submit", "--job-name=kept", "--reservation=night", "--wrap=true")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("maybe\ny\nn\n"))
+    done = slurm("scancel", "-i", "1", "2", "6")
+    asks = [f"Cancel job_id={job} name={name} partition=(null) [y/n]? " for job, name in (
+        ("1", "averylongname"), ("1", "averylongname"), ("2", "narrow"), ("6", "kept"))]  # fmt: skip
+    assert (done.code, done.out, done.err) == (0, "".join(asks), "")
+    assert cancelled(daemon) == [1]
+    assert slurm("scancel", "-R", "day") == (0, "", "")
+    assert slurm("scancel", "--reservation=night") == (0, "", "")
+    assert slurm("scancel", "-t", "COMPLETED") == (0, "", "")
+    assert cancelled(daemon) == [1, 6]
 
 
 def test_priorities_are_listed_with_their_parts(slurm: Slurm, rmx: Rmx, daemon: Daemon) -> None:
@@ -328,6 +348,27 @@ def test_priorities_are_listed_with_their_parts(slurm: Slurm, rmx: Rmx, daemon: 
     refused = slurm("sprio")
     assert (refused.code, refused.out) == (1, "")
     assert refused.err.startswith("sprio: error: sprio does not know what priorities")
+
+
+def test_weights_and_parts_of_priorities_stand_where_slurm_has_them(
+    slurm: Slurm, rmx: Rmx, daemon: Daemon
+) -> None:
+    assert slurm("sprio", "-w").out.splitlines() == [
+        "          JOBID PARTITION   PRIORITY       SITE",
+        "        Weights                               1",
+    ]
+    daemon.service.queue_policy = "multifactor"
+    weights = slurm("sprio", "-w", "-h").out
+    assert weights.split() == ["Weights", "1", "1000", "10000", "0", "10000", "0"]
+    assert slurm("sprio", "-n", "-j", "2").out.splitlines() == [
+        "          JOBID PARTITION PRIORITY   AGE        FAIRSHARE  JOBSIZE    PARTITION  QOS       ",
+        "              2 (null)    0.00000117 0.0015000  0.5000000  0.5000000  0.0000000  0.0000000 ",
+    ]
+    by_priority = slurm("sprio", "-h", "-o", "%i", "-S", "-Y,i").out.split()
+    assert by_priority == ["2", "3_[0,2-5%2]"]
+    assert slurm("sprio", "-h", "-o", "%i", "-S", "Y").out.split() == by_priority[::-1]
+    assert "Invalid sort specification: Z." in slurm("sprio", "-S", "Z").err
+    assert slurm("sprio", "-j", "77").out == "Unable to find jobs matching user/id(s) specified\n"
 
 
 def test_a_job_is_listed_in_each_partition_that_it_may_run_in(slurm: Slurm, rmx: Rmx) -> None:

@@ -13,7 +13,8 @@ import pytest
 
 from rm.cli import program_files
 from rm.cli.slurm.program import PROGRAMS
-from rm.errors import ImpossibleRequest
+from rm.cli.slurm.refusals import WORDS
+from rm.errors import ImpossibleRequest, Refusal
 from tests.command_line import Rmx
 from tests.fake_service import Daemon
 from tests.slurm_program import Slurm
@@ -61,22 +62,31 @@ def test_a_command_and_the_standard_input_are_scripts(
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("words", "code", "sentence"),
     [
-        (["--foo", "plain.sh"], "Unknown option --foo"),
-        (["nowhere.sh"], "The script nowhere.sh cannot be read: No such file or directory."),
-        (["--wrap", "true", "plain.sh"], "Script arguments are not permitted with --wrap."),
-        (["--wrap", " "], "--wrap is empty."),
-        (["--network=r", "plain.sh"], "--network (a flag) is not supported"),
-        (["-n", "101", "plain.sh"], "Batch job submission failed: The cluster has 2 hosts."),
+        (["--foo", "plain.sh"], 255, "Unknown option --foo"),
+        (["-t", "soon", "plain.sh"], 255, "'soon' is not a time limit."),
+        (["--gpu-bind=foo", "plain.sh"], 255, "--gpu-bind=foo is not supported."),
+        (["-n", "many", "plain.sh"], 1, "--ntasks is 'many'"),
+        (["--switches=x", "plain.sh"], 1, "--switches is 'x'."),
+        (["nowhere.sh"], 1, "The script nowhere.sh cannot be read: No such file or directory."),
+        (["--wrap", "true", "plain.sh"], 1, "Script arguments are not permitted with --wrap."),
+        (["--wrap", " "], 1, "--wrap is empty."),
+        (["--network=r", "plain.sh"], 255, "--network (a flag) is not supported"),
+        (["-n", "101", "plain.sh"], 1, "Batch job submission failed: The cluster has 2 hosts."),
+        (["-a", "5-1", "plain.sh"], 1, "Batch job submission failed: Invalid job array specification. --a"),
+        (["-d", "foo:1", "plain.sh"], 1, "Batch job submission failed: Job dependency problem. --dependen"),
+        (["-L", "a:x", "plain.sh"], 1, "Batch job submission failed: Invalid license specification. --lic"),
+        (["--gres=fpga:1", "plain.sh"], 1, "Batch job submission failed: Invalid generic resource (gres)"),
     ],
     ids=str,
 )
 def test_what_is_wrong_is_an_error_of_sbatch(
-    words: list[str], sentence: str, slurm: Slurm, daemon: Daemon
+    words: list[str], code: int, sentence: str, slurm: Slurm, daemon: Daemon
 ) -> None:
+    """With the codes that sbatch of Slurm 22.05 ends with."""
     done = slurm("sbatch", *words)
-    assert (done.code, done.out) == (1, "")
+    assert (done.code, done.out) == (code, "")
     assert f"sbatch: error: {sentence}" in done.err
     assert not daemon.service.table
 
@@ -105,7 +115,7 @@ def test_each_program_says_its_version_and_refuses_unknown_options(slurm: Slurm)
         assert slurm(name, "--version").out.startswith("slurm 22.05.8 by rm ")
         assert slurm(name, "--help").out.startswith(f"Usage: {name} ")
         unknown = slurm(name, "--colour=red")
-        assert unknown.code == 1
+        assert unknown.code == (255 if name in ("sbatch", "srun", "salloc") else 1)
         assert unknown.err.startswith(f"{name}: error: ")
 
 
@@ -118,7 +128,7 @@ def test_the_programs_run_from_their_directory(daemon: Daemon, rmx: Rmx, tmp_pat
     env = os.environ | {"PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": str(tmp_path)}
     line = "sbatch --parsable plain.sh && squeue -h -o %i && sbatch --foo plain.sh"
     done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, env=env, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (1, "1\n1\n")
+    assert (done.returncode, done.stdout) == (255, "1\n1\n")
     assert "sbatch: error: Unknown option --foo" in done.stderr
 
 
@@ -209,25 +219,33 @@ def test_an_empty_standard_input_is_said(
 def test_the_code_of_a_failure_can_be_chosen(slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
     for chosen, code in (("77", 77), ("0", 1), ("²", 1), ("9" * 5000, 1), ("none", 1), ("", 1)):
         monkeypatch.setenv("SLURM_EXIT_ERROR", chosen)
-        assert slurm("sbatch", "--no-such", "--wrap", "true").code == code
+        assert slurm("sbatch", "nowhere.sh").code == code
+        assert slurm("sbatch", "--no-such", "--wrap", "true").code == 255
         assert slurm("squeue", "--no-such").code == 1  # which has no such variable
 
 
-@pytest.mark.parametrize(
-    ("what", "said"),
-    [
-        ("there is no partition x; there are none", "Invalid partition name specified. Job"),
-        ("there is no host x; there are: h1", "Invalid node name specified. Job"),
-        ("there is no feature x; there are: y", "Invalid feature specification. Job"),
-        ("it needs more than there is", "Job 'wrap' could"),
-    ],
-)
-def test_refusals_begin_with_slurms_words(what: str, said: str, slurm: Slurm, daemon: Daemon) -> None:
-    never = ImpossibleRequest(f"Job 'wrap' could never run on this cluster: {what}.", "See `rmx hosts`.")
-    daemon.service.refuses = never
-    done = slurm("sbatch", "--wrap", "true")
-    assert (done.code, done.out) == (1, "")
-    assert done.err.startswith(f"sbatch: error: Batch job submission failed: {said}")
+@pytest.mark.parametrize("refusal", [None, *Refusal])
+def test_refusals_begin_with_slurms_words(refusal: Refusal | None, slurm: Slurm, daemon: Daemon) -> None:
+    """Which are chosen by the kind of the refusal that the daemon tells, and not by its sentence."""
+    daemon.service.refuses = ImpossibleRequest("There is no partition x.", "See `rmx hosts`.", refusal)
+    words = WORDS.get(refusal, "") if refusal else ""
+    for name, failed in (
+        ("sbatch", "Batch job submission failed"),
+        ("salloc", "Job submit/allocate failed"),
+        ("srun", "Unable to allocate resources"),
+    ):
+        done = slurm(name, *(["--wrap"] if name == "sbatch" else []), "true")
+        assert (done.code, done.out) == (1, "")
+        begins = f"{failed}: {words}. " if words else f"{failed}: " if name == "sbatch" else ""
+        assert done.err == f"{name}: error: {begins}There is no partition x. See `rmx hosts`.\n"
+
+
+def test_a_daemon_that_is_not_there_is_slurms_controller_that_is_not(
+    slurm: Slurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RM_DAEMON__SOCKET", "/nowhere.sock")
+    said = slurm("sbatch", "--wrap", "true").err
+    assert "failed: Unable to contact slurm controller (connect failure). No daemon listens" in said
 
 
 def test_a_beginning_of_several_options_is_ambiguous(slurm: Slurm) -> None:
@@ -253,7 +271,7 @@ def test_a_beginning_of_several_options_is_ambiguous(slurm: Slurm) -> None:
 def test_what_is_no_batch_script_is_told(script: str, said: str, slurm: Slurm, daemon: Daemon) -> None:
     Path("bad.sh").write_text(script)
     done = slurm("sbatch", "bad.sh")
-    assert (done.code, done.out) == (1, "")
+    assert (done.code, done.out) == (255 if said.startswith(("--", "'")) else 1, "")
     assert said in done.err
     assert not daemon.service.table
 
@@ -288,7 +306,7 @@ def test_directives_are_read_as_by_sbatch(slurm: Slurm, daemon: Daemon) -> None:
 )
 def test_bad_values_are_told_once(words: list[str], said: str, slurm: Slurm, daemon: Daemon) -> None:
     done = slurm("sbatch", *words, "--wrap", "true")
-    assert (done.code, done.out, daemon.service.table) == (1, "", {})
+    assert (done.code in (1, 255), done.out, daemon.service.table) == (True, "", {})
     assert done.err.count(said) == 1, done.err
 
 

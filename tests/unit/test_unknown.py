@@ -3,6 +3,7 @@
 import pytest
 
 from rm.core.model.unknown import unknown_names
+from rm.errors import Refusal
 from tests.builders import host, spec
 
 HOSTS = {
@@ -37,7 +38,7 @@ HOSTS = {
 def test_each_unknown_name_is_told_with_those_that_there_are(
     asked: dict[str, object], said: list[str]
 ) -> None:
-    assert unknown_names(spec(**asked), HOSTS) == said
+    assert [one.said for one in unknown_names(spec(**asked), HOSTS)] == said
 
 
 def test_a_cluster_that_is_not_found_out_may_have_any_gpu_and_an_empty_one_anything() -> None:
@@ -51,5 +52,5 @@ def test_of_many_names_the_first_are_told() -> None:
     strange = tuple(f"x{i}" for i in range(10))
     named, zone = unknown_names(spec(hosts_only=strange, zone="east"), many)
     listed = " or ".join((*strange[:8], "2 more"))
-    assert named == f"there is no host {listed}; there are: n[0-39]"
-    assert zone == "there is no zone east; there are: z0, z1, z2, z3, z4, z5, z6, z7, 32 more"
+    assert named == (Refusal.UNKNOWN_HOST, f"there is no host {listed}; there are: n[0-39]")
+    assert zone.said == "there is no zone east; there are: z0, z1, z2, z3, z4, z5, z6, z7, 32 more"

@@ -164,7 +164,13 @@ def be_patient(connection: Connection) -> None:
         connection.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = {PATIENT_MS}")
 
 
-UNDECODABLE = "Could not decode to UTF-8"  # in SQLite's complaint about the bytes of a text
+_UNDECODABLE = "Could not decode to UTF-8"  # SQLite's complaint about the bytes of a text, which has no code
+
+
+class _Undecodable(StoreError):
+    """A row holds bytes that are no text."""
+
+
 _lenient = partial(str, encoding="utf-8", errors="surrogateescape")
 
 
@@ -191,9 +197,8 @@ def around_damage(reading: Door, purpose: str, read: Callable[[Connection], Valu
     try:
         with reading(purpose) as c:
             return read(c)
-    except StoreError as error:
-        if UNDECODABLE not in error.what:
-            raise
+    except _Undecodable:
+        pass
     with reading(purpose) as c, lenient_text(c):
         return read(c)
 
@@ -209,7 +214,8 @@ def sentences(name: str, purpose: str) -> Iterator[None]:
     except (sa.exc.SQLAlchemyError, sqlite3.Error) as e:
         cause = str(getattr(e, "orig", None) or e).strip().splitlines()[0].rstrip(".")
         hint = next((hint for sign, hint in _HINTS if sign in cause), "")
-        kind = StoreUnavailable if _passes(e, cause, purpose) else StoreError
+        broken = _Undecodable if _UNDECODABLE in cause else StoreError
+        kind = StoreUnavailable if _passes(e, cause, purpose) else broken
         raise kind(f"The database {name} failed to {purpose}: {cause}.", hint) from e
 
 

@@ -150,10 +150,17 @@ release = _verb("release", "Let held JOBs start.", lambda client, job: client.re
 @click.command()
 @jobs_operand
 @click.option("--failed", is_flag=True, help="Of job arrays only the elements that failed.")
+@click.option("--hold", is_flag=True, help="Keep them from starting until they are released.")
 @json_option
 @click.pass_obj
 def requeue(
-    session: Session, /, jobs: tuple[str, ...], job_words: tuple[str, ...], failed: bool, as_json: bool
+    session: Session,
+    /,
+    jobs: tuple[str, ...],
+    job_words: tuple[str, ...],
+    failed: bool,
+    hold: bool,
+    as_json: bool,
 ) -> int:
     """Stop running JOBs and put them back into the queue; they keep their ids.
 
@@ -161,10 +168,10 @@ def requeue(
     """
     ids = job_ids((*jobs, *job_words))
     own = [job for job in ids if is_own(str(job), os.environ)]
-    if own and not as_json and not failed and requeue_itself(os.environ):
+    if own and not (as_json or failed or hold) and requeue_itself(os.environ):
         click.echo(f"Job {own[0]} {DONE['requeue']}")
         ids = [job for job in ids if job not in own]
     if not ids:
         return 0
     client = session.client
-    return _each(ids, lambda job: client.requeue(job, failed=failed), as_json, DONE["requeue"])
+    return _each(ids, lambda job: client.requeue(job, failed=failed, hold=hold), as_json, DONE["requeue"])

@@ -45,7 +45,11 @@ def _run(name: str, words: list[str]) -> int:
     try:
         code: int = import_module(f"rm.cli.slurm.{name}").run(words)
     except RmError as error:
+        from rm.cli.slurm.refusals import BAD_OPTION, is_bad_option
+
         note(f"error: {error}")
+        if name in OWN_CODE and is_bad_option(error):
+            return BAD_OPTION
         chosen = os.environ.get("SLURM_EXIT_ERROR", "") if name in OWN_CODE else ""
         good = chosen.isdecimal() and len(chosen) <= CODE_DIGITS
         return int(chosen) & 255 or FAILED if good else FAILED  # as in Slurm, 0 has no effect

@@ -15,6 +15,7 @@ from rm.cli.output import all_printable, printable
 from rm.cli.past import past_moment
 from rm.cli.slurm.jobs import NEVER, SHORT, STATES, rest_of
 from rm.cli.slurm.sacct_fields import FIELDS, Field, Line
+from rm.cli.slurm.sacct_filters import filters, script_of
 from rm.cli.slurm.words import Given, Options, read
 from rm.errors import NotFound, UsageError
 from rm.units import parse_hosts
@@ -26,17 +27,19 @@ if TYPE_CHECKING:
 
 OPTIONS = Options(
     taken=(
-        "accounts/A=", "allocations/X", "allusers/a", "brief/b", "clusters/M=", "delimiter=", "endtime/E=",
-        "format/o=", "helpformat/e", "jobs/j=", "json", "long/l", "name=", "nodelist/N=", "noheader/n",
-        "parsable/p", "parsable2/P", "partition/r=", "qos/q=", "starttime/S=", "state/s=", "uid=",
+        "accounts/A=", "allocations/X", "allusers/a", "batch-script/B", "brief/b", "clusters/M=",
+        "constraints/C=", "delimiter=", "endtime/E=", "format/o=", "helpformat/e", "jobs/j=", "json",
+        "long/l", "name=", "ncpus/I=", "nnodes/i=", "nodelist/N=", "noheader/n", "parsable/p", "parsable2/P",
+        "partition/r=", "qos/q=", "starttime/S=", "state/s=", "timelimit-max/K=", "timelimit-min/k=", "uid=",
         "units=", "user/u=",
     ),
-    ignored=("array", "duplicates/D", "local", "noconvert", "truncate/T", "verbose/v"),
+    ignored=(
+        "allclusters/L", "array", "duplicates/D", "federation", "local", "noconvert", "truncate/T",
+        "use-local-uid", "verbose/v", "whole-hetjob?",
+    ),
     refused=(
-        "allclusters/L", "batch-script/B", "completion/c", "constraints/C=", "cpus/I=",
-        "env-vars", "federation", "file/f=", "flags/F=", "gid/g=", "mkjobs", "ncpus/i=", "nnodes=",
-        "reason/R=", "step", "timelimit-max/K=", "timelimit-min/k=", "use-local-uid",
-        "wckeys/W=", "yaml",
+        "associations/x=", "completion/c", "env-vars", "file/f=", "flags/F=", "gid/g=", "group=",
+        "reason/R=", "wckeys/W=", "yaml",
     ),
     variables={"SACCT_FORMAT": "format"},
 )  # fmt: skip
@@ -80,6 +83,9 @@ def run(words: Sequence[str]) -> int:
     usual = BRIEF if "brief" in options else LONG if "long" in options else USUAL
     fields = read_fields(options.get("format") or usual, FIELDS, "`sacct --helpformat` lists the fields.")
     jobs = _jobs(given)
+    if "batch-script" in options:
+        sys.stdout.writelines(script_of(job, given) for job in jobs)
+        return 0
     steps = steps_of(jobs) if "allocations" not in options or _steps_named(given) else {}
     lines = [line for job in jobs for line in _lines(job, steps.get(job.id, ()), given)]
     if "json" in options:
@@ -221,6 +227,7 @@ def _jobs(given: Given) -> list[Job]:
         tests.append(lambda job: not hosts.isdisjoint(job.hosts))
     if wanted:
         tests.append(lambda job: job.state in wanted)
+    tests += filters(options)
     since_us, until_us = _times(given, bool(ids))
     tests.append(lambda job: job.submitted_us <= until_us)
     tests.append(lambda job: job.ended_us is None or job.ended_us >= since_us)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rm.cli.jobs.alloc import OWN, allocate, how_of
 from rm.cli.session import Session
+from rm.cli.slurm.refusals import refused
 from rm.submission import directives
 
 
@@ -19,4 +20,5 @@ def run(words: Sequence[str]) -> int:
         quiet=bool(flags.pop("quiet", False)),
         bell=bool(flags.pop("bell", False)),
     )
-    return allocate(Session(None, None), flags, how, command)
+    with refused("Job submit/allocate failed", submits=False):
+        return allocate(Session(None, None), flags, how, command)

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 from rm.cli.jobs.quick_submit import submitted
 from rm.cli.output import note
+from rm.cli.slurm.refusals import refused
 from rm.client.address import find_daemon
-from rm.errors import RmError, UsageError
+from rm.errors import UsageError
 from rm.submission import directives
 from rm.submission.batch import Submitter, batch_job
 from rm.submission.options import Option
@@ -19,17 +20,7 @@ from rm.submission.script import SCRIPT_MAX_BYTES, read_script, script_text
 OWN = {"wrap": Option("wrap", ("wrap",))}
 OUTPUT, OUTPUT_OF_ARRAY = "slurm-%j.out", "slurm-%A_%a.out"
 LAUNCH = "batch"  # once, whatever it calls
-REFUSALS = (
-    ("there is no partition ", "Invalid partition name specified"),
-    ("there is no host ", "Invalid node name specified"),
-    ("there is no feature ", "Invalid feature specification"),
-    (" depends on ", "Job dependency problem"),
-    ("is not in account ", "Invalid account or account/partition combination specified"),
-    ("There is no account ", "Invalid account or account/partition combination specified"),
-    ("There is no QOS ", "Invalid qos specification"),
-    ("There is no reservation ", "Requested reservation is invalid"),
-    ("No daemon listens", "Unable to contact slurm controller (connect failure)"),
-)
+FAILED = "Batch job submission failed"
 NOT_NOW = 3  # of `rmx submit --test-only`: Slurm's says when, and ends with 0
 
 
@@ -51,7 +42,8 @@ def run(words: Sequence[str]) -> int:
     spec, values = batch_job(text, name, rest[1:], options, flags, by, remarks)
     for warning in () if quiet else remarks.warnings:
         note(f"warning: {warning}")
-    remarks.refuse()
+    with refused(FAILED):
+        remarks.refuse()
     if "launch" not in values:
         spec["launch"] = LAUNCH
     if not values.get("output"):
@@ -60,14 +52,11 @@ def run(words: Sequence[str]) -> int:
         from rm.cli.jobs.why import show_plan
         from rm.client import Client
 
-        with Client() as client:
+        with Client() as client, refused("allocation failure"):
             code = show_plan(client.plan(spec), as_json=False)
         return 0 if code == NOT_NOW else code
-    try:
+    with refused(FAILED):
         job = submitted(find_daemon(None, None), spec)
-    except RmError as error:
-        error.what = f"Batch job submission failed: {refusal(error.what)}"
-        raise
     if not quiet:
         print(job if values.get("parsable") else f"Submitted batch job {job}", flush=True)
     if values.get("wait"):
@@ -76,13 +65,6 @@ def run(words: Sequence[str]) -> int:
         with Client() as client:
             return exit_code(client.wait(job))
     return 0
-
-
-def refusal(what: str) -> str:
-    """Why no job was taken, with Slurm's word for it before the sentence, where it has one: programs look
-    for that. Source: slurm_errno.c of Slurm 22.05."""
-    known = next((word for part, word in REFUSALS if part in what), "")
-    return f"{known}. {what}" if known else what
 
 
 def _wrapped(command: str, rest: Sequence[str]) -> tuple[str, str]:

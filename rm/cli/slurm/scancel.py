@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import pwd
+import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rm.arrays import JobId, parse_id, split_ids
 from rm.cli.output import note
-from rm.cli.slurm.jobs import ENDED, NONE, SHORT, rows, tasks_of
+from rm.cli.slurm.jobs import ENDED, NEVER, NONE, SHORT, STATES, rows, tasks_of, whole
+from rm.cli.slurm.refusals import words_of
 from rm.cli.slurm.words import Given, Options, read
 from rm.errors import Conflict, NotFound, RmError, UsageError
 from rm.submission.signals import signal_number
@@ -21,19 +23,19 @@ if TYPE_CHECKING:
 
 OPTIONS = Options(
     taken=(
-        "account/A=", "batch/b", "full/f", "me", "name/n=", "jobname=", "nodelist/w=", "partition/p=",
-        "qos/q=", "signal/s=", "state/t=", "user/u=", "verbose/v",
+        "account/A=", "batch/b", "full/f", "interactive/i", "me", "name/n=", "jobname=", "nodelist/w=",
+        "partition/p=", "qos/q=", "reservation/R=", "signal/s=", "state/t=", "user/u=", "verbose/v",
     ),
     ignored=("ctld", "hurry/H", "quiet/Q"),
-    refused=("clusters/M=", "interactive/i", "reservation/R=", "sibling=", "wckey="),
+    refused=("clusters/M=", "sibling=", "wckey="),
     variables={
         "SCANCEL_ACCOUNT": "account", "SCANCEL_QOS": "qos", "SCANCEL_BATCH": "batch", "SCANCEL_FULL": "full",
-        "SCANCEL_NAME": "name", "SCANCEL_PARTITION": "partition", "SCANCEL_STATE": "state",
-        "SCANCEL_USER": "user",
+        "SCANCEL_INTERACTIVE": "interactive", "SCANCEL_NAME": "name", "SCANCEL_PARTITION": "partition",
+        "SCANCEL_STATE": "state", "SCANCEL_USER": "user",
     },
 )  # fmt: skip
-FILTERS = ("account", "me", "name", "nodelist", "partition", "qos", "state", "user")
-STATES = ("PENDING", "RUNNING", "SUSPENDED")
+FILTERS = ("account", "me", "name", "nodelist", "partition", "qos", "reservation", "state", "user")
+USEFUL = ("PENDING", "RUNNING", "SUSPENDED")  # states of jobs that can be cancelled
 FAILED = 1
 
 
@@ -54,7 +56,9 @@ def run(words: Sequence[str]) -> int:
     from rm.client import Client
 
     with Client() as client:
-        return max([_cancel(client, job, signal, to, "verbose" in given.options) for job in ids])
+        if "interactive" in given.options:
+            ids = [job for job in ids if _confirmed(client, job)]
+        return max([0, *(_cancel(client, job, signal, to, "verbose" in given.options) for job in ids)])
 
 
 def _id(word: str) -> JobId:
@@ -77,11 +81,26 @@ def _receivers(given: Given) -> SignalTo:
 
 def _state(text: str) -> str:
     state = SHORT.get(text.upper(), text.upper())
-    if state and state not in STATES:
+    if state and state not in (*STATES, *NEVER):
         raise UsageError(
-            f"Invalid job state specified: {text}.", f"Valid job states are {', '.join(STATES)}."
+            f"Invalid job state specified: {text}.", f"Valid job states are {', '.join(USEFUL)}."
         )
     return state
+
+
+def _confirmed(client: Client, job: JobId) -> bool:
+    """Asks until the answer is y or n, as Slurm's does; the end of the answers is a no."""
+    try:
+        spec = client.job(JobId(job.job)).spec
+    except NotFound:
+        return True  # what becomes of it is said below
+    asks = f"Cancel job_id={job} name={spec.name} partition={spec.partition or NONE} [y/n]? "
+    while True:
+        print(asks, end="", flush=True)
+        line = sys.stdin.readline()
+        answer = line.strip().lower()
+        if answer in ("y", "n") or not line:
+            return answer == "y"
 
 
 def _user(text: str) -> str:
@@ -94,7 +113,9 @@ def _user(text: str) -> str:
 def _matching(filters: dict[str, str], state: str, ids: list[JobId]) -> list[JobId]:
     """Of the jobs that are named, or of all, those that fit."""
     user = _user(filters["user"]) if "user" in filters else ""
-    listed = rows(state=state, mine="me" in filters, user=user, name=filters.get("name", ""))
+    asked = {"state": state, "mine": "me" in filters, "user": user, "name": filters.get("name", "")}
+    reservation = filters.get("reservation")
+    listed: Sequence[Any] = rows(**asked) if reservation is None else whole(**asked)
     hosts = frozenset(parse_hosts(filters["nodelist"])) if "nodelist" in filters else None
     found = [
         job
@@ -104,6 +125,7 @@ def _matching(filters: dict[str, str], state: str, ids: list[JobId]) -> list[Job
         and filters.get("account", job.account) == job.account
         and filters.get("qos", job.qos) == job.qos
         and (hosts is None or not hosts.isdisjoint(job.hosts))
+        and (reservation is None or job.job.spec.reservation == reservation)
     ]
     targets = [(job, tasks_of(job, ids)) for job in found]
     return [JobId(job.id, tasks) for job, tasks in targets if tasks is not None]
@@ -115,6 +137,7 @@ def _cancel(client: Client, job: JobId, signal: int | None, to: SignalTo, verbos
     except RmError as error:
         over = signal is None and isinstance(error, NotFound | Conflict)
         if not over or verbose:  # Slurm does not mention that a job is over
-            note(f"error: Kill job error on job id {job}: {error}")
+            words = words_of(error)
+            note(f"error: Kill job error on job id {job}: {f'{words}. ' if words else ''}{error}")
         return 0 if over else FAILED
     return 0

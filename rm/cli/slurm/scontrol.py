@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from rm.arrays import JobId, parse_id, split_ids
 from rm.cli.jobs.own_job import is_own, requeue_itself
 from rm.cli.output import all_printable, note
+from rm.cli.slurm.refusals import WORDS, words_of
 from rm.cli.slurm.words import Options, read
-from rm.errors import RmError, UsageError
+from rm.errors import NotFound, Refusal, RmError, UsageError
 from rm.units import fold_hosts, hosts_in_order, parse_hosts
 
 if TYPE_CHECKING:
@@ -36,17 +37,7 @@ ELSEWHERE = {
     "aliases": "", "burstbuffer": "", "dwstat": "", "federation": "", "frontend": "", "slurmd": "",
 }  # fmt: skip
 FAILED = 1
-REFUSED = (
-    "requeuehold",
-    "top",
-    "notify",
-    "cancel_reboot",
-    "reboot",
-    "listpids",
-    "pidinfo",
-    "completing",
-    "token",
-)
+REFUSED = ("top", "notify", "cancel_reboot", "reboot", "listpids", "pidinfo", "token")
 STARTED = ("RUNNING", "SUSPENDED")
 SHORTEST = 3  # letters of a keyword
 LOOK_S = 1.0
@@ -65,6 +56,8 @@ def run(words: Sequence[str]) -> int:
         "suspend": lambda jobs: _each(jobs, lambda client, job: client.suspend(job)),
         "resume": lambda jobs: _each(jobs, lambda client, job: client.resume_job(job)),
         "requeue": _requeue,
+        "requeuehold": lambda jobs: _each(jobs, lambda client, job: client.requeue(job, hold=True)),
+        "completing": _completing,
         "show": lambda words: _show(words, "oneliner" in given.options, "details" in given.options),
         "update": _update,
         "ping": _ping,
@@ -88,12 +81,30 @@ def _whole(word: str, known: Iterable[str]) -> str:
 
 
 def _ids(words: Iterable[str]) -> list[JobId]:
+    """The jobs that are named: by their ids, with commas, or `jobname=NAME` for all of that name."""
     found = []
     for word in words:
+        kind, equals, name = word.partition("=")
+        if equals and kind.lower() in ("jobname", "name"):
+            found += _of_name(name)
+            continue
         for part in split_ids(re.sub(r"(?i)^jobid=", "", word)):
-            found.append(parse_id(part))
+            try:
+                found.append(parse_id(part))
+            except UsageError as error:
+                unknown = WORDS[Refusal.UNKNOWN_JOB]
+                raise UsageError(f"{unknown} for job {part}. {error.what}", error.hint) from None
     if not found:
         raise UsageError("too few arguments: no job is named.")
+    return found
+
+
+def _of_name(name: str) -> list[JobId]:
+    from rm.cli.slurm.jobs import ENDED, rows
+
+    found = [JobId(row.id) for row in rows(name=name) if row.state not in ENDED]
+    if not found:
+        raise NotFound(f"{WORDS[Refusal.UNKNOWN_JOB]}: no job that has not ended has the name {name}.")
     return found
 
 
@@ -107,9 +118,20 @@ def _each(words: list[str], act: Callable[[Client, JobId], object]) -> int:
             try:
                 act(client, job)
             except RmError as error:
-                note(f"error: {error}")
+                words = words_of(error)
+                note(f"error: {f'{words} for job {job}. ' if words else ''}{error}")
                 code = FAILED
     return code
+
+
+def _completing(_: list[str]) -> int:
+    """The jobs that have ended, and whose hosts are not yet done with them."""
+    from rm.cli.slurm.jobs import moment, rows
+
+    for row in rows(state="COMPLETING"):
+        hosts, began = fold_hosts(row.hosts), moment(row.started_us)
+        print(f"JobId={row.id} EndTime=Unknown StartTime={began} Nodes(COMPLETING)={hosts}")
+    return 0
 
 
 def _requeue(words: list[str]) -> int:

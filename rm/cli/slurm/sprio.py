@@ -4,55 +4,98 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rm import arrays
+from rm.api.reasons import Priority
 from rm.cli.formats import Column, by_letters
 from rm.cli.shown import job_ref
 from rm.cli.slurm.jobs import NONE
-from rm.cli.slurm.words import Options, read
+from rm.cli.slurm.words import Given, Options, read
 from rm.errors import Conflict, UsageError
 
+if TYPE_CHECKING:
+    from rm.api.jobs import Job
+    from rm.api.reasons import PriorityWeights
+
 OPTIONS = Options(
-    taken=("format/o=", "jobs/j=", "long/l", "noheader/h", "partition/p=", "user/u="),
+    taken=(
+        "format/o=", "jobs/j=", "long/l", "noheader/h", "norm/n", "partition/p=", "sort/S=", "user/u=",
+        "weights/w",
+    ),
     ignored=("local", "verbose/v"),
-    refused=("cluster=", "clusters/M=", "federation", "norm/n", "sibling", "sort/S=", "weights/w"),
+    refused=("cluster=", "clusters/M=", "federation", "sibling"),
     variables={"SPRIO_FORMAT": "format"},
-)
-USUAL = "%.15i %9r %.10Y %.10S %.10N"
-LONG = "%.15i %9r %.8u %.10Y %.10S %.10N"
-USUAL_OF_ALL = "%.15i %9r %.10Y %.10S %.10A %.10F %.10J %.10P %.10Q %.10N"
-LONG_OF_ALL = "%.15i %9r %.8u %.10Y %.10S %.10A %.10F %.10J %.10P %.10Q %.10N"
+)  # fmt: skip
 BY_PRIORITY = ("priority", "backfill")  # queue policies
 BY_PARTS = "multifactor"
+WHOLE = 1 << 32  # of which --norm shows a priority as its part, as Slurm does
+
+
+class Row(NamedTuple):
+    """A job that waits, what its priority is made of, and what each part is at most. With `job` None it
+    stands for the weights themselves."""
+
+    job: Job | None
+    parts: Priority
+    weights: PriorityWeights
+
+
+def _of_job(text: Callable[[Job], Any]) -> Callable[[Row], Any]:
+    return lambda row: "" if row.job is None else text(row.job)
+
+
+def _sum(row: Row) -> float:
+    return row.parts.sum
+
+
+def _part(name: str) -> Callable[[Row], str]:
+    return lambda row: f"{getattr(row.weights if row.job is None else row.parts, name):.0f}"
+
+
+def _norm(name: str) -> Callable[[Row], str]:
+    """The factor, between 0 and 1."""
+
+    def text(row: Row) -> str:
+        weight = getattr(row.weights, name)
+        return f"{getattr(row.parts, name) / weight if weight else 0.0:.7f}"
+
+    return text
 
 
 COLUMNS = {
-    "i": Column("JOBID", job_ref),
-    "r": Column("PARTITION", lambda j: j.spec.partition or NONE),
-    "u": Column("USER", lambda j: j.spec.user),
-    "Y": Column("PRIORITY", lambda j: j.spec.priority - j.spec.nice),
-    "S": Column("SITE", lambda j: j.spec.priority),
-    "N": Column("NICE", lambda j: j.spec.nice),
+    "i": Column("JOBID", lambda row: "Weights" if row.job is None else job_ref(row.job),
+                order=lambda row: row.job.id),
+    "r": Column("PARTITION", _of_job(lambda job: job.spec.partition or NONE)),
+    "u": Column("USER", _of_job(lambda job: job.spec.user)),
+    "Y": Column("PRIORITY", lambda row: "" if row.job is None else f"{row.parts.sum:.0f}", order=_sum),
+    "y": Column("PRIORITY", lambda row: f"{row.parts.sum / WHOLE:.8f}", order=_sum),
+    "S": Column("SITE", _part("site")),
+    "N": Column("NICE", _of_job(lambda job: job.spec.nice)),
+}  # fmt: skip
+COLUMNS_OF_PARTS = {
+    **COLUMNS,
+    "A": Column("AGE", _part("age")),
+    "F": Column("FAIRSHARE", _part("fair_share")),
+    "J": Column("JOBSIZE", _part("size")),
+    "Q": Column("QOS", _part("qos")),
+    "P": Column("PARTITION", _part("partition")),
+    "a": Column("AGE", _norm("age")),
+    "f": Column("FAIRSHARE", _norm("fair_share")),
+    "j": Column("JOBSIZE", _norm("size")),
+    "q": Column("QOS", _norm("qos")),
+    "p": Column("PARTITION", _norm("partition")),
 }
 
 
-def _of_job(column: Column) -> Column:
-    return Column(column.header, lambda pair: column.text(pair[0]))
-
-
-# with the queue policy multifactor: of pairs of a job and its parts
-COLUMNS_OF_ALL = {
-    **{letter: _of_job(COLUMNS[letter]) for letter in "iru"},
-    "Y": Column("PRIORITY", lambda pair: f"{pair[1].sum:.0f}"),
-    "S": Column("SITE", lambda pair: f"{pair[1].site:.0f}"),
-    "A": Column("AGE", lambda pair: f"{pair[1].age:.0f}"),
-    "F": Column("FAIRSHARE", lambda pair: f"{pair[1].fair_share:.0f}"),
-    "J": Column("JOBSIZE", lambda pair: f"{pair[1].size:.0f}"),
-    "Q": Column("QOS", lambda pair: f"{pair[1].qos:.0f}"),
-    "P": Column("PARTITION", lambda pair: f"{pair[1].partition:.0f}"),
-    "N": Column("NICE", lambda pair: f"{pair[1].nice:.0f}"),
-}  # fmt: skip
+def _form(options: Mapping[str, str], by_parts: bool) -> str:
+    """The format, where none is asked for."""
+    user = "%.8u " if "long" in options else ""
+    if "norm" in options:
+        return f"%.15i %9r {user}%10y" + (" %10a %10f %10j %10p %10q" if by_parts else "")
+    parts = " %.10A %.10F %.10J %.10P %.10Q" if by_parts else ""
+    return f"%.15i %9r {user}%.10Y %.10S{parts}" + ("" if "weights" in options else " %.10N")
 
 
 def run(words: Sequence[str]) -> int:
@@ -63,25 +106,57 @@ def run(words: Sequence[str]) -> int:
     from rm.client import Client
 
     with Client() as client:
-        policy, found = client.status().policies["queue"], client.queue()
+        policy, weights = client.status().policies["queue"], client.priority_weights()
+        found = client.queue() if "weights" not in options else []
         parts = {one.job: one for one in client.priorities()} if policy == BY_PARTS else {}
-    usual, long = (USUAL_OF_ALL, LONG_OF_ALL) if policy == BY_PARTS else (USUAL, LONG)
-    columns = COLUMNS_OF_ALL if policy == BY_PARTS else COLUMNS
-    form = by_letters(options.get("format") or (long if "long" in options else usual), columns)
+    columns = COLUMNS_OF_PARTS if policy == BY_PARTS else COLUMNS
+    form = by_letters(options.get("format") or _form(options, policy == BY_PARTS), columns)
     if policy not in (*BY_PRIORITY, BY_PARTS):
         raise Conflict(
             f"sprio does not know what priorities the queue policy {policy} gives.",
             "`rmx why ID` says where a job stands.",
         )
-    if users := given.words("user"):
-        found = [job for job in found if job.spec.user in users]
-    if partitions := given.words("partition"):
-        found = [job for job in found if partitions & set(job.spec.partition.split(","))]
-    if "jobs" in options:
-        ids = {arrays.parse_id(word).job for word in arrays.split_ids(given.all["jobs"])}
-        found = [job for job in found if job.id in ids or job.array_job in ids]
+    rows = [Row(job, one, weights) for job in _chosen(found, given) if (one := _parts_of(job, policy, parts))]
+    if "weights" in options:
+        rows = [Row(None, NO_PARTS, weights)]
+    elif "sort" in options:
+        rows = _sorted(rows, options["sort"], columns)
+    if not rows and ("jobs" in options or "user" in options):
+        print("Unable to find jobs matching user/id(s) specified")
+        return 0
     if "noheader" not in options:
         print(form.header())
-    shown = [(job, parts[job.id]) for job in found if job.id in parts] if policy == BY_PARTS else found
-    sys.stdout.writelines(f"{line}\n" for line in form.lines(shown))
+    sys.stdout.writelines(f"{line}\n" for line in form.lines(rows))
     return 0
+
+
+NO_PARTS = Priority(job=0, sum=0, site=0, age=0, fair_share=0, size=0, nice=0)
+
+
+def _parts_of(job: Job, policy: str, known: Mapping[int, Priority]) -> Priority | None:
+    """None: the job has begun since the queue was asked for."""
+    if policy == BY_PARTS:
+        return known.get(job.id)
+    site, nice = job.spec.priority, job.spec.nice
+    return Priority(job=job.id, sum=site - nice, site=site, age=0, fair_share=0, size=0, nice=nice)
+
+
+def _chosen(found: Sequence[Job], given: Given) -> list[Job]:
+    chosen = list(found)
+    if users := given.words("user"):
+        chosen = [job for job in chosen if job.spec.user in users]
+    if partitions := given.words("partition"):
+        chosen = [job for job in chosen if partitions & set(job.spec.partition.split(","))]
+    if "jobs" in given.options:
+        ids = {arrays.parse_id(word).job for word in arrays.split_ids(given.all["jobs"])}
+        chosen = [job for job in chosen if job.id in ids or job.array_job in ids]
+    return chosen
+
+
+def _sorted(rows: list[Row], by: str, columns: Mapping[str, Column]) -> list[Row]:
+    for word in reversed([word.strip() for word in by.split(",") if word.strip()]):
+        column = columns.get(word.lstrip("+-"))
+        if column is None:
+            raise UsageError(f"Invalid sort specification: {word}.", "Write letters: u,r,-Y.")
+        rows = sorted(rows, key=column.order or column.text, reverse=word.startswith("-"))
+    return rows

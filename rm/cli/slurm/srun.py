@@ -55,6 +55,7 @@ def _job_named(words: Sequence[str]) -> tuple[str, list[str]]:
 def _in_new_job(words: Sequence[str]) -> int:
     from rm.cli.jobs.run import How, run_command
     from rm.cli.session import Session
+    from rm.cli.slurm.refusals import refused
 
     given, command = directives.leading_options(words, "a flag", OWN, abbreviated=True)
     flags = {option.key: value for option, value in given}
@@ -66,7 +67,8 @@ def _in_new_job(words: Sequence[str]) -> int:
         quiet=bool(flags.pop("quiet", False)),
         unbuffered=bool(flags.pop("unbuffered", False)),
     )
-    return run_command(Session(None, None), flags, how, command)
+    with refused("Unable to allocate resources", submits=False):
+        return run_command(Session(None, None), flags, how, command)
 
 
 def _in_allocation(job: str, words: Sequence[str]) -> int:

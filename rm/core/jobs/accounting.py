@@ -20,7 +20,7 @@ def account_of(ctx: Context, spec: JobSpec) -> str:
     try:
         return account_for(ctx.state.accounts, spec.user, spec.account)
     except UsageError as error:
-        raise IllegalTransition(str(error)) from None
+        raise IllegalTransition(error.what, error.hint, error.refusal) from None
 
 
 def qos_of(ctx: Context, spec: JobSpec, account: str) -> str:
@@ -28,7 +28,7 @@ def qos_of(ctx: Context, spec: JobSpec, account: str) -> str:
     try:
         return qos_for(ctx.state.accounts, account, spec.qos)
     except UsageError as error:
-        raise IllegalTransition(error.what, error.hint) from None
+        raise IllegalTransition(error.what, error.hint, error.refusal) from None
 
 
 def with_time_limit(state: ClusterState, spec: JobSpec, account: str, qos: str) -> JobSpec:
@@ -54,7 +54,7 @@ def taken_by_partitions(ctx: Context, spec: JobSpec, account: str, qos: str) -> 
     try:
         return taking(ctx.state.accounts, spec, account, qos)
     except UsageError as error:
-        raise IllegalTransition(error.what, error.hint) from None
+        raise IllegalTransition(error.what, error.hint, error.refusal) from None
 
 
 def accounts_set(ctx: Context, e: ev.AccountsSet) -> None:

@@ -107,11 +107,12 @@ def _requeue(ctx: Context, record: Job, e: ev.RequeueRequested) -> None:
     again = [jobs[known[task]] for task in ended if known.get(task) in jobs]
     refuse_again(ctx.state, again, dropped.bit_count(), record)
     if dropped:
-        put_array(
-            ctx, record, array.moved(dropped, "waiting"), f"requeued by {e.by}: elements {short(dropped)}"
-        )
+        waits = array.moved(dropped, "waiting")
+        if e.hold:
+            waits = replace(waits, held=text_of(waits.has("held") | dropped))
+        put_array(ctx, record, waits, f"requeued by {e.by}: elements {short(dropped)}")
     own = array.has("running") | array.has("completed") | array.has("failed") | array.has("cancelled")
-    done = _each(ctx, record, own & chosen, lambda job: ev.RequeueRequested(job, e.by))
+    done = _each(ctx, record, own & chosen, lambda job: ev.RequeueRequested(job, e.by, hold=e.hold))
     if not dropped and not done:
         raise _refused(record, e, "has no element that failed" if e.failed else "cannot be requeued now")
 

@@ -205,12 +205,14 @@ class ResumeRequested:
 
 @dataclass(frozen=True, slots=True)
 class RequeueRequested:
-    """`failed`: of an array only what ended otherwise than it should."""
+    """`failed`: of an array only what ended otherwise than it should. `hold`: it waits until it is
+    released."""
 
     job: int
     by: str
     array_tasks: str = ""
     failed: bool = False
+    hold: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from rm.core.jobs.state import ClusterState
 from rm.core.model.job import Job
 from rm.core.sharing.limits import SUBMITTED
 from rm.core.sharing.tally import Key, Ruled, Tally, unfinished
-from rm.errors import IllegalTransition
+from rm.errors import IllegalTransition, Refusal
 
 
 def refuse_moved(state: ClusterState, changes: Iterable[tuple[Job, Job]]) -> None:
@@ -65,6 +65,7 @@ def _refuse(tally: Tally, more: Counter[Key]) -> None:
             raise IllegalTransition(
                 f"{key} has {there} of at most {limit} submitted jobs, and would have {there + count}.",
                 "Try again when some have ended.",
+                Refusal.LIMIT_REACHED,
             )
 
 
@@ -75,5 +76,6 @@ def _refuse_large(tally: Tally, job: Job) -> None:
     elements = parse(job.spec.array).mask.bit_count()
     if elements > most[0]:
         raise IllegalTransition(
-            f"Job array {job.id} has {elements} elements, and one of {most[1]} at most {most[0]}."
+            f"Job array {job.id} has {elements} elements, and one of {most[1]} at most {most[0]}.",
+            refusal=Refusal.LIMIT_REACHED,
         )

@@ -324,7 +324,7 @@ def _cancel_requeue(ctx: Context, job: Job, e: ev.CancelRequested) -> None:
 
 
 def _requeue(ctx: Context, job: Job, e: ev.RequeueRequested) -> None:
-    job = _count_requeue(ctx, touch(job, ctx.now_us, f"requeued by {e.by}", ending=S.PENDING))
+    job = _count_requeue(ctx, touch(job, ctx.now_us, _requeued(e), ending=S.PENDING, held=e.hold or job.held))
     finish_if_over(ctx, stop_rest(ctx, job, "abort"))
 
 
@@ -338,9 +338,13 @@ def _moved(ctx: Context, job: Job, e: ev.JobMoved) -> None:
 def _requeue_finished(ctx: Context, job: Job, e: ev.RequeueRequested) -> None:
     refuse_again(ctx.state, [job])
     earlier = with_earlier(job, f"ended {job.state}")
-    job = touch(job, ctx.now_us, f"requeued by {e.by}", launch_failures=0, host_faults=0, avoid=(), losses=0,
-                reason=None)  # fmt: skip
+    job = touch(job, ctx.now_us, _requeued(e), launch_failures=0, host_faults=0, avoid=(), losses=0,
+                reason=None, held=e.hold or job.held)  # fmt: skip
     back_to_queue(ctx, _count_requeue(ctx, replace(job, earlier=earlier)))
+
+
+def _requeued(e: ev.RequeueRequested) -> str:
+    return f"requeued and held by {e.by}" if e.hold else f"requeued by {e.by}"
 
 
 def _count_requeue(ctx: Context, job: Job) -> Job:

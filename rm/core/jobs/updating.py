@@ -146,7 +146,7 @@ def _accept(spec: JobSpec) -> None:
     try:
         accept(spec, runs=False)  # another change may have come between the question and this
     except UsageError as error:
-        raise IllegalTransition(error.what, error.hint) from None
+        raise IllegalTransition(error.what, error.hint, error.refusal) from None
 
 
 def _refuse_fixed(job: Job, e: ev.JobUpdated) -> None:
@@ -205,7 +205,7 @@ def _accounted(state: ClusterState, job: Job, e: ev.JobUpdated) -> Job:
             spec = taking(state.accounts, spec, account, qos)
         return replace(job, spec=spec, account=account, qos=qos)
     except UsageError as error:
-        raise IllegalTransition(error.what, error.hint) from None
+        raise IllegalTransition(error.what, error.hint, error.refusal) from None
 
 
 def _depending(state: ClusterState, job: Job, e: ev.JobUpdated, now_us: int) -> Job:

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from rm.core.model.replacing import replace
 from rm.core.sharing.limits import OF_ACCOUNT, OF_MEMBER, check_limits
-from rm.errors import Conflict, NotFound, UsageError
+from rm.errors import Conflict, NotFound, Refusal, UsageError
 
 ROOT = "root"  # above all; nobody's jobs run for it
 MAX_SHARES = 2**31 - 1
@@ -189,7 +189,7 @@ def account_for(accounts: Accounts, user: str, named: str) -> str:
         if named in accounts.by_name
         else f"There is no account '{named:.80}'"
     )
-    raise UsageError(f"{there}.", f"{user} is in {where}.")
+    raise UsageError(f"{there}.", f"{user} is in {where}.", Refusal.NOT_IN_ACCOUNT)
 
 
 def checked(

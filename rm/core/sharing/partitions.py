@@ -14,7 +14,7 @@ from rm.core.model.replacing import replace
 from rm.core.sharing.accounts import DRAIN, INACTIVE, PARTITION_STATES, ROOT, Accounts, Partition
 from rm.core.sharing.limits import OF_QOS, check_limits
 from rm.core.sharing.preempt_terms import check_terms
-from rm.errors import Conflict, NotFound, UsageError
+from rm.errors import Conflict, NotFound, Refusal, UsageError
 
 MAX_PARTITIONS = 1_000
 MAX_TIER = 65_533  # Slurm's
@@ -100,7 +100,11 @@ def refuse_closed(accounts: Accounts, names: Sequence[str], account: str, qos: s
         if not said:
             return
         against.append(said)
-    raise UsageError(f"{against[0][0].upper()}{'; '.join(against)[1:]}.", "`rmx partition show` lists them.")
+    raise UsageError(
+        f"{against[0][0].upper()}{'; '.join(against)[1:]}.",
+        "`rmx partition show` lists them.",
+        Refusal.NOT_IN_PARTITION,
+    )
 
 
 def _refuses_new(accounts: Accounts, name: str) -> bool:

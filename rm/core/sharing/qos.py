@@ -12,7 +12,7 @@ from rm.core.model.replacing import replace
 from rm.core.sharing.accounts import ROOT, Accounts, Qos, check_name
 from rm.core.sharing.limits import OF_QOS, check_limits
 from rm.core.sharing.preempt_terms import check_terms
-from rm.errors import Conflict, NotFound, UsageError
+from rm.errors import Conflict, NotFound, Refusal, UsageError
 
 USUAL = "normal"  # of jobs that name none, and whose account has none, where there is one of this name
 MAX_QOS = 1_000
@@ -38,9 +38,9 @@ def qos_for(accounts: Accounts, account: str, named: str) -> str:
     usable = [one.name for one in accounts.qos if _is_for(one, path)]
     hint = f"There is {', '.join(usable)}." if usable else "There is none for it."
     if found is None:
-        raise UsageError(f"There is no QOS '{named:.80}'.", hint)
+        raise UsageError(f"There is no QOS '{named:.80}'.", hint, Refusal.NOT_IN_QOS)
     if not _is_for(found, path):
-        raise UsageError(f"QOS {named} is not for account {account or ROOT}.", hint)
+        raise UsageError(f"QOS {named} is not for account {account or ROOT}.", hint, Refusal.NOT_IN_QOS)
     return named
 
 

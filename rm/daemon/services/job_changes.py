@@ -201,23 +201,26 @@ class JobChanges:
 
         return list(dict.fromkeys([job.spec, *await self._asking.ask(look)]))
 
-    async def requeue(self, job_id: int, by: str, array_tasks: str = "", failed: bool = False) -> Job:
+    async def requeue(
+        self, job_id: int, by: str, array_tasks: str = "", failed: bool = False, hold: bool = False
+    ) -> Job:
         """Jobs that ended long ago come back from the store, but for those that are not kept any more."""
         job = await self._reading.job(job_id)
         if job.array is None:
-            return await self._requeue(job, by, array_tasks, failed)
+            return await self._requeue(job, ev.RequeueRequested(job_id, by, array_tasks, failed, hold))
         parts = to_requeue(job, array_tasks, failed)
-        return await in_parts(parts, lambda part: self._requeue(job, by, part, failed))
+        return await in_parts(
+            parts, lambda part: self._requeue(job, ev.RequeueRequested(job_id, by, part, failed, hold))
+        )
 
-    async def _requeue(self, job: Job, by: str, array_tasks: str, failed: bool) -> Job:
+    async def _requeue(self, job: Job, request: ev.RequeueRequested) -> Job:
         def look(cycle: Cycle, now_us: int) -> tuple[int, ...]:
             return tuple(cycle.state.elements.get(job.id, ()))
 
-        recalled = await gone(self._store, job, array_tasks, await self._asking.ask(look))
+        recalled = await gone(self._store, job, request.array_tasks, await self._asking.ask(look))
 
         def make(state: ClusterState) -> list[ev.Event]:
             back = not_there(recalled, state)
-            request = ev.RequeueRequested(job.id, by, array_tasks, failed)
             return [ev.JobsRecalled(back), request] if back else [request]
 
         def answer(state: ClusterState) -> Job:

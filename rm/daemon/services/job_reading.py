@@ -31,7 +31,7 @@ from rm.daemon.services.array_elements import (
 from rm.daemon.services.asking import Asking
 from rm.daemon.services.job_waiters import JobWaiters
 from rm.daemon.services.reasons import NO_REASONS, Reasons, with_reason
-from rm.errors import NotFound
+from rm.errors import NotFound, Refusal
 
 SLICE = 200  # jobs that one request reads or changes without leaving others their turn
 
@@ -173,7 +173,9 @@ class JobReading:
             return found
         job = await asyncio.to_thread(self._store.job, job_id)
         if job is None:
-            raise NotFound(f"There is no job {job_id}.", "`rmx queue --all` lists all jobs.")
+            raise NotFound(
+                f"There is no job {job_id}.", "`rmx queue --all` lists all jobs.", Refusal.UNKNOWN_JOB
+            )
         return Described(job)
 
     async def elements_of(self, array_id: int, tasks: list[int]) -> list[Job]:

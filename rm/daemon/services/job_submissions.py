@@ -18,8 +18,9 @@ from rm.core.model.demand import Demand
 from rm.core.model.host import Host
 from rm.core.model.job import Job, JobSpec
 from rm.core.model.job_update import JobUpdate
+from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import Snapshot
-from rm.core.model.unknown import unknown_names
+from rm.core.model.unknown import Against, unknown_names
 from rm.core.scheduling.admission import admitted
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies, Tuning, not_yet
@@ -35,7 +36,7 @@ from rm.daemon.services.backlog import Admission, Backlog, Load, growth_of, load
 from rm.daemon.services.job_reading import SLICE, JobReading
 from rm.daemon.services.named_jobs import NamedJobs, named_jobs
 from rm.daemon.services.parts import first_part, weight_of
-from rm.errors import Conflict, ImpossibleRequest
+from rm.errors import Conflict, ImpossibleRequest, Refusal
 
 BUSY_SLICE = 100  # changes in one turn of the leader when others wait
 POSSIBLE_MAX = 10_000  # demands that are known to fit some time
@@ -178,12 +179,13 @@ class JobSubmissions:
                 against = unknown_names(spec, snapshot.hosts)
                 if not against:
                     never = never_fits(Job(0, spec, 0, traffic=spec.traffic), snapshot, self._policies)
-                    against = [reason.message for reason in never]
+                    against = [Against(_refusal_for(reason), reason.message) for reason in never]
                 if against:
-                    said = "; ".join(dict.fromkeys(against))
+                    said = "; ".join(dict.fromkeys(one.said for one in against))
                     raise ImpossibleRequest(
                         f"Job '{spec.name}' could never run on this cluster: {said}.",
                         "See `rmx hosts` for what there is.",
+                        against[0].refusal,
                     )
                 possible.add(kind)
 
@@ -202,7 +204,9 @@ class JobSubmissions:
             found = known.get(spec.reservation)
             if found is None:
                 raise ImpossibleRequest(
-                    f"There is no reservation '{spec.reservation:.80}'.", "`rmx reservation show` lists them."
+                    f"There is no reservation '{spec.reservation:.80}'.",
+                    "`rmx reservation show` lists them.",
+                    Refusal.UNKNOWN_RESERVATION,
                 )
             account = account_for(accounts, spec.user, spec.account)
             if not found.admits(spec.user, accounts.path(account)):
@@ -210,6 +214,7 @@ class JobSubmissions:
                 raise ImpossibleRequest(
                     f"Reservation {found.name} is not for {whom}.",
                     "Ask who made it, or submit without --reservation.",
+                    Refusal.NOT_IN_RESERVATION,
                 )
 
         def think() -> None:
@@ -220,6 +225,7 @@ class JobSubmissions:
                         f"Job '{spec.name}' could never run in reservation {spec.reservation}: "
                         f"{never[0].message}.",
                         "`rmx reservation show` lists its hosts.",
+                        Refusal.NEVER_FITS,
                     )
 
         await self._asking.think(specs[0].user, think)
@@ -269,3 +275,8 @@ def _is_for(job: Job, spec: JobSpec, state: ClusterState) -> bool:
     if {*job.spec.partitions} < {*spec.partitions}:  # the others took no new jobs then
         spec = replace(spec, partition=job.spec.partition)
     return job.spec in (spec, with_time_limit(state, spec, job.account, job.qos))
+
+
+def _refusal_for(reason: Reason) -> Refusal:
+    """Of a job that no state of the cluster could take."""
+    return Refusal.BAD_LICENSES if reason.code is ReasonCode.LICENSES else Refusal.NEVER_FITS

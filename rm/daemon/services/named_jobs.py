@@ -11,7 +11,7 @@ from rm.core.jobs.dependents import PastJob, counts_from_elements
 from rm.core.jobs.state import ClusterState
 from rm.core.model.job import Job, JobSpec
 from rm.dependencies import AFTERCORR, Condition, parse
-from rm.errors import Conflict, NotFound, UsageError
+from rm.errors import Conflict, NotFound, Refusal, UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,7 @@ async def named_jobs(
                 raise UsageError(
                     f"Job '{names[text]}' depends on job {job_id}, which there is not.",
                     "`rmx queue --all` lists all jobs that are kept.",
+                    Refusal.BAD_DEPENDENCY,
                 )
             found[job_id] = job
     for (text, array), name in kinds.items():
@@ -102,9 +103,14 @@ def _refuse_elements_that_are_not(name: str, array: str, one: Condition, named: 
         return
     said = f"Job '{name}' depends on {one}"
     if named.array is None:
-        raise UsageError(f"{said}, and job {one.job} is no job array.", "Name the job alone, by afterok.")
+        raise UsageError(
+            f"{said}, and job {one.job} is no job array.",
+            "Name the job alone, by afterok.",
+            Refusal.BAD_DEPENDENCY,
+        )
     if missing := wanted & ~parse_array(named.spec.array).mask:
         raise UsageError(
             f"{said}, and job array {one.job} has no element {text_of(missing)[:80]}.",
             f"It has {named.spec.array[:80]}.",
+            Refusal.BAD_DEPENDENCY,
         )

@@ -23,6 +23,11 @@ class Priorities:
         self._asking = asking
         self._policies = policies
 
+    def weights(self) -> PriorityParts:
+        """What each part is at most; where the queue policy has no parts, all but the job's own are 0."""
+        weights: PriorityParts = getattr(self._policies.queue, "weights", PriorityParts(site=1.0))
+        return weights
+
     async def parts(self, job: int | None = None) -> Mapping[int, tuple[PriorityParts, str]]:
         """Of one pending job, or of all, with their users; of none where the queue policy has no parts."""
         parts = getattr(self._policies.queue, "parts", None)

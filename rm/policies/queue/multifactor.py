@@ -47,6 +47,19 @@ class MultifactorPolicy(BackfillPolicy):
 
         return sorted(pending, key=key)
 
+    @property
+    def weights(self) -> PriorityParts:
+        """What each part is at most; the job's own priority and its nice count as they are."""
+        options = self._options
+        return PriorityParts(
+            site=1.0,
+            age=options.age_weight,
+            fair_share=options.fair_share_weight,
+            size=options.size_weight,
+            qos=options.qos_weight,
+            partition=options.partition_weight,
+        )
+
     def parts(self, job: Job, snapshot: Snapshot) -> PriorityParts:
         """What the job's priority is made of now."""
         return self._parts(job, snapshot, *_whole(snapshot))

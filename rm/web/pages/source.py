@@ -13,9 +13,8 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from rm import errors
 from rm.api.answer import Refused
-from rm.errors import RmError, Unreachable
+from rm.errors import RmError, Unreachable, as_told
 from rm.typed import decoder_of
 from rm.web.pages.people import Door
 
@@ -201,6 +200,4 @@ def _decoded(kind: type[Kind], body: bytes) -> Kind:
 def _failure(body: bytes) -> RmError:
     """The API's error as the class it had there."""
     told = _decoded(Refused, body).error
-    kind = getattr(errors, told.kind, RmError)
-    wanted = kind if isinstance(kind, type) and issubclass(kind, RmError) else RmError
-    return wanted(told.message, told.hint)
+    return as_told(told.kind, told.message, told.hint, told.refusal)
