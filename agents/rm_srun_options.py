@@ -39,11 +39,13 @@ IGNORED = _table("""
     tmp= mincpus= contiguous spread-job switches= delay-boot= slurmd-debug= accel-bind= interactive
     disable-status/X mail-type= mail-user= begin= reboot priority= nice? time-min= oversubscribe/s
     no-container-mount-home no-container-entrypoint container-writable
+    threads/T= reservation= signal= hold/H power= prefer= quit-on-interrupt resv-ports? compress?
+    send-libs? bcast-exclude= dependency/d= licenses/L=
 """)
 REFUSED = _table("""
-    het-group= constraint/C= preserve-env/E reservation= container= licenses/L=
-    dependency/d= uid= gid= bcast? x11? threads/T= core-spec/S= network= prolog= epilog=
-    task-prolog= task-epilog= signal= no-allocate/Z array=
+    het-group= constraint/C= preserve-env/E container= uid= gid= bcast? x11? core-spec/S= test-only
+    network= prolog= epilog= task-prolog= task-epilog= no-allocate/Z array= gpus-per-socket= nodefile/F=
+    thread-spec= mcs-label= bb= bbf= clusters/M= cluster-constraint=
     container-save= container-remap-root no-container-remap-root
     container-entrypoint container-entrypoint-log container-readonly container-env=
 """)

@@ -44,7 +44,8 @@ TELL_S = 1.0  # a job that waits for less is not talked about
 
 
 class How(NamedTuple):
-    """What is not the job's but the session's."""
+    """What is not the job's but the session's. `options`: further ones of the step, which `srun` in the job
+    reads."""
 
     terminal: bool = False
     keep: bool = False
@@ -52,6 +53,7 @@ class How(NamedTuple):
     kill_on_bad_exit: bool = False
     quiet: bool = False
     unbuffered: bool = False
+    options: Sequence[str] = ()
 
 
 def session_of(job: int) -> str:
@@ -131,8 +133,8 @@ def run_command(session: Session, flags: Mapping[str, Any], how: How, command: S
 
             note(f"Job {job} ended {found.state}.{f' {found.reason.message}' if found.reason else ''}")
             return exit_code(found) or 1
-        direct = how.terminal and not container
-        options = ["--pty"] if how.terminal else _step_options(how)
+        direct = how.terminal and not container and not how.options
+        options = [*(["--pty"] if how.terminal else _step_options(how)), *how.options]
         argv = list(command) if direct else ["srun", *options, *container, *command]
         step = as_step(command) if direct else {}  # else `srun` makes one
         begin = beginning(argv, how.terminal, keep=how.keep, releases=True, **step)

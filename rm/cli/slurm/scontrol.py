@@ -118,8 +118,8 @@ def _each(words: list[str], act: Callable[[Client, JobId], object]) -> int:
             try:
                 act(client, job)
             except RmError as error:
-                words = words_of(error)
-                note(f"error: {f'{words} for job {job}. ' if words else ''}{error}")
+                known = words_of(error)
+                note(f"error: {f'{known} for job {job}. ' if known else ''}{error}")
                 code = FAILED
     return code
 

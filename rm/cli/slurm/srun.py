@@ -16,8 +16,29 @@ OWN = {
     "label": Option("label", ("label",), "l", takes=FLAG),
     "unbuffered": Option("unbuffered", ("unbuffered",), "u", takes=FLAG),
     "kill-on-bad-exit": Option("kill_on_bad_exit", ("kill-on-bad-exit",), "K", takes=MAYBE),
-}
-JOB = "--jobid"
+    "exact": Option("exact", ("exact",), takes=FLAG),
+    "overlap": Option("overlap", ("overlap",), takes=FLAG),
+    "multi-prog": Option("multi_prog", ("multi-prog",), takes=FLAG),
+    "mpi": Option("mpi", ("mpi",)),
+    "relative": Option("relative", ("relative",), "r"),
+    # what has no effect on a step
+    "disable-status": Option("disable_status", ("disable-status",), "X", takes=FLAG),
+    "threads": Option("threads", ("threads",), "T"),
+    "msg-timeout": Option("msg_timeout", ("msg-timeout",)),
+    "max-exit-timeout": Option("max_exit_timeout", ("max-exit-timeout",)),
+    "slurmd-debug": Option("slurmd_debug", ("slurmd-debug",)),
+    "accel-bind": Option("accel_bind", ("accel-bind",)),
+    "quit-on-interrupt": Option("quit_on_interrupt", ("quit-on-interrupt",), takes=FLAG),
+}  # fmt: skip
+# of a new job those that are its step's alone; its files lie on the job's first host
+OF_STEP = (
+    "exact", "overlap", "multi_prog", "mpi", "relative", "cpu_bind", "output", "error", "input", "open_mode",
+)  # fmt: skip
+WITHOUT_EFFECT = (
+    "disable_status", "threads", "msg_timeout", "max_exit_timeout", "slurmd_debug", "accel_bind",
+    "quit_on_interrupt",
+)  # fmt: skip
+JOB, WAIT = "--jobid", "--wait"
 
 
 def run(words: Sequence[str]) -> int:
@@ -57,8 +78,15 @@ def _in_new_job(words: Sequence[str]) -> int:
     from rm.cli.session import Session
     from rm.cli.slurm.refusals import refused
 
-    given, command = directives.leading_options(words, "a flag", OWN, abbreviated=True)
+    given, command = directives.leading_options(_without_wait(words), "a flag", OWN, abbreviated=True)
     flags = {option.key: value for option, value in given}
+    for key in WITHOUT_EFFECT:
+        flags.pop(key, None)
+    options = [
+        f"--{key.replace('_', '-')}" + ("" if value is True else f"={value}")
+        for key in OF_STEP
+        if (value := flags.pop(key, None)) is not None
+    ]
     kills = flags.pop("kill_on_bad_exit", None)
     how = How(
         terminal=bool(flags.pop("pty", False)),
@@ -66,9 +94,24 @@ def _in_new_job(words: Sequence[str]) -> int:
         kill_on_bad_exit=kills is not None and kills not in ("0", "no"),
         quiet=bool(flags.pop("quiet", False)),
         unbuffered=bool(flags.pop("unbuffered", False)),
+        options=options,
     )
     with refused("Unable to allocate resources", submits=False):
         return run_command(Session(None, None), flags, how, command)
+
+
+def _without_wait(words: Sequence[str]) -> list[str]:
+    """The words without --wait, before the command: of `srun` it has a number of seconds, and no effect."""
+    kept, rest = list[str](), list(words)
+    while rest and rest[0].startswith("-") and rest[0] not in ("-", "--"):
+        word = rest.pop(0)
+        if word in ("-W", WAIT):
+            del rest[:1]
+        elif not word.startswith(f"{WAIT}=") and not (word.startswith("-W") and word[2:].isdecimal()):
+            kept.append(word)
+            if (word[2:] in VALUES if word.startswith("--") else word[1:] in LETTERS) and rest:
+                kept.append(rest.pop(0))
+    return kept + rest
 
 
 def _in_allocation(job: str, words: Sequence[str]) -> int:
@@ -91,18 +134,20 @@ def _in_allocation(job: str, words: Sequence[str]) -> int:
 
 # the options of a step that take the next word as their value: the job's own `srun` reads them
 _TAKING = """
-    accel-bind account acctg-freq array begin chdir comment constraint container container-env
+    accel-bind account acctg-freq array bb bbf bcast-exclude begin chdir cluster-constraint clusters comment
+    constraint container container-env
     container-image container-mounts container-name container-save container-workdir core-spec
     cores-per-socket cpu-bind cpu-freq cpus-per-gpu cpus-per-task deadline delay-boot dependency
     distribution epilog error exclude export extra-node-info gid gpu-bind gpu-freq gpus gpus-per-node
     gpus-per-task gres gres-flags het-group hint input job-name jobid licenses mail-type mail-user
-    max-exit-timeout mem mem-bind mem-per-cpu mem-per-gpu mincpus mpi msg-timeout network nodelist nodes
-    ntasks ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket open-mode output partition
-    priority profile prolog qos relative reservation signal slurmd-debug sockets-per-node switches
-    task-epilog task-prolog threads threads-per-core time time-min tmp uid wait wckey
+    gpus-per-socket max-exit-timeout mcs-label mem mem-bind mem-per-cpu mem-per-gpu mincpus mpi msg-timeout
+    network nodefile nodelist nodes ntasks ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket
+    open-mode output partition power prefer priority profile prolog qos relative reservation signal
+    slurmd-debug sockets-per-node switches task-epilog task-prolog thread-spec threads threads-per-core time
+    time-min tmp uid wait wckey
 """
 VALUES = frozenset(_TAKING.split())
-LETTERS = frozenset("ABCDGJLNSTWcdeimnopqrtwx")
+LETTERS = frozenset("ABCDFGJLMNSTWcdeimnopqrtwx")
 
 
 def asks_for_terminal(words: Sequence[str]) -> bool:
