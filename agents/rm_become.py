@@ -30,6 +30,10 @@ def become_task(folder, group, request, user, fence, task, environ, printed, sai
     try:
         os.setsid()
         group.enter()
+        if request["container"].get("name"):
+            import rm_named_container  # which imports this file
+
+            rm_named_container.mark(folder)
         environ["SLURM_TASK_PID"] = str(os.getpid())
         spool = os.path.dirname(folder.path)
         os.umask(0o022)
@@ -86,12 +90,17 @@ def _enter_container(folder, request, task, argv, environ):
         environ.pop(name, None)
     agents = os.path.dirname(os.path.abspath(__file__))
     own = [(folder.path, folder.path, "rw"), (agents, agents, "ro")]
-    name = "rm-%d-%d-%d" % (folder.job, folder.attempt, task["rank"])
+    name, options = "rm-%d-%d-%d" % (folder.job, folder.attempt, task["rank"]), []
     try:
+        if container.get("name"):
+            import rm_named_container  # which imports this file
+
+            container, options = rm_named_container.filled(runtime, program, container, folder, environ)
         words = rm_container.command(runtime, program, container, name, own, argv, environ, task["gpus"],
-                                     os.path.isdir(container["image"]), rm_container.runc())  # fmt: skip
+                                     os.path.isdir(container["image"]), rm_container.runc(),
+                                     options=options)  # fmt: skip
         os.execve(words[0], words, environ)
-    except rm_container.ContainerError as error:
+    except (rm_container.ContainerError, ValueError) as error:
         raise _Refused("%s, on %s." % (str(error), host)) from None
     except OSError as error:
         raise _Refused("%s of %s cannot be run: %s." % (program, host, os.strerror(error.errno))) from None

@@ -15,6 +15,8 @@ IMAGE_BYTES = 4_095
 _FLAGS = ("ro", "rw", "bind", "rbind", "private", "rprivate", "slave", "rslave")
 _IMAGE = re.compile(r"(/[^\0\n]*|(docker://)?(?!docker://)[A-Za-z0-9$][\w.\-/:@#$]*)\Z", re.ASCII)
 
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z", re.ASCII)
+
 
 def image(text: str) -> str:
     """The image, when it is one.
@@ -26,6 +28,20 @@ def image(text: str) -> str:
         raise UsageError(
             f"'{text[:80]}' is no image.",
             "Write [REGISTRY#]IMAGE[:TAG], or the path of an image that the hosts have.",
+        )
+    return text
+
+
+def name(text: str) -> str:
+    """The name of a container, when it is one; "" is none.
+
+    Raises:
+        UsageError: it is no word, or has one of Pyxis' flags.
+    """
+    if text and not _NAME.match(text):
+        raise UsageError(
+            f"'{text[:80]}' is no name of a container.",
+            "Write a word of letters, digits and ._-, without a flag such as :exec.",
         )
     return text
 

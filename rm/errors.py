@@ -16,6 +16,7 @@ class Refusal(StrEnum):
     makes an error of one of these kinds says so, and the HTTP API tells it beside the sentence."""
 
     UNKNOWN_JOB = "unknown-job"
+    ENDED = "ended"  # the job, already
     UNKNOWN_HOST = "unknown-host"
     UNKNOWN_PARTITION = "unknown-partition"
     UNKNOWN_ZONE = "unknown-zone"

@@ -314,7 +314,7 @@ class FakeService:
         job = await self.job(job_id)
         self.log.append(("cancel", job_id, by, signal, signal_to))
         if job.state.final:
-            raise Conflict(f"Job {job_id} has already ended.")
+            raise Conflict(f"Job {job_id} has already ended.", refusal=Refusal.ENDED)
         return job if signal else self.put(job_id, state=JobState.CANCELLED, ended_us=9_000_000)
 
     async def cancel_all(self, job_ids: Sequence[int], by: str) -> list[Job]:

@@ -63,7 +63,8 @@ class JobRequest(Request, frozen=True, kw_only=True):
     `switches` is of how few racks its hosts shall be, as long as it waits for that: `switches_wait_us`.
 
     With `container_image` the tasks run in that image; `container_mounts` is a list as --container-mounts has
-    it, `container_workdir` where they begin there: "" is as the image says.
+    it, `container_workdir` where they begin there: "" is as the image says. By `container_name` steps find
+    the container again.
 
     What is left out has the defaults below; those of `launch`, `output`, `partition`, `time_limit_us` and
     `fence_us` stand in rm.toml. No `time_limit_us` is null, and no `output` file "". The user is the caller;
@@ -138,6 +139,7 @@ class JobRequest(Request, frozen=True, kw_only=True):
     container_image: str = ""
     container_mounts: str = ""
     container_workdir: str = ""
+    container_name: str = ""
 
 
 class Submit(Request, frozen=True, kw_only=True):

@@ -108,6 +108,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     container_image: str = ""
     container_mounts: str = ""
     container_workdir: str = ""
+    container_name: str = ""
 
 
 class FullSpec(Spec, frozen=True, kw_only=True):

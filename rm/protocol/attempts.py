@@ -76,11 +76,13 @@ class Fence(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Container(Struct, frozen=True, kw_only=True):
     """The tasks run in `image`: a name of a registry, or a path on the host. `mounts` are (path on the host,
-    path in the container, flags joined by +); `workdir` is where they begin, "" as the image says."""
+    path in the container, flags joined by +); `workdir` is where they begin, "" as the image says. With a
+    `name` the tasks on the host share its files, and steps of the job find them."""
 
     image: Path
     mounts: Annotated[list[tuple[Path, Path, Word]], Meta(max_length=64)] = []
     workdir: Path = ""
+    name: Word = ""
 
 
 class TaskStart(Struct, frozen=True, kw_only=True):

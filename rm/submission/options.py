@@ -80,6 +80,7 @@ SUPPORTED = (
     Option("container_mounts", ("container-mounts",), help="What they see of the host: SRC:DST,…",
            metavar="LIST"),
     Option("container_workdir", ("container-workdir",), help="Where they begin in it.", metavar="DIR"),
+    Option("container_name", ("container-name",), help="By which srun finds it again.", metavar="NAME"),
     Option("container_mount_home", ("container-mount-home",), takes=FLAG, off="no-container-mount-home",
            help="They see the home directory, too."),
     Option("container_writable", ("container-writable",), takes=FLAG, help="They may write; they do anyway."),
@@ -127,7 +128,7 @@ UNSUPPORTED = _other(
     REFUSED,
     "uid=", "gid=", "clusters/M=", "cluster-constraint=", "bb=", "bbf=", "container=", "het-group=", "jobid=",
     "gpus-per-socket=", "core-spec/S=", "thread-spec=", "batch=", "network=", "nodefile/F=",
-    "mcs-label=", "container-name=", "container-save=", "container-remap-root", "no-container-remap-root",
+    "mcs-label=", "container-save=", "container-remap-root", "no-container-remap-root",
     "container-entrypoint", "container-entrypoint-log", "container-readonly", "container-env=",
 )  # fmt: skip
 ALL = SUPPORTED + UNSUPPORTED

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PRIORITIES = {"high": 100, "low": 0}
 _PRIORITY_MAX = 1_000_000_000
 NICE = 100
-CONTAINER = ("container_image", "container_mounts", "container_workdir")
+CONTAINER = ("container_image", "container_mounts", "container_workdir", "container_name")
 LAUNCHES = ("tasks", "batch", "auto")
 OF_A_JOB = ("SLURM_", "SLURMD_")
 # option -> the variable in which the job finds it; what the placement decides is
@@ -225,7 +225,11 @@ def _container(values: Mapping[str, Any]) -> dict[str, Any]:
     if not given["container_image"]:
         name = next(key for key in CONTAINER if given[key]).replace("_", "-")
         raise UsageError(f"--{name} needs --container-image.", "Name the image as well.")
-    for key, reads in (("container_image", containers.image), ("container_mounts", containers.mounts)):
+    for key, reads in (
+        ("container_image", containers.image),
+        ("container_mounts", containers.mounts),
+        ("container_name", containers.name),
+    ):
         try:
             reads(given[key])
         except UsageError as error:

@@ -1,4 +1,5 @@
-"""Programs that submit jobs of their own by Slurm's commands: dask-jobqueue, parsl, toil, simple_slurm.
+"""Programs that submit jobs of their own by Slurm's commands: dask-jobqueue, parsl, toil, simple_slurm,
+PSI/J, clusterfutures, qtoolkit.
 
 They are in an environment of their own, which `make frameworks` makes. What nextflow, cromwell and others ask
 is asked here word for word.
@@ -75,6 +76,22 @@ def test_a_workflow_of_toil_runs_as_jobs(shell: Shell) -> None:
 @installed
 def test_simple_slurm_submits_arrays_and_chains(shell: Shell) -> None:
     run(shell, "simple_slurm_session.py", shell.directory)
+
+
+@installed
+def test_jobs_of_psij_complete_fail_and_are_cancelled(shell: Shell) -> None:
+    shell.environment["HOME"] = str(shell.directory)  # where it keeps what its jobs read and write
+    run(shell, "psij_session.py", shell.directory)
+
+
+@installed
+def test_futures_of_clusterfutures_are_jobs(shell: Shell) -> None:
+    run(shell, "cfut_session.py")
+
+
+@installed
+def test_qtoolkit_submits_looks_and_cancels(shell: Shell) -> None:
+    run(shell, "qtoolkit_session.py", shell.directory)
 
 
 def test_what_other_clients_ask_is_answered_as_they_read_it(shell: Shell) -> None:

@@ -146,10 +146,13 @@ def test_options_become_the_specification() -> None:
     found = built(container_image="./a.sqsh", container_mounts="/data:/data:ro", container_workdir="/data")
     assert found["container_image"] == "/home/ann/a.sqsh"
     assert (found["container_mounts"], found["container_workdir"]) == ("/data:/data:ro", "/data")
+    assert built(container_image="a", container_name="env")["container_name"] == "env"
     for bad in (
         {"container_mounts": "/a:/b"},
         {"container_image": "-v"},
         {"container_image": "a", "container_workdir": "b"},
+        {"container_image": "a", "container_name": "b:exec"},
+        {"container_name": "b"},
         {"container_image": "a", "container_mounts": "b"},
     ):
         with pytest.raises(UsageError, match="--container-"):
@@ -162,7 +165,10 @@ def test_options_become_the_specification() -> None:
         {"container_image": "a b"},
         {"container_image": "a", "container_mounts": "x"},
         {"container_image": "a", "container_workdir": "x"},
+        {"container_image": "a", "container_name": "a/b"},
+        {"container_image": "a", "container_name": "a:exec"},
         {"container_workdir": "/x"},
+        {"container_name": "x"},
     ],
 )
 def test_bad_containers_are_not_accepted(fields: dict[str, str]) -> None:

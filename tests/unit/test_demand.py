@@ -28,7 +28,7 @@ DECIDES_NO_PLACEMENT = {
     "open_mode", "warn_signal", "warn_before_us", "warn_batch", "nice",
     "deliver", "submit_host", "comment", "time_limit_us", "expected_us", "iterations", "begin_us",
     "deadline_us", "time_min_us", "input", "mail_events", "mail_user", "hold",
-    "container_mounts", "container_workdir", "switches_wait_us",
+    "container_mounts", "container_workdir", "container_name", "switches_wait_us",
     "requeue", "fence_us", "dependency", "kill_on_invalid_dep", "array", "reservation", "account", "qos",
 }  # fmt: skip
 QUIET, LOUD = profile(200, (0, 40, 500)), profile(200, (0, 120, 900))

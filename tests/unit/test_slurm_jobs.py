@@ -321,6 +321,18 @@ def test_cancelling_asks_for_each_job_and_reads_y_and_n(
     assert cancelled(daemon) == [1, 6]
 
 
+def test_cancelling_says_what_it_does_where_that_is_asked_for(slurm: Slurm, daemon: Daemon) -> None:
+    """As qtoolkit and AiiDA read it."""
+    assert slurm("scancel", "-v", "1") == (0, "", "scancel: Terminating job 1\n")
+    again = slurm("scancel", "-v", "1")
+    assert (again.code, again.out) == (0, "")
+    first, second = again.err.splitlines()
+    assert first == "scancel: Terminating job 1"
+    words = "Job/step already completing or completed"
+    assert second.startswith(f"scancel: error: Kill job error on job id 1: {words}. Job 1 has already ended")
+    assert slurm("scancel", "-v", "-s", "USR1", "4") == (0, "", "scancel: Signal 10 to job 4\n")
+
+
 def test_priorities_are_listed_with_their_parts(slurm: Slurm, rmx: Rmx, daemon: Daemon) -> None:
     rmx("submit", "--priority=9", "--nice=4", "--partition=fast,slow", "--wrap=true")
     assert slurm("sprio").out.splitlines()[0].split() == ["JOBID", "PARTITION", "PRIORITY", "SITE", "NICE"]

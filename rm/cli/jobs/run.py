@@ -38,7 +38,9 @@ NOT_HERE = {
     "container_image": "--container-image",
 }
 # of the command's step alone
-CONTAINER = ("container_image", "container_mounts", "container_workdir", "container_mount_home")
+CONTAINER = (
+    "container_image", "container_name", "container_mounts", "container_workdir", "container_mount_home",
+)  # fmt: skip
 FIRST_LOOK_S, LAST_LOOK_S = 0.02, 0.5
 TELL_S = 1.0  # a job that waits for less is not talked about
 

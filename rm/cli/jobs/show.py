@@ -81,6 +81,7 @@ def _lines(job: FullJob) -> Iterator[tuple[str, Any]]:
     yield "ContainerImage", spec.container_image
     yield "ContainerMounts", spec.container_mounts
     yield "ContainerWorkdir", spec.container_workdir
+    yield "ContainerName", spec.container_name
     yield "Tasks", spec.ntasks
     yield "Launch", "once, on the first host" if spec.launch == "batch" else "the script for each task"
     if spec.distribution != "block":

@@ -14,6 +14,7 @@ from rm.errors import BadOptions, LimitReached, Refusal, RmError, Unreachable
 _LIMIT = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
 WORDS = {
     Refusal.UNKNOWN_JOB: "Invalid job id specified",
+    Refusal.ENDED: "Job/step already completing or completed",
     Refusal.UNKNOWN_HOST: "Invalid node name specified",
     Refusal.UNKNOWN_PARTITION: "Invalid partition name specified",
     Refusal.NOT_IN_PARTITION: "User's group not permitted to use this partition",

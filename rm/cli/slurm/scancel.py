@@ -6,6 +6,7 @@ import os
 import pwd
 import sys
 from collections.abc import Sequence
+from signal import SIGKILL
 from typing import TYPE_CHECKING, Any
 
 from rm.arrays import JobId, parse_id, split_ids
@@ -132,6 +133,8 @@ def _matching(filters: dict[str, str], state: str, ids: list[JobId]) -> list[Job
 
 
 def _cancel(client: Client, job: JobId, signal: int | None, to: SignalTo, verbose: bool) -> int:
+    if verbose:
+        note(f"Terminating job {job}" if signal in (None, SIGKILL) else f"Signal {signal} to job {job}")
     try:
         client.cancel(job, signal=signal, signal_to=to)
     except RmError as error:

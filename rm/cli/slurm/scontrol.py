@@ -301,6 +301,7 @@ def _update_hosts(hosts: Sequence[str], fields: dict[str, Any]) -> int:
                 else:
                     client.resume(host)
             except RmError as error:
-                note(f"error: {error}")
+                known = words_of(error)
+                note(f"error: {f'{known}. ' if known else ''}{error}")
                 code = FAILED
     return code

@@ -14,7 +14,7 @@ from rm.core.jobs.state import ClusterState
 from rm.core.jobs.transitions import TRANSITIONS, handler_of
 from rm.core.model.job import Job
 from rm.core.model.replacing import replace
-from rm.errors import IllegalTransition
+from rm.errors import IllegalTransition, Refusal
 
 __all__ = ["TRANSITIONS", "Changes", "Rules", "apply", "story"]
 
@@ -80,7 +80,8 @@ def _take(ctx: Context, event: ev.Event) -> None:
         raise IllegalTransition(f"Job {job.ref} is no job array: leave the index out.")
     handler = handler_of(job, type(event))
     if handler is None:
-        raise IllegalTransition(f"Job {job.ref} is {job.state} and {refusal(event)}.", story(job))
+        ended = Refusal.ENDED if job.state.final else None
+        raise IllegalTransition(f"Job {job.ref} is {job.state} and {refusal(event)}.", story(job), ended)
     handler(ctx, job, event)
 
 

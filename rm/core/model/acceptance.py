@@ -118,6 +118,7 @@ def _texts(spec: JobSpec) -> Iterator[str]:
         ("licenses", licenses.parse),
         ("container_image", containers.image),
         ("container_mounts", containers.mounts),
+        ("container_name", containers.name),
     ):
         try:
             if text := getattr(spec, name):
@@ -134,8 +135,9 @@ def _texts(spec: JobSpec) -> Iterator[str]:
         yield f"mail_user is '{spec.mail_user[:80]}', and must be one address"
     if spec.container_workdir and not spec.container_workdir.startswith("/"):
         yield f"container_workdir is '{spec.container_workdir[:80]}', and must be an absolute path"
-    if (spec.container_mounts or spec.container_workdir) and not spec.container_image:
-        yield "container_mounts and container_workdir need a container_image"
+    more = spec.container_mounts or spec.container_workdir or spec.container_name
+    if more and not spec.container_image:
+        yield "container_mounts, container_workdir and container_name need a container_image"
     if spec.open_mode not in ("", "truncate", "append"):
         yield f"open_mode is '{spec.open_mode[:80]}', and must be truncate or append"
     if spec.chdir and not spec.chdir.startswith("/"):

@@ -157,6 +157,7 @@ class JobSpec(WithDemand):
     container_image: str = ""  # its tasks run in it; "" = on the host
     container_mounts: str = ""  # what of the host they see there, as rm.containers reads it
     container_workdir: str = ""  # where they begin there; "" = as the image says
+    container_name: str = ""  # by which its steps find that container again; "" = each task has its own
 
     @property
     def partitions(self) -> tuple[str, ...]:

@@ -90,6 +90,7 @@ def _container(spec: JobSpec) -> wire.Container | UnsetType:
         image=spec.container_image,
         mounts=list(containers.mounts(spec.container_mounts)),
         workdir=spec.container_workdir,
+        name=spec.container_name,
     )
 
 

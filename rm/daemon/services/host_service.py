@@ -17,7 +17,7 @@ from rm.daemon.execution.claims import take_over
 from rm.daemon.monitoring.service import MonitorService
 from rm.daemon.services.asking import Asking
 from rm.daemon.services.host_keys import HostKeyDesk, Keys
-from rm.errors import Conflict, NotFound
+from rm.errors import Conflict, NotFound, Refusal
 
 HOSTS_AT_ONCE = 200  # of an inventory, in one turn of the leader
 
@@ -134,7 +134,7 @@ class HostService:
 
 def known_host(state: ClusterState, name: str) -> Host:
     if name not in state.hosts:
-        raise NotFound(f"There is no host '{name}'.", "`rmx hosts` lists them.")
+        raise NotFound(f"There is no host '{name}'.", "`rmx hosts` lists them.", Refusal.UNKNOWN_HOST)
     return state.hosts[name]
 
 

@@ -30,7 +30,7 @@ from rm.daemon.services.asking import Asking
 from rm.daemon.services.job_reading import SLICE, JobReading
 from rm.daemon.services.job_submissions import BUSY_SLICE, JobSubmissions
 from rm.daemon.services.named_jobs import named_jobs
-from rm.errors import Conflict, IllegalTransition, RmError
+from rm.errors import Conflict, IllegalTransition, Refusal, RmError
 from rm.protocol.attempts import Signalled, SignalTo
 from rm.protocol.codes import Code, code_of
 
@@ -98,7 +98,7 @@ class JobChanges:
         if signal is not None:
             return await self._signal_all(job, signal, signal_to, array_tasks)
         if job.state.final:
-            raise Conflict(f"Job {job.ref} has already ended ({job.state}).")
+            raise Conflict(f"Job {job.ref} has already ended ({job.state}).", refusal=Refusal.ENDED)
         return await self._change_parts(job, array_tasks, lambda tasks: ev.CancelRequested(job_id, by, tasks))
 
     async def _signal_all(self, job: Job, signal: int, to: SignalTo, array_tasks: str) -> Job:
@@ -116,7 +116,8 @@ class JobChanges:
     async def _signal(self, job: Job, signal: int, to: SignalTo) -> Job:
         hosts = dict.fromkeys(t.host for t in job.tasks if t.ended_us is None)
         if not job.occupies or not hosts:
-            raise Conflict(f"Job {job.ref} is {job.state}: there is nothing to signal.")
+            ended = Refusal.ENDED if job.state.final else None
+            raise Conflict(f"Job {job.ref} is {job.state}: there is nothing to signal.", refusal=ended)
         for host in hosts:
             request = Signalled(job=job.id, attempt=job.attempt, signal=signal, to=to, epoch=self._epoch)
             future = self._hosts.call(host, request)
