@@ -61,8 +61,8 @@ def frames(buffer):
 
 class Session:
     """`asked`: {"argv", "terminal", "keep", "term", "rows", "columns", "releases", "step",
-    "in_step"}; without argv it is the user's shell. `release` says the program's exit code to who holds the
-    job, where the session is what the job is for."""
+    "in_step", "outside"}; without argv it is the user's shell. `release` says the program's exit code to who
+    holds the job, where the session is what the job is for."""
 
     def __init__(self, listener, asked, group, request, user, fence, folder, bounds, release):
         self.listener, self.asked, self.group, self.request = listener, asked, group, request

@@ -51,7 +51,7 @@ class Sessions:
                 else:
                     self._tell(peer, {"error": str(error)})
                 return
-        elif self.request.get("container"):
+        elif self.request.get("container") and not asked.get("outside"):
             self._tell(peer, {"error": "The job runs in a container, which no session enters."})
             return
         if any(name == other for other, _ in self.sessions.values()):

@@ -14,7 +14,8 @@ Word = Annotated[str, Meta(max_length=32_768)]
 class Begin(Request, frozen=True):
     """How a session begins. Without `argv` it is the user's shell; `releases` ends the job with it; `keep`
     lets it go on when who attends it has gone. One on the job's first host with a name as a `step` stands in
-    the job's accounting. One `in_step` runs beside the tasks that this step has on the host."""
+    the job's accounting. One `in_step` runs beside the tasks that this step has on the host. No session
+    begins in a container; one `outside` begins on the host of a job whose script runs in one."""
 
     argv: Annotated[tuple[Word, ...], Meta(max_length=4_096)] = ()
     terminal: bool = False
@@ -25,6 +26,7 @@ class Begin(Request, frozen=True):
     columns: Annotated[int, Meta(ge=0, le=65_535)] = 0
     step: Annotated[str, Meta(max_length=200)] = ""
     in_step: Annotated[int, Meta(ge=0, le=1_000_000_000)] | None = None
+    outside: bool = False
 
 
 class SessionRequest(Request, frozen=True):

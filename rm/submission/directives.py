@@ -146,7 +146,7 @@ def supported(option: Option, value: Any, where: str, remarks: Remarks) -> dict[
 # options that say the same thing in different ways: a stronger source's choice replaces a weaker's
 _PROFILE = {"period", "duty_cycle", "bandwidth"}
 _ALTERNATIVES = (
-    ({"gpus", "gpus_per_node", "gpus_per_task", "gres"},) * 2,
+    ({"gpus", "gpus_per_node", "gpus_per_task", "gpus_per_socket", "gres"},) * 2,
     ({"mem", "mem_per_cpu", "mem_per_gpu"},) * 2,
     ({"cpus_per_task", "cpus_per_gpu"},) * 2,
     ({"traffic", "low_comm"}, _PROFILE | {"traffic", "low_comm"}),

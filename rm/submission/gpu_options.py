@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from rm.errors import Refusal, UsageError, refusing
+from rm.submission.remarks import Remarks
 
 _NUMBER = r"(?:([A-Za-z][\w.-]*)[:=])?(\d+)\Z"
 _BIND = r"(?:verbose,)?(none|single|per_task)(?::([1-9]\d*))?\Z"
@@ -32,6 +33,42 @@ def gpu_options(values: Mapping[str, Any]) -> GpuOptions:
     bind, number = _bind(values.get("gpu_bind") or "")
     total, host, task = (numbers.get(key) for key in ("gpus", "gpus_per_node", "gpus_per_task"))
     return GpuOptions(total, host, task, next(iter(kinds), ""), bind, number)
+
+
+def by_socket(values: Mapping[str, Any], sockets: int | None, remarks: Remarks) -> Mapping[str, Any]:
+    """The options with --gpus-per-socket as --gpus-per-node: no host tells of its sockets.
+
+    Args:
+        sockets: --sockets-per-node.
+        remarks: where it is said that this is less than what is asked for.
+
+    Raises:
+        UsageError: there are no --sockets-per-node, or another number of GPUs on a host is asked for, too.
+    """
+    text = values.get("gpus_per_socket")
+    if text is None:
+        if sockets:
+            remarks.warnings.append("--sockets-per-node is not supported and was ignored.")
+        return values
+    with refusing(Refusal.BAD_GPUS):
+        match = re.match(_NUMBER, text)
+        if match is None:
+            raise UsageError(
+                f"--gpus-per-socket={text} is not understood.", "Write a number of GPUs, or TYPE:NUMBER."
+            )
+        if not sockets:
+            raise UsageError("--gpus-per-socket needs --sockets-per-node.", "Or write --gpus-per-node.")
+        kind = f"{match[1]}:" if match[1] else ""
+        on_host = f"{kind}{int(match[2]) * sockets}"
+        if values.get("gpus_per_node", on_host) != on_host:
+            raise UsageError(
+                "--gpus-per-node and --gpus-per-socket ask for different numbers of GPUs on a host.",
+                "Keep one of them.",
+            )
+    remarks.warnings.append(
+        f"--gpus-per-socket={text} counts as --gpus-per-node={on_host}: rm does not look at sockets."
+    )
+    return {**values, "gpus_per_node": on_host}
 
 
 def _counted(values: Mapping[str, Any]) -> tuple[dict[str, int], set[str]]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from rm import units
 from rm.errors import Refusal, UsageError
-from rm.submission.gpu_options import GpuOptions, gpu_options
+from rm.submission.gpu_options import GpuOptions, by_socket, gpu_options
 from rm.submission.gpu_shape import gpu_shape
 from rm.submission.remarks import Remarks
 
@@ -59,7 +59,7 @@ def resources(values: Mapping[str, Any], remarks: Remarks) -> dict[str, Any]:
         with remarks.gathering():
             counts[key] = count(values, key)
     with remarks.gathering():
-        gpus = gpu_options(values)
+        gpus = gpu_options(by_socket(values, count(values, "sockets_per_node"), remarks))
     for key in _MEMORY:
         with remarks.gathering():
             units.parse_memory_bytes(values.get(key) or "0")

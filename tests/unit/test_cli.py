@@ -163,7 +163,7 @@ def test_all_mistakes_of_a_command_line_and_its_script_are_told_at_once(
         rmx("submit", "--ntask", "4", "--time=soon", "--file=bad.sh", "--json"),
         slurm("sbatch", "--ntask=4", "--time=soon", "bad.sh"),
     ):
-        assert (said.code, said.out) == (2 if said.err.startswith("rm") else 1, "")
+        assert (said.code, said.out) == (2 if said.err.startswith("rm") else 255, "")
         assert [sentence for sentence in told if sentence not in said.err] == []
         assert "for 4 reasons" in said.err
     assert daemon.service.table == {}

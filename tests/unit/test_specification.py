@@ -1,6 +1,7 @@
 """Options to a job specification: per host to per task, exactly or not at all."""
 
 import json
+import re
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from rm.core.model.job import JobSpec
 from rm.errors import UsageError
 from rm.submission import specification, traffic_file
+from rm.submission.remarks import Remarks
 from rm.web.wire import spec_from
 
 NOW = datetime(2030, 1, 31, 15, 30)
@@ -45,6 +47,8 @@ def build(**values: Any) -> dict[str, Any]:
         ({"gres": "gpu=2"}, {"gpus_per_host": 2}),
         ({"gres": "none"}, {"gpus_per_host": None}),
         ({"gpus_per_node": "a100:2"}, {"gpus_per_host": 2, "gpu_type": "a100"}),
+        ({"gpus_per_socket": "2", "sockets_per_node": "2"}, {"gpus_per_host": 4, "gpu_type": None}),
+        ({"gpus_per_socket": "a100:1", "sockets_per_node": "2"}, {"gpus_per_host": 2, "gpu_type": "a100"}),
         ({"ntasks": "8", "gres": "gpu:2"}, {"ntasks": 8, "gpus_per_host": 2, "hosts_min": None}),
         ({"nodes": "1", "ntasks": "4", "gres": "gpu:1"}, {"ntasks": 4, "gpus_per_host": 1, "hosts_max": 1}),
         ({"ntasks": "4", "gpus": "8"}, {"gpus_per_task": 2, "gpu_bind": "none"}),
@@ -336,3 +340,33 @@ def test_numbers_inside_the_traffic_profile_count_too():
     traffic = {"period_us": 2, "phases": [phase]}
     with pytest.raises(UsageError, match="the rate of a traffic phase must be"):
         spec_from({"name": "j", "script": "#!/bin/sh\n", "traffic": traffic}, "ann", {})
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"gpus_per_socket": "2"}, "--gpus-per-socket needs --sockets-per-node."),
+        ({"gpus_per_socket": "x", "sockets_per_node": "2"}, "--gpus-per-socket=x is not understood."),
+        ({"gpus_per_socket": "1", "sockets_per_node": "0"}, "--sockets-per-node is '0'"),
+        (
+            {"gpus_per_socket": "1", "sockets_per_node": "2", "gpus_per_node": "3"},
+            "--gpus-per-node and --gpus-per-socket ask for different numbers",
+        ),
+    ],
+)
+def test_gpus_of_sockets_that_cannot_be_counted_are_refused(values: dict[str, str], said: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(said)):
+        build(**values)
+
+
+def test_what_is_less_than_sockets_ask_for_is_a_warning() -> None:
+    def warned(**values: str) -> list[str]:
+        remarks = Remarks()
+        specification.build(values, {}, "/", lambda: NOW, remarks)
+        assert not remarks.errors
+        return remarks.warnings
+
+    (said,) = warned(gpus_per_socket="a100:1", sockets_per_node="2")
+    assert said.startswith("--gpus-per-socket=a100:1 counts as --gpus-per-node=a100:2: rm does not look")
+    assert warned(sockets_per_node="2") == ["--sockets-per-node is not supported and was ignored."]
+    assert warned() == []

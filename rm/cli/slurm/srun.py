@@ -124,7 +124,7 @@ def _in_allocation(job: str, words: Sequence[str]) -> int:
     spec = session.client.job(number).spec
     argv = there(words, os.environ, dict(getattr(spec, "env", ())), os.getcwd(), spec.chdir)
     terminal = asks_for_terminal(words) and os.isatty(0)  # else the far `srun` says what is missing
-    begin = beginning(argv, terminal)
+    begin = beginning(argv, terminal, outside=True)  # where a step without an image runs
     with Signals() as signals:
         name = os.urandom(10).hex()
         return Attendance(session, number, "", name, begin, terminal=terminal, interrupts=not terminal).run(
