@@ -305,6 +305,9 @@ def _clock_stepped(ctx: Context, e: ev.ClockStepped) -> None:
     for jobs, one in state.released.items():
         if one.until_us is not None:
             state.released[jobs] = replace(one, until_us=one.until_us + e.by_us)
+    for number, planned in state.planned.items():
+        if planned.at_us is not None:
+            state.planned[number] = replace(planned, at_us=planned.at_us + e.by_us)
     for job_id in [*state.pending, *state.placed]:
         job = state.jobs[job_id]
         moved = moved_by(job, e.by_us, before_us)

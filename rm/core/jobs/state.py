@@ -19,6 +19,7 @@ from rm.core.model.host import Host, HostState, Zone
 from rm.core.model.host_reservation import HostReservation
 from rm.core.model.job import Job, JobState, Placement
 from rm.core.model.network import Link, LinkStats, NetworkView
+from rm.core.model.planned import Planned
 from rm.core.model.progress import Progress
 from rm.core.model.reasons import Reason
 from rm.core.model.replacing import replace
@@ -90,6 +91,7 @@ class ClusterState:
     links: tuple[dict[str, Host], dict[str, Link]] = field(default_factory=lambda: ({}, {}), compare=False)
     touches: Touches = field(default_factory=Touches, compare=False)  # derived
     by_user: set[int] = field(default_factory=set)  # derived: placed, on hosts that are their users' alone
+    planned: dict[int, Planned] = field(default_factory=dict)  # by pending job, first those that stand first
     waits: Waits = field(default_factory=Waits, compare=False)
     yielding: set[int] = field(default_factory=set)  # derived: jobs that stand still for others
 
@@ -118,6 +120,7 @@ class ClusterState:
             claims={job: tuple(gone) for job, gone in self.claims.items() if job in self.pending},
             touched=Touched(self.touches, self.touches.count, placed),
             newest_sequence=self.next_sequence - 1,
+            planned=MappingProxyType(self.planned),
         )
 
     def snapshot_without(self, job: Job, now_us: int) -> Snapshot:
@@ -141,6 +144,7 @@ class ClusterState:
             network=NetworkView(dict(self.network), snapshot.now_us),
             jobs=dict(self.jobs),
             progress=dict(self.progress),
+            planned=dict(self.planned),
             shares=Shares(self.accounts, self.ledger.copy(), snapshot.now_us, self.tally.copy()),
         )
 

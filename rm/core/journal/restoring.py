@@ -52,6 +52,7 @@ def restore(state: ClusterState, loaded: Loaded, now_us: int) -> None:
     for name in fresh.strays:
         fresh.recount(name)
     fresh.rescheduled_us = state.rescheduled_us
+    fresh.planned = state.planned  # what is not possible any more is planned anew
     fresh.released = dict(state.released)  # of those that have gone the next alignment lets go
     # above all numbers that were seen: what was found for an earlier state must not pass for this one's
     fresh.capacity_version = state.capacity_version + 1

@@ -19,6 +19,7 @@ from rm.core.model.host import Host, Zone
 from rm.core.model.host_reservation import HostReservation
 from rm.core.model.job import Job
 from rm.core.model.network import LinkStats
+from rm.core.model.planned import Planned
 from rm.core.model.progress import Progress
 from rm.core.sharing.accounts import Accounts
 from rm.core.sharing.ledger import Billing, Ledger
@@ -79,6 +80,7 @@ def dump_state(state: ClusterState, now_us: int) -> dict[str, Any]:
         "next_sequence": state.next_sequence,
         # jobs do not say themselves who borrows from them, nor whether the one they go for is placed by now
         "claims": [[by, job] for by, gone in state.claims.items() for job in gone],
+        "planned": [to_plain(one) for one in state.planned.values()],
         "placed_version": state.placed_version,
         "rescheduled_us": state.rescheduled_us,
     }
@@ -130,6 +132,8 @@ def restore_state(plain: dict[str, Any], now_us: int) -> ClusterState:
             state.yielding.add(job_id)
         for name in placement.hosts:
             state.jobs_on.setdefault(name, set()).add(job_id)
+    for planned in (from_plain(Planned, one) for one in plain.get("planned", ())):
+        state.planned[planned.job] = planned
     for by, job_id in plain.get("claims", ()):
         state.claims.setdefault(by, {})[job_id] = None
     for name, job_id, attempt, held in plain.get("strays", ()):

@@ -13,6 +13,7 @@ from rm.core.model.host import Host, Zone
 from rm.core.model.host_reservation import HostReservation
 from rm.core.model.job import Job, Placement
 from rm.core.model.network import Link, NetworkView
+from rm.core.model.planned import Planned
 from rm.core.model.progress import Progress
 from rm.core.model.quickly_made import quickly_made
 from rm.core.model.traffic import TrafficProfile
@@ -203,4 +204,7 @@ class Snapshot:
     touched: Touched | None = None
     newest_sequence: int | None = None  # of the placed jobs; None: look at them all
     near: object = None  # the cycle's Neighbourhood
+    planned: Mapping[int, Planned] = field(
+        default_factory=dict
+    )  # by pending job, first those that stand first
     next_job: int = 1  # the first id that no job has: an element of an array that is placed gets the next one

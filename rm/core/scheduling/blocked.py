@@ -1,4 +1,4 @@
-"""What is known not to fit, from pass to pass, and which jobs free resources are kept for."""
+"""What is known not to fit, from pass to pass."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from rm.core.jobs.state import ClusterState
 from rm.core.model.demand import Demand
 from rm.core.model.job import Job
 from rm.core.model.reasons import Reason, ReasonCode
-from rm.core.scheduling.reservation import Reservation
 
 Key = Demand | tuple[str, Demand]
 
@@ -21,14 +20,13 @@ class Blocked:
     equal jobs costs one look.
 
     Valid until something that may fit comes free: the owner calls `release` or `clear` then. Jobs
-    that only the `reservations` of the last pass stood against have a key of their own: of equal jobs
-    it lets pass those that end in time. Each pass makes it anew, so before it `retry` is called; and
+    that only the plan of the last pass stood against have a key of their own: of equal jobs
+    it lets pass those that end in time. Each pass goes on with it, so before it `retry` is called; and
     at `retry_us` at the latest, since by then what it was reckoned from has come to pass or not.
     """
 
     reasons: dict[Key, Reason] = field(default_factory=dict)
     waiting: dict[Key, dict[int, None]] = field(default_factory=dict)  # insertion-ordered sets
-    reservations: tuple[Reservation, ...] = ()
     retry_us: int | None = None
     kept: dict[int, Demand] = field(default_factory=dict)  # of jobs that reservations of hosts keep from some
 
@@ -54,7 +52,7 @@ class Blocked:
         self.reasons.clear()
         self.waiting.clear()
         self.kept.clear()
-        self.reservations, self.retry_us = (), None
+        self.retry_us = None
 
     def release(self, freed: Iterable[str], state: ClusterState) -> list[int]:
         """Forget the refusals that these hosts' being freer may have ended: the jobs to try again.

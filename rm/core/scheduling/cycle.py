@@ -99,6 +99,7 @@ class Cycle:
     )  # of jobs that may not begin yet, or not anywhere
     _seen_placed: int = -1
     _untried: list[int] = field(default_factory=list)  # pending jobs that the last pass came not to
+    _whole: bool = False  # the next pass is to try everybody
     _limited: LimitedJobs = field(default_factory=LimitedJobs)
     _preemption: Preemption = field(default_factory=Preemption)
     _near: Neighbourhood = field(default_factory=Neighbourhood)
@@ -148,6 +149,7 @@ class Cycle:
         self.state.judge_dependencies()
         self._begins_us.clear()
         self._untried.clear()
+        self._whole = False
         self._limited.clear()
         self._preemption.clear()
         self._near = Neighbourhood()
@@ -160,22 +162,11 @@ class Cycle:
         """Why a pending job pends, as of the last pass that looked at it or its like."""
         return self.state.reasons.get(job.id) or self.blocked.reason_of(job)
 
-    @property
-    def reserved(self) -> Job | None:
-        """The pending job that others must not delay, where the queue policy reserves for any."""
-        return next(iter(self.all_reserved), None)
-
-    @property
-    def all_reserved(self) -> tuple[Job, ...]:
-        """All of these, in order."""
-        jobs, known = self.state.jobs, self.blocked.reservations
-        return tuple(jobs[one.job.id] for one in known if one.job.id in jobs)
-
     def next_due_us(self) -> int | None:
         """When the clock alone will change something: a begin time, a reservation that was not met, or
         a host given up. 0: at once, since the last step has left jobs untried, or dependents to be judged."""
         state = self.state
-        if self._untried or state.dependents.to_judge:
+        if self._untried or self._whole or state.dependents.to_judge:
             return 0
         due = list(self._begins_us.values())
         if state.silent_since:
@@ -244,25 +235,34 @@ class Cycle:
         if state.capacity_version != self._seen_capacity:
             self._seen_capacity = state.capacity_version
             self.blocked.clear()
-            chosen = self._all(fresh)
+            chosen, whole = self._all(fresh), True
         else:  # those that were refused before are refused still, unless what came free is for them
             again = dict.fromkeys(self.blocked.release(freed, state)) if freed else {}
             chosen = [j for j in untried | fresh | again | begin | limited if j in state.pending]
-            if self.blocked.reservations:
-                reserved = [one.job.id for one in self.blocked.reservations]
-                chosen = self._in_turn(chosen, reserved, now_us)
+            whole = self._whole or (bool(state.planned) and self._whole_turn(chosen, now_us))
+            if whole:
+                self.blocked.retry(state)
+                chosen = self._all(dict.fromkeys(chosen))
+            elif state.planned:
+                chosen = self._in_turn(chosen, now_us)
         if state.claims and (chosen or freed):
             chosen = list(dict.fromkeys([*(j for j in state.claims if j in state.pending), *chosen]))
+        self._whole = False
         if not chosen:
+            state.planned = {} if whole else state.planned
             return
         out.looked = True
         snapshot = replace(state.snapshot(now_us), near=self._near)
-        result = decide((state.jobs[j] for j in chosen), snapshot, self.policies, self.tuning, self.blocked)
+        trying = (state.jobs[j] for j in chosen)
+        result = decide(trying, snapshot, self.policies, self.tuning, self.blocked, whole)
         for job_id in chosen:
             state.reasons.pop(job_id, None)
         state.reasons |= result.reasons
         noted(state, self.blocked, chosen, result.reasons, now_us)
         self._untried = result.untried
+        started = {one.array_job or one.job for one in result.decisions}
+        self._whole = not whole and not started.isdisjoint(state.planned)  # who is the next one?
+        state.planned = result.planned
         self._limited.note(result.limited, now_us)
         for job_id, reason in result.reasons.items():
             if reason.code in LATER and state.jobs[job_id].begin_us > now_us:
@@ -280,7 +280,7 @@ class Cycle:
             if (until_us := insists_until_us(state.jobs[job_id], snapshot)) > now_us:
                 self._begins_us.setdefault(job_id, until_us)
         out.taken = result.taken
-        known = (one.at_us for one in self.blocked.reservations if one.at_us is not None)
+        known = (one.at_us for one in state.planned.values() if one.at_us is not None)
         starts_us = min(known, default=None)
         self.blocked.retry_us = None if starts_us is None else max(starts_us, now_us + RETRY_US)
 
@@ -296,8 +296,8 @@ class Cycle:
                 follows = self._preemption.follow(state, number, self.policies, self.tuning, now_us)
                 if follows is not None:
                     self._place_over(follows, now_us, out)
-        reserved, due_us = self.blocked.reservations, self._preemption.due_us()
-        found = self._preemption.look(state, fresh, reserved, self.policies, self.tuning, now_us)
+        due_us = self._preemption.due_us()
+        found = self._preemption.look(state, fresh, self.policies, self.tuning, now_us)
         # who was looked at in vain is passed over for a while, so that a replay has to look then, too
         out.looked = out.looked or self._preemption.due_us() != due_us
         if found is None:
@@ -322,7 +322,7 @@ class Cycle:
         state, numbers = self.state, [job for one in found.victims for job in one.jobs]
         tries = tries_of(self.policies, self.tuning)
         lent = lending(state.snapshot(now_us), tries, numbers)
-        lent = replace(lent, claims={found.job: ()})  # of an array one element
+        lent = replace(lent, claims={found.job: ()}, planned={})  # of an array one element
         asked, partition = state.jobs[found.job], found.as_asked.spec.partition
         named = "," in asked.spec.partition and "," not in partition
         if named:
@@ -344,22 +344,21 @@ class Cycle:
             return list(state.pending)
         return [j for j in state.pending if j not in waiting or j in fresh or j not in state.reasons]
 
-    def _in_turn(self, chosen: list[int], reserved: list[int], now_us: int) -> list[int]:
-        """Whom to try beside the chosen, since the last pass reserved for jobs.
+    def _whole_turn(self, chosen: Iterable[int], now_us: int) -> bool:
+        """Is everybody to be tried, since a planned job has gone or may start, or another one is to be planned?
+        Only among all that wait does it show whose turn is next."""
+        state = self.state
+        jobs = [state.jobs[job] for job in state.planned if job in state.pending]
+        gone = len(jobs) < len(state.planned) or any(not_yet(job, now_us) is not None for job in jobs)
+        return gone or not state.planned.keys().isdisjoint(chosen)
 
-        Those jobs, which stand ahead still, and those behind them; but everybody when one of them has gone or
-        may start: only among all that wait does it show whose turn is next.
-        """
-        state, due = self.state, self.blocked.retry_us
-        jobs = [state.jobs[job] for job in reserved if job in state.pending]
-        gone = len(jobs) < len(reserved) or any(not_yet(job, now_us) is not None for job in jobs)
-        if gone or not set(reserved).isdisjoint(chosen):
-            self.blocked.retry(state)
-            self.blocked.reservations, self.blocked.retry_us = (), None
-            return self._all(dict.fromkeys(chosen))
+    def _in_turn(self, chosen: list[int], now_us: int) -> list[int]:
+        """Whom to try beside the chosen, since jobs are planned: those, which stand ahead still, and those
+        behind them."""
+        due = self.blocked.retry_us
         if not chosen and (due is None or now_us < due):
             return []
-        return list(dict.fromkeys([*reserved, *self.blocked.retry(state), *chosen]))
+        return list(dict.fromkeys([*self.state.planned, *self.blocked.retry(self.state), *chosen]))
 
     def _align(self, now_us: int, out: Outcome, renewed: bool) -> None:
         """Align everything that is placed, whenever that set or a profile has changed. From an alignment that

@@ -19,6 +19,7 @@ from rm.core.model.demand import Demand
 from rm.core.model.host_reservation import waits_for as reserved_later
 from rm.core.model.job import Job, Placement
 from rm.core.model.placement_request import PlacementRequest, request_of
+from rm.core.model.planned import Planned
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.replacing import replace
 from rm.core.model.snapshot import NEWEST, Snapshot
@@ -76,6 +77,7 @@ class Pass:
     reasons: dict[int, Reason] = field(default_factory=dict)
     limited: dict[int, Limited] = field(default_factory=dict)  # by accounts, users, QOS or partitions
     untried: list[int] = field(default_factory=list)
+    planned: dict[int, Planned] = field(default_factory=dict)  # the pending jobs that stand before others
 
 
 def decide(
@@ -84,8 +86,9 @@ def decide(
     policies: Policies,
     tuning: Tuning,
     blocked: Blocked,
+    whole: bool = True,
 ) -> Pass:
-    """One scheduling pass over the pending jobs.
+    """One scheduling pass over the pending jobs; `whole`: over all of them.
 
     `snapshot.free` and `snapshot.placed` are private copies: the pass reserves in them. Under a
     policy that reserves, jobs known not to fit keep their turn, and the first in order of all that
@@ -100,7 +103,7 @@ def decide(
     snapshot = replace(snapshot, jobs=made or snapshot.jobs, by_user=set(snapshot.by_user))
     kinds, claims, served = Kinds(snapshot), snapshot.claims, set[int]()
     gates, several = Gates(snapshot), set[int]()  # those that may run in several partitions
-    ahead = reserving(snapshot, policies, tuning, kinds)
+    ahead = reserving(snapshot, policies, tuning, kinds, whole)
     left = 0
     # by identity, since each turn looks at all that wait and hashing a demand costs as much as the rest
     known: dict[int, tuple[Demand, bool, dict[int, None]]] = {}
@@ -136,6 +139,8 @@ def decide(
             continue
         left += not refused
         eligible.append(job)
+    if ahead is not None:
+        ahead.begin({job.id: job for job in eligible if job.id not in claims})
     sequence = snapshot.newest_sequence
     if sequence is None:
         sequence = max((p.sequence for p in snapshot.placed.values()), default=0)
@@ -162,7 +167,7 @@ def decide(
                 elsewhere, limited = limited, None
             if limit is None and limited is None:
                 if ahead is not None:
-                    decision, reasons = ahead.place(asked)
+                    decision, reasons = ahead.place(asked, job.id)
                 else:
                     decision, reasons = place(asked, snapshot, policies, tuning, sequence + 1)
                 if decision is not None:  # with the hosts that it would have
@@ -176,6 +181,8 @@ def decide(
                 result.limited[job.id] = limited
                 limit = limit or limited.reason
             if limit is not None:
+                if ahead is not None:
+                    ahead.leave(job.id)
                 result.reasons[job.id] = limit
                 del group[job.id]
                 left -= 1
@@ -187,6 +194,8 @@ def decide(
                 result.taken[one.id] = Taken(one, decision.grounds, name, snapshot.now_us)
                 reserve(snapshot, one, decision.placement, sequence)
                 limiter.place(asked, decision.placement)
+                if ahead is not None:
+                    ahead.took(one, job.id, decision.placement)
                 length = 1
                 if one is not job:
                     made[one.id] = one
@@ -224,7 +233,7 @@ def decide(
                 del group[job.id]
                 left -= 1
                 turns.end(job)
-                if ahead is not None and (promise := ahead.reserve(asked)) is not None:
+                if ahead is not None and (promise := ahead.reserve(asked, job.id)) is not None:
                     result.reasons[job.id] = promise.promised(reasons[0])
                 continue
             if reasons[0].code is ReasonCode.PRIORITY:  # its like may yet fit, if they end sooner
@@ -233,20 +242,22 @@ def decide(
                 blocked.reasons[behind(job)] = reasons[0]
                 blocked.waiting.setdefault(behind(job), {})[job.id] = None
                 turns.end(job)
-                if ahead is not None and (promise := ahead.reserve(job)) is not None:
+                if ahead is not None and (promise := ahead.reserve(job, job.id)) is not None:
                     result.reasons[job.id] = promise.promised(reasons[0])
                 continue
             blocked.reasons[key], blocked.waiting[key] = reasons[0], group
             left -= len(group)
         turns.end(job)
-        if ahead is not None and (promise := ahead.reserve(job)) is not None:
+        if ahead is not None and (promise := ahead.reserve(job, job.id)) is not None:
             result.reasons[job.id] = promise.promised(blocked.reasons[key])
     result.untried += (number for number in served if number not in result.taken)
-    blocked.reservations = tuple(ahead.reservations) if ahead is not None else ()
+    result.planned = ahead.planned if ahead is not None else {}
     return result
 
 
-def reserving(snapshot: Snapshot, policies: Policies, tuning: Tuning, kinds: Kinds) -> Ahead[Decision] | None:
+def reserving(
+    snapshot: Snapshot, policies: Policies, tuning: Tuning, kinds: Kinds, whole: bool = True
+) -> Ahead[Decision] | None:
     """What decides for jobs behind a reservation, where the queue policy makes any."""
     queue = policies.queue
     if not reserves(queue):
@@ -257,6 +268,7 @@ def reserving(snapshot: Snapshot, policies: Policies, tuning: Tuning, kinds: Kin
         lambda job, then: place(job, then, policies, tuning, NEWEST),
         kinds.of,
         getattr(queue, "depth", 1),
+        whole,
     )
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rm.core.jobs.free import all_of
 from rm.core.model.host import HostState
 from rm.core.model.job import Job
@@ -24,24 +22,22 @@ from rm.core.scheduling.limiting import exceeded
 
 
 def explain(
-    job: Job, snapshot: Snapshot, policies: Policies, tuning: Tuning, reserved: Sequence[Job] = ()
+    job: Job, snapshot: Snapshot, policies: Policies, tuning: Tuning
 ) -> tuple[Decision | None, list[Reason], list[HostVerdict]]:
-    """What the scheduler thinks of a job now, host by host: `rmx why` and `--dry-run`.
-
-    `reserved` are the jobs that have a reservation.
-    """
+    """What the scheduler thinks of a job now, host by host: `rmx why` and `--dry-run`."""
     job, shut = Gates(snapshot).of(job)
     waits = waiting(job, snapshot) or shut or exceeded(job, snapshot) or awaited(job, snapshot)
     proposal = policies.placement.candidates(request_of(job, snapshot), snapshot, explain=True)
     ahead = reserving(snapshot, policies, tuning, Kinds(snapshot))
-    mine = any(one.id == job.id for one in reserved)
     if ahead is not None:
-        others = [one for one in reserved if one.id != job.id]
+        planned = [snapshot.jobs[number] for number in snapshot.planned if number in snapshot.jobs]
+        others = [one for one in planned if one.id != job.id]
+        ahead.begin({one.id: one for one in planned} | {job.id: job})
         for one in by_tier(policies.queue.order([*others, job], snapshot), snapshot) if others else ():
             if one.id == job.id:
                 break
-            ahead.reserve(one)
-        decision, reasons = ahead.place(job)
+            ahead.reserve(one, one.id)
+        decision, reasons = ahead.place(job, job.id)
     else:
         decision, reasons = place(job, snapshot, policies, tuning, NEWEST)
     if waits is None and decision is not None:  # with the hosts that it would have
@@ -49,8 +45,9 @@ def explain(
         waits = exceeded(there, snapshot, decision.placement)
     if next(proposal.candidates, None) is None:  # reasons and verdicts are complete only now
         reasons = list(dict.fromkeys([*proposal.reasons, *reasons]))
-    if mine and reasons and ahead is not None and (promise := ahead.reserve(job)) is not None:
-        reasons[0] = promise.promised(reasons[0])
+    if job.id in snapshot.planned and reasons and ahead is not None:
+        promise = ahead.reserve(job, job.id)
+        reasons[0] = promise.promised(reasons[0]) if promise is not None else reasons[0]
     verdicts = proposal.verdicts if decision is None else as_placed(proposal.verdicts, decision.placement)
     return decision, ([waits] if waits else []) + reasons, verdicts
 

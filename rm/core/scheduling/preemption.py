@@ -22,6 +22,7 @@ from rm.core.jobs.state import ClusterState
 from rm.core.model.demand import Demand
 from rm.core.model.host import HostState
 from rm.core.model.job import Job, JobState, Placement
+from rm.core.model.planned import Planned
 from rm.core.model.progress import attained_us
 from rm.core.model.snapshot import Snapshot
 from rm.core.ports import reserves
@@ -29,7 +30,6 @@ from rm.core.scheduling.after import After, Tries
 from rm.core.scheduling.engine import Policies, Tuning, tries_of, waiting
 from rm.core.scheduling.gates import Gates, by_tier, ran_in, within
 from rm.core.scheduling.limiting import Limiter
-from rm.core.scheduling.reservation import Reservation
 from rm.core.scheduling.turns import Turns
 from rm.core.sharing.accounts import SUSPEND, Accounts
 from rm.core.sharing.preempt_terms import Terms, may_preempt, terms_of
@@ -225,13 +225,12 @@ class Preemption:
         self,
         state: ClusterState,
         fresh: Iterable[int],
-        reserved: Sequence[Reservation],
         policies: Policies,
         tuning: Tuning,
         now_us: int,
     ) -> Found | None:
         """The first pending job in the queue policy's order that can be helped, and who is to go for it;
-        `fresh` are those that joined the queue, and `reserved` what the last pass keeps for whom."""
+        `fresh` are those that joined the queue."""
         found = self._of_those(state, fresh)
         if not found:
             self._next_us = None
@@ -245,7 +244,7 @@ class Preemption:
         jobs = [state.jobs[number] for number in found if self._not_before_us.get(number, 0) <= now_us]
         ready = [job for job in jobs if job.id not in state.claims and waiting(job, snapshot) is None]
         limiter, seen, tried = Limiter.of(snapshot), set[Kind](), 0
-        standing: list[Reservation] = []
+        standing: list[Planned] = []
         gates = Gates(snapshot)
         for job, one in Turns(snapshot).of(by_tier(policies.queue.order(ready, snapshot), snapshot)):
             kind = job.demand, job.qos, job.account if gates else ""
@@ -268,7 +267,7 @@ class Preemption:
                     self._not_before_us[job.id] = now_us + TURN_US
                     return Found(job.id, *found_for)
                 self._passed.add(kind)
-            standing += [one for one in reserved if one.job.id == job.id]
+            standing += [state.planned[job.id]] if job.id in state.planned else []
         self._passed.clear()  # all have had their turn
         return None
 
@@ -313,7 +312,7 @@ def _may_stand(job: Job) -> bool:
     return job.state is JobState.RUNNING or bool(job.yields_to and job.state is JobState.SUSPENDED)
 
 
-def _delays(job: Job, standing: Sequence[Reservation], policies: Policies, snapshot: Snapshot) -> bool:
+def _delays(job: Job, standing: Sequence[Planned], policies: Policies, snapshot: Snapshot) -> bool:
     if not standing or not reserves(policies.queue):
         return False
     end_us = policies.queue.end_us(job, snapshot)

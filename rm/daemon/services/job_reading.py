@@ -223,14 +223,14 @@ class JobReading:
         if job.state is not JobState.PENDING:
             return await self._why_there(job)
 
-        def look(cycle: Cycle, now_us: int) -> tuple[Snapshot, list[Job], Tuning, tuple[Job, ...]]:
+        def look(cycle: Cycle, now_us: int) -> tuple[Snapshot, list[Job], Tuning]:
             state = cycle.state
             pending = [state.jobs[j] for j in state.pending]
-            return state.detached(state.snapshot(now_us)), pending, cycle.tuning, cycle.all_reserved
+            return state.detached(state.snapshot(now_us)), pending, cycle.tuning
 
-        def think(found: tuple[Snapshot, list[Job], Tuning, tuple[Job, ...]]) -> dict[str, Any]:
-            snapshot, pending, tuning, reserved = found
-            _, reasons, verdicts = explain(job, snapshot, self._policies, tuning, reserved)
+        def think(found: tuple[Snapshot, list[Job], Tuning]) -> dict[str, Any]:
+            snapshot, pending, tuning = found
+            _, reasons, verdicts = explain(job, snapshot, self._policies, tuning)
             place = queue_position(job, pending, self._policies.queue, snapshot)
             chain = chain_of(job, snapshot.jobs) if job.dependencies else Chain()
             return {"reasons": reasons, "verdicts": verdicts, "queue_position": place, "chain": chain}

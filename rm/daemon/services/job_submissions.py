@@ -245,7 +245,7 @@ class JobSubmissions:
         await self.refuse_impossible([spec])
         named = await named_jobs([spec], self._reading.job, self._reading.elements_of, may_know)
 
-        def look(cycle: Cycle, now_us: int) -> tuple[Snapshot, Tuning, tuple[Job, ...], Job]:
+        def look(cycle: Cycle, now_us: int) -> tuple[Snapshot, Tuning, Job]:
             state = cycle.state
             waits_for = depending_now(spec, state, named.of(spec, state), now_us)
             account = account_for(state.accounts, spec.user, spec.account)
@@ -254,11 +254,11 @@ class JobSubmissions:
             job = Job(
                 0, whole, now_us, traffic=spec.traffic, dependencies=waits_for, account=account, qos=qos
             )
-            return state.detached(state.snapshot(now_us)), cycle.tuning, cycle.all_reserved, job
+            return state.detached(state.snapshot(now_us)), cycle.tuning, job
 
-        def think(copy: tuple[Snapshot, Tuning, tuple[Job, ...], Job]) -> Any:
-            snapshot, tuning, reserved, job = copy
-            decision, reasons, verdicts = explain(job, snapshot, self._policies, tuning, reserved)
+        def think(copy: tuple[Snapshot, Tuning, Job]) -> Any:
+            snapshot, tuning, job = copy
+            decision, reasons, verdicts = explain(job, snapshot, self._policies, tuning)
             return decision if not_yet(job, snapshot.now_us) is None else None, reasons, verdicts
 
         decision, reasons, verdicts = await self._asking.think_of(spec.user, look, think)
