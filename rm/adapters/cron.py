@@ -54,8 +54,16 @@ class Timers:
         self._triggers: dict[str, Callable[[], Any]] = {}  # makes a new one
         self._stopped = threading.Event()
 
-    def every(self, seconds: float, name: str, work: Callable[[], object], jitter_s: float = 0) -> None:
-        """Call `work` at this interval, never twice at once; what fails is tried again the next time."""
+    def every(
+        self,
+        seconds: float,
+        name: str,
+        work: Callable[[], object],
+        jitter_s: float = 0,
+        at_once: bool = False,
+    ) -> None:
+        """Call `work` at this interval, never twice at once; what fails is tried again the next time.
+        `at_once`: for the first time when the timers start."""
         trigger = self._triggers[name] = partial(
             IntervalTrigger, seconds=seconds, jitter=jitter_s or None, timezone="UTC"
         )
@@ -67,6 +75,7 @@ class Timers:
             coalesce=True,
             max_instances=1,
             misfire_grace_time=None,
+            **({"next_run_time": datetime.now(UTC)} if at_once else {}),
         )
 
     def follow(

@@ -57,7 +57,7 @@ def wire_service(
     usage = UsageService(store=store, clock=clock, keep_days=config.jobs.usage_days, totals=jobs.totals)
     timers.every(60, "tokens", tokens.write_down)
     if digests := _digests(ground, jobs):
-        timers.every(600, "weekly digests", digests.send)
+        timers.every(600, "weekly digests", digests.send, at_once=True)
     timers.every(3600, "prune the sums of usage", usage.prune)
     timers.every(3600, "look for garbage", look_at_all)
     timers.every(3600, "prune the audit log", audit.prune)

@@ -84,6 +84,7 @@ class House:
         self.version = 0
         self.commit(Batch(ended=(part, other)))
         self.trouble: Exception | None = None
+        self.after_us = 0  # it holds for what says that a week was sent
 
     def commit(self, batch: Batch) -> None:
         store = MemoryStore(self.database)
@@ -93,7 +94,7 @@ class House:
 
     def keep(self, documents: tuple[tuple[str, dict[str, Any] | None], ...]) -> Future[Any]:
         done: Future[Any] = Future()
-        if self.trouble is not None:
+        if self.trouble is not None and any((body or {})["until_us"] >= self.after_us for _, body in documents):
             done.set_exception(self.trouble)
         else:
             self.commit(Batch(documents=documents))
@@ -150,13 +151,24 @@ def test_what_a_server_refuses_for_now_is_tried_again_and_nobody_else_gets_it_tw
 def test_what_was_not_written_down_is_sent_again_under_the_same_name() -> None:
     house = House()
     house.clock.us = MONDAY_US + DAY_US
-    house.trouble = OSError("away")
+    house.trouble, house.after_us = OSError("away"), MONDAY_US
     with pytest.raises(OSError, match="away"):
         house.daemon().send()
     house.trouble = None
     house.daemon().send()
     first, again, _ = house.server.took
     assert first == again
+
+
+def test_a_daemon_that_does_not_lead_any_more_sends_nothing() -> None:
+    house = House()
+    house.clock.us = MONDAY_US + DAY_US
+    stood_still = house.daemon()
+    house.daemon().send()
+    house.trouble = OSError("another daemon leads")
+    with pytest.raises(OSError, match="leads"):
+        stood_still.send()
+    assert [letter[0] for letter in house.server.took] == ["head@x", "ops@x"]
 
 
 @pytest.mark.parametrize("line", ["physics", "physics =", "= a@x", "physics = a", "physics = a b@x"])

@@ -1,8 +1,9 @@
 """Sends the weekly digests of accounts by mail, each once to each address.
 
 What was sent is a document of the store, written when the mail server has taken the letter: a restart, or
-another leader, goes on from there. A daemon that ends in between sends the letter again, with the same
-Message-ID.
+another leader, goes on from there. That a letter is about to be sent is written before, which a daemon cannot
+that does not lead any more: so one that stood still sends nothing beside the next leader. Where a daemon ends
+before it could write that the server took a letter, the letter is sent again, with the same Message-ID.
 """
 
 from __future__ import annotations
@@ -96,6 +97,8 @@ class Digests:
 
     def _send(self, account: str, to: str, until_us: int, text: str) -> None:
         subject = f"[{self._cluster}] {text.partition(chr(10))[0]}"
+        name = _name(account, to)
+        self._keep(name, {"until_us": self._sent.get(name, 0), "begun_us": until_us})
         try:
             self._letters.send_letter(to, subject, text, f"{self._cluster} digest {account} {to} {until_us}")
         except NotTold as error:
@@ -103,9 +106,11 @@ class Digests:
                 log.warning("the digest of %s to %s: %s", account, to, error)
                 return
             log.error("the digest of %s is not sent to %s: %s", account, to, error)
-        name = _name(account, to)
-        self._leader.keep(((name, {"until_us": until_us}),)).result(KEEP_S)
+        self._keep(name, {"until_us": until_us})
         self._sent[name] = until_us
+
+    def _keep(self, name: str, body: dict[str, Any]) -> None:
+        self._leader.keep(((name, body),)).result(KEEP_S)
 
 
 def _name(account: str, to: str) -> str:

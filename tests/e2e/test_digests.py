@@ -1,0 +1,125 @@
+"""The weekly digest when the leader dies while it sends: two daemons, a mail server, and the standby goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from email import message_from_bytes
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiosmtpd.controller import Controller
+
+from tests.cluster import RMX, until
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: the daemon's socket is root's")
+ADDRESSES = ("a@example.org", "b@example.org", "c@example.org")
+
+
+class Box:
+    """A mail server's; `strikes` happens while it has a letter to this address and has not answered yet."""
+
+    def __init__(self) -> None:
+        self.letters: list[tuple[str, str]] = []  # (to, Message-ID), as they were taken
+        self.strikes: tuple[str, int, int] | None = None  # (to, process, signal)
+        self.lock = threading.Lock()
+
+    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
+        (to,) = envelope.rcpt_tos
+        with self.lock:
+            self.letters.append((to, str(message_from_bytes(envelope.content)["Message-ID"])))
+            if self.strikes is not None and self.strikes[0] == to:
+                _, process, how = self.strikes
+                os.kill(process, how)
+                while how == signal.SIGSTOP and not _stands(process):
+                    time.sleep(0.01)
+                self.strikes = None
+        return "250 kept"
+
+
+def _stands(process: int) -> bool:
+    """All of its threads: one stops the others, once it has its turn."""
+    states = [
+        path.read_text().rpartition(")")[2].split()[0]
+        for path in Path(f"/proc/{process}/task").glob("*/stat")
+    ]
+    return all(state == "T" for state in states)
+
+
+@pytest.fixture
+def box() -> Iterator[tuple[Box, int]]:
+    box = Box()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = Controller(box, hostname="127.0.0.1", port=port)
+    server.start()
+    yield box, port
+    server.stop()
+
+
+class Daemon:
+    def __init__(self, directory: Path, name: str, smtp: int) -> None:
+        self._config, self._log = directory / f"{name}.toml", directory / f"{name}.log"
+        self._config.write_text(
+            f'[daemon]\nsocket = "{directory}/{name}.sock"\nstate_dir = "{directory}/{name}"\n'
+            f'database = "sqlite:///{directory}/rm.sqlite3"\n[web]\nlisten = ""\n[monitor]\nenabled = false\n'
+            '[jobs]\nmail = "mail"\n[sharing]\n'
+            f'digest = ["physics = {", ".join(ADDRESSES)}"]\n'
+            '[[alerts.channel]]\nname = "mail"\nmail_to = ["ops@example.org"]\nmail_from = "rm@example.org"\n'
+            f'smtp = "127.0.0.1:{smtp}"\n'
+        )
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [RMX, "--config", self._config, "daemon"], stdout=log, stderr=log, cwd="/",
+                env={**os.environ, "RM_CONFIG": ""},
+            )  # fmt: skip
+
+    def says(self, words: str) -> bool:
+        log = self._log.read_text()
+        assert self.process.poll() is None, log
+        return words in log
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.kill()
+        self.process.wait(60)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("at", range(len(ADDRESSES)))
+def test_no_digest_is_lost_and_none_comes_as_another_when_the_leader_dies(
+    box: tuple[Box, int], tmp_path: Path, at: int, how: signal.Signals
+) -> None:
+    letters, smtp = box
+    daemons = list[Daemon]()
+    try:
+        with letters.lock:  # nothing is taken before it is known whom to strike
+            daemons.append(Daemon(tmp_path, "first", smtp))
+            letters.strikes = ADDRESSES[at], daemons[0].process.pid, how
+        until(lambda: letters.strikes is None, "the leader is struck")
+        daemons.append(Daemon(tmp_path, "second", smtp))
+        until(lambda: {to for to, _ in letters.letters} == {*ADDRESSES}, "all have their digest")
+        until(lambda: daemons[1].says("leads with epoch"), "the second one leads")
+        if how == signal.SIGSTOP:  # it does not know that another one leads
+            daemons[0].process.send_signal(signal.SIGCONT)
+            until(lambda: daemons[0].process.poll() is not None, "the first one sees it, and ends")
+        daemons.append(Daemon(tmp_path, "third", smtp))
+        daemons[1].end()
+        until(lambda: daemons[2].says("leads with epoch"), "the third one leads")
+    finally:
+        for daemon in daemons:
+            daemon.end()
+    taken = Counter(letters.letters)
+    assert len(taken) == len(ADDRESSES), "each has one Message-ID"
+    again = {to for (to, _), times in taken.items() if times > 1}
+    assert again <= {ADDRESSES[at]}, "only of this one nobody knows whether the server took it"
+    assert max(taken.values()) <= 2
