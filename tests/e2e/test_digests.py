@@ -1,4 +1,4 @@
-"""The weekly digest when the leader dies while it sends: two daemons, a mail server, and the standby goes on."""
+"""The weekly digest when the leader dies while it sends: the standby goes on, and nothing is lost."""
 
 from __future__ import annotations
 

@@ -94,7 +94,8 @@ class House:
 
     def keep(self, documents: tuple[tuple[str, dict[str, Any] | None], ...]) -> Future[Any]:
         done: Future[Any] = Future()
-        if self.trouble is not None and any((body or {})["until_us"] >= self.after_us for _, body in documents):
+        weeks = [body["until_us"] for _, body in documents if body is not None]
+        if self.trouble is not None and max(weeks) >= self.after_us:
             done.set_exception(self.trouble)
         else:
             self.commit(Batch(documents=documents))

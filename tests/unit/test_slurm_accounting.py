@@ -230,6 +230,10 @@ def test_sstat_shows_what_runs(slurm: Slurm, daemon: Daemon, step: JobStep, rmx:
     assert "AveCPUFreq" in slurm("sstat", "--helpformat").out
     service.silent = ["h2"]
     assert "h2 does not tell what job 2 uses" in slurm(*words, "2").err
+    service.silent, service.job_step_table = [], [over]
+    service.using[2].append((1, script))
+    assert slurm(*words, "2", "-a").out.split("\n")[0].startswith("2.0|5224K|"), "nobody has recorded it yet"
+    assert slurm(*words, "2.1").code == 1, "it is over"
 
 
 def test_jobs_are_named(slurm: Slurm) -> None:

@@ -112,26 +112,26 @@ def _lines(client: Client, word: str, everything: bool) -> Iterable[Line]:
     for host in now.silent:
         note(f"{host} does not tell what job {job_ref(job)} uses: it is missing here.")
     used = {line.step: line.used for line in now.lines}
-    running = {
-        one.step: one
-        for one in client.job_steps([job.id])
-        if one.attempt == now.attempt and one.ended_us is None
-    }
-    numbers = sorted(number for number in used if number in running)
+    recorded = {one.step: one for one in client.job_steps([job.id]) if one.attempt == now.attempt}
+    over = {number for number, one in recorded.items() if one.ended_us is not None}
+    # a host tells what a step uses as soon as it runs, and that it began a little later
+    numbers = sorted(used.keys() - over - {SCRIPT})
     if step == BATCH or (not step and not numbers and SCRIPT in used):
         chosen = [SCRIPT]
     elif step:
         chosen = [int(step)]
     else:
         chosen = numbers if everything else numbers[:1]
-    if not chosen or any(number not in used for number in chosen):
+    if not chosen or any(number not in used or number in over for number in chosen):
         raise NotFound(f"couldn't get steps for job {word}.", "`sacct` tells of what has ended.")
-    return [_line(job, number, used[number], running.get(number)) for number in chosen]
+    return [_line(job, number, used[number], recorded.get(number)) for number in chosen]
 
 
 def _line(job: Job, number: int, used: StepUsed, step: JobStep | None) -> Line:
-    if number == SCRIPT or step is None:
+    if number == SCRIPT:
         tasks = 1 if job.spec.launch == BATCH else len(job.tasks)
-        name = BATCH if number == SCRIPT else str(number)
-        return Line(f"{job_ref(job)}.{name}", used, tasks, fold_hosts(script_hosts(job)))
+        return Line(f"{job_ref(job)}.{BATCH}", used, tasks, fold_hosts(script_hosts(job)))
+    if step is None:
+        hosts = {used.cpu_us.most_host, used.cpu_us.least_host} - {""}
+        return Line(f"{job_ref(job)}.{number}", used, used.tasks, fold_hosts(sorted(hosts)))
     return Line(f"{job_ref(job)}.{number}", used, step.tasks, step.hosts)

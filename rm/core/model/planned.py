@@ -20,5 +20,5 @@ class Planned:
     placement: Placement
 
     def outlasted_by(self, end_us: int | None) -> bool:
-        """Would a job that ends then still hold what it has when this one is to start? None = it never ends."""
+        """Would a job that ends then still hold what it has when this one is to start? None = never."""
         return end_us is None or (self.at_us is not None and end_us > self.at_us)

@@ -47,7 +47,8 @@ class Ahead(Generic[D]):
         attempt: the engine's choice for one job under some snapshot, or why there is none.
         kind: jobs of one kind fit or fail together.
         depth: how many jobs may have a reservation.
-        whole: are all pending jobs looked at? Otherwise those that had none get only what was left of `depth`.
+        whole: are all pending jobs looked at? Otherwise those that had none get only what was left of
+            `depth`.
     """
 
     def __init__(
@@ -188,7 +189,7 @@ class Ahead(Generic[D]):
         return tries
 
     def _first(self, do: Callable[[], T]) -> T:
-        """As if those whose turn is to come had no reservation; afterwards they have it where they still can."""
+        """As if those whose turn is to come had no reservation; they get it back where they still can."""
         coming = self._lift()
         done = do()
         self._go_on(coming)

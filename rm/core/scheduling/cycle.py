@@ -345,8 +345,8 @@ class Cycle:
         return [j for j in state.pending if j not in waiting or j in fresh or j not in state.reasons]
 
     def _whole_turn(self, chosen: Iterable[int], now_us: int) -> bool:
-        """Is everybody to be tried, since a planned job has gone or may start, or another one is to be planned?
-        Only among all that wait does it show whose turn is next."""
+        """Is everybody to be tried, since a planned job has gone or may start? Only among all that wait
+        does it show whose turn is next."""
         state = self.state
         jobs = [state.jobs[job] for job in state.planned if job in state.pending]
         gone = len(jobs) < len(state.planned) or any(not_yet(job, now_us) is not None for job in jobs)

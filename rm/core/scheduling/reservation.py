@@ -25,8 +25,8 @@ Tries = Callable[[Snapshot], Placement | None]
 
 @dataclass(slots=True)
 class Reservation:
-    """The pending job `number`, tried as `job`, holds `placement` from `at_us` (at `UNKNOWN_US`: once jobs have
-    ended whose end nobody knows) until it is expected to end, at `until_us`. `tries` is asked where else it fits."""
+    """The pending job `number`, tried as `job`, holds `placement` from `at_us` (`UNKNOWN_US`: once jobs have
+    ended whose end nobody knows) to its expected end, at `until_us`. `tries` says where else it fits."""
 
     number: int
     job: Job

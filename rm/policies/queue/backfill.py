@@ -1,13 +1,13 @@
 """backfill: by priority, and what does not fit yet is not overtaken by what would delay it.
 
-Source: EASY backfilling (D. Lifka, JSSPP 1995; A. Mu'alem and D. Feitelson, IEEE TPDS 2001), as
-`rm.core.scheduling.reservation` carries it out: the first job in order that does not fit gets a reservation
-for the earliest time at which enough of what runs will have ended; a later job may start before that if
-it ends in time or leaves the reserved job enough. Without it (`priority`, `fifo`) a large job may
+Source: backfilling (D. Lifka, JSSPP 1995; A. Mu'alem and D. Feitelson, IEEE TPDS 2001), as
+`rm.core.scheduling.ahead` carries it out: the first jobs in order that do not fit get a reservation
+for the earliest time at which enough will have ended; a later job may start before that if
+it ends in time or leaves the reserved jobs enough. Without it (`priority`, `fifo`) a large job may
 wait as long as smaller ones keep coming. Settled here:
 
-* With a `depth` above 1 as many jobs have a reservation: each is worked out with those before it, as in
-  conservative backfilling (Mu'alem and Feitelson), and a later job may delay none of them.
+* `depth` says how many jobs have a reservation: with 1 it is EASY backfilling, with more it nears
+  conservative backfilling (Mu'alem and Feitelson). They keep their times from pass to pass.
 * A job ends when its reports say, else after its expected run time, else at its time limit, which
   also bounds the other two.
 * A job that has outlived its expectation is expected to need as long again as it is overdue, at
@@ -31,7 +31,7 @@ from rm.policies.queue.priority import PriorityPolicy
 class BackfillOptions:
     """`depth`: how many jobs that do not fit have a reservation."""
 
-    depth: int = 1
+    depth: int = 4
 
 
 class BackfillPolicy:

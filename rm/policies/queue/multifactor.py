@@ -27,11 +27,11 @@ class MultifactorOptions:
     qos_weight: float = 10_000.0
     partition_weight: float = 10_000.0
     age_max_days: float = 7.0  # after which a job's age counts no more than that
-    depth: int = 1  # as for backfill
+    depth: int = 4  # as for backfill
 
 
 class MultifactorPolicy(BackfillPolicy):
-    """By priority (highest first), then time of submission, then job id; with a reservation."""
+    """By priority (highest first), then time of submission, then job id; with reservations."""
 
     name = "multifactor"
 
