@@ -21,11 +21,12 @@ from rm.adapters.hosts.settings import SshSettings
 from rm.client.connection import Connection
 from rm.errors import Conflict, RmError
 from rm.lab import Lab
-from tests import prepared
+from tests import preloaded, prepared
 
 WAIT_S = 60  # of patience before a test fails; nothing is timed by it
 SHORTEST_S, LONGEST_S = 0.02, 0.08  # between two looks whether something has happened
 RMX = Path(sys.executable).with_name("rmx")
+PRELOADED = {"cwd", "timeout", "input"}  # options with which rmx begins in a process that has loaded it
 FINAL = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY")
 Job = dict[str, Any]
 Settings = Mapping[str, Mapping[str, Any]]
@@ -88,7 +89,7 @@ class Cluster:
         self.socket = str(directory / "rm.sock")
         self.config = directory / "rm.toml"
         self.log_file = directory / "daemon.log"
-        self.daemon: subprocess.Popen[bytes] | None = None
+        self.daemon: subprocess.Popen[bytes] | preloaded.Program | None = None
         self.program = RMX
         own: Settings = {
             "daemon": {"socket": self.socket, "state_dir": str(directory / "state")},
@@ -124,15 +125,18 @@ class Cluster:
         self.all_up()
 
     def start(self) -> None:
-        with self.log_file.open("ab") as log:
-            self.daemon = subprocess.Popen(
-                [self.program, "--config", self.config, "daemon"],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd="/",
-                env={**os.environ, "RM_CONFIG": ""},
-            )
+        if self.program == RMX:
+            self.daemon = preloaded.daemon(RMX, self.config, self.log_file)
+        else:
+            with self.log_file.open("ab") as log:
+                self.daemon = subprocess.Popen(
+                    [self.program, "--config", self.config, "daemon"],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    cwd="/",
+                    env={**os.environ, "RM_CONFIG": ""},
+                )
         self.client.close()
 
         def answers() -> bool:
@@ -189,8 +193,11 @@ class Cluster:
     def run(self, *argv: Any, **options: Any) -> subprocess.CompletedProcess[str]:
         """`rmx ARGV…`, whatever comes of it; `options` are subprocess.run's."""
         env = {**os.environ, "RM_CONFIG": str(self.config), **options.pop("env", {})}
-        options = {"capture_output": True, "text": True, "timeout": WAIT_S, "cwd": "/", **options}
-        return subprocess.run([self.program, *map(str, argv)], env=env, check=False, **options)
+        words, options = [self.program, *map(str, argv)], {"timeout": WAIT_S, "cwd": "/", **options}
+        if self.program == RMX and options.keys() <= PRELOADED:
+            return preloaded.run(words, env=env, **options)
+        options = {"capture_output": True, "text": True, **options}
+        return subprocess.run(words, env=env, check=False, **options)
 
     def rmx(self, *argv: Any, **options: Any) -> str:
         """The standard output of `rmx ARGV…`, which must succeed."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import preloaded
 from tests.cluster import RMX
 from tests.ssh_server import SSHD, SshServer, ssh_server
 
@@ -43,10 +44,7 @@ class Control:
         self.pinned = directory / "state" / "known_hosts"
 
     def rmx(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [RMX, *words], env=self.environment, cwd=self.directory, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, check=False, timeout=60,
-        )  # fmt: skip
+        return preloaded.run([RMX, *words], env=self.environment, cwd=self.directory, timeout=60)
 
     def typed(self, answer: str, *words: str) -> tuple[int, str]:
         """The same on a terminal, where `answer` is typed at the question."""

@@ -22,6 +22,7 @@ from cryptography import x509
 
 from rm.client.connection import Connection
 from rm.errors import Forbidden, NotFound, Unreachable
+from tests import preloaded
 from tests.certificates import Authority
 from tests.cluster import RMX, ClientOf, until
 
@@ -49,7 +50,7 @@ class Control:
             self.port = free.getsockname()[1]
         self.socket = str(directory / "rm.sock")
         self.privacy = False
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: preloaded.Program | None = None
 
     def start(self) -> None:
         (self.directory / "rm.toml").write_text(
@@ -59,11 +60,7 @@ class Control:
             f'[roles]\noperators = ["@{OPERATOR}"]\n[privacy]\njobs = {str(self.privacy).lower()}\n'
             "[monitor]\nenabled = false\n[alerts]\nenabled = false\n"
         )
-        with (self.directory / "log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [RMX, "--config", self.directory / "rm.toml", "daemon"], stdout=log, stderr=log,
-                env={**os.environ, "RM_CONFIG": ""},
-            )  # fmt: skip
+        self.process = preloaded.daemon(RMX, self.directory / "rm.toml", self.directory / "log")
 
         def answers() -> Any:
             assert self.process is not None
@@ -110,7 +107,7 @@ class Control:
     def rmx(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
         url = {"RM_DAEMON": f"https://127.0.0.1:{self.port}", "RM_CA_FILE": str(self.authority.file)}
         kept = {**os.environ, "RM_CONFIG": "", "HOME": str(self.directory), **url, **environment}
-        return subprocess.run([RMX, *words], env=kept, capture_output=True, text=True, check=False)
+        return preloaded.run([RMX, *words], env=kept)
 
 
 @pytest.fixture(scope="module")

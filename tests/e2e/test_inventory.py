@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from rm.playbook.inventory.hosts import to_hosts
 from rm.playbook.inventory.inventory import parse
+from tests import preloaded
 from tests.cluster import RMX, WAIT_S, until
 
 DECLARED = """
@@ -40,12 +39,8 @@ class Daemon:
             f'[hosts]\ninventory = "{place}/hosts.yml"\n[monitor]\nenabled = false\n'
         )
 
-    def start(self) -> subprocess.Popen[bytes]:
-        with open(self.place / "daemon.log", "ab") as log:
-            return subprocess.Popen(
-                [RMX, "--config", self.place / "rm.toml", "daemon"],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, "RM_CONFIG": ""},
-            )  # fmt: skip
+    def start(self) -> preloaded.Program:
+        return preloaded.daemon(RMX, self.place / "rm.toml", self.place / "daemon.log")
 
     def __enter__(self) -> Daemon:
         self.process = self.start()
@@ -67,7 +62,7 @@ class Daemon:
 
     def rmx(self, *words: str) -> str:
         argv = [RMX, "--config", self.place / "rm.toml", *words]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=WAIT_S, cwd=self.place)
+        done = preloaded.run(argv, timeout=WAIT_S, cwd=self.place)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

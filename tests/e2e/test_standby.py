@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import preloaded
 from tests.certificates import Authority
 from tests.cluster import RMX, raw, until
 from tests.ssh_server import SSHD, ssh_server
@@ -49,16 +50,12 @@ class Daemon:
             "[monitor]\nenabled = false\n[alerts]\nenabled = false\n"
         )
         self._log = directory / f"{name}.log"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: preloaded.Program | None = None
 
     def start(self, *words: str) -> None:
         """Until it says the words."""
         before = self._log.stat().st_size if self._log.exists() else 0
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [RMX, "--config", self._config, "daemon"], stdout=log, stderr=log, cwd="/",
-                env={**os.environ, "RM_CONFIG": ""},
-            )  # fmt: skip
+        self._process = preloaded.daemon(RMX, self._config, self._log)
 
         def said() -> bool:
             log = self._log.read_bytes()[before:].decode()
@@ -88,9 +85,7 @@ class Pair:
     def rmx(self, daemon: str, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
         told = {"RM_DAEMON": daemon, "RM_CA_FILE": str(self.authority.file), "HOME": str(self.directory)}
         env = {**os.environ, "RM_CONFIG": str(self.client), **told, **environment}
-        return subprocess.run(
-            [RMX, *words], env=env, capture_output=True, text=True, check=False, timeout=120
-        )
+        return preloaded.run([RMX, *words], env=env, timeout=120)
 
 
 @pytest.fixture(scope="module")
