@@ -153,12 +153,11 @@ def remove_classes(interface, minors):
 def features():
     """What of the kernel's traffic control works here, tried on the loopback of a namespace of its own."""
     kinds = ("htb", "fq_codel", "netem", "prio")
-    script = "for k in %s; do tc qdisc add dev lo root $k 2>/dev/null && echo $k" % " ".join(kinds)
-    script += " && tc qdisc del dev lo root; done; true"
+    lines = ["qdisc add dev lo root %s\nqdisc show dev lo\nqdisc del dev lo root\n" % kind for kind in kinds]
     try:
-        command = ["unshare", "-n", "sh", "-c", script]
-        tried = subprocess.run(command, capture_output=True, text=True, timeout=5)
+        tried = subprocess.run(["unshare", "-n", "tc", "-force", "-batch", "-"], input="".join(lines),
+                               capture_output=True, text=True, timeout=5)  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return {"htb": False, "missing": list(kinds)}
-    works = tried.stdout.split()
+    works = [line.split()[1] for line in tried.stdout.splitlines() if line.startswith("qdisc ")]
     return {"htb": "htb" in works, "missing": [kind for kind in kinds if kind not in works]}
