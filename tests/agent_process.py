@@ -19,7 +19,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-AGENTS = Path(__file__).parents[1] / "agents"
+from tests import preloaded
+from tests.preloading import AGENTS
+
 WAIT_S = 60  # of patience before a test fails; nothing is timed by it
 GRACE_US = 20_000_000  # for a task that ends when it is asked to, also where the machine is busy
 ME = pwd.getpwuid(os.getuid()).pw_name
@@ -56,12 +58,13 @@ class Agent:
             mounts = f"mount -t {kind} none /sys/fs/cgroup\n{mounts}"
         if mounts:
             command = ["unshare", "--mount", "sh", "-ec", f'{mounts}\nexec "$@"', "sh", *command]
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={"RM_AGENT_STATE": str(state), "PATH": os.environ["PATH"]},
-        )
+        env = {"RM_AGENT_STATE": str(state), "PATH": os.environ["PATH"]}
+        self.process: subprocess.Popen[bytes] | preloaded.Program
+        if mounts or options or files != AGENTS:
+            pipe = subprocess.PIPE
+            self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=env)
+        else:
+            self.process = preloaded.agent(env)
         self.events: list[dict[str, Any]] = []
         self._news: queue.Queue[dict[str, Any]] = queue.Queue()
         self._number = 0

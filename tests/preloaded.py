@@ -1,5 +1,5 @@
-"""Daemons and commands of rm that begin in a fork of a process which has loaded rm, since that takes most of
-the processor time of either. What they do then, and how, is what `rmx` does. Other tests start real programs.
+"""Daemons, commands and agents that begin in a fork of a process which has loaded what they need, which takes
+most of their processor time. What they do then, and how, is what the programs do. Other tests start these.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from tests import preloading
 ANSWER_BYTES = 64  # of the server: a number
 READ_BY_PYTHON = ("PYTHON", "LC_", "LANG")  # variables by which it begins
 _lock = threading.Lock()
-_servers: dict[int, tuple[socket.socket, subprocess.Popen[bytes]]] = {}  # by process: a fork has none
+# by process, since a fork of one has none, and kind
+_servers: dict[tuple[int, str], tuple[socket.socket, subprocess.Popen[bytes]]] = {}
 
 
 class Program:
@@ -35,15 +36,19 @@ class Program:
         env: Mapping[str, str],
         cwd: str | os.PathLike[str],
         streams: Sequence[int],
+        kind: str = preloading.RMX,
     ) -> None:
         """`streams` are descriptors of standard input, output and error."""
+        self.stdin: BinaryIO | None = None
+        self.stdout: BinaryIO | None = None
         self.args = [os.fspath(word) if isinstance(word, os.PathLike) else str(word) for word in argv]
         self.returncode: int | None = None
         self._end, told = os.pipe()
-        request = json.dumps({"argv": self.args, "env": dict(env), "cwd": os.path.abspath(cwd)}).encode()
+        given = {"argv": self.args, "env": dict(env), "cwd": os.path.abspath(cwd), "umask": _umask()}
+        request = json.dumps(given).encode()
         try:
             with _lock:
-                server = _server()
+                server = _server(kind)
                 socket.send_fds(server, [len(request).to_bytes(4, "big")], [*streams, told])
                 server.sendall(request)
                 self.pid = int(server.recv(ANSWER_BYTES))
@@ -51,7 +56,13 @@ class Program:
             os.close(told)
 
     def __del__(self) -> None:
-        os.close(self._end)
+        self._hear()
+
+    def _hear(self) -> None:
+        """Its end was heard of: from now on its number may be another's."""
+        if self._end >= 0:
+            os.close(self._end)
+            self._end = -1
 
     def poll(self) -> int | None:
         with suppress(subprocess.TimeoutExpired):
@@ -63,6 +74,7 @@ class Program:
             if not select.select([self._end], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired(self.args, timeout or 0)
             self.returncode = int(os.read(self._end, ANSWER_BYTES))
+            self._hear()
         return self.returncode
 
     def send_signal(self, number: int) -> None:
@@ -82,6 +94,20 @@ def daemon(program: Path, config: Path, log: Path) -> Program:
     with log.open("ab") as said, open(os.devnull) as null:
         streams = (null.fileno(), said.fileno(), said.fileno())
         return Program([program, "--config", config, "daemon"], {**os.environ, "RM_CONFIG": ""}, "/", streams)
+
+
+def agent(env: Mapping[str, str]) -> Program:
+    """`rm_agent.py --serve` of this checkout, spoken to by `stdin` and `stdout`."""
+    requests, stdin = os.pipe()
+    stdout, answers = os.pipe()
+    try:
+        argv = [preloading.AGENTS / "rm_agent.py", "--serve"]
+        program = Program(argv, env, ".", (requests, answers, 2), preloading.AGENT)
+    finally:
+        os.close(requests)
+        os.close(answers)
+    program.stdin, program.stdout = os.fdopen(stdin, "wb"), os.fdopen(stdout, "rb")
+    return program
 
 
 def run(
@@ -113,6 +139,11 @@ def run(
         return subprocess.CompletedProcess(program.args, code, _said(out), _said(err))
 
 
+def _umask() -> int:
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line[:6] == "Umask:")
+    return int(line.split()[1], 8)
+
+
 def _memory() -> BinaryIO:
     return os.fdopen(os.memfd_create("rmx"), "w+b")
 
@@ -122,24 +153,27 @@ def _said(stream: BinaryIO) -> str:
     return stream.read().decode().replace("\r\n", "\n")
 
 
-def _server() -> socket.socket:
-    if os.getpid() not in _servers:
+def _server(kind: str) -> socket.socket:
+    mine = os.getpid(), kind
+    if mine not in _servers:
         ours, its = socket.socketpair()
+        flags, env = ([], None) if kind == preloading.RMX else (["-S", "-E"], {"PATH": os.environ["PATH"]})
         with its:
             process = subprocess.Popen(
-                [sys.executable, preloading.__file__, str(its.fileno())],
+                [sys.executable, *flags, preloading.__file__, str(its.fileno()), kind],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[its.fileno()],
                 cwd="/",
+                env=env,
             )
-        _servers[os.getpid()] = ours, process
-        atexit.register(_end)
-    return _servers[os.getpid()][0]
+        _servers[mine] = ours, process
+        atexit.register(_end, mine)
+    return _servers[mine][0]
 
 
-def _end() -> None:
-    if os.getpid() in _servers:
-        server, process = _servers.pop(os.getpid())
+def _end(which: tuple[int, str]) -> None:
+    if which[0] == os.getpid():
+        server, process = _servers.pop(which)
         server.close()  # then it ends, too
         process.wait()
