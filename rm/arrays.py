@@ -16,7 +16,6 @@ from rm.errors import UsageError
 
 INDEX_MAX = 4_000_000  # Slurm's largest MaxArraySize allows no more
 BYTES_MAX = 100_000  # of the text of an array
-SHOWN = 64  # characters of a long list of indices, as in Slurm
 _FEW = 64  # runs that are found one by one
 _BLOCK = 128  # bytes of a set whose text is kept: a change of one index writes one block anew
 
@@ -219,17 +218,6 @@ def parse_id(text: str) -> JobId:
 def split_ids(text: str) -> list[str]:
     """`7,8,9_[3-4,6]` to its ids."""
     return [part for part in re.split(r",(?![^\[]*\])", text) if part]
-
-
-def shown_id(job: int, array_job: int, array_task: int | None, rest: str = "", limit: int = 0) -> str:
-    """What users call a job: its number, `36_2` for an element, `36_[3-9%5]` for the `rest` of an array."""
-    if array_task is not None:
-        return f"{array_job}_{array_task}"
-    if not rest:
-        return str(job)
-    if len(rest) > SHOWN:
-        rest = rest[:SHOWN].rpartition(",")[0] + ",..."
-    return f"{job}_[{rest}{f'%{limit}' if limit else ''}]"
 
 
 def _wrong(text: str, why: str) -> UsageError:

@@ -6,9 +6,14 @@ Anything the user may cause raises an `RmError`; the CLI prints its message and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from enum import StrEnum
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from enum import StrEnum
+else:
+
+    class StrEnum:
+        """What is checked as an enumeration is its values at run time: `enum` takes a part of the time of the
+        commands that scripts call in loops."""
 
 
 class Refusal(StrEnum):
@@ -172,14 +177,18 @@ class IllegalTransition(RmError):
     http_status = 409
 
 
-@contextmanager
-def refusing(refusal: Refusal) -> Iterator[None]:
+class refusing:  # noqa: N801 — a block, as those of `contextlib`, which takes longer to load
     """An error of the block is of this thing, unless it says itself of which."""
-    try:
-        yield
-    except RmError as error:
-        error.refusal = error.refusal or refusal
-        raise
+
+    def __init__(self, refusal: Refusal) -> None:
+        self._refusal = refusal
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, RmError):
+            error.refusal = error.refusal or self._refusal
 
 
 def as_told(
@@ -190,5 +199,5 @@ def as_told(
     found = globals().get(kind)
     made = found if isinstance(found, type) and issubclass(found, RmError) else otherwise
     error: RmError = made(what, hint)
-    error.refusal = Refusal(refusal) if refusal in tuple(Refusal) else None
+    error.refusal = getattr(Refusal, refusal.upper().replace("-", "_"), None)
     return error

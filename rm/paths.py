@@ -6,7 +6,10 @@ Nothing but the standard library's cheapest parts is imported here: every client
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 SYSTEM_CONFIG = "/etc/rm/rm.toml"
 SYSTEM_SOCKET = "/run/rm/rm.sock"

@@ -8,11 +8,13 @@ list notations, plus `1h30m`, `250ms`, `1.5G`, `100mbit`.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
-from functools import lru_cache
-
 from rm.errors import UsageError
+from rm.imported_later import re
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 SECOND_US = 1_000_000
 MINUTE_US = 60 * SECOND_US
@@ -109,10 +111,11 @@ def parse_time_limit_us(text: str) -> int | None:
     return limit
 
 
-@lru_cache(maxsize=256)  # of jobs that wait it is 0, and of those that have a time limit one of a few
 def format_elapsed(us: int) -> str:
     """Microseconds as Slurm shows them: `M:SS`, `H:MM:SS`, `D-HH:MM:SS`."""
-    seconds = max(0, us) // SECOND_US
+    seconds = us // SECOND_US
+    if seconds <= 0:  # of all jobs that wait
+        return "0:00"
     days, rest = divmod(seconds, 86_400)
     hours, rest = divmod(rest, 3_600)
     minutes, seconds = divmod(rest, 60)

@@ -10,6 +10,12 @@ import pytest
 
 from rm.cli.main import run
 
+# what commands that scripts call in loops do without: each takes a part of their time
+HEAVY = {
+    "click", "msgspec", "dataclasses", "http.client", "urllib.parse", "pathlib", "ssl", "typing", "re",
+    "json", "collections", "functools", "contextlib", "enum", "tomllib", "importlib", "shlex", "datetime",
+}  # fmt: skip
+
 
 class Result(NamedTuple):
     code: int

@@ -5,9 +5,15 @@ Standard library only: commands that scripts call in loops read it without the r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
-from operator import itemgetter
-from typing import Any, NamedTuple
+# of `collections.abc`, whose package is not needed; at run time, since msgspec reads the types of JobRow
+from _collections_abc import Sequence
+
+from rm.quick_tuple import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container
+    from typing import Any
 
 
 class JobRow(NamedTuple):
@@ -62,6 +68,8 @@ def by_name(columns: Sequence[str]) -> Callable[[Sequence[Any]], JobRow]:
     """
     if tuple(columns) == JobRow._fields:
         return JobRow._make
+    from operator import itemgetter  # a daemon of another version
+
     known = [name for name in JobRow._fields if name in columns or name not in JobRow._field_defaults]
     mine = itemgetter(*(list(columns).index(name) for name in known))
     return lambda row: JobRow(**dict(zip(known, mine(row), strict=True)))

@@ -9,10 +9,13 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Callable
 
 from rm.cli.output import note
 from rm.errors import RmError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 INTERRUPTED, BROKEN_PIPE, DEFECT = 130, 141, 70
 LEFT_TO_PYTHON = {"threading", "atexit"}  # modules

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
-
 from rm.cli.output import printable
 from rm.errors import UsageError
+from rm.imported_later import re
+from rm.quick_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Protocol
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from typing import Any, Protocol, TypeVar
 
     class Headed(Protocol):
         """A column: its header, and its text of a row."""
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
         @property
         def text(self) -> Callable[[Any], Any]: ...
 
+    C = TypeVar("C", bound=Headed)
 
-C = TypeVar("C", bound="Headed")
-LETTERS = re.compile(r"%(?P<right>\.?)(?P<width>\d*)(?P<letter>[a-zA-Z])|%(?P<percent>%)")
-NAME = re.compile(r"(?P<name>[A-Za-z][\w/-]*)(?::(?P<right>[.-]?)(?P<width>\d*)(?P<suffix>.*))?\Z")
+
+NAME = r"(?P<name>[A-Za-z][\w/-]*)(?::(?P<right>[.-]?)(?P<width>\d*)(?P<suffix>.*))?\Z"
 ALL = "%all"  # each column, by the alphabet, the small letters first
 LONG_WIDTH = 20
 
@@ -40,11 +40,11 @@ class Column(NamedTuple):
     order: Callable[[Any], Any] | None = None
 
 
-class Format(NamedTuple, Generic[C]):
+class Format(NamedTuple):
     """`template` has a place of its width for each column."""
 
     template: str
-    columns: Sequence[C]
+    columns: Sequence[Any]
 
     def header(self) -> str:
         return self.template % tuple(column.header for column in self.columns)
@@ -70,7 +70,7 @@ def by_letters(
     form: str,
     columns: Mapping[str, C],
     wrong: Callable[[str, Mapping[str, C]], UsageError] = _not_supported,
-) -> Format[C]:
+) -> Format:
     """A width cuts what is longer, except 0; a dot aligns to the right; other text stands as it is. `%all`
     is all columns.
     `wrong`: what is said of a letter that shows nothing here.
@@ -80,32 +80,46 @@ def by_letters(
     """
     if form.strip() == ALL:
         form = "|".join(f"%{letter}" for letter in sorted(columns, key=lambda one: (one.isupper(), one)))
-    if "%" in LETTERS.sub("", form):
-        raise UsageError(
-            f"'{form}' has a % that names no column.", "Write %i or %.18i; %% is a percent sign."
-        )
     found: list[C] = []
-    template, at = "", 0
-    for match in LETTERS.finditer(form):
-        template += form[at : match.start()]
-        at = match.end()
-        if match["percent"]:
+    template = ""
+    for before, right, width, letter in _places(form):
+        template += before
+        if letter == "%":
             template += "%%"
-            continue
-        if match["letter"] not in columns:
-            raise wrong(match["letter"], columns)
-        found.append(columns[match["letter"]])
-        template += place(match["width"], bool(match["right"]))
-    return Format(template + form[at:], found)
+        elif letter:
+            if letter not in columns:
+                raise wrong(letter, columns)
+            found.append(columns[letter])
+            template += place(width, right)
+    return Format(template, found)
 
 
-def by_names(form: str, columns: Mapping[str, Column]) -> Format[Column]:
+def _places(form: str) -> list[tuple[str, bool, str, str]]:
+    """(text before it, aligned to the right, width, letter) of each `%.18i`; `%%` has the letter %, and what
+    follows the last has none."""
+    found, at = [], 0
+    while (percent := form.find("%", at)) >= 0:
+        before, at = form[at:percent], percent + 1
+        right = form.startswith(".", at)
+        width, at = "", at + right
+        while form[at : at + 1].isdecimal():
+            width, at = width + form[at], at + 1
+        letter, at = form[at : at + 1], at + 1
+        if not (letter.isascii() and letter.isalpha()) and (letter != "%" or at - percent > 2):
+            raise UsageError(
+                f"'{form}' has a % that names no column.", "Write %i or %.18i; %% is a percent sign."
+            )
+        found.append((before, right, width, letter))
+    return [*found, (form[at:], False, "", "")]
+
+
+def by_names(form: str, columns: Mapping[str, Column]) -> Format:
     """As -O has it: 20 characters each unless `:WIDTH` says otherwise."""
     by_name = {name.lower(): column for column in columns.values() for name in column.names.split()}
     found: list[Column] = []
     template = ""
     for word in form.split(","):
-        match = NAME.match(word.lstrip() if ":" in word else word.strip())  # behind a width it is shown
+        match = re.match(NAME, word.lstrip() if ":" in word else word.strip())  # behind a width it is shown
         column = by_name.get(match["name"].lower()) if match else None
         if match is None or column is None:
             raise UsageError(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import Any
 
 _program = "rmx"
 
@@ -19,9 +21,11 @@ def speak_as(program: str) -> None:
 def note(text: str) -> None:
     """A message, which is not data: to standard error. Where that takes none, the exit code still tells. It
     may have words of users and hosts, which must not steer a terminal."""
-    with suppress(OSError):
-        lines = "\n".join(all_printable(text.split("\n")))
+    lines = "\n".join(all_printable(text.split("\n")))
+    try:  # noqa: SIM105 — `contextlib` takes longer to load than most of what quick commands need
         print(f"{_program}: {lines}", file=sys.stderr, flush=True)
+    except OSError:
+        pass
 
 
 def printable(value: Any) -> str:

@@ -6,10 +6,10 @@ Standard library only, so that the quick commands can use it.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
-from rm.arrays import shown_id
+from rm.shown_ids import shown_id
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from rm.api.job_rows import JobRow
     from rm.api.jobs import Job

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib import import_module
 
 from rm.cli.ending import ended, leave
 
@@ -45,7 +44,7 @@ def _command() -> int:
     code: int | None = None
     # click writes UTF-8 where Python believes that a terminal knows ASCII only
     if words and sys.stdout.encoding.lower() == "utf-8" and (module := QUICK.get(words[0])):
-        code = import_module(module).attempt(words[1:])
+        code = __import__(module, fromlist=["attempt"]).attempt(words[1:])
     if code is None:
         from rm.cli.main import run
 

@@ -6,9 +6,10 @@ alone.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from rm.api.hosts import Host, HostRequest
     from rm.api.job_requests import JobRequest
     from rm.api.jobs import FullJob, Job

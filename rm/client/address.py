@@ -7,11 +7,14 @@ RM_DAEMON and `daemon.url` in rm.toml: `ssh://[user@]host[:port][/path/of/the/so
 from __future__ import annotations
 
 import os
-import re
-from typing import NamedTuple
 
 from rm import paths
+from rm.client.plain_toml import plain_table
 from rm.errors import ConfigError, UsageError
+from rm.imported_later import re
+from rm.quick_tuple import NamedTuple
+
+TYPE_CHECKING = False
 
 _WORD = r"[A-Za-z0-9_][A-Za-z0-9_.@-]*\Z"  # no option of ssh, no word of a shell
 _HOST = r"[A-Za-z0-9_:][A-Za-z0-9_.:%-]*\Z"
@@ -155,13 +158,19 @@ def _text(table: dict[str, object], key: str) -> str:
 
 
 def _daemon_table(file: str) -> dict[str, object]:
+    try:
+        with open(file, "rb") as handle:
+            text = handle.read().decode()
+    except OSError as error:
+        raise ConfigError(f"The configuration file {file} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"The configuration file {file} is not valid TOML: {error}.") from None
+    if (plain := plain_table(text, "daemon")) is not None:
+        return plain
     import tomllib
 
     try:
-        with open(file, "rb") as handle:
-            section = tomllib.load(handle).get("daemon", {})
-    except OSError as error:
-        raise ConfigError(f"The configuration file {file} cannot be read: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        section = tomllib.loads(text).get("daemon", {})
+    except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"The configuration file {file} is not valid TOML: {error}.") from None
     return section if isinstance(section, dict) else {}

@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 
 from rm import paths
 from rm.client.address import Address
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def directory(env: Mapping[str, str]) -> str:

@@ -8,38 +8,68 @@ from __future__ import annotations
 
 # `socket` adds selectors and enumerations to this, which take a tenth of such a command's time
 from _socket import AF_UNIX, SOCK_STREAM, socket
-from collections.abc import Mapping
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 TIMEOUT_S = 60.0
 CHUNK_BYTES = 1 << 18
 SUCCESS = b"HTTP/1.1 2"  # 200, 201
 
 
+def opened(path: str) -> socket | None:
+    """A connection to the daemon whose socket this is, for one request; None: nobody can be asked there.
+    Opened before the request is made, it is taken by the daemon meanwhile."""
+    try:
+        door = socket(AF_UNIX, SOCK_STREAM)
+    except OSError:
+        return None
+    try:
+        door.settimeout(TIMEOUT_S)
+        door.connect(path)
+        return door
+    except OSError:
+        door.close()
+        return None
+
+
 def answered(
-    path: str, method: str, target: str, headers: Mapping[str, str], body: bytes = b""
+    door: socket | None, method: str, target: str, headers: Mapping[str, str], body: bytes = b""
 ) -> bytes | None:
     """The body of the daemon's answer, where it did what it was asked; None: it did not, or said nothing.
 
     Args:
-        path: the daemon's socket.
+        door: what `opened` gave; it is closed.
         target: the path below the root, with the query.
     """
+    if door is None:
+        return None
     lines = [f"{method} {target} HTTP/1.1", "Host: rm", "Connection: close", f"Content-Length: {len(body)}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     try:
-        door = socket(AF_UNIX, SOCK_STREAM)
-        try:
-            door.settimeout(TIMEOUT_S)
-            door.connect(path)
-            door.sendall("\r\n".join([*lines, "", ""]).encode() + body)
-            chunks = []
-            while chunk := door.recv(CHUNK_BYTES):
-                chunks.append(chunk)
-        finally:
-            door.close()
+        door.sendall("\r\n".join([*lines, "", ""]).encode() + body)
+        return _said(door)
     except OSError:
         return None
-    head, _, said = b"".join(chunks).partition(b"\r\n\r\n")
+    finally:
+        door.close()
+
+
+def _said(door: socket) -> bytes | None:
+    """The answer's body, once all of it is there."""
+    head, ended, first = b"", b"", b""
+    while not ended:
+        chunk = door.recv(CHUNK_BYTES)
+        if not chunk:
+            return None
+        head, ended, first = (head + chunk).partition(b"\r\n\r\n")
     lengths = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
-    whole = len(lengths) == 1 and lengths[0].partition(b":")[2].strip() == b"%d" % len(said)
-    return said if head.startswith(SUCCESS) and whole else None
+    length = lengths[0].partition(b":")[2].strip() if len(lengths) == 1 else b""
+    if not (head.startswith(SUCCESS) and length.isdigit()):
+        return None
+    chunks, missing = [first], int(length) - len(first)
+    while missing > 0 and (chunk := door.recv(CHUNK_BYTES)):
+        chunks.append(chunk)
+        missing -= len(chunk)
+    return b"".join(chunks) if missing == 0 else None

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rm.errors import UsageError
+from rm.quick_tuple import NamedTuple
 from rm.submission import directives, specification
 from rm.submission.options import SBATCH
 from rm.submission.remarks import Remarks
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
+    from typing import Any
 
 
 def local_time() -> datetime:

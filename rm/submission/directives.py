@@ -7,10 +7,6 @@ comment. `#RM` beats `#SBATCH`; among lines of one kind the later wins.
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 from rm.errors import Refusal, UsageError
 from rm.hints import nearest
 from rm.submission.options import (
@@ -27,6 +23,11 @@ from rm.submission.options import (
 from rm.submission.remarks import Remarks
 from rm.submission.script import is_text
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
 SLURMS = "#SBATCH"
 PREFIXES = (SLURMS, "#RM")  # the weaker first
 _BY_LONG = {name: option for option in ALL for name in option.long}
@@ -34,6 +35,8 @@ _BY_SHORT = {option.short: option for option in ALL if option.short}
 NO_MORE: Mapping[str, Option] = {}
 _OF_SRUN = ("cpu-bind", "container-id", "jobid", "het-group")  # sbatch has none of these to abbreviate
 _OFF = {option.off: option for option in ALL if option.off}
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_PLAIN = frozenset(f"{_LETTERS}{_LETTERS.upper()}0123456789 -_=.,:;/%@+*[]()&|!?<>{{}}$~^")  # to shlex
 
 
 def parse(text: str, file: str, remarks: Remarks) -> dict[str, Any]:
@@ -51,7 +54,7 @@ def parse(text: str, file: str, remarks: Remarks) -> dict[str, Any]:
         where = f"{prefix} in line {number} of {file}"
         with remarks.gathering():
             try:
-                words = shlex.split(_without_last_backslash(rest), comments=True)
+                words = _words(rest)
             except ValueError as error:
                 said = f"{where} cannot be read: {str(error).lower()}."
                 raise UsageError(said, refusal=Refusal.BAD_LINE) from None
@@ -66,6 +69,19 @@ def parse(text: str, file: str, remarks: Remarks) -> dict[str, Any]:
     for prefix in PREFIXES:
         merged = merge(merged, values[prefix])
     return merged
+
+
+def _words(text: str) -> list[str]:
+    """As a shell would read them.
+
+    Raises:
+        ValueError: a quotation has no end.
+    """
+    if _PLAIN.issuperset(text):
+        return text.split()
+    import shlex  # most directives have nothing that a shell would read otherwise
+
+    return shlex.split(_without_last_backslash(text), comments=True)
 
 
 def _without_last_backslash(text: str) -> str:

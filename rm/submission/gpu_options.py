@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
-
 from rm.errors import Refusal, UsageError, refusing
-from rm.submission.remarks import Remarks
+from rm.imported_later import re
+from rm.quick_tuple import NamedTuple
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
 
 _NUMBER = r"(?:([A-Za-z][\w.-]*)[:=])?(\d+)\Z"
 _BIND = r"(?:verbose,)?(none|single|per_task)(?::([1-9]\d*))?\Z"

@@ -6,10 +6,13 @@ Under Slurm a task sees all GPUs that the job has on its host, unless --gpus-per
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, NoReturn
-
 from rm.errors import UsageError
+from rm.quick_tuple import NamedTuple
 from rm.submission.gpu_options import GpuOptions
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
 
 
 class GpuShape(NamedTuple):

@@ -7,7 +7,7 @@ are for `rmx` and for directives.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from rm.quick_tuple import NamedTuple
 
 VALUE, FLAG, MAYBE = "value", "flag", "maybe"  # MAYBE: a flag that may carry =value
 IGNORED = "ignored"  # known to Slurm, without effect here: a warning

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from rm.errors import BadOptions, UsageError
+
+
+class Gathering:
+    """A block that ends at its first complaint. As a class: `contextlib` is more to load than all of this."""
+
+    def __init__(self, errors: list[UsageError]) -> None:
+        self._errors = errors
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if isinstance(error, UsageError):
+            self._errors.append(error)
+            return True
+        return False
 
 
 class Remarks:
@@ -15,13 +28,9 @@ class Remarks:
         self.errors: list[UsageError] = []
         self.warnings: list[str] = []
 
-    @contextmanager
-    def gathering(self) -> Iterator[None]:
+    def gathering(self) -> Gathering:
         """Keep the complaint that ends the block; what comes after the block is still looked at."""
-        try:
-            yield
-        except UsageError as error:
-            self.errors.append(error)
+        return Gathering(self.errors)
 
     def refuse(self) -> None:
         """Raise BadOptions with all complaints, if there are any; it is refused for what is said first."""

@@ -7,15 +7,19 @@ it open. Cheap to import: no core types.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from typing import Any, NamedTuple
-
 from rm import units
 from rm.errors import Refusal, UsageError
+from rm.imported_later import re
+from rm.quick_tuple import NamedTuple
 from rm.submission.gpu_options import GpuOptions, by_socket, gpu_options
 from rm.submission.gpu_shape import gpu_shape
 from rm.submission.remarks import Remarks
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
 
 _NODES = r"(\d+)(?:-(\d+))?\Z"
 _MEMORY = ("mem", "mem_per_cpu", "mem_per_gpu")
@@ -62,7 +66,8 @@ def resources(values: Mapping[str, Any], remarks: Remarks) -> dict[str, Any]:
         gpus = gpu_options(by_socket(values, count(values, "sockets_per_node"), remarks))
     for key in _MEMORY:
         with remarks.gathering():
-            units.parse_memory_bytes(values.get(key) or "0")
+            if values.get(key):
+                units.parse_memory_bytes(values[key])
     with remarks.gathering():
         spec |= _distribution(values.get("distribution") or "", remarks)
     if len(remarks.errors) > before:
@@ -210,7 +215,7 @@ def _distribution(text: str, remarks: Remarks) -> dict[str, Any]:
     """-m: how ranks go over hosts. What follows the first colon binds them to sockets and cores."""
     words = [word for word in text.lower().split(",") if word]
     first, *inside = (words[0] if words else "block").split(":")
-    plane = re.fullmatch(r"plane=0*([1-9]\d{0,4})", first, re.ASCII)
+    plane = first.startswith("plane=") and re.fullmatch(r"plane=0*([1-9]\d{0,4})", first, re.ASCII)
     if plane and len(words) == 1 and not inside:
         return {"distribution": f"plane={plane[1]}"}
     if first not in ("block", "cyclic", "*") or len(words) > 1:

@@ -6,19 +6,19 @@ option that few jobs have is loaded for those.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
 from rm import units
 from rm.errors import Refusal, UsageError, refusing
+from rm.imported_later import re
 from rm.submission.remarks import Remarks
 from rm.submission.resources import count, resources
 from rm.submission.script import is_text
 
+TYPE_CHECKING = False
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from datetime import datetime
+    from typing import Any
 
 PRIORITIES = {"high": 100, "low": 0}
 _PRIORITY_MAX = 1_000_000_000

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rm.arrays import JobId, each, mask, parse, parse_id, shown_id, text_of
+from rm.arrays import JobId, each, mask, parse, parse_id, text_of
 from rm.errors import UsageError
+from rm.shown_ids import shown_id
 
 SETS = st.frozensets(st.integers(0, 300), max_size=120)
 

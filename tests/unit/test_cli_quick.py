@@ -21,7 +21,7 @@ from rm.cli.ending import INTERRUPTED
 from rm.cli.jobs import quick_queue, quick_submit
 from rm.client import kept_ssh, listing
 from rm.client.address import find_daemon
-from tests.command_line import Rmx
+from tests.command_line import HEAVY, Rmx
 from tests.fake_service import Daemon
 
 Attempt = Callable[..., "Done"]
@@ -108,9 +108,9 @@ def test_a_lost_answer_is_asked_for_again_with_the_same_key(
     asked: list[str] = []
     sent = quick_submit.answered
 
-    def lost(path: str, method: str, target: str, headers: dict[str, str], body: bytes) -> None:
+    def lost(door: object, method: str, target: str, headers: dict[str, str], body: bytes) -> None:
         asked.append(headers["Idempotency-Key"])
-        assert sent(path, method, target, headers, body)
+        assert sent(door, method, target, headers, body)
 
     monkeypatch.setattr(quick_submit, "answered", lost)
     assert quick("submit", "train.sh").out == "Submitted batch job 2\n"  # the fake service knows no keys
@@ -185,12 +185,15 @@ def test_other_queues_are_left_to_click(words: tuple[str, ...], quick: Attempt) 
 
 
 @pytest.mark.parametrize("words", [("submit", "train.sh"), ("queue",)], ids=" ".join)
-def test_nothing_heavy_is_loaded(words: tuple[str, ...], daemon: Daemon) -> None:
+def test_nothing_heavy_is_loaded(
+    words: tuple[str, ...], daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rm.toml").write_text(f'[daemon]\nsocket = "{daemon.socket}"\n')
+    monkeypatch.setenv("RM_CONFIG", str(tmp_path / "rm.toml"))
+    monkeypatch.delenv("RM_DAEMON__SOCKET", raising=False)
     code = (
         f"import sys; sys.argv[1:] = {list(words)}; from rm.cli.start import command_line\n"
-        "code = command_line()\n"
-        "heavy = {'click', 'msgspec', 'dataclasses', 'http.client', 'urllib.parse', 'pathlib', 'ssl'}\n"
-        "print(code, sorted(heavy & set(sys.modules)))"
+        f"code = command_line(); print(code, sorted({HEAVY} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "0 []"

@@ -15,7 +15,7 @@ from rm.cli import program_files
 from rm.cli.slurm.program import PROGRAMS
 from rm.cli.slurm.refusals import WORDS
 from rm.errors import ImpossibleRequest, Refusal
-from tests.command_line import Rmx
+from tests.command_line import HEAVY, Rmx
 from tests.fake_service import Daemon
 from tests.slurm_program import Slurm
 
@@ -178,9 +178,7 @@ def test_an_interpreter_with_a_space_in_its_path_is_found(tmp_path: Path) -> Non
 def test_nothing_heavy_is_loaded(words: tuple[str, ...], daemon: Daemon) -> None:
     code = (
         f"import sys; sys.argv = {list(words)}; from rm.cli.slurm.program import command_line\n"
-        f"code = command_line('{words[0]}')\n"
-        "heavy = {'click', 'msgspec', 'dataclasses', 'http.client', 'urllib.parse', 'pathlib', 'ssl'}\n"
-        "print(code, sorted(heavy & set(sys.modules)))"
+        f"code = command_line('{words[0]}'); print(code, sorted({HEAVY} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "0 []"

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import click
 
 from rm.api.job_rows import JobRow, row_of
-from rm.cli.jobs.queue_view import Selection, View
+from rm.cli.jobs.queue_view import View
 from rm.cli.session import Session, completes, emit_json, json_option, table
 from rm.errors import UsageError
 
 if TYPE_CHECKING:
     from rm.api.jobs import Job
+    from rm.cli.jobs.queue_view import Selection
 
 
 def _row_of(job: Job) -> JobRow:

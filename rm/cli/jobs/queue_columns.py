@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
-
 from rm.api.job_rows import JobRow
 from rm.cli.shown import elapsed_us, ends_by_us, moment, row_ref
 from rm.errors import UsageError
+from rm.quick_tuple import NamedTuple
 from rm.units import fold_hosts, format_bytes, format_elapsed, format_time_limit
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
     from rm.cli.formats import Format
 
 
@@ -140,7 +142,7 @@ def chosen(names: str) -> list[Column]:
     return [named(name) for name in names.split(",") if name.strip()]
 
 
-def slurm_format(form: str) -> Format[Column]:
+def slurm_format(form: str) -> Format:
     """Slurm's `%.8i %j`: as squeue cuts and aligns.
 
     Raises:

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import cached_property
-from typing import Any, TypedDict
-
 from rm.api.job_rows import JobRow
 from rm.cli.jobs.queue_columns import COLUMNS, LONG, USUAL, Column, chosen, ordered, slurm_format
 from rm.cli.output import aligned, all_printable, printable
 from rm.units import parse_hosts
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any, TypedDict
 
-class Selection(TypedDict, total=False):
-    """What the daemon selects by: keywords of `Client.rows`."""
+    class Selection(TypedDict, total=False):
+        """What the daemon selects by: keywords of `Client.rows`."""
 
-    state: str
-    user: str
-    name: str
-    mine: bool
-    ended: bool
-    most: int | None
+        state: str
+        user: str
+        name: str
+        mine: bool
+        ended: bool
+        most: int | None
 
 
 def _words(text: str) -> frozenset[str]:
@@ -47,6 +47,9 @@ class View:
         self._users, self._names, self._partitions = _words(user), _words(name), _words(partition)
         self._hosts = frozenset(parse_hosts(nodelist)) if nodelist else frozenset()
         self._state, self._me, self._sort, self._noheader = state, me, sort, noheader
+        # is there more to select by than the daemon does?
+        several = len(self._users) > 1 or len(self._names) > 1
+        self.selects_more = several or bool(self._partitions or self._hosts)
         self.slurm_form = form if "%" in form else ""
         usual = [COLUMNS[one] for one in (LONG if wide else USUAL)]
         self.columns: Sequence[Column] = chosen(form) if form and not self.slurm_form else usual
@@ -60,11 +63,6 @@ class View:
         if len(self._names) == 1:
             found["name"] = next(iter(self._names))
         return found
-
-    @cached_property
-    def selects_more(self) -> bool:
-        """Is there more to select by than the daemon does?"""
-        return len(self._users) > 1 or len(self._names) > 1 or bool(self._partitions or self._hosts)
 
     def shown(self, rows: Sequence[JobRow], most: int | None = None) -> list[JobRow]:
         """Those that fit, in order; `most` of them, the newest."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Sequence
-from typing import Any
 
 from rm.api.job_rows import JobRow
 from rm.cli.ending import ended
@@ -14,6 +12,11 @@ from rm.client.address import find_daemon
 from rm.client.kept_ssh import at_hand
 from rm.client.listing import rows_at_once
 from rm.errors import RmError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
 
 FLAGS = {"--me": "me", "--long": "wide", "-l": "wide", "--noheader": "noheader"}
 VALUES = {

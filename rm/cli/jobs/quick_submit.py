@@ -6,39 +6,48 @@ not simple, and says what is wrong.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from collections.abc import Sequence
-from typing import Any
 
 from rm.cli.ending import ended
 from rm.cli.output import note
 from rm.client.address import Address, find_daemon
 from rm.client.kept_ssh import at_hand
-from rm.client.one_request import answered
+from rm.client.one_request import answered, opened
+from rm.client.quick_json import dumps, loads
 from rm.errors import RmError
 from rm.submission import directives
 from rm.submission.batch import Submitter, batch_job
 from rm.submission.remarks import Remarks
 from rm.submission.script import read_script
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _socket import socket
+    from collections.abc import Sequence
+    from typing import Any
+
 ASKS_MORE = ("test_only", "wait")
 
 
 def attempt(words: Sequence[str]) -> int | None:
     """The exit code; None: this is not simple, and nothing has been done."""
+    door, made = None, None
     try:
         address = find_daemon(None, None)
-        made = _job(words) if at_hand(address) else None
+        if path := at_hand(address):
+            door = opened(path)
+            made = _job(words)
     except (RmError, OSError):
-        return None
+        pass
     if made is None:
+        if door is not None:
+            door.close()
         return None
     spec, values, warnings = made
     for warning in warnings:
         note(f"Warning: {warning}")
-    return ended(lambda: _submit(address, spec, bool(values.get("parsable"))))
+    return ended(lambda: _submit(address, door, spec, bool(values.get("parsable"))))
 
 
 def _job(words: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any], list[str]] | None:
@@ -58,8 +67,8 @@ def _job(words: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any], list[str
     return spec, values, remarks.warnings
 
 
-def _submit(address: Address, spec: dict[str, Any], parsable: bool) -> int:
-    job = submitted(address, spec)
+def _submit(address: Address, door: socket | None, spec: dict[str, Any], parsable: bool) -> int:
+    job = submitted(address, spec, door)
     print(job if parsable else f"Submitted batch job {job}")
     say_where_the_log_is(address, spec, job)
     return 0
@@ -71,15 +80,14 @@ def say_where_the_log_is(address: Address, spec: dict[str, Any], job: int) -> No
         note(f"The daemon is on another machine, so it puts no log here: `rmx logs {job}` shows it.")
 
 
-def submitted(address: Address, spec: dict[str, Any]) -> int:
-    """The id of the new job.
+def submitted(address: Address, spec: dict[str, Any], door: socket | None) -> int:
+    """The id of the new job. `door`: a connection to the daemon that was opened before, if any.
 
     Raises:
         RmError: the daemon refuses it, or cannot be reached.
     """
     key = os.urandom(16).hex()
-    path = at_hand(address)
-    job = _at_once(path, spec, key) if path else None
+    job = _at_once(door, spec, key)
     if job is None:
         from contextlib import closing
 
@@ -91,12 +99,12 @@ def submitted(address: Address, spec: dict[str, Any]) -> int:
     return job
 
 
-def _at_once(path: str, spec: dict[str, Any], key: str) -> int | None:
+def _at_once(door: socket | None, spec: dict[str, Any], key: str) -> int | None:
     headers = {"Content-Type": "application/json", "Idempotency-Key": key}
-    answer = answered(path, "POST", "/v1/jobs", headers, json.dumps({"spec": spec}).encode())
+    answer = answered(door, "POST", "/v1/jobs", headers, dumps({"spec": spec}).encode())
     if answer is None:
         return None
     try:
-        return int(json.loads(answer)["job"])
+        return int(loads(answer.decode())["job"])
     except (ValueError, KeyError, TypeError, RecursionError):
         return None

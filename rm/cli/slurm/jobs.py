@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 from rm.api.job_rows import JobRow, row_of
-from rm.arrays import JobId, mask, text_of
 from rm.cli.shown import moment as usual_moment
 from rm.client.address import find_daemon
 from rm.client.kept_ssh import at_hand
 from rm.client.listing import rows_at_once
 from rm.units import fold_hosts
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
     from rm.api.jobs import Job
+    from rm.arrays import JobId
 
 NONE = "(null)"
 STATES = (
@@ -70,6 +72,8 @@ def tasks_of(job: JobRow, ids: Sequence[JobId]) -> str | None:
     array = job.array_job or job.id
     if not ids or any(not one.tasks and one.job in (job.id, array) for one in ids):
         return rest
+    from rm.arrays import mask, text_of
+
     mine = mask(rest) if rest else 0 if job.array_task is None else 1 << job.array_task
     chosen = 0
     for one in ids:
@@ -190,6 +194,8 @@ def dependency_of(job: Job) -> str:
 
 def gpus_on(job: Job) -> list[tuple[str, str]]:
     """Each host of a job that has GPUs, and these as Slurm writes them: `gpu:a100:2(IDX:0-1)`."""
+    from rm.arrays import text_of
+
     found: dict[str, set[int]] = {}
     for task in job.tasks:
         found.setdefault(task.host, set()).update(task.gpus)

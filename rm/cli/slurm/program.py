@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib import import_module
 
 from rm.cli.ending import ended, leave
 from rm.cli.output import note, speak_as
@@ -43,7 +42,7 @@ def _run(name: str, words: list[str]) -> int:
         print(f"Usage: {name} [OPTION]...  as Slurm's; docs/slurm-commands.md of rm says what differs")
         return 0
     try:
-        code: int = import_module(f"rm.cli.slurm.{name}").run(words)
+        code: int = __import__(f"rm.cli.slurm.{name}", fromlist=["run"]).run(words)
     except RmError as error:
         from rm.cli.slurm.refusals import BAD_OPTION, is_bad_option
 

@@ -6,9 +6,6 @@ Source: slurm_errno.c of Slurm 22.05, and what its commands did with a hundred w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from rm.errors import BadOptions, LimitReached, Refusal, RmError, Unreachable
 
 _LIMIT = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
@@ -44,18 +41,23 @@ def words_of(error: RmError) -> str:
     return WORDS.get(error.refusal, "") if error.refusal is not None else ""
 
 
-@contextmanager
-def refused(failed: str, *, submits: bool = True) -> Iterator[None]:
+class refused:  # noqa: N801 — a block, as those of `contextlib`, which takes longer to load
     """A refusal of the block begins with what has `failed`, and with Slurm's words for the reason. What is
     wrong with options themselves Slurm says before it asks anybody, without them. `submits`: the block does
     nothing else, so that all its errors are refusals."""
-    try:
-        yield
-    except RmError as error:
+
+    def __init__(self, failed: str, *, submits: bool = True) -> None:
+        self._failed, self._submits = failed, submits
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, RmError):
+            return
         words = words_of(error)
-        if (error.refusal and words) or (submits and not isinstance(error, BadOptions)):
-            error.what = f"{failed}: {f'{words}. ' if words else ''}{error.what}"
-        raise
+        if (error.refusal and words) or (self._submits and not isinstance(error, BadOptions)):
+            error.what = f"{self._failed}: {f'{words}. ' if words else ''}{error.what}"
 
 
 def is_bad_option(error: RmError) -> bool:

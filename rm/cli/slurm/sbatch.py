@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 
 from rm.cli.jobs.quick_submit import submitted
 from rm.cli.output import note
 from rm.cli.slurm.refusals import refused
 from rm.client.address import find_daemon
+from rm.client.kept_ssh import at_hand
+from rm.client.one_request import opened
 from rm.errors import UsageError
 from rm.submission import directives
 from rm.submission.batch import Submitter, batch_job
 from rm.submission.options import Option
 from rm.submission.remarks import Remarks
 from rm.submission.script import SCRIPT_MAX_BYTES, read_script, script_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _socket import socket
+    from collections.abc import Sequence
 
 OWN = {"wrap": Option("wrap", ("wrap",))}
 OUTPUT, OUTPUT_OF_ARRAY = "slurm-%j.out", "slurm-%A_%a.out"
@@ -25,6 +31,24 @@ NOT_NOW = 3  # of `rmx submit --test-only`: Slurm's says when, and ends with 0
 
 
 def run(words: Sequence[str]) -> int:
+    door = _opened()
+    try:
+        return _run(words, door)
+    finally:
+        if door is not None:
+            door.close()
+
+
+def _opened() -> socket | None:
+    """A connection to the daemon, which takes it while the script is read. What is wrong is said later."""
+    try:
+        path = at_hand(find_daemon(None, None))
+    except RmError:
+        return None
+    return opened(path) if path else None
+
+
+def _run(words: Sequence[str], door: socket | None) -> int:
     try:
         given, rest = directives.leading_options(words, "a flag", OWN, abbreviated=True)
     except UsageError as error:
@@ -56,7 +80,7 @@ def run(words: Sequence[str]) -> int:
             code = show_plan(client.plan(spec), as_json=False)
         return 0 if code == NOT_NOW else code
     with refused(FAILED):
-        job = submitted(find_daemon(None, None), spec)
+        job = submitted(find_daemon(None, None), spec, door)
     if not quiet:
         print(job if values.get("parsable") else f"Submitted batch job {job}", flush=True)
     if values.get("wait"):

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rm.cli.formats import Column, Format, by_letters, by_names
+from rm.cli.formats import Format, by_letters, by_names
 from rm.cli.slurm.hosts import SHORT, by_partition, reason_of, state_of
 from rm.cli.slurm.sinfo_columns import COLUMNS, NAMED, OF_GROUPS, Group
 from rm.cli.slurm.words import Given, Options, read
@@ -129,7 +129,7 @@ def _fits(host: Host, given: Given, wanted: frozenset[str]) -> bool:
     )
 
 
-def _format(options: dict[str, str], partitions: Any, usual: str) -> Format[Column]:
+def _format(options: dict[str, str], partitions: Any, usual: str) -> Format:
     if long := options.get("Format"):
         return by_names(long, {**COLUMNS, **NAMED})
     if form := options.get("format"):
@@ -145,7 +145,7 @@ def _format(options: dict[str, str], partitions: Any, usual: str) -> Format[Colu
 
 
 def _groups(
-    form: Format[Column], partitions: Any, usual: str, rules: Mapping[str, Partition], apart: bool
+    form: Format, partitions: Any, usual: str, rules: Mapping[str, Partition], apart: bool
 ) -> list[Group]:
     """Hosts that look alike in the columns that are shown; each by itself with --Node."""
     by_host = [

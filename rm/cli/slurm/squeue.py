@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
-from collections.abc import Sequence
-from typing import Any
 
-from rm import arrays
 from rm.api.job_rows import JobRow
-from rm.cli.formats import Column, Format, by_letters, by_names
+from rm.cli.formats import Format, by_letters, by_names
 from rm.cli.output import note
 from rm.cli.slurm.jobs import ENDED, NEVER, NONE, SHORT, STATES, expecting, rows, tasks_of, whole
 from rm.cli.slurm.squeue_columns import COLUMNS, NAMED
 from rm.cli.slurm.words import Given, Options, read
 from rm.errors import NotFound, UsageError
-from rm.licenses import parse as licences
 from rm.units import parse_hosts
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
 
 OPTIONS = Options(
     taken=(
@@ -80,6 +80,8 @@ def _list(given: Given) -> int:
     if "start" in options and found:
         found = expecting(found)
     if "json" in options:
+        import json
+
         from rm.cli.slurm.squeue_json import document
 
         print(json.dumps(document(found)))
@@ -105,17 +107,19 @@ def _aliases(given: Given) -> Given:
 
 def _check_users(given: Given) -> None:
     """Names for user ids; as in Slurm, who does not exist is said, and has no jobs."""
+    names = sorted(given.words("user"))
+    if not names:
+        return
     import pwd
 
     found = []
-    for name in sorted(given.words("user")):
+    for name in names:
         try:
             found.append(pwd.getpwuid(int(name)).pw_name if name.isdecimal() else pwd.getpwnam(name).pw_name)
         except (KeyError, OverflowError):
             found.append(name)
             note(f"error: Invalid user: {name}")
-    if found:
-        given.options["user"] = ",".join(found)
+    given.options["user"] = ",".join(found)
 
 
 def _check_hosts(named: frozenset[str]) -> None:
@@ -127,7 +131,7 @@ def _check_hosts(named: frozenset[str]) -> None:
         raise NotFound(f"Invalid node name {strange[0]}")
 
 
-def _format(given: Given) -> Format[Column]:
+def _format(given: Given) -> Format:
     options = given.options
     if long := options.get("Format"):
         return by_names(long, {**COLUMNS, **NAMED})
@@ -171,6 +175,8 @@ def _chosen(listed: Sequence[Any], given: Given, wanted: frozenset[str]) -> list
     if names := given.words("reservation"):
         found = [job for job in found if job.job.spec.reservation in names]
     if names := given.words("licenses"):
+        from rm.licenses import parse as licences
+
         found = [job for job in found if names & {name for name, _ in licences(job.job.spec.licenses)}]
     if "nodelist" in options:
         hosts = frozenset(parse_hosts(options["nodelist"]))
@@ -181,6 +187,8 @@ def _chosen(listed: Sequence[Any], given: Given, wanted: frozenset[str]) -> list
 
 def _named(found: list[Any], listed: Sequence[Any], words: str) -> list[Any]:
     """The jobs and elements of arrays that are named."""
+    from rm import arrays
+
     ids = [arrays.parse_id(word) for word in arrays.split_ids(words)]
     known = {job.id for job in listed} | {job.array_job for job in listed}
     if len(ids) == 1 and ids[0].job not in known:
@@ -192,6 +200,8 @@ def _elements(job: Any) -> list[Any]:
     """Each waiting element of an array by itself."""
     if not job.array_rest:
         return [job]
+    from rm import arrays
+
     row: JobRow = getattr(job, "row", job)
     parts = [
         row._replace(array_job=job.id, array_task=task, array_rest=None, array_limit=0)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rm.api.job_rows import JobRow
 from rm.cli.formats import Column
 from rm.cli.shown import elapsed_us, ends_by_us, row_ref
@@ -20,6 +18,10 @@ from rm.cli.slurm.jobs import (
     spec_of,
 )
 from rm.units import fold_hosts, format_elapsed, format_time_limit
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 FULL_PRIORITY = 1 << 32  # %p is the part of it. Source: squeue(1), "PRIORITY"
 _ORDER = {state: place for place, state in enumerate(STATES)}

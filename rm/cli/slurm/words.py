@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
-
 from rm.errors import UsageError
+from rm.quick_tuple import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 FLAG, VALUE, MAYBE = "flag", "value", "maybe"  # MAYBE: a value behind = only
 TAKES = {"": FLAG, "=": VALUE, "?": MAYBE}

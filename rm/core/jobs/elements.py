@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from rm.arrays import SHOWN, each, mask, parse, text_of
+from rm.arrays import each, mask, parse, text_of
 from rm.core.jobs.array_state import state_of
 from rm.core.jobs.state import ClusterState, touch
 from rm.core.model.array import Array
@@ -18,6 +18,7 @@ from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.replacing import replace
 from rm.core.model.snapshot import Snapshot
 from rm.errors import IllegalTransition
+from rm.shown_ids import SHOWN
 
 S = JobState
 START_US = 5_000  # what a host takes beside the run time, at least

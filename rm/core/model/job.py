@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from rm.arrays import shown_id
 from rm.core.model.array import Array
 from rm.core.model.demand import PRIORITY_HIGH, Demand, Shape
 from rm.core.model.dependency import (
@@ -27,6 +26,7 @@ from rm.core.model.reasons import Reason
 from rm.core.model.traffic import TrafficProfile
 from rm.core.model.used import HostUsed
 from rm.licenses import parse
+from rm.shown_ids import shown_id
 
 PRIORITY_LOW = 0
 PER_TASK, NO_BIND = "per_task", "none"
