@@ -108,12 +108,13 @@ need-lab:
 need-test:
 	@scripts/prerequisites.sh test
 
-# with setuptools, which puts the checkout into the environment: at the version that builds rm
+# with setuptools, which puts the checkout into the environment: at the version that builds rm; and with a pip whose
+# programs start quickly
 $(STAMP): pyproject.toml requirements.lock requirements-test.lock
 	@scripts/prerequisites.sh venv
 	@echo "Making the virtual environment .venv (this takes a minute the first time)"
 	@python3 -m venv .venv
-	@awk '/^[^ ]/ { wanted = /^setuptools==/ } wanted' requirements-test.lock > .venv/build.lock
+	@awk '/^[^ ]/ { wanted = /^(pip|setuptools)==/ } wanted' requirements-test.lock > .venv/build.lock
 	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock -r .venv/build.lock
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(STAMP)
