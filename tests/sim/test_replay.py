@@ -19,7 +19,8 @@ from rm.core.jobs.state import ClusterState
 from rm.core.journal import journal
 from rm.core.journal.journal import Chosen, parse
 from rm.core.journal.plain import from_plain, to_plain
-from rm.core.journal.starting_point import FOUND_AGAIN, dump_state
+from rm.core.journal.starting_point import FOUND_AGAIN, dump_state, jobs_to_plain
+from rm.core.model.job import Job
 from rm.core.registry import KINDS, names, options_in_force
 from rm.core.scheduling.cycle import Cycle
 from rm.core.store import START, STEP, Batch, Entry
@@ -51,6 +52,19 @@ def played(seed: int, names: tuple[str, str, str] = CHOICES[1], hosts: int = 4) 
     world = World(seed, hosts=hosts, jobs=20, journalled=chosen(names))
     world.run()
     return world
+
+
+def test_a_start_has_each_job_whole_whether_or_not_it_shares_its_specification() -> None:
+    shared = builders.spec(ntasks=2)
+    jobs = [
+        Job(1, shared, 0),
+        Job(2, shared, 5, held=True),
+        Job(3, builders.spec(ntasks=2), 0),
+        Job(4, builders.spec(), 0),
+    ]
+    plain = jobs_to_plain(jobs)
+    assert plain == [to_plain(job) for job in jobs]
+    assert [from_plain(Job, one).id for one in plain] == [1, 2, 3, 4]
 
 
 def through_json(entries: Entries) -> Entries:

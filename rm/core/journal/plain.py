@@ -43,8 +43,9 @@ LEFT_OUT: dict[type, dict[str, object]] = {
 }
 
 
-def to_plain(value: Any) -> Any:
-    """The value as dicts with text keys, lists, text, numbers, booleans and None.
+def to_plain(value: Any, known: Mapping[str, Any] = {}) -> Any:
+    """The value as dicts with text keys, lists, text, numbers, booleans and None. `known`: fields of it whose
+    plain form is known.
 
     Raises:
         TypeError: the value holds something else.
@@ -70,7 +71,7 @@ def to_plain(value: Any) -> Any:
             if values != defaults:
                 for name, item, default in zip(names, values, defaults, strict=True):
                     if default is MISSING or item != default:
-                        body[name] = item if type(item) in ATOMS else to_plain(item)
+                        body[name] = item if type(item) in ATOMS else known.get(name) or to_plain(item)
         return body
     if isinstance(value, Enum):
         return value.value

@@ -7,6 +7,7 @@ gives back the very state that a leader had, with the order of its queue and of 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
@@ -55,7 +56,7 @@ FOUND_AGAIN = frozenset(
 def dump_state(state: ClusterState, now_us: int) -> dict[str, Any]:
     """Plain values (`rm.core.journal.plain`); jobs without what they run and without their story."""
     return {
-        "jobs": [to_plain(job) for job in state.jobs.values()],
+        "jobs": jobs_to_plain(state.jobs.values()),
         "pending": list(state.pending),
         "placed": [[p.job, p.sequence] for p in state.placed.values()],
         "hosts": [to_plain(host) for host in state.hosts.values()],
@@ -143,6 +144,19 @@ def restore_state(plain: dict[str, Any], now_us: int) -> ClusterState:
     state.recount_limits()
     state.judge_dependencies()
     return state
+
+
+def jobs_to_plain(jobs: Iterable[Job]) -> list[Any]:
+    """Jobs that were submitted in a loop share their specification, which is most of the work, once they were
+    read from the store: each is made plain once."""
+    specs: dict[int, Any] = {}  # by identity
+    found = []
+    for job in jobs:
+        spec = specs.get(id(job.spec))
+        if spec is None:
+            spec = specs[id(job.spec)] = to_plain(job.spec)
+        found.append(to_plain(job, {"spec": spec}))
+    return found
 
 
 def ledger_to_plain(ledger: Ledger) -> dict[str, Any]:
