@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from importlib import metadata
 from pathlib import Path
 
 DISTRIBUTION = "rmx"
@@ -38,6 +37,8 @@ def version_of(root: Path, changeable: bool = True) -> str:
     directory that a wheel was installed into. Of a checkout that is not `changeable`: its commit's."""
     if (root / ".git").exists():
         return named(*_described(root), changeable)
+    from importlib import metadata  # here: a checkout needs none
+
     if (root / "PKG-INFO").is_file():  # an sdist
         return metadata.PathDistribution(root).version
     if (root / ARCHIVED).is_file():

@@ -7,7 +7,6 @@ from typing import Any
 
 from rm.adapters.hosts.fleet import Fleet
 from rm.adapters.hosts.settings import SshSettings
-from rm.adapters.hosts.ssh import accept_key, pinned_key, present_key
 from rm.core.model.host import Host
 
 
@@ -19,6 +18,8 @@ class HostKeys:
         self._fleet = fleet
 
     def present(self, host: Host) -> Mapping[str, Any]:
+        from rm.adapters.hosts.ssh import pinned_key, present_key  # here: a daemon starts without it
+
         kind, fingerprint, _ = present_key(host, self._settings)
         pinned = pinned_key(host, self._settings)
         return {
@@ -27,6 +28,8 @@ class HostKeys:
         }
 
     def accept(self, host: Host, fingerprint: str) -> Mapping[str, Any]:
+        from rm.adapters.hosts.ssh import accept_key
+
         accept_key(host, fingerprint, self._settings)
         self._fleet.retry(host.name)
         return self.present(host)

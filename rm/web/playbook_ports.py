@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rm.core.playbook_runs import PlaybookRun, PlaybookSchedule, RunOptions, TaskOutcome
-from rm.playbook.read.questions import Question
+
+if TYPE_CHECKING:
+    from rm.playbook.read.questions import Question
 
 
 class Listed(Protocol):

@@ -113,8 +113,51 @@ def assert_first_data(store: Any) -> None:
 # ── upgrades ──
 
 
-def test_the_migrations_make_the_schema(empty_url: str) -> None:
+def where(index: Any) -> list[tuple[str, str]]:
+    """Which rows are in an index that is not of all."""
+    return [(name, str(value)) for name, value in index.get("dialect_options", {}).items()]
+
+
+def described(url: str) -> dict[str, object]:
+    """All that is in a database without jobs."""
+    found: dict[str, object] = {}
+    with opening.migrating(url) as c:
+        about = sa.inspect(c)
+        for table in about.get_table_names():
+            columns = {
+                one["name"]: (str(one["type"]), one["nullable"], str(one["default"]).strip("'"))
+                for one in about.get_columns(table)
+            }
+            indexes = {
+                (one["name"], *one["column_names"], one["unique"], str(where(one)))
+                for one in about.get_indexes(table)
+            }
+            keys = about.get_pk_constraint(table), about.get_foreign_keys(table)
+            unique = sorted(str(one["column_names"]) for one in about.get_unique_constraints(table))
+            rows = [dict(row._mapping) for row in c.execute(sa.text(f"SELECT * FROM {table}"))]
+            if c.dialect.name == "sqlite":
+                made = sa.text("SELECT sql FROM sqlite_master WHERE name = :name").bindparams(name=table)
+                words = [word in str(c.scalar(made)) for word in ("AUTOINCREMENT", "WITHOUT ROWID")]
+                found[f"kind of {table}"] = words
+            found[table] = columns, indexes, keys, unique, [{**row, "cluster_id": ""} for row in rows]
+    return found
+
+
+def test_a_new_database_is_as_the_migrations_make_it(empty_url: str) -> None:
+    migrate.upgrade(empty_url)
+    by_migrations = described(empty_url)
+    with opening.migrating(empty_url) as c:
+        tables = sa.MetaData()
+        tables.reflect(c)
+        tables.drop_all(c)
     open_store(empty_url).close()
+    assert described(empty_url) == by_migrations
+    opening.create(empty_url)  # another daemon that found it empty, too
+    assert described(empty_url) == by_migrations
+
+
+def test_the_migrations_make_the_schema(empty_url: str) -> None:
+    migrate.upgrade(empty_url)
     with opening.migrating(empty_url) as c:
         context = MigrationContext.configure(c, opts={"version_table": migrate.VERSION_TABLE})
         assert compare_metadata(context, schema.metadata) == []

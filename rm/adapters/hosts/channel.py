@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rm.adapters.hosts import ssh
 from rm.adapters.hosts.commands import agent_command
 from rm.adapters.hosts.settings import SshSettings
 from rm.adapters.hosts.stderr import StandardError
@@ -83,6 +82,8 @@ class AgentChannel:
             Unreachable: not reached, no agent there, or one of another protocol; a Misfit when what it
                 says is not a hello.
         """
+        from rm.adapters.hosts import ssh  # here: a daemon starts without it
+
         connection = ssh.connect(self.host, self._settings)
         with self._lock:
             self._connection, given_up = connection, self._lost
@@ -155,6 +156,8 @@ class AgentChannel:
                 future.set_exception(NotConnected(self._lost))
                 return future
             self._pending[number] = Call(time.monotonic() + timeout_s, type(request), future)
+            from rm.adapters.hosts import ssh
+
             direct = not self._queue and not self._pumping and len(line) <= SMALL_BYTES
             if not (direct and ssh.writable_now(self._connection, self._channel)):
                 self._queue.append(line)
@@ -168,6 +171,8 @@ class AgentChannel:
 
     def beside(self, command: str, window_bytes: int) -> Any:
         """Another conversation over the same connection, with a program of its own: a `paramiko.Channel`."""
+        from rm.adapters.hosts import ssh
+
         return ssh.open_channel(self._connection, command, window_bytes)
 
     def cancel(self, future: Future[Any]) -> None:

@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from rm.adapters.hosts import ssh
 from rm.adapters.hosts.settings import SshSettings
 from rm.core.model.host import Host
 from rm.errors import LimitReached, Unreachable
@@ -42,6 +41,8 @@ class _Connection:
 
     def open(self, command: str, window_bytes: int) -> Any:
         """By one thread at a time."""
+        from rm.adapters.hosts import ssh  # here: a daemon starts without it
+
         self.opening = True  # nobody closes it meanwhile
         try:
             channel = ssh.open_channel(self.connection, command, window_bytes)
@@ -89,6 +90,8 @@ class SessionConnections:
             self._turn.release()
 
     def _opened(self, agents: Open, command: str, window_bytes: int) -> Any:
+        from rm.adapters.hosts import ssh
+
         with self._lock:
             further = [one for one in self._further if one.alive()]
         # those opened last most likely have room

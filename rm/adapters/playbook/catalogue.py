@@ -13,14 +13,15 @@ import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rm.adapters.playbook.files import LocalFiles, read_playbook
 from rm.adapters.playbook.shipped import shipped_directory
-from rm.adapters.playbook.vault import HEADER
 from rm.errors import Forbidden, NotFound, UsageError
 from rm.hints import did_you_mean
-from rm.playbook.model.located import load
-from rm.playbook.read.questions import Question, questions_of, survey_of
+
+if TYPE_CHECKING:  # the engine is loaded when a playbook is first read
+    from rm.adapters.playbook.files import LocalFiles
+    from rm.playbook.read.questions import Question
 
 ENDINGS = (".yml", ".yaml")
 SURVEY = ".survey"
@@ -98,6 +99,9 @@ class Catalogue:
 
     def questions(self, found: Listed, files: LocalFiles | None = None) -> list[Question]:
         """The survey of the playbook. Raises UsageError where it, or its survey file, is wrong."""
+        from rm.adapters.playbook.files import LocalFiles, read_playbook
+        from rm.playbook.read.questions import questions_of
+
         local = files or LocalFiles()
         return questions_of(read_playbook(found.path, local), _survey(found, local))
 
@@ -111,6 +115,9 @@ def _survey(found: Listed, files: LocalFiles) -> list[Question] | None:
     path = _survey_file(found)
     if path is None:
         return None
+    from rm.playbook.model.located import load
+    from rm.playbook.read.questions import survey_of
+
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:
@@ -119,6 +126,8 @@ def _survey(found: Listed, files: LocalFiles) -> list[Question] | None:
 
 
 def _about(path: Path) -> str:
+    from rm.adapters.playbook.vault import HEADER
+
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             first = file.readline(500).strip()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection
 
+from rm.adapters.store import schema
 from rm.adapters.store.database import make_engine, sentences
 from rm.adapters.store.database_files import DatabaseFiles
 from rm.adapters.store.migrate import MIGRATIONS, VERSION_TABLE, back_up, create_privately, head, upgrade
@@ -93,10 +95,31 @@ def _bring_up_to_date(url: URL, name: str, tables: set[str], found: str | None, 
             f"The database {name} has schema {found}, and this rm needs {wanted}.",
             "Back it up (rmx backup FILE), then run: rmx upgrade (--check only shows what it would do)",
         )
+    whole = url.render_as_string(hide_password=False)
+    if found is None and migrations == MIGRATIONS:
+        create(whole)
+        return
     if found is not None:
         with sentences(name, "copy before its upgrade"):
             back_up(Path(str(url.database)), found)
-    upgrade(url.render_as_string(hide_password=False), migrations)
+    upgrade(whole, migrations)
+
+
+def create(url: str) -> None:
+    """The tables of an empty database, as all revisions make them one after the other, which takes a tenth of
+    the time of a daemon's first start. Does nothing where another daemon has done so meanwhile."""
+    with migrating(url) as c:
+        if VERSION_TABLE in sa.inspect(c).get_table_names():
+            return
+        schema.tables_of(c.dialect.name).create_all(c)
+        c.execute(sa.insert(schema.cluster), schema.first_cluster(secrets.token_hex(4)))
+        # as Alembic makes it
+        versions = sa.Table(
+            VERSION_TABLE, sa.MetaData(), sa.Column("version_num", sa.String(32), nullable=False),
+            sa.PrimaryKeyConstraint("version_num", name=f"{VERSION_TABLE}_pkc"),
+        )  # fmt: skip
+        versions.create(c)
+        c.execute(sa.insert(versions), {"version_num": head()})
 
 
 @contextmanager

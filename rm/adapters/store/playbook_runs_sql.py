@@ -9,11 +9,10 @@ from typing import Any, TypeVar
 
 import msgspec
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from rm.adapters.store.database import Door, around_damage
 from rm.adapters.store.records import damaged, to_text
-from rm.adapters.store.schema import playbook_outcomes, playbook_runs, playbook_schedules
+from rm.adapters.store.schema import insert_of, playbook_outcomes, playbook_runs, playbook_schedules
 from rm.adapters.store.set_aside import sound
 from rm.core.playbook_runs import PlaybookRun, PlaybookSchedule, RunState, TaskOutcome
 from rm.typed import decoder_of
@@ -31,8 +30,9 @@ class SqlPlaybookRuns:
     def __init__(self, dialect: str, reading: Door, changing: Door) -> None:
         self._reading = reading
         self._changing = changing
-        insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
-        self._add = insert(playbook_outcomes).on_conflict_do_nothing()  # what was recorded in doubt
+        self._add = insert_of(
+            dialect, playbook_outcomes
+        ).on_conflict_do_nothing()  # what was recorded in doubt
 
     # ── runs ──
 

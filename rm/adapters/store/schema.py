@@ -7,7 +7,7 @@ of the core needs no migration. `migrations/` creates these tables; a test compa
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import (
     BigInteger,
@@ -28,7 +28,7 @@ from sqlalchemy import (
     text,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.dml import Insert
 
 from rm.core.sharing.ended import Sums
@@ -63,6 +63,15 @@ cluster = Table(
     Column("next_action_id", BigInteger, nullable=False),
     Column("cluster_id", Text, nullable=False, server_default=""),
 )
+
+
+def first_cluster(cluster_id: str) -> dict[str, Any]:
+    """That row of a new database."""
+    return {
+        "id": 1, "version": 0, "epoch": 0, "holder": "", "lease_expires_us": 0, "next_job_id": 1,
+        "next_action_id": 1, "cluster_id": cluster_id,
+    }  # fmt: skip
+
 
 # Written once per job, and per job array: a script can be large, and state changes must not write it again.
 job_specs = Table(
@@ -154,6 +163,7 @@ set_aside = Table(
 # AUTOINCREMENT: a sequence number is not used again after its entry was pruned.
 # Entries are many and starts are few: only these are searched for.
 IS_START = text(f"kind = '{START}'")
+_journal_start = Index("ix_journal_start", "seq", sqlite_where=IS_START)
 journal = Table(
     "journal",
     metadata,
@@ -161,7 +171,7 @@ journal = Table(
     Column("at_us", BigInteger, nullable=False),
     Column("kind", Text, nullable=False),
     Column("body", Text, nullable=False),
-    Index("ix_journal_start", "seq", sqlite_where=IS_START, postgresql_where=IS_START),
+    _journal_start,
     sqlite_autoincrement=True,
 )
 
@@ -401,8 +411,24 @@ DELETE_TOKEN = delete(tokens).where(tokens.c.id == bindparam("b_id"))
 DELETE_DOCUMENT = delete(documents).where(documents.c.name == bindparam("b_name"))
 
 
+def tables_of(dialect: str) -> MetaData:
+    """All tables, as they are to be created there."""
+    if dialect == "postgresql":  # named with the index, this would load the dialect in every daemon
+        _journal_start.dialect_options[dialect]["where"] = IS_START
+    return metadata
+
+
 def ordered(table: Table) -> Select[Any]:
     return select(table).order_by(table.c.id)
+
+
+def insert_of(dialect: str, table: Table) -> sqlite.Insert:
+    """The dialect's own INSERT, which knows ON CONFLICT alike. Only one dialect is loaded."""
+    if dialect == "postgresql":
+        from sqlalchemy.dialects import postgresql
+
+        return cast("sqlite.Insert", postgresql.insert(table))
+    return sqlite.insert(table)
 
 
 @cache
@@ -430,11 +456,10 @@ def upserts(dialect: str) -> dict[str, Insert]:
 @cache
 def additions(dialect: str) -> dict[str, Insert]:
     """By table name: insert a row, unless there is one with its key."""
-    insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
-    return {t.name: insert(t).on_conflict_do_nothing() for t in (network_pairs, network_samples)}
+    return {t.name: insert_of(dialect, t).on_conflict_do_nothing() for t in (network_pairs, network_samples)}
 
 
 def _upsert(dialect: str, table: Table, key: tuple[str, ...]) -> Insert:
-    insert = postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
+    insert = insert_of(dialect, table)
     replaced = {c.name: insert.excluded[c.name] for c in table.c if c.name not in (*key, "id")}
     return insert.on_conflict_do_update(index_elements=list(key), set_=replaced)

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 from sqlalchemy.sql.dml import Insert
 
+from rm.adapters.store.schema import insert_of
 from rm.adapters.store.schema import usage_sums as table
 from rm.core.sharing.ended import DAY_US, HOUR_US, SPANS_US, Ended, Heap, Sums, added_up
 from rm.core.sharing.usage_query import NAMES, Asked
@@ -29,7 +29,7 @@ def rows_of(ended: Iterable[Ended]) -> list[dict[str, Any]]:
 
 def addition(dialect: str) -> Insert:
     """Insert a row, or add its sums to those of the one that has its key."""
-    insert = postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
+    insert = insert_of(dialect, table)
     least = sa.func.least if dialect == "postgresql" else sa.func.min
     most: sa.ColumnElement[int] = sa.literal_column(str(MOST))
     new = {name: least(table.c[name] + insert.excluded[name], most) for name in Sums._fields}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rm.adapters.playbook.catalogue import Listed
 from rm.core.playbook_runs import PlaybookRun, PlaybookRuns, PlaybookSchedule, RunOptions, TaskOutcome
@@ -14,7 +14,9 @@ from rm.daemon.playbooks.schedules import Schedules
 from rm.daemon.playbooks.starting import Starting
 from rm.daemon.playbooks.telling import Telling
 from rm.errors import Conflict, NotFound, UsageError
-from rm.playbook.read.questions import Question
+
+if TYPE_CHECKING:
+    from rm.playbook.read.questions import Question
 
 ANSWER_MOST = 4 << 20  # characters of the outcomes of one answer, about
 READ_AT_ONCE = 50

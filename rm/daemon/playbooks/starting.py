@@ -5,18 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rm.adapters.playbook.catalogue import Catalogue, Listed
-from rm.adapters.playbook.files import LocalFiles
-from rm.adapters.playbook.matching import fits
-from rm.adapters.playbook.secrets import masked_text
-from rm.adapters.playbook.vault import Vault, read_password
 from rm.core.playbook_runs import PlaybookRun, RunOptions
 from rm.core.ports import Clock
 from rm.daemon.playbooks.runner import Runner
 from rm.errors import UsageError
-from rm.playbook.read.questions import Answers, Question, answered
+
+if TYPE_CHECKING:  # the engine is loaded when somebody first asks for a playbook
+    from rm.playbook.read.questions import Answers, Question
 
 # of hosts and groups, without `@FILE`, which would read a file of the daemon's machine
 PATTERN = re.compile(r"[A-Za-z0-9_.:,!&*?\[\]~^$|()+-]*", re.ASCII)
@@ -39,6 +37,10 @@ class Starting:
 
     def survey(self, name: str) -> tuple[Listed, Sequence[Question]]:
         """Raises NotFound, Forbidden and UsageError."""
+        from rm.adapters.playbook.files import LocalFiles
+        from rm.adapters.playbook.secrets import masked_text
+        from rm.adapters.playbook.vault import Vault, read_password
+
         found = self._catalogue.find(name)
         file = self._password_file
         vault = Vault([read_password(file)] if file else ())
@@ -53,6 +55,9 @@ class Starting:
 
     def asked(self, name: str, options: RunOptions, given: Mapping[str, Any]) -> tuple[Listed, Answers]:
         """The playbook and what the answers become; raises as `survey`."""
+        from rm.adapters.playbook.matching import fits
+        from rm.playbook.read.questions import answered
+
         check_options(options)
         found, questions = self.survey(name)
         return found, answered(questions, given, fits)
