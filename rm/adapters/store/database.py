@@ -145,6 +145,24 @@ class Prepared:
             raw.execute(self._text, self._values(rows[0])).close()
 
 
+class PreparedRow:
+    """The one row that a statement without parameters finds, read in the same way."""
+
+    def __init__(self, statement: sa.Select[Any], dialect: sa.Dialect) -> None:
+        self._text = str(statement.compile(dialect=dialect))
+
+    def __call__(self, c: Connection) -> Sequence[Any]:
+        if c.dialect.name != "sqlite":
+            return c.exec_driver_sql(self._text).one()
+        raw: Any = c.connection.dbapi_connection
+        cursor = raw.execute(self._text)
+        row: Sequence[Any] | None = cursor.fetchone()
+        cursor.close()
+        if row is None:
+            raise sa.exc.NoResultFound("No row was found when one was required")
+        return row
+
+
 _JOBS_OF = {  # as texts: one is made for each commit
     "sqlite": "SELECT id FROM jobs WHERE id IN (SELECT value FROM json_each(?))",
     "postgresql": "SELECT id FROM jobs WHERE id = ANY(%s)",

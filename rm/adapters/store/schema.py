@@ -388,6 +388,9 @@ HAS_ELEMENTS = exists().where(_elements.c.spec_id == jobs.c.id, _elements.c.id !
 
 # FOR UPDATE holds back other leaders on PostgreSQL; on SQLite BEGIN IMMEDIATE already did
 CLUSTER_FOR_UPDATE = select(cluster).with_for_update()
+GUARD = select(
+    cluster.c.epoch, cluster.c.version, cluster.c.next_job_id, cluster.c.next_action_id
+).with_for_update()
 # PostgreSQL: ends this account's other sessions that hold the cluster's row, or are about to
 END_WRITERS = text(
     "SELECT pg_terminate_backend(l.pid) FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid"

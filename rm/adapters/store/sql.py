@@ -20,6 +20,7 @@ from sqlalchemy.engine import URL, Connection, Engine
 from rm.adapters.store import records, schema
 from rm.adapters.store.database import (
     Prepared,
+    PreparedRow,
     around_damage,
     jobs_of,
     lenient_text,
@@ -63,7 +64,7 @@ class SqlStore(SqlLease):
         self._epoch: int | None = None
         self._in_doubt: Batch | None = None  # whether its commit took effect is not known
         self._upsert = schema.upserts(engine.dialect.name)
-        self._cluster = str(schema.CLUSTER_FOR_UPDATE.compile(dialect=engine.dialect))
+        self._guard = PreparedRow(schema.GUARD, engine.dialect)
         self._often = _often(engine.url.drivername)
         self.history = SqlHistory(engine.dialect.name, self._reading, self._changing)
         self.playbook_runs = SqlPlaybookRuns(engine.dialect.name, self._reading, self._changing)
@@ -136,14 +137,13 @@ class SqlStore(SqlLease):
         return expected_version + 1
 
     def _commit(self, c: Connection, batch: Batch, expected_version: int) -> None:
-        cluster = c.exec_driver_sql(self._cluster).one()
-        if self._epoch is None or cluster.epoch != self._epoch:
+        epoch, version, next_job, next_action = self._guard(c)
+        if self._epoch is None or epoch != self._epoch:
             raise StaleLeader("This daemon does not lead the cluster (any more).")
-        if batch is self._in_doubt and cluster.version == expected_version + 1:
+        if batch is self._in_doubt and version == expected_version + 1:
             return  # the answer was lost, not the commit: under this epoch nobody else moves the version
-        if cluster.version != expected_version:
-            raise StaleLeader(f"The store is at version {cluster.version}, not at {expected_version}.")
-        next_job, next_action = cluster.next_job_id, cluster.next_action_id
+        if version != expected_version:
+            raise StaleLeader(f"The store is at version {version}, not at {expected_version}.")
         _refuse_used_ids(c, batch, next_job, next_action)
         self._write(c, batch, next_job)
         new = {
