@@ -177,7 +177,7 @@ class IllegalTransition(RmError):
     http_status = 409
 
 
-class refusing:  # noqa: N801 — a block, as those of `contextlib`, which takes longer to load
+class refusing:
     """An error of the block is of this thing, unless it says itself of which."""
 
     def __init__(self, refusal: Refusal) -> None:

@@ -54,7 +54,7 @@ class QueuePolicy(Protocol):
 
 
 class ReservingPolicy(QueuePolicy, Protocol):
-    """A queue policy under which the first job that does not fit gets a reservation: those after it
+    """A queue policy under which the first jobs that do not fit get a reservation: those after them
     start only where they do not delay it."""
 
     def end_us(self, job: Job, snapshot: Snapshot) -> int | None:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
 
+    from rm.submission.remarks import Remarks
+
 _NUMBER = r"(?:([A-Za-z][\w.-]*)[:=])?(\d+)\Z"
 _BIND = r"(?:verbose,)?(none|single|per_task)(?::([1-9]\d*))?\Z"
 RESOURCES = "gpu"  # what --gres may name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from copy import deepcopy
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import pytest
@@ -152,20 +152,6 @@ def test_users_are_judged_by_their_own_jobs_where_there_are_enough() -> None:
     assert {known.left_us(fresh["bob"], 0, play) for play in range(PLAYS)} == {90 * SECOND, 10 * SECOND}
     assert known.left_us(fresh["ann"], 95 * SECOND, 0) == 5 * SECOND, "longer than all before it"
     assert not Lengths(jobs[:9])
-
-
-def test_long_jobs_are_judged_by_long_ones_where_there_are_enough() -> None:
-    def ends(number: int, limit_s: int, part: float) -> Job:
-        spec = builders.spec(user="ann", time_limit_us=limit_s * SECOND)
-        return replace(ended(number, "ann", 1.0), spec=spec, ended_us=round(part * limit_s * SECOND))
-
-    jobs = [ends(n, 100, 0.02) for n in range(200)] + [ends(n, 1_000 + 40 * n, 0.8) for n in range(20)]
-    known, few = Lengths(jobs), Lengths(jobs[:-1])
-    long = ends(500, 1_500, 1.0)
-    plays = {known.left_us(long, 0, play) for play in range(PLAYS)}
-    assert plays == {1_200 * SECOND}
-    assert 30 * SECOND in {few.left_us(long, 0, play) for play in range(PLAYS)}, "nineteen are too few"
-    assert {known.left_us(ends(501, 100, 1.0), 0, play) for play in range(PLAYS)} == {2 * SECOND}
 
 
 JOBS = st.tuples(st.integers(1, 2), st.integers(1, 3), st.sampled_from([5, 20, 60]), st.integers(0, 2))

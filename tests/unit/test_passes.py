@@ -9,6 +9,7 @@ import pytest
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
 from rm.core.model.host import Zone
+from rm.core.model.reasons import ReasonCode
 from rm.core.model.snapshot import Free
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
@@ -68,6 +69,7 @@ POLICIES = [
     ("zone", "priority"),
     ("metronome", "priority"),
     ("lwf", "srsf"),
+    ("first-fit", "backfill"),
     ("consolidate", "backfill"),
     ("zone", "backfill"),
 ]
@@ -90,7 +92,9 @@ def test_incremental_passes_decide_like_full_ones(placement: str, queue: str, se
             mine_why, their_why = (c.reason_of(c.state.jobs[job_id]) for c in (one, full))
             assert mine_why is not None
             assert their_why is not None
-            assert mine_why.code is their_why.code
+            # what was placed behind it in the pass that refused it may have taken its room meanwhile
+            told = mine_why.code, their_why.code
+            assert told[0] is told[1] or told == (ReasonCode.PRIORITY, ReasonCode.RESOURCES)
             waited += 1
     assert placed > 50
     assert waited > 50

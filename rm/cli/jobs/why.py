@@ -64,7 +64,7 @@ def _start(start: Start | None) -> None:
         return
     on = f" on {fold_hosts(list(start.hosts))}" if start.hosts else ""
     sooner = ""
-    if start.soonest_us < max(start.at_us, start.latest_us):
+    if start.soonest_us < start.at_us:
         sooner = f", likely at {moment(start.likely_us)}, at {moment(start.soonest_us)} at the earliest"
         sooner += f" and at {moment(start.latest_us)} at the latest, if jobs end as those before them did"
     click.echo(f"  Expected to start at {moment(start.at_us)}{on}{sooner}.")

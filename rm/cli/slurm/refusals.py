@@ -41,7 +41,7 @@ def words_of(error: RmError) -> str:
     return WORDS.get(error.refusal, "") if error.refusal is not None else ""
 
 
-class refused:  # noqa: N801 — a block, as those of `contextlib`, which takes longer to load
+class refused:
     """A refusal of the block begins with what has `failed`, and with Slurm's words for the reason. What is
     wrong with options themselves Slurm says before it asks anybody, without them. `submits`: the block does
     nothing else, so that all its errors are refusals."""

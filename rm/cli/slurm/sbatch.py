@@ -11,7 +11,7 @@ from rm.cli.slurm.refusals import refused
 from rm.client.address import find_daemon
 from rm.client.kept_ssh import at_hand
 from rm.client.one_request import opened
-from rm.errors import UsageError
+from rm.errors import RmError, UsageError
 from rm.submission import directives
 from rm.submission.batch import Submitter, batch_job
 from rm.submission.options import Option

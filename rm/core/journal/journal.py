@@ -14,7 +14,7 @@ are variables of hosts that are not rm's own (`rm_…`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from rm.core.jobs import events as ev
@@ -29,7 +29,6 @@ from rm.core.scheduling.cycle import Cycle, Outcome
 from rm.core.scheduling.engine import Policies, Tuning
 from rm.core.store import START, STEP, Entry
 from rm.errors import StoreError
-from rm.lazy_dataclass import dataclass
 
 FORMAT = 1
 START_EVERY_US = 24 * 3_600_000_000

@@ -19,6 +19,7 @@ from rm.core.model.host import HostState
 from rm.core.model.job import Job, JobState
 from rm.core.model.network import NetworkView
 from rm.core.model.paths import JobPath
+from rm.core.model.planned import gives_way
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.replacing import replace
 from rm.core.model.snapshot import Aligned, PlacedJob, Snapshot
@@ -261,7 +262,9 @@ class Cycle:
         noted(state, self.blocked, chosen, result.reasons, now_us)
         self._untried = result.untried
         started = {one.array_job or one.job for one in result.decisions}
-        self._whole = not whole and not started.isdisjoint(state.planned)  # who is the next one?
+        # who is the next one, and may one that had its turn before start sooner now?
+        self._whole = not whole and not started.isdisjoint(state.planned)
+        self._whole = self._whole or gives_way(state.planned, result.planned, started)
         state.planned = result.planned
         self._limited.note(result.limited, now_us)
         for job_id, reason in result.reasons.items():

@@ -9,8 +9,8 @@ queue its head is played. A play may take seconds, so it can be made in slices: 
 from __future__ import annotations
 
 import heapq
-from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from itertools import islice
 from typing import Any
@@ -25,7 +25,6 @@ from rm.core.model.replacing import replace
 from rm.core.model.snapshot import Touches
 from rm.core.model.waited import Waits
 from rm.core.registry import load
-from rm.core.scheduling.arrivals import Arrivals
 from rm.core.scheduling.cycle import Cycle, in_order
 from rm.core.scheduling.engine import Policies, Tuning
 from rm.core.scheduling.lengths import PLAYS, Lengths
@@ -33,7 +32,7 @@ from rm.core.sharing.preempt_terms import terms_of
 
 WAITING_MAX = 1_000  # jobs that are played, the first in the queue policy's order
 STARTS_MAX = 300  # jobs whose start is worked out, the first to start
-STEPS_MAX = 8 * STARTS_MAX
+STEPS_MAX = 4 * STARTS_MAX
 SLICE_STEPS = 10  # of the cycle, some milliseconds each: nobody else is served meanwhile
 
 
@@ -132,7 +131,9 @@ class Playing:
         assert self._late is not None
         starts = {}
         for job, (at_us, hosts) in self._late.starts.items():
-            known = sorted(play.start_us(job, at_us) for play in self._drawn) or [at_us]
+            # a play that ended before the job started says only that it was later
+            known = sorted(play.starts[job][0] if job in play.starts else at_us for play in self._drawn)
+            known = [min(at_us, one) for one in known] or [at_us]
             starts[job] = Start(job, at_us, known[0], hosts, known[len(known) // 2], known[-1])
         return Foreseen(starts, self._late.until_us)
 
@@ -145,9 +146,9 @@ class Playing:
         now_us: int,
         new: JobSpec | None,
     ) -> Iterator[None]:
-        lengths, arrivals = Lengths(state.jobs.values()), Arrivals(state.jobs.values(), now_us)
+        lengths = Lengths(state.jobs.values())
         for number in range(PLAYS) if lengths else ():
-            play = _Played(copied(state), policies, rules, tuning, lengths, number, arrivals.of(number))
+            play = _Played(copied(state), policies, rules, tuning, lengths, number)
             self._drawn.append(play)
             yield from play.steps(now_us, new)
         self._late = _Played(state, policies, rules, tuning, lengths, None)
@@ -165,13 +166,11 @@ class _Played:
         tuning: Tuning,
         lengths: Lengths,
         number: int | None,
-        coming: Sequence[tuple[int, JobSpec]] = (),
     ) -> None:
         policies = replace(policies, comm=load("comm", "none"))
         self._cycle = Cycle(state, policies, rules, replace(tuning, slice_us=0))
         self._cycle.start_over(aligned=True)
         self._lengths, self._number = lengths, number  # None: all limits are used up
-        self._coming = deque(coming)  # others, and how long from the begin
         self._ends: list[tuple[int, int, int]] = []  # at_us, job, attempt
         self._end_of: dict[int, int] = {}  # which of these holds
         self._standing: set[int] = set()  # for others
@@ -181,14 +180,9 @@ class _Played:
         self.starts: dict[int, tuple[int, tuple[str, ...]]] = {}
         self.until_us: int | None = None
 
-    def start_us(self, job: int, or_us: int) -> int:
-        """Of one that waited. A play that ended before says only that it was later than its end, and `or_us`
-        is what is known."""
-        return self.starts[job][0] if job in self.starts else max(or_us, self.until_us or 0)
-
     def steps(self, now_us: int, new: JobSpec | None) -> Iterator[None]:
         """Play it, and pause after each step of the cycle."""
-        state, since_us = self._cycle.state, now_us
+        state = self._cycle.state
         self._shorten(now_us)
         for number in list(state.placed):
             self._note_end(state.jobs[number], now_us)
@@ -208,11 +202,7 @@ class _Played:
             times = [at for at in (self._ends[0][0] if self._ends else None, due_us) if at is not None]
             if not times:
                 return
-            if self._coming:
-                times.append(since_us + self._coming[0][0])
             now_us = max(now_us, min(times))
-            while self._coming and since_us + self._coming[0][0] <= now_us:
-                events.append(ev.JobSubmitted(state.next_job + len(events), self._coming.popleft()[1]))
             while self._ends and self._ends[0][0] <= now_us:
                 at_us, number, attempt = heapq.heappop(self._ends)
                 if self._end_of.get(number) == at_us:
@@ -243,9 +233,8 @@ class _Played:
             job = state.jobs[event.job]
             waited = event.array_job or event.job
             known = 0 if waited == self._newest else waited
-            if waited in self._waiting:
-                self.starts.setdefault(known, (now_us, event.placement.hosts))
-                self._waiting.discard(waited)
+            self.starts.setdefault(known, (now_us, event.placement.hosts))
+            self._waiting.discard(waited)
             for host in event.placement.hosts:
                 ranks = tuple(task.rank for task in event.placement.on(host))
                 follows.append(ev.TasksStarted(job.id, job.attempt, host, now_us, ranks))

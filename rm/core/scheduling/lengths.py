@@ -1,9 +1,7 @@
 """How much of their time limits jobs use up, as those that have ended did: for plays of what is to come.
 
 In each play a job takes a part of its limit that was drawn from those of its user's jobs, or of everybody's
-where the user has too few; of these from the jobs with limits like its own, where they are enough: many short
-jobs with a limit of the least length say nothing about the long ones, which are most of what runs. Of a job
-that runs only those parts count that it has not passed. What really happens
+where the user has too few; of one that runs only from those parts that it has not passed. What really happens
 is one draw more of the same kind: of `PLAYS` plays it lies below the least, or above the greatest, once in
 `PLAYS` + 1 times each. Source: the exchangeability of conformal prediction (V. Vovk, A. Gammerman and
 G. Shafer, Algorithmic Learning in a Random World, 2005).
@@ -22,11 +20,7 @@ PLAYS = 9  # so 80 % of the starts lie between the first and the last of them
 OWN_LEAST = 20  # ended jobs of a user, from which on these are asked alone
 ENDED_LEAST = 10  # of everybody, below which nothing is known
 JUDGED_MAX = 1_000  # the newest of each
-LIKE = 2  # limits that differ by no more than this factor are like each other
 ENDS = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.TIMEOUT, JobState.OUT_OF_MEMORY})
-
-
-Ended = tuple[int, float]  # the limit, and which part of it was used up
 
 
 class Lengths:
@@ -35,14 +29,15 @@ class Lengths:
     def __init__(self, jobs: Iterable[Job]) -> None:
         ended = [one for one in jobs if one.state in ENDS and one.started_us is not None and _limit_us(one)]
         ended.sort(key=lambda one: (one.ended_us or 0, one.id))
-        everybody, own = list[Ended](), dict[str, list[Ended]]()
+        everybody, own = list[float](), dict[str, list[float]]()
         for one in ended:
-            part = _limit_us(one), _part(one)
+            part = _part(one)
             everybody.append(part)
             own.setdefault(one.spec.user, []).append(part)
-        self._all = everybody[-JUDGED_MAX:]
-        self._own = {user: parts[-JUDGED_MAX:] for user, parts in own.items() if len(parts) >= OWN_LEAST}
-        self._known: dict[tuple[str, int], list[float]] = {}  # by user and limit, as asked
+        self._all = sorted(everybody[-JUDGED_MAX:])
+        self._own = {
+            user: sorted(parts[-JUDGED_MAX:]) for user, parts in own.items() if len(parts) >= OWN_LEAST
+        }
 
     def __bool__(self) -> bool:
         """Is anything known?"""
@@ -53,22 +48,12 @@ class Lengths:
         limit_us = _limit_us(job)
         if not limit_us:
             return None
-        parts = self._parts(job.spec.user, limit_us)
+        parts = self._own.get(job.spec.user, self._all)
         passed = bisect_right(parts, ran_us / limit_us)
         if passed == len(parts):  # longer than all before it
             return max(SECOND_US, limit_us - ran_us)
         drawn = parts[passed + int(_chance(job.id, play) * (len(parts) - passed))]
         return max(1, round(drawn * limit_us) - ran_us)
-
-    def _parts(self, user: str, limit_us: int) -> list[float]:
-        """In order, those from which a job of the user with this limit draws."""
-        asked = user if user in self._own else "", limit_us
-        if asked not in self._known:
-            ended = self._own.get(user, self._all)
-            like = [part for limit, part in ended if limit <= LIKE * limit_us and limit_us <= LIKE * limit]
-            enough = len(like) >= OWN_LEAST
-            self._known[asked] = sorted(like if enough else (part for _, part in ended))
-        return self._known[asked]
 
 
 def _limit_us(job: Job) -> int:
