@@ -86,8 +86,8 @@ class Attempt:
         self.note_done()
 
     def note_done(self) -> None:
-        """Count what is left when an iteration is done: the undisturbed time that the job still needs, compute
-        plus communication (Ada-SRSF Sec. IV-A)."""
+        """Count the undisturbed time that the job still needs, now that an iteration is done: compute and
+        communication (Ada-SRSF Sec. IV-A)."""
         self.remaining_us = (self.program.iterations - self.story.done) * self.iteration_us
 
     @property

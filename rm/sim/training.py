@@ -380,4 +380,5 @@ class Training:
         if attempt.transfer is None:
             return asked
         left = self._network.left_bytes(attempt.transfer, self._time.now_us)
-        return Asked(*asked[:3], left, *asked[4:])
+        job, hosts, size, _, gpus, remaining_us, compute_us, since_us = asked
+        return Asked(job, hosts, size, left, gpus, remaining_us, compute_us, since_us)
