@@ -34,7 +34,7 @@ class Digests:
     def _parts(self, alignment: Alignment) -> Iterator[bytes]:
         """The text of `to_plain`, in pieces: megabytes are neither put together nor made anew."""
         before, self._texts = self._texts, {}
-        rest = to_plain(replace(alignment, **dict.fromkeys(LONG, ())))
+        rest = to_plain(replace(alignment, links=(), schedules=(), shaping=(), together=()))
         between = b"{"
         for field in fields(Alignment):
             name = field.name

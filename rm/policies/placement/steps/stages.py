@@ -145,7 +145,7 @@ class Stages:
         return placing.assigned
 
     def _more_on(self, choice: Choice, placing: Placing) -> int:
-        """How many of the next tasks `choose` would send where it has just sent one, which it need not be
+        """How many of the next tasks `next_of` would send where it has just sent one, which it need not be
         asked: all other hosts are farther away from that one, and were no nearer to the tasks before.
 
         That goes on while the host has room and its link scores no worse than the best: for the others
@@ -164,7 +164,9 @@ class Stages:
         for tasks in range(on_it, on_it + room):
             if self.links.score_at(name, tasks + 1) < best:
                 return tasks - on_it
-            if not self.links.sends_alike(name, tasks, tasks + 1) and self._loop(placing, host, tasks):
+            if self.links.sends_alike(name, tasks, tasks + 1):
+                continue  # what closed no loop closes none
+            if self._loop(placing, host, tasks) is not None:
                 return tasks - on_it
         return room
 
@@ -328,7 +330,8 @@ class Placing:
 
     def _delays_of(self, host: int) -> Floats:
         numbers = self._pool.numbers
-        return self._table.delays_us()[numbers[host]].take(numbers)
+        row: Floats = self._table.delays_us()[numbers[host], numbers]
+        return row
 
     def _scores_of(self, host: int) -> Floats:
         row: Floats = self._table.joined(self._pool.zones)[1][host]
