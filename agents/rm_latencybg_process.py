@@ -52,10 +52,12 @@ class Refused(Exception):
 
 
 class _Peer:
-    """One other host: the stream to it and the one from it."""
+    """One other host: the stream to it and the one from it. A stream that begins anew has another `life`, as
+    after the end of the process: its slots are counted from 0 again."""
 
-    def __init__(self, order, since_s, life, phase_s):
-        self.order, self.life = order, life
+    def __init__(self, order, since_s, phase_s, before=None):
+        self.order = order
+        self.life = max(time.time_ns() // 1_000_000, before.life + 1 if before is not None else 0)
         self.out, self.into, self.histogram = order["out"], order["into"], order.get("histogram", False)
         self.count, self.interval_us = order["count"], order["interval_us"]
         self.ends = {family: (address, order["port"]) for family, address in reversed(order["ends"])}
@@ -118,7 +120,7 @@ class Streams:
             known = self.peers.get(order["out"])
             if known is None or not known.same(order):
                 heard = known
-                known = _Peer(order, now_s, self.life, self.phase_s)
+                known = _Peer(order, now_s, self.phase_s, heard)
                 if heard is not None and heard.into == known.into and heard.addresses == known.addresses:
                     known.arrivals = heard.arrivals  # only the way there is another one
             known.histogram = order.get("histogram", False)
@@ -149,16 +151,17 @@ class Streams:
 
     def _after(self, number):
         told, size = {"sent": [], "received": []}, 0
-        last = number
+        last, more = number, False
         for its, kind, text in self.results:
             if its <= number:
                 continue
             size += len(text)
-            if size > ANSWER_BYTES:
+            more = size > ANSWER_BYTES
+            if more:
                 break
             told[kind].append(json.loads(text))
             last = its
-        return {**told, "last": last, "more": last < self.newest}
+        return {**told, "last": last, "more": more}
 
     def _keep(self, kind, **result):
         self.newest += 1
@@ -194,7 +197,7 @@ class Streams:
             slot, over = peer.departures.depart(monotonic(), clock() // 1000)
             for number, begun_us, sent in over:
                 self._keep(
-                    "sent", stream=peer.out, life=self.life, window=number, begun_us=begun_us, sent=sent
+                    "sent", stream=peer.out, life=peer.life, window=number, begun_us=begun_us, sent=sent
                 )
             if slot is None:
                 continue

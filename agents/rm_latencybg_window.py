@@ -1,7 +1,7 @@
 """Counts the packets of a stream in windows without a gap, at its two ends. Pure; docs/monitoring.md.
 
 A stream is a packet for each slot of `interval_us`, and a window is `count` slots, both counted from 0 in one
-life of the sending process. A slot that the sender missed, since it had to wait for a processor, is not sent
+life of the stream. A slot that the sender missed, since it had to wait for a processor, is not sent
 later, so that slots tell the time: the receiver knows when a window is over also where nothing arrives. How
 many packets of a window were sent only the sender knows, and how many arrived only the receiver.
 

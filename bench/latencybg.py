@@ -26,7 +26,7 @@ def run(settings: Settings) -> list[Figure]:
         door = importlib.import_module("rm_latencybg")
         here = os.getcwd()
         try:
-            return measured(door, state, 20.0 if settings.quick else 60.0)
+            return measured(door, state, 40.0 if settings.quick else 120.0)
         finally:
             order(door, 0)
             os.chdir(here)  # an operation has a process of its own, elsewhere

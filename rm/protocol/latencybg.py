@@ -33,7 +33,7 @@ class Stream(Struct, frozen=True, kw_only=True):
 
 class SentWindow(Struct, frozen=True, kw_only=True):
     """How many packets of a window were sent. `begun_us` is by the sender's clock; windows are counted from 0
-    in each `life` of the sending process."""
+    in each `life` of the stream."""
 
     stream: StreamId
     life: Life

@@ -14,6 +14,7 @@ import pytest
 AGENTS = Path(__file__).parents[2] / "agents"
 sys.path.insert(0, str(AGENTS))
 rm_latencybg_window = importlib.import_module("rm_latencybg_window")
+rm_latencybg_process = importlib.import_module("rm_latencybg_process")
 sys.path.remove(str(AGENTS))
 
 COUNT, INTERVAL_US = 10, 100_000
@@ -193,3 +194,39 @@ def test_of_packets_lost_at_random_none_is_counted_twice() -> None:
     for number, told in way.found.items():
         missing = sum(slot // COUNT == number for slot in dropped)
         assert told["received"] == COUNT - missing
+
+
+def test_a_stream_that_begins_anew_has_another_life() -> None:
+    order = {
+        "out": 1,
+        "into": 2,
+        "ends": [[2, "127.0.0.1"]],
+        "port": 8750,
+        "count": 10,
+        "interval_us": 100_000,
+    }
+    first = rm_latencybg_process._Peer(order, 5.0, 0.0)
+    assert first.same(dict(order, histogram=True))
+    assert first.same(dict(order, ends=[]))  # its name cannot be looked up just now
+    assert not first.same(dict(order, port=8751))
+    lives = [first.life]
+    for _ in range(3):
+        first = rm_latencybg_process._Peer(dict(order, port=8751), 5.0, 0.0, first)
+        lives.append(first.life)
+    assert lives == sorted(set(lives))
+
+
+def test_a_process_has_no_more_to_tell_when_all_was_taken() -> None:
+    """Also for a leader that has not heard of it before: else it would be asked for ever."""
+    streams = rm_latencybg_process.Streams()
+    try:
+        for number in range(3):
+            streams._keep("sent", stream=1, life=LIFE, window=number, begun_us=1, sent=COUNT)
+        told = streams.follow({"streams": []})
+        assert (told["last"], told["more"], len(told["sent"])) == (3, False, 3)
+        streams.follow({"streams": [], "life": told["life"], "after": 3, "done": 3})
+        told = streams.follow({"streams": []})
+        assert (told["last"], told["more"], told["sent"]) == (0, False, [])
+    finally:
+        for link in streams.links.values():
+            link.close()

@@ -10,6 +10,7 @@ import hashlib
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from rm.core.model.host import Host
@@ -34,10 +35,14 @@ class Direction:
     @property
     def id(self) -> int:
         """The same for every leader, so that streams go on when another one takes over."""
-        words = (self.mesh.name, self.source.name, self.destination.name)
-        rate = (str(self.mesh.packets), str(self.mesh.spacing_us))
-        digest = hashlib.sha256("\0".join((*words, *rate)).encode()).digest()
-        return int.from_bytes(digest[:8], "big") % ((1 << 53) - 2) + 1
+        mesh = self.mesh
+        return _id(mesh.name, self.source.name, self.destination.name, mesh.packets, mesh.spacing_us)
+
+
+@lru_cache(maxsize=1 << 16)
+def _id(*words: str | int) -> int:
+    digest = hashlib.sha256("\0".join(map(str, words)).encode()).digest()
+    return int.from_bytes(digest[:8], "big") % ((1 << 53) - 2) + 1
 
 
 class Door(NamedTuple):
@@ -163,8 +168,7 @@ class Halves:
         for told in self._hosts.values():
             while told.open:
                 last, keys = told.open[0]
-                keys &= self._sent.keys() | self._received.keys()
-                if keys:
+                if any(key in self._sent or key in self._received for key in keys):
                     break
                 told.done = last
                 told.open.popleft()

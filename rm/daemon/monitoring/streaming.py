@@ -34,6 +34,7 @@ from rm.units import MINUTE_US, SECOND_US
 log = logging.getLogger(__name__)
 
 TICK_S, IDLE_TICK_S = 1.0, 10.0  # where there are such meshes, and where there are none
+PLAN_S = 5.0  # between two looks which streams there are to be, unless something has changed here
 ASK_S = (1.0, 10.0)  # between two questions to a host, as its windows are short or long
 ANSWER_S = 30.0
 AWAY_US = 10 * MINUTE_US  # after which the others of a host that does not answer end their streams with it
@@ -79,6 +80,7 @@ class Streaming:
             for c in cells
             if c.mesh in names and c.check == "loss"
         }
+        self._changed, self._planned_s = True, 0.0
         self._answers: queue.Queue[tuple[str, Future[Latencybg]]] = queue.Queue()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="latencybg", daemon=True)
@@ -95,7 +97,10 @@ class Streaming:
     def _run(self) -> None:
         while not self._stopped.is_set():
             try:
-                self.turn()
+                if self._changed or time.monotonic() - self._planned_s >= PLAN_S:
+                    self.turn()
+                else:
+                    self._ask_all()
             except (RmError, TimeoutError, CancelledError) as error:
                 log.warning("continuous latency tests: %s", error or "the daemon was too busy")
             except Exception:
@@ -117,7 +122,11 @@ class Streaming:
 
     def turn(self) -> None:
         """Look which streams there are to be, and ask the hosts that are due."""
+        self._changed, self._planned_s = False, time.monotonic()
         self._plan(self._monitor.hosts())
+        self._ask_all()
+
+    def _ask_all(self) -> None:
         for one in self._hosts.values():
             if self._is_due(one) and self._may_act():
                 self._ask(one)
@@ -200,6 +209,7 @@ class Streaming:
         if told.port:  # of a host that begins anew the others go on to send where they did
             both = listening | (before.streams if before is not None and before.port == told.port else set())
             self._doors[name] = Door(told.port, frozenset(both))
+            self._changed = self._changed or self._doors[name] != before
         self._take(self._halves.take(name, told, self._clock.now_us()))
 
     def _take(self, windows: Sequence[Window]) -> None:
