@@ -11,7 +11,11 @@ if TYPE_CHECKING:
     from enum import StrEnum
 else:
 
-    class StrEnum:
+    class _Values(type):
+        def __iter__(cls):
+            return iter([value for name, value in vars(cls).items() if name.isupper()])
+
+    class StrEnum(metaclass=_Values):
         """What is checked as an enumeration is its values at run time: `enum` takes a part of the time of the
         commands that scripts call in loops."""
 

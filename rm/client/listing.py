@@ -11,9 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
-PLAIN = frozenset(
-    f"{_LETTERS}{_LETTERS.upper()}0123456789_.,-"
-)  # characters that need no quoting in an address
+PLAIN = frozenset(f"{_LETTERS}{_LETTERS.upper()}0123456789_.,-")  # need no quoting in an address
 
 
 def rows_at_once(path: str, selection: Mapping[str, object]) -> list[JobRow] | None:

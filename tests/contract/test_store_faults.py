@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 from rm.adapters.store import database as connections
-from rm.adapters.store import schema
+from rm.adapters.store import statements
 from rm.core.store import Batch, Entry
 from rm.errors import StaleLeader, StoreUnavailable
 from tests import builders
@@ -133,7 +133,7 @@ def test_a_leader_that_vanishes_inside_a_commit_holds_nobody_up(
     one, two = open_store(url), open_store(url)
     one.acquire_lease("one", 0, 1)
     with closing(connected(url)) as vanished:
-        vanished.execute(schema.CLUSTER_FOR_UPDATE)  # and then nothing more
+        vanished.execute(statements.CLUSTER_FOR_UPDATE)  # and then nothing more
         seen = two.lease()  # waits for no lock
 
         def led() -> Any:

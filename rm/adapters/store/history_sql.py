@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from rm.adapters.store import records, schema
+from rm.adapters.store import records, schema, statements
 from rm.adapters.store.database import Door, around_damage, lenient_text
 from rm.adapters.store.set_aside import sound
 from rm.core.monitoring.cells import Cell, Change
@@ -47,8 +47,8 @@ class SqlHistory:
     def __init__(self, dialect: str, reading: Door, changing: Door) -> None:
         self._reading = reading
         self._changing = changing
-        self._upsert = schema.upserts(dialect)
-        self._add = schema.additions(dialect)
+        self._upsert = statements.upserts(dialect)
+        self._add = statements.additions(dialect)
         self._pairs: dict[tuple[str, str], int] = {}
         self._lock = threading.Lock()  # of the ids that are known
 

@@ -12,8 +12,9 @@ import sqlalchemy as sa
 
 from rm.adapters.store.database import Door, around_damage
 from rm.adapters.store.records import damaged, to_text
-from rm.adapters.store.schema import insert_of, playbook_outcomes, playbook_runs, playbook_schedules
+from rm.adapters.store.schema import playbook_outcomes, playbook_runs, playbook_schedules
 from rm.adapters.store.set_aside import sound
+from rm.adapters.store.statements import insert_of
 from rm.core.playbook_runs import PlaybookRun, PlaybookSchedule, RunState, TaskOutcome
 from rm.typed import decoder_of
 

@@ -15,8 +15,9 @@ import sqlalchemy as sa
 
 from rm.adapters.store.database import Door, around_damage
 from rm.adapters.store.records import damaged, to_text
-from rm.adapters.store.schema import archive_cursors, archive_results, upserts
+from rm.adapters.store.schema import archive_cursors, archive_results
 from rm.adapters.store.set_aside import sound
+from rm.adapters.store.statements import upserts
 from rm.core.model.host import Host
 from rm.core.monitoring.mesh import Mesh
 from rm.core.monitoring.outcome import Outcome

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine
 
-from rm.adapters.store import records, schema
+from rm.adapters.store import records, schema, statements
 from rm.adapters.store.database import (
     Prepared,
     PreparedRow,
@@ -63,8 +63,8 @@ class SqlStore(SqlLease):
         self._writing = threading.RLock()
         self._epoch: int | None = None
         self._in_doubt: Batch | None = None  # whether its commit took effect is not known
-        self._upsert = schema.upserts(engine.dialect.name)
-        self._guard = PreparedRow(schema.GUARD, engine.dialect)
+        self._upsert = statements.upserts(engine.dialect.name)
+        self._guard = PreparedRow(statements.GUARD, engine.dialect)
         self._often = _often(engine.url.drivername)
         self.history = SqlHistory(engine.dialect.name, self._reading, self._changing)
         self.playbook_runs = SqlPlaybookRuns(engine.dialect.name, self._reading, self._changing)
@@ -93,13 +93,13 @@ class SqlStore(SqlLease):
             cluster = sound_cluster(c.execute(sa.select(schema.cluster)).mappings().one())
             # in order afterwards: SQLite would sort the rows with all that is in them
             job = records.job_reader()
-            jobs = read("job", schema.JOBS.where(wanted), job)
+            jobs = read("job", statements.JOBS.where(wanted), job)
             seen = {job.id for job in jobs}
             seen |= {int(one.key[0]) for one in damaged if one.kind == "job"}
             missing = sorted(named_by(jobs) - seen)
             for at in range(0, len(missing), IN_CHUNK):
                 those = schema.jobs.c.id.in_(missing[at : at + IN_CHUNK])
-                jobs += read("job", schema.JOBS.where(those), job)
+                jobs += read("job", statements.JOBS.where(those), job)
             jobs.sort(key=lambda job: job.id)
             measurements = read("measurement", sa.select(schema.measurements), records.measured)
             documents = read("document", sa.select(schema.documents), lambda r: (r.name, records.document(r)))
@@ -109,12 +109,12 @@ class SqlStore(SqlLease):
                 next_action_id=cluster["next_action_id"],
                 cluster=cluster["cluster_id"],
                 jobs=tuple(jobs),
-                hosts=tuple(read("host", schema.ordered(schema.hosts), records.host)),
-                zones=tuple(read("zone", schema.ordered(schema.zones), records.zone)),
-                actions=tuple(read("action", schema.ordered(schema.actions), records.action)),
+                hosts=tuple(read("host", statements.ordered(schema.hosts), records.host)),
+                zones=tuple(read("zone", statements.ordered(schema.zones), records.zone)),
+                actions=tuple(read("action", statements.ordered(schema.actions), records.action)),
                 measurements=tuple(sorted(measurements, key=lambda m: (m.source, m.destination))),
                 documents=tuple(sorted(documents, key=lambda d: d[0])),
-                tokens=tuple(read("token", schema.ordered(schema.tokens), records.token)),
+                tokens=tuple(read("token", statements.ordered(schema.tokens), records.token)),
             )
         return replace(loaded, damaged=tuple(damaged))
 
@@ -160,9 +160,9 @@ class SqlStore(SqlLease):
             if rows:
                 c.execute(statement, rows)
 
-        put(schema.DELETE_HOST, [{"b_name": n} for n in batch.removed_hosts])
-        put(schema.DELETE_MEASUREMENTS, [{"b_name": n} for n in batch.removed_hosts])
-        put(schema.DELETE_ZONE, [{"b_name": n} for n in batch.removed_zones])
+        put(statements.DELETE_HOST, [{"b_name": n} for n in batch.removed_hosts])
+        put(statements.DELETE_MEASUREMENTS, [{"b_name": n} for n in batch.removed_hosts])
+        put(statements.DELETE_ZONE, [{"b_name": n} for n in batch.removed_zones])
         often = self._often
         often["job_specs"](
             c, [records.spec_row(j) for j in batch.jobs if j.id >= next_job and not j.array_job]
@@ -178,10 +178,10 @@ class SqlStore(SqlLease):
         # one row after the other: a name may appear twice, and the last one counts
         for name, body in batch.documents:
             if body is None:
-                c.execute(schema.DELETE_DOCUMENT, {"b_name": name})
+                c.execute(statements.DELETE_DOCUMENT, {"b_name": name})
             else:
                 c.execute(self._upsert["documents"], records.named_row(name, body, "Document"))
-        put(schema.DELETE_TOKEN, [{"b_id": id} for id in batch.removed_tokens])
+        put(statements.DELETE_TOKEN, [{"b_id": id} for id in batch.removed_tokens])
         put(self._upsert["tokens"], [records.token_row(t) for t in batch.tokens])
         often["acts"](c, [records.act_row(a) for a in batch.acts])
         often["logs"](c, [records.kept_log_row(log) for log in batch.logs])
@@ -202,7 +202,7 @@ class SqlStore(SqlLease):
         limit: int | None = None,
         before_id: int | None = None,
     ) -> list[Job]:
-        columns, query = schema.jobs.c, schema.JOBS
+        columns, query = schema.jobs.c, statements.JOBS
         if states is not None:
             query = query.where(columns.state.in_([s.value for s in states]))
         if user is not None:
@@ -222,12 +222,12 @@ class SqlStore(SqlLease):
 
     def job(self, id: int) -> Job | None:
         with self._reading("read a job") as c:
-            row = c.execute(schema.JOBS.where(schema.jobs.c.id == id)).one_or_none()
+            row = c.execute(statements.JOBS.where(schema.jobs.c.id == id)).one_or_none()
             return None if row is None else records.job(row)
 
     def elements(self, array: int, tasks: Collection[int] | None = None) -> list[Job]:
         columns = schema.jobs.c
-        of_array = schema.JOBS.where(columns.spec_id == array, columns.array_task.is_not(None))
+        of_array = statements.JOBS.where(columns.spec_id == array, columns.array_task.is_not(None))
         wanted = sorted(tasks or ())
         chunks = [wanted[at : at + IN_CHUNK] for at in range(0, len(wanted), IN_CHUNK)]
         queries = [of_array] if tasks is None else [of_array.where(columns.array_task.in_(c)) for c in chunks]
@@ -281,7 +281,7 @@ class SqlStore(SqlLease):
 
     def journal_starts(self) -> list[tuple[int, int]]:
         with self._reading("read the journal") as c:
-            return [(r.seq, r.at_us) for r in c.execute(schema.STARTS)]
+            return [(r.seq, r.at_us) for r in c.execute(statements.STARTS)]
 
     def ids(self) -> set[int]:
         with self._reading("list jobs") as c:
@@ -304,7 +304,7 @@ class SqlStore(SqlLease):
                 before_us = max(before_us, last if most else last + 1)
         busy = sa.select(actions.c.id).where(actions.c.job == jobs.c.id).exists()
         # an array stays as long as one of its elements
-        alone = ~schema.HAS_ELEMENTS
+        alone = ~statements.HAS_ELEMENTS
         old = sa.select(jobs.c.id).where(over, jobs.c.ended_us < before_us, ~busy, alone).limit(PRUNE_CHUNK)
         forgotten = 0
         while True:
@@ -390,8 +390,8 @@ class SqlStore(SqlLease):
 def _often(driver: str) -> dict[str, Prepared]:
     """By table name: what most commits put into it; `finished`: what takes actions out."""
     dialect = URL.create(driver).get_dialect()()
-    upsert = schema.upserts(dialect.name)
-    statements: dict[sa.Table, sa.UpdateBase] = {
+    upsert = statements.upserts(dialect.name)
+    often: dict[sa.Table, sa.UpdateBase] = {
         t: upsert[t.name]
         for t in (
             schema.job_specs,
@@ -403,15 +403,17 @@ def _often(driver: str) -> dict[str, Prepared]:
         )
     }
     for table in (schema.actions, schema.acts, schema.journal):
-        statements[table] = sa.insert(table).inline()
+        often[table] = sa.insert(table).inline()
     made = {
         table.name: Prepared(statement, dialect, [c.name for c in table.c if c.name != "seq"])
-        for table, statement in statements.items()
+        for table, statement in often.items()
     }
     sums = schema.usage_sums
     made[sums.name] = Prepared(addition(dialect.name), dialect, [c.name for c in sums.c])
-    made["finished"] = Prepared(schema.DELETE_ACTION, dialect)
-    made["cluster"] = Prepared(schema.UPDATE_CLUSTER, dialect, ["version", "next_job_id", "next_action_id"])
+    made["finished"] = Prepared(statements.DELETE_ACTION, dialect)
+    made["cluster"] = Prepared(
+        statements.UPDATE_CLUSTER, dialect, ["version", "next_job_id", "next_action_id"]
+    )
     return made
 
 

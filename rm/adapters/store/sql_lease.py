@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from rm.adapters.store import schema
+from rm.adapters.store import schema, statements
 from rm.adapters.store.set_aside import sound_cluster
 from rm.adapters.store.sql_connections import SqlConnections
 from rm.core.store import NO_DOORS, Doors, Lease
@@ -32,13 +32,13 @@ class SqlLease(SqlConnections):
         """It may hang inside its commit, and hold the cluster's row: while the server waits for more of a
         pipeline, none of its timeouts counts."""
         with self._transaction("end a former leader's commit") as c:
-            c.execute(schema.END_WRITERS)
+            c.execute(statements.END_WRITERS)
 
     def _acquire_lease(
         self, holder: str, now_us: int, ttl_us: int, over: Lease | None, doors: Doors
     ) -> int | None:
         with self._transaction("take the lease") as c:
-            cluster = sound_cluster(c.execute(schema.CLUSTER_FOR_UPDATE).mappings().one())
+            cluster = sound_cluster(c.execute(statements.CLUSTER_FOR_UPDATE).mappings().one())
             if cluster["holder"] not in ("", holder) and _lease(cluster) != over:
                 return None
             epoch: int = cluster["epoch"] + 1
@@ -73,7 +73,7 @@ class SqlLease(SqlConnections):
         if self._epoch is None:
             return False
         with self._turn(purpose), self._transaction(purpose) as c:
-            return bool(c.execute(schema.UPDATE_LEASE, {"b_epoch": self._epoch, **values}).rowcount)
+            return bool(c.execute(statements.UPDATE_LEASE, {"b_epoch": self._epoch, **values}).rowcount)
 
 
 def _lease(cluster: Mapping[Any, Any]) -> Lease:

@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 from sqlalchemy.sql.dml import Insert
 
-from rm.adapters.store.schema import insert_of
 from rm.adapters.store.schema import usage_sums as table
+from rm.adapters.store.statements import insert_of
 from rm.core.sharing.ended import DAY_US, HOUR_US, SPANS_US, Ended, Heap, Sums, added_up
 from rm.core.sharing.usage_query import NAMES, Asked
 

@@ -21,7 +21,8 @@ from rm.submission.script import SCRIPT_MAX_BYTES, read_script, script_text
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from typing import Any
 
 OWN = {"wrap": Option("wrap", ("wrap",))}
 OUTPUT, OUTPUT_OF_ARRAY = "slurm-%j.out", "slurm-%A_%a.out"
@@ -31,24 +32,6 @@ NOT_NOW = 3  # of `rmx submit --test-only`: Slurm's says when, and ends with 0
 
 
 def run(words: Sequence[str]) -> int:
-    door = _opened()
-    try:
-        return _run(words, door)
-    finally:
-        if door is not None:
-            door.close()
-
-
-def _opened() -> socket | None:
-    """A connection to the daemon, which takes it while the script is read. What is wrong is said later."""
-    try:
-        path = at_hand(find_daemon(None, None))
-    except RmError:
-        return None
-    return opened(path) if path else None
-
-
-def _run(words: Sequence[str], door: socket | None) -> int:
     try:
         given, rest = directives.leading_options(words, "a flag", OWN, abbreviated=True)
     except UsageError as error:
@@ -60,8 +43,34 @@ def _run(words: Sequence[str], door: socket | None) -> int:
     wrapped, quiet = flags.pop("wrap", None), flags.pop("quiet", False)
     flags.pop("verbose", None)  # says nothing more
     text, name = _wrapped(wrapped, rest) if wrapped is not None else _script(rest)
+    door = _opened()
+    try:
+        return _submit(flags, wrapped is not None, rest, text, name, quiet, door)
+    finally:
+        if door is not None:
+            door.close()
+
+
+def _opened() -> socket | None:
+    """A connection to the daemon, which takes it while the options are read. What is wrong is said later."""
+    try:
+        path = at_hand(find_daemon(None, None))
+    except (RmError, OSError):
+        return None
+    return opened(path) if path else None
+
+
+def _submit(
+    flags: Mapping[str, Any],
+    wrapped: bool,
+    rest: Sequence[str],
+    text: str,
+    name: str,
+    quiet: bool,
+    door: socket | None,
+) -> int:
     remarks = Remarks()
-    options = {} if wrapped is not None else directives.parse(text, rest[0] if rest else "stdin", remarks)
+    options = {} if wrapped else directives.parse(text, rest[0] if rest else "stdin", remarks)
     by = Submitter.here()
     spec, values = batch_job(text, name, rest[1:], options, flags, by, remarks)
     for warning in () if quiet else remarks.warnings:

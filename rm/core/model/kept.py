@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from rm.core.model.demand import Demand
-
-if TYPE_CHECKING:
-    from rm.core.model.job import TaskPlacement
 
 
 class WithDemand:
@@ -29,4 +26,4 @@ class WithHosts:
 
     __slots__ = ("_by_host", "_hosts")
     _hosts: tuple[str, ...]
-    _by_host: dict[str, tuple[TaskPlacement, ...]]
+    _by_host: dict[str, tuple[Any, ...]]  # TaskPlacements, of a module that imports this one

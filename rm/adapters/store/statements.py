@@ -1,0 +1,113 @@
+"""Statements on the tables of the store, made once."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, cast
+
+from sqlalchemy import Select, Table, bindparam, delete, exists, select, text, update
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.sql.dml import Insert
+
+from rm.adapters.store.schema import (
+    IS_START,
+    actions,
+    archive_cursors,
+    choices,
+    cluster,
+    documents,
+    history_marks,
+    hosts,
+    job_specs,
+    job_steps,
+    jobs,
+    journal,
+    logs,
+    measurements,
+    meshes,
+    network_cells,
+    network_changes,
+    network_pairs,
+    network_samples,
+    network_summaries,
+    tokens,
+    zones,
+)
+
+JOBS = select(jobs.c.id, jobs.c.body, job_specs.c.body.label("spec")).join_from(jobs, job_specs)
+_elements = jobs.alias("elements")
+HAS_ELEMENTS = exists().where(_elements.c.spec_id == jobs.c.id, _elements.c.id != jobs.c.id)
+
+# FOR UPDATE holds back other leaders on PostgreSQL; on SQLite BEGIN IMMEDIATE already did
+CLUSTER_FOR_UPDATE = select(cluster).with_for_update()
+GUARD = select(
+    cluster.c.epoch, cluster.c.version, cluster.c.next_job_id, cluster.c.next_action_id
+).with_for_update()
+# PostgreSQL: ends this account's other sessions that hold the cluster's row, or are about to
+END_WRITERS = text(
+    "SELECT pg_terminate_backend(l.pid) FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid"
+    " WHERE l.relation = 'cluster'::regclass AND l.mode IN ('RowShareLock', 'RowExclusiveLock')"
+    " AND a.datname = current_database() AND a.usename = current_user AND l.pid <> pg_backend_pid()"
+)
+UPDATE_CLUSTER = update(cluster).where(
+    cluster.c.version == bindparam("b_expected"), cluster.c.epoch == bindparam("b_epoch")
+)
+UPDATE_LEASE = update(cluster).where(cluster.c.epoch == bindparam("b_epoch"))
+
+DELETE_HOST = delete(hosts).where(hosts.c.name == bindparam("b_name"))
+DELETE_MEASUREMENTS = delete(measurements).where(
+    (measurements.c.source == bindparam("b_name")) | (measurements.c.destination == bindparam("b_name"))
+)
+DELETE_ZONE = delete(zones).where(zones.c.name == bindparam("b_name"))
+DELETE_ACTION = delete(actions).where(actions.c.id == bindparam("b_id"))
+# literal, so that the partial index serves
+STARTS = select(journal.c.seq, journal.c.at_us).where(IS_START).order_by(journal.c.seq)
+DELETE_TOKEN = delete(tokens).where(tokens.c.id == bindparam("b_id"))
+DELETE_DOCUMENT = delete(documents).where(documents.c.name == bindparam("b_name"))
+
+
+def ordered(table: Table) -> Select[Any]:
+    return select(table).order_by(table.c.id)
+
+
+def insert_of(dialect: str, table: Table) -> sqlite.Insert:
+    """The dialect's own INSERT, which knows ON CONFLICT alike. Only one dialect is loaded."""
+    if dialect == "postgresql":
+        from sqlalchemy.dialects import postgresql
+
+        return cast("sqlite.Insert", postgresql.insert(table))
+    return sqlite.insert(table)
+
+
+@cache
+def upserts(dialect: str) -> dict[str, Insert]:
+    """By table name: insert a row, or replace all but the key of the one that has this key."""
+    keys = {job_specs: "id", jobs: "id", hosts: "name", zones: "name", documents: "name", tokens: "id"}
+    made = {table.name: _upsert(dialect, table, (key,)) for table, key in keys.items()}
+    keyed = (
+        measurements,
+        logs,
+        job_steps,
+        choices,
+        network_summaries,
+        history_marks,
+        network_cells,
+        network_changes,
+        meshes,
+        archive_cursors,
+    )
+    for table in keyed:
+        made[table.name] = _upsert(dialect, table, tuple(c.name for c in table.primary_key))
+    return made
+
+
+@cache
+def additions(dialect: str) -> dict[str, Insert]:
+    """By table name: insert a row, unless there is one with its key."""
+    return {t.name: insert_of(dialect, t).on_conflict_do_nothing() for t in (network_pairs, network_samples)}
+
+
+def _upsert(dialect: str, table: Table, key: tuple[str, ...]) -> Insert:
+    insert = insert_of(dialect, table)
+    replaced = {c.name: insert.excluded[c.name] for c in table.c if c.name not in (*key, "id")}
+    return insert.on_conflict_do_update(index_elements=list(key), set_=replaced)
