@@ -181,7 +181,7 @@ class Played:
     depth=st.integers(1, 8),
     starts_over=st.sets(st.integers(0, 60), max_size=3),
 )
-@settings(max_examples=examples(80), deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_no_reserved_job_starts_later_than_promised(
     placement: str, early: bool, wishes: list[Wish], cpus: list[int], depth: int, starts_over: set[int]
 ) -> None:

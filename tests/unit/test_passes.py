@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -106,6 +107,9 @@ def test_passes_of_a_few_placements_each_decide_together_like_one_of_any_number(
     placement: str, queue: str, seed: int
 ) -> None:
     few, any_number = cycle(placement, queue, placements=1), cycle(placement, queue)
+    if queue == "backfill":  # of several reservations each pass moves some to earlier times, so passes count
+        for one in (few, any_number):
+            one.policies = replace(one.policies, queue=load("queue", queue, {"depth": 1}))
     chance = random.Random(seed)
     cut = 0
     for now_us in range(SECOND_US, 80 * SECOND_US, SECOND_US):
