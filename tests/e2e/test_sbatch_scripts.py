@@ -154,7 +154,7 @@ def login(make_cluster: MakeCluster, tmp_path_factory: pytest.TempPathFactory) -
 @pytest.fixture(scope="module")
 def submitted(login: Login) -> dict[str, subprocess.CompletedProcess[str]]:
     """All scripts at once, as the users of a lab do."""
-    with ThreadPoolExecutor(4) as pool:
+    with ThreadPoolExecutor(8) as pool:  # most of them wait
         return dict(zip(NAMES, pool.map(login.submit, NAMES), strict=True))
 
 

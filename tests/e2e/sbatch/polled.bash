@@ -1,11 +1,10 @@
 # On the login node: the loops by which scripts follow a job until it is COMPLETED.
 report=polled-report.txt
 exec 3> $report
-job=$(sbatch --parsable -J polled -o /dev/null --wrap 'sleep 2')
+job=$(sbatch --parsable -J polled -o /dev/null --wrap 'until [ -e polled-$SLURM_JOB_ID.go ]; do sleep 0.1; done')
 while true; do
     state=$(squeue -h -j $job -o %T 2> /dev/null)
-    [ "$state" = RUNNING ] && echo "it ran" >&3 && break
-    [ -z "$state" ] && break
+    [ "$state" = RUNNING ] && echo "it ran" >&3 && touch polled-$job.go && break
     sleep 0.2
 done
 while [[ $(squeue -h -j $job -o %t 2> /dev/null) =~ ^(PD|CF|R|CG)$ ]]; do sleep 0.5; done
