@@ -22,6 +22,7 @@ from tests import preloading
 
 ANSWER_BYTES = 64  # of the server: a number
 READ_BY_PYTHON = ("PYTHON", "LC_", "LANG")  # variables by which it begins
+UTF8 = ("LC_ALL", "C.UTF-8")  # which is as if none were set
 _lock = threading.Lock()
 # by process, since a fork of one has none, and kind
 _servers: dict[tuple[int, str], tuple[socket.socket, subprocess.Popen[bytes]]] = {}
@@ -121,8 +122,8 @@ def run(
     """As `subprocess.run` with these, `capture_output` and `text`. Where variables are others by which Python
     begins, it is a new process."""
     env = os.environ if env is None else env
-    names = [name for name in {*env, *os.environ} if name.startswith(READ_BY_PYTHON)]
-    if any(env.get(name) != os.environ.get(name) for name in names):
+    others = {*env.items()} ^ {*os.environ.items()}
+    if any(name.startswith(READ_BY_PYTHON) and (name, value) != UTF8 for name, value in others):
         return subprocess.run(
             argv, env=env, cwd=cwd, input=input, timeout=timeout, capture_output=True, text=True, check=False
         )

@@ -32,6 +32,9 @@ LOADED = {
         "rm.cli.start",
         "rm.cli.jobs.quick_queue",
         "rm.cli.jobs.quick_submit",
+        "rm.cli.playbook.playbook",
+        "rm.cli.playbook.work",
+        "rm.adapters.playbook.run",
     ),
     AGENT: ("rm_agent", "rm_path", "rm_pause", "rm_probe", "rm_shape", "rm_steps"),
 }
