@@ -30,6 +30,7 @@ ONLY_IN = {
             "playbook_runs_sql",
             "results_sql",
             "schema",
+            "statements",
             "set_aside",
             "sql",
             "sql_connections",

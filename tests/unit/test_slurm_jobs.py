@@ -215,6 +215,7 @@ def test_jobs_are_cancelled_without_a_word(slurm: Slurm, daemon: Daemon) -> None
     told = slurm("scancel", "-v", "99")
     assert told.code == 0
     assert told.err.startswith(
+        "scancel: Terminating job 99\n"
         "scancel: error: Kill job error on job id 99: Invalid job id specified. There is no job 99."
     )
 
@@ -279,7 +280,9 @@ def test_a_signal_is_sent(slurm: Slurm, daemon: Daemon) -> None:
     assert sent == [(10, "steps"), (10, "all"), (18, "script")]
     over = slurm("scancel", "-s", "USR1", "5")
     assert (over.code, over.err) == (
-        1, "scancel: error: Kill job error on job id 5: Job 5 has already ended.\n",
+        1,
+        "scancel: error: Kill job error on job id 5: Job/step already completing or completed."
+        " Job 5 has already ended.\n",
     )  # fmt: skip
 
 
