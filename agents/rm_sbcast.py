@@ -11,6 +11,7 @@ Source: sbcast(1) of Slurm 22.05. What only tunes the transfer there is passed o
 import getopt
 import os
 import shutil
+import stat
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -52,12 +53,12 @@ def told(error, words):
 
 def parsed(words, environ):
     """({option: text}, [source, destination])."""
-    words = [word for word in words if word != "--compress" and not word.startswith("--compress=")]
+    words = [word for word in words if not word.startswith("-C") and word.partition("=")[0] != "--compress"]
     longs = [*LONGS, *TUNING]
     asked = [word for word in words if word.startswith("--send-libs")]
     words = [word for word in words if word not in asked]
     try:
-        found, paths = getopt.gnu_getopt(words, "CfF:j:ps:t:vV", longs)
+        found, paths = getopt.gnu_getopt(words, "fF:j:ps:t:vV", longs)
     except getopt.GetoptError as error:
         raise Wrong("%s; this sbcast is rm's." % error) from None
     options = {name: "" for variable, name in VARIABLES.items() if is_on(environ.get(variable, ""))}
@@ -91,18 +92,21 @@ def send(options, paths, environ):
     target = os.path.join(os.getcwd(), target)
     with open(source, "rb") as file:
         about = os.fstat(file.fileno())
+        if not stat.S_ISREG(about.st_mode):
+            raise Wrong("%s: it is no regular file." % source)
         words = ["srun", "--quiet", "--overlap", "--nodes=" + hosts, "--ntasks=" + hosts,
                  "--ntasks-per-node=1", "--input=all", "--output=all", "--error=all", "--kill-on-bad-exit=0",
                  "--job-name=sbcast", "--chdir=/", "sbcast", RECEIVE, target, "%o" % (about.st_mode & 0o777),
-                 REPLACE if "--force" in options else CREATE]  # fmt: skip
+                 REPLACE if "--force" in options else CREATE, str(about.st_size)]  # fmt: skip
         if "--preserve" in options:
             words += [str(about.st_atime_ns), str(about.st_mtime_ns)]
         os.dup2(file.fileno(), 0)
         os.execvp("srun", words)
 
 
-def receive(stream, target, mode, how, *times_ns):
-    """What comes becomes the file; nobody sees a part of it under its name."""
+def receive(stream, target, mode, how, size, *times_ns):
+    """What comes becomes the file; nobody sees a part of it under its name, also where the source could not
+    be read to its end."""
     part = "%s.sbcast-%d" % (target, os.getpid())
     if how == CREATE and os.path.lexists(target):
         raise Wrong("%s: File exists; --force replaces it." % target)
@@ -110,6 +114,9 @@ def receive(stream, target, mode, how, *times_ns):
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             shutil.copyfileobj(stream, file, BLOCK_BYTES)
+            if file.tell() != int(size):
+                raise Wrong("%s: %d bytes came of %s; the source cannot be read, or was changed." % (
+                    target, file.tell(), size))  # fmt: skip
             os.fchmod(file.fileno(), int(mode, 8))
         if times_ns:
             os.utime(part, ns=(int(times_ns[0]), int(times_ns[1])))

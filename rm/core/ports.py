@@ -55,7 +55,7 @@ class QueuePolicy(Protocol):
 
 class ReservingPolicy(QueuePolicy, Protocol):
     """A queue policy under which the first jobs that do not fit get a reservation: those after them
-    start only where they do not delay it."""
+    start only where they do not delay them."""
 
     def end_us(self, job: Job, snapshot: Snapshot) -> int | None:
         """When the job is expected to have ended, if it runs or else started now; None = never."""

@@ -106,7 +106,7 @@ cd /var/tmp
 head -c 3000000 /dev/urandom > $HOME/model
 chmod 640 $HOME/model
 touch -d 2020-01-02 $HOME/model
-sbcast --preserve -F4 --compress=lz4 $HOME/model /var/tmp/sbcast-model
+sbcast --preserve -F4 --compress=lz4 -Clz4 $HOME/model /var/tmp/sbcast-model
 cat > $HOME/look <<'END'
 echo there $(stat -c "%a %y" /var/tmp/sbcast-model) $(cksum < /var/tmp/sbcast-model)
 END
@@ -123,6 +123,9 @@ sbcast --send-libs news /var/tmp/more
 sbcast news
 sbcast -j 9999 news /var/tmp/more
 sbcast missing /var/tmp/more
+sbcast /dev/zero /var/tmp/more
+echo 12345 | sbcast --receive /var/tmp/more 644 create 7
+echo code $?, $(ls /var/tmp | grep -c more)
 """
 
 
@@ -139,14 +142,17 @@ def test_sbcast_brings_a_file_to_each_host_of_the_job(cluster: Cluster, tmp_path
         f"sbcast: error on {host}: {there}" for host in job["hosts"]
     ]
     assert lines.count("more") == 3
-    assert [x for x in lines if x.startswith("code")] == ["code 1", "code 1"]
+    assert [x for x in lines if x.startswith("code")] == ["code 1", "code 1", "code 1, 0"]
     assert sum(" /nowhere/more: No such file or directory" in x for x in lines) == 3
     assert [x.removeprefix("sbcast: error: ") for x in lines if x.startswith("sbcast: error: ")] == [
         "--send-libs is not supported: the libraries of a program are not looked up.",
         "Need two file names, have 1 names.",
         f"It sends to the hosts of its own job, {job['id']}, and not to those of job 9999.",
         "missing: No such file or directory",
+        "/dev/zero: it is no regular file.",
     ]
+    cut_off = "/var/tmp/more: 6 bytes came of 7; the source cannot be read, or was changed."
+    assert f"sbcast: error on {job['hosts'][0]}: {cut_off}" in lines
 
 
 def test_a_step_goes_on_over_the_loss_of_the_daemon(cluster: Cluster, tmp_path: Path) -> None:

@@ -224,6 +224,17 @@ def test_without_limits_nothing_ever_ends():
     assert world.end(1, 4) == [2]
 
 
+def test_jobs_without_limits_that_come_at_once_reserve_as_those_that_come_one_by_one():
+    world = World(hosts=3, depth=4)
+    assert world.submit(1, 100, hosts_only=("h0",)) == [1]
+    asked = ((1, ("h0",)), (1, ("h1",)), (2, ("h1", "h2")), (1, ("h2",)))
+    come = (ev.JobSubmitted(2 + n, spec(ntasks=t, hosts_only=on)) for n, (t, on) in enumerate(asked))
+    assert world.step(*come) == [3]
+    assert list(world.cycle.state.planned) == [2, 4]
+    assert world.why(5).code is ReasonCode.PRIORITY
+    assert world.end(3) == [4]
+
+
 def test_a_time_limit_bounds_what_is_expected_and_serves_where_nothing_is():
     world = World()
     assert world.submit(2, 1_000, time_limit_us=100 * SECOND_US) == [1]

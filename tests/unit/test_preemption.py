@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -471,3 +472,21 @@ def test_everybody_gets_his_turn_in_any_order_of_events(seed: int) -> None:
         check()
     assert not state.pending
     assert not state.claims
+
+
+def test_a_plan_outlasts_the_pass_in_which_one_of_several_victims_has_gone() -> None:
+    cluster = Cluster(qos("cancel"), "backfill", hosts=3)
+    of_one = load("queue", "backfill", {"depth": 1})
+    cluster.cycle.policies = replace(cluster.cycle.policies, queue=of_one)
+    low = [cluster.submit(hosts_only=(host,)) for host in ("h0", "h1")]
+    half: dict[str, object] = {"gpus": 2, "cpus_per_task": 8, "hosts_only": ("h2",)}
+    runs = cluster.submit("normal", time_limit_us=100 * S, **half)
+    cluster.start(*low, runs)
+    reserved = cluster.submit("normal", hosts_only=("h2",), time_limit_us=100 * S)
+    assert list(cluster.state.planned) == [reserved]
+    urgent = cluster.submit("urgent", ntasks=2, hosts_only=("h0", "h1"), priority=-1)
+    cluster.end(low[0], signal=15)
+    assert urgent in cluster.state.claims, "the other victim is to go, too"
+    assert reserved in cluster.state.planned
+    late = cluster.submit("normal", time_limit_us=1_000 * S, **half)
+    assert cluster.of(late) is JobState.PENDING, "it would delay the job that is planned there"

@@ -141,6 +141,23 @@ def test_a_launch_is_withheld_where_what_was_given_up_still_holds_its_place(
     assert "its place on h1 is held by what was given up there" in "".join(what for _, what in job.history)
 
 
+def test_launches_are_not_withheld_for_what_others_hold() -> None:
+    """Two jobs have a GPU each; a stray holds one of these, and another GPU with a third job, which runs."""
+    state = ClusterState()
+    host = builders.host("h1", cpus=8, gpus=3, boot_id="boot")
+    apply(state, ev.HostAdded(host), 100, Rules(), Changes())
+    for job in (1, 2, 3):
+        place = Placement((TaskPlacement(0, "h1", (job - 1,)),))
+        spec = builders.spec(ntasks=1, cpus_per_task=1, gpus_per_task=1)
+        for event in (ev.JobSubmitted(job, spec), ev.JobPlaced(job, place)):
+            apply(state, event, 100, Rules(), Changes())
+    told_of_3 = told(0, "running", job=3, started_us=50)
+    strays = told(0, job=9, cpus=1, gpus=("0", "2"))
+    found = difference(state, told_of_3, strays, launches={(1, 1), (2, 1)})
+    kept_back = [e for e in found if isinstance(e, ev.LaunchWithheld)]
+    assert kept_back == [ev.LaunchWithheld(1, 1, "h1")]
+
+
 def test_of_several_launches_only_those_are_withheld_that_have_no_room() -> None:
     state = ClusterState()
     apply(state, ev.HostAdded(builders.host("h1", cpus=8, boot_id="boot")), 100, Rules(), Changes())

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 OPTIONS = Options(taken=("help/h", "version/v"), refused=("debug/d",))
 MIB = 1 << 20
-UNITS = ("MB", "GB", "TB", "EB")
+UNITS = ("MB", "GB", "TB", "PB", "EB")
 
 
 def run(words: Sequence[str]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from rm.core.model.host import Gpu
+from rm.core.model.host import Gpu, Host
 from rm.core.model.snapshot import Free
 
 
@@ -23,15 +23,28 @@ class Held:
 Strays = Mapping[tuple[int, int], Held]  # by (job, attempt)
 
 
-def fits_beside(free: Free, gpus: Iterable[Gpu], held: Iterable[Held]) -> bool:
-    """Do jobs leave so much of a host free that strays use nothing of theirs?"""
-    indices = {word: gpu.index for gpu in gpus for word in (str(gpu.index), gpu.uuid) if word}
-    cpus, mem_bytes, idle = free.cpus, free.mem_bytes, set(free.gpus)
-    for one in held:
-        cpus, mem_bytes = cpus - one.cpus, mem_bytes - one.mem_bytes
-        if one.gpus is None or not {indices.get(word) for word in one.gpus} <= idle:
-            return False
-    return cpus >= 0 and mem_bytes >= 0
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """What strays use that is not free; `gpus` by index."""
+
+    cpus: int
+    mem_bytes: int
+    gpus: frozenset[int]
+
+    def within(self, other: Lacking) -> bool:
+        return self.cpus <= other.cpus and self.mem_bytes <= other.mem_bytes and self.gpus <= other.gpus
+
+
+def lacking(free: Free, host: Host, strays: Iterable[Held]) -> Lacking:
+    """What the strays of a host use of that which is not `free` there."""
+    indices = {word: gpu.index for gpu in host.gpus for word in (str(gpu.index), gpu.uuid) if word}
+    cpus, mem_bytes, gpus = -free.cpus, -free.mem_bytes, set[int]()
+    for held in strays:
+        unknown = held.gpus is None or not indices.keys() >= set(held.gpus)
+        gpus.update(indices.values() if unknown else (indices[word] for word in held.gpus or ()))
+        cpus += host.cpus if held.gpus is None else held.cpus
+        mem_bytes += host.mem_bytes if held.gpus is None else held.mem_bytes
+    return Lacking(max(0, cpus), max(0, mem_bytes), frozenset(gpus.difference(free.gpus)))
 
 
 def without_strays(free: Free, gpus: Iterable[Gpu], strays: Strays) -> Free:

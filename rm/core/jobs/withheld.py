@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable
 from rm.core.jobs import events as ev
 from rm.core.jobs.free import left_on
 from rm.core.jobs.state import ClusterState
-from rm.core.jobs.strays import Held, fits_beside
+from rm.core.jobs.strays import Held, lacking
+from rm.core.model.job import Job, Placement
 
 
 def withheld(
@@ -19,18 +20,22 @@ def withheld(
     given up, and it is not yet itself (a fenced job is given up later), they come back as strays, and nothing
     is lent any more. Older jobs keep their place before newer ones.
     """
-    found: list[ev.LaunchWithheld] = []
     held: list[Held] = [one.held for one in strays if one.held is not None]
     if not held or not launches:
-        return found
+        return []
     mine = state.hosts[host]
-    there = {
-        job: (state.jobs[job], state.placed[job].placement) for job in sorted(state.jobs_on.get(host, ()))
-    }
-    waiting = [job for job, _ in sorted(launches) if job in there]
-    for job in reversed(waiting):
-        if fits_beside(left_on(mine, there.values()), mine.gpus, held):
-            break
-        del there[job]
-        found.append(ev.LaunchWithheld(job, state.jobs[job].attempt, host))
-    return found[::-1]
+    waiting = [job for job, _ in sorted(launches) if job in state.jobs_on.get(host, ())]
+    there = {n: _place(state, n) for n in sorted(state.jobs_on.get(host, set()).difference(waiting))}
+    found, lacks = list[ev.LaunchWithheld](), lacking(left_on(mine, there.values()), mine, held)
+    for job in waiting:
+        beside = left_on(mine, [*there.values(), _place(state, job)])
+        more = lacking(beside, mine, held)
+        if more.within(lacks):
+            there[job], lacks = _place(state, job), more
+        else:
+            found.append(ev.LaunchWithheld(job, state.jobs[job].attempt, host))
+    return found
+
+
+def _place(state: ClusterState, job: int) -> tuple[Job, Placement]:
+    return state.jobs[job], state.placed[job].placement

@@ -32,9 +32,8 @@ class Placed(Protocol):
 D = TypeVar("D", bound=Placed)
 T = TypeVar("T")
 Attempt = Callable[[Job, Snapshot], tuple[D | None, list[Reason]]]
-LATE_US = (
-    MINUTE_US  # a job that cannot start as planned waits so long at most before others lose their places
-)
+# a job that cannot start as planned waits so long at most before others lose their places
+LATE_US = MINUTE_US
 
 
 class Ahead(Generic[D]):
@@ -95,8 +94,12 @@ class Ahead(Generic[D]):
     @property
     def planned(self) -> dict[int, Planned]:
         """The plan after the pass, also of those whose turn did not come."""
-        found = {one.number: one.planned for one in [*self.reservations, *self._coming()]}
-        found |= {number: self._before[number] for number in self._late if number not in found}
+        found = {one.number: one.planned for one in self.reservations}
+        for number, before in self._before.items():
+            if number in self._plan.all:
+                found.setdefault(number, self._plan.all[number].planned)
+            elif number in self._late:
+                found.setdefault(number, before)
         return dict(islice(found.items(), self._depth))
 
     def place(self, job: Job, number: int) -> tuple[D | None, list[Reason]]:

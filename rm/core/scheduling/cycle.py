@@ -247,7 +247,9 @@ class Cycle:
             elif state.planned:
                 chosen = self._in_turn(chosen, now_us)
         if state.claims and (chosen or freed):
-            chosen = list(dict.fromkeys([*(j for j in state.claims if j in state.pending), *chosen]))
+            # the planned ones, too, or the plan would end with this pass
+            first = (j for j in (*state.claims, *state.planned) if j in state.pending)
+            chosen = list(dict.fromkeys([*first, *chosen]))
         self._whole = False
         if not chosen:
             state.planned = {} if whole else state.planned

@@ -92,7 +92,7 @@ def decide(
 
     `snapshot.free` and `snapshot.placed` are private copies: the pass reserves in them. Under a
     policy that reserves, jobs known not to fit keep their turn, and the first in order of all that
-    do not fit stands before those after it.
+    do not fit, as many as its depth, stand before those after them.
     """
     result = Pass()
     eligible: list[Job] = []

@@ -25,12 +25,14 @@ def explain(
     job: Job, snapshot: Snapshot, policies: Policies, tuning: Tuning
 ) -> tuple[Decision | None, list[Reason], list[HostVerdict]]:
     """What the scheduler thinks of a job now, host by host: `rmx why` and `--dry-run`."""
-    job, shut = Gates(snapshot).of(job)
+    gates = Gates(snapshot)
+    job, shut = gates.of(job)
     waits = waiting(job, snapshot) or shut or exceeded(job, snapshot) or awaited(job, snapshot)
     proposal = policies.placement.candidates(request_of(job, snapshot), snapshot, explain=True)
     ahead = reserving(snapshot, policies, tuning, Kinds(snapshot))
     if ahead is not None:
-        planned = [snapshot.jobs[number] for number in snapshot.planned if number in snapshot.jobs]
+        before = (gates.of(snapshot.jobs[number]) for number in snapshot.planned if number in snapshot.jobs)
+        planned = [one for one, closed in before if closed is None]
         others = [one for one in planned if one.id != job.id]
         ahead.begin({one.id: one for one in planned} | {job.id: job})
         for one in by_tier(policies.queue.order([*others, job], snapshot), snapshot) if others else ():

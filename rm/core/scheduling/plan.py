@@ -43,7 +43,8 @@ class Plan:
     def placed(self, job: Job, placement: Placement) -> None:
         """It runs by this pass."""
         if self._running is not None:
-            self._running.add(Stay(job, placement, self.until_us(job)))
+            until_us = min(self.until_us(job), UNKNOWN_US)  # as the next pass will see it
+            self._running.add(Stay(job, placement, until_us))
         self._forget(placement)
 
     def add(self, one: Reservation) -> None:
@@ -100,7 +101,10 @@ class Plan:
         hosts, spec, where = self._snapshot.hosts, one.job.spec, one.placement
         if len(where.tasks) != spec.ntasks and spec.ntasks:
             return False
-        then = replace(self._snapshot, now_us=one.at_us, placed=self._placed(one.at_us, (one.number,)))
+        placed = self._snapshot.placed
+        if self._snapshot.by_user or spec.exclusive_user:  # nobody else asks who is there
+            placed = self._placed(one.at_us, (one.number,))
+        then = replace(self._snapshot, now_us=one.at_us, placed=placed)
         shape = request_of(one.job, then).demand.shape
         for name in where.hosts:
             host = hosts.get(name)

@@ -188,6 +188,7 @@ class NetworkTable:
         if self.weights.ref_bandwidth_bps:
             ref = np.full_like(ref, float(self.weights.ref_bandwidth_bps))
         got = points(np.zeros_like(ref), self.apart_us(zones), ref, ref, self.weights)
+        # of none of the three anything is known; divided as in `_points`, so that both are equal to the bit
         found: Floats = np.maximum(0.0, got - self.weights.unmeasured_penalty * 3.0 / 3)
         nothing = np.full((1, COLUMNS), np.nan)  # its confidence is not looked at
         at = {zone: i for i, zone in enumerate(zones)}
