@@ -407,6 +407,24 @@ def test_a_new_archive_gets_what_is_found_from_now_on() -> None:
     assert results.cursors() == {}  # it is no more
 
 
+def test_what_a_malformed_archive_is_still_to_get_stays_until_it_is_mended() -> None:
+    results, gate, clock = MemoryResults(), Gate(), ManualClock()
+    results.add([outcome(at_us=n) for n in (1, 2, 3)])
+    for name, cursor in (("x", Cursor(3)), ("y", Cursor(3, (2,)))):
+        results.put_cursor(name, cursor)
+    x, y = Archive("x", "http://x"), Archive("y", "http://y")
+    wrong = [("y", "url: it is none."), ("new", "It has no url.")]
+    without = Archiving(archives=[x], malformed=wrong, send=gate.send, clock=clock, results=results)
+    without.start()
+    without._prune()
+    without.close()
+    archiving = archives_over(results, gate, x, y, clock=clock)
+    gate.until(1)
+    until_idle(archiving)
+    archiving.close()
+    assert gate.got == [("y", 2)]
+
+
 def test_of_more_than_may_wait_the_oldest_are_given_up() -> None:
     results, gate, clock = MemoryResults(), Gate(), ManualClock()
     archive = Archive("x", "http://x", queue=3)

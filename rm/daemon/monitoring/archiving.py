@@ -51,13 +51,15 @@ class Archiving:
         self._most = max((archive.queue for archive in archives), default=0)
         self._most_bytes = max((archive.queue_mib << 20 for archive in archives), default=0)
         self._pruned_s = 0.0
+        self._left_out: list[Cursor] = []  # of archives that a mistake in rm.toml leaves out for now
 
     def start(self) -> None:
         """Raises StoreError."""
         names = [sender.archive.name for sender in self._senders]
-        # one that a mistake in rm.toml leaves out for now gets its results when it is mended
-        self._results.forget_cursors([*names, *(name for name, _ in self._malformed)])
+        malformed = [name for name, _ in self._malformed]  # these get their results when they are mended
+        self._results.forget_cursors([*names, *malformed])
         cursors = self._results.cursors()
+        self._left_out = [cursors[name] for name in malformed if name in cursors]
         newest = max(self._results.newest(), *(cursor.read for cursor in cursors.values()), 0)
         for sender in self._senders:
             cursor = cursors.get(sender.archive.name)
@@ -93,8 +95,9 @@ class Archiving:
             self._prune()
 
     def _prune(self) -> None:
+        needs = [sender.needs() for sender in self._senders] + [cursor.needs for cursor in self._left_out]
         try:
-            self._results.prune(min(sender.needs() for sender in self._senders), self._most, self._most_bytes)
+            self._results.prune(min(needs), self._most, self._most_bytes)
         except StoreError as error:
             log.warning("old results for archives are not forgotten: %s", error)
 
