@@ -11,6 +11,7 @@ from rm.core.monitoring.mesh import parse_mesh
 from rm.core.monitoring.outcome import Outcome
 from rm.core.monitoring.results import Cursor
 from tests import builders
+from tests.contract.test_store_sql import run_sql
 
 DNS = parse_mesh({"name": "dns", "tests": ["dns"], "query": "www.example.org"})
 PAIRS = parse_mesh(
@@ -35,12 +36,14 @@ def test_results_come_back_in_order_and_make_the_same_documents(database: Any, s
     newest = store.results.add(ALL)
     again = database.open()
     assert again.results.newest() == newest
-    found = again.results.after(0, 100)
+    found, last = again.results.after(0, 100)
+    assert last == newest
     assert [number for number, _ in found] == list(range(newest - len(ALL) + 1, newest + 1))
     for (_, one), outcome in zip(found, ALL, strict=True):
         assert document_of(one) == document_of(outcome)
         assert kept_of(one) == kept_of(outcome)
-    assert again.results.after(found[1][0], 2) == found[2:4]
+    assert again.results.after(found[1][0], 2) == (found[2:4], found[3][0])
+    assert again.results.after(newest, 2) == ([], newest)
     assert again.results.some([found[4][0], found[0][0], newest + 9]) == [found[0], found[4]]
     again.close()
 
@@ -63,10 +66,22 @@ def test_what_is_settled_or_too_much_is_forgotten_and_no_number_comes_again(stor
     newest = results.add([replace(ALL[0], begun_us=n) for n in range(10)])
     assert results.prune(newest - 7, 100, 1 << 30) == 2
     assert results.prune(0, 5, 1 << 30) == 3
-    assert [number for number, _ in results.after(0, 9)] == list(range(newest - 4, newest + 1))
+    assert [number for number, _ in results.after(0, 9)[0]] == list(range(newest - 4, newest + 1))
     assert results.prune(0, 5, 1) == 5
-    assert results.after(0, 9) == []
+    assert results.after(0, 9) == ([], 0)
+    assert results.newest() == newest
     assert results.add(ALL[:1]) == newest + 1
+
+
+def test_behind_results_that_cannot_be_read_others_are_found(make_durable: Any) -> None:
+    database = make_durable()
+    store = database.open()
+    newest = store.results.add(ALL)
+    run_sql(database.url, f"UPDATE archive_results SET body = '{{' WHERE id < {newest};")
+    assert store.results.after(0, 3) == ([], newest - len(ALL) + 3)
+    found, last = store.results.after(newest - 3, 3)
+    assert ([number for number, _ in found], last) == ([newest], newest)
+    store.close()
 
 
 def test_the_oldest_go_where_texts_are_long(store: Any) -> None:
@@ -74,7 +89,7 @@ def test_the_oldest_go_where_texts_are_long(store: Any) -> None:
     newest = store.results.add([replace(ALL[0], begun_us=n, found=ALL[0].found | long) for n in range(8)])
     gone = store.results.prune(0, 100, 30_000)
     assert 0 < gone < 8
-    assert [number for number, _ in store.results.after(0, 9)][-1] == newest
+    assert store.results.after(0, 9)[1] == newest
 
 
 def test_a_cursor_says_what_is_still_needed() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -391,7 +391,7 @@ def test_what_waits_is_sent_by_the_next_leader_once_and_in_order(monkeypatch: py
     assert [row["dropped"] for row in second.rows()["archives"]] == [0, 0]
     until(lambda: results.cursors() == {"x": Cursor(5), "y": Cursor(5)}, "all is settled")
     second._prune()
-    assert results.after(0, 9) == []
+    assert results.after(0, 9) == ([], 0)
     second.close()
 
 
@@ -436,6 +436,68 @@ def test_of_more_than_may_wait_the_oldest_are_given_up() -> None:
     assert [at_us for _, at_us in gate.got] == [5, 6, 7]
     assert archiving.rows()["archives"][0]["dropped"] == 3
     archiving.close()
+
+
+class Meanwhile(MemoryResults):
+    """`then` happens while the first reading is answered."""
+
+    then: Callable[[], None] | None = None
+
+    def after(self, number: int, limit: int) -> tuple[list[tuple[int, Outcome]], int]:
+        found = super().after(number, limit)
+        then, self.then = self.then, None
+        if then is not None:
+            then()
+        return found
+
+
+def test_what_is_found_while_the_store_is_read_is_not_passed_over() -> None:
+    results, gate, clock = Meanwhile(), Gate(), ManualClock()
+    results.put_cursor("x", Cursor(0))
+    results.add([outcome(at_us=n) for n in (1, 2, 3)])
+    results.prune(4, 9, 1 << 20)
+    archiving = Archiving(
+        archives=[Archive("x", "http://x")], malformed=(), send=gate.send, clock=clock, results=results
+    )
+    results.then = lambda: archiving.keep([outcome(at_us=4)])
+    archiving.start()
+    gate.until(1)
+    until_idle(archiving)
+    archiving.close()
+    row = archiving.rows()["archives"][0]
+    assert (gate.got, row["dropped"]) == ([("x", 4)], 3)
+
+
+class Damaged(MemoryResults):
+    """The first 150 results cannot be read."""
+
+    def after(self, number: int, limit: int) -> tuple[list[tuple[int, Outcome]], int]:
+        found, last = super().after(number, limit)
+        return [one for one in found if one[0] > 150], last
+
+
+def test_results_that_cannot_be_read_hide_none_that_can() -> None:
+    results, gate, clock = Damaged(), Gate(), ManualClock()
+    results.put_cursor("x", Cursor(0))
+    results.add([outcome(at_us=n) for n in range(1, 153)])
+    archiving = archives_over(results, gate, Archive("x", "http://x"), clock=clock)
+    gate.until(2)
+    until_idle(archiving)
+    archiving.close()
+    assert gate.got == [("x", 151), ("x", 152)]
+    assert archiving.rows()["archives"][0]["dropped"] == 150
+
+
+def test_a_new_archive_counts_nothing_that_was_forgotten_before() -> None:
+    results, gate, clock = MemoryResults(), Gate(), ManualClock()
+    results.add([outcome(at_us=n) for n in range(1, 501)])
+    results.prune(501, 9, 1 << 20)
+    archiving = archives_over(results, gate, Archive("x", "http://x", queue=100), clock=clock)
+    archiving.keep([outcome(at_us=501)])
+    gate.until(1)
+    until_idle(archiving)
+    archiving.close()
+    assert (gate.got, archiving.rows()["archives"][0]["dropped"]) == ([("x", 501)], 0)
 
 
 class Away(MemoryResults):

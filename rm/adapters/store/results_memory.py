@@ -36,9 +36,10 @@ class MemoryResults:
     def newest(self) -> int:
         return self._t.newest
 
-    def after(self, number: int, limit: int) -> list[tuple[int, Outcome]]:
+    def after(self, number: int, limit: int) -> tuple[list[tuple[int, Outcome]], int]:
         with self._t.lock:
-            return [one for one in sorted(self._t.results.items(), key=_number) if one[0] > number][:limit]
+            found = [one for one in sorted(self._t.results.items(), key=_number) if one[0] > number][:limit]
+            return found, found[-1][0] if found else number
 
     def some(self, numbers: Collection[int]) -> list[tuple[int, Outcome]]:
         with self._t.lock:

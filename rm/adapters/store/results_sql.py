@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import sqlalchemy as sa
+from sqlalchemy.engine import Connection
 
 from rm.adapters.store.database import Door, around_damage
 from rm.adapters.store.records import damaged, to_text
@@ -25,8 +26,13 @@ from rm.core.monitoring.results import Cursor
 from rm.core.monitoring.service_test import ServiceTest
 from rm.typed import decoder_of
 
+READING = "read the results for archives"
 CHUNK = 500  # rows of one transaction: the leader's commits go on in between
 PAUSE_S = 0.005
+GIVEN = {  # the newest number that a result was given
+    "sqlite": "SELECT seq FROM sqlite_sequence WHERE name = 'archive_results'",
+    "postgresql": "SELECT pg_sequence_last_value(pg_get_serial_sequence('archive_results', 'id'))",
+}
 rows, places = archive_results.c, archive_cursors.c
 
 
@@ -65,6 +71,7 @@ class SqlResults:
         self._reading = reading
         self._changing = changing
         self._put = upserts(dialect)[archive_cursors.name]
+        self._given = sa.text(GIVEN[dialect])
 
     def add(self, outcomes: Iterable[Outcome]) -> int:
         texts = [to_text(_kept_of(outcome), f"A result of {outcome.test}") for outcome in outcomes]
@@ -75,12 +82,18 @@ class SqlResults:
             return c.scalar(sa.select(sa.func.max(rows.id))) or 0
 
     def newest(self) -> int:
-        with self._reading("read the results for archives") as c:
-            return c.scalar(sa.select(sa.func.max(rows.id))) or 0
+        with self._reading(READING) as c:
+            return max(c.scalar(self._given) or 0, c.scalar(sa.select(sa.func.max(rows.id))) or 0)
 
-    def after(self, number: int, limit: int) -> list[tuple[int, Outcome]]:
+    def after(self, number: int, limit: int) -> tuple[list[tuple[int, Outcome]], int]:
         query = sa.select(archive_results).where(rows.id > number).order_by(rows.id).limit(limit)
-        return self._sound(query)
+
+        def read(c: Connection) -> tuple[list[tuple[int, Outcome]], int]:
+            looked_at = c.execute(query).all()
+            last = looked_at[-1].id if looked_at else number
+            return sound("result", looked_at, _read), last
+
+        return around_damage(self._reading, READING, read)
 
     def some(self, numbers: Collection[int]) -> list[tuple[int, Outcome]]:
         wanted, found = sorted(numbers), list[tuple[int, Outcome]]()
@@ -91,8 +104,7 @@ class SqlResults:
 
     def _sound(self, query: sa.Select[Any]) -> list[tuple[int, Outcome]]:
         """What can be read; the rest is left out with a word."""
-        purpose = "read the results for archives"
-        return around_damage(self._reading, purpose, lambda c: sound("result", c.execute(query), _read))
+        return around_damage(self._reading, READING, lambda c: sound("result", c.execute(query), _read))
 
     def cursors(self) -> Mapping[str, Cursor]:
         query = sa.select(archive_cursors)

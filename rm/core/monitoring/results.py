@@ -31,12 +31,12 @@ class Results(Protocol):
         ...
 
     def newest(self) -> int:
-        """The number of the newest result that there still is; 0: there is none."""
+        """The number of the newest result that there has been, forgotten ones included; 0: there was none."""
         ...
 
-    def after(self, number: int, limit: int) -> list[tuple[int, Outcome]]:
-        """The oldest `limit` results with a larger number, in order; those that cannot be read are left
-        out."""
+    def after(self, number: int, limit: int) -> tuple[list[tuple[int, Outcome]], int]:
+        """The oldest `limit` results with a larger number, in order, without those that cannot be read; and
+        the number of the last one that was looked at, `number` where there was none."""
         ...
 
     def some(self, numbers: Collection[int]) -> list[tuple[int, Outcome]]:

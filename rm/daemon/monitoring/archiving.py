@@ -202,26 +202,26 @@ class _Sender:
     def _read_on(self) -> None:
         """The next results of the store; of more than may wait the oldest are given up."""
         with self._changed:
-            first = max(self._read, self._newest - self.archive.queue)
+            newest = self._newest  # there may be more when the store has answered
+            first = max(self._read, newest - self.archive.queue)
             self._skipped += first - self._read
             self._read = first
-            if self._read >= self._newest:
+            if self._read >= newest:
                 return
         try:
-            some = self._results.after(first, READ_AT_ONCE)
+            some, last = self._results.after(first, READ_AT_ONCE)
         except StoreError as error:
             log.warning("archive %s waits for the database: %s", self.archive.name, error)
             with self._changed:
                 self._changed.wait_for(lambda: self._closed, REST_S)
             return
+        if last == first:  # all that there was is forgotten
+            last = newest
         with self._changed:
             for number, outcome in some:
-                if self._read:  # what was forgotten meanwhile, or cannot be read
-                    self._skipped += number - self._read - 1
-                self._read = number
                 self._queue.put(outcome, self._clock.now_us(), number)
-            if not some:
-                self._read = self._newest
+            self._skipped += last - first - len(some)  # forgotten meanwhile, or cannot be read
+            self._read, self._newest = last, max(self._newest, last)
 
     def _cursor(self) -> Cursor:
         """Where it stands; under the lock."""
