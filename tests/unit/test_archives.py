@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -514,6 +514,36 @@ def test_without_a_database_results_wait_in_memory() -> None:
     gate.until(1)
     archiving.close()
     assert gate.got == [("x", 7)]
+
+
+class Blinking(MemoryResults):
+    """A database that is away for the first `times` readings of what is left."""
+
+    times = 2
+
+    def some(self, numbers: Collection[int]) -> list[tuple[int, Outcome]]:
+        self.times -= 1
+        if self.times >= 0:
+            raise StoreError("It is away.")
+        return super().some(numbers)
+
+
+def test_a_database_that_blinks_at_the_start_delays_archives_and_ends_no_daemon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from rm.daemon.monitoring import archiving as module
+
+    monkeypatch.setattr(module, "REST_S", 0.01)
+    results, gate, clock = Blinking(), Gate(), ManualClock()
+    results.add([outcome(at_us=n) for n in (1, 2, 3)])
+    results.put_cursor("x", Cursor(2, (1,)))
+    archiving = archives_over(results, gate, Archive("x", "http://x"), clock=clock)
+    archiving.keep([outcome(at_us=4)])
+    gate.until(3)
+    until_idle(archiving)
+    archiving.close()
+    assert sorted(gate.got) == [("x", 1), ("x", 3), ("x", 4)]
+    assert archiving.rows()["archives"][0]["dropped"] == 0
 
 
 def test_a_malformed_archive_is_named_with_what_to_write() -> None:

@@ -52,8 +52,30 @@ class Archiving:
         self._most_bytes = max((archive.queue_mib << 20 for archive in archives), default=0)
         self._pruned_s = 0.0
         self._left_out: list[Cursor] = []  # of archives that a mistake in rm.toml leaves out for now
+        self._started = False
+        self._closed = threading.Event()
 
     def start(self) -> None:
+        """Until the database says how far archives have got, results wait in memory."""
+        try:
+            self._start()
+        except StoreError as error:
+            self._not_yet(error)
+            threading.Thread(target=self._start_later, name="archives", daemon=True).start()
+
+    def _start_later(self) -> None:
+        while not self._closed.wait(REST_S):
+            try:
+                self._start()
+            except StoreError as error:
+                self._not_yet(error)
+            else:
+                return
+
+    def _not_yet(self, error: StoreError) -> None:
+        log.warning("archives wait for the database: %s", error)
+
+    def _start(self) -> None:
         """Raises StoreError."""
         names = [sender.archive.name for sender in self._senders]
         malformed = [name for name, _ in self._malformed]  # these get their results when they are mended
@@ -61,15 +83,20 @@ class Archiving:
         cursors = self._results.cursors()
         self._left_out = [cursors[name] for name in malformed if name in cursors]
         newest = max(self._results.newest(), *(cursor.read for cursor in cursors.values()), 0)
+        found = []
         for sender in self._senders:
             cursor = cursors.get(sender.archive.name)
             if cursor is None:  # what was found before there was this archive is not for it
                 cursor = Cursor(newest)
                 self._results.put_cursor(sender.archive.name, cursor)
-            sender.start(cursor, newest)
+            found.append((sender, cursor, self._results.some(cursor.left)))
+        for sender, cursor, left in found:
+            sender.start(cursor, newest, left)
+        self._started = True
 
     def close(self) -> None:
         """A request under way is not waited for."""
+        self._closed.set()
         for sender in self._senders:
             sender.close()
 
@@ -82,9 +109,11 @@ class Archiving:
         if not some:
             return
         try:
-            newest = self._results.add(some)
+            newest = self._results.add(some) if self._started else 0
         except StoreError as error:
             log.warning("results for archives wait in memory: %s", error)
+            newest = 0
+        if not newest:
             for sender in self._senders:
                 sender.keep(some)
             return
@@ -132,12 +161,13 @@ class _Sender:
         self._sent = Sent(archive.name)
         self._thread = threading.Thread(target=self._work, name=f"archive {archive.name}", daemon=True)
 
-    def start(self, cursor: Cursor, newest: int) -> None:
-        """Raises StoreError."""
-        self._read, self._noted = cursor.read, cursor
-        self._newest = max(newest, cursor.read)
-        for number, outcome in self._results.some(cursor.left):
-            self._queue.put(outcome, self._clock.now_us(), number)
+    def start(self, cursor: Cursor, newest: int, left: Iterable[tuple[int, Outcome]]) -> None:
+        """`left` are the results that the cursor names."""
+        with self._changed:
+            self._read, self._noted = cursor.read, cursor
+            self._newest = max(newest, cursor.read)
+            for number, outcome in left:
+                self._queue.put(outcome, self._clock.now_us(), number)
         self._thread.start()
 
     def close(self) -> None:
