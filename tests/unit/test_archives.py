@@ -438,6 +438,29 @@ def test_of_more_than_may_wait_the_oldest_are_given_up() -> None:
     archiving.close()
 
 
+def test_how_far_an_archive_has_got_is_not_put_together_for_each_result(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from rm.daemon.monitoring import archiving as module
+
+    monkeypatch.setattr(module, "NOTE_S", 1e9)
+    looks, numbers = [0], Queue.numbers
+
+    def counted(queue: Queue) -> tuple[int, ...]:
+        looks[0] += 1
+        return numbers(queue)
+
+    monkeypatch.setattr(Queue, "numbers", counted)
+    results, gate, clock = MemoryResults(), Gate(), ManualClock()
+    results.put_cursor("x", Cursor(0))
+    results.add([outcome(at_us=n) for n in range(1, 201)])
+    archiving = archives_over(results, gate, Archive("x", "http://x"), clock=clock)
+    gate.until(200)
+    until(lambda: results.cursors() == {"x": Cursor(200)}, "all is settled")
+    archiving.close()
+    assert looks[0] < 20
+
+
 class Meanwhile(MemoryResults):
     """`then` happens while the first reading is answered."""
 

@@ -260,9 +260,11 @@ class _Sender:
 
     def _note(self, at_once: bool = False) -> None:
         """Make durable how far it has got."""
+        if not at_once and time.monotonic() - self._noted_s < NOTE_S:
+            return
         with self._changed:
             cursor = self._cursor()
-        if cursor == self._noted or not (at_once or time.monotonic() - self._noted_s >= NOTE_S):
+        if cursor == self._noted:
             return
         self._noted_s = time.monotonic()
         try:
