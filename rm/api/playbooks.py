@@ -197,7 +197,7 @@ class ToldOutcome(TaskOutcome, frozen=True, kw_only=True):
 
 
 class Began(msgspec.Struct, frozen=True, kw_only=True):
-    """A host has begun a task."""
+    """A host has begun a task, after the outcomes of the same request, and is at it."""
 
     host: Short
     task: Short

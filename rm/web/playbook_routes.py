@@ -152,13 +152,13 @@ async def _asked(request: web.Request, kind: type[Asked], most_bytes: int = wire
 
 
 def _lines(told: api.TellProgress) -> Iterator[dict[str, Any]]:
-    """As the process of a run of the daemon's says it."""
-    for began in told.began:
-        yield {"kind": "start", "host": began.host, "task": began.task}
+    """As the process of a run of the daemon's says it: what hosts are at comes after what they have done."""
     for text in told.notes:
         yield {"kind": "note", "text": text}
     for outcome in told.outcomes:
         yield {"kind": "task", "outcome": msgspec.to_builtins(outcome)}
+    for began in told.began:
+        yield {"kind": "start", "host": began.host, "task": began.task}
     if told.end is not None:
         yield {"kind": "end", **msgspec.to_builtins(told.end)}
 

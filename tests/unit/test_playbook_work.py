@@ -30,6 +30,7 @@ from rm.playbook.model.steps import TaskResult
 from rm.playbook.run.report import Progress, Report
 from rm.playbook.template.template import Layer, Scope, condition, evaluate
 from rm.typed import convert
+from rm.web.playbook_routes import _lines
 
 SECRET = "hunter2 of the mirror"
 
@@ -185,4 +186,16 @@ def test_lines_become_the_progress_that_the_daemon_takes() -> None:
     assert one.items[0] == ("********", "ok", "")
     assert read.end is not None
     assert read.end.state == "ok"
+    assert [line["kind"] for line in _lines(read)] == ["note", "task", "start", "end"]
     assert progress_of([]) == {"began": [], "outcomes": [], "notes": [], "end": None}
+
+
+def test_of_a_host_that_has_done_one_task_and_begun_the_next_both_are_told() -> None:
+    told = lines(
+        Progress("start", "First", hosts=("h1",)),
+        Progress("task", result=result(task="First")),
+        Progress("start", "Second", hosts=("h1",)),
+    )
+    read = convert(progress_of(told), TellProgress)
+    assert [(one.host, one.task) for one in read.began] == [("h1", "Second")]
+    assert [line["kind"] for line in _lines(read)] == ["task", "start"]

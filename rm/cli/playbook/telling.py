@@ -128,13 +128,17 @@ class Telling(Said):
 
 
 def progress_of(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Lines as `rmx playbook work` says them, as a TellProgress. Of a host only the newest task that it has
-    begun counts."""
-    began = {line["host"]: line["task"] for line in lines if line["kind"] == "start"}
-    done = {line["outcome"]["host"] for line in lines if line["kind"] == "task"}
+    """Lines as `rmx playbook work` says them, as a TellProgress. Of a host only the task counts that it is at
+    after the last of them."""
+    began: dict[str, str] = {}
+    for line in lines:
+        if line["kind"] == "start":
+            began[line["host"]] = line["task"]
+        elif line["kind"] == "task":
+            began.pop(line["outcome"]["host"], None)
     end = next((line for line in lines if line["kind"] == "end"), None)
     return {
-        "began": [{"host": host, "task": task} for host, task in began.items() if host not in done],
+        "began": [{"host": host, "task": task} for host, task in began.items()],
         "outcomes": [line["outcome"] for line in lines if line["kind"] == "task"],
         "notes": [line["text"][:NOTE_MOST] for line in lines if line["kind"] == "note"],
         "end": None if end is None else {key: value for key, value in end.items() if key != "kind"},
