@@ -11,6 +11,7 @@ from msgspec import Meta
 from rm.api.answer import Answer, Request
 
 OUTCOMES_MOST, RUNS_MOST = 1_000, 500  # in one answer
+NOTES_MOST = 100  # in one request
 Word = Annotated[str, Meta(max_length=100)]
 Words = Annotated[Sequence[Word], Meta(max_length=50)]
 Text = Annotated[str, Meta(max_length=4_096)]
@@ -218,7 +219,7 @@ class TellProgress(Request, frozen=True, kw_only=True):
 
     began: Annotated[Sequence[Began], Meta(max_length=10_000)] = ()
     outcomes: Annotated[Sequence[ToldOutcome], Meta(max_length=OUTCOMES_MOST)] = ()
-    notes: Annotated[Sequence[Short], Meta(max_length=100)] = ()
+    notes: Annotated[Sequence[Short], Meta(max_length=NOTES_MOST)] = ()
     end: Ended | None = None
 
 

@@ -75,6 +75,8 @@ class Telling(Said):
             self._follow()
         except RmError as error:
             self._note(f"The daemon keeps no report of this run: {error.what}")
+        except Exception as error:  # the run goes on
+            self._note(f"The daemon keeps no report of this run: rm met a defect of its own, {error!r:.200}.")
         finally:
             self._off.set()
 
@@ -96,9 +98,11 @@ class Telling(Said):
 
     def _some(self) -> tuple[list[dict[str, Any]], bool]:
         """The next lines, as soon as there are some and a moment has passed; and whether those are all."""
+        from rm.api.playbooks import NOTES_MOST
+
         lines: list[dict[str, Any]] = []
-        size, until_s = 0, time.monotonic() + ALIVE_S
-        while len(lines) < BATCH and size < BATCH_CHARACTERS:
+        notes, size, until_s = 0, 0, time.monotonic() + ALIVE_S
+        while len(lines) < BATCH and notes < NOTES_MOST and size < BATCH_CHARACTERS:
             try:
                 line = self._lines.get(timeout=max(0.0, until_s - time.monotonic()))
             except queue.Empty:
@@ -109,6 +113,7 @@ class Telling(Said):
                 until_s = time.monotonic() + PAUSE_S
             lines.append(line)
             size += _size(line)
+            notes += line["kind"] == "note"
         return lines, False
 
     def _post(self, ask: Any, id: int, lines: Sequence[Mapping[str, Any]]) -> None:

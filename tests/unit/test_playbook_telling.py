@@ -1,0 +1,67 @@
+"""What `rmx playbook run` tells the daemon of a run in a shell: all of it, once, and nothing that disturbs the run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rm.api.playbooks import NOTES_MOST
+from rm.cli.playbook import telling as module
+from rm.cli.playbook.telling import Telling
+from rm.errors import Unreachable
+from rm.playbook.run.report import Progress, Report
+
+RUN = {"id": 7, "playbook": "/srv/site.yml", "by": "ann", "state": "running", "asked_us": 1, "options": {}}
+
+
+class Daemon:
+    """A session, and the daemon that it reaches; `told` are the bodies of its requests. The answers to the
+    first `lost` of them get lost."""
+
+    def __init__(self, lost: int = 0, before: Callable[[], None] = lambda: None) -> None:
+        self.told: list[dict[str, Any]] = []
+        self.lost = lost
+        self.before = before
+        self.address = "/run/rm.sock"
+
+    def new_connection(self) -> Any:
+        return SimpleNamespace(open=self.before, close=lambda: None, ask=self.ask, address=self.address)
+
+    def ask(self, method: str, path: Any, query: Any, body: bytes, within_s: Any) -> bytes:
+        if path[-1] == "progress":
+            self.told.append(json.loads(body))
+            self.lost -= 1
+            if self.lost >= 0:
+                raise Unreachable("The answer is lost.")
+        return json.dumps({"run": RUN, "api_version": 1}).encode()
+
+
+def run(daemon: Daemon, *events: Progress) -> list[str]:
+    """The notes that a run with these events makes."""
+    notes: list[str] = []
+    telling = Telling(daemon, {"playbook": "/srv/site.yml"}, set(), notes.append)  # type: ignore[arg-type]
+    for event in events:
+        telling.tell(event)
+    telling.finish(Report("p", False))
+    return notes
+
+
+def test_of_many_notes_each_request_has_as_many_as_the_daemon_takes() -> None:
+    daemon = Daemon()
+    assert run(daemon, *(Progress("note", str(n)) for n in range(250))) == []
+    assert [note for one in daemon.told for note in one["notes"]] == [str(n) for n in range(250)]
+    assert max(len(one["notes"]) for one in daemon.told) <= NOTES_MOST
+    assert daemon.told[-1]["end"]["state"] == "ok"
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_defect_of_the_record_is_one_note_and_no_traceback() -> None:
+    def defect() -> None:
+        raise ValueError("no number")
+
+    (note,) = run(Daemon(before=defect), Progress("note", "hello"))
+    assert note.startswith("The daemon keeps no report of this run: rm met a defect of its own")
