@@ -215,8 +215,10 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 
 class TellProgress(Request, frozen=True, kw_only=True):
     """What has happened since, without secrets; empty, it says that the run goes on. After `end` it is
-    over."""
+    over. A `batch` with no larger number than one that has arrived was sent again, since its answer was lost,
+    and changes nothing; 0: it has no number."""
 
+    batch: Annotated[int, Meta(ge=0, le=1 << 31)] = 0
     began: Annotated[Sequence[Began], Meta(max_length=10_000)] = ()
     outcomes: Annotated[Sequence[ToldOutcome], Meta(max_length=OUTCOMES_MOST)] = ()
     notes: Annotated[Sequence[Short], Meta(max_length=NOTES_MOST)] = ()

@@ -49,8 +49,10 @@ class Playbooks(Protocol):
         """A run that begins in a shell."""
         ...
 
-    async def progress(self, id: int, lines: Sequence[Mapping[str, Any]], by: str) -> PlaybookRun:
-        """What it has come to, as `rmx playbook work` says it."""
+    async def progress(
+        self, id: int, lines: Sequence[Mapping[str, Any]], by: str, batch: int = 0
+    ) -> PlaybookRun:
+        """What it has come to, as `rmx playbook work` says it; a batch that has arrived changes nothing."""
         ...
 
     async def schedules(self) -> Sequence[tuple[PlaybookSchedule, int | None]]:

@@ -115,7 +115,7 @@ class PlaybookRoutes:
     async def progress(self, request: web.Request) -> web.Response:
         told = await _asked(request, api.TellProgress, PROGRESS_BYTES)
         by = request[CALLER].user
-        found = await self._playbooks.progress(_id(request), list(_lines(told)), by)
+        found = await self._playbooks.progress(_id(request), list(_lines(told)), by, told.batch)
         return respond(api.OnePlaybookRun(run=_run(found)))
 
     async def schedules(self, request: web.Request) -> web.Response:

@@ -421,8 +421,8 @@ def test_options_that_are_refused(playing: Playing, options: RunOptions, said: s
 # -- runs that shells tell of
 
 
-def tell(playing: Playing, run: int, *lines: dict[str, Any], by: str = "ann") -> PlaybookRun:
-    return asyncio.run(playing.service.progress(run, lines, by))
+def tell(playing: Playing, run: int, *lines: dict[str, Any], by: str = "ann", batch: int = 0) -> PlaybookRun:
+    return asyncio.run(playing.service.progress(run, lines, by, batch))
 
 
 def began(playing: Playing, playbook: str = "/srv/site.yml") -> int:
@@ -454,6 +454,23 @@ def test_a_shells_run_is_recorded_as_it_is_told_and_by_its_caller_alone(playing:
     assert [one.number for one in playing.runs.outcomes(run)] == [1, 2]
     with pytest.raises(NotFound):
         tell(playing, run, task(3))
+
+
+def test_a_batch_whose_answer_was_lost_is_recorded_once(playing: Playing) -> None:
+    run = began(playing)
+    for _ in range(2):
+        tell(playing, run, {"kind": "note", "text": "hello"}, task(1), batch=1)
+    until(lambda: told(playing, run).recap, "the outcome has come")
+    with pytest.raises(NotFound, match="told of by eve"):
+        tell(playing, run, task(1), by="eve", batch=1)
+    for _ in range(2):
+        tell(playing, run, {"kind": "note", "text": "bye"}, {**END, "recap": {}}, batch=2)
+    found = over(playing, run)
+    assert (found.state, found.notes) == (RunState.FAILED, ("hello", "bye"))
+    assert (found.recap["h1"]["ok"], [one.number for one in playing.runs.outcomes(run)]) == (1, [1])
+    for batch in (0, 3):
+        with pytest.raises(NotFound):
+            tell(playing, run, task(2), batch=batch)
 
 
 def test_shells_do_not_wait_for_each_other_nor_keep_the_daemons_runs_waiting(playing: Playing) -> None:

@@ -1,4 +1,4 @@
-"""What `rmx playbook run` tells the daemon of a run in a shell: all of it, once, and nothing that disturbs the run."""
+"""What `rmx playbook run` tells the daemon of a run in a shell: all of it, once, without disturbing the run."""
 
 from __future__ import annotations
 
@@ -65,3 +65,11 @@ def test_a_defect_of_the_record_is_one_note_and_no_traceback() -> None:
 
     (note,) = run(Daemon(before=defect), Progress("note", "hello"))
     assert note.startswith("The daemon keeps no report of this run: rm met a defect of its own")
+
+
+def test_a_batch_whose_answer_is_lost_is_sent_again_under_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "AGAIN_S", 0.0)
+    daemon = Daemon(lost=2)
+    assert run(daemon, *(Progress("note", str(n)) for n in range(101))) == []
+    assert [one["batch"] for one in daemon.told] == [1, 1, 1, 2]
+    assert daemon.told[0] == daemon.told[2]

@@ -88,11 +88,12 @@ class Telling(Said):
         try:
             ask.connection.open()
             run = ask.post(OnePlaybookRun, "playbook-runs", body=TellPlaybook(**self._about)).run
-            over = False
+            over, batch = False, 0
             while not over:
                 lines, over = self._some()
                 if not (over and not lines):
-                    self._post(ask, run.id, lines)
+                    batch += 1
+                    self._post(ask, run.id, batch, lines)
         finally:
             ask.connection.close()
 
@@ -116,12 +117,12 @@ class Telling(Said):
             notes += line["kind"] == "note"
         return lines, False
 
-    def _post(self, ask: Any, id: int, lines: Sequence[Mapping[str, Any]]) -> None:
-        """What is told twice is recorded once: outcomes have numbers."""
+    def _post(self, ask: Any, id: int, batch: int, lines: Sequence[Mapping[str, Any]]) -> None:
+        """What is told twice, since the answer was lost, is recorded once, by the number of the batch."""
         from rm.api.playbooks import OnePlaybookRun, TellProgress
         from rm.typed import convert
 
-        body = convert(progress_of(lines), TellProgress)
+        body = convert({"batch": batch, **progress_of(lines)}, TellProgress)
         for left in range(TIMES - 1, -1, -1):
             try:
                 ask.post(OnePlaybookRun, "playbook-runs", str(id), "progress", body=body)

@@ -101,8 +101,10 @@ class Playbooks:
     ) -> PlaybookRun:
         return await asyncio.to_thread(self._telling.begin, playbook, options, variables, by)
 
-    async def progress(self, id: int, lines: Sequence[Mapping[str, Any]], by: str) -> PlaybookRun:
-        await asyncio.to_thread(self._telling.progress, id, lines, by)
+    async def progress(
+        self, id: int, lines: Sequence[Mapping[str, Any]], by: str, batch: int = 0
+    ) -> PlaybookRun:
+        await asyncio.to_thread(self._telling.progress, id, lines, by, batch)
         return (await self.run(id))[0]
 
     # -- schedules

@@ -32,10 +32,22 @@ class _Shell:
         self.lines: queue.Queue[dict[str, Any] | None] = queue.Queue(AHEAD_MOST)
         self.over = threading.Event()
         self.heard_s = time.monotonic()
+        self._batch = 0  # the newest that has arrived
+        self._telling = threading.Lock()
 
-    def tell(self, lines: Sequence[Mapping[str, Any]]) -> None:
-        """Waits while the database is behind. Raises LimitReached."""
+    def tell(self, lines: Sequence[Mapping[str, Any]], batch: int) -> bool:
+        """Waits while the database is behind; False: the run is over. Raises LimitReached."""
         self.heard_s = time.monotonic()
+        with self._telling:  # also while the same batch, whose answer was late, is still being put
+            if 0 < batch <= self._batch:
+                return True
+            if self.over.is_set():
+                return False
+            self._put(lines)
+            self._batch = max(self._batch, batch)
+            return True
+
+    def _put(self, lines: Sequence[Mapping[str, Any]]) -> None:
         for line in lines:
             try:
                 self.lines.put(dict(line), timeout=PATIENCE_S)
@@ -62,6 +74,7 @@ class Telling:
     def __init__(self, *, runs: PlaybookRuns, clock: Clock, enabled: bool) -> None:
         self._runs, self._clock, self._enabled = runs, clock, enabled
         self._shells: dict[int, _Shell] = {}
+        self._ended: dict[int, _Shell] = {}  # the newest: their shells may not have heard it
         self._guard = threading.Lock()
         self.runner = Runner(
             runs=runs, clock=clock, start=lambda orders: orders["shell"], at_once=AT_ONCE, in_turn=False,
@@ -84,16 +97,20 @@ class Telling:
             self._shells[run.id] = shell
             return run
 
-    def progress(self, id: int, lines: Sequence[Mapping[str, Any]], by: str) -> None:
-        """Raises NotFound where no run of this id of this person's is being told of, and LimitReached."""
+    def progress(self, id: int, lines: Sequence[Mapping[str, Any]], by: str, batch: int = 0) -> None:
+        """What comes in a batch that has arrived already is not recorded again; 0: it has no number.
+
+        Raises NotFound where no run of this id of this person's is being told of, and LimitReached."""
         with self._guard:
-            shell = self._shells.get(id)
-        if shell is None or shell.by != by or shell.over.is_set():
+            shell = self._shells.get(id) or self._ended.get(id)
+        if shell is None or shell.by != by or not shell.tell(lines, batch):
             raise NotFound(f"No run {id} is being told of by {by}.", "`rmx playbook runs` lists them.")
-        shell.tell(lines)
         if shell.over.is_set():
             with self._guard:
-                self._shells.pop(id, None)
+                if self._shells.pop(id, None) is not None:
+                    self._ended[id] = shell
+                while len(self._ended) > AT_ONCE:
+                    del self._ended[next(iter(self._ended))]
 
     def look(self) -> None:
         """End the runs of which nothing is told any more."""
