@@ -1,9 +1,10 @@
-"""What `rmx playbook run` tells the daemon of a run in a shell: all of it, once, without disturbing the run."""
+"""What `rmx playbook run` tells the daemon of a run in a shell: all of it, once, and without secrets."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,7 @@ from rm.cli.playbook import telling as module
 from rm.cli.playbook.telling import Telling
 from rm.errors import Unreachable
 from rm.playbook.run.report import Progress, Report
+from tests.command_line import Rmx
 
 RUN = {"id": 7, "playbook": "/srv/site.yml", "by": "ann", "state": "running", "asked_us": 1, "options": {}}
 
@@ -73,3 +75,28 @@ def test_a_batch_whose_answer_is_lost_is_sent_again_under_its_number(monkeypatch
     assert run(daemon, *(Progress("note", str(n)) for n in range(101))) == []
     assert [one["batch"] for one in daemon.told] == [1, 1, 1, 2]
     assert daemon.told[0] == daemon.told[2]
+
+
+PLAY = """
+- hosts: all
+  gather_facts: false
+  tasks:
+    - debug: {msg: "{{ ansible_become_password }} {{ ansible_ssh_pass }} {{ ansible_password }} {{ word }}"}
+"""
+
+
+def test_passwords_among_extra_variables_are_not_told(
+    rmx: Rmx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon, (file, extra, config) = Daemon(), (tmp_path / name for name in ("p.yml", "extra.yml", "rm.toml"))
+    monkeypatch.setattr("rm.cli.playbook.playbook._may_answer", lambda session: True)
+    monkeypatch.setattr("rm.cli.session.Session.new_connection", lambda session: daemon.new_connection())
+    file.write_text(PLAY)
+    extra.write_text("ansible_ssh_pass: of-a-file\n")
+    config.write_text(f'[daemon]\nstate_dir = "{tmp_path}/state"\n')
+    given = ("ansible_become_password=of-words word=shown", f"@{extra}", '{"ansible_password": "of-json"}')
+    options = [text for one in given for text in ("-e", one)]
+    done = rmx("--config", str(config), "playbook", "run", str(file), "-i", "localhost,", *options)
+    assert done.code == 0, done.err
+    (outcome,) = [one for told in daemon.told for one in told["outcomes"]]
+    assert "******** ******** ******** shown" in outcome["message"]

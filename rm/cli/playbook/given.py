@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from rm.playbook.read.ansible_settings import Settings
 
 
-# host variables that hold a password, whose values are hidden wherever they show
+# variables of hosts, or given by -e, that hold a password, whose values are hidden wherever they show
 PASSWORDS = ("ansible_password", "ansible_ssh_pass", "ansible_ssh_password", "ansible_become_password",
              "ansible_become_pass", "ansible_sudo_pass")  # fmt: skip
 
 
-def passwords_of(hosts: Iterable[Mapping[str, Any]]) -> set[str]:
-    """The passwords among the variables of hosts."""
-    return {str(given[name]) for given in hosts for name in PASSWORDS if given.get(name)}
+def passwords_of(variables: Iterable[Mapping[str, Any]]) -> set[str]:
+    """The passwords among variables of hosts, or extra ones."""
+    return {str(given[name]) for given in variables for name in PASSWORDS if given.get(name)}
 
 
 @dataclass(frozen=True, slots=True)

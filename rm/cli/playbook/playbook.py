@@ -242,7 +242,7 @@ def run(
         from rm.cli.playbook.telling import Telling
 
         telling = Telling(session, about, vault.secrets, note if verbose else lambda why: None)
-        telling.hide(passwords.become, passwords.login, *passwords_of(fleet.variables.values()))
+        telling.hide(passwords.become, passwords.login, *passwords_of([*fleet.variables.values(), variables]))
     with _progress(as_json, verbose > 0) as (show, quiet), _told(telling, show) as tell:
         report = run_playbook(
             path,
