@@ -1,12 +1,14 @@
 """The host's one process of continuous latency tests: all of its streams, both ways, over one socket.
 
-    python3 -S -E rm_latencybg_process.py
+    python3 -S -E rm_latencybg_process.py FOLDER PROGRAM
 
-It outlives the agent that started it. The agent passes the daemon's orders on (rm_latencybg.py), line by line
-over a socket in the folder `latencybg` of the state directory; each order names all streams that there are to
-be, and is answered with what was found since. Results are kept until the daemon has them, the newest ones
-within bounds. It ends when no stream is left and it has told of everything, or when nobody has asked for
-GONE_S.
+FOLDER is the folder `latencybg` of the state directory, and PROGRAM names the files that the process is of
+(rm_latencybg.py): an order with another name ends it.
+
+It outlives the agent that started it. The agent passes the daemon's orders on, line by line over a socket in
+FOLDER; each order names all streams that there are to be, and is answered with what was found since. Results
+are kept until the daemon has them, the newest ones within bounds. The process ends when no stream is left and
+it has told of everything, or when nobody has asked for GONE_S.
 
 The packets of a tick are sent together, and what has arrived is read once a tick: the kernel notes when each
 packet arrived, so that this makes no delay, and a tick costs little.
@@ -40,10 +42,8 @@ LINE_BYTES = 8 << 20
 ROOM_BYTES = 4 << 20
 STREAMS = 1_024
 SHORTEST_US = 10_000
-_SO_TIMESTAMPNS, _SO_RCVBUFFORCE = (
-    35,
-    33,
-)  # as on most architectures; without the former, Python's clock counts
+_SO_TIMESTAMPNS = 35  # as on most architectures; without it, Python's clock counts
+_SO_RCVBUFFORCE = 33  # as on most architectures; without it, the kernel's limit holds
 _STAMP = struct.Struct("@ll")
 
 
