@@ -28,7 +28,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from rm_latencybg_window import Arrivals, Departures, found
+from rm_latencybg_window import Arrivals, Departures, found, possible
 
 PACKET = struct.Struct("!4sQQIqqq")  # magic, stream, life, slot, when sent; an echo: when sent, when arrived
 MAGIC = b"rmb1"
@@ -233,7 +233,9 @@ class Streams:
                 if kind == _SO_TIMESTAMPNS and len(stamp) >= _STAMP.size:
                     seconds, nanoseconds = _STAMP.unpack_from(stamp)
                     at_us = seconds * 1_000_000 + nanoseconds // 1000
-            peer.arrivals.arrived(life, slot, sent_us, at_us or _now_us(), (echo_us, echoed_us), now_s)
+            at_us, echo = at_us or _now_us(), (echo_us, echoed_us)
+            if possible(life, sent_us, at_us, echo):
+                peer.arrivals.arrived(life, slot, sent_us, at_us, echo, now_s)
 
     def stood_still(self):
         now_s = time.monotonic()

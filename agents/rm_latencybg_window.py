@@ -17,6 +17,22 @@ LAG_S = 0.3  # that the receiver may look late at what has arrived
 AHEAD_S = 60.0  # that packets may have been under way for less time than those before
 SILENT = 100  # windows without a packet, before the first one that has any, of which is told
 DRIFT = 1e-4  # of two clocks against each other, at most
+LARGEST = 1 << 53  # that the daemon takes: instants in microseconds, lives (rm/protocol/latencybg.py)
+APART_US = 1 << 51  # that two clocks may differ: 71 years, as one that begins in 1970 does
+DUPLICATES = 1_000_000  # of a window, so far they are counted
+
+
+def possible(life, sent_us, at_us, echo):
+    """Can a sender of ours have said this? What is told of it then is what the daemon takes."""
+    back_sent_us, back_at_us = echo
+    return (
+        0 < life <= LARGEST
+        and 0 <= sent_us <= LARGEST
+        and 0 <= back_sent_us <= LARGEST
+        and 0 <= back_at_us <= LARGEST
+        and abs(at_us - sent_us) <= APART_US
+        and abs(back_at_us - back_sent_us) <= APART_US
+    )
 
 
 class Departures:
@@ -140,7 +156,8 @@ def found(window, histograms):
     """What is told of a window at its receiving end. Delays are without the clocks' difference where that is
     known: then `clock_error_us` bounds what is left of it."""
     delays, offset_us = window.delays, 0
-    told = {"received": len(delays), "duplicates": window.duplicates, "reordered": window.reordered}
+    duplicates = min(window.duplicates, DUPLICATES)
+    told = {"received": len(delays), "duplicates": duplicates, "reordered": window.reordered}
     if not delays:
         return told
     if window.best is not None:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import importlib
 import random
+import socket
 import sys
+import time
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+
+from rm.protocol.latencybg import Latencybg
 
 AGENTS = Path(__file__).parents[2] / "agents"
 sys.path.insert(0, str(AGENTS))
@@ -216,17 +222,90 @@ def test_a_stream_that_begins_anew_has_another_life() -> None:
     assert lives == sorted(set(lives))
 
 
-def test_a_process_has_no_more_to_tell_when_all_was_taken() -> None:
+@pytest.fixture
+def streams() -> Iterator[Any]:
+    """A host's process, without its door."""
+    process = rm_latencybg_process.Streams()
+    yield process
+    for link in process.links.values():
+        link.close()
+
+
+INTO = 2
+
+
+def order() -> dict[str, Any]:
+    """To listen to another process of this host, in windows of one packet."""
+    ends = [[int(socket.AF_INET), "127.0.0.1"]]
+    stream = {"out": 1, "into": INTO, "ends": ends, "port": 0, "count": 1, "interval_us": 10_000}
+    return {"streams": [{**stream, "histogram": True}]}
+
+
+def send(streams: Any, *packets: tuple[int, int, int, int, int]) -> None:
+    """From a process of any user: (life, slot, when sent, its echo)."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
+        for life, *rest in packets:
+            packet = rm_latencybg_process.PACKET.pack(rm_latencybg_process.MAGIC, INTO, life, *rest)
+            link.sendto(packet, ("127.0.0.1", streams.port))
+
+
+def answer_of(streams: Any, most_s: float = 5.0) -> Latencybg:
+    """The first answer with a window, as the daemon reads it; after that time any."""
+    until_s = time.monotonic() + most_s
+    while not streams.results and time.monotonic() < until_s:
+        streams.turn()
+        time.sleep(0.01)
+    return msgspec.convert(streams.follow(order()), Latencybg)
+
+
+@pytest.mark.parametrize(
+    ("life", "sent_us", "echo"),
+    [
+        (1 << 63, None, (0, 0)),
+        ((1 << 64) - 1, None, (0, 0)),
+        (LIFE, -(1 << 62), (0, 0)),
+        (LIFE, (1 << 63) - 1, (0, 0)),
+        (LIFE, 1 << 53, (0, 0)),
+        (LIFE, None, (1, 1 << 62)),
+        (LIFE, None, (-(1 << 63), (1 << 63) - 1)),
+    ],
+)
+def test_no_packet_of_a_stranger_makes_an_answer_that_the_daemon_refuses(
+    life: int, sent_us: int | None, echo: tuple[int, int], streams: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job's process may send to this port, and a stream's name can be worked out."""
+    monkeypatch.setattr(rm_latencybg_window, "LATE_S", 0.05)
+    streams.follow(order())
+    time.sleep(0.4)  # windows that began earlier are not told
+    now_us = time.time_ns() // 1000
+    send(streams, (life, 0, now_us if sent_us is None else sent_us, *echo))
+    told = answer_of(streams, 0.3)
+    assert (told.received, [life for _, _, life in told.listening]) == ([], [0])
+    send(streams, (LIFE, 0, now_us, 0, 0))
+    assert [one.received for one in answer_of(streams).received][:1] == [1]
+
+
+def test_what_wrong_clocks_tell_is_what_the_daemon_takes(streams: Any) -> None:
+    most, apart = rm_latencybg_window.LARGEST, rm_latencybg_window.APART_US
+    for sent_us, at_us, echo in ((apart, 0, (apart, 0)), (most, most - apart, (0, apart)), (0, apart, (1, 0))):
+        arrivals = rm_latencybg_window.Arrivals(1_000, INTERVAL_US, 0.0)
+        for slot, (one_us, there_us) in enumerate(((sent_us, at_us), (at_us, sent_us), (5, 7))):
+            assert rm_latencybg_window.possible(most, one_us, there_us, echo)
+            arrivals.arrived(most, slot, one_us, there_us, echo, 1.0)
+        (window,) = arrivals.open.values()
+        window.duplicates = 10**18
+        found = rm_latencybg_window.found(window, True)
+        streams._keep("received", stream=INTO, life=most, window=0, **found)
+    told = msgspec.convert(streams.follow({"streams": []}), Latencybg)
+    assert [one.duplicates for one in told.received] == [rm_latencybg_window.DUPLICATES] * 3
+
+
+def test_a_process_has_no_more_to_tell_when_all_was_taken(streams: Any) -> None:
     """Also for a leader that has not heard of it before: else it would be asked for ever."""
-    streams = rm_latencybg_process.Streams()
-    try:
-        for number in range(3):
-            streams._keep("sent", stream=1, life=LIFE, window=number, begun_us=1, sent=COUNT)
-        told = streams.follow({"streams": []})
-        assert (told["last"], told["more"], len(told["sent"])) == (3, False, 3)
-        streams.follow({"streams": [], "life": told["life"], "after": 3, "done": 3})
-        told = streams.follow({"streams": []})
-        assert (told["last"], told["more"], told["sent"]) == (0, False, [])
-    finally:
-        for link in streams.links.values():
-            link.close()
+    for number in range(3):
+        streams._keep("sent", stream=1, life=LIFE, window=number, begun_us=1, sent=COUNT)
+    told = streams.follow({"streams": []})
+    assert (told["last"], told["more"], len(told["sent"])) == (3, False, 3)
+    streams.follow({"streams": [], "life": told["life"], "after": 3, "done": 3})
+    told = streams.follow({"streams": []})
+    assert (told["last"], told["more"], told["sent"]) == (0, False, [])
