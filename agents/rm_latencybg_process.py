@@ -36,6 +36,7 @@ PORTS = range(8_750, 8_760)
 GONE_S = 600.0
 FROZEN_S = 5.0  # a longer turn: the host, or this process, stood still
 LOOK_S = 0.1  # between two looks at what has arrived
+READ = 4_096  # packets of a socket at one look, at most: orders are answered in between
 KEPT, KEPT_BYTES = 8_192, 4 << 20
 ANSWER_BYTES = 1 << 20
 LINE_BYTES = 8 << 20
@@ -176,9 +177,9 @@ class Streams:
     def turn(self):
         """Send what is due, read what has arrived, and note the windows that are over; when to come again."""
         self._send()
-        for link in self.links.values():
-            self._read(link)
-        now_s, next_s = time.monotonic(), time.monotonic() + LOOK_S
+        more = [self._read(link) for link in self.links.values()]
+        now_s = time.monotonic()
+        next_s = now_s if any(more) else now_s + LOOK_S
         for peer in self.peers.values():
             for number, window in peer.arrivals.over(now_s):
                 life = peer.arrivals.life
@@ -213,13 +214,14 @@ class Streams:
                     break
 
     def _read(self, link):
+        """What has arrived; whether there may be more."""
         unpack, size, coming = PACKET.unpack, PACKET.size, self.coming
         now_s = time.monotonic()
-        while True:
+        for _ in range(READ):
             try:
                 data, extra, _, end = link.recvmsg(size + 1, 64)
             except BlockingIOError:
-                return
+                return False
             except OSError:  # ICMP: port unreachable
                 continue
             if len(data) != size or data[:4] != MAGIC:
@@ -236,6 +238,7 @@ class Streams:
             at_us, echo = at_us or _now_us(), (echo_us, echoed_us)
             if possible(life, sent_us, at_us, echo):
                 peer.arrivals.arrived(life, slot, sent_us, at_us, echo, now_s)
+        return True
 
     def stood_still(self):
         now_s = time.monotonic()

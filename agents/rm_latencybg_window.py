@@ -16,6 +16,7 @@ LATE_S = 3.0  # a packet that takes longer is lost
 LAG_S = 0.3  # that the receiver may look late at what has arrived
 AHEAD_S = 60.0  # that packets may have been under way for less time than those before
 SILENT = 100  # windows without a packet, before the first one that has any, of which is told
+TOLD = 1_000  # windows at one look, at most: packets of a stranger may claim any slots
 DRIFT = 1e-4  # of two clocks against each other, at most
 LARGEST = 1 << 53  # that the daemon takes: instants in microseconds, lives (rm/protocol/latencybg.py)
 APART_US = 1 << 51  # that two clocks may differ: 71 years, as one that begins in 1970 does
@@ -144,9 +145,9 @@ class Arrivals:
         return self.newest_s + left * self.interval_us / 1e6 + LATE_S
 
     def over(self, now_s):
-        """The windows that are over: (number, _Window)."""
+        """The windows that are over: (number, _Window); those beyond TOLD the next time."""
         told = []
-        while self.life and self.due_s() <= now_s:
+        while self.life and len(told) < TOLD and self.due_s() <= now_s:
             told.append((self.first, self.open.pop(self.first, None) or _Window(self.count)))
             self.first += 1
         return told

@@ -285,6 +285,39 @@ def test_no_packet_of_a_stranger_makes_an_answer_that_the_daemon_refuses(
     assert [one.received for one in answer_of(streams).received][:1] == [1]
 
 
+def test_a_flood_of_packets_does_not_keep_the_process_from_answering(
+    streams: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each packet that is read is followed by another one, as by a sender that is as fast as the reader."""
+    monkeypatch.setattr(rm_latencybg_process, "READ", 50)
+    streams.follow(order())
+    (link,) = streams.links.values()
+    count = 0
+
+    class Flooded:
+        def recvmsg(self, *sizes: int) -> Any:
+            nonlocal count
+            count += 1
+            if count > 10_000:
+                raise AssertionError("the turn does not end")
+            send(streams, (0, 0, 0, 0, 0))
+            return link.recvmsg(*sizes)
+
+    streams.links = {socket.AF_INET: Flooded()}
+    assert streams.turn() <= time.monotonic()  # it goes on at once
+    assert count == 50
+    streams.links = {socket.AF_INET: link}
+    assert streams.turn() > time.monotonic()  # all is read
+
+
+def test_slots_that_run_away_make_a_bounded_number_of_windows_at_one_look() -> None:
+    arrivals = rm_latencybg_window.Arrivals(1, 10_000, 0.0)
+    for number in range(100):
+        arrivals.arrived(LIFE, number * 6_000, FIRST_US, FIRST_US, (0, 0), 100.0)
+    for _ in range(3):
+        assert len(arrivals.over(100.0)) == rm_latencybg_window.TOLD
+
+
 def test_what_wrong_clocks_tell_is_what_the_daemon_takes(streams: Any) -> None:
     most, apart = rm_latencybg_window.LARGEST, rm_latencybg_window.APART_US
     for sent_us, at_us, echo in ((apart, 0, (apart, 0)), (most, most - apart, (0, apart)), (0, apart, (1, 0))):
