@@ -320,7 +320,11 @@ def test_slots_that_run_away_make_a_bounded_number_of_windows_at_one_look() -> N
 
 def test_what_wrong_clocks_tell_is_what_the_daemon_takes(streams: Any) -> None:
     most, apart = rm_latencybg_window.LARGEST, rm_latencybg_window.APART_US
-    for sent_us, at_us, echo in ((apart, 0, (apart, 0)), (most, most - apart, (0, apart)), (0, apart, (1, 0))):
+    for sent_us, at_us, echo in (
+        (apart, 0, (apart, 0)),
+        (most, most - apart, (0, apart)),
+        (0, apart, (1, 0)),
+    ):
         arrivals = rm_latencybg_window.Arrivals(1_000, INTERVAL_US, 0.0)
         for slot, (one_us, there_us) in enumerate(((sent_us, at_us), (at_us, sent_us), (5, 7))):
             assert rm_latencybg_window.possible(most, one_us, there_us, echo)

@@ -13,13 +13,14 @@ from rm.adapters.archives.opensearch import index_of, kept_of
 from rm.adapters.archives.pscheduler import document_of
 from rm.core.model.host import Host, HostState
 from rm.core.monitoring.cells import Status
-from rm.core.monitoring.latencybg import LATE_US, WAIT_US, Direction, Halves, Window, found_of
+from rm.core.monitoring.latencybg import LATE_US, WAIT_US, Direction, Halves, Window, found_of, told_by
 from rm.core.monitoring.mesh import Mesh, parse_mesh
 from rm.daemon.monitoring.streaming import AWAY_US, Streaming
 from rm.errors import ConfigError, Unreachable, UsageError
 from rm.protocol.latencybg import Latencybg, OrderLatencybg, ReceivedWindow, SentWindow
 from rm.protocol.probes import Spread
 from rm.protocol.request import Request
+from tests import builders
 from tests.pscheduler_schemas import must_be_a_run
 from tests.unit.test_archives import Kept
 from tests.unit.test_monitor import House, Prober
@@ -64,6 +65,30 @@ def test_a_host_forgets_a_window_only_when_both_halves_are_here() -> None:
     halves.take("a", answer(sent=[sent(1)], last=8), 30)
     halves.take("a", answer(last=8), 30 + WAIT_US + 1)  # b never told of it: it is given up
     assert halves.asked("a") == (LIFE, 8, 8)
+
+
+def test_a_host_tells_of_the_windows_of_its_own_streams_only() -> None:
+    a, b, c = (builders.host(name) for name in "abc")
+    there, back, other = (Direction(BACKGROUND, *ends) for ends in ((a, b), (b, a), (b, c)))
+    directions = {one.id: one for one in (there, back, other)}
+    streams = (*directions, 5)  # and one that is none
+    everything = answer(
+        sent=[sent(0, stream) for stream in streams],
+        received=[received(0, stream=stream) for stream in streams],
+        listening=[(stream, 1, LIFE) for stream in streams],
+        last=8,
+    )
+    for name, out, into in (
+        ("a", [there.id], [back.id]),
+        ("b", [back.id, other.id], [there.id]),
+        ("c", [], [other.id]),
+        ("d", [], []),
+    ):
+        told = told_by(name, everything, directions)
+        assert [window.stream for window in told.sent] == out
+        assert [window.stream for window in told.received] == into
+        assert [stream for stream, _, _ in told.listening] == into
+        assert told.last == 8
 
 
 def test_a_process_that_begins_anew_is_read_from_its_beginning() -> None:
@@ -174,11 +199,11 @@ class Agents(Prober):
 
 
 class Streams:
-    """A daemon of two hosts, whose answers are taken in at once."""
+    """A daemon of hosts a and b, whose answers are taken in at once."""
 
-    def __init__(self, *meshes: Mesh) -> None:
+    def __init__(self, *meshes: Mesh, hosts: int = 2) -> None:
         self.agents, self.kept = Agents(), Kept()
-        self.house = House(*(meshes or (BACKGROUND,)), agents=self.agents, archives=self.kept)
+        self.house = House(*(meshes or (BACKGROUND,)), hosts=hosts, agents=self.agents, archives=self.kept)
         self.streaming = self.another()
         hosts = self.house.lead.cycle.state.hosts
         self.there = Direction(BACKGROUND, hosts["a"], hosts["b"]).id
@@ -204,14 +229,21 @@ class Streams:
         while any(order.streams for _, order in self.turn()):
             pass
 
-    def told(self, number: int, packets: int = 100) -> None:
-        """Both hosts tell of the window that has just ended; of that from a to b so many packets arrived."""
+    def answer(self, name: str, told: Latencybg) -> None:
+        future: Future[Latencybg] = Future()
+        future.set_result(told)
+        self.streaming.answered(name, future)
+
+    def told(self, number: int, packets: int = 100, names: str = "ab") -> None:
+        """These hosts tell of the window that has just ended; of that from a to b so many packets arrived."""
         now_us = self.house.clock.us
         begun_us = now_us - WINDOW_US
         for name, out, into, arrived in (
             ("a", self.there, self.back, 100),
             ("b", self.back, self.there, packets),
         ):
+            if name not in names:
+                continue
             delay = Spread(min=200, median=200, p95=250, max=300)
             told = answer(
                 now_us=now_us,
@@ -220,9 +252,7 @@ class Streams:
                 received=[received(number, arrived, into, delay_us=delay, clock_error_us=50)],
                 last=2 * number + 2,
             )
-            future: Future[Latencybg] = Future()
-            future.set_result(told)
-            self.streaming.answered(name, future)
+            self.answer(name, told)
 
 
 @pytest.fixture
@@ -273,6 +303,34 @@ def test_windows_are_recorded_judged_and_archived(streams: Streams) -> None:
     assert index_of(streams.kept.outcomes[0]) == "pscheduler_latencybg"
     state = streams.house.monitor.state("bg")
     assert (state.measured, state.failed) == (1, 0)
+
+
+def test_no_host_tells_of_a_link_between_others() -> None:
+    """Both halves of windows from a to b, which c makes up."""
+    streams = Streams(hosts=3)
+    streams.settle()
+    streams.house.clock.us += WINDOW_US
+    begun_us = streams.house.clock.us - WINDOW_US
+    half = SentWindow(stream=streams.there, life=LIFE, window=0, begun_us=begun_us, sent=100)
+    lie = answer(now_us=streams.house.clock.us, sent=[half], received=[received(0, 1, streams.there)], last=2)
+    streams.answer("c", lie)
+    streams.answer("c", answer(listening=[(streams.there, 60_000_000, 0)]))
+    assert ("a", "b") not in streams.house.network()
+    assert streams.house.store.history.samples("a", "b") == []
+
+
+def test_what_was_found_while_nobody_led_counts_though_hosts_come_one_after_the_other(
+    streams: Streams,
+) -> None:
+    there = _with_state(streams, "b", HostState.UP)
+    streams.house.lead.cycle.state.hosts["b"] = _with_state(streams, "b", HostState.DOWN)
+    streams.streaming.turn()
+    streams.house.clock.us += WINDOW_US
+    streams.told(0, names="a")
+    streams.house.lead.cycle.state.hosts["b"] = there
+    streams.turn()
+    streams.told(0, 90, names="b")
+    assert [s.values["loss_pct"] for s in streams.house.store.history.samples("a", "b")] == [10.0]
 
 
 def test_another_leader_does_not_record_a_window_twice(streams: Streams) -> None:

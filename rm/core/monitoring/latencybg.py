@@ -78,6 +78,31 @@ def streams_of(
     return found
 
 
+def told_by(host: str, answer: Latencybg, directions: Mapping[int, Direction]) -> Latencybg:
+    """The answer with what is the host's to tell: what it sent of the streams from it, and what arrived of
+    those to it. So no host tells of the links of others, and none of a stream that is not among
+    `directions`."""
+
+    def is_from(stream: int) -> bool:
+        direction = directions.get(stream)
+        return direction is not None and direction.source.name == host
+
+    def is_to(stream: int) -> bool:
+        direction = directions.get(stream)
+        return direction is not None and direction.destination.name == host
+
+    return Latencybg(
+        life=answer.life,
+        port=answer.port,
+        now_us=answer.now_us,
+        last=answer.last,
+        more=answer.more,
+        sent=[window for window in answer.sent if is_from(window.stream)],
+        received=[window for window in answer.received if is_to(window.stream)],
+        listening=[one for one in answer.listening if is_to(one[0])],
+    )
+
+
 class Window(NamedTuple):
     """A window of a stream; `received` None: nothing of this life of its sender has arrived, and the receiver
     listened. `at_us` is its begin by our clock."""

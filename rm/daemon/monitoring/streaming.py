@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from rm.core.model.host import Host, HostState
 from rm.core.monitoring.cells import Cell
 from rm.core.monitoring.history import Sample, complaint
-from rm.core.monitoring.latencybg import Direction, Door, Halves, Window, found_of, streams_of
+from rm.core.monitoring.latencybg import Direction, Door, Halves, Window, found_of, streams_of, told_by
 from rm.core.monitoring.mesh import Mesh
 from rm.core.monitoring.metrics import checks_of_test
 from rm.core.monitoring.outcome import Outcome
@@ -146,7 +146,18 @@ class Streaming:
             self._hosts.pop(name)
             self._doors.pop(name, None)
         there = {name for name, one in self._hosts.items() if one.up_us and now_us - one.up_us < AWAY_US}
-        self._pairs = [
+        self._pairs = self._pairs_of(hosts, there)
+        # a host that is up earlier than its peers tells what it found while nobody led
+        unseen = {name for name, one in self._hosts.items() if not one.up_us}
+        self._directions = {
+            direction.id: direction
+            for mesh, (a, b) in (*(self._pairs_of(hosts, there | unseen) if unseen else ()), *self._pairs)
+            for direction in (Direction(mesh, a, b), Direction(mesh, b, a))
+        }
+        self._order()
+
+    def _pairs_of(self, hosts: Sequence[Host], there: set[str]) -> list[tuple[Mesh, Pair]]:
+        return [
             (mesh, pair)
             for mesh in self._meshes
             if not self._monitor.state(mesh.name).paused_by
@@ -154,12 +165,6 @@ class Streaming:
             for number in range(len(pairing))
             for pair in pairing.round(number)
         ]
-        self._directions = {
-            direction.id: direction
-            for mesh, (a, b) in self._pairs
-            for direction in (Direction(mesh, a, b), Direction(mesh, b, a))
-        }
-        self._order()
 
     def _order(self) -> None:
         archived = frozenset(m.name for m in self._meshes if self._monitor.is_archived(m.name))
@@ -196,7 +201,7 @@ class Streaming:
             return
         one.waiting = False
         try:
-            told = answer.result(0)
+            told = told_by(name, answer.result(0), self._directions)
         except (RmError, TimeoutError, CancelledError) as error:
             said = str(error) or "no answer in time"
             if said != one.complaint and one.wanted:
