@@ -13,7 +13,17 @@ from rm.adapters.archives.opensearch import index_of, kept_of
 from rm.adapters.archives.pscheduler import document_of
 from rm.core.model.host import Host, HostState
 from rm.core.monitoring.cells import Status
-from rm.core.monitoring.latencybg import LATE_US, WAIT_US, Direction, Halves, Window, found_of, told_by
+from rm.core.monitoring.latencybg import (
+    HALF,
+    LATE_US,
+    WAIT_US,
+    WAITING_MOST,
+    Direction,
+    Halves,
+    Window,
+    found_of,
+    told_by,
+)
 from rm.core.monitoring.mesh import Mesh, parse_mesh
 from rm.daemon.monitoring.streaming import AWAY_US, Streaming
 from rm.errors import ConfigError, Unreachable, UsageError
@@ -89,6 +99,47 @@ def test_a_host_tells_of_the_windows_of_its_own_streams_only() -> None:
         assert [window.stream for window in told.received] == into
         assert [stream for stream, _, _ in told.listening] == into
         assert told.last == 8
+
+
+@pytest.mark.parametrize("lives", [1, 5])
+@pytest.mark.parametrize("buckets", [0, 96])
+def test_of_halves_without_end_the_oldest_are_given_up(lives: int, buckets: int) -> None:
+    """Also of a host that says each time that its process has begun anew."""
+    halves, most = Halves(), WAITING_MOST // (HALF + buckets)
+    histogram = [(bucket, 1) for bucket in range(buckets)]
+    other = sent(0, stream=9)
+    halves.take("c", answer(sent=[other], last=1), 5)
+    step = most // 4
+    for turn in range(12):
+        numbers = range(turn * step, (turn + 1) * step)
+        some = [received(number, stream=1, histogram=histogram) for number in numbers]
+        halves.take("b", answer(received=some, last=turn + 1, life=LIFE + turn % lives), 10)
+    assert len(halves._received) == most
+    newest = 12 * step - 1
+    told = halves.take("a", answer(sent=[sent(0), sent(newest - most), sent(newest)], last=1), 20)
+    assert [window.sent.window for window in told] == [newest]
+    told = halves.take("d", answer(received=[received(0, stream=9)], last=1), 30)
+    assert len(told) == 1  # other hosts lose nothing
+
+
+def test_of_halves_that_met_nothing_is_kept_though_an_older_one_waits() -> None:
+    halves, step = Halves(), 4_096
+    halves.take("a", answer(sent=[sent(0, stream=9)], last=1), 10)
+    for turn in range(12):
+        numbers = range(turn * step, (turn + 1) * step)
+        halves.take("a", answer(sent=[sent(number) for number in numbers], last=turn + 2), 10)
+        halves.take("b", answer(received=[received(number) for number in numbers], last=turn + 1), 10)
+    assert sum(len(keys) for _, keys in halves._hosts["a"].open) <= WAITING_MOST // HALF + step
+    assert len(halves.take("c", answer(received=[received(0, stream=9)], last=1), 20)) == 1
+
+
+def test_what_was_told_in_an_earlier_life_meets_its_other_half() -> None:
+    halves = Halves()
+    halves.take("a", answer(sent=[sent(0)], last=7), 10)
+    halves.take("a", answer(life=OTHER_LIFE, last=3), 20)
+    assert halves.asked("a") == (OTHER_LIFE, 3, 0)
+    assert len(halves.take("b", answer(received=[received(0)], last=2), 30)) == 1
+    assert halves.asked("a") == (OTHER_LIFE, 3, 3)
 
 
 def test_a_process_that_begins_anew_is_read_from_its_beginning() -> None:
@@ -201,9 +252,9 @@ class Agents(Prober):
 class Streams:
     """A daemon of hosts a and b, whose answers are taken in at once."""
 
-    def __init__(self, *meshes: Mesh, hosts: int = 2) -> None:
+    def __init__(self, *meshes: Mesh, count: int = 2) -> None:
         self.agents, self.kept = Agents(), Kept()
-        self.house = House(*(meshes or (BACKGROUND,)), hosts=hosts, agents=self.agents, archives=self.kept)
+        self.house = House(*(meshes or (BACKGROUND,)), hosts=count, agents=self.agents, archives=self.kept)
         self.streaming = self.another()
         hosts = self.house.lead.cycle.state.hosts
         self.there = Direction(BACKGROUND, hosts["a"], hosts["b"]).id
@@ -307,7 +358,7 @@ def test_windows_are_recorded_judged_and_archived(streams: Streams) -> None:
 
 def test_no_host_tells_of_a_link_between_others() -> None:
     """Both halves of windows from a to b, which c makes up."""
-    streams = Streams(hosts=3)
+    streams = Streams(count=3)
     streams.settle()
     streams.house.clock.us += WINDOW_US
     begun_us = streams.house.clock.us - WINDOW_US

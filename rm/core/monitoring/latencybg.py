@@ -21,6 +21,8 @@ from rm.units import MINUTE_US, SECOND_US
 
 LATE_US = 4 * SECOND_US  # after the end of a window its receiver has told of it, or has heard nothing
 WAIT_US = 15 * MINUTE_US  # for the other half of a window
+HALF = 32  # what a half that waits weighs, in buckets of a histogram
+WAITING_MOST = HALF << 13  # of a host: 8,192 halves without histograms, fewer with them
 PINGED_US = 500  # bounds the error of clocks' differences that the agents' channels give
 
 
@@ -120,12 +122,14 @@ class Key(NamedTuple):
 
 @dataclass(slots=True)
 class _Told:
-    """One host: how far its answers were read, and which halves of each answer still wait."""
+    """One host: how far its answers were read, which halves of each answer may still wait, in the order in
+    which it told of them, and what these weigh at most."""
 
     life: int = 0
     after: int = 0
     done: int = 0
-    open: deque[tuple[int, set[Key]]] = field(default_factory=deque)
+    open: deque[tuple[int, list[Key]]] = field(default_factory=deque)
+    weight: int = 0
 
 
 class Halves:
@@ -145,8 +149,10 @@ class Halves:
         """The windows that this answer completes."""
         told = self._hosts.setdefault(host, _Told())
         if answer.life != told.life:
-            self._hosts[host] = told = _Told(answer.life)
-        keys, complete = set[Key](), list[Window]()
+            # nothing of the new life is done before what waits of the old one; it counts as before
+            waiting = deque((0, keys) for _, keys in told.open)
+            self._hosts[host] = told = _Told(answer.life, open=waiting, weight=told.weight)
+        keys, complete = list[Key](), list[Window]()
         for sent in answer.sent:
             key = Key(sent.stream, sent.life, sent.window)
             at_us = now_us - max(
@@ -157,7 +163,7 @@ class Halves:
                 complete.append(Window(sent, other[0], at_us))
             else:
                 self._sent[key] = sent, at_us, now_us
-                keys.add(key)
+                keys.append(key)
         for received in answer.received:
             key = Key(received.stream, received.life, received.window)
             half = self._sent.pop(key, None)
@@ -165,12 +171,33 @@ class Halves:
                 complete.append(Window(half[0], received, half[1]))
             else:
                 self._received[key] = received, now_us
-                keys.add(key)
+                keys.append(key)
         complete += self._silent(answer, now_us)
         told.after = max(told.after, answer.last)
         told.open.append((told.after, keys))
+        told.weight += sum(map(self._weight, keys))
+        self._bound(told)
         self._settle(now_us)
         return sorted(complete, key=lambda window: (window.sent.stream, window.at_us))
+
+    def _weight(self, key: Key) -> int:
+        """0: it does not wait any more."""
+        half = self._received.get(key)
+        return HALF + len(half[0].histogram) if half is not None else HALF if key in self._sent else 0
+
+    def _bound(self, told: _Told) -> None:
+        """Give up the oldest halves of a host that has told of more than may wait."""
+        if told.weight <= WAITING_MOST:
+            return
+        told.open = deque((last, [key for key in keys if self._weight(key)]) for last, keys in told.open)
+        waiting = [(key, self._weight(key)) for _, keys in told.open for key in keys]
+        told.weight = sum(weight for _, weight in waiting)
+        for key, weight in waiting:
+            if told.weight <= WAITING_MOST:
+                break
+            told.weight -= weight
+            self._sent.pop(key, None)
+            self._received.pop(key, None)
 
     def _silent(self, answer: Latencybg, now_us: int) -> list[Window]:
         """Those of which the receiver has heard nothing, though it listened all the time."""
