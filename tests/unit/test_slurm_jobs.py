@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from rm.api.reasons import Priority, PriorityWeights
 from rm.cli.slurm.jobs import moment
 from rm.cli.slurm.squeue_columns import COLUMNS
+from rm.client import Client
 from rm.core.model.array import Array
 from rm.core.model.dependency import Dependency, Standing
 from rm.core.model.job import JobState
@@ -384,6 +386,32 @@ def test_weights_and_parts_of_priorities_stand_where_slurm_has_them(
     assert slurm("sprio", "-h", "-o", "%i", "-S", "Y").out.split() == by_priority[::-1]
     assert "Invalid sort specification: Z." in slurm("sprio", "-S", "Z").err
     assert slurm("sprio", "-j", "77").out == "Unable to find jobs matching user/id(s) specified\n"
+
+
+def test_priorities_are_sorted_as_numbers(
+    slurm: Slurm, rmx: Rmx, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for priority, nice in ((999, 1000), (1000, 999), (-5, 5)):
+        rmx("submit", f"--priority={priority}", f"--nice={nice}", "--wrap=true")
+
+    def ids(by: str) -> list[str]:
+        return slurm("sprio", "-h", "-o", "%i", "-j", "6,7,8", "-S", by).out.split()
+
+    assert (ids("S"), ids("-S")) == (["8", "6", "7"], ["7", "6", "8"])
+    assert (ids("N"), ids("-N")) == (["8", "7", "6"], ["6", "7", "8"])
+    daemon.service.queue_policy = "multifactor"
+    made = [
+        Priority(
+            job=job, sum=value, site=0, age=value, fair_share=value, size=value, nice=0, qos=value,
+            partition=value,
+        )
+        for job, value in ((6, 999.0), (7, 1000.0), (8, 99_999.0))
+    ]  # fmt: skip
+    weights = PriorityWeights(age=1e3, fair_share=1e3, size=1e3, qos=1e3, partition=1e3)
+    monkeypatch.setattr(Client, "priorities", lambda _: made)
+    monkeypatch.setattr(Client, "priority_weights", lambda _: weights)
+    for letter in "AFJQPafjqpYy":
+        assert (ids(letter), ids(f"-{letter}")) == (["6", "7", "8"], ["8", "7", "6"]), letter
 
 
 def test_a_job_is_listed_in_each_partition_that_it_may_run_in(slurm: Slurm, rmx: Rmx) -> None:

@@ -50,18 +50,23 @@ def _sum(row: Row) -> float:
     return row.parts.sum
 
 
-def _part(name: str) -> Callable[[Row], str]:
-    return lambda row: f"{getattr(row.weights if row.job is None else row.parts, name):.0f}"
+def _part(header: str, name: str) -> Column:
+    """What the part is in the sum."""
+
+    def value(row: Row) -> float:
+        return float(getattr(row.weights if row.job is None else row.parts, name))
+
+    return Column(header, lambda row: f"{value(row):.0f}", order=value)
 
 
-def _norm(name: str) -> Callable[[Row], str]:
+def _norm(header: str, name: str) -> Column:
     """The factor, between 0 and 1."""
 
-    def text(row: Row) -> str:
+    def value(row: Row) -> float:
         weight = getattr(row.weights, name)
-        return f"{getattr(row.parts, name) / weight if weight else 0.0:.7f}"
+        return getattr(row.parts, name) / weight if weight else 0.0
 
-    return text
+    return Column(header, lambda row: f"{value(row):.7f}", order=value)
 
 
 COLUMNS = {
@@ -71,21 +76,21 @@ COLUMNS = {
     "u": Column("USER", _of_job(lambda job: job.spec.user)),
     "Y": Column("PRIORITY", lambda row: "" if row.job is None else f"{row.parts.sum:.0f}", order=_sum),
     "y": Column("PRIORITY", lambda row: f"{row.parts.sum / WHOLE:.8f}", order=_sum),
-    "S": Column("SITE", _part("site")),
+    "S": _part("SITE", "site"),
     "N": Column("NICE", _of_job(lambda job: job.spec.nice)),
 }  # fmt: skip
 COLUMNS_OF_PARTS = {
     **COLUMNS,
-    "A": Column("AGE", _part("age")),
-    "F": Column("FAIRSHARE", _part("fair_share")),
-    "J": Column("JOBSIZE", _part("size")),
-    "Q": Column("QOS", _part("qos")),
-    "P": Column("PARTITION", _part("partition")),
-    "a": Column("AGE", _norm("age")),
-    "f": Column("FAIRSHARE", _norm("fair_share")),
-    "j": Column("JOBSIZE", _norm("size")),
-    "q": Column("QOS", _norm("qos")),
-    "p": Column("PARTITION", _norm("partition")),
+    "A": _part("AGE", "age"),
+    "F": _part("FAIRSHARE", "fair_share"),
+    "J": _part("JOBSIZE", "size"),
+    "Q": _part("QOS", "qos"),
+    "P": _part("PARTITION", "partition"),
+    "a": _norm("AGE", "age"),
+    "f": _norm("FAIRSHARE", "fair_share"),
+    "j": _norm("JOBSIZE", "size"),
+    "q": _norm("QOS", "qos"),
+    "p": _norm("PARTITION", "partition"),
 }
 
 
