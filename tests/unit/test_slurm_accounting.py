@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from dataclasses import replace
 from datetime import datetime
 
 import pytest
 
+from rm.api.jobs import FullJob
 from rm.cli.past import past_moment
 from rm.cli.slurm.sacct_fields import FIELDS
+from rm.client import Client
+from rm.client.client import JobRef
 from rm.core.model.array import Array
 from rm.core.model.job import JobState
 from rm.core.model.job_step import JobStep, StepName
@@ -112,6 +116,28 @@ def test_the_script_of_a_job_is_printed(slurm: Slurm) -> None:
     said = slurm("sacct", "-B", "-j", "1").out
     assert said.startswith(f"Batch Script for 1\n{'-' * 80}\n#!/bin/sh\n")
     assert said.endswith("\ntrue\n")
+
+
+def test_the_script_of_an_array_is_printed_for_its_elements(
+    slurm: Slurm, rmx: Rmx, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = daemon.service
+    service.put(5, array_job=3, array_task=2)
+    asked: list[str] = []
+    usual = Client.job
+
+    def job(self: Client, job_id: JobRef) -> FullJob:
+        asked.append(str(job_id))
+        return usual(self, job_id)
+
+    monkeypatch.setattr(Client, "job", job)
+    said = slurm("sacct", "-B", "-j", "3").out
+    assert re.findall(r"^Batch Script for (\d+)\n-{80}\n#!/bin/sh\n", said, re.M) == ["3", "4", "5"]
+    assert "NONE" not in said
+    assert asked == ["3"]
+    service.put(3, array=Array(completed="0-5"))  # then it has no line of its own
+    assert slurm("sacct", "-B", "-j", "3").out == said[said.index("Batch Script for 4") :]
+    assert asked == ["3"] * 3  # to find the elements, and once for the script of all
 
 
 def test_a_script_has_the_processors_of_its_own_host(slurm: Slurm, daemon: Daemon) -> None:

@@ -7,6 +7,7 @@ import pwd
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeVar
 
@@ -15,7 +16,7 @@ from rm.cli.output import all_printable, printable
 from rm.cli.past import past_moment
 from rm.cli.slurm.jobs import NEVER, SHORT, STATES, rest_of
 from rm.cli.slurm.sacct_fields import FIELDS, Field, Line
-from rm.cli.slurm.sacct_filters import filters, script_of
+from rm.cli.slurm.sacct_filters import filters, script_in, script_of
 from rm.cli.slurm.words import Given, Options, read
 from rm.errors import NotFound, UsageError
 from rm.units import parse_hosts
@@ -82,9 +83,12 @@ def run(words: Sequence[str]) -> int:
         raise UsageError("--clusters is not supported.", "There is one cluster; --clusters=all names it.")
     usual = BRIEF if "brief" in options else LONG if "long" in options else USUAL
     fields = read_fields(options.get("format") or usual, FIELDS, "`sacct --helpformat` lists the fields.")
+    if "batch-script" in options and "jobs" not in options:
+        raise UsageError("--batch-script needs --jobs.", "Name the jobs: sacct -B -j 42.")
     jobs = _jobs(given)
     if "batch-script" in options:
-        sys.stdout.writelines(script_of(job, given) for job in jobs)
+        of_arrays = _scripts_of_arrays(jobs)
+        sys.stdout.writelines(script_of(job, of_arrays) for job in jobs)
         return 0
     steps = steps_of(jobs) if "allocations" not in options or _steps_named(given) else {}
     lines = [line for job in jobs for line in _lines(job, steps.get(job.id, ()), given)]
@@ -259,6 +263,20 @@ def _named(client: Client, ids: Sequence[JobId]) -> list[Job]:
             if job.array_job in arrays and (chosen is None or chosen >> (job.array_task or 0) & 1):
                 found[job.id] = job
     return [found[job_id] for job_id in sorted(found)]
+
+
+def _scripts_of_arrays(jobs: Sequence[Job]) -> dict[int, str]:
+    """Of each array that has elements among the jobs: lists of jobs come without scripts."""
+    from rm.client import Client
+
+    found = {job.id: script_in(job) for job in jobs if job.array is not None}
+    unknown = {job.array_job for job in jobs if job.array_job is not None and not script_in(job)} - set(found)
+    if unknown:
+        with Client() as client:
+            for array in sorted(unknown):
+                with suppress(NotFound):  # it was forgotten just now
+                    found[array] = script_in(client.job(JobId(array)))
+    return found
 
 
 def _users(given: Given) -> frozenset[str]:

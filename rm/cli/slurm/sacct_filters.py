@@ -1,4 +1,4 @@
-"""Which jobs `sacct` lists by what they had and asked for, and the script of one.
+"""Which jobs `sacct` lists by what they had and asked for, and the scripts of jobs.
 
 Source: sacct(1) of Slurm 22.05, and as_mysql_jobacct_process.c: a number alone is that number.
 """
@@ -15,7 +15,6 @@ from rm.units import parse_time_limit_us
 
 if TYPE_CHECKING:
     from rm.api.jobs import Job
-    from rm.cli.slurm.words import Given
 
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?\Z", re.ASCII)
 _WORD = re.compile(r"[\w.-]+")
@@ -56,15 +55,14 @@ def _time_us(text: str) -> int:
     return ENDLESS_US if limit_us is None else limit_us
 
 
-def script_of(job: Job, given: Given) -> str:
-    """As --batch-script shows it; of jobs of other users NONE, as their scripts are not told.
-
-    Raises:
-        UsageError: no jobs are named.
-    """
-    if "jobs" not in given.options:
-        raise UsageError("--batch-script needs --jobs.", "Name the jobs: sacct -B -j 42.")
+def script_in(job: Job) -> str:
+    """The script; "" where it is not told: of another user's job, or one from a list."""
     script = getattr(job.spec, "script", None)
-    said = f"Batch Script for {job.id}"
-    text = script if isinstance(script, str) and script else f"{NO_SCRIPT}\n"
-    return f"{said}\n{'-' * 80}\n{text}{'' if text.endswith(chr(10)) else chr(10)}"
+    return script if isinstance(script, str) else ""
+
+
+def script_of(job: Job, of_arrays: Mapping[int, str]) -> str:
+    """As --batch-script shows it; NONE where it is not told. `of_arrays`: by the id of an array, for its
+    elements."""
+    text = script_in(job) or of_arrays.get(job.array_job or 0) or f"{NO_SCRIPT}\n"
+    return f"Batch Script for {job.id}\n{'-' * 80}\n{text}{'' if text.endswith(chr(10)) else chr(10)}"
