@@ -34,10 +34,10 @@ class GpuOptions(NamedTuple):
 def gpu_options(values: Mapping[str, Any]) -> GpuOptions:
     """Raises UsageError for what is not understood, or contradicts itself."""
     with refusing(Refusal.BAD_GPUS):
-        numbers, kinds = _counted(values)
+        numbers, kind = _counted(values)
     bind, number = _bind(values.get("gpu_bind") or "")
     total, host, task = (numbers.get(key) for key in ("gpus", "gpus_per_node", "gpus_per_task"))
-    return GpuOptions(total, host, task, next(iter(kinds), ""), bind, number)
+    return GpuOptions(total, host, task, kind, bind, number)
 
 
 def by_socket(values: Mapping[str, Any], sockets: int | None, remarks: Remarks) -> Mapping[str, Any]:
@@ -56,47 +56,54 @@ def by_socket(values: Mapping[str, Any], sockets: int | None, remarks: Remarks) 
             remarks.warnings.append("--sockets-per-node is not supported and was ignored.")
         return values
     with refusing(Refusal.BAD_GPUS):
-        match = re.match(_NUMBER, text)
-        if match is None:
-            raise UsageError(
-                f"--gpus-per-socket={text} is not understood.", "Write a number of GPUs, or TYPE:NUMBER."
-            )
+        number, kind = _number("--gpus-per-socket", text, text)
         if not sockets:
             raise UsageError("--gpus-per-socket needs --sockets-per-node.", "Or write --gpus-per-node.")
-        kind = f"{match[1]}:" if match[1] else ""
-        on_host = f"{kind}{int(match[2]) * sockets}"
-        if values.get("gpus_per_node", on_host) != on_host:
-            raise UsageError(
-                "--gpus-per-node and --gpus-per-socket ask for different numbers of GPUs on a host.",
-                "Keep one of them.",
-            )
+        number, kinds = number * sockets, {kind}
+        node = values.get("gpus_per_node")
+        if node is not None:
+            of_node, kind = _number("--gpus-per-node", node, node)
+            kinds.add(kind)
+            if of_node != number:
+                raise UsageError(
+                    "--gpus-per-node and --gpus-per-socket ask for different numbers of GPUs on a host.",
+                    "Keep one of them.",
+                )
+        on_host = f"{_one_kind(kinds)}:{number}".removeprefix(":")
     remarks.warnings.append(
         f"--gpus-per-socket={text} counts as --gpus-per-node={on_host}: rm does not look at sockets."
     )
     return {**values, "gpus_per_node": on_host}
 
 
-def _counted(values: Mapping[str, Any]) -> tuple[dict[str, int], set[str]]:
-    """How many GPUs of each place, and the types that are named, one at most."""
+def _counted(values: Mapping[str, Any]) -> tuple[dict[str, int], str]:
+    """How many GPUs of each place, and the type that is named."""
     numbers: dict[str, int] = {}
     kinds: set[str] = set()
     for key, option, text in _given(values):
-        match = re.match(_NUMBER, text)
-        if match is None:
-            raise UsageError(
-                f"{option}={values[key]} is not understood.", "Write a number of GPUs, or TYPE:NUMBER."
-            )
-        place = "gpus_per_node" if key == "gres" else key
-        if numbers.setdefault(place, int(match[2])) != int(match[2]):
+        number, kind = _number(option, text, values[key])
+        if numbers.setdefault("gpus_per_node" if key == "gres" else key, number) != number:
             raise UsageError(
                 "--gpus-per-node and --gres ask for different numbers of GPUs on a host.", "Keep one of them."
             )
-        kinds |= {match[1]} if match[1] else set()
-    if len(kinds) > 1:
-        raise UsageError(
-            f"The job asks for several types of GPUs: {', '.join(sorted(kinds))}.", "Keep one of them."
-        )
-    return numbers, kinds
+        kinds.add(kind)
+    return numbers, _one_kind(kinds)
+
+
+def _number(option: str, text: str, given: str) -> tuple[int, str]:
+    """The number of a text such as `a100:2`, and its type, or ""."""
+    match = re.match(_NUMBER, text)
+    if match is None:
+        raise UsageError(f"{option}={given} is not understood.", "Write a number of GPUs, or TYPE:NUMBER.")
+    return int(match[2]), match[1] or ""
+
+
+def _one_kind(kinds: set[str]) -> str:
+    """The type that is named, or ""."""
+    named = sorted(kinds - {""})
+    if len(named) > 1:
+        raise UsageError(f"The job asks for several types of GPUs: {', '.join(named)}.", "Keep one of them.")
+    return named[0] if named else ""
 
 
 def _given(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

@@ -49,6 +49,21 @@ def build(**values: Any) -> dict[str, Any]:
         ({"gpus_per_node": "a100:2"}, {"gpus_per_host": 2, "gpu_type": "a100"}),
         ({"gpus_per_socket": "2", "sockets_per_node": "2"}, {"gpus_per_host": 4, "gpu_type": None}),
         ({"gpus_per_socket": "a100:1", "sockets_per_node": "2"}, {"gpus_per_host": 2, "gpu_type": "a100"}),
+        *(
+            (
+                {"gpus_per_socket": of_socket, "sockets_per_node": "2", "gpus_per_node": of_node},
+                {"gpus_per_host": 4, "gpu_type": kind},
+            )
+            for of_socket, of_node, kind in (
+                ("2", "4", None),
+                ("2", "04", None),
+                ("02", "4", None),
+                ("2", "a100:4", "a100"),
+                ("2", "a100=4", "a100"),
+                ("a100:2", "4", "a100"),
+                ("a100=2", "a100:4", "a100"),
+            )
+        ),
         ({"ntasks": "8", "gres": "gpu:2"}, {"ntasks": 8, "gpus_per_host": 2, "hosts_min": None}),
         ({"nodes": "1", "ntasks": "4", "gres": "gpu:1"}, {"ntasks": 4, "gpus_per_host": 1, "hosts_max": 1}),
         ({"ntasks": "4", "gpus": "8"}, {"gpus_per_task": 2, "gpu_bind": "none"}),
@@ -351,6 +366,14 @@ def test_numbers_inside_the_traffic_profile_count_too():
         (
             {"gpus_per_socket": "1", "sockets_per_node": "2", "gpus_per_node": "3"},
             "--gpus-per-node and --gpus-per-socket ask for different numbers",
+        ),
+        (
+            {"gpus_per_socket": "a100:2", "sockets_per_node": "2", "gpus_per_node": "h100:4"},
+            "The job asks for several types of GPUs: a100, h100.",
+        ),
+        (
+            {"gpus_per_socket": "2", "sockets_per_node": "2", "gpus_per_node": "four"},
+            "--gpus-per-node=four is not understood.",
         ),
     ],
 )
