@@ -13,7 +13,9 @@ import pytest
 from rm.api.playbooks import NOTES_MOST
 from rm.cli.playbook import telling as module
 from rm.cli.playbook.telling import Telling
+from rm.cli.playbook.work import MESSAGE_MOST
 from rm.errors import Unreachable
+from rm.playbook.model.steps import TaskResult
 from rm.playbook.run.report import Progress, Report
 from tests.command_line import Rmx
 
@@ -75,6 +77,17 @@ def test_a_batch_whose_answer_is_lost_is_sent_again_under_its_number(monkeypatch
     assert run(daemon, *(Progress("note", str(n)) for n in range(101))) == []
     assert [one["batch"] for one in daemon.told] == [1, 1, 1, 2]
     assert daemon.told[0] == daemon.told[2]
+
+
+def test_where_a_message_is_cut_no_part_of_a_password_is_left() -> None:
+    daemon, secret = Daemon(), "hunter2-of-the-mirror"
+    telling = Telling(daemon, {"playbook": "/srv/site.yml"}, set(), print)  # type: ignore[arg-type]
+    telling.hide(secret)
+    message = "x" * (MESSAGE_MOST - 8) + secret
+    telling.tell(Progress("task", result=TaskResult("h1", "Play", "Task", "command", "ok", message=message)))
+    telling.finish(Report("p", False))
+    (outcome,) = [one for told in daemon.told for one in told["outcomes"]]
+    assert outcome["message"] == "x" * (MESSAGE_MOST - 8) + "********"
 
 
 PLAY = """

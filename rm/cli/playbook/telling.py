@@ -10,8 +10,10 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from rm.adapters.playbook.secrets import masked
 from rm.cli.playbook.work import Said
 from rm.cli.session import Session
 from rm.core.playbook_runs import RunState
@@ -52,6 +54,8 @@ class Telling(Said):
         if self._off.is_set():
             return
         self.secrets = self._sealed | self._own
+        if event.result is not None and self._own:  # before it is cut: a part of one would not be known
+            event = replace(event, result=masked(event.result, self._own))
         super().tell(event)
 
     def finish(self, report: Report | None, message: str = "") -> None:
