@@ -38,7 +38,8 @@ HOUR_US = 3_600_000_000
 def own_texts() -> dict[str, str]:
     """Each field of text that is not shown, with something in it."""
     texts = {f.name: f"/{WORD}" for f in fields(JobSpec) if f.name not in SHOWN and f.default == ""}
-    return texts | {"container_mounts": f"/{WORD}:/x", "mail_events": "END", "open_mode": "append"}
+    fit = {"container_mounts": f"/{WORD}:/x", "container_name": WORD}
+    return texts | fit | {"mail_events": "END", "open_mode": "append"}
 
 
 def hinder(world: World) -> None:

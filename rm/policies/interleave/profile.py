@@ -127,7 +127,7 @@ def job_demands(
         for link, (k, crossings) in above.items():
             wanted[link] = bw * crossings if model == "ring" else _demanded(bw, k, total, model)
         unlike = {(rate, capacity_by_link[link]) for link, rate in wanted.items()}  # a handful of hundreds
-        slower = max(Fraction(1), *(Fraction(rate, capacity) for rate, capacity in unlike))
+        slower = max([Fraction(1), *(Fraction(rate, capacity) for rate, capacity in unlike)])
         lasts = _ceil(duration * slower)
         slowed = {rate: _ceil(rate / slower) for rate, _ in unlike}
         for host, rate in wanted.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -37,16 +38,27 @@ def by_policy(snapshot: Snapshot, need: int, policy: ZonePolicy | None = None, z
     return list(next(proposal.candidates).placement.hosts)
 
 
-class Asked(dict[Pair, LinkStats]):
+class Asked(dict[Pair, Any]):
     """Measurements that note which pairs were looked at, both directions being one look."""
 
-    def __init__(self, pairs: dict[Pair, LinkStats]) -> None:
-        super().__init__(pairs)
+    def __init__(self, pairs: Measured) -> None:
         self.looked: set[frozenset[str]] = set()
+        super().__init__(
+            (pair, _Watched(stats, frozenset(pair), self.looked)) for pair, stats in pairs.items()
+        )
 
-    def get(self, key: Pair, default: LinkStats | None = None) -> LinkStats | None:  # type: ignore[override]
-        self.looked.add(frozenset(key))
-        return super().get(key, default)
+
+class _Watched:
+    """A measurement; whoever reads a value of it looks at its pair."""
+
+    __slots__ = ("_looked", "_pair", "_stats")
+
+    def __init__(self, stats: LinkStats, pair: frozenset[str], looked: set[frozenset[str]]) -> None:
+        self._stats, self._pair, self._looked = stats, pair, looked
+
+    def __getattr__(self, name: str) -> Any:
+        self._looked.add(self._pair)
+        return getattr(self._stats, name)
 
 
 class ScoredWhenAsked:
