@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
-import msgspec
 import sqlalchemy as sa
 
 from rm.adapters.store.database import Door, around_damage
-from rm.adapters.store.records import damaged, to_text
+from rm.adapters.store.records import from_text, to_text
 from rm.adapters.store.schema import playbook_outcomes, playbook_runs, playbook_schedules
 from rm.adapters.store.set_aside import sound
 from rm.adapters.store.statements import insert_of
@@ -22,7 +21,6 @@ CHUNK = 500  # rows of one transaction: the leader's commits go on in between
 PAUSE_S = 0.005
 runs, outcomes, schedules = playbook_runs.c, playbook_outcomes.c, playbook_schedules.c
 _run, _outcome, _schedule = decoder_of(PlaybookRun), decoder_of(TaskOutcome), decoder_of(PlaybookSchedule)
-Value = TypeVar("Value")
 
 
 class SqlPlaybookRuns:
@@ -142,19 +140,12 @@ def _run_row(run: PlaybookRun) -> dict[str, Any]:
 
 
 def _read_run(row: Any) -> PlaybookRun:
-    return replace(_decoded(_run, row.body, f"The run {row.id} of a playbook"), id=row.id)
+    return replace(from_text(_run, row.body, f"The run {row.id} of a playbook"), id=row.id)
 
 
 def _read_outcome(row: Any) -> TaskOutcome:
-    return _decoded(_outcome, row.body, f"Task {row.number} of the run {row.run} of a playbook")
+    return from_text(_outcome, row.body, f"Task {row.number} of the run {row.run} of a playbook")
 
 
 def _read_schedule(row: Any) -> PlaybookSchedule:
-    return replace(_decoded(_schedule, row.body, f"The schedule {row.id} of a playbook"), id=row.id)
-
-
-def _decoded(decoder: msgspec.json.Decoder[Value], text: str, what: str) -> Value:
-    try:
-        return decoder.decode(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise damaged(what, str(error)) from error
+    return replace(from_text(_schedule, row.body, f"The schedule {row.id} of a playbook"), id=row.id)

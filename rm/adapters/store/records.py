@@ -149,7 +149,7 @@ def kept_log_row(log: KeptLog) -> Row:
 
 
 def kept_log(row: Any) -> KeptLog:
-    body = _from(_kept, row.body, f"What became of a log of job {row.job}")
+    body = from_text(_kept, row.body, f"What became of a log of job {row.job}")
     return KeptLog(LogName(row.job, row.attempt, row.rank, row.stream), *body)
 
 
@@ -162,7 +162,7 @@ def job_step_row(step: JobStep) -> Row:
 
 
 def job_step(row: Any) -> JobStep:
-    body = _from(_job_step, row.body, f"Step {row.step} of job {row.job}")
+    body = from_text(_job_step, row.body, f"Step {row.step} of job {row.job}")
     return JobStep(StepName(row.job, row.attempt, row.step), *msgspec.structs.astuple(body))
 
 
@@ -171,7 +171,7 @@ def choice_row(job: int, choice: Choice) -> Row:
 
 
 def choice(row: Any) -> Choice:
-    return _from(_choice, row.body, f"How job {row.job} was placed")
+    return from_text(_choice, row.body, f"How job {row.job} was placed")
 
 
 def named_row(name: str, value: object, what: str) -> Row:
@@ -208,7 +208,7 @@ def sample_row(pair: int, s: Sample) -> Row:
 
 def sample(row: Any) -> Sample:
     _dated(row.at_us, f"The measurement {row.source} to {row.destination}")
-    values = _from(_object, row.body, f"The measurement {row.source} to {row.destination}")
+    values = from_text(_object, row.body, f"The measurement {row.source} to {row.destination}")
     failed, checks = values.pop("failed", ""), tuple(values.pop("checks", ()))
     return Sample(row.source, row.destination, row.at_us, row.mesh, values, failed, checks)
 
@@ -222,7 +222,7 @@ def summary_row(pair: int, s: Summary) -> Row:
 def summary(row: Any) -> Summary:
     what = f"The summary {row.source} to {row.destination}"
     _dated(row.start_us, what)
-    tries, failures, stats = _from(_summary, row.body, what)
+    tries, failures, stats = from_text(_summary, row.body, what)
     known = {name: Stat(*values) for name, values in stats.items()}
     return Summary(row.source, row.destination, row.start_us, row.span_us, known, tries, failures)
 
@@ -238,7 +238,7 @@ def cell_row(cell: Cell) -> Row:
 
 
 def cell(row: Any) -> Cell:
-    return _from(_cell, row.body, f"The cell {row.check_name} of {row.source} to {row.destination}")
+    return from_text(_cell, row.body, f"The cell {row.check_name} of {row.source} to {row.destination}")
 
 
 def change_row(change: Change) -> Row:
@@ -251,7 +251,7 @@ def change_row(change: Change) -> Row:
 def change(row: Any) -> Change:
     what = f"A change of {row.source} to {row.destination}"
     _dated(row.at_us, what)
-    body = _from(_change, row.body, what)
+    body = from_text(_change, row.body, what)
     return Change(row.mesh, row.check_name, row.source, row.destination, row.at_us, *body)
 
 
@@ -260,7 +260,7 @@ def mesh_row(state: MeshState) -> Row:
 
 
 def mesh_state(row: Any) -> MeshState:
-    return _from(_mesh_state, row.body, f"The mesh {row.mesh}")
+    return from_text(_mesh_state, row.body, f"The mesh {row.mesh}")
 
 
 def job(row: Any) -> Job:
@@ -273,7 +273,7 @@ def job_reader() -> Callable[[Any], Job]:
     specs: dict[str, JobSpec] = {}
 
     def read(row: Any) -> Job:
-        id, body, spec_text = row  # by position and without `_from`: there are many
+        id, body, spec_text = row  # by position and without `from_text`: there are many
         try:
             spec = specs.get(spec_text)
             if spec is None:
@@ -332,28 +332,28 @@ def _indices(what: str, listed: str) -> int:
 
 
 def host(row: Any) -> Host:
-    found = _from(_host, row.body, f"Host {row.name}")
+    found = from_text(_host, row.body, f"Host {row.name}")
     if found.name != row.name:
         raise damaged(f"Host {row.name}", f"it says that it is host {found.name}")
     return found
 
 
 def zone(row: Any) -> Zone:
-    return _from(_zone, row.body, f"Zone {row.name}")
+    return from_text(_zone, row.body, f"Zone {row.name}")
 
 
 def document(row: Any) -> dict[str, Any]:
-    return _from(_object, row.body, f"Document {row.name}")
+    return from_text(_object, row.body, f"Document {row.name}")
 
 
 def token(row: Any) -> Token:
-    return _from(_token, row.body, f"Token {row.id}")
+    return from_text(_token, row.body, f"Token {row.id}")
 
 
 def act(row: Any) -> Act:
     """One that is damaged stays in its place and says so: nothing is missing from the log in silence."""
     try:
-        return _from(_act, row.body, f"Entry {row.seq} of the audit log")
+        return from_text(_act, row.body, f"Entry {row.seq} of the audit log")
     except StoreError as error:
         user = clean(str(row.user_name))
         return Act(row.at_us, user, -1, "", "", "", "damaged", outcome=Outcome.FAILED, detail=error.what)
@@ -363,17 +363,17 @@ def measured(row: Any) -> Measured:
     what = f"The measurement {row.source} to {row.destination}"
     if not (isinstance(row.source, str) and isinstance(row.destination, str)):
         raise damaged(what, "it names no hosts")
-    stats = _from(_stats, row.body, what)
+    stats = from_text(_stats, row.body, what)
     return Measured(row.source, row.destination, stats)
 
 
 def action(row: Any) -> StoredAction:
-    body = _from(_object, row.body, f"Action {row.id}")
+    body = from_text(_object, row.body, f"Action {row.id}")
     return StoredAction(row.id, row.kind, row.job, row.attempt, row.host, body)
 
 
 def entry(row: Any) -> Entry:
-    body = _from(_object, row.body, f"Journal entry {row.seq}")
+    body = from_text(_object, row.body, f"Journal entry {row.seq}")
     return Entry(row.at_us, row.kind, body)
 
 
@@ -389,7 +389,8 @@ def _job_to_text(job: Job) -> str:
     return to_text(_job_fields(job), f"Job {job.id}")
 
 
-def _from(decoder: msgspec.json.Decoder[Value], text: str, what: str) -> Value:
+def from_text(decoder: msgspec.json.Decoder[Value], text: str, what: str) -> Value:
+    """The other way; raises StoreError for what is no such value."""
     try:
         return decoder.decode(text)
     except _UNREADABLE as e:

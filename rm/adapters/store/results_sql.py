@@ -10,12 +10,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from rm.adapters.store.database import Door, around_damage
-from rm.adapters.store.records import damaged, to_text
+from rm.adapters.store.records import from_text, to_text
 from rm.adapters.store.schema import archive_cursors, archive_results
 from rm.adapters.store.set_aside import sound
 from rm.adapters.store.statements import upserts
@@ -165,15 +164,8 @@ def _outcome_of(kept: _Kept) -> Outcome:
 
 
 def _read(row: Any) -> tuple[int, Outcome]:
-    return row.id, _outcome_of(_decoded(_kept, row.body, f"The result {row.id} for archives"))
+    return row.id, _outcome_of(from_text(_kept, row.body, f"The result {row.id} for archives"))
 
 
 def _read_cursor(row: Any) -> tuple[str, Cursor]:
-    return row.archive, _decoded(_cursor, row.body, f"How far archive {row.archive} has got")
-
-
-def _decoded(decoder: msgspec.json.Decoder[Any], text: str, what: str) -> Any:
-    try:
-        return decoder.decode(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise damaged(what, str(error)) from error
+    return row.archive, from_text(_cursor, row.body, f"How far archive {row.archive} has got")
