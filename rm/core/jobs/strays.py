@@ -37,11 +37,10 @@ class Lacking:
 
 def lacking(free: Free, host: Host, strays: Iterable[Held]) -> Lacking:
     """What the strays of a host use of that which is not `free` there."""
-    indices = {word: gpu.index for gpu in host.gpus for word in (str(gpu.index), gpu.uuid) if word}
     cpus, mem_bytes, gpus = -free.cpus, -free.mem_bytes, set[int]()
+    indices = _indices(host.gpus)
     for held in strays:
-        unknown = held.gpus is None or not indices.keys() >= set(held.gpus)
-        gpus.update(indices.values() if unknown else (indices[word] for word in held.gpus or ()))
+        gpus |= _taken(held, indices)
         cpus += host.cpus if held.gpus is None else held.cpus
         mem_bytes += host.mem_bytes if held.gpus is None else held.mem_bytes
     return Lacking(max(0, cpus), max(0, mem_bytes), frozenset(gpus.difference(free.gpus)))
@@ -49,18 +48,26 @@ def lacking(free: Free, host: Host, strays: Iterable[Held]) -> Lacking:
 
 def without_strays(free: Free, gpus: Iterable[Gpu], strays: Strays) -> Free:
     """What is left of a host beside its strays. `gpus` are the host's own."""
-    taken: set[int] | None = set()
+    taken, indices = set[int](), _indices(gpus)
     cpus, mem_bytes = free.cpus, free.mem_bytes
-    indices = {word: gpu.index for gpu in gpus for word in (str(gpu.index), gpu.uuid) if word}
     for held in strays.values():
         cpus, mem_bytes = cpus - held.cpus, mem_bytes - held.mem_bytes
-        if held.gpus is None or not indices.keys() >= set(held.gpus):
-            taken = None
-        elif taken is not None:
-            taken.update(indices[word] for word in held.gpus)
+        taken |= _taken(held, indices)
         if held.gpus is None:
             cpus = mem_bytes = 0
-    idle = () if taken is None else tuple(g for g in free.gpus if g not in taken)
-    shared = () if taken is None else tuple(pair for pair in free.gpu_mem if pair[0] not in taken)
+    idle = tuple(g for g in free.gpus if g not in taken)
+    shared = tuple(pair for pair in free.gpu_mem if pair[0] not in taken)
     jobs = tuple(sorted({job for job, _ in strays}))
     return Free(max(0, cpus), max(0, mem_bytes), idle, shared, jobs)
+
+
+def _indices(gpus: Iterable[Gpu]) -> dict[str, int]:
+    """The GPUs of a host by the words that a task may be given them by."""
+    return {word: gpu.index for gpu in gpus for word in (str(gpu.index), gpu.uuid) if word}
+
+
+def _taken(held: Held, indices: Mapping[str, int]) -> set[int]:
+    """The GPUs that a stray uses, by index; all of its host where that is not known."""
+    if held.gpus is None or not indices.keys() >= set(held.gpus):
+        return set(indices.values())
+    return {indices[word] for word in held.gpus}
