@@ -160,7 +160,9 @@ def test_maintenance_keeps_jobs_off_its_hosts_and_runs_its_playbook(cluster: Clu
     cluster.rmx("reservation", "delete", "mend")
     cluster.rmx("reservation", "create", "ours", "--hosts", first, "--duration", "1:00:00", "--users", "root")
     cluster.rmx("release", job)
-    assert "reservation ours" in cluster.rmx("why", job)
+    until(
+        lambda: "reservation ours" in cluster.rmx("why", job), "a daemon begun anew hears of its hosts first"
+    )
     cluster.rmx("set", job, "reservation=ours", "time=30")
     cluster.wait(job, "COMPLETED")
     assert cluster.log(job) == "reserved: ours\n"
