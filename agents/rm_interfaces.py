@@ -19,9 +19,11 @@ ROUTES_S = 5.0
 
 
 def interfaces(towards, ip, sysfs=SYSFS, rdma=RDMA):
-    """[{name, address, network, up, speed_bps, mtu_bytes, numa_node, rdma, routes, control}].
+    """[{name, address, network, routed, up, speed_bps, mtu_bytes, numa_node, rdma, routes, control}].
 
     `network` is the network of the address, "10.1.0.0/24", "" while the link is down or leads to one host.
+    `routed` is the widest network that holds the address and to which gateways behind the interface lead,
+    "10.1.0.0/16" for a rail of which each host has a network of its own; "" without such a route.
     `routes` is how many of the hosts `towards` (names or addresses) are reached through the interface, and
     `control` says that the daemon is. `speed_bps` is 0 and `numa_node` -1 where the driver does not report
     it. `ip` is the path of the program, "" where the host has none: then no route is known.
@@ -30,9 +32,12 @@ def interfaces(towards, ip, sysfs=SYSFS, rdma=RDMA):
     devices = _rdma(rdma)
     peers = _resolved(towards)
     daemon = os.environ.get("SSH_CONNECTION", "").split(" ")[0]
-    routes = _routes(ip, [*peers, daemon] if daemon else peers) if ip else []
+    asked = [*peers, daemon] if daemon else peers
+    answers = _answers(ip, asked) if ip else []
+    routes = _through(answers, asked)
     through = routes[: len(peers)]
     for one in found:
+        one["routed"] = _routed(answers, one["name"], one["address"]) if one["network"] else ""
         one["rdma"] = devices.get(one["name"], "")
         one["routes"] = through.count(one["name"])
         one["control"] = bool(daemon) and routes[len(peers) :] == [one["name"]]
@@ -117,15 +122,36 @@ def _resolved(names):
     return found
 
 
-def _routes(ip, addresses):
-    """The interface through which the kernel would send to each address, "" where it knows no way."""
-    asked = "".join("route get %s\n" % address for address in addresses)
+def _answers(ip, addresses):
+    """What the kernel's routing table holds, and then its route to each address that it knows a way to."""
+    asked = "route show\n" + "".join("route get %s\n" % address for address in addresses)
     try:
         done = subprocess.run([ip, "-json", "-force", "-batch", "-"], input=asked.encode(), timeout=ROUTES_S,
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)  # fmt: skip
-        answers = [json.loads(line)[0] for line in done.stdout.splitlines() if line.strip()]
-    except (OSError, ValueError, IndexError, subprocess.SubprocessError):
-        return [""] * len(addresses)
-    # an address without a route has no line: each line says which address it is about
-    through = {answer.get("dst"): answer.get("dev", "") for answer in answers if isinstance(answer, dict)}
+        answers = [answer for line in done.stdout.splitlines() if line.strip() for answer in json.loads(line)]
+    except (OSError, TypeError, ValueError, subprocess.SubprocessError):
+        return []
+    return [answer for answer in answers if isinstance(answer, dict)]
+
+
+def _through(answers, addresses):
+    """The interface through which the kernel would send to each address, "" where it knows no way."""
+    # an address without a route has no answer: each answer says which address it is about
+    through = {answer.get("dst"): answer.get("dev", "") for answer in answers}
     return [through.get(address, "") for address in addresses]
+
+
+def _routed(answers, name, address):
+    """The widest network around the address to which gateways behind the interface lead."""
+    found = []
+    for answer in answers:
+        network, slash, bits = str(answer.get("dst")).partition("/")
+        by_gateway = "gateway" in answer or "via" in answer  # via: a gateway of the other family (RFC 5549)
+        if slash and by_gateway and answer.get("dev") == name and _within(address, network, int(bits)):
+            found.append((int(bits), network))
+    return "%s/%d" % min(found)[::-1] if found else ""
+
+
+def _within(address, network, bits):
+    one, other = (int.from_bytes(socket.inet_aton(each), "big") for each in (address, network))
+    return (one ^ other) >> (32 - bits) == 0

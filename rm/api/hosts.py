@@ -23,7 +23,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 class Nic(msgspec.Struct, frozen=True, kw_only=True):
     """A network interface; `numa_node` is -1 and `speed_bps` 0 where its driver does not report it. `routes`
     is how many other hosts are reached through it, `network` the network of its address: "" while its link is
-    down."""
+    down. `routed` is the widest network around the address to which gateways behind the interface lead."""
 
     name: str
     address: str
@@ -33,6 +33,7 @@ class Nic(msgspec.Struct, frozen=True, kw_only=True):
     rdma: str
     routes: int
     network: str = ""
+    routed: str = ""
 
 
 class HostRequest(Request, frozen=True, kw_only=True):

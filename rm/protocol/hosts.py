@@ -66,7 +66,8 @@ class Xid(Struct, frozen=True, kw_only=True):
 
 class Interface(Struct, frozen=True, kw_only=True):
     """`speed_bps` is 0 and `numa_node` -1 where the driver does not report it; `rdma` is the RDMA device.
-    `network` is the network of the address, `10.1.0.0/24`, empty while the link is down.
+    `network` is the network of the address, `10.1.0.0/24`, empty while the link is down. `routed` is the
+    widest network around the address to which gateways behind the interface lead.
 
     `routes` is how many of the other hosts are reached through it, and `control` that the daemon is.
     """
@@ -74,6 +75,7 @@ class Interface(Struct, frozen=True, kw_only=True):
     name: Word
     address: Word = ""
     network: Word = ""
+    routed: Word = ""
     up: bool = True
     speed_bps: Bps = 0
     mtu_bytes: Count = 0

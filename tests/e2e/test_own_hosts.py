@@ -63,26 +63,43 @@ def test_jobs_on_several_hosts_are_told_that_interface(cluster: Cluster) -> None
         assert cluster.log(job["id"], rank).split() == ["eth0", "eth0", addresses[job["hosts"][0]]]
 
 
-def add_rail(cluster: Cluster, one: str, other: str) -> None:
+SWITCHED = [["addr add 10.201.7.1/24"], ["addr add 10.201.7.2/24"]]
+ROUTED = [  # each end is the gateway of the other's network
+    ["addr add 10.202.1.1/24", "addr add 10.202.2.254/32", "route add 10.202.0.0/16 via 10.202.1.254"],
+    ["addr add 10.202.2.1/24", "addr add 10.202.1.254/32", "route add 10.202.0.0/16 via 10.202.2.254"],
+]
+
+
+def add_rail(cluster: Cluster, name: str, commands: dict[str, list[str]]) -> None:
     """A second link between two hosts, which the daemon hears of at their next hello."""
-    ends = [f"{cluster.lab.status(host).init}" for host in (one, other)]
-    pair = ["type", "veth", "peer", "name", "rail1", "netns", ends[1]]
-    subprocess.run(["ip", "link", "add", "rail1", "netns", ends[0], *pair], check=True)
-    for place, host in enumerate((one, other), 1):
-        for words in (f"addr add 10.201.7.{place}/24 dev rail1", "link set rail1 up"):
-            done = cluster.lab.exec(host, ["ip", *words.split()])
-            assert done.returncode == 0, done.stderr
+    ends = [f"{cluster.lab.status(host).init}" for host in commands]
+    pair = ["type", "veth", "peer", "name", name, "netns", ends[1]]
+    subprocess.run(["ip", "link", "add", name, "netns", ends[0], *pair], check=True)
+
+    def do(host: str, words: str) -> None:
+        done = cluster.lab.exec(host, ["ip", *words.split()])
+        assert done.returncode == 0, done.stderr
+
+    for host in commands:
+        do(host, f"link set {name} up")
+    for host, words in commands.items():
+        for command in words:
+            do(host, f"{command} dev {name}")
     cluster.restart()
     cluster.all_up()
 
 
 def test_jobs_are_told_the_rails_that_their_hosts_share(cluster: Cluster) -> None:
     first, second, third = cluster.hosts()
-    add_rail(cluster, first, second)
-    assert [nic["network"] for nic in cluster.hosts()[second]["nics"]][1:] == ["10.201.7.0/24"]
+    add_rail(cluster, "rail1", dict(zip((first, second), SWITCHED, strict=True)))
+    add_rail(cluster, "rail2", dict(zip((second, third), ROUTED, strict=True)))
+    nics = {nic["name"]: nic for nic in cluster.hosts()[second]["nics"]}
+    assert (nics["rail1"]["network"], nics["rail1"]["routed"]) == ("10.201.7.0/24", "")
+    assert (nics["rail2"]["network"], nics["rail2"]["routed"]) == ("10.202.1.0/24", "10.202.0.0/16")
     for names, nccl, gloo in (
         ([first, second], "=eth0,rail1", "eth0,rail1"),
-        ([second, third], "eth0", "eth0"),
+        ([second, third], "=eth0,rail2", "eth0,rail2"),
+        ([first, third], "eth0", "eth0"),
     ):
         spec = {"ntasks": 2, "tasks_per_host": 1, "hosts_only": names}
         job = cluster.wait(cluster.post_job("echo $NCCL_SOCKET_IFNAME $GLOO_SOCKET_IFNAME", **spec))

@@ -83,6 +83,32 @@ def test_an_odd_answer_or_none_leaves_routes_unknown(tmp_path: Path, monkeypatch
     assert {one["routes"] for one in rm_interfaces.interfaces(["127.0.0.2"], "")} == {0}
 
 
+def test_the_network_behind_an_interfaces_gateways_is_found(tmp_path: Path) -> None:
+    """As the kernel of a host with a routed rail tells it; `lo` stands for the rail."""
+    rail = {"gateway": "127.0.0.254", "dev": "lo", "flags": []}
+    routes = [
+        {"dst": "default", **rail}, {"dst": "127.0.0.0/24", "dev": "lo", "scope": "link"},
+        {"dst": "127.0.0.0/16", **rail}, {"dst": "127.0.0.0/12", **rail, "dev": "eth0"},
+        {"dst": "126.0.0.0/8", **rail}, {"dst": "127.0.0.1", **rail},
+        {"dst": "127.0.0.0/9", "nexthops": [rail]},
+    ]  # fmt: skip
+    program = tmp_path / "ip"
+    (tmp_path / "lo").mkdir()
+    (tmp_path / "lo/carrier").write_text("1\n")
+
+    def found(*more: dict[str, object]) -> str:
+        program.write_text(f"#!/bin/sh\ncat > /dev/null\ncat <<'END'\n{json.dumps([*routes, *more])}\nEND\n")
+        program.chmod(0o755)
+        cards = rm_interfaces.interfaces([], str(program), sysfs=str(tmp_path))
+        return str(next(one["routed"] for one in cards if one["name"] == "lo"))
+
+    assert found() == "127.0.0.0/16"
+    by_ipv6 = {"dst": "127.0.0.0/10", "via": {"family": "inet6", "host": "fe80::1"}, "dev": "lo"}
+    assert found(by_ipv6) == "127.0.0.0/10"
+    (tmp_path / "lo/carrier").write_text("0\n")
+    assert found() == ""
+
+
 def test_rdma_devices_are_found_behind_their_interfaces(tmp_path: Path) -> None:
     gids = tmp_path / "mlx5_1/ports/1/gid_attrs/ndevs"
     gids.mkdir(parents=True)

@@ -63,10 +63,35 @@ def test_what_does_not_lead_to_the_other_host_is_left_out(second: Nic) -> None:
     assert told([one, replace(other, nics=(other.nics[0], second))]) == [["eth0"], ["eth0"]]
 
 
-def test_hosts_that_reach_each_other_by_routers_use_one_interface() -> None:
+def routed(*names: str) -> list[Host]:
+    """Two hosts with a network of their own for each interface; routers connect interfaces of one name."""
+    return [
+        host(n, *(replace(card(name, f"10.{rail}.{n}.2"), routed=f"10.{rail}.0.0/16")
+                  for rail, name in enumerate(names)))
+        for n in (1, 2)
+    ]  # fmt: skip
+
+
+def test_rails_that_routers_connect_are_named() -> None:
+    assert told(routed("eth0", "eth1", "eth2")) == [["eth0", "eth1", "eth2"]] * 2
+    one, other = routed("eth0", "eth1")
+    first = replace(other.nics[0], routed="")  # the default route leads to the others
+    assert told([one, replace(other, nics=(first, other.nics[1]))]) == [["eth0", "eth1"]] * 2
+    lost = replace(other.nics[1], routed="")
+    assert told([one, replace(other, nics=(other.nics[0], lost))]) == [["eth0"]] * 2
+
+
+def test_an_interface_counts_once_though_two_networks_lead_to_it() -> None:
+    """A network of the wires and one of the gateways behind them, which two interfaces of one host hold."""
+    one, other = pair("eth0", "eth1", "eth2")
+    wide = [tuple(replace(nic, routed="10.0.0.0/8") for nic in each.nics) for each in (one, other)]
+    assert told([replace(one, nics=wide[0]), replace(other, nics=wide[1])]) == [["eth0", "eth1", "eth2"]] * 2
+    assert told([replace(one, nics=wide[0]), other]) == [["eth0", "eth1", "eth2"]] * 2
+
+
+def test_another_hosts_first_interface_is_no_second_one() -> None:
     one, other = pair("eth0", "eth1")
-    far = replace(other, nics=(card("eth0", "10.7.0.2"), other.nics[1]))
-    assert told([one, far]) == [["eth0"], ["eth0"]]
+    assert told([one, replace(other, nics=other.nics[::-1])]) == [["eth0"], ["eth1"]]
 
 
 def test_a_declared_interface_is_used_alone() -> None:

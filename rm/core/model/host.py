@@ -47,7 +47,8 @@ def is_of_type(model: str, gpu_type: str) -> bool:
 class Nic:
     """A network interface that can carry jobs' traffic. `numa_node` is -1 and `speed_bps` 0 where its driver
     does not report it; `rdma` is its RDMA device, such as mlx5_0; `routes` is how many other hosts it leads
-    to; `network` is the network of its address, 10.1.0.0/24, "" while its link is down."""
+    to; `network` is the network of its address, 10.1.0.0/24, "" while its link is down; `routed` is the
+    widest network around it to which gateways behind the interface lead, "" without one."""
 
     name: str
     address: str = ""
@@ -57,6 +58,7 @@ class Nic:
     rdma: str = ""
     routes: int = 0
     network: str = ""
+    routed: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,18 +13,19 @@ def rails(host: Host, hosts: Sequence[Host]) -> tuple[Nic, ...]:
 
     Another interface counts if its driver says that it is as fast as that one, and each of the hosts has such
     a one on the same network, with an address of its own (bridges of containers have the same one
-    everywhere). A host whose inventory declares the interface uses that alone, and so do the hosts of its
-    jobs.
+    everywhere). The same network is one to which their addresses belong, or one to which their gateways lead
+    (each host of a routed rail has a network of its own). A host whose inventory declares the interface uses
+    that alone, and so do the hosts of its jobs.
     """
-    mine = _networks(host)
-    everyone = [_networks(each) for each in hosts]
-    first = {next(iter(networks), "") for networks in everyone}
-    shared = [n for n in next(iter(everyone), {}) if all(n in networks for networks in everyone)]
-    if len(first) != 1 or first != set(shared[:1]):  # each reaches the others by routers
-        shared = []
-    else:
-        shared = [n for n in shared if len({networks[n].address for networks in everyone}) == len(hosts)]
-    return tuple(mine[n] for n in shared if n in mine) or host.nics[:1]
+    found = {each.name: _networks(each) for each in hosts}
+    used = {each.name: list(each.nics[:1]) for each in hosts}
+    for network in found[hosts[0].name]:
+        ends = {name: networks[network] for name, networks in found.items() if network in networks}
+        addresses = {nic.address for nic in ends.values()}
+        if len(ends) == len(addresses) == len(hosts) and not any(ends[name] in used[name] for name in ends):
+            for name, nic in ends.items():
+                used[name].append(nic)
+    return tuple(used[host.name])
 
 
 def rdma_devices(host: Host, used: Sequence[Nic]) -> tuple[str, ...]:
@@ -42,6 +43,6 @@ def _networks(host: Host) -> dict[str, Nic]:
     alike = [nic for nic in others if nic.speed_bps == first.speed_bps > 0 and not declared]
     found: dict[str, Nic] = {}
     for nic in (first, *alike):
-        if nic.network:
-            found.setdefault(nic.network, nic)
+        for network in filter(None, (nic.network, nic.routed)):
+            found.setdefault(network, nic)
     return found
