@@ -17,7 +17,7 @@ from rm.demo.training import traffic_file
 from tests import builders
 from tests.cluster import WAIT_S, Cluster, until
 from tests.e2e.conftest import MakeCluster
-from tests.e2e.test_own_hosts import add_rail, on_plain_inventory
+from tests.e2e.test_own_hosts import ROUTED, SWITCHED, add_rail, on_plain_inventory
 
 pytestmark = pytest.mark.lab
 ROOT = Path(__file__).parents[2]
@@ -128,11 +128,17 @@ def test_ddp_loops_that_only_register_rm_s_hook_take_turns_on_the_network(
 
 
 @needs_frameworks
-def test_torchrun_trains_over_both_rails_of_two_hosts(cluster: Cluster) -> None:
+def test_torchrun_trains_over_all_rails_of_two_hosts(cluster: Cluster) -> None:
     pair = sorted(cluster.hosts())[:2]
-    add_rail(cluster, *pair)
-    count = ["cat", "/sys/class/net/rail1/statistics/tx_bytes"]
-    before = int(cluster.lab.exec(pair[0], count).stdout)
+    rails = {"rail1": SWITCHED, "rail2": ROUTED}
+    for rail, ends in rails.items():
+        add_rail(cluster, rail, dict(zip(pair, ends, strict=True)))
+
+    def sent() -> list[int]:
+        counts = [f"/sys/class/net/{rail}/statistics/tx_bytes" for rail in rails]
+        return [int(cluster.lab.exec(pair[0], ["cat", count]).stdout) for count in counts]
+
+    before = sent()
     torchrun = f"{PYTHON} -m torch.distributed.run --nnodes=$SLURM_NNODES --nproc-per-node=1"
     meet = "--node-rank=$SLURM_NODEID --master-addr=$MASTER_ADDR --master-port=$MASTER_PORT"
     path = cluster.directory / "rails.sh"
@@ -140,7 +146,7 @@ def test_torchrun_trains_over_both_rails_of_two_hosts(cluster: Cluster) -> None:
     words = ("--nodes=2", "--ntasks-per-node=1", "--nodelist=" + ",".join(pair))
     job = cluster.wait(cluster.submit(*words, str(path)), wait_s=TRAINING_S)
     assert job["state"] == "COMPLETED", [cluster.log(job["id"], rank) for rank in (0, 1)]
-    assert int(cluster.lab.exec(pair[0], count).stdout) - before > 1 << 20
+    assert all(after - count > 1 << 20 for after, count in zip(sent(), before, strict=True))
 
 
 @needs_frameworks
