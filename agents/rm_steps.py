@@ -211,9 +211,10 @@ def steps_operation(request, deserted=lambda: False):
 # -- in the agent ---------------------------------------------------------------------------------
 
 
-OFTEN = ("rm_steps_accounts", "rm_steps_command", "rm_steps_copy", "rm_steps_look", "rm_steps_text")
+OFTEN = ("rm_steps_accounts", "rm_steps_apt", "rm_steps_command", "rm_steps_copy", "rm_steps_look",
+         "rm_steps_package", "rm_steps_setup", "rm_steps_text")  # fmt: skip
 LIBRARIES = ("base64", "datetime", "difflib", "glob", "grp", "hashlib", "pwd", "re", "shlex", "shutil",
-             "subprocess", "tempfile", "zlib")  # fmt: skip
+             "socket", "subprocess", "tempfile", "zlib")  # fmt: skip
 LOADED = []
 
 

@@ -16,6 +16,7 @@ from rm_steps_base import (
     state_diff,
     tool,
 )
+from rm_steps_dpkg import packages
 
 STAMP = "/var/lib/apt/periodic/update-success-stamp"
 LISTS = "/var/lib/apt/lists"
@@ -93,10 +94,7 @@ class Debian:
         by_name = {}
         for one in found.values():
             by_name.setdefault(one.name, []).append(one)
-        form = "${db:Status-Status}\t${Version}\t${Package}\t${binary:Package}\t${Architecture}\n"
-        _, out = asks([tool("dpkg-query"), "-W", "-f", form, *by_name])
-        for line in out.splitlines():
-            status, version, *names = line.split("\t")
+        for status, version, *names in packages(by_name):
             for one in by_name.get(
                 names[0], by_name.get(names[1], by_name.get(names[0] + ":" + names[2], ()))
             ):
@@ -318,9 +316,8 @@ class Debian:
         if todo and not run.check:
             self.run([*self.options("fixed" if state == "fixed" else ""), "install", *todo])
         if specs and not run.check:
-            self.mark_manual(
-                [one.name for one in self.look(specs, available=False).values() if one.installed]
-            )
+            after = self.look(specs, available=False) if todo else found
+            self.mark_manual([one.name for one in after.values() if one.installed])
         return todo
 
     def expect(self, package, version):

@@ -1,5 +1,6 @@
 """What every operation of rm_steps.py builds on: one run's flags and plans, programs, honest failures."""
 
+import contextlib
 import os
 import stat as stat_module
 
@@ -137,11 +138,13 @@ def execute(argv, cwd=None, env=None, stdin=None, timeout_s=None, preexec=None, 
     import subprocess
     import tempfile
 
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryFile() as into:
+    with contextlib.ExitStack() as files:
+        out, err = (files.enter_context(tempfile.TemporaryFile(buffering=0)) for _ in range(2))
+        source = subprocess.DEVNULL
         if stdin is not None:
-            into.write(stdin.encode("utf-8", "surrogateescape") if isinstance(stdin, str) else stdin)
-            into.seek(0)
-        source = subprocess.DEVNULL if stdin is None else into
+            source = files.enter_context(tempfile.TemporaryFile())
+            source.write(stdin.encode("utf-8", "surrogateescape") if isinstance(stdin, str) else stdin)
+            source.seek(0)
         try:
             code = subprocess.call(
                 argv, cwd=cwd, env=env, stdin=source, stdout=out if stdout is None else stdout, stderr=err,
@@ -149,21 +152,23 @@ def execute(argv, cwd=None, env=None, stdin=None, timeout_s=None, preexec=None, 
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             raise StepFailed("%s did not end within %d s." % (argv[0], timeout_s)) from None
-        texts = []
-        for file in (out, err):
-            size = file.seek(0, 2)
-            file.seek(0)
-            text = file.read(OUTPUT_MAX_BYTES).decode("utf-8", "replace")
-            texts.append(text if size <= OUTPUT_MAX_BYTES else text + "\n[%d bytes in all]" % size)
-    return code, texts[0], texts[1]
+        return code, _said(out), _said(err)
+
+
+def _said(file):
+    """The text of a file that a program has written into, as far as it is kept."""
+    size = os.fstat(file.fileno()).st_size
+    text = os.pread(file.fileno(), min(size, OUTPUT_MAX_BYTES), 0).decode("utf-8", "replace")
+    return text if size <= OUTPUT_MAX_BYTES else text + "\n[%d bytes in all]" % size
 
 
 def find_tool(*names):
     """Absolute path of the first program that the host has, "" when none."""
     import shutil
 
+    path = os.pathsep.join(filter(None, (os.environ.get("PATH", os.defpath), TOOL_PATH)))
     for name in names:
-        found = shutil.which(name) or shutil.which(name, path=TOOL_PATH)
+        found = shutil.which(name, path=path)
         if found:
             return found
     return ""

@@ -4,7 +4,7 @@ import contextlib
 import os
 import sys
 
-from rm_steps_base import asks, expanded, find_tool
+from rm_steps_base import asks, execute, expanded, find_tool, plain_environment
 
 _DMI = ("bios_date", "bios_vendor", "bios_version", "board_name", "board_vendor", "board_version",
         "chassis_vendor", "product_name", "product_serial", "product_uuid", "product_version",
@@ -26,6 +26,29 @@ def _ip(*words):
     except OSError:
         return ""
     return out if code == 0 else ""
+
+
+def _addresses_and_routes():
+    """What `ip -json address` and `ip -json route` say, of one process that says both."""
+    program = find_tool("ip")
+    if program:
+        argv, both = [program, "-json", "-batch", "-"], "address\nroute\n"
+        with contextlib.suppress(OSError):
+            code, out, _ = execute(argv, env=plain_environment(), stdin=both)
+            lines = out.splitlines()
+            if code == 0 and len(lines) == 2:
+                return lines
+    return [_ip("address"), _ip("route")]
+
+
+def _routes6():
+    """What `ip -json -6 route` says, "" where the kernel has no default route, which is all that is read."""
+    nowhere = "0" * 32 + " 00 "
+    routes = _text("/proc/net/ipv6_route").splitlines()
+    # the kernel's own default, which refuses, has the last metric of all, and `ip` does not show it
+    if routes and not any(one.startswith(nowhere) and one.split()[5] != "f" * 8 for one in routes):
+        return ""
+    return _ip("-6", "route")
 
 
 def _mounts():
@@ -130,7 +153,6 @@ def _fully_qualified():
 
 
 def do_setup(run, args):
-    import platform
     import pwd
     import socket
     import time
@@ -138,8 +160,9 @@ def do_setup(run, args):
     me = pwd.getpwuid(os.getuid())
     now = time.time()
     local = time.localtime(now)
+    addresses, routes = _addresses_and_routes()
     raw = {
-        "uname": list(platform.uname()[:5]),
+        "uname": list(os.uname()),
         "hostname": socket.gethostname(),
         "fqdn": _fully_qualified(),
         "os_release": _text("/etc/os-release") or _text("/usr/lib/os-release"),
@@ -149,9 +172,9 @@ def do_setup(run, args):
         "cpuinfo": _text("/proc/cpuinfo", 1 << 17),
         "cpus": os.cpu_count() or 1,
         "cpus_usable": len(os.sched_getaffinity(0)),
-        "addresses": _ip("address"),
-        "routes": _ip("route"),
-        "routes6": _ip("-6", "route"),
+        "addresses": addresses,
+        "routes": routes,
+        "routes6": _routes6(),
         "resolv": _text("/etc/resolv.conf"),
         "mounts": _mounts(),
         "uuids": _uuids(),

@@ -314,6 +314,59 @@ def test_apt_installs_a_package_from_the_web(web: Any, tools: Any) -> None:
     assert "Request failed" in refused("apt", deb=f"{web[0]}/none")
 
 
+STATUS = """Package: lamp
+Status: install ok installed
+Architecture: all
+Version: 1:2-3
+Description: light
+ Package: bulb
+
+Package: bulb
+Status: hold ok config-files
+Architecture: amd64
+Version: 4
+"""
+
+
+def test_apt_finds_in_dpkgs_own_file_what_is_installed(
+    tools: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "status").write_text(STATUS)
+    (tmp_path / "updates").mkdir()
+    monkeypatch.setattr("rm_steps_dpkg.STATUS", str(tmp_path / "status"))
+    monkeypatch.setattr("rm_steps_dpkg.UPDATES", str(tmp_path / "updates"))
+    tools.add("dpkg-query", "printf 'installed\\t9\\tbulb\\tbulb\\tamd64\\n'")
+    for name in ("apt-get", "apt-cache"):
+        tools.add(name, "exit 1")
+    kept("apt", name=["lamp"])
+    kept("apt", name=["lamp=1:2-3"])
+    assert tools.called("dpkg-query") == 0
+    kept("apt", name=["bulb"])  # which the file does not call installed
+    kept("apt", name=["bulb=9"])
+    asked = tools.called("dpkg-query")
+    assert asked >= 2
+    (tmp_path / "status").write_text(STATUS.replace("hold ok config-files", "hold ok installed"))
+    kept("apt", name=["lamp", "bulb=4"])
+    assert tools.called("dpkg-query") == asked
+    (tmp_path / "updates" / "0001").touch()  # as dpkg leaves it when it is broken off
+    kept("apt", name=["bulb=9"])
+    assert tools.called("dpkg-query") > asked
+
+
+def test_facts_ask_ip_once_for_both_or_twice_where_it_knows_no_batches(tools: Any) -> None:
+    both = """case "$*" in
+  "-json -batch -") read a; read b; echo "[{\\"$a\\":4}]"; echo "[{\\"$b\\":5}]"; exit $(cat code);;
+  *) echo "[{\\"$2\\":6}]";;
+esac"""
+    tools.add("ip", both)
+    (tools.log.parent / "code").write_text("0")
+    facts = one("setup")["raw_facts"]
+    assert [json.loads(facts[name]) for name in ("addresses", "routes")] == [[{"address": 4}], [{"route": 5}]]
+    (tools.log.parent / "code").write_text("1")
+    facts = one("setup")["raw_facts"]
+    assert [json.loads(facts[name]) for name in ("addresses", "routes")] == [[{"address": 6}], [{"route": 6}]]
+
+
 def test_uri(web: Any, tmp_path: Path) -> None:
     base, asked = web
     assert kept("uri", url=f"{base}/j")["json"] == {"a": [1]}
