@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from rm.client import Client
     from rm.client.address import Address
     from rm.client.connection import Connection
+    from rm.config import Config
 
 VERSION = 1
 ENDLESS = 100_000  # characters
@@ -69,6 +71,13 @@ class Session:
         from rm.client.address import find_daemon
 
         return find_daemon(self.socket_flag, self.config_flag)
+
+    @cached_property
+    def config(self) -> Config:
+        """Read once a command. Raises ConfigError."""
+        from rm.config import load_config
+
+        return load_config(self.config_flag)
 
 
 def json_option(command: F) -> F:

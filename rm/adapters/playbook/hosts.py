@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rm.adapters.hosts.settings import SshSettings
 from rm.adapters.playbook.become import Passwords, Refused
-from rm.adapters.playbook.local import LocalSteps
 from rm.adapters.playbook.program import PART_BYTES, REQUEST_BYTES, in_parts
 from rm.core.model.host import Host
 from rm.errors import Unreachable, UsageError
@@ -20,6 +19,7 @@ from rm.playbook.run.reach import IMPLICIT
 
 if TYPE_CHECKING:
     from rm.adapters.playbook.channel import StepsChannel
+    from rm.adapters.playbook.local import LocalSteps
 
 PORT_MAX = 65_535
 # settings of the SSH connection, and the variable of a Host in which rm/adapters/hosts/ssh.py finds each
@@ -155,6 +155,8 @@ class Ways:
     def _connect(self, name: str, become: bool, local: bool, way: Way) -> StepsChannel | LocalSteps:
         passwords, python = self.passwords(name, way), self._python(name, way)
         if local:
+            from rm.adapters.playbook.local import LocalSteps
+
             return LocalSteps(name, python, become and getpass.getuser() != "root", passwords.become)
         from rm.adapters.playbook.channel import StepsChannel  # with all of SSH: only where it is used
 

@@ -6,19 +6,21 @@ from __future__ import annotations
 import glob
 import json
 import os
-import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rm.adapters.playbook.installed import packages, python_with_ansible
 from rm.adapters.playbook.plugin_program import unwired, wired
 from rm.playbook.model.problems import BadArgument
 from rm.playbook.own.place import Installed
 from rm.playbook.own.plugin_names import names_in, refusal_of
+
+if TYPE_CHECKING:  # few playbooks bring plug-ins along
+    import subprocess
 
 KINDS = ("filter", "test", "lookup")
 PROGRAM = Path(__file__).with_name("plugin_program.py")
@@ -178,6 +180,8 @@ class Plugins:
         if self._stopped:
             raise BadArgument("the run was stopped while a plug-in ran")
         if self._process is None:
+            import subprocess
+
             core = [os.path.dirname(self._installed.core)] if self._installed.core else packages()[:1]
             argv = [python_with_ansible(), "-c", BEGIN, PROGRAM.read_text(encoding="utf-8")]
             self._process = subprocess.Popen(

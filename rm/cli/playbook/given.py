@@ -88,10 +88,9 @@ def fleet_of(
     """The inventory's hosts, and how to reach them; raises ConfigError or UsageError."""
     from rm.adapters.hosts.settings import SshSettings
     from rm.cli.playbook.inventory import known_hosts_of
-    from rm.config import load_config
     from rm.playbook.model.connection import SSH_ARGS, refusal
 
-    config = load_config(session.config_flag)
+    config = session.config
     inventories = inventories or ansible.inventory
     private_key = private_key or ansible.private_key_file
     identity = (private_key,) if private_key else config.ssh.identity_files

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from fractions import Fraction
 from typing import Any
 
 from rm.core.model.host import Gpu, Host
@@ -50,8 +49,12 @@ def _to_host(inventory: Inventory, entry: InventoryHost) -> Host:
         return value
 
     def megabits(name: str) -> int:
+        if name not in variables:
+            return 0
+        from fractions import Fraction  # slow to load, and few hosts say it
+
         try:
-            bps = Fraction(str(variables.get(name, 0))) * 1_000_000
+            bps = Fraction(str(variables[name])) * 1_000_000
         except (ValueError, ZeroDivisionError):
             raise fail(name, "It must be a number of Mbit/s.") from None
         if not 0 <= bps <= NIC_BPS_MAX or bps.denominator != 1:

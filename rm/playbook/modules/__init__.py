@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import pkgutil
+import os
 from collections.abc import Iterator, Mapping, MutableMapping
 from functools import cache
 from types import ModuleType
@@ -66,13 +66,14 @@ class Registry(MutableMapping[str, ModuleType]):
 def registry() -> Registry:
     collection_of = {file: collection for collection, files in COLLECTIONS.items() for file in files}
     found: dict[str, str] = {}
-    for info in pkgutil.iter_modules(__path__):
-        short = info.name.rstrip("_")  # assert_.py: a Python word
-        for name in (short, *ALIASES.get(info.name, ())):
-            found[name] = info.name
-            collections = dict.fromkeys((*BUILTIN, collection_of.get(info.name, BUILTIN[0])))
+    files = [name for path in __path__ for name in os.listdir(path) if name.endswith(".py")]
+    for file in sorted(name.removesuffix(".py") for name in files if name != "__init__.py"):
+        short = file.rstrip("_")  # assert_.py: a Python word
+        for name in (short, *ALIASES.get(file, ())):
+            found[name] = file
+            collections = dict.fromkeys((*BUILTIN, collection_of.get(file, BUILTIN[0])))
             for collection in () if name.startswith("rm_") else collections:
-                found[f"{collection}.{name}"] = info.name
+                found[f"{collection}.{name}"] = file
     return Registry(found)
 
 

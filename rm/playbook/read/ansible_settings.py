@@ -6,9 +6,8 @@ Settings that are in neither table change nothing that a run of rm does.
 
 from __future__ import annotations
 
-import configparser
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,24 +135,37 @@ class Settings:
     ssh_extra_args: str = ""
 
 
-def read(text: str, path: str, environment: Mapping[str, str], home: str, here: str) -> Settings:
-    """The settings of the text of an ansible.cfg and of the environment. `path` is the file ("" = there is
-    none), `home` the caller's directory, `here` the current one. Raises UsageError."""
+def _values_in(text: str, path: str) -> Callable[[Place], str]:
+    """What the text of an ansible.cfg says at a place, "" for nothing. Raises UsageError."""
+    import configparser  # slow to load, and few directories have such a file
+
     parser = configparser.ConfigParser(inline_comment_prefixes=(";",), strict=False)
     try:
         parser.read_string(text)
     except configparser.Error as problem:
         raise UsageError(f"{path} cannot be read: {str(problem).splitlines()[0]}.") from None
 
+    def value(place: Place) -> str:
+        section, key = place
+        try:
+            return parser.get(section, key, fallback="")
+        except configparser.Error as problem:
+            raise UsageError(f"{path}: {key} in [{section}]: {str(problem).splitlines()[0]}.") from None
+
+    return value
+
+
+def read(text: str, path: str, environment: Mapping[str, str], home: str, here: str) -> Settings:
+    """The settings of the text of an ansible.cfg and of the environment. `path` is the file ("" = there is
+    none), `home` the caller's directory, `here` the current one. Raises UsageError."""
+    in_file = _values_in(text, path) if text else lambda place: ""
+
     def said(place: Place, variable: str) -> tuple[str, str]:
         """The value, and the place it is from; ("", "") where it is not set."""
         if variable and environment.get(variable):
             return environment[variable], f"the variable {variable} of the environment"
         section, key = place
-        try:
-            value = parser.get(section, key, fallback="")
-        except configparser.Error as problem:
-            raise UsageError(f"{path}: {key} in [{section}]: {str(problem).splitlines()[0]}.") from None
+        value = in_file(place)
         return value.strip(), f"{key} in [{section}] of {path}" if value else ""
 
     for place, (variable, same) in REFUSED.items():

@@ -11,13 +11,15 @@ import importlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rm.adapters.hosts.settings import SshSettings
 from rm.adapters.playbook.become import Passwords
-from rm.api.hosts import Host as DaemonHost
 from rm.core.model.host import Host
 from rm.playbook.run import answers
+
+if TYPE_CHECKING:
+    from rm.api.hosts import Host as DaemonHost
 
 # (text, whether what is typed is hidden, set when the run ends) -> the line; raises RmError when it ended
 Prompt = Callable[[str, bool, threading.Event], str]
