@@ -8,6 +8,8 @@ from typing import ClassVar
 
 import click
 
+from rm.collector import uncollected
+
 # verb -> (module, attribute, what it does)
 Verbs = Mapping[str, tuple[str, str, str]]
 
@@ -24,7 +26,8 @@ class LazyGroup(click.Group):
         for verbs in self.sections.values():
             if name in verbs:
                 module, attribute, _ = verbs[name]
-                command: click.Command = getattr(import_module(module), attribute)
+                with uncollected():
+                    command: click.Command = getattr(import_module(module), attribute)
                 return command
         return None
 

@@ -46,7 +46,9 @@ def _command() -> int:
     if words and sys.stdout.encoding.lower() == "utf-8" and (module := QUICK.get(words[0])):
         code = __import__(module, fromlist=["attempt"]).attempt(words[1:])
     if code is None:
-        from rm.cli.main import run
+        from rm.collector import uncollected
 
+        with uncollected():  # a seventh of the time that this takes
+            from rm.cli.main import run
         code = run(words)
     return code

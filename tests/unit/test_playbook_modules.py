@@ -69,7 +69,7 @@ def test_every_operation_is_in_the_file_that_is_said_to_have_it() -> None:
         for name in names:
             assert f"def do_{name}(run, args):" in source
     files = {path.stem for path in AGENTS.glob("rm_steps_*.py")}
-    shared = {"aside", "apt", "base", "dnf", "labels", "private", "write"}
+    shared = {"aside", "apt", "base", "dnf", "dpkg", "labels", "private", "write"}
     assert files - {f"rm_steps_{name}" for name in shared} == set(rm_steps.PLACES)
 
 

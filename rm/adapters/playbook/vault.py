@@ -11,7 +11,6 @@ import hashlib
 import hmac
 import os
 import stat
-import subprocess
 from binascii import Error as BadHex
 from binascii import hexlify, unhexlify
 from collections.abc import Sequence
@@ -127,6 +126,8 @@ def read_password(path: str, what: str = "vault password") -> bytes:
     file = Path(path.rpartition("@")[2] if "@" in path and not os.path.exists(path) else path).expanduser()
     try:
         if file.stat().st_mode & stat.S_IXUSR:
+            import subprocess
+
             done = subprocess.run([str(file.resolve())], capture_output=True, check=False)
             if done.returncode != 0:
                 said = done.stderr.decode(errors="replace").strip()

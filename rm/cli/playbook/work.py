@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from rm.playbook.run.report import Progress, Report
 MESSAGE_MOST, OUTPUT_MOST, DIFF_MOST, ITEMS_MOST = 8_192, 8_192, 65_536, 200  # of one task on one host
 NAME_MOST = 500  # characters of a task's, a play's, a host's name, which may be templates of hosts' texts
 FORKS = 16
+OF_OUTCOME = tuple(field.name for field in fields(TaskOutcome))  # none holds a dataclass
 FREE = ("text", "task", "play", "message", "output", "diffs")
 
 
@@ -144,9 +145,9 @@ class Said:
                 since_s = self._since.get(event.result.host, now_s)
                 self._since[event.result.host] = now_s
                 waited_us = int((now_s - since_s) * 1e6)
-                self._say(
-                    {"kind": "task", "outcome": asdict(outcome_of(event.result, self._number, waited_us))}
-                )
+                outcome = outcome_of(event.result, self._number, waited_us)
+                told = {name: getattr(outcome, name) for name in OF_OUTCOME}
+                self._say({"kind": "task", "outcome": told})
 
     def report(self, report: Report) -> None:
         recap = {host: asdict(counts) for host, counts in sorted(report.recap().items())}
