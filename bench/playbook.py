@@ -18,7 +18,8 @@ from pathlib import Path
 from bench.cluster import RMX, Cluster, cluster, environment
 from bench.figure import Figure, Settings
 from bench.peer_environment import peer_program
-from bench.playbook_tasks import PLAYBOOK, PYINFRA, PYINFRA_HOST, TEMPLATE, UNDO
+from bench.playbook_tasks import EMPTY, PLAYBOOK, PYINFRA, PYINFRA_HOST, TEMPLATE, UNDO
+from bench.processor import processor_s
 from rm.adapters.hosts.settings import SshSettings
 from rm.adapters.playbook.agents import DaemonAgents
 from rm.adapters.playbook.run import run_playbook
@@ -29,7 +30,9 @@ from rm.playbook.inventory.inventory import parse
 
 FORKS = 16
 PATIENCE_S = 1800.0
-WARM_ANSIBLE, WARM_PYINFRA, COLD_ANSIBLE, COLD_PYINFRA = 40.0, 8.0, 12.0, 2.5
+WARM_ANSIBLE, WARM_PYINFRA, COLD_ANSIBLE, COLD_PYINFRA = 60.0, 10.0, 12.0, 2.5  # times
+START_S, STARTS = 0.25, 9  # of processor, and how many are measured
+WARM_S = {64: 1.5}  # by the number of hosts: a warm run takes at most so long
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +52,12 @@ def run(settings: Settings) -> list[Figure]:
         (place / "templates").mkdir()
         for name, text in (
             ("facts.yml", PLAYBOOK.format(facts="true")), ("plain.yml", PLAYBOOK.format(facts="false")),
-            ("undo.yml", UNDO), ("bench.conf.j2", TEMPLATE), ("deploy.py", PYINFRA),
+            ("empty.yml", EMPTY), ("undo.yml", UNDO), ("bench.conf.j2", TEMPLATE), ("deploy.py", PYINFRA),
             ("ansible.cfg", "[defaults]\n"),
         ):  # fmt: skip
             (place / name).write_text(text)
-        return [*measured(made, made.lab, place, settings), growth(made, made.lab, place)]
+        figures = measured(made, made.lab, place, settings)
+        return [*figures, start(made, made.lab, place), growth(made, made.lab, place)]
 
 
 def measured(made: Cluster, lab: Lab, place: Path, settings: Settings) -> list[Figure]:
@@ -69,7 +73,13 @@ def measured(made: Cluster, lab: Lab, place: Path, settings: Settings) -> list[F
     took = {name: tuple(map(statistics.median, zip(*runs, strict=True))) for name, runs in times.items()}
     hosts = f"{len(lab.hosts)} hosts"
     figures = [
-        Figure(f"{way.name}, {which} run, {hosts}", value, "s", way.conditions)
+        Figure(
+            f"{way.name}, {which} run, {hosts}",
+            value,
+            "s",
+            way.conditions,
+            WARM_S.get(len(lab.hosts)) if way.name.startswith("rmx, warm agents") else None,
+        )
         for way in (*own, *others)
         for which, value in zip(("first", "second"), took[way.name], strict=True)
     ]
@@ -78,6 +88,7 @@ def measured(made: Cluster, lab: Lab, place: Path, settings: Settings) -> list[F
         ("rmx, warm agents", "ansible", WARM_ANSIBLE), ("rmx, cold", "ansible", COLD_ANSIBLE),
         ("rmx, warm agents, no facts", "ansible, no facts", WARM_ANSIBLE),
         ("rmx, warm agents, no facts", "pyinfra", WARM_PYINFRA),
+        ("rmx, warm agents", "pyinfra", WARM_PYINFRA),
         ("rmx, cold, no facts", "pyinfra", COLD_PYINFRA),
     ):  # fmt: skip
         if theirs not in took:
@@ -148,6 +159,20 @@ def command(lab: Lab, argv: list[str], environment: dict[str, str], place: Path)
     )  # fmt: skip
     if done.returncode:
         raise RmError(f"`{' '.join(argv)}` failed: {(done.stderr or done.stdout).strip()[-1500:]}")
+
+
+def start(made: Cluster, lab: Lab, place: Path) -> Figure:
+    """What a command costs that has nothing to do on the hosts."""
+    run_it = tool(
+        lab, place, made.environment, RMX, "playbook", "run", place / "empty.yml", "-i", lab.inventory
+    )
+    used = []
+    for _ in range(STARTS):
+        before = processor_s()
+        run_it()
+        used.append(processor_s() - before)
+    what = "rmx, a playbook without tasks, processor time"
+    return Figure(what, statistics.median(used), "s", f"the whole command, {len(lab.hosts)} hosts", START_S)
 
 
 def growth(made: Cluster, lab: Lab, place: Path) -> Figure:

@@ -35,6 +35,12 @@ PLAYBOOK = """\
       register: written
 """
 
+EMPTY = """\
+- hosts: all
+  gather_facts: false
+  tasks: []
+"""
+
 UNDO = """\
 - hosts: all
   gather_facts: false

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import resource
 import statistics
 import subprocess
 import sys
@@ -13,16 +12,11 @@ from collections.abc import Mapping
 from bench import peers
 from bench.cluster import RMX, cluster
 from bench.figure import Figure, Settings
+from bench.processor import processor_s
 from rm.errors import RmError
 from tests.ssh_server import ssh_server
 
 TARGET_MS, SSH_TARGET_MS = 35.0, 150.0
-
-
-def processor_s() -> float:
-    """What the ended children have used; unlike the wall time it does not grow with others' load."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def cost_ms(argv: list[str], environment: Mapping[str, str]) -> tuple[float, float]:
