@@ -13,6 +13,7 @@ import time
 from dataclasses import replace
 
 from bench.figure import Figure, Settings
+from rm.collector import uncollected
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
 from rm.core.model.acceptance import accept
@@ -143,7 +144,8 @@ def measure(placement: str, settings: Settings) -> list[Figure]:
         gc.collect()
         gc.freeze()  # as the daemon does after each full collection
         since, used = time.perf_counter(), time.process_time()
-        cycle.step(jobs, NOW_US)
+        with uncollected():  # as the leader does
+            cycle.step(jobs, NOW_US)
         first_s, used_s = time.perf_counter() - since, min(used_s, time.process_time() - used)
         gc.unfreeze()
     placed = list(cycle.state.placed)

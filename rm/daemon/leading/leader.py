@@ -12,6 +12,7 @@ from typing import Any
 
 from rm import __version__
 from rm.adapters.store.audit_scope import Deed
+from rm.collector import uncollected
 from rm.core.jobs import events as ev
 from rm.core.jobs.promised import Promised
 from rm.core.jobs.published import Published
@@ -318,7 +319,8 @@ class Leader:
 
     def _step(self, events: list[ev.Event], requests: list[tuple[Request, int, int]], now_us: int) -> None:
         begun = self._recorder.before(self._cycle, now_us)
-        outcome = self._cycle.step(events, now_us)
+        with uncollected():  # a pass may make 100,000 values, which stay or hold no cycle
+            outcome = self._cycle.step(events, now_us)
         self._published.renew(self._cycle.state, outcome.changes)
         made = self._recorder.after(self._cycle, events, outcome, now_us)
         for index, refusal in outcome.refused.items():

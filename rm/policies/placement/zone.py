@@ -41,6 +41,7 @@ from rm.policies.placement.steps.pools import Pool, pools_for
 from rm.policies.placement.steps.verdicts import explain_hosts
 
 OPTIONS = NetworkWeights
+ROOMIER = 1 << 62  # than any host
 NEAREST_FIRST = 3  # candidates of the nearest zone before other zones have their turn
 
 
@@ -112,7 +113,7 @@ class ZonePolicy:
         table = self._tables.under(snapshot)
         pair = table.joined(pool.zones)[1]
         for chosen in host_sets(pool, gang, pair):
-            spread = gang.spread([int(pool.caps[n]) for n in chosen])
+            spread = gang.spread(pool.caps[chosen].tolist())
             hosts = [capacities.hosts[pool.numbers[n]] for n in chosen]
             score = mean_pair_score(pair, chosen)
             note = f"{pool.where}: network score {score:.1f} over {len(hosts)} hosts"
@@ -124,8 +125,8 @@ POLICY = ZonePolicy
 
 def tightest_first(caps: Ints, gang: Gang) -> Iterator[int]:
     """Hosts that hold the whole gang, least room to spare first, then inventory order."""
-    spare = np.where(caps >= gang.tasks, caps, np.iinfo(np.int64).max)
-    best = int(np.argmin(spare))
+    spare = np.where(caps >= gang.tasks, caps, ROOMIER)
+    best = int(spare.argmin())
     yield best
     for n in np.argsort(spare, kind="stable"):
         if n != best and caps[n] >= gang.tasks:
@@ -138,38 +139,42 @@ def host_sets(pool: Pool, gang: Gang, pair: Floats) -> Iterator[list[int]]:
     Then sets of hosts that no earlier set used, then those that begin with another host.
     """
     seen: set[frozenset[int]] = set()
-    caps = pool.caps.copy()
-    while gang.fits(caps):
-        chosen = _select(caps, pool.near, gang, pair)
+    caps, near = pool.caps.copy(), pool.near if len(pool.zones) > 1 else None
+    while count := gang.host_count(caps):
+        chosen = _select(caps, near, gang, pair, count)
         seen.add(frozenset(chosen))
         yield chosen
         caps[chosen] = 0
     caps = pool.caps
-    means = np.round(medoid_means(pair, caps > 0), DECIMALS)
+    count = gang.host_count(caps)
+    means = medoid_means(pair, caps > 0).round(DECIMALS)
     for start in np.argsort(-means, kind="stable"):
         if caps[start] <= 0:
             continue
         others = np.delete(caps, start)
-        if caps[start] < gang.least_cap(0, others, gang.host_count(caps) - 1):
+        if caps[start] < gang.least_cap(0, others, count - 1):
             continue
-        chosen = _select(caps, pool.near, gang, pair, int(start))
+        chosen = _select(caps, near, gang, pair, count, int(start))
         if frozenset(chosen) not in seen:
             seen.add(frozenset(chosen))
             yield chosen
 
 
-def _select(caps: Ints, near: Ints, gang: Gang, pair: Floats, start: int | None = None) -> list[int]:
-    """The accumulating choice, narrowed to hosts with which the gang still fits, nearest zone first."""
-    count = gang.host_count(caps)
-    single = bool((near == 0).all())
+def _select(
+    caps: Ints, near: Ints | None, gang: Gang, pair: Floats, count: int, start: int | None = None
+) -> list[int]:
+    """The accumulating choice of so many hosts, narrowed to those with which the gang still fits, nearest
+    zone first; `near` is None where there is one zone."""
+    rest, picked = caps.copy(), 0
 
     def allowed(chosen: list[int]) -> Mask:
-        rest = caps.copy()
-        rest[chosen] = 0
-        picked = int(caps[chosen].sum())
+        nonlocal picked
+        if chosen:  # one more than when it was asked before
+            picked += int(caps[chosen[-1]])
+            rest[chosen[-1]] = 0
         least = max(gang.least_cap(picked, rest, count - len(chosen) - 1), 1)
         may: Mask = rest >= least
-        if not single:
+        if near is not None:
             may &= near == near[may].min()
         return may
 
@@ -177,6 +182,5 @@ def _select(caps: Ints, near: Ints, gang: Gang, pair: Floats, start: int | None 
 
 
 def mean_pair_score(pair: Floats, chosen: Sequence[int]) -> float:
-    among = pair[np.ix_(chosen, chosen)]
-    n = len(chosen)
-    return float(among.sum() / (n * (n - 1)))
+    n, hosts = len(chosen), np.array(chosen)
+    return float(np.add.reduce(pair[hosts[:, None], hosts], axis=None) / (n * (n - 1)))

@@ -9,6 +9,7 @@ some ten microseconds with 1,000 hosts.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from operator import attrgetter, is_
 
 import numpy as np
@@ -54,20 +55,15 @@ class Capacities:
         ).T.reshape(3, -1)  # rows as of `free_table`
         self._schedulable = np.array([h.schedulable for h in self.hosts], dtype=bool)
         self.gpus_max = max((len(h.gpus) for h in self.hosts), default=0)
-        self.gpu_index = np.full((len(self.hosts), self.gpus_max), -1, dtype=np.int64)
-        self.gpu_total = np.zeros((len(self.hosts), self.gpus_max), dtype=np.int64)  # bytes
-        self._positions = []
-        for i, host in enumerate(self.hosts):
-            self._positions.append({gpu.index: at for at, gpu in enumerate(host.gpus)})
-            for at, gpu in enumerate(host.gpus):
-                self.gpu_index[i, at], self.gpu_total[i, at] = gpu.index, gpu.mem_bytes
         self._of_type: dict[str, Mask] = {}
         self._admits: dict[Shape, Mask] = {}
+        self._most: dict[Shape, Ints] = {}  # tasks that each host may take, whatever is free there
         self._caps: dict[Shape, tuple[int, Ints]] = {}  # with the version of the tables
         self._free = np.full((3, len(self.hosts)), -1, dtype=np.int64)
         self._idle = np.zeros((len(self.hosts), self.gpus_max), dtype=bool)
         self._gpu_mem = np.full((len(self.hosts), self.gpus_max), -1, dtype=np.int64)
         self._read: list[Free | None] = [None] * len(self.hosts)  # what the tables were read from
+        self._gpus_unread: dict[int, None] = {}  # of which hosts the tables of GPUs do not reflect that yet
         self._log_seen = -1  # entries of `changed` that they reflect; -1 = not yet this snapshot's
         self._version = 0
 
@@ -88,11 +84,32 @@ class Capacities:
         else:
             other._caps = {}
         if not same:
-            other.hosts, other._admits = hosts, {}
+            other.hosts, other._admits, other._most = hosts, {}, {}
             other._schedulable = np.array([h.schedulable for h in hosts], dtype=bool)
         other._free, other._idle, other._gpu_mem = self._free.copy(), self._idle.copy(), self._gpu_mem.copy()
         other._read, other._log_seen = list(self._read), -1
+        other._gpus_unread = dict(self._gpus_unread)
         return other
+
+    @cached_property
+    def gpu_index(self) -> Ints:
+        """The index of the GPU at each position; -1 = there is none."""
+        found = np.full((len(self.hosts), self.gpus_max), -1, dtype=np.int64)
+        for i, host in enumerate(self.hosts):
+            found[i, : len(host.gpus)] = [gpu.index for gpu in host.gpus]
+        return found
+
+    @cached_property
+    def gpu_total(self) -> Ints:
+        """Bytes of memory of the GPU at each position."""
+        found = np.zeros((len(self.hosts), self.gpus_max), dtype=np.int64)
+        for i, host in enumerate(self.hosts):
+            found[i, : len(host.gpus)] = [gpu.mem_bytes for gpu in host.gpus]
+        return found
+
+    @cached_property
+    def _positions(self) -> list[dict[int, int]]:
+        return [{gpu.index: at for at, gpu in enumerate(host.gpus)} for host in self.hosts]
 
     def user_delay_us(self, zone: str) -> int:
         """Delay from the users to a zone; an undeclared zone is farther than any other."""
@@ -149,19 +166,19 @@ class Capacities:
 
     def usable(self, shape: Shape) -> Mask:
         """The GPUs that tasks of this shape may use now: idle or shareable, and of its type."""
-        self.free_table()
+        self._follow_gpus()
         need = shape.gpu_mem_bytes
         mask = self._gpu_mem >= need if need else self._idle
         return mask & self._typed(shape.gpu_type) if shape.gpu_type else mask
 
     def idle(self) -> Mask:
         """The GPUs that no job has or shares."""
-        self.free_table()
+        self._follow_gpus()
         return self._idle
 
     def gpu_mem(self) -> Ints:
         """Bytes that jobs which share GPUs may still take of each; -1 = none, it is not to be shared."""
-        self.free_table()
+        self._follow_gpus()
         return self._gpu_mem
 
     def left(self, shape: Shape) -> tuple[tuple[Ints, int], ...]:
@@ -175,21 +192,29 @@ class Capacities:
     def _note(self, i: int, have: Free | None) -> None:
         self._read[i] = have
         self._version += 1
+        self._gpus_unread[i] = None
         table = self._free
-        if self.gpus_max:
-            self._idle[i] = False
-            self._gpu_mem[i] = -1
         if have is None:
             table[:, i] = -1
             return
         table[CPUS, i], table[MEM, i], table[GPUS, i] = have.cpus, have.mem_bytes, len(have.gpus)
-        positions = self._positions[i]
-        for gpu in have.gpus:
-            if (at := positions.get(gpu)) is not None:
-                self._idle[i, at] = True
-        for gpu, size in have.gpu_mem:
-            if (at := positions.get(gpu)) is not None:
-                self._gpu_mem[i, at] = size
+
+    def _follow_gpus(self) -> None:
+        """Let the tables of GPUs reflect what is free: most shapes need only to know how many are idle."""
+        self.free_table()
+        for i in self._gpus_unread:
+            self._idle[i] = False
+            self._gpu_mem[i] = -1
+            have, positions = self._read[i], self._positions[i]
+            if have is None:
+                continue
+            for gpu in have.gpus:
+                if (at := positions.get(gpu)) is not None:
+                    self._idle[i, at] = True
+            for gpu, size in have.gpu_mem:
+                if (at := positions.get(gpu)) is not None:
+                    self._gpu_mem[i, at] = size
+        self._gpus_unread.clear()
 
     def _typed(self, gpu_type: str) -> Mask:
         if gpu_type not in self._of_type:
@@ -200,23 +225,33 @@ class Capacities:
             self._of_type[gpu_type] = mask
         return self._of_type[gpu_type]
 
+    def _most_of(self, shape: Shape) -> Ints:
+        """Tasks that each host may take, whatever is free there; do not write to it."""
+        most = self._most.get(shape)
+        if most is None:
+            if len(self._most) >= SHAPES_MAX:
+                self._most.clear()
+            most = self._most[shape] = self.admitted(shape) * np.int64(shape.tasks_per_host or UNLIMITED)
+        return most
+
     def _count(self, free: Ints, shape: Shape) -> Ints:
-        cpus_free = free[CPUS]
-        may = self.admitted(shape) & (cpus_free >= 0)
-        if shape.exclusive:
-            may &= (cpus_free >= self.total[CPUS]) & (free[MEM] >= self.total[MEM])
-            may &= free[GPUS] == self.total[GPUS]
-        if shape.mem_all:
-            may &= free[MEM] >= self.total[MEM]
+        tasks = self._most_of(shape)
         # numpy's `where` takes three times as long for few hosts
-        tasks: Ints = may * np.int64(shape.tasks_per_host or UNLIMITED)
+        if not shape.cpus_per_task:  # else a host of which nothing is known has too few of them
+            tasks = tasks * (free[CPUS] >= 0)
+        if shape.exclusive:
+            all_free = (free[CPUS] >= self.total[CPUS]) & (free[MEM] >= self.total[MEM])
+            tasks = tasks * (all_free & (free[GPUS] == self.total[GPUS]))
+        if shape.mem_all:
+            tasks = tasks * (free[MEM] >= self.total[MEM])
         per_host = (shape.gpus_per_host, 0, shape.mem_bytes_per_host)  # in the order of `left`
         for (have, need), once in zip(self.left(shape), per_host, strict=True):
             if once:
                 tasks = tasks * (have >= once)
                 have = have - once
             if need > once:
-                tasks = np.minimum(tasks, have // (need - once))
+                each = need - once
+                tasks = np.minimum(tasks, have if each == 1 else have // each)
         counts: Ints = np.maximum(tasks, 0)
         return counts
 

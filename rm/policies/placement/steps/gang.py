@@ -54,16 +54,16 @@ class Gang:
 
     def host_count(self, caps: Ints) -> int:
         """The fewest hosts that hold the gang, at least `hosts_min`; 0 when none do."""
-        least = max(self.hosts_min, 1)
-        if self.most_hosts < least:
+        least, most = max(self.hosts_min, 1), self.most_hosts
+        if most < least:
             return 0
-        if least == 1 and len(caps) and caps.max() >= self.tasks > 0:
+        if least == 1 and len(caps) and np.maximum.reduce(caps) >= self.tasks > 0:
             return 1
         room = caps[caps > 0]
         if len(room) < least:
             return 0
         room.sort()
-        sums = room[: -self.most_hosts - 1 : -1].cumsum()
+        sums = room[: -most - 1 : -1].cumsum()
         if sums[-1] < self.tasks:
             return 0
         return max(int(sums.searchsorted(self.tasks)) + 1, least)
@@ -209,8 +209,8 @@ def roomiest(caps: Ints, hosts: int) -> int:
     if hosts <= 0:
         return 0
     if hosts >= len(caps):
-        return int(caps.sum())
-    return int(np.partition(caps, len(caps) - hosts)[-hosts:].sum())
+        return int(np.add.reduce(caps))
+    return int(np.add.reduce(np.partition(caps, len(caps) - hosts)[-hosts:]))
 
 
 def place(

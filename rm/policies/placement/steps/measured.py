@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter, is_
+from itertools import repeat
+from operator import attrgetter, is_, itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,8 +119,10 @@ def _read(stats: Sequence[LinkStats]) -> Floats:
 def _ends_of(directions: Sequence[tuple[str, str]], names: Sequence[str | None]) -> _Ends:
     """A pair that was measured in one direction alone has that one twice."""
     number = {name: i for i, name in enumerate(names) if name is not None}.get
-    source = np.array([number(a, -1) for a, _ in directions], dtype=np.int64)
-    target = np.array([number(b, -1) for _, b in directions], dtype=np.int64)
+    source, target = (
+        np.fromiter(map(number, map(itemgetter(end), directions), repeat(-1)), np.int64, len(directions))
+        for end in (0, 1)
+    )
     there = np.flatnonzero((source >= 0) & (target >= 0) & (source != target))
     source, target = source[there], target[there]
     forth, back = source * len(names) + target, target * len(names) + source

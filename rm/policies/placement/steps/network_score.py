@@ -88,15 +88,15 @@ def select(
     chosen: list[tuple[int, float]] = []
     while len(chosen) < need:
         may = open_ if allowed is None else open_ & allowed([n for n, _ in chosen])
-        if not may.any():
-            break
         first_of_all = not chosen and anchor is None
         if first_of_all and start is not None:
             pick, worth = start, 0.0
         else:
             value = medoid_means(np.asarray(pair), open_) if first_of_all else total
-            pick = int(np.argmax(np.where(may, np.round(value, DECIMALS), -np.inf)))
+            pick = int(np.where(may, value.round(DECIMALS), -np.inf).argmax())
             worth = float(value[pick])
+        if not may[pick] and not may.any():
+            break
         chosen.append((pick, worth))
         open_[pick] = False
         if len(chosen) < need:
@@ -106,7 +106,7 @@ def select(
 
 def medoid_means(pair: Floats, eligible: Mask) -> Floats:
     """Mean score of each host with the eligible others."""
-    others = max(int(eligible.sum()) - 1, 1)
+    others = max(np.count_nonzero(eligible) - 1, 1)
     # no matrix product: a threaded one waits for busy cores longer than it computes
-    means: Floats = pair[eligible].sum(axis=0) / others
+    means: Floats = np.add.reduce(pair[eligible], axis=0) / others
     return means

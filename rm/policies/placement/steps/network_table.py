@@ -54,6 +54,8 @@ class NetworkTable:
             readings = Readings()
             readings.follow(snapshot.network.pairs)
         self._blocks = self._gather(readings)
+        self._typicals: dict[tuple[str, str], Floats] = {}
+        self._inside: dict[str, Floats] = {}  # points of the measured pairs within a zone
         self._scores: dict[tuple[str, str], Floats] = {}
         self._joined: tuple[tuple[str, ...], tuple[NDArray[np.int64], Floats]] | None = None  # the last
         self._means: dict[tuple[str, ...], Floats] = {}
@@ -117,20 +119,21 @@ class NetworkTable:
         numbers = [self._zone_number[zone] for zone in zones]
         return self.zone_delays_us()[np.ix_(numbers, numbers)]
 
-    def _typical(self, a: str, b: str) -> tuple[float, float, float]:
+    def _typical(self, a: str, b: str) -> Floats:
         """Median loss, delay and bandwidth of the measured pairs between two zones."""
+        if (known := self._typicals.get((a, b))) is not None:
+            return known
         block = self._block(a, b)
-        ref = self._ref_bps(a, b)
-        nominal = (0.0, self.zone_delay_us(a, b), ref)
-        if block is None:
-            return nominal
-        loss, delay, bandwidth = (_median(block.values[:, i], nominal[i]) for i in range(3))
-        return loss, delay, bandwidth
+        typical = [0.0, self.zone_delay_us(a, b), self._ref_bps(a, b)]
+        if block is not None:
+            typical = [_median(block.values[:, i], nominal) for i, nominal in enumerate(typical)]
+        found = self._typicals[a, b] = np.array(typical)
+        return found
 
     def _points(self, a: str, b: str, values: Floats) -> Floats:
         """Points of measured pairs between two zones; each metric counts as far as it can be relied
         upon, and for the rest as what was never measured does: at the median, and charged."""
-        typical = np.array(self._typical(a, b))
+        typical = self._typical(a, b)
         sure = np.where(np.isnan(values[:, :3]), 0.0, values[:, [4, 4, 5]])
         filled = _leaning(values[:, :3], typical, sure)
         ref = self._ref_bps(a, b)
@@ -138,6 +141,12 @@ class NetworkTable:
         got = np.maximum(0.0, got - self.weights.unmeasured_penalty * (1.0 - sure).sum(axis=1) / 3)
         dead = values[:, 3] >= self.weights.dead_after_failures
         return np.where(dead, 0.0, got)
+
+    def _points_inside(self, zone: str, block: _Block) -> Floats:
+        """Points of the measured pairs within a zone."""
+        if zone not in self._inside:
+            self._inside[zone] = self._points(zone, zone, block.values)
+        return self._inside[zone]
 
     def scores(self, a: str, b: str) -> Floats:
         """Pair scores of the hosts of zone `a` with those of zone `b`, in the order of `members`."""
@@ -148,7 +157,7 @@ class NetworkTable:
         result = np.full((len(mine), len(theirs)), self._points(a, b, nothing)[0])
         block = self._block(a, b)
         if block is not None:
-            got = self._points(a, b, block.values)
+            got = self._points_inside(a, block) if a == b else self._points(a, b, block.values)
             i, j = np.searchsorted(mine, block.first), np.searchsorted(theirs, block.second)
             result[i, j] = got
             if a == b:
@@ -213,7 +222,7 @@ class NetworkTable:
             block = self._block(zone, zone)
             if block is None:
                 continue
-            got = self._points(zone, zone, block.values)
+            got = self._points_inside(zone, block)
             owner = np.concatenate([block.first, block.second])
             score = np.concatenate([got, got])
             order = np.lexsort((score, owner))
@@ -358,5 +367,9 @@ def _leaning(values: Floats, typical: Floats, sure: Floats) -> Floats:
 
 
 def _median(values: Floats, otherwise: float) -> float:
-    known = values[~np.isnan(values)]
-    return float(np.median(known)) if len(known) else otherwise
+    """As `np.median` of what is known, which takes three times as long for it."""
+    known = np.sort(values[~np.isnan(values)])
+    half = len(known) // 2
+    if not len(known):
+        return otherwise
+    return float(known[half] if len(known) % 2 else (known[half - 1] + known[half]) / 2)

@@ -61,10 +61,9 @@ def pools_for(
             return False
         return gang.any_hosts or gang.fits(caps[members[zones[0]]])
 
-    alone = fitting_zones(room, delays, fits_in)
     crowded: list[str] = []
     first = True
-    for zone in alone:
+    for zone in fitting_zones(room, delays, fits_in):
         mine = caps[members[zone]]
         if needs_network(mine):
             good = table().without_bad(zone, mine)
@@ -78,7 +77,7 @@ def pools_for(
     for zone in crowded:
         yield _pool((zone,), capacities, caps[members[zone]], False, first)
         first = False
-    if alone:
+    if not first:
         return
     everyone = {z: caps[mine] for z, mine in members.items()}
     clean = {z: table().without_bad(z, mine) for z, mine in everyone.items()}

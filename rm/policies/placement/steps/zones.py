@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, groupby
 from math import comb
 
 import numpy as np
@@ -16,10 +16,13 @@ Groups = NDArray[np.int64]  # one group of zones a row, by their numbers in asce
 Floats = NDArray[np.float64]
 
 
-def fitting_zones(capacity: Mapping[str, int], user_delay: Mapping[str, float], fits: Fits) -> list[str]:
-    """The zones that alone hold the job: nearest to the user first, then roomier, then by name (R35)."""
-    alone = [z for z in capacity if capacity[z] > 0 and fits((z,))]
-    return sorted(alone, key=lambda z: (user_delay[z], -capacity[z], z))
+def fitting_zones(capacity: Mapping[str, int], user_delay: Mapping[str, float], fits: Fits) -> Iterator[str]:
+    """The zones that alone hold the job: nearest to the user first, then roomier, then by name (R35). Of one
+    that is farther away it is asked whether it `fits` when the nearer ones were not enough."""
+    nearest_first = sorted(capacity, key=user_delay.__getitem__)
+    for _, as_near in groupby(nearest_first, key=user_delay.__getitem__):
+        alone = [z for z in as_near if capacity[z] > 0 and fits((z,))]
+        yield from sorted(alone, key=lambda z: (-capacity[z], z)) if len(alone) > 1 else alone
 
 
 def spill_zones(
