@@ -7,12 +7,26 @@ from rm.core.jobs.changes import Context
 from rm.core.jobs.state import ClusterState
 from rm.core.model.job import JobSpec
 from rm.core.model.replacing import replace
-from rm.core.sharing.accounts import account_for
+from rm.core.sharing.accounts import NO_ACCOUNTS, account_for
 from rm.core.sharing.partitions import taking
 from rm.core.sharing.qos import qos_for
 from rm.errors import IllegalTransition, UsageError
 
 MINUTE_US = 60_000_000
+
+
+def as_accepted(ctx: Context, spec: JobSpec) -> tuple[str, str, JobSpec]:
+    """(the account that a new job runs for, its QOS, what it asks for where its partitions take it).
+
+    Raises:
+        IllegalTransition: as the functions below.
+    """
+    if ctx.state.accounts is NO_ACCOUNTS:  # the names are mere words of the job, and nothing is limited
+        return spec.account, spec.qos, spec
+    account = account_of(ctx, spec)
+    qos = qos_of(ctx, spec, account)
+    spec = taken_by_partitions(ctx, spec, account, qos)
+    return account, qos, with_time_limit(ctx.state, spec, account, qos)
 
 
 def account_of(ctx: Context, spec: JobSpec) -> str:

@@ -68,7 +68,8 @@ class Context:
     def put(self, job: Job) -> Job:
         old = self.state.jobs.get(job.id)
         if old is not None and old.state is JobState.PENDING and job.state is not JobState.PENDING:
-            job = replace(job, waited=self.state.waits.end(old, self.now_us))
+            waited = self.state.waits.end(old, self.now_us)
+            job = job if waited == job.waited else replace(job, waited=waited)
         self.state.jobs[job.id] = job
         self.state.touches.add(job.id)
         self.changes.jobs.add(job.id)

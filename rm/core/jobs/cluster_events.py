@@ -7,7 +7,7 @@ from typing import Any
 
 from rm.core.jobs import events as ev
 from rm.core.jobs import reserving
-from rm.core.jobs.accounting import account_of, accounts_set, qos_of, taken_by_partitions, with_time_limit
+from rm.core.jobs.accounting import accounts_set, as_accepted
 from rm.core.jobs.actions import Discard, Stop
 from rm.core.jobs.changes import Context
 from rm.core.jobs.dependents import asked_for
@@ -19,21 +19,23 @@ from rm.core.model.alignment import combined, in_words
 from rm.core.model.host import FINDABLE, Host, HostState, Nic, Zone
 from rm.core.model.job import Job, JobSpec, JobState
 from rm.core.model.reasons import Reason, ReasonCode
-from rm.core.model.replacing import replace
+from rm.core.model.replacing import copier, replace
 from rm.core.model.slowed import with_more
 
 # A new job is a copy of it: a Job of 60 fields takes several times as long to make.
 BLANK = Job(0, JobSpec("", "", ""), 0)
+_new = copier(
+    Job, "id", "spec", "submitted_us", "held", "traffic", "key", "account", "qos", "dependencies", "array",
+    "history",
+)  # fmt: skip
 
 
 def _submitted(ctx: Context, e: ev.JobSubmitted) -> None:
-    account = account_of(ctx, e.spec)
-    qos = qos_of(ctx, e.spec, account)
-    spec = taken_by_partitions(ctx, e.spec, account, qos)
-    job = replace(
+    account, qos, spec = as_accepted(ctx, e.spec)
+    job = _new(
         BLANK,
         id=e.job,
-        spec=with_time_limit(ctx.state, spec, account, qos),
+        spec=spec,
         submitted_us=ctx.now_us,
         held=e.spec.hold,
         traffic=e.spec.traffic,
@@ -41,12 +43,13 @@ def _submitted(ctx: Context, e: ev.JobSubmitted) -> None:
         account=account,
         qos=qos,
         dependencies=asked_for(e.spec, e.past, ctx.now_us) if e.spec.dependency else (),
-        array=array_of(e.spec),
+        array=array_of(e.spec) if e.spec.array else None,
         history=((ctx.now_us, f"submitted by {e.spec.user}"),),
     )
     ctx.put(job)
     ctx.state.enqueue(job.id)
-    ctx.state.next_job = max(ctx.state.next_job, job.id + 1)
+    if job.id >= ctx.state.next_job:
+        ctx.state.next_job = job.id + 1
     if e.key:
         ctx.state.submissions.setdefault((e.spec.user, e.key), []).append(job.id)
 

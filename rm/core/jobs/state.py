@@ -397,6 +397,11 @@ def rebuild(
 
 
 def touch(job: Job, now_us: int, what: str, **changes: object) -> Job:
-    """A new version of the job with one more line in its story (the last 50 are kept)."""
-    history = (*job.history[-49:], (now_us, what))
+    """A new version of the job with one more line in its story."""
+    history = with_line(job, now_us, what)
     return replace(job, history=history, touched_us=now_us, **changes)  # type: ignore[arg-type]
+
+
+def with_line(job: Job, now_us: int, what: str) -> tuple[tuple[int, str], ...]:
+    """The job's story with one more line (the last 50 are kept)."""
+    return (*job.history[-49:], (now_us, what))

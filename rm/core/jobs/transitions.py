@@ -23,14 +23,14 @@ from rm.core.jobs.idle_gpus import idle
 from rm.core.jobs.mailing import share_mail
 from rm.core.jobs.preempting import preempt
 from rm.core.jobs.slicing import IN_SLICE
-from rm.core.jobs.state import touch
+from rm.core.jobs.state import touch, with_line
 from rm.core.jobs.submitted_limits import refuse_again
 from rm.core.jobs.suspending import moved_on, placed_over, resume, suspend
 from rm.core.jobs.updating import update
 from rm.core.jobs.verdict import FENCED, REQUEUE, UNSTARTED, WORDS, verdict_of
 from rm.core.model.job import Job, JobState, Task
 from rm.core.model.reasons import Reason, ReasonCode
-from rm.core.model.replacing import replace
+from rm.core.model.replacing import copier, replace
 from rm.core.model.used import with_told
 from rm.protocol.codes import Code
 
@@ -44,14 +44,20 @@ MAX_LAUNCH_FAILURES = 3
 # one host after the other. An attempt that ran for this long ends such a row.
 INNOCENT_US = 3_600_000_000
 LOSS_BACKOFF_US, LONGEST_BACKOFF_US = 5_000_000, 3_600_000_000
+_placed = copier(
+    Job, "history", "touched_us", "state", "attempt", "tasks", "go", "master_port", "allowed_us",
+    "mailed_share", "freezes", "stood_us", "suspended_us", "yields_to", "failed_rank", "fence_grace_us",
+    "reason", "ending", "started_us", "ended_us", "exit_code", "exit_signal", "slice_of", "unsure",
+    "partition", "preempted_by",
+)  # fmt: skip
 
 
 def _place(ctx: Context, job: Job, e: ev.JobPlaced) -> None:
     hosts = e.placement.hosts
-    job = touch(
+    job = _placed(
         job,
-        ctx.now_us,
-        f"placed on {', '.join(hosts)}",
+        history=with_line(job, ctx.now_us, f"placed on {', '.join(hosts)}"),
+        touched_us=ctx.now_us,
         state=S.CONFIGURING,
         attempt=job.attempt + 1,
         tasks=tuple([Task(t.rank, t.host, t.gpus) for t in e.placement.tasks]),

@@ -7,10 +7,15 @@ changes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:  # whose arguments mypy knows
     from dataclasses import replace
+
+    def copier(kind: type[T], *changed: str) -> Callable[..., T]: ...
 else:
     import dataclasses
     import functools
@@ -35,5 +40,9 @@ else:
         """As `dataclasses.replace`."""
         return _copier(type(value), *changes)(value, **changes)
 
+    copier = (
+        _copier  # takes the value and these fields: `replace` of one place, in less than half of the time
+    )
 
-__all__ = ["replace"]
+
+__all__ = ["copier", "replace"]

@@ -50,7 +50,7 @@ class Waits:
                 since_us = job.submitted_us
                 if job.earlier or job.waited:
                     since_us = waits_since_us(job) + total_us(job.waited)
-                self.now[job.id] = code, min(now_us, since_us)
+                self.now[job.id] = code, since_us if since_us < now_us else now_us
             elif met[0] is not code:
                 known = self.before.get(job.id, job.waited)
                 self.before[job.id] = with_more(known, met[0].value, now_us - met[1])

@@ -103,6 +103,7 @@ def decide(
     snapshot = replace(snapshot, jobs=made or snapshot.jobs, by_user=set(snapshot.by_user))
     kinds, claims, served = Kinds(snapshot), snapshot.claims, set[int]()
     gates, several = Gates(snapshot), set[int]()  # those that may run in several partitions
+    gated = bool(gates)
     ahead = reserving(snapshot, policies, tuning, kinds, whole)
     left = 0
     # by identity, since each turn looks at all that wait and hashing a demand costs as much as the rest
@@ -114,7 +115,7 @@ def decide(
                 result.reasons[job.id] = waits
                 continue
         asked = job
-        if gates and job.spec.partition:
+        if gated and job.spec.partition:
             job, shut = gates.of(job)
             if shut is not None:
                 result.reasons[job.id] = shut

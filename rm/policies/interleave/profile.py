@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import lru_cache
+from typing import NamedTuple
 
 from rm.core.model.traffic import Phase, TrafficProfile
 from rm.errors import ConfigError, UsageError
@@ -119,25 +120,42 @@ def job_demands(
             other models a leaf is like one host with all of its tasks.
     """
     total = sum(tasks_by_host.values())
-    above = uplinks or {}
-    result: dict[str, list[tuple[int, int, int]]] = {link: [] for link in (*tasks_by_host, *above)}
+    places = {link: _Place(k, None, capacity_by_link[link]) for link, k in tasks_by_host.items()}
+    for link, (k, crossings) in (uplinks or {}).items():
+        places[link] = _Place(k, crossings, capacity_by_link[link])
+    found = _demands_at(profile, frozenset(places.values()), total, model)
+    return {link: found[place] for link, place in places.items()}
+
+
+class _Place(NamedTuple):
+    """What makes the links of one job alike: of hundreds there are a handful of such."""
+
+    tasks: int
+    crossings: int | None  # of an uplink; None: it is a host's link
+    capacity: int
+
+
+@lru_cache(maxsize=KNOWN_MAX)
+def _demands_at(
+    profile: TrafficProfile, places: frozenset[_Place], total: int, model: str
+) -> Mapping[_Place, TrafficProfile]:
+    """The demands of `job_demands` on the links of such places; `total` tasks has the job."""
+    result: dict[_Place, list[tuple[int, int, int]]] = {place: [] for place in places}
     grown = 0
     for offset, duration, bw in phases_of(profile):
-        wanted = {h: _demanded(bw, k, total, model) for h, k in tasks_by_host.items()}
-        for link, (k, crossings) in above.items():
-            wanted[link] = bw * crossings if model == "ring" else _demanded(bw, k, total, model)
-        unlike = {(rate, capacity_by_link[link]) for link, rate in wanted.items()}  # a handful of hundreds
-        slower = max([Fraction(1), *(Fraction(rate, capacity) for rate, capacity in unlike)])
+        wanted = {
+            place: bw * place.crossings
+            if place.crossings is not None and model == "ring"
+            else _demanded(bw, place.tasks, total, model)
+            for place in places
+        }
+        slower = max([Fraction(1), *(Fraction(rate, place.capacity) for place, rate in wanted.items())])
         lasts = _ceil(duration * slower)
-        slowed = {rate: _ceil(rate / slower) for rate, _ in unlike}
-        for host, rate in wanted.items():
-            result[host].append((offset + grown, lasts, slowed[rate]))
+        for place, rate in wanted.items():
+            result[place].append((offset + grown, lasts, _ceil(rate / slower)))
         grown += lasts - duration
     period = profile.period_us + grown
-    made = {
-        raw: profile_from(period, canonical_phases(period, raw)) for raw in set(map(tuple, result.values()))
-    }
-    return {link: made[tuple(raw)] for link, raw in result.items()}
+    return {place: profile_from(period, canonical_phases(period, raw)) for place, raw in result.items()}
 
 
 def _demanded(bw: int, k: int, n: int, model: str) -> int:

@@ -33,6 +33,7 @@ import numpy as np
 from rm.core.model.choice import CHOSEN_MAX
 from rm.core.model.demand import Demand, Shape
 from rm.core.model.placement_request import PlacementRequest
+from rm.core.model.quickly_made import quickly_made
 from rm.core.model.reasons import HostVerdict, Reason, ReasonCode
 from rm.core.model.snapshot import Snapshot
 from rm.core.ports import Candidate, Observed, Proposal
@@ -109,6 +110,7 @@ class MetronomeOptions(NetworkWeights):
 OPTIONS = MetronomeOptions
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class _Ask:
     """One question to the policy, with everything looked up for it."""
@@ -235,8 +237,7 @@ class MetronomePolicy:
 
     def _leaving_whole(self, stages: Stages, ask: _Ask, than: list[int]) -> Iterator[list[int]]:
         pool, caps = stages.pool, stages.pool.caps.copy()
-        above = self._leaves.of(ask.capacities.hosts, ask.snapshot.fabric)[pool.numbers]
-        leaf = np.unique(above, return_inverse=True)[1]  # those above the pool alone, in their order
+        leaf = self._leaves.among(pool.zones, pool.numbers, ask.capacities.hosts, ask.snapshot.fabric)
         apart = stages.apart(than)
         for _ in range(WHOLE):
             if not ask.gang.fits(caps):

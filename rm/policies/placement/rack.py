@@ -38,6 +38,7 @@ from rm.policies.placement.steps.slots import Counts, host_by_host
 
 NEAR = ("leaf", "host")
 ACROSS = ("fewest", "any")
+GROUPS_MAX = 1_000  # of zones, of which the leaves are kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +112,26 @@ class LatestLeaves:
 
     def __init__(self) -> None:
         self._last: tuple[Sequence[Host], Fabric | None, Ints] | None = None
+        self._among: dict[tuple[str, ...], Ints] = {}
 
     def of(self, hosts: Sequence[Host], fabric: Fabric | None) -> Ints:
         """As `leaf_numbers`; not to be written to."""
         if self._last is None or self._last[0] is not hosts or self._last[1] is not fabric:
             self._last = hosts, fabric, leaf_numbers(hosts, fabric)
+            self._among.clear()
         return self._last[2]
+
+    def among(
+        self, zones: tuple[str, ...], numbers: Ints, hosts: Sequence[Host], fabric: Fabric | None
+    ) -> Ints:
+        """The leaves above the hosts of some zones, which have these numbers, numbered in their order; not to
+        be written to."""
+        above = self.of(hosts, fabric)
+        if zones not in self._among:
+            if len(self._among) >= GROUPS_MAX:
+                self._among.clear()
+            self._among[zones] = np.unique(above[numbers], return_inverse=True)[1]
+        return self._among[zones]
 
 
 def fewest_places(caps: Ints, place: Ints, gang: Gang) -> Counts:

@@ -64,6 +64,7 @@ class NetworkTable:
         self._quality: Floats | None = None
         self._delays: Floats | None = None
         self._mean_delays: Floats | None = None
+        self._within: tuple[float, NDArray[np.int64]] | None = None
         self._bad_reasons: dict[int, Reason] = {}
 
     def _gather(self, readings: Readings) -> dict[tuple[str, str], _Block]:
@@ -312,6 +313,13 @@ class NetworkTable:
         np.fill_diagonal(result, 1.0)
         self._delays = result
         return result
+
+    def hosts_within(self, delay_us: float) -> NDArray[np.int64]:
+        """To how many hosts, itself included, each has a shorter delay than that; the answer for the last
+        such delay is kept."""
+        if self._within is None or self._within[0] != delay_us:
+            self._within = delay_us, np.count_nonzero(self.delays_us() < delay_us, axis=1)
+        return self._within[1]
 
     def mean_delays_us(self) -> Floats:
         """Mean delay of each host to all hosts, itself included (R18)."""

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rm.core.model.alignment import PERFECT
+from rm.core.model.quickly_made import quickly_made
 from rm.core.model.reasons import Reason
 from rm.policies.placement.steps.gang import Filling, Gang, Ints
 from rm.policies.placement.steps.latency import normalized, raw_latency
@@ -28,6 +29,7 @@ RESTARTS_MAX = 64  # of a gang with another first host; only a loop makes any ne
 NEAR_US = 2.0  # a host is 1 us from itself: where no other is nearer than this, rounding makes none as near
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Choice:
     """The host of one task, and what the stages said of every host of the pool.
@@ -107,7 +109,7 @@ class Stages:
         else:
             raw = everywhere()[self.pool.numbers]
         looped = False
-        while may.any():
+        while np.logical_or.reduce(may):
             candidates = may if self.links is None else may & (scores >= scores[may].max() - EQUAL)
             host = self._first(candidates, raw, placing)
             if self.links is not None and self._any_unknown and unknown[candidates].any():
@@ -155,9 +157,10 @@ class Stages:
         room = min(int(self.pool.caps[host]) - on_it, placing.filling.left)
         if room < 1 or self.low_comm or choice.looped or self.gang.hosts_min > 1:
             return 0
-        delays = self.table.delays_us()[self.pool.numbers[host], self.pool.numbers]
-        if np.count_nonzero(delays < NEAR_US) > 1:
-            return 0
+        if self.table.hosts_within(NEAR_US)[self.pool.numbers[host]] > 1:
+            delays = self.table.delays_us()[self.pool.numbers[host], self.pool.numbers]
+            if np.count_nonzero(delays < NEAR_US) > 1:
+                return 0
         if self.links is None:
             return room
         best, name = choice.scores[choice.candidates].max(), self._name(host)
@@ -187,11 +190,9 @@ class Stages:
         local = np.array(hosts, dtype=np.int64)
         numbers, pairs = self.pool.numbers[local], max(1, len(hosts) * (len(hosts) - 1))
         between, network = delays[numbers[:, None], numbers], scores[local[:, None], local]
-        np.fill_diagonal(between, 0.0)
-        np.fill_diagonal(network, 0.0)
-        return Apart(
-            round(float(between.sum() / pairs), DECIMALS), round(float(network.sum() / pairs), DECIMALS)
-        )
+        between.flat[:: len(hosts) + 1] = network.flat[:: len(hosts) + 1] = 0.0  # of a host and itself
+        delay_us, score = (float(np.add.reduce(one, axis=None) / pairs) for one in (between, network))
+        return Apart(round(delay_us, DECIMALS), round(score, DECIMALS))
 
     def score(self, assigned: Sequence[int]) -> float:
         """The worst link of the whole gang, now that it is known which tasks are where."""
@@ -260,11 +261,11 @@ class Stages:
             return int(caps.argmin())  # it has nobody to talk to
         sign = -1 if self.low_comm else 1
         near = np.where(candidates, sign * raw, np.inf)
-        least = near.min()
-        host = int(np.argmin(near))
+        host = int(near.argmin())
+        least = near[host]
         if self.gang.tasks == 1 and not self.low_comm:
             return host  # it has nobody to talk to
-        equal = np.flatnonzero(near == least)
+        equal = (near == least).nonzero()[0]
         if len(equal) == 1:
             return host
         if placing.assigned:
