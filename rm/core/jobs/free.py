@@ -24,9 +24,10 @@ def take(free: Free, spec: JobSpec, tasks: tuple[TaskPlacement, ...]) -> Free:
     shared = spec.gpu_mem_bytes
     left = free.gpu_mem
     if gpus and left:
-        left = tuple(
-            [(g, size - shared if g in gpus else size) for g, size in left if shared or g not in gpus]
-        )
+        if shared:
+            left = tuple([(g, size - shared if g in gpus else size) for g, size in left])
+        else:
+            left = tuple([pair for pair in left if pair[0] not in gpus])
     idle = tuple([g for g in free.gpus if g not in gpus]) if gpus else free.gpus
     mem_left = 0 if spec.mem_all else free.mem_bytes - mem
     return Free(free.cpus - cpus, mem_left, idle, left, free.strays)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rm.core.model.kept import WithHosts
 from rm.core.model.quickly_made import quickly_made
 
-FEW_TASKS = 16  # which are looked through in less time than they are put in order by host
+FEW_TASKS = 4  # which are looked through in less time than they are put in order by host
 
 
 @quickly_made

@@ -104,7 +104,8 @@ class ZonePolicy:
         self, pool: Pool, capacities: Capacities, shape: Shape, gang: Gang, snapshot: Snapshot
     ) -> Iterator[Candidate]:
         free = snapshot.free
-        if gang.host_count(pool.caps) == 1:
+        count = gang.host_count(pool.caps)
+        if count == 1:
             for local in tightest_first(pool.caps, gang):
                 host = capacities.hosts[pool.numbers[local]]
                 note = f"{pool.where}: all {gang.tasks} tasks on one host"
@@ -112,7 +113,7 @@ class ZonePolicy:
             return
         table = self._tables.under(snapshot)
         pair = table.joined(pool.zones)[1]
-        for chosen in host_sets(pool, gang, pair):
+        for chosen in host_sets(pool, gang, pair, count):
             spread = gang.spread(pool.caps[chosen].tolist())
             hosts = [capacities.hosts[pool.numbers[n]] for n in chosen]
             score = mean_pair_score(pair, chosen)
@@ -133,28 +134,30 @@ def tightest_first(caps: Ints, gang: Gang) -> Iterator[int]:
             yield int(n)
 
 
-def host_sets(pool: Pool, gang: Gang, pair: Floats) -> Iterator[list[int]]:
-    """Sets of hosts that hold the gang, in the order of choice; the best accumulated score first.
+def host_sets(pool: Pool, gang: Gang, pair: Floats, fewest: int) -> Iterator[list[int]]:
+    """Sets of hosts that hold the gang, in the order of choice; the best accumulated score first. `fewest` is
+    how many hosts of the pool it needs.
 
     Then sets of hosts that no earlier set used, then those that begin with another host.
     """
     seen: set[frozenset[int]] = set()
     caps, near = pool.caps.copy(), pool.near if len(pool.zones) > 1 else None
-    while count := gang.host_count(caps):
+    count = fewest
+    while count:
         chosen = _select(caps, near, gang, pair, count)
         seen.add(frozenset(chosen))
         yield chosen
         caps[chosen] = 0
+        count = gang.host_count(caps)
     caps = pool.caps
-    count = gang.host_count(caps)
     means = medoid_means(pair, caps > 0).round(DECIMALS)
     for start in np.argsort(-means, kind="stable"):
         if caps[start] <= 0:
             continue
         others = np.delete(caps, start)
-        if caps[start] < gang.least_cap(0, others, count - 1):
+        if caps[start] < gang.least_cap(0, others, fewest - 1):
             continue
-        chosen = _select(caps, near, gang, pair, count, int(start))
+        chosen = _select(caps, near, gang, pair, fewest, int(start))
         if frozenset(chosen) not in seen:
             seen.add(frozenset(chosen))
             yield chosen

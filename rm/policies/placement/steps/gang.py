@@ -185,7 +185,7 @@ class Filling:
             may = self._fresh >= max(rest + 1 - self._room - others, 1)
         else:
             may = np.zeros(len(self._caps), dtype=bool)
-        if owed <= rest and self._room - 1 + self._roomiest(slots) >= rest:
+        if self.given and owed <= rest and self._room - 1 + self._roomiest(slots) >= rest:
             self._beside(may)
         return may
 

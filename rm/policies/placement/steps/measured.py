@@ -132,7 +132,7 @@ def _ends_of(directions: Sequence[tuple[str, str]], names: Sequence[str | None])
     there = np.flatnonzero((source >= 0) & (target >= 0) & (source != target))
     source, target = source[there], target[there]
     forth, back = source * len(names) + target, target * len(names) + source
-    order = np.argsort(forth)
+    order = np.argsort(forth, kind="stable")  # the pairs mostly come in runs that are in order already
     at = np.searchsorted(forth, back, sorter=order) % max(len(order), 1)
     reverse = order[at]
     both = forth[reverse] == back
