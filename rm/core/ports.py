@@ -132,11 +132,17 @@ class AdmissionPolicy(Protocol):
 
     Asked whenever a transfer becomes ready or ends, in the simulator and for jobs on hosts that call
     the iteration client before they communicate. What it takes back after it has started stands still there.
+    One with a false `looks_at_left` is shown the whole size as what is left, which costs less to find.
     """
 
     def admit(self, waiting: Sequence[Transfer], ongoing: Sequence[Transfer]) -> Admission:
         """`waiting` and `ongoing` in the order of their jobs' ids; pure."""
         ...
+
+
+def looks_at_left(policy: object) -> bool:
+    """Does an admission policy read how much of a transfer is left?"""
+    return bool(getattr(policy, "looks_at_left", True))
 
 
 @runtime_checkable

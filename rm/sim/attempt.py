@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from rm.core.model.job import Placement
 from rm.core.model.routes import PlannedIteration
 from rm.core.ports import Transfer as Asked
-from rm.sim.gpus import Gpu
+from rm.sim.gpus import Device, Gpu
 from rm.sim.network.port import Flow
 from rm.sim.program import Communicate, Program
 from rm.sim.workload import Chance, SimJob
@@ -42,7 +42,7 @@ class Attempt:
     placement: Placement
     hosts: tuple[str, ...]
     gpus: tuple[Gpu, ...]
-    shared: bool
+    shared: bool  # may other jobs run on its GPUs?
     waiting_for: int  # hosts that have not got their start yet
     alive: bool = True
     stage: int = 0
@@ -52,7 +52,8 @@ class Attempt:
     planned: PlannedIteration | None = None  # what a plan says of this iteration
     last_pause: int = 0  # number of the last pause obeyed
     busy: int = 0  # GPUs that have not finished the compute stage
-    parts: dict[Gpu, tuple[float, ...]] = field(default_factory=dict)  # what each of them has still to do
+    devices: tuple[Device, ...] = ()  # its GPUs, where others may run there, once it has begun
+    parts_us: tuple[float, ...] = ()  # how long the parts of the compute stage take
     transfer: int | None = None
     barrier: int = 0  # steps of the communication stage that are done
     asked_us: float = 0.0  # when the transfer was ready

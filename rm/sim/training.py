@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from rm.core.model.alignment import Alignment
 from rm.core.model.replacing import replace
 from rm.core.model.traffic import TrafficProfile
-from rm.core.ports import AdmissionPolicy, WeighingPolicy
+from rm.core.ports import AdmissionPolicy, WeighingPolicy, looks_at_left
 from rm.core.ports import Transfer as Asked
 from rm.policies.regulate.controller import ControllerOptions, Inspect, Report
 from rm.policies.regulate.desired import Learn
@@ -17,7 +17,7 @@ from rm.policies.regulate.iterating import Iterating
 from rm.policies.regulate.verifying import Judgement
 from rm.sim.attempt import Attempt
 from rm.sim.following import Following, as_planned
-from rm.sim.gpus import Gpu, GpuPool
+from rm.sim.gpus import Device, GpuPool
 from rm.sim.network.port import Network, Transfer
 from rm.sim.program import Communicate, Compute
 from rm.sim.regulation import Regulation
@@ -57,6 +57,7 @@ class Training:
     ) -> None:
         self.running: dict[int, Attempt] = {}
         self.gpu_busy_us = 0.0  # compute on all GPUs together
+        self.joined = 0  # parts that ended in the same entry of the agenda as another one
         self.progressed: set[int] = set()  # jobs that made an iteration since somebody last looked
         self.regulation = Regulation(timeline.inspect, timeline.learn, controller, regulated, timeline.judge)
         self._iterating: dict[int, Iterating] = {}
@@ -65,6 +66,8 @@ class Training:
         self._host_bps = host_bps
         self._following = Following()
         self._gate = Gatekeeper[Attempt](comm) if isinstance(comm, AdmissionPolicy) else None
+        self._looks_at_left = looks_at_left(comm)
+        self._network_us = -1.0  # up to when the network has certainly come
         self._weighing = Weighing(comm) if isinstance(comm, WeighingPolicy) else None
         self._begun = 0  # bursts
         self._record = record
@@ -111,9 +114,9 @@ class Training:
         self.running.pop(attempt.job, None)
         self._iterating.pop(attempt.job, None)
         if attempt.shared and attempt.busy:
-            for gpu in attempt.gpus:
-                self._gpus.leave(gpu, attempt.job)
-                self._next_part(gpu)
+            for device in attempt.devices:
+                self._gpus.leave(device, attempt.job)
+                self._choose([device])
         if attempt.transfer is not None and attempt.transfer in self._carrying:
             del self._carrying[attempt.transfer]
             self._network.suspend(attempt.transfer, self._time.now_us)
@@ -270,39 +273,56 @@ class Training:
             self.gpu_busy_us += length_us * len(attempt.gpus)
             self._time.at(now_us + length_us, self._computed, attempt)
             return
-        parts = tuple([chance.compute_us(part) for part in stage.parts_us])
+        if not attempt.devices:
+            attempt.devices = self._gpus.devices(attempt.gpus)
+        attempt.parts_us = parts_us = tuple([chance.compute_us(part) for part in stage.parts_us])
         attempt.busy = len(attempt.gpus)
-        self.gpu_busy_us += sum(parts) * attempt.busy
-        attempt.parts = dict.fromkeys(attempt.gpus, parts)
-        for gpu in attempt.gpus:
-            if self._gpus.ask(gpu, attempt.job, parts[0]):
-                self._time.at(now_us + parts[0], self._part_done, attempt, gpu)
+        self.gpu_busy_us += sum(parts_us) * attempt.busy
+        started = [device for device in attempt.devices if self._gpus.ask(device, attempt.job, 0)]
+        if started:
+            self._time.at(now_us + parts_us[0], self._parts_done, attempt, (0, started))
 
     def _computed(self, attempt: Attempt, _: object) -> None:
         if attempt.alive:
             self._stage_done(attempt)
 
-    def _part_done(self, attempt: Attempt, gpu: Gpu) -> None:
+    def _parts_done(self, attempt: Attempt, ended: tuple[int, list[Device]]) -> None:
+        """The attempt has computed a part on GPUs where it began at one instant, one GPU after the other."""
+        part, devices = ended
+        self.joined += len(devices) - 1
         if not attempt.alive:
             return
-        self._gpus.done(gpu)
-        left = attempt.parts[gpu][1:]
-        attempt.parts[gpu] = left
-        if left:
-            if self._gpus.ask(gpu, attempt.job, left[0]):
-                self._time.at(self._time.now_us + left[0], self._part_done, attempt, gpu)
-                return
-        else:
-            attempt.busy -= 1
-            if not attempt.busy:
-                self._stage_done(attempt)
-        self._next_part(gpu)
+        part += 1
+        if part < len(attempt.parts_us):
+            self._run(devices, [self._gpus.go_on(device, attempt.job, part) for device in devices])
+            return
+        for device in devices:
+            self._gpus.done(device)
+        attempt.busy -= len(devices)
+        if attempt.busy:
+            self._choose(devices)
+            return
+        self._choose(devices[:-1])
+        self._stage_done(attempt)
+        self._choose(devices[-1:])
 
-    def _next_part(self, gpu: Gpu) -> None:
-        chosen = self._gpus.choose(gpu)
-        if chosen is not None:
-            job, length_us = chosen
-            self._time.at(self._time.now_us + length_us, self._part_done, self.running[job], gpu)
+    def _choose(self, devices: Sequence[Device]) -> None:
+        """Let those run on these GPUs that wait there."""
+        self._run(devices, [self._gpus.choose(device) for device in devices])
+
+    def _run(self, devices: Sequence[Device], chosen: Sequence[tuple[int, int] | None]) -> None:
+        """On each GPU begins the chosen part. The same one of GPUs in a row ends as one: nothing comes between."""
+        together: list[Device] = []
+        before = None
+        for device, one in zip(devices, chosen, strict=True):
+            if one is None:
+                continue
+            if one != before:
+                job, part = before = one
+                attempt, together = self.running[job], []
+                end_us = self._time.now_us + attempt.parts_us[part]
+                self._time.at(end_us, self._parts_done, attempt, (part, together))
+            together.append(device)
 
     def _service(self, job: int) -> tuple[float, int]:
         """SRSF's order on a GPU: remaining service time, weighted with the GPUs; ties by id."""
@@ -379,6 +399,12 @@ class Training:
             )
         if attempt.transfer is None:
             return asked
-        left = self._network.left_bytes(attempt.transfer, self._time.now_us)
+        now_us = self._time.now_us
+        if not self._looks_at_left and now_us == self._network_us:
+            return asked
+        left = self._network.left_bytes(attempt.transfer, now_us)
+        self._network_us = now_us  # whatever a policy looks at, the network is the same after it was asked
+        if not self._looks_at_left:
+            return asked
         job, hosts, size, _, gpus, remaining_us, compute_us, since_us = asked
         return Asked(job, hosts, size, left, gpus, remaining_us, compute_us, since_us)

@@ -392,7 +392,7 @@ class World:
             jobs=tuple(jobs),
             span_us=self.now_us,
             links=self.network.usage(),
-            events=self._events,
+            events=self._events + self.training.joined,
             gpu_busy_us=self.training.gpu_busy_us,
             alignments=self._alignments,
             worst_score=self._worst,

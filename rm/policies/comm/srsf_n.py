@@ -37,6 +37,7 @@ class SrsfOptions:
 class SrsfN:
     name = "srsf-n"
     aligns = False
+    looks_at_left = False
     Options = SrsfOptions
 
     def __init__(self, options: SrsfOptions | None = None) -> None:
