@@ -40,7 +40,7 @@ class GpuPool:
         return False
 
     def go_on(self, device: Device, job: int, part: int) -> tuple[int, int]:
-        """The part of `job` that ran has ended, and it wants to run another: the job and part that run now."""
+        """A part of `job` has ended, and it wants to run another: the job and part that run now."""
         waiting = device.waiting
         if not waiting:
             return job, part

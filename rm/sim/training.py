@@ -311,7 +311,7 @@ class Training:
         self._run(devices, [self._gpus.choose(device) for device in devices])
 
     def _run(self, devices: Sequence[Device], chosen: Sequence[tuple[int, int] | None]) -> None:
-        """On each GPU begins the chosen part. The same one of GPUs in a row ends as one: nothing comes between."""
+        """On each GPU begins the chosen part. Where that is the same on GPUs in a row, it ends as one."""
         together: list[Device] = []
         before = None
         for device, one in zip(devices, chosen, strict=True):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rm import arrays
+from rm.collector import uncollected
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Action, Launch, Start, Stop
 from rm.core.jobs.state import ClusterState
@@ -140,6 +141,10 @@ class World:
         Raises:
             RmError: jobs are left that no policy places although nothing runs any more.
         """
+        with uncollected():  # no cycles are made
+            return self._run(progress)
+
+    def _run(self, progress: Callable[[int, int], None] | None) -> Result:
         self._turn()
         for stories in sorted(self._submissions, key=lambda s: s[0].sim.arrival_us):
             self.at(stories[0].sim.arrival_us, self._arrive, stories)
@@ -157,7 +162,8 @@ class World:
                 break
             if until is not None and at > until:
                 break
-            self.now_us = max(self.now_us, at)
+            if at > self.now_us:
+                self.now_us = at
             self._events += 1
             if from_network:
                 self.training.carried(network.advance(self.now_us))

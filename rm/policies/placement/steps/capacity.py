@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from operator import attrgetter, is_
+from itertools import compress
+from operator import attrgetter, is_, is_not
 
 import numpy as np
 from numpy.typing import NDArray
@@ -152,10 +153,9 @@ class Capacities:
         if log is not None and self._log_seen == len(log):
             return self._free
         if log is None or self._log_seen < 0:
-            for i, host in enumerate(self.hosts):
-                have = free.get(host.name)
-                if have is not self._read[i]:
-                    self._note(i, have)
+            now = [*map(free.get, self.number)]
+            for i in [*compress(range(len(now)), map(is_not, now, self._read))]:
+                self._note(i, now[i])
         else:
             for name in log[self._log_seen :]:
                 number = self.number.get(name)
