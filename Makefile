@@ -66,7 +66,7 @@ check: lint need-test $(DEV)
 	RM_TEST_SCHEDULES=500 RM_TEST_EXAMPLES=0.25 $(PYTEST) --numprocesses 4 --dist loadfile --no-loadscope-reorder \
 	    tests/contract tests/sim tests/unit tests/test_architecture.py --ignore tests/unit/test_release.py $(ARGS)
 
-# make test plays the first quarter of them
+# as make test does among the other tests
 COUNT := 10000
 schedules: $(DEV)
 	$(PY) -m tests.sim.schedules --count $(COUNT)

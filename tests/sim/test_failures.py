@@ -170,10 +170,19 @@ def test_a_job_that_is_cancelled_while_its_launch_is_under_way_never_begins(
     assert "by what was sent after their end: [(1, 1)]" in schedules.of_events(events)
 
 
+@pytest.mark.parametrize("seed", [26, 237, 3974, 5608, 7684])
+def test_what_once_found_a_defect_finds_none(seed: int) -> None:
+    """Each with as many jobs as when it did."""
+    schedules.play(seed, jobs=10)
+
+
 EVENTS = [(1, schedules.SUBMITS, 1), (3, "h0 is cut off", 1)]
 
 
-@pytest.mark.parametrize("words", [["--events", json.dumps(EVENTS)], ["--seed=7"], ["--count=4"]])
+WAYS = [["--events", json.dumps(EVENTS)], ["--seed=7"], ["--seed=7", "--jobs=12"], ["--count=4"]]
+
+
+@pytest.mark.parametrize("words", WAYS)
 def test_schedules_are_played_by_one_command(words: list[str]) -> None:
     argv = [sys.executable, "-m", "tests.sim.schedules", *words]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
