@@ -27,6 +27,30 @@ class Seen:
     views: dict[int, tuple[object, ...]] = field(default_factory=dict)
     left: dict[str, tuple[tuple[object, ...], Free]] = field(default_factory=dict)
     arrays: dict[int, tuple[object, ...]] = field(default_factory=dict)
+    summed: Summed | None = None
+
+
+@dataclass
+class Summed:
+    """What follows from the jobs alone, gathered in one walk: who waits, who holds hosts, who was submitted under
+    which key of which user, and which job is which element of which array."""
+
+    of: tuple[Job, ...]
+    waiting: set[int] = field(default_factory=set)
+    occupying: set[int] = field(default_factory=set)
+    keys: dict[tuple[str, str], set[int]] = field(default_factory=dict)
+    elements: dict[int, dict[int, int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for job in self.of:
+            if job.state is JobState.PENDING:
+                self.waiting.add(job.id)
+            elif job.occupies:
+                self.occupying.add(job.id)
+            if job.key:
+                self.keys.setdefault((job.spec.user, job.key), set()).add(job.id)
+            if job.array_task is not None:
+                self.elements.setdefault(job.array_job, {})[job.array_task] = job.id
 
 
 def same(known: Sequence[object] | None, those: Sequence[object]) -> bool:
@@ -37,15 +61,18 @@ def validate_state(state: ClusterState, seen: Seen | None = None) -> None:
     """Fail with the first invariant that is broken. Everything derived is worked out again from the jobs;
     `seen` spares that where the steps since the last call have changed nothing."""
     seen = seen or Seen()
-    _queue(state, seen)
-    _placed(state, seen)
+    of = tuple(state.jobs.values())
+    if seen.summed is None or not same(seen.summed.of, of):
+        seen.summed = Summed(of)
+    _queue(state, seen, seen.summed)
+    _placed(state, seen, seen.summed.occupying)
     _hosts(state, seen)
     held = Counter[str]()
     for number in state.placed:
         held.update(dict(state.jobs[number].spec.demand.licenses))
     assert all(count <= state.licenses.get(name, 0) for name, count in held.items()), f"held are {held}"
     _slices(state)
-    _arrays(state, seen)
+    _arrays(state, seen, seen.summed.elements)
     counted = {number for number in state.placed if state.jobs[number].account}
     counted = {number for number in counted if not state.jobs[number].waits_in_slice}
     assert state.ledger.rates.keys() == counted, f"usage grows by {set(state.ledger.rates)}, not by {counted}"
@@ -53,24 +80,20 @@ def validate_state(state: ClusterState, seen: Seen | None = None) -> None:
     assert state.fresh.keys() <= state.pending.keys(), f"to be tried are {list(state.fresh)}"
 
 
-def _queue(state: ClusterState, seen: Seen) -> None:
+def _queue(state: ClusterState, seen: Seen, summed: Summed) -> None:
     jobs = state.jobs
-    waiting = {number for number, job in jobs.items() if job.state is JobState.PENDING}
-    assert set(state.pending) == waiting, f"pending are {list(state.pending)}, and wait do {waiting}"
-    assert all(number == job.id for number, job in jobs.items()), "a job stands under another's number"
+    waiting, known = summed.waiting, summed.keys
+    assert state.pending.keys() == waiting, f"pending are {list(state.pending)}, and wait do {waiting}"
     assert state.next_job > max(jobs, default=0), f"the next id {state.next_job} is taken"
-    known: dict[tuple[str, str], set[int]] = {}
-    for number, job in jobs.items():
-        if job.key:
-            known.setdefault((job.spec.user, job.key), set()).add(number)
     assert state.submissions.keys() == known.keys(), f"submissions are known by {state.submissions.keys()}"
-    for (user, key), numbers in state.submissions.items():
-        mine = known[user, key]
-        assert mine <= set(numbers), f"{key!r} is {numbers}, not {mine}"
-        assert len(numbers) == len(set(numbers)), f"{key!r} is {numbers}"
+    for of, numbers in state.submissions.items():
+        mine = known[of]
+        assert mine <= set(numbers), f"{of[1]!r} is {numbers}, not {mine}"
+        assert len(numbers) == len(set(numbers)), f"{of[1]!r} is {numbers}"
     for number, job in jobs.items():
         if seen.jobs.get(number) is job:
             continue
+        assert number == job.id, f"job {job.id} stands under the number {number}"
         assert (job.ended_us is not None) == job.state.final, f"job {job.id} is {job.state}: {job.ended_us}"
         assert bool(job.attempt) or not job.occupies, f"job {job.id} is {job.state} before any attempt"
         assert job.state is not JobState.PENDING or not job.tasks, f"job {job.id} waits with tasks"
@@ -79,9 +102,8 @@ def _queue(state: ClusterState, seen: Seen) -> None:
         seen.jobs[number] = job
 
 
-def _placed(state: ClusterState, seen: Seen) -> None:
+def _placed(state: ClusterState, seen: Seen, occupying: set[int]) -> None:
     placed = state.placed
-    occupying = {number for number, job in state.jobs.items() if job.occupies}
     assert placed.keys() == occupying, f"placed are {set(placed)}, and hosts are held by {occupying}"
     for number, view in placed.items():
         job = state.jobs[number]
@@ -183,11 +205,9 @@ def _left(state: ClusterState, host: Host) -> Free:
     return without_strays(left, host.gpus, strays) if strays else left
 
 
-def _arrays(state: ClusterState, seen: Seen) -> None:
+def _arrays(state: ClusterState, seen: Seen, known: dict[int, dict[int, int]]) -> None:
     """Each element is exactly once waiting, live or ended; those that are live have a job, and it says so."""
-    known = {(j.array_job, j.array_task): n for n, j in state.jobs.items() if j.array_task is not None}
-    index = {(array, task): n for array, of in state.elements.items() for task, n in of.items()}
-    assert index == known, f"elements are known as {index}, and are {known}"
+    assert state.elements == known, f"elements are known as {state.elements}, and are {known}"
     for number, job in state.jobs.items():
         if job.array is None:
             continue
