@@ -241,7 +241,7 @@ class NetworkTable:
     def without_bad(self, zone: str, caps: NDArray[np.int64]) -> NDArray[np.int64]:
         """The capacities of the zone's hosts, 0 of those that are bad; the very same where none is."""
         bad = self.bad(zone)
-        return np.where(bad, 0, caps) if bad.any() else caps
+        return np.where(bad, 0, caps) if np.logical_or.reduce(bad) else caps
 
     def _find_bad(self, zone: str) -> Mask:
         quality = self.quality()[self.members[zone]]

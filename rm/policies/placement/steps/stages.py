@@ -110,7 +110,9 @@ class Stages:
             raw = everywhere()[self.pool.numbers]
         looped = False
         while np.logical_or.reduce(may):
-            candidates = may if self.links is None else may & (scores >= scores[may].max() - EQUAL)
+            candidates = (
+                may if self.links is None else may & (scores >= np.maximum.reduce(scores[may]) - EQUAL)
+            )
             host = self._first(candidates, raw, placing)
             if self.links is not None and self._any_unknown and unknown[candidates].any():
                 if unknown[host]:
@@ -223,7 +225,7 @@ class Stages:
             if self.links is not None and (loaded := self.links.loaded):
                 self._loaded = [name in loaded for name in self.pool.names]
                 self._unknown = np.array(self._loaded) & (self.pool.caps > 0)
-            self._any_unknown = bool(self._unknown.any())
+                self._any_unknown = bool(self._unknown.any())
         if self.links is None:
             return self._alone
         if placing.scores is None:
