@@ -166,7 +166,7 @@ def host_sets(pool: Pool, gang: Gang, pair: Floats, fewest: int) -> Iterator[lis
 def _select(
     caps: Ints, near: Ints | None, gang: Gang, pair: Floats, count: int, start: int | None = None
 ) -> list[int]:
-    """The accumulating choice of so many hosts, narrowed to those with which the gang still fits, nearest
+    """The accumulating choice of `count` hosts, narrowed to hosts with which the gang still fits, nearest
     zone first; `near` is None where there is one zone."""
     rest, picked = caps.copy(), 0
 

@@ -110,9 +110,9 @@ class Stages:
             raw = everywhere()[self.pool.numbers]
         looped = False
         while np.logical_or.reduce(may):
-            candidates = (
-                may if self.links is None else may & (scores >= np.maximum.reduce(scores[may]) - EQUAL)
-            )
+            candidates = may
+            if self.links is not None:
+                candidates = may & (scores >= np.maximum.reduce(scores[may]) - EQUAL)
             host = self._first(candidates, raw, placing)
             if self.links is not None and self._any_unknown and unknown[candidates].any():
                 if unknown[host]:
