@@ -17,7 +17,8 @@ class Digests:
     """Knows the texts of what the alignment before consisted of."""
 
     def __init__(self) -> None:
-        self._texts: dict[int, tuple[object, bytes]] = {}  # by identity: the object is kept beside it
+        self._texts: dict[int, bytes] = {}  # by identity
+        self._told: Alignment | None = None  # keeps those objects, so that no other one gets their identity
 
     def of(self, outcome: Outcome, alignment: Alignment) -> str:
         """ "" when the step asks nothing new. The decisions hold the placements in full."""
@@ -34,20 +35,20 @@ class Digests:
     def _parts(self, alignment: Alignment) -> Iterator[bytes]:
         """The text of `to_plain`, in pieces: megabytes are neither put together nor made anew."""
         before, self._texts = self._texts, {}
+        told, self._told = self._told, alignment
         rest = to_plain(replace(alignment, links=(), schedules=(), shaping=(), together=()))
         between = b"{"
         for field in fields(Alignment):
             name = field.name
             if name in LONG and (items := getattr(alignment, name)):
-                texts = [
-                    one
-                    if (one := before.get(id(item))) is not None and one[0] is item
-                    else (item, repr(to_plain(item)).encode())
-                    for item in items
-                ]
-                self._texts.update(zip(map(id, items), texts, strict=True))
+                ids = [*map(id, items)]
+                texts = [*map(before.get, ids)]
+                if None in texts:
+                    made = zip(texts, items, strict=True)
+                    texts = [repr(to_plain(item)).encode() if text is None else text for text, item in made]
+                self._texts.update(zip(ids, texts, strict=True))
                 yield between + f"{name!r}: [".encode()
-                yield b", ".join([text for _, text in texts])
+                yield b", ".join(texts)
                 yield b"]"
             elif name in rest:
                 yield between + f"{name!r}: {rest[name]!r}".encode()
@@ -55,6 +56,7 @@ class Digests:
                 continue
             between = b", "
         yield b"{}" if between == b"{" else b"}"
+        del told  # until here what was looked up by identity was there
 
 
 def _hashed(parts: Iterable[bytes]) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import compress
+from operator import is_not
 
 from rm.core.jobs.state import ClusterState
 from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment
@@ -60,27 +62,24 @@ class RunningJobs:
 
     def __init__(self) -> None:
         self._hosts: dict[str, Host] = {}
-        self._known: dict[int, tuple[Job, Running | None]] = {}
+        self._jobs: dict[int, Job] = {}  # that were looked at last
+        self._known: dict[int, Running] = {}  # of these those that run on several hosts
 
     def of(self, state: ClusterState) -> dict[int, Running]:
-        known = self._known
+        placed, seen = state.placed, self._jobs
         if self._hosts != state.hosts:
-            self._hosts, known = dict(state.hosts), {}
-        self._known = {}
-        found: dict[int, Running] = {}
-        for number, placed in state.placed.items():
-            job, before = state.jobs[number], known.get(number)
-            if before is not None and before[0] is job:
-                running = before[1]
+            self._hosts, self._known, seen = dict(state.hosts), {}, {}
+        jobs = [*map(state.jobs.__getitem__, placed)]
+        for number in [*compress(placed, map(is_not, jobs, map(seen.get, placed)))]:
+            job, hosts = state.jobs[number], placed[number].placement.hosts
+            if job.state is JobState.RUNNING and len(hosts) > 1:
+                self._known[number] = _running(job, hosts, state)
             else:
-                hosts = placed.placement.hosts
-                plays = job.state is JobState.RUNNING and len(hosts) > 1
-                running = _running(job, hosts, state) if plays else None
-                before = job, running
-            self._known[number] = before
-            if running is not None:
-                found[number] = running
-        return found
+                self._known.pop(number, None)
+        for gone in seen.keys() - placed.keys():
+            self._known.pop(gone, None)
+        self._jobs, known = dict(zip(placed, jobs, strict=True)), self._known
+        return {number: known[number] for number in placed if number in known}
 
 
 def _running(job: Job, hosts: tuple[str, ...], state: ClusterState) -> Running:

@@ -29,10 +29,10 @@ ALONE = Place(0, 0)
 class Patchwork:
     """What is settled, in the course of being changed.
 
-    `links` are the contended ones with more than one job, `on` those of each job; `places` and `body` know
-    the jobs that are in a body, whose `members` are by its number; `kept` are the links that keep their jobs
-    apart, each by a rotation within one body. `moved` collects the jobs whose place or body is another one
-    now, `turned` the links on which jobs have moved against each other.
+    `links` are the contended ones with more than one job, `on` those of each job; `body` knows the jobs that
+    are in a body, whose `members` are by its number, and `places` at least those jobs; `kept` are the links
+    that keep their jobs apart, each by a rotation within one body. `moved` collects the jobs whose place or
+    body is another one now, `turned` the links on which jobs have moved against each other.
     """
 
     links: Mapping[str, LinkLoad]
@@ -117,7 +117,7 @@ class Patchwork:
             return False
         left = [self.members.pop(number) - jobs for number in {self.body[j] for j in jobs if j in self.body}]
         number = min(jobs)
-        self.moved |= {job for job, place in found.items() if self.places.get(job) != place}
+        self.moved |= {job for job, at in found.items() if job not in self.body or self.places[job] != at}
         self.places |= found
         self.members[number] = jobs
         self.moved |= {job for job in jobs if self.body.get(job) != number}
@@ -173,7 +173,7 @@ class Patchwork:
             self.body |= dict.fromkeys(piece, min(piece))
 
     def _forget(self, job: int) -> None:
-        del self.body[job], self.places[job]
+        del self.body[job]
         self.moved.add(job)
 
     def bodies_of(self, jobs: Iterable[int]) -> Iterator[set[int]]:

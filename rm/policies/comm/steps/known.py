@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from rm.core.model.alignment import Alignment, LinkAlignment, Schedule, ShapingRule
 from rm.core.model.snapshot import Aligned, PlacedJob, Snapshot
@@ -17,6 +18,8 @@ from rm.policies.interleave.circle import LinkLoad
 from rm.policies.interleave.loads import link_loads
 from rm.policies.interleave.profile import Phases
 from rm.policies.interleave.unify import Demand
+
+JOB, LINK = attrgetter("job"), attrgetter("link")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,7 @@ class Known:
     rules: dict[str, tuple[ShapingRule, ...]] = field(default_factory=dict)
     together: dict[int, tuple[int, ...]] = field(default_factory=dict)
     unsettled: set[str] = field(default_factory=set)
+    seen: object = None  # the links of the snapshot that it was worked out under
 
     def copy(self) -> Known:
         return Known(
@@ -53,6 +57,7 @@ class Known:
             dict(self.rules),
             dict(self.together),
             set(self.unsettled),
+            self.seen,
         )
 
     def demand(self, job: int) -> Demand:
@@ -62,6 +67,9 @@ class Known:
 
     def contended_of(self, job: int) -> list[str]:
         return [link for link in self.loads[job].phases if link in self.links]
+
+    def contends(self, job: int) -> bool:
+        return not self.links.keys().isdisjoint(self.loads[job].phases)
 
     def part_of(self, job: int, most: int | None) -> tuple[set[int], set[str]] | None:
         """The jobs and contended links that are connected with a job; None when there are more than `most`
@@ -86,16 +94,17 @@ class Known:
         """What was decided is this now. Returns jobs of which the alignment does not say all, since they are
         left alone: what was known of them stays."""
         alone = {job for one in alignment.released for job in one.jobs}
-        schedules = {s.job: s for s in alignment.schedules}
-        self.schedules = {
-            j: s for j, s in self.schedules.items() if j in alone and j not in schedules
-        } | schedules
+        schedules = dict(zip(map(JOB, alignment.schedules), alignment.schedules, strict=True))
         rules: dict[str, list[ShapingRule]] = {}
         for rule in alignment.shaping:
             rules.setdefault(rule.host, []).append(rule)
-        kept = {host: r for host, r in self.rules.items() if any(rule.job in alone for rule in r)}
-        self.rules = {host: tuple(found) for host, found in rules.items()} | kept
-        self.aligned = {link.link: link for link in alignment.links}
+        said = {host: tuple(found) for host, found in rules.items()}
+        if alone:
+            kept = {job: s for job, s in self.schedules.items() if job in alone and job not in schedules}
+            schedules = kept | schedules
+            said |= {host: r for host, r in self.rules.items() if any(rule.job in alone for rule in r)}
+        self.schedules, self.rules = schedules, said
+        self.aligned = dict(zip(map(LINK, alignment.links), alignment.links, strict=True))
         self.together = {job: jobs for jobs in alignment.together for job in jobs}
         self.unsettled = set(alignment.unsettled)
         return alone
@@ -129,7 +138,7 @@ def follow(placed: Sequence[PlacedJob], snapshot: Snapshot, model: str) -> tuple
         change.jobs |= unsaid
         for job in unsaid & known.loads.keys():
             change.links |= known.loads[job].phases.keys()
-    others = changed_links(known.capacity, snapshot)
+    others = changed_links(known, snapshot)
     moved = {job for link in others for job in known.on[link]}
     there = {view.job: view for view in placed}
     change.gone = known.loads.keys() - there.keys()
@@ -154,11 +163,15 @@ def follow(placed: Sequence[PlacedJob], snapshot: Snapshot, model: str) -> tuple
     return known, change
 
 
-def changed_links(capacity: Mapping[str, int], snapshot: Snapshot) -> set[str]:
-    """The links that have another capacity now; not those of hosts that are gone."""
+def changed_links(known: Known, snapshot: Snapshot) -> set[str]:
+    """The links that have another capacity now; not those of hosts that are gone. Those that stand in the
+    same mapping as before, which is never changed, are not looked at."""
     links, hosts, fabric = snapshot.links, snapshot.hosts, snapshot.fabric
-    found = set[str]()
-    for name, bps in capacity.items():  # of each link, at every turn: no call for each
+    capacity, found = known.capacity, set[str]()
+    asked = capacity.keys() - links.keys() if known.seen is links else capacity
+    known.seen = links
+    for name in asked:  # thousands: no call for each
+        bps = capacity[name]
         if (link := links.get(name)) is not None:
             if link.capacity_bps != bps:
                 found.add(name)

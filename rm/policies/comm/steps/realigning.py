@@ -8,8 +8,11 @@ left to recomputations, a few links at a time.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
+from operator import attrgetter
 
 from rm.core.model.alignment import PERFECT, Alignment, LinkAlignment, Rotation, Schedule, ShapingRule
 from rm.core.model.snapshot import PlacedJob
@@ -30,6 +33,7 @@ from rm.policies.interleave.unify import Demand
 LOWEST_HTB_PRIORITY = 7
 AT_ONCE = 32  # links of large parts that are solved at once when jobs come or go
 SLICE = 48  # of them in one recomputation
+COMPONENT, SCORE = attrgetter("component"), attrgetter("score")
 SHOWN_SLOTS = 3600  # of a circle, for the rotations in a large part
 
 
@@ -78,14 +82,14 @@ class Realigning:
 
     def answer(self) -> Alignment:
         known = self.known
-        contending = set[int]().union(*(load.phases for load in known.links.values()))
+        without = known.loads.keys() - known.schedules.keys()
         links = known.aligned
         return Alignment(
-            score=min((link.score for link in links.values()), default=PERFECT),
-            links=tuple(links[name] for name in sorted(links)),
-            schedules=tuple(known.schedules[job] for job in sorted(known.schedules)),
-            shaping=tuple(rule for host in sorted(known.rules) for rule in known.rules[host]),
-            unmatched=tuple(sorted(contending - known.schedules.keys())),
+            score=min(map(SCORE, links.values()), default=PERFECT),
+            links=tuple(map(links.__getitem__, sorted(links))),
+            schedules=tuple(map(known.schedules.__getitem__, sorted(known.schedules))),
+            shaping=tuple(chain.from_iterable(map(known.rules.__getitem__, sorted(known.rules)))),
+            unmatched=tuple(sorted(job for job in without if known.contends(job))),
             recompute=bool(known.unsettled),
             together=tuple(sorted(set(known.together.values()))),
             unsettled=tuple(sorted(known.unsettled)),
@@ -208,11 +212,10 @@ class Realigning:
         """What the schedules say, and the links but the changed ones, in the form in which it can be
         changed."""
         known = self.known
-        places = {j: Place(s.shift_us, s.period_us) for j, s in known.schedules.items()}
-        body = {j: s.component for j, s in known.schedules.items()}
-        members: dict[int, set[int]] = {}
+        body = dict(zip(known.schedules, map(COMPONENT, known.schedules.values()), strict=True))
+        members = defaultdict[int, set[int]](set)
         for job, number in body.items():
-            members.setdefault(number, set()).add(job)
+            members[number].add(job)
         kept = {
             name
             for name, one in known.aligned.items()
@@ -224,9 +227,9 @@ class Realigning:
             _Demands(known),
             {job for job, view in self.views.items() if view.high},
             self.options.thresholds,
-            places,
+            _Places(known.schedules),
             body,
-            members,
+            dict(members),
             kept,
         )
 
@@ -354,6 +357,18 @@ class _Links(dict[int, list[str]]):
     def __missing__(self, job: int) -> list[str]:
         self[job] = self._known.contended_of(job)
         return self[job]
+
+
+class _Places(dict[int, Place]):
+    """Where these schedules put each job, worked out when first asked for."""
+
+    def __init__(self, schedules: Mapping[int, Schedule]) -> None:
+        self._schedules = dict(schedules)
+
+    def __missing__(self, job: int) -> Place:
+        schedule = self._schedules[job]
+        place = self[job] = Place(schedule.shift_us, schedule.period_us)
+        return place
 
 
 class _Demands(dict[int, Demand]):
