@@ -143,6 +143,7 @@ class Group:
         self.homes = homes or {}
         self._doors = []
         self._inside = False
+        self._keeps_memory = False  # is its memory group one below another's?
         self._killed = False  # kernels then kill who is born in it, too, as if it had been there
         self._home = self._events = -1  # of one that is kept for many tasks
         self.traffic = None  # rm_network_used.Traffic, where that is counted
@@ -171,15 +172,19 @@ class Group:
         self._doors = [(path, os.open(path + "/cgroup.procs", flags)) for path in paths]
 
     def below(self, name):
-        """A new group below this one, which limits it: entered together with the limits of v1 controllers."""
+        """A new group below this one, which limits it: entered together with the limits of v1 controllers.
+        Its memory is counted by itself where v1 has that controller."""
         if not self.path:
             return Group("")
         made = Group(os.path.join(self.path, name))
         with contextlib.suppress(FileExistsError):
             os.mkdir(made.path)
-        homes = [home for home in self.homes.values() if home != self.path and os.path.isdir(home)]
+        homes = {kind: home for kind, home in self.homes.items() if home != self.path and os.path.isdir(home)}
+        if memory := _memory_below(homes.get("memory", ""), name):
+            homes["memory"] = made.homes["memory"] = memory
+            made._keeps_memory = True
         flags = os.O_WRONLY | os.O_CLOEXEC
-        paths = dict.fromkeys([made.path, *homes])
+        paths = dict.fromkeys([made.path, *homes.values()])
         made._doors = [(path, os.open(path + "/cgroup.procs", flags)) for path in paths]
         return made
 
@@ -267,11 +272,10 @@ class Group:
     def oom(self):
         """Did the kernel kill one of its processes for lack of memory?"""
         home = self.homes.get("memory", "")
-        try:
-            text = _read(home + ("/memory.events" if home == self.path else "/memory.oom_control"))
-        except OSError:
-            return False
-        return any(line.startswith("oom_kill ") and line.split()[1] != "0" for line in text.splitlines())
+        if home == self.path:
+            return _killed_some(home + "/memory.events") if home else False
+        # v1 counts for the group of the process alone
+        return any(_killed_some(folder + "/memory.oom_control") for folder, _, _ in os.walk(home))
 
     def keep_open(self):
         """For many tasks, one after the other."""
@@ -301,7 +305,28 @@ class Group:
         if not os.path.isdir(self.path):
             return True  # it is made before those of other hierarchies, and goes after them
         beside = {path for path in self.homes.values() if path != self.path}
+        if self._keeps_memory and self.oom():
+            beside.discard(self.homes["memory"])  # the one above is asked for it, and goes with those below
         return all(_removed(path) for path in [*beside, self.path])
+
+
+def _memory_below(home, name):
+    """A new group of v1 for memory; "" where what is above would not limit it, or there is none."""
+    with contextlib.suppress(OSError):
+        if home and _read(home + "/memory.use_hierarchy").strip() == "1":
+            path = os.path.join(home, name)
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(path)
+            return path
+    return ""
+
+
+def _killed_some(path):
+    try:
+        text = _read(path)
+    except OSError:
+        return False
+    return any(line.startswith("oom_kill ") and line.split()[1] != "0" for line in text.splitlines())
 
 
 def _removed(path):

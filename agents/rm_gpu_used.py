@@ -1,7 +1,8 @@
 """How busy the GPUs of attempts are, by looking at them from time to time: what the driver counts belongs to
 no process, so that the GPUs' own numbers are those of the attempts that have them.
 
-What is found is kept in the attempt's folder, so that the next agent goes on with it.
+What is found is kept in the attempt's folder, so that the next agent goes on with it. There is also what was
+seen last, for the steps of the attempt (rm_step_gpus.py).
 """
 
 import contextlib
@@ -14,7 +15,9 @@ from rm_news import now_us
 from rm_spool import read_json, write_bytes
 
 FILE = "gpus.used"
+SEEN = "gpus.seen"
 LOOK_S = 10.0
+STALE_US = int(3 * LOOK_S * 1e6)  # what is longer ago nobody has looked at
 ANSWER_S = 30.0  # a driver that hangs is asked again at the next look
 QUERY = ("index", "uuid", "utilization.gpu", "memory.used", "power.draw")
 KEYS = ("gpu_us", "gpu_busy_us", "gpu_mem_bytes", "energy_mj")
@@ -24,6 +27,7 @@ class Gpu:
     """One GPU at one look. `busy`: a share, `power_w` and `mem_bytes`: 0 where the driver does not say it."""
 
     def __init__(self, words):
+        self.words = words  # by QUERY
         self.names = set(words[:2])
         self.busy = float(words[2]) / 100
         self.mem_bytes, self.power_w = int(_number(words[3])) << 20, _number(words[4])
@@ -51,16 +55,25 @@ def kept(folder):
     return found if good else None
 
 
+def seen(folder):
+    """(when, GPUs) of the last look at those of an attempt; (0, []) where there is none."""
+    try:
+        found = read_json(folder.at(SEEN))
+        return found["at_us"], [Gpu(words) for words in found["gpus"]]
+    except (TypeError, LookupError, ValueError):
+        return 0, []
+
+
 def told(attempt, ended_us):
     """What its GPUs did, by KEYS: from the last look to its end they went on as they were then."""
     numbers = attempt.gpus_used
     if attempt.gpus_last:
         at_us, gpus = attempt.gpus_last
-        numbers = _added(numbers, max(0, min(ended_us - at_us, int(LOOK_S * 1e6))), gpus)
+        numbers = added(numbers, max(0, min(ended_us - at_us, int(LOOK_S * 1e6))), gpus)
     return {key: numbers[place] for place, key in enumerate(KEYS)} if numbers else {}
 
 
-def _added(numbers, us, gpus):
+def added(numbers, us, gpus):
     """The numbers, after `us` more microseconds in which these GPUs were as at this look."""
     watched, busy, most, energy = numbers or (0, 0, 0, 0)
     return [
@@ -136,11 +149,11 @@ class GpuWatch:
     def _add(self, gpus, now):
         for attempt, names in self._watched().items():
             before, self._before[attempt] = self._before.get(attempt, now), now
-            us = int(min(now - before, 3 * LOOK_S) * 1e6)  # longer, nobody has looked
+            us = min(int((now - before) * 1e6), STALE_US)
             its = [gpu for gpu in gpus if gpu.names & names]
             if us <= 0 or not its:
                 continue
-            attempt.gpus_used = _added(attempt.gpus_used, us, its)
+            attempt.gpus_used = added(attempt.gpus_used, us, its)
             attempt.gpus_last = now_us(), its
             self._keep(attempt)
 
@@ -148,4 +161,7 @@ class GpuWatch:
         """Lost with the host, and on a full disk: it is no more than an estimate."""
         with contextlib.suppress(OSError):
             if os.path.isdir(attempt.folder.path):
-                write_bytes(attempt.folder.at(FILE), json.dumps(attempt.gpus_used).encode(), 0o600)
+                at_us, gpus = attempt.gpus_last
+                seen = {"at_us": at_us, "gpus": [gpu.words for gpu in gpus]}
+                for name, found in ((SEEN, seen), (FILE, attempt.gpus_used)):
+                    write_bytes(attempt.folder.at(name), json.dumps(found).encode(), 0o600)

@@ -43,6 +43,7 @@ from rm_step_frames import (
     frame,
     frames,
 )
+from rm_step_gpus import StepGpus
 from rm_step_used import StepMeter
 from rm_used_now import of_tasks
 
@@ -104,6 +105,7 @@ class Part:
                     for fd in [fd for fd in task.streams if fd in ready]:
                         self._read(task, fd)
                 self._reap()
+                self.meter.look_at_gpus()
                 if self.meter.due():
                     self.tell_used(self.meter.look())
                 self._flush()
@@ -214,7 +216,9 @@ class Part:
         if (asked.get("container") or {}).get("name"):
             rm_named_container.mark(self.folder)
         self.relays = bool(asked.get("container")) and rm_step_container.passes_signals()
-        self.meter.begin()
+        mine = self.request["tasks"][0]["gpus"]
+        seen = {mine[n] for positions in asked["gpus"] for n in positions}
+        self.meter.begin(StepGpus(self.folder, seen))
         for at, rank in enumerate(asked["ranks"]):
             task = Task(rank)
             self.tasks.append(task)

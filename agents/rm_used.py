@@ -45,6 +45,19 @@ def processor_times(path):
     return found if any(found) else None
 
 
+def peak(home):
+    """The most memory that a memory group had, with files; 0: not known."""
+    return max(_number(_text(home, name)) for name in ("memory.peak", "memory.max_usage_in_bytes"))
+
+
+def resident(home):
+    """The memory that a memory group has now, without files; None: not known."""
+    table = _table(home, "memory.stat")
+    if "total_rss" in table:  # v1: of the group with those below it
+        return table["total_rss"] + table.get("total_shmem", 0)
+    return table["anon"] + table.get("shmem", 0) if "anon" in table else None
+
+
 class Used:
     """Of one attempt."""
 
@@ -117,16 +130,13 @@ class Used:
     def _peak(self):
         """The most memory that the group had, with files that it read and wrote; 0: not known, or also
         what others had."""
-        home = "" if self._shared else self._group.homes.get("memory")
-        return max(_number(_text(home, name)) for name in ("memory.peak", "memory.max_usage_in_bytes"))
+        return peak("" if self._shared else self._group.homes.get("memory"))
 
     def _resident(self):
         """The memory that the processes have now, without files."""
-        table = _table(self._group.homes.get("memory"), "memory.stat")
-        if "total_rss" in table:  # v1: of the group with those below it
-            return table["total_rss"] + table.get("total_shmem", 0)
-        if "anon" in table:
-            return table["anon"] + table.get("shmem", 0)
+        found = resident(self._group.homes.get("memory"))
+        if found is not None:
+            return found
         page = os.sysconf("SC_PAGE_SIZE")
         pids = self._group.pids()[:PIDS]
         return page * sum(_number(_text("/proc/%d" % pid, "statm").split()[1:2]) for pid in pids)

@@ -28,7 +28,10 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
 
 class StepUsed(msgspec.Struct, frozen=True, kw_only=True):
     """Of how many tasks it is known. Time of processors in programs and in the kernel, of all that the step
-    started; and of its tasks: time of processors, the most resident memory at once, bytes of disks."""
+    started; and of its tasks: time of processors, the most resident memory at once, bytes of disks. Of all of
+    it on one host the most memory at once, without and with file caches (0: not known). Of the GPUs that it
+    saw: the time that was watched, added up over them, how much of it they were busy, the most memory of one,
+    and what they drew, in millijoules."""
 
     tasks: int
     user_us: int
@@ -37,6 +40,12 @@ class StepUsed(msgspec.Struct, frozen=True, kw_only=True):
     mem_bytes: Spread
     read_bytes: Spread
     written_bytes: Spread
+    host_bytes: int = 0
+    peak_bytes: int = 0
+    gpu_us: int = 0
+    gpu_busy_us: int = 0
+    gpu_mem_bytes: int = 0
+    energy_mj: int = 0
 
 
 class JobStep(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,7 +27,10 @@ class Spread(Struct, frozen=True, kw_only=True):
 
 class StepUsed(Struct, frozen=True, kw_only=True):
     """Of how many tasks it is known; time of processors in programs and in the kernel, of all that the step
-    started; and of its tasks: time of processors, the most resident memory at once, bytes of disks."""
+    started; and of its tasks: time of processors, the most resident memory at once, bytes of disks. Of all of
+    it on one host the most memory at once, without and with file caches (0: not known). Of the GPUs that it
+    saw: the time that was watched, added up over them, how much of it they were busy, the most memory of one,
+    and what they drew, in millijoules."""
 
     tasks: Count
     user_us: DurationUs
@@ -36,6 +39,12 @@ class StepUsed(Struct, frozen=True, kw_only=True):
     mem_bytes: Spread
     read_bytes: Spread
     written_bytes: Spread
+    host_bytes: Count = 0
+    peak_bytes: Count = 0
+    gpu_us: DurationUs = 0
+    gpu_busy_us: DurationUs = 0
+    gpu_mem_bytes: Count = 0
+    energy_mj: Count = 0
 
 
 class JobStep(Struct, frozen=True, kw_only=True):

@@ -179,6 +179,48 @@ def test_how_busy_the_gpus_of_a_job_were_is_told(
     _, (usage, energy) = sacct(cluster, tmp_path / "bin", "-j", str(job_id), "-o", fields)
     assert "gres/gpumem=2G,gres/gpuutil=31" in usage
     assert int(energy) == used["energy_mj"] // 1000
+    cluster.write(host, "/usr/local/bin/nvidia-smi", DRIVER.replace("=31;;", "=$((30 + 40 * gpu));;"), "755")
+    assert_each_step_has_its_gpus(cluster, host, tmp_path)
+
+
+GPU_STEPS = """#!/bin/bash
+waits='until [ -e /var/tmp/go.$SLURM_JOB_ID ]; do sleep 0.1; done'
+srun -n1 --gpus-per-task=1 --exact sh -c "$waits" &
+srun -n1 --gpus-per-task=1 --exact sh -c "$waits" &
+wait
+srun -n1 true
+"""
+
+
+def assert_each_step_has_its_gpus(cluster: Cluster, host: str, directory: Path) -> None:
+    """Two steps at once, each with a GPU of its own, and a third that no look met."""
+    script = directory / "gpus.sh"
+    script.write_text(GPU_STEPS)
+    job_id = cluster.submit("--launch=batch", "--ntasks=2", "--gpus-per-task=1", str(script))
+    watched = f"/var/lib/rm/jobs/{job_id}.1/gpus.used"
+    until(lambda: json.loads(cluster.read(host, watched) or "[0]")[0] > 10_000_000, "its GPUs were looked at")
+    go(cluster, job_id)
+    assert cluster.wait(job_id)["state"] == "COMPLETED", cluster.log(job_id)
+
+    def told() -> list[Any] | None:
+        steps = cluster.client.get("jobs", "steps", jobs=str(job_id))["steps"]
+        return steps if len(steps) == 3 and all(one["used"] for one in steps) else None
+
+    steps = until(told, "each step has its numbers")
+    for one in steps[:2]:
+        used = one["used"]
+        held_us = one["ended_us"] - one["started_us"]
+        assert 0 < used["gpu_us"] <= held_us + 100_000
+        assert used["gpu_mem_bytes"] == 2 << 30
+        assert used["energy_mj"] == pytest.approx(0.36 * used["gpu_us"], rel=0.01)
+    busy = sorted(round(100 * one["used"]["gpu_busy_us"] / one["used"]["gpu_us"]) for one in steps[:2])
+    assert busy == [30, 70]
+    assert steps[2]["used"]["gpu_us"] == 0
+    shown = cluster.rmx("show", job_id)
+    assert "30 %" in shown
+    assert "70 %" in shown
+    lines = sacct(cluster, directory / "bin", "-j", str(job_id), "-o", "JobID,TRESUsageInMax%99")
+    assert sorted(line[1].count("gres/gpuutil=") for line in lines) == [0, 0, 0, 1, 1]
 
 
 # without communication that could be kept apart: its iterations take half as long again as its profile says

@@ -17,6 +17,7 @@ from tests.agent_process import AGENTS
 sys.path.insert(0, str(AGENTS))
 import rm_attempts
 import rm_gpu_used
+import rm_step_gpus
 from rm_attempt import Attempt
 from rm_spool import Folder
 
@@ -207,3 +208,46 @@ def test_they_are_told_with_the_end_of_the_attempt(tmp_path: Path) -> None:
     whole = attempt.ranks[1]["whole"]
     assert (whole["user_us"], whole["gpu_us"], whole["gpu_busy_us"]) == (1, 8, 2)
     assert (whole["gpu_mem_bytes"], whole["energy_mj"]) == (3, 4)
+
+
+def test_a_step_has_what_its_gpus_did_while_it_ran(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two steps one sees both GPUs and begins in the middle between two looks."""
+    at_s = [1000.0]  # of the host's clock
+    for module in (rm_gpu_used, rm_step_gpus):
+        monkeypatch.setattr(module, "now_us", lambda: int(at_s[0] * 1e6))
+    monkeypatch.setattr(rm_step_gpus, "time", SimpleNamespace(monotonic=lambda: world.now))
+    folder = world.attempt(1, "GPU-0", "GPU-1").folder
+
+    def look(later_s: float) -> None:
+        at_s[0] += later_s
+        world.look(later_s)
+
+    look(10)
+    world.answers(50, 100)
+    first = rm_step_gpus.StepGpus(folder, ["GPU-0"])
+    look(5)
+    at_s[0], world.now = at_s[0] + 5, world.now + 5
+    both = rm_step_gpus.StepGpus(folder, ["0", "1"])
+    assert both.told() == {}  # nobody has looked since it began
+    look(5)
+    for one in (first, both):
+        one.look()
+        one.look()  # what was seen counts once
+    told = first.told()
+    assert (told["gpu_us"], told["gpu_busy_us"], told["gpu_mem_bytes"]) == (15_000_000, 7_500_000, 1000 * MIB)
+    assert told["energy_mj"] == 15 * 250_500
+    told = both.told()
+    assert (told["gpu_us"], told["gpu_busy_us"], told["gpu_mem_bytes"]) == (10_000_000, 7_500_000, 1001 * MIB)
+    world.answers(0, 0)
+    at_s[0], world.now = at_s[0] + 4, world.now + 4
+    assert first.end()["gpu_busy_us"] == 9_500_000  # it went on as it was
+    at_s[0] += 3600
+    assert both.end()["gpu_us"] == 10_000_000 + 2 * 10_000_000  # but for no longer than a look
+
+
+def test_a_step_without_gpus_or_looks_tells_nothing(world: World) -> None:
+    folder = world.attempt(1, "GPU-0").folder
+    assert rm_step_gpus.StepGpus(folder, ["GPU-0"]).end() == {}
+    (world.folder / "1.1" / "gpus.seen").write_text('{"at_us": 1, "gpus": [["0"]]}')
+    assert rm_step_gpus.StepGpus(folder, ["GPU-0"]).end() == {}
+    assert rm_step_gpus.StepGpus(folder, []).end() == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,8 @@ import msgspec
 import pytest
 
 from rm.core.model.step_used import Spread, StepUsed, on_host, together
+from rm.daemon.execution.step_book import step_used
+from rm.protocol import job_steps as wire
 from rm.protocol.job_steps import UsedNowTold
 from tests.agent_process import AGENTS, Agent, until
 from tests.unit.test_agent_batch import launch
@@ -107,6 +110,41 @@ def step_of(agent: Agent, number: int) -> dict[str, Any]:
 WAITS = "until [ -e go ]; do sleep 0.02; done"
 
 
+def test_gpus_and_memory_of_hosts_are_added_up_as_the_daemon_adds_them_up() -> None:
+    wholes = [
+        {
+            "host_bytes": 5,
+            "peak_bytes": 9,
+            "gpu_us": 10,
+            "gpu_busy_us": 4,
+            "gpu_mem_bytes": 3,
+            "energy_mj": 7,
+        },
+        {
+            "host_bytes": 6,
+            "peak_bytes": 0,
+            "gpu_us": 20,
+            "gpu_busy_us": 1,
+            "gpu_mem_bytes": 8,
+            "energy_mj": 2,
+        },
+    ]
+    parts = [rm_step_used.summary({rank: NUMBERS[rank]}, None, wholes[rank]) for rank in (0, 1)]
+    found = rm_step_used.together([("h0", parts[0]), ("h1", rm_step_used.checked(parts[1]))])
+    assert (found["host_bytes"], found["peak_bytes"], found["gpu_mem_bytes"]) == (6, 9, 8)
+    assert (found["gpu_us"], found["gpu_busy_us"], found["energy_mj"]) == (30, 5, 9)
+    told = [on_host(step_used(msgspec.convert(part, wire.StepUsed)), f"h{n}") for n, part in enumerate(parts)]
+    assert together(told) == step_used(msgspec.convert(found, wire.StepUsed))
+
+
+def test_an_agent_of_an_earlier_version_tells_nothing_of_gpus() -> None:
+    told = rm_step_used.summary(NUMBERS)
+    for name in rm_step_used.WHOLE:
+        del told[name]
+    assert rm_step_used.checked(told)["gpu_us"] == 0
+    assert msgspec.convert(told, wire.StepUsed).gpu_us == 0
+
+
 def test_each_step_has_its_own_numbers(agent: Agent) -> None:
     """The first burns and keeps memory in its second task alone, the second does nothing."""
     burns = f"[ $SLURM_PROCID = 1 ] || exit 0; exec {PYTHON} -c '{BURN}'"
@@ -121,6 +159,7 @@ def test_each_step_has_its_own_numbers(agent: Agent) -> None:
     assert cpu["least"] < BURN_US <= cpu["most"]
     assert HELD[0] <= used["mem_bytes"]["most"] <= HELD[1]
     assert (used["mem_bytes"]["most_rank"], used["mem_bytes"]["most_host"]) == (1, "h1")
+    assert HELD[0] <= used["host_bytes"] <= HELD[1]
     idle = step_of(agent, 1)["used"]
     assert idle["user_us"] + idle["system_us"] < BURN_US
     assert idle["mem_bytes"]["most"] < HELD[0]
@@ -215,3 +254,24 @@ class Folder:
 
     def at(self, name: str) -> str:
         return str(self.path / name)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="limits of memory need root")
+def test_memory_is_counted_by_the_group_of_a_step_and_its_job_is_still_out_of_memory(agent: Agent) -> None:
+    """Two processes of one task have half of it each; then a step is killed for lack of memory."""
+    if "memory limits" in agent.hello["features"]["missing"]:
+        pytest.skip("this host offers no memory controller")
+    holds = f"{PYTHON} -c 'import os,time; kept=bytearray(40<<20); "
+    waits = 'print("kept", flush=True); [time.sleep(0.02) for _ in iter(lambda: os.path.exists("on"), True)]'
+    (agent.state / "two.sh").write_text(f"{holds}{waits}' &\n{holds}{waits}'\nwait\n")
+    lines = f"srun -n1 sh two.sh\nsrun -n1 {PYTHON} -c 'bytearray(400 << 20)'\n{WAITS}\nexit 1"
+    launch(agent, lines, chdir=str(agent.state), mem_bytes_per_task=64 << 20)
+    until(lambda: agent.log().count("kept") == 2, "both have their memory")
+    (agent.state / "on").touch()
+    used = step_of(agent, 0)["used"]
+    assert 40 << 20 <= used["host_bytes"] <= used["peak_bytes"]
+    assert 80 << 20 <= used["peak_bytes"] <= 3 * 64 << 20
+    killed = step_of(agent, 1)
+    assert killed["signal"] == 9 or killed["code"] == 137
+    (agent.state / "go").touch()
+    assert agent.event("exit", job=1, rank=0)["oom"]

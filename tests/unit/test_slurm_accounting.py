@@ -225,6 +225,16 @@ def test_a_step_has_its_own_numbers(slurm: Slurm, daemon: Daemon, step: JobStep,
     shown = rmx("show", "2").out
     assert "00:05" in shown or "0:05" in shown
     assert "5.1 MiB" in shown
+    assert slurm(*words, "ConsumedEnergyRaw").out == "\n"
+    gpus = {"gpu_us": 4_000_000, "gpu_busy_us": 1_000_000, "gpu_mem_bytes": 1 << 30, "energy_mj": 9_999}
+    seen = replace(STEP_USED, **gpus, host_bytes=6 << 20)
+    daemon.service.job_step_table = [replace(step, ended_us=9_000_000, code=0, signal=0, used=seen)]
+    assert slurm(*words, "TRESUsageInTot,ConsumedEnergyRaw").out == (
+        "cpu=00:00:05,energy=9,fs/disk=400,gres/gpumem=1G,gres/gpuutil=25,mem=8M|9\n"
+    )
+    shown = rmx("show", "2").out
+    assert "6 MiB" in shown
+    assert "25 %" in shown
     daemon.service.job_step_table = [replace(step, ended_us=9_000_000, code=0, signal=0)]
     assert slurm(*words, "MaxRSS,AveCPU,TotalCPU").out == "||00:00:00\n"  # by an agent that told nothing
 

@@ -27,6 +27,7 @@ from rm.units import (
 )
 
 if TYPE_CHECKING:
+    from rm.api.job_steps import StepUsed
     from rm.api.jobs import EarlierAttempt, FullJob, Task, Traffic
 
 FAILED = ("FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL")
@@ -195,15 +196,19 @@ def _steps(session: Session, job: FullJob) -> None:
         ref = f"{job_ref(job)}.{one.step}" + (f" of {one.attempt}" if one.attempt != job.attempt else "")
         ended = "-" if one.exit_code is None else f"{one.exit_code}:{one.exit_signal or 0}"
         times = (exact_moment(one.started_us), exact_moment(one.ended_us))
-        cpu, mem = "-", "-"
-        if one.used is not None:
-            cpu = format_elapsed(one.used.user_us + one.used.system_us)
-            mem = format_bytes(one.used.mem_bytes.most)
-        rows.append((ref, one.name, one.hosts, one.tasks, *times, cpu, mem, ended, one.state))
-    columns = ("STEP", "NAME", "HOSTS", "TASKS", "STARTED", "ENDED", "CPU", "MEMORY", "EXIT", "STATE")
-    table(columns, rows, right=("TASKS", "CPU", "MEMORY"))
+        used = ("-", "-", "-") if one.used is None else _step_used(one.used)
+        rows.append((ref, one.name, one.hosts, one.tasks, *times, *used, ended, one.state))
+    columns = ("STEP", "NAME", "HOSTS", "TASKS", "STARTED", "ENDED", "CPU", "MEMORY", "GPUS", "EXIT", "STATE")
+    table(columns, rows, right=("TASKS", "CPU", "MEMORY", "GPUS"))
     if len(steps) > LAST_STEPS:
         click.echo(f"and {len(steps) - LAST_STEPS} earlier ones, which sacct lists")
+
+
+def _step_used(used: StepUsed) -> tuple[str, str, str]:
+    """Processor time, the most memory on one host at once, and how busy its GPUs were."""
+    mem_bytes = max(used.host_bytes, used.mem_bytes.most)
+    gpus = f"{100 * used.gpu_busy_us / used.gpu_us:.0f} %" if used.gpu_us else "-"
+    return format_elapsed(used.user_us + used.system_us), format_bytes(mem_bytes), gpus
 
 
 def _earlier(attempts: Sequence[EarlierAttempt]) -> None:

@@ -174,10 +174,6 @@ def _nothing(_: Line) -> str:
     return ""
 
 
-def _no_step(_: JobStep) -> str:
-    return ""
-
-
 def _of_tasks(name: str, width: int, text: Callable[[Job], Any]) -> Field:
     """Of the script and of steps alone, as in Slurm."""
     of_step = step_used.FIELDS[name]
@@ -225,8 +221,9 @@ KNOWN = (
     _of_tasks("AveRSS", 10, used.average(lambda u: u.mem_bytes, used.memory_size)),
     Field("Cluster", 10, _nothing),
     Field("Comment", 14, _of_job(lambda j: j.spec.comment)),
-    Field("ConsumedEnergy", 14, _of_each(_energy(used.exact), _energy(used.exact), _no_step)),
-    Field("ConsumedEnergyRaw", 17, _of_each(_energy(str), _energy(str), _no_step)),
+    Field("ConsumedEnergy", 14, _of_each(_energy(used.exact), _energy(used.exact),
+                                         step_used.energy(used.exact))),
+    Field("ConsumedEnergyRaw", 17, _of_each(_energy(str), _energy(str), step_used.energy(str))),
     Field("Constraints", 19, _of_job(lambda j: j.spec.constraint)),
     Field("CPUTime", 10, _of_each(lambda j: clock(elapsed_us(j) * cpus(j)),
                                   lambda j: clock(elapsed_us(j) * script_cpus(j)),

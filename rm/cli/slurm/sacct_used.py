@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rm.cli.slurm.jobs import clock
 
 if TYPE_CHECKING:
+    from rm.api.job_steps import StepUsed
     from rm.api.jobs import Job, Used
 
 ALL_TASKS = -1
@@ -128,7 +129,7 @@ def tres_in(job: Job, gather: Callable[[Iterable[int]], int]) -> str:
     ]
     if any(one.gpu_us for one in found):
         parts.append(f"gres/gpumem={exact(gather(one.gpu_mem_bytes for one in found))}")
-        parts.append(f"gres/gpuutil={gather(_busy_percent(one) for one in found)}")
+        parts.append(f"gres/gpuutil={gather(busy_percent(one) for one in found)}")
     return ",".join([*parts, f"mem={memory_size(gather(one.mem_bytes for one in found))}"])
 
 
@@ -142,7 +143,8 @@ def mean(numbers: Iterable[int]) -> int:
     return sum(found) // len(found)
 
 
-def _busy_percent(used: Used) -> int:
+def busy_percent(used: Used | StepUsed) -> int:
+    """Of GPUs."""
     return round(100 * used.gpu_busy_us / used.gpu_us) if used.gpu_us else 0
 
 

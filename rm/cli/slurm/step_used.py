@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from rm.cli.slurm.jobs import clock
-from rm.cli.slurm.sacct_used import cpu_time, exact, memory_size
+from rm.cli.slurm.sacct_used import busy_percent, cpu_time, exact, memory_size
 
 if TYPE_CHECKING:
     from rm.api.job_steps import StepUsed
@@ -56,9 +56,20 @@ def tres_in(which: str) -> Text:
         if used is None:
             return ""
         cpu_us, mem = number(used, "cpu_us", which), memory_size(number(used, "mem_bytes", which))
-        return f"cpu={clock(cpu_us)},fs/disk={exact(number(used, 'read_bytes', which))},mem={mem}"
+        disk = exact(number(used, "read_bytes", which))
+        parts = [f"cpu={clock(cpu_us)}", f"fs/disk={disk}", f"mem={mem}"]
+        if used.gpu_us:  # of the step, whichever is asked for: a GPU belongs to no task
+            gpus = f"gres/gpumem={exact(used.gpu_mem_bytes)}", f"gres/gpuutil={busy_percent(used)}"
+            parts[1:1] = [f"energy={used.energy_mj // 1000}"]
+            parts[-1:-1] = gpus
+        return ",".join(parts)
 
     return text
+
+
+def energy(shown: Callable[[int], str]) -> Text:
+    """Joules of its GPUs."""
+    return lambda s: "" if s.used is None or not s.used.gpu_us else shown(s.used.energy_mj // 1000)
 
 
 def tres_out(which: str) -> Text:

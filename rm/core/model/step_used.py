@@ -23,7 +23,10 @@ class Spread:
 class StepUsed:
     """`tasks`: of how many tasks it is known. `user_us` and `system_us` of processors, in programs and in the
     kernel, of all that the step started; the others of its tasks: `mem_bytes` the most resident memory at
-    once, `read_bytes` and `written_bytes` of disks."""
+    once, `read_bytes` and `written_bytes` of disks. On one host at once all of it had at most `host_bytes`
+    without file caches, `peak_bytes` with them (0: not known). Of the GPUs that it saw: the time that was
+    watched, added up over them, how much of it they were busy, the most memory of one, and what they drew, in
+    millijoules."""
 
     tasks: int = 0
     user_us: int = 0
@@ -32,6 +35,12 @@ class StepUsed:
     mem_bytes: Spread = Spread()
     read_bytes: Spread = Spread()
     written_bytes: Spread = Spread()
+    host_bytes: int = 0
+    peak_bytes: int = 0
+    gpu_us: int = 0
+    gpu_busy_us: int = 0
+    gpu_mem_bytes: int = 0
+    energy_mj: int = 0
 
 
 QUANTITIES = ("cpu_us", "mem_bytes", "read_bytes", "written_bytes")
@@ -58,6 +67,12 @@ def together(parts: Sequence[StepUsed]) -> StepUsed | None:
         mem_bytes,
         read_bytes,
         written_bytes,
+        max(part.host_bytes for part in parts),
+        max(part.peak_bytes for part in parts),
+        sum(part.gpu_us for part in parts),
+        sum(part.gpu_busy_us for part in parts),
+        max(part.gpu_mem_bytes for part in parts),
+        sum(part.energy_mj for part in parts),
     )
 
 

@@ -170,9 +170,21 @@ def step_used(told: wire.StepUsed) -> StepUsed:
         most = one.most, one.most_host, one.most_rank
         return Spread(one.total, *most, one.least, one.least_host, one.least_rank)
 
-    times = told.user_us, told.system_us
-    quantities = (told.cpu_us, told.mem_bytes, told.read_bytes, told.written_bytes)
-    return StepUsed(told.tasks, *times, *map(spread, quantities))
+    return StepUsed(
+        told.tasks,
+        told.user_us,
+        told.system_us,
+        spread(told.cpu_us),
+        spread(told.mem_bytes),
+        spread(told.read_bytes),
+        spread(told.written_bytes),
+        told.host_bytes,
+        told.peak_bytes,
+        told.gpu_us,
+        told.gpu_busy_us,
+        told.gpu_mem_bytes,
+        told.energy_mj,
+    )
 
 
 def _goes_on(told: wire.JobStepsTold, position: int) -> bool:
