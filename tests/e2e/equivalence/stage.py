@@ -14,10 +14,11 @@ from pathlib import Path
 
 from rm.lab import Lab
 from tests.e2e.equivalence import recorded
+from tests.e2e.equivalence.by_rm import run_rm
 from tests.e2e.equivalence.outcome import Run
 from tests.e2e.equivalence.recipe import Recipe
 from tests.e2e.equivalence.snapshot import CHANGED, State, hide_homes, look, since, snapshot
-from tests.e2e.equivalence.tools import Place, run_ansible, run_rm
+from tests.e2e.equivalence.tools import Place, run_ansible
 
 AT_A_TIME = 2  # as many as CI has processors
 

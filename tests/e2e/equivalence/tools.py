@@ -1,4 +1,4 @@
-"""Runs a playbook as users do, under `ansible-playbook` and `rmx playbook run`, and reads what was said."""
+"""What both tools are given to run a playbook, and a run under `ansible-playbook` as users start it."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def run_ansible(recipe: Recipe, place: Place) -> Run:
     record = place.directory.with_suffix(".json")
     record.unlink(missing_ok=True)
     env = {
-        **_environment(),
-        "ANSIBLE_CONFIG": _config(recipe, place),
+        **environment(),
+        "ANSIBLE_CONFIG": config(recipe, place),
         "ANSIBLE_STDOUT_CALLBACK": "record",
         "ANSIBLE_CALLBACK_PLUGINS": str(HERE / "callback"),
         "ANSIBLE_ACTION_PLUGINS": str(HERE / "action"),
@@ -100,50 +100,21 @@ def run_ansible(recipe: Recipe, place: Place) -> Run:
     told = place.plain(json.loads(record.read_text()))
     run = Run(done.returncode, recap={host: _counters(counts) for host, counts in told["recap"].items()})
     for one in told["tasks"]:
-        if _short(one["module"]) == "meta":
+        if short(one["module"]) == "meta":
             continue  # told of where its condition left it out, and counted nowhere
-        if _short(one["module"]) == "gather_facts":
+        if short(one["module"]) == "gather_facts":
             one["module"] = "setup"  # which it calls
         run.tasks.setdefault(one["host"], []).append(
             Outcome(
-                place=_place(one["path"], recipe),
+                place=place_of(one["path"], recipe),
                 name=one["name"],
-                module=_short(one["module"]),
+                module=short(one["module"]),
                 status=one["status"],
                 ignored=one["ignored"],
                 items=tuple(_status(item) for item in one["result"].get("results", ()) if _is_item(item)),
                 result=one["result"],
             )
         )
-    return run
-
-
-def run_rm(recipe: Recipe, place: Place, check: bool = False) -> Run:
-    config = place.config or place.directory.with_suffix(".toml")
-    if place.config is None:
-        patient = "".join(f"{name} = {value}\n" for name, value in SETTINGS["ssh"].items())
-        config.write_text(f'[daemon]\nstate_dir = "{place.directory.parent / "state"}"\n[ssh]\n{patient}')
-    env = {**_environment(), "RM_CONFIG": str(config), "ANSIBLE_CONFIG": _config(recipe, place)}
-    argv = [str(BIN / "rmx"), "playbook", "run", "--json", "--known-hosts", str(place.lab.known_hosts)]
-    argv += ["--check"] if check else []
-    done = _call(place.lab.enter_command([*argv, *arguments(recipe, place)]), env, recipe)
-    assert done.stdout, f"rmx said nothing:\n{done.stderr}"
-    told = place.plain(json.loads(done.stdout))
-    run = Run(done.returncode, recap=told["recap"])
-    for host, results in told["results"].items():
-        run.tasks[host] = [
-            Outcome(
-                place=_place(f"{one['file']}:{one['line']}", recipe),
-                name=one["task"],
-                module=_short(one["module"]),
-                status=one["status"],
-                ignored=one["ignored"],
-                items=tuple(status for _, status, _ in one["items"]),
-                result=one["result"],
-                might_run=one["might_run"],
-            )
-            for one in results
-        ]
     return run
 
 
@@ -154,24 +125,24 @@ def _call(argv: Sequence[str], env: Mapping[str, str], recipe: Recipe) -> subpro
     )  # fmt: skip
 
 
-def _config(recipe: Recipe, place: Place) -> str:
+def config(recipe: Recipe, place: Place) -> str:
     """An ansible.cfg that is neither the user's nor the system's."""
-    config = place.directory.with_suffix(".cfg")
-    config.write_text(recipe.config or "[defaults]\n")
-    return str(config)
+    path = place.directory.with_suffix(".cfg")
+    path.write_text(recipe.config or "[defaults]\n")
+    return str(path)
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "RM_"))}
     return {**kept, "LC_ALL": "C.UTF-8"}
 
 
-def _place(path: str, recipe: Recipe) -> str:
+def place_of(path: str, recipe: Recipe) -> str:
     name, _, line = path.replace(SELF, str(HERE)).rpartition(":")
     return f"{os.path.relpath(os.path.join(recipe.path.parent, name), recipe.path.parent)}:{line}"
 
 
-def _short(module: str) -> str:
+def short(module: str) -> str:
     for prefix in PREFIXES:
         module = module.removeprefix(prefix)
     return module
