@@ -53,10 +53,10 @@ frameworks: need-test $(DEV) $(DDP)/.installed $(MPI)/.installed $(SUBMITIT)/.in
 gpu: need-lab $(DEV)
 	RM_TEST_GPU=1 RM_TEST_TORCH=$(TORCH_PYTHON) $(PYTEST) tests/gpu $(ARGS)
 
-# six at a time, also on two cores: more than half of the end-to-end tests is waiting. A file's tests stay together,
+# eight at a time, also on two cores: more than half of the end-to-end tests is waiting. A file's tests stay together,
 # as they share hosts; tests/conftest.py says in which order the files come
 test: need-test $(DEV) $(POSIX)
-	$(PYTEST) --numprocesses 6 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PYTEST) --numprocesses 8 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # asks ansible-core anew what it does with each playbook of tests/e2e/equivalence/corpus
 records: need-test $(DEV) $(POSIX)

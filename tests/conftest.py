@@ -1,7 +1,7 @@
 """Generated examples are the same in every run, and no example has to be quick on a busy machine.
 
 The programs that tests start hear a Ctrl-C, wherever the tests run, and find rm compiled. Files of tests that
-compute are begun among those that wait for hosts, and short ones come last.
+compute, and most of the short ones, are begun among those that wait for hosts. The rest comes last.
 """
 
 import gc
@@ -38,6 +38,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 gc.set_threshold(20_000, 10, 10)
 
 HERE = Path(__file__).parent
+BESIDE_WAITING = 65  # percent of the short files; the others are enough to keep all workers busy at the end
 STRICT = ("unit", "contract", "sim")  # folders whose tests fail by what warns
 WARNINGS = (
     "error",
@@ -73,15 +74,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order the files for workers that each take the next one: the processors are never idle while hosts are
     waited for, nor are workers at the end. A file's tests stay together, in their order."""
     groups: dict[str, list[Path]] = {"waits": [], "computes": [], "short": []}
-    for path in dict.fromkeys(item.path for item in items):
+    paths = list(dict.fromkeys(item.path for item in items))
+    for path in paths:
         groups[_kind(path)].append(path)
-    waits, computes = groups["waits"], groups["computes"]
-    place = {path: (number + 0.5) / len(waits) for number, path in enumerate(waits)}
-    place |= {path: (number + 0.5) / len(computes) for number, path in enumerate(computes)}
-    place |= {path: 1.0 + number for number, path in enumerate(groups["short"])}
+    short = groups["short"]
+    beside = len(short) * BESIDE_WAITING // 100
+    place = {path: 1.0 + number for number, path in enumerate(short[beside:])}
+    for group in (groups["waits"], groups["computes"], short[:beside]):
+        place |= {path: (number + 0.5) / len(group) for number, path in enumerate(group)}
     items.sort(key=lambda item: place[item.path])
+    strict = {path for path in paths if path.relative_to(HERE).parts[0] in STRICT}
     for item in items:
-        if item.path.relative_to(HERE).parts[0] in STRICT:
+        if item.path in strict:
             item.add_marker(pytest.mark.filterwarnings(*WARNINGS))
 
 
