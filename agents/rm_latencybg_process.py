@@ -30,8 +30,8 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from rm_latencybg_window import Arrivals, Departures, found, possible
 
-PACKET = struct.Struct("!4sQQIqqq")  # magic, stream, life, slot, when sent; an echo: when sent, when arrived
-MAGIC = b"rmb1"
+PACKET = struct.Struct("!4s8sQIqqq")  # magic, the stream's secret, life, slot, when sent; an echo: when sent, when arrived
+MAGIC = b"rmb2"
 PORTS = range(8_750, 8_760)
 GONE_S = 600.0
 FROZEN_S = 5.0  # a longer turn: the host, or this process, stood still
@@ -61,6 +61,10 @@ class _Peer:
         self.life = max(time.time_ns() // 1_000_000, before.life + 1 if before is not None else 0)
         self.out, self.into, self.histogram = order["out"], order["into"], order.get("histogram", False)
         self.count, self.interval_us = order["count"], order["interval_us"]
+        # one in a job could send packets for a stream whose name was enough: its receiver chooses a secret
+        self.secret = before.secret if before is not None and before.into == self.into else os.urandom(8)
+        self.carried = bytes.fromhex(order.get("secret", ""))
+        self.sends = bool(order["port"] and self.carried)
         self.ends = {family: (address, order["port"]) for family, address in reversed(order["ends"])}
         self.addresses = {address for _, address in order["ends"]}
         self.arrivals = Arrivals(self.count, self.interval_us, since_s)
@@ -81,7 +85,7 @@ class Streams:
         self.links = {}  # family -> socket
         self.port = 0
         self.peers = {}  # what the daemon calls the stream to it -> _Peer
-        self.coming = {}  # what it calls the stream from it -> _Peer
+        self.coming = {}  # the secret of the stream from it -> _Peer
         self.results, self.kept_bytes, self.newest = collections.deque(), 0, 0
         self._listen(socket.AF_INET)
 
@@ -129,7 +133,7 @@ class Streams:
             if known.ends and not set(known.ends) & set(self.links) and socket.AF_INET6 in known.ends:
                 self._listen(socket.AF_INET6)
         self.peers = peers
-        self.coming = {peer.into: peer for peer in peers.values()}
+        self.coming = {peer.secret: peer for peer in peers.values()}
         if request.get("life") == self.life:
             self._forget(request.get("done", 0))
             after = request.get("after", 0)
@@ -143,6 +147,7 @@ class Streams:
                 [peer.into, int((now_s - peer.arrivals.since_s) * 1e6), peer.arrivals.life]
                 for peer in peers.values()
             ],
+            "secrets": [[peer.into, peer.secret.hex()] for peer in peers.values()],
             **self._after(after),
         }
 
@@ -186,14 +191,14 @@ class Streams:
                 self._keep(
                     "received", stream=peer.into, life=life, window=number, **found(window, peer.histogram)
                 )
-            if peer.order["port"]:
+            if peer.sends:
                 next_s = min(next_s, peer.departures.due_s())
         return next_s
 
     def _send(self):
         pack, monotonic, clock = PACKET.pack, time.monotonic, time.time_ns
         for peer in self.peers.values():
-            if not peer.order["port"] or peer.departures.due_s() > monotonic():
+            if not peer.sends or peer.departures.due_s() > monotonic():
                 continue
             slot, over = peer.departures.depart(monotonic(), clock() // 1000)
             for number, begun_us, sent in over:
@@ -209,7 +214,7 @@ class Streams:
                     # no route, a full queue, a firewall's refusal: then it is lost
                     with contextlib.suppress(OSError):
                         link.sendto(
-                            pack(MAGIC, peer.out, peer.life, slot, clock() // 1000, echo[0], echo[1]), end
+                            pack(MAGIC, peer.carried, peer.life, slot, clock() // 1000, echo[0], echo[1]), end
                         )
                     break
 
@@ -226,8 +231,8 @@ class Streams:
                 continue
             if len(data) != size or data[:4] != MAGIC:
                 continue
-            _, stream, life, slot, sent_us, echo_us, echoed_us = unpack(data)
-            peer = coming.get(stream)
+            _, secret, life, slot, sent_us, echo_us, echoed_us = unpack(data)
+            peer = coming.get(secret)
             if peer is None or end[0] not in peer.addresses:
                 continue
             at_us = 0

@@ -28,30 +28,31 @@ def run(settings: Settings) -> list[Figure]:
         try:
             return measured(door, state, 40.0 if settings.quick else 120.0)
         finally:
-            order(door, 0)
+            order(door, {})
             os.chdir(here)  # an operation has a process of its own, elsewhere
             sys.path.pop(0)
             del os.environ["RM_AGENT_STATE"]
 
 
-def order(door: Any, port: int, count: int = 0, **more: int) -> dict[str, Any]:
+def order(door: Any, told: dict[str, Any], count: int = 0, **more: int) -> dict[str, Any]:
+    """Streams to itself; `told`: its answer, which says where they go."""
+    secrets = dict(told.get("secrets", ()))
     streams = [
-        {"out": n, "into": n, "address": "127.0.0.1", "port": port, "count": PACKETS,
-         "interval_us": INTERVAL_US, "histogram": True}
+        {"out": n, "into": n, "address": "127.0.0.1", "port": told.get("port", 0), "count": PACKETS,
+         "interval_us": INTERVAL_US, "secret": secrets.get(n, ""), "histogram": True}
         for n in range(1, count + 1)
     ]  # fmt: skip
-    told: dict[str, Any] = door.latencybg({"op": "latencybg", "streams": streams, **more})
-    return told
+    answer: dict[str, Any] = door.latencybg({"op": "latencybg", "streams": streams, **more})
+    return answer
 
 
 def measured(door: Any, state: str, seconds: float) -> list[Figure]:
-    port = order(door, 0, PEERS)["port"]
-    told = order(door, port, PEERS)
+    told = order(door, order(door, {}, PEERS), PEERS)
     pid = process_of(state)
     since_s, used_s, after, received = time.monotonic(), used(pid), 0, list[int]()
     while time.monotonic() - since_s < seconds:
         time.sleep(5.0)  # as the daemon asks
-        answer = order(door, port, PEERS, life=told["life"], after=after, done=after)
+        answer = order(door, told, PEERS, life=told["life"], after=after, done=after)
         after = answer["last"]
         received += [window["received"] for window in answer["received"]]
     if not received:

@@ -13,6 +13,7 @@ from rm.protocol.scalars import AtUs, Count, DurationUs, Epoch, SignedUs, Word
 UnsurePort = Annotated[int, Meta(ge=0, le=65_535)]
 StreamId = Annotated[int, Meta(ge=1, le=(1 << 53) - 1)]
 Life = Annotated[int, Meta(ge=0, le=1 << 53)]
+Secret = Annotated[str, Meta(pattern="^([0-9a-f]{16})?$")]  # 64 bits; empty: none is known
 Packets = Annotated[int, Meta(ge=0, le=100_000)]
 WINDOWS_MOST = 16_384
 STREAMS_MOST = 1_024
@@ -20,12 +21,14 @@ STREAMS_MOST = 1_024
 
 class Stream(Struct, frozen=True, kw_only=True):
     """The streams to and from one peer: `out` and `into` are their ids. A packet goes every `interval_us`,
-    and `count` of them are a window. `port` is the peer's, 0: not known yet, and nothing is sent to it."""
+    and `count` of them are a window. `port` is the peer's, 0: not known yet, and nothing is sent to it. `secret` is what the
+    peer told for `out`: packets without it do not count there."""
 
     out: StreamId
     into: StreamId
     address: Word
     port: UnsurePort
+    secret: Secret = ""
     count: Annotated[int, Meta(ge=1, le=100_000)]
     interval_us: DurationUs
     histogram: bool = False
@@ -64,13 +67,14 @@ Listening = tuple[StreamId, DurationUs, Life]
 
 class Latencybg(Struct, frozen=True, kw_only=True):
     """`life` of the process and its `port`, 0: there is none. `listening`: (stream, since how long, the life
-    of its sender, 0: nothing has arrived). `last` numbers the newest window of this answer, and there may
+    of its sender, 0: nothing has arrived), and `secrets` what the packets of each of them must carry. `last` numbers the newest window of this answer, and there may
     be `more`."""
 
     life: Life
     port: UnsurePort
     now_us: AtUs
     listening: Annotated[list[Listening], Meta(max_length=STREAMS_MOST)]
+    secrets: Annotated[list[tuple[StreamId, Secret]], Meta(max_length=STREAMS_MOST)] = []
     sent: Annotated[list[SentWindow], Meta(max_length=WINDOWS_MOST)]
     received: Annotated[list[ReceivedWindow], Meta(max_length=WINDOWS_MOST)]
     last: Count

@@ -165,17 +165,20 @@ def launch(job: int, script: str = "#!/bin/sh\nexec sleep 600\n", **more: Any) -
 def streams_to_itself(wire: Wire) -> None:
     """Windows of both ends come, with all of their fields, and the process ends with its last stream."""
 
-    def ask(port: int, **more: int) -> latencybg.Latencybg:
+    def ask(port: int, secret: str = "") -> latencybg.Latencybg:
         stream = latencybg.Stream(
-            out=1, into=1, address="127.0.0.1", port=port, count=10, interval_us=10_000, histogram=True
-        )
-        told: latencybg.Latencybg = wire.ask(latencybg.OrderLatencybg(epoch=7, streams=[stream], **more))
+            out=1, into=1, address="127.0.0.1", port=port, secret=secret, count=10, interval_us=10_000,
+            histogram=True,
+        )  # fmt: skip
+        told: latencybg.Latencybg = wire.ask(latencybg.OrderLatencybg(epoch=7, streams=[stream]))
         return told
 
     assert wire.ask(latencybg.OrderLatencybg(epoch=7, streams=[])).life == 0
     first = ask(0)
     assert [stream for stream, _, _ in first.listening] == [1]
-    told = until(lambda: one if (one := ask(first.port)).received and one.sent else None, "windows come")
+    ((stream, secret),) = first.secrets
+    assert (stream, len(secret)) == (1, 16)
+    told = until(lambda: one if (one := ask(first.port, secret)).received and one.sent else None, "windows come")
     assert told.received[0].clock_error_us is not None
     assert told.received[0].histogram
     over = latencybg.OrderLatencybg(epoch=7, streams=[], life=told.life, done=1 << 40)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import random
 import socket
 import sys
@@ -234,18 +235,23 @@ def streams() -> Iterator[Any]:
 INTO = 2
 
 
-def order() -> dict[str, Any]:
+def order(**more: Any) -> dict[str, Any]:
     """To listen to another process of this host, in windows of one packet."""
     ends = [[int(socket.AF_INET), "127.0.0.1"]]
-    stream = {"out": 1, "into": INTO, "ends": ends, "port": 0, "count": 1, "interval_us": 10_000}
+    stream = {"out": 1, "into": INTO, "ends": ends, "port": 0, "count": 1, "interval_us": 10_000, **more}
     return {"streams": [{**stream, "histogram": True}]}
 
 
 def send(streams: Any, *packets: tuple[int, int, int, int, int]) -> None:
-    """From a process of any user: (life, slot, when sent, its echo)."""
+    """From a process that knows the secret: (life, slot, when sent, its echo)."""
+    ((_, secret),) = streams.follow(order())["secrets"]
+    send_with(streams, bytes.fromhex(secret), *packets)
+
+
+def send_with(streams: Any, secret: bytes, *packets: tuple[int, int, int, int, int]) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
         for life, *rest in packets:
-            packet = rm_latencybg_process.PACKET.pack(rm_latencybg_process.MAGIC, INTO, life, *rest)
+            packet = rm_latencybg_process.PACKET.pack(rm_latencybg_process.MAGIC, secret, life, *rest)
             link.sendto(packet, ("127.0.0.1", streams.port))
 
 
@@ -273,7 +279,7 @@ def answer_of(streams: Any, most_s: float = 5.0) -> Latencybg:
 def test_no_packet_of_a_stranger_makes_an_answer_that_the_daemon_refuses(
     life: int, sent_us: int | None, echo: tuple[int, int], streams: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A job's process may send to this port, and a stream's name can be worked out."""
+    """Of a host that was taken over: it knows the secrets of its streams."""
     monkeypatch.setattr(rm_latencybg_window, "LATE_S", 0.05)
     streams.follow(order())
     time.sleep(0.4)  # windows that began earlier are not told
@@ -283,6 +289,46 @@ def test_no_packet_of_a_stranger_makes_an_answer_that_the_daemon_refuses(
     assert (told.received, [life for _, _, life in told.listening]) == ([], [0])
     send(streams, (LIFE, 0, now_us, 0, 0))
     assert [one.received for one in answer_of(streams).received][:1] == [1]
+
+
+def test_a_packet_without_the_secret_of_its_stream_does_not_count(
+    streams: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job's process may send to this port from a peer's address, and a stream's name can be worked out."""
+    monkeypatch.setattr(rm_latencybg_window, "LATE_S", 0.05)
+    told = streams.follow(order())
+    time.sleep(0.4)  # windows that began earlier are not told
+    now_us = time.time_ns() // 1000
+    for secret in (bytes(8), INTO.to_bytes(8, "big"), (1).to_bytes(8, "big"), os.urandom(8)):
+        send_with(streams, secret, (LIFE, 0, now_us, 0, 0))
+    before = answer_of(streams, 0.3)
+    assert (before.received, [life for _, _, life in before.listening]) == ([], [0])
+    send(streams, (LIFE, 0, now_us, 0, 0))
+    assert [one.received for one in answer_of(streams).received][:1] == [1]
+    other = order(port=8751, secret="00" * 8)
+    assert streams.follow(other)["secrets"] == told["secrets"]  # what comes in goes on
+
+
+def test_each_stream_has_a_secret_of_its_own_and_each_process_another_one(streams: Any) -> None:
+    def secrets_of(process: Any) -> set[str]:
+        orders = [dict(order(out=n, into=n)["streams"][0]) for n in range(1, 9)]
+        return {secret for _, secret in process.follow({"streams": orders})["secrets"]}
+
+    again = rm_latencybg_process.Streams()
+    try:
+        assert len(secrets_of(streams) | secrets_of(again)) == 16
+    finally:
+        for link in again.links.values():
+            link.close()
+
+
+def test_nothing_is_sent_to_who_has_told_no_secret(streams: Any) -> None:
+    streams.follow(order(port=streams.port))
+    (peer,) = streams.peers.values()
+    assert not peer.sends
+    streams.follow(order(port=streams.port, secret="00" * 8))
+    (peer,) = streams.peers.values()
+    assert peer.sends
 
 
 def test_a_flood_of_packets_does_not_keep_the_process_from_answering(

@@ -40,6 +40,7 @@ BACKGROUND = parse_mesh(
 )
 WINDOW_US = 10_000_000
 LIFE, OTHER_LIFE = 70, 80
+SECRET = "0123456789abcdef"
 
 
 def sent(number: int, stream: int = 1, packets: int = 100) -> SentWindow:
@@ -55,6 +56,10 @@ def received(number: int, packets: int = 100, stream: int = 1, **more: Any) -> R
 def answer(now_us: int = 0, life: int = LIFE, **more: Any) -> Latencybg:
     usual = {"port": 8750, "listening": [], "sent": [], "received": [], "last": 0, "more": False}
     return Latencybg(life=life, now_us=now_us, **{**usual, **more})
+
+
+def secret_of(stream: int) -> str:
+    return f"{stream:016x}"
 
 
 def test_the_halves_of_a_window_meet_in_either_order() -> None:
@@ -86,6 +91,7 @@ def test_a_host_tells_of_the_windows_of_its_own_streams_only() -> None:
         sent=[sent(0, stream) for stream in streams],
         received=[received(0, stream=stream) for stream in streams],
         listening=[(stream, 1, LIFE) for stream in streams],
+        secrets=[(stream, SECRET) for stream in streams],
         last=8,
     )
     for name, out, into in (
@@ -98,6 +104,7 @@ def test_a_host_tells_of_the_windows_of_its_own_streams_only() -> None:
         assert [window.stream for window in told.sent] == out
         assert [window.stream for window in told.received] == into
         assert [stream for stream, _, _ in told.listening] == into
+        assert [stream for stream, _ in told.secrets] == into
         assert told.last == 8
 
 
@@ -246,7 +253,9 @@ class Agents(Prober):
     @staticmethod
     def usual(request: OrderLatencybg) -> Latencybg:
         listening = [(stream.into, 60_000_000, 0) for stream in request.streams]
-        return answer(listening=listening, port=8750 if request.streams else 0, life=LIFE)
+        secrets = [(stream.into, secret_of(stream.into)) for stream in request.streams]
+        port = 8750 if request.streams else 0
+        return answer(listening=listening, secrets=secrets, port=port, life=LIFE)
 
 
 class Streams:
@@ -327,6 +336,7 @@ def test_a_host_sends_when_the_other_listens(streams: Streams) -> None:
     assert (stream.out, stream.into, stream.count, stream.interval_us) == (
         streams.there, streams.back, 100, 100_000,
     )  # fmt: skip
+    assert stream.secret == secret_of(stream.out)  # as its receiver told
     assert streams.turn() == []  # nothing has changed, and it is not yet time
     assert stream.histogram  # an archive wants it
 

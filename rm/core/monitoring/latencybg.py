@@ -48,10 +48,11 @@ def _id(*words: str | int) -> int:
 
 
 class Door(NamedTuple):
-    """Where a host's process listens, and for which streams."""
+    """Where a host's process listens, and what the packets of each stream must carry there. No user of a host
+    can read it, so that no job sends packets that count."""
 
     port: int
-    streams: frozenset[int]
+    secrets: Mapping[int, str]
 
 
 def streams_of(
@@ -66,12 +67,14 @@ def streams_of(
         peer = pair[1] if pair[0] is host else pair[0]
         out, into = Direction(mesh, host, peer).id, Direction(mesh, peer, host).id
         door = doors.get(peer.name)
+        secret = door.secrets.get(out, "") if door is not None else ""
         found.append(
             Stream(
                 out=out,
                 into=into,
                 address=peer.address,
-                port=door.port if door is not None and out in door.streams else 0,
+                port=door.port if door is not None and secret else 0,
+                secret=secret,
                 count=mesh.packets,
                 interval_us=mesh.spacing_us,
                 histogram=mesh.name in archived,
@@ -102,6 +105,7 @@ def told_by(host: str, answer: Latencybg, directions: Mapping[int, Direction]) -
         sent=[window for window in answer.sent if is_from(window.stream)],
         received=[window for window in answer.received if is_to(window.stream)],
         listening=[one for one in answer.listening if is_to(one[0])],
+        secrets=[one for one in answer.secrets if is_to(one[0])],
     )
 
 

@@ -209,11 +209,10 @@ class Streaming:
             one.complaint, one.told, one.more = said, one.wanted, False
             return
         one.complaint, one.more = "", told.more
-        listening = frozenset(stream for stream, _, _ in told.listening)
         before = self._doors.get(name)
         if told.port:  # of a host that begins anew the others go on to send where they did
-            both = listening | (before.streams if before is not None and before.port == told.port else set())
-            self._doors[name] = Door(told.port, frozenset(both))
+            known = before.secrets if before is not None and before.port == told.port else {}
+            self._doors[name] = Door(told.port, {**known, **dict(told.secrets)})
             self._changed = self._changed or self._doors[name] != before
         self._take(self._halves.take(name, told, self._clock.now_us()))
 
