@@ -87,3 +87,12 @@ def test_ordinary_aliases_merges_and_long_files_are_read_as_before() -> None:
     assert load_all_plain("a: &x 1\n---\nb: *x2\n".replace("*x2", "2")) == [{"a": 1}, {"b": 2}]
     with pytest.raises(yaml.YAMLError):
         load_plain("a: *nobody")
+
+
+@pytest.mark.parametrize("value", ["2026-13-45", "2026-02-31", "9" * 5_000, "!!float x", "!!int x"])
+def test_what_has_the_form_of_a_value_and_is_none_is_told_with_its_line(value: str) -> None:
+    with pytest.raises(yaml.MarkedYAMLError) as error:
+        load_plain(f"a: 1\nb: {value}\n")
+    assert "quote it" in str(error.value)
+    assert error.value.problem_mark is not None
+    assert error.value.problem_mark.line == 1

@@ -25,6 +25,25 @@ class BoundedLoader(_SAFE):  # type: ignore[misc]
         super().__init__(text)
 
 
+def _told(kind: str) -> Any:
+    """PyYAML's constructor of such values, with a sentence for a text that has the form of one and is none:
+    the 31st of February, a number of 5,000 digits."""
+    make = _SAFE.yaml_constructors[f"tag:yaml.org,2002:{kind}"]
+
+    def made(loader: Any, node: Any) -> Any:
+        try:
+            return make(loader, node)
+        except (ValueError, OverflowError):
+            problem = f"'{node.value:.40}' is no {kind} that can be: quote it if it is text"
+            raise yaml.constructor.ConstructorError(problem=problem, problem_mark=node.start_mark) from None
+
+    return made
+
+
+for _kind in ("int", "float", "timestamp"):
+    BoundedLoader.add_constructor(f"tag:yaml.org,2002:{_kind}", _told(_kind))
+
+
 def load_plain(text: str | bytes) -> Any:
     """One document's plain values. Raises yaml.YAMLError."""
     return yaml.load(text, BoundedLoader)
