@@ -29,6 +29,7 @@ BACKLOG = 1024  # connections that the kernel keeps for us
 AT_ONCE = 32  # taken before others are served
 TURNED_AWAY = 256  # meanwhile: each costs a hundredth of one that is taken
 SWEEP_S = 1.0
+FORGET_S = 10.0
 PAUSE_S = 0.2  # when nothing can be accepted
 TELL_EVERY_S = 60.0
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -43,6 +44,7 @@ class Guests:
         self.header_s = header_s
         self.idle_s = idle_s
         self._there: dict[asyncio.BaseTransport, Guest] = {}
+        self._forgot_s = 0.0
 
     def enter(self, transport: asyncio.BaseTransport, guest: Guest) -> None:
         self._there[transport] = guest
@@ -55,6 +57,9 @@ class Guests:
 
     def sweep(self, now_s: float) -> None:
         """Close the connections whose time is over."""
+        if now_s - self._forgot_s >= FORGET_S:
+            self._forgot_s = now_s
+            self.shares.forget()
         for transport, guest in list(self._there.items()):
             if guest.until_s <= now_s:
                 cast(asyncio.Transport, transport).abort()

@@ -43,8 +43,8 @@ class Share:
 
 class Shares:
     """For the event loop's thread alone. `descriptors` is how many the process may have open. Strangers, of
-    whom an address is all that is known, have half of the room: one may have many addresses. Users who are
-    not `privileged` make connections at a bounded rate."""
+    whom an address is all that is known, have half of the room: one may have many addresses. Who is not
+    `privileged` makes connections at a bounded rate, each user and each address."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Shares:
         share, there, room = self._share(key), self.connections, self._room
         if isinstance(key, str):
             there, room = self._strangers, self._room // 2
-        elif key not in self._privileged:
+        if key not in self._privileged:
             self._refill(share)
             if share.arrivals < 1:
                 return False
@@ -84,10 +84,22 @@ class Shares:
         share = self._share(key)
         share.connections -= 1
         self._count(key, -1)
-        if not (share.connections or share.followers or share.bytes):
-            self._refill(share)
-            if share.tokens >= self._limits.request_burst and share.arrivals >= self._burst:
-                del self._shares[key]  # as good as new
+        if self._is_new(share):
+            del self._shares[key]
+
+    def forget(self) -> None:
+        """Of who has nothing, and could do all that a newcomer may, nothing is kept: addresses are many."""
+        for key in [key for key, share in self._shares.items() if self._is_new(share)]:
+            del self._shares[key]
+
+    def __len__(self) -> int:
+        return len(self._shares)
+
+    def _is_new(self, share: Share) -> bool:
+        if share.connections or share.followers or share.bytes:
+            return False
+        self._refill(share)
+        return share.tokens >= self._limits.request_burst and share.arrivals >= self._burst
 
     def _count(self, key: Key, change: int) -> None:
         self.connections += change

@@ -153,6 +153,29 @@ def test_who_connects_without_end_is_turned_away_for_a_while() -> None:
     assert [connected(1) for _ in range(21)] == [True] * 20 + [False]
 
 
+def test_an_address_connects_at_a_bounded_rate_and_is_forgotten_when_it_is_as_a_new_one() -> None:
+    clock = ManualClock()
+    given = LimitsConfig(connections=100, requests_per_s=10, request_burst=50)
+    shares = Shares(given, 10_000, clock)
+
+    def connected(address: str) -> bool:
+        there = shares.arrive(address)
+        if there:
+            shares.leave(address)
+        return there
+
+    assert [connected("192.0.2.1") for _ in range(201)] == [True] * 200 + [False]
+    assert all(connected(f"198.51.100.{n}") for n in range(200))
+    assert len(shares) == 201
+    clock.now_s += 9.0
+    shares.forget()
+    assert len(shares) == 1  # who has come without end is remembered
+    assert [connected("192.0.2.1") for _ in range(181)] == [True] * 180 + [False]
+    clock.now_s += 10.0
+    shares.forget()
+    assert len(shares) == 0
+
+
 # -- on the socket
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -11,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import aiohttp
 import msgspec
+from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
 from rm.api.answer import Refused
@@ -23,6 +25,7 @@ KEPT = 512  # answers
 SOON = aiohttp.ClientTimeout(total=20.0)
 # a log that is followed may say nothing for long, and a mesh takes its time
 WHENEVER = aiohttp.ClientTimeout(total=None, sock_connect=20.0)
+TRY_AGAIN_S = 0.02
 NO_HEADERS: Mapping[str, str] = {}
 T = TypeVar("T")
 Kind = TypeVar("Kind", bound=msgspec.Struct)
@@ -64,6 +67,34 @@ class Shared(Generic[T]):
             future.cancel()
 
 
+class _Connector(aiohttp.UnixConnector):
+    """Waits where very many connect. For a socket that does not block the kernel says EAGAIN then, which
+    asyncio takes for a connection."""
+
+    async def _create_connection(
+        self, req: aiohttp.ClientRequest, traces: list[Any], timeout: aiohttp.ClientTimeout
+    ) -> ResponseHandler:
+        async with asyncio.timeout(timeout.sock_connect or timeout.total):
+            made = await _connected(self.path)
+        _, protocol = await self._loop.create_unix_connection(self._factory, sock=made)
+        return protocol
+
+
+async def _connected(path: str) -> socket.socket:
+    made = socket.socket(socket.AF_UNIX)
+    try:
+        made.setblocking(False)
+        while True:
+            try:
+                made.connect(path)
+                return made
+            except BlockingIOError:
+                await asyncio.sleep(TRY_AGAIN_S)
+    except BaseException:
+        made.close()
+        raise
+
+
 class Source:
     """The daemon's API over its socket."""
 
@@ -98,7 +129,7 @@ class Source:
         data = None if body is None else msgspec.json.encode(body)
         headers = {"Content-Type": "application/json", **more, **door.headers}
         if self._session is None:
-            self._session = aiohttp.ClientSession(connector=aiohttp.UnixConnector(self._path, limit=0))
+            self._session = aiohttp.ClientSession(connector=_Connector(self._path, limit=0))
         try:
             url = URL(f"http://rm{target}", encoded=True)
             async with self._session.request(
