@@ -18,8 +18,8 @@ from rm_kernel import STATE, KernelRefused, require
 PARTS = ("rm_latencybg_process.py", "rm_latencybg_window.py", "rm_delays.py")
 START_S = 10.0
 PAUSE_S = 0.02
-NOTHING = {"life": 0, "port": 0, "now_us": 0, "listening": [], "secrets": [], "sent": [], "received": [], "last": 0,
-           "more": False}  # fmt: skip
+NOTHING = {"life": 0, "port": 0, "now_us": 0, "listening": [], "secrets": [], "sent": [], "received": [],
+           "last": 0, "more": False}  # fmt: skip
 
 
 def latencybg(request):

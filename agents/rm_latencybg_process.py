@@ -30,7 +30,9 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from rm_latencybg_window import Arrivals, Departures, found, possible
 
-PACKET = struct.Struct("!4s8sQIqqq")  # magic, the stream's secret, life, slot, when sent; an echo: when sent, when arrived
+PACKET = struct.Struct(
+    "!4s8sQIqqq"
+)  # magic, the stream's secret, life, slot, when sent; an echo: when sent, when arrived
 MAGIC = b"rmb2"
 PORTS = range(8_750, 8_760)
 GONE_S = 600.0

@@ -21,8 +21,8 @@ STREAMS_MOST = 1_024
 
 class Stream(Struct, frozen=True, kw_only=True):
     """The streams to and from one peer: `out` and `into` are their ids. A packet goes every `interval_us`,
-    and `count` of them are a window. `port` is the peer's, 0: not known yet, and nothing is sent to it. `secret` is what the
-    peer told for `out`: packets without it do not count there."""
+    and `count` of them are a window. `port` is the peer's, 0: not known yet, and nothing is sent to it.
+    `secret` is what the peer told for `out`: packets without it do not count there."""
 
     out: StreamId
     into: StreamId
@@ -67,8 +67,8 @@ Listening = tuple[StreamId, DurationUs, Life]
 
 class Latencybg(Struct, frozen=True, kw_only=True):
     """`life` of the process and its `port`, 0: there is none. `listening`: (stream, since how long, the life
-    of its sender, 0: nothing has arrived), and `secrets` what the packets of each of them must carry. `last` numbers the newest window of this answer, and there may
-    be `more`."""
+    of its sender, 0: nothing has arrived). `secrets`: (stream, what its packets must carry). `last` numbers
+    the newest window of this answer, and there may be `more`."""
 
     life: Life
     port: UnsurePort

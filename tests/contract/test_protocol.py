@@ -178,7 +178,9 @@ def streams_to_itself(wire: Wire) -> None:
     assert [stream for stream, _, _ in first.listening] == [1]
     ((stream, secret),) = first.secrets
     assert (stream, len(secret)) == (1, 16)
-    told = until(lambda: one if (one := ask(first.port, secret)).received and one.sent else None, "windows come")
+    told = until(
+        lambda: one if (one := ask(first.port, secret)).received and one.sent else None, "windows come"
+    )
     assert told.received[0].clock_error_us is not None
     assert told.received[0].histogram
     over = latencybg.OrderLatencybg(epoch=7, streams=[], life=told.life, done=1 << 40)
