@@ -42,10 +42,8 @@ class Digests:
             name = field.name
             if name in LONG and (items := getattr(alignment, name)):
                 ids = [*map(id, items)]
-                texts = [*map(before.get, ids)]
-                if None in texts:
-                    made = zip(texts, items, strict=True)
-                    texts = [repr(to_plain(item)).encode() if text is None else text for text, item in made]
+                known = zip(map(before.get, ids), items, strict=True)
+                texts = [text or repr(to_plain(item)).encode() for text, item in known]
                 self._texts.update(zip(ids, texts, strict=True))
                 yield between + f"{name!r}: [".encode()
                 yield b", ".join(texts)
