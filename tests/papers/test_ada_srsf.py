@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from rm.policies.comm.srsf_n import SrsfN
 from rm.sim.network.port import Transfer
 from rm.sim.papers._ada_srsf.compat import AskedPenalty
 from rm.sim.papers._ada_srsf.workload import jobs, simulate
@@ -26,6 +27,12 @@ def test_who_is_asked_sends_faster_only_while_somebody_waits():
     assert network.left_bytes(1, 20) == pytest.approx(100 - 10 - 3 * 10)
     network.waiting({7: ("c", "d")}, 20)
     assert network.next_us() == pytest.approx(20 + 60)
+
+
+def test_what_is_left_of_a_transfer_changes_nothing_under_a_policy_that_does_not_look_at_it(monkeypatch):
+    told = simulate(2, "lwf", "srsf-n", comm_options={"n": 2})
+    monkeypatch.setattr(SrsfN, "looks_at_left", True)
+    assert simulate(2, "lwf", "srsf-n", comm_options={"n": 2}) == told
 
 
 def test_the_gain_over_srsf1_comes_from_the_defect_and_ours_does_not():
