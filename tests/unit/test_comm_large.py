@@ -27,7 +27,7 @@ from rm.core.model.snapshot import Aligned, PlacedJob, Snapshot
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.neighbours import FEW, Neighbourhood
 from rm.policies.comm.metronome import Metronome
-from rm.policies.comm.steps.known import changed_links
+from rm.policies.comm.steps.known import Known, changed_links
 from rm.policies.comm.steps.metronome_options import MetronomeOptions
 from rm.policies.interleave.bodies import ROUNDING
 from rm.policies.interleave.circle import LinkLoad
@@ -332,7 +332,7 @@ def test_among_very_many_a_job_is_judged_by_its_own_links() -> None:
 
 def test_links_with_another_capacity_are_those_of_the_ports_the_hosts_and_the_fabric() -> None:
     assert RACKS.fabric is not None
-    known = {"h0": 100_000_000, "h1": 100_000_000, "r0>": RACKS.fabric.capacity_bps}
+    known = Known(capacity={"h0": 100_000_000, "h1": 100_000_000, "r0>": RACKS.fabric.capacity_bps})
     plain = replace(RACKS, links={}, hosts={name: RACKS.hosts[name] for name in ("h0", "h1")})
     assert changed_links(known, plain) == set()
     slower = replace(RACKS.hosts["h1"], nic_bps=1)
@@ -340,4 +340,4 @@ def test_links_with_another_capacity_are_those_of_the_ports_the_hosts_and_the_fa
     ports = {"h0": replace(RACKS.links["h0"], capacity_bps=1)}
     assert changed_links(known, replace(plain, links=ports)) == {"h0"}
     assert changed_links(known, replace(plain, fabric=replace(RACKS.fabric, uplink_bps=1))) == {"r0>"}
-    assert changed_links({"gone": 1}, FLAT) == set()
+    assert changed_links(Known(capacity={"gone": 1}), FLAT) == set()
