@@ -33,7 +33,7 @@ class Seen:
 @dataclass
 class Summed:
     """What follows from the jobs alone, gathered in one walk: who waits, who holds hosts, who was submitted
-    under which key of which user, and which job is which element of which array."""
+    by which user under which key, and which job is which element of which array."""
 
     of: tuple[Job, ...]
     waiting: set[int] = field(default_factory=set)
