@@ -21,7 +21,8 @@ LONGS = ("force", "preserve", "jobid=", "verbose", "version", "help", "usage")
 TUNING = ("fanout=", "size=", "timeout=", "exclude=")  # and --compress, whose value is behind = alone
 VARIABLES = {"SBCAST_FORCE": "--force", "SBCAST_PRESERVE": "--preserve", "SBCAST_SEND_LIBS": "--send-libs"}
 RECEIVE = "--receive"  # the first word of the tasks
-CREATE, REPLACE = "create", "replace"
+CREATE, REPLACE, OF_HOST = "create", "replace", "of_host"  # the last: its name ends with the host's
+OF_PROGRAMS = ("SLURM_BCAST", "SLURM_TASK_PROLOG", "SLURM_TASK_EPILOG")
 BLOCK_BYTES = 1 << 20
 
 
@@ -94,19 +95,33 @@ def send(options, paths, environ):
         about = os.fstat(file.fileno())
         if not stat.S_ISREG(about.st_mode):
             raise Wrong("%s: it is no regular file." % source)
-        words = ["srun", "--quiet", "--overlap", "--nodes=" + hosts, "--ntasks=" + hosts,
-                 "--ntasks-per-node=1", "--input=all", "--output=all", "--error=all", "--kill-on-bad-exit=0",
-                 "--job-name=sbcast", "--chdir=/", "sbcast", RECEIVE, target, "%o" % (about.st_mode & 0o777),
-                 REPLACE if "--force" in options else CREATE, str(about.st_size)]  # fmt: skip
+        words = step_words(int(hosts), target, about, REPLACE if "--force" in options else CREATE)
         if "--preserve" in options:
             words += [str(about.st_atime_ns), str(about.st_mtime_ns)]
         os.dup2(file.fileno(), 0)
-        os.execvp("srun", words)
+        os.execvpe("srun", words, without_own(environ))
+
+
+def without_own(environ):
+    """What of srun's input variables is for the program of the user, and not for this step."""
+    return {name: value for name, value in environ.items() if name not in OF_PROGRAMS}
+
+
+def step_words(hosts, target, about, how):
+    """srun's, for the step that takes a file with the status `about` to `hosts`: their names, or how many."""
+    count = str(hosts if isinstance(hosts, int) else len(hosts))
+    named = [] if isinstance(hosts, int) else ["--nodelist=" + ",".join(hosts)]
+    return ["srun", "--quiet", "--overlap", "--nodes=" + count, "--ntasks=" + count, *named,
+            "--ntasks-per-node=1", "--input=all", "--output=all", "--error=all", "--kill-on-bad-exit=0",
+            "--job-name=sbcast", "--chdir=/", "sbcast", RECEIVE, target, "%o" % (about.st_mode & 0o777),
+            how, str(about.st_size)]  # fmt: skip
 
 
 def receive(stream, target, mode, how, size, *times_ns):
     """What comes becomes the file; nobody sees a part of it under its name, also where the source could not
     be read to its end."""
+    if how == OF_HOST:
+        target += os.environ["RM_HOST"]
     part = "%s.sbcast-%d" % (target, os.getpid())
     if how == CREATE and os.path.lexists(target):
         raise Wrong("%s: File exists; --force replaces it." % target)

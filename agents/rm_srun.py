@@ -341,6 +341,12 @@ def main(words):
         return rm_srun_options.code_of(error, environ)
 
 
+def program_of(values, option):
+    """The absolute path of a program around the tasks; "" for none."""
+    path = values.get(option, "")
+    return os.path.abspath(path) if path not in ("", "none") else ""
+
+
 def run(values, command, environ):
     if not command:
         raise Wrong("no command given to execute.")
@@ -357,6 +363,9 @@ def run(values, command, environ):
         container = rm_step_container.asked_of(values, values.get("chdir") or os.getcwd())
     except ValueError as error:
         raise Wrong(str(error)) from None
+    if "bcast" in values and "multi-prog" in values:
+        raise Wrong("--bcast copies one program; --multi-prog has several.")
+    where = os.path.abspath(values.get("chdir") or os.getcwd())
     terminal = rm_srun_terminal.near(values, say)
     control = connected(path)
     bind = rm_srun_options.cpu_bind_of(values)
@@ -372,10 +381,15 @@ def run(values, command, environ):
         except (OSError, UnicodeError) as error:
             why = getattr(error, "strerror", None) or "it is not text"
             raise Wrong("The file of programs %s cannot be read: %s." % (command[0], why)) from None
+    if "bcast" in values:
+        from rm_srun_broadcast import broadcast  # loads what few steps need
+
+        commands = broadcast(values["bcast"], command, created, where, environ)
     mask = os.umask(0o022)
     os.umask(mask)
+    around = {name: program_of(values, name.replace("_", "-")) for name in ("task_prolog", "task_epilog")}
     shared = {"argv": command, "env": rm_srun_options.environment(values, environ), "umask": mask,
-              "chdir": os.path.abspath(values.get("chdir") or os.getcwd()),
+              "chdir": where, **around,
               "pmi": count if values.get("mpi") == "pmi2" else 0, "cpu_bind": bind,
               "terminal": terminal is not None, "container": container, "near": step["near"],
               "step_env": step_environment(created, environ, values)}  # fmt: skip

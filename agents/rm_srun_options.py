@@ -29,7 +29,7 @@ TAKEN = _table("""
     input/i= open-mode= chdir/D= export= kill-on-bad-exit/K? multi-prog job-name/J= distribution/m=
     jobid= immediate/I? quiet/Q time/t= mpi= unbuffered/u cpu-bind= pty? relative/r= ntasks-per-gpu=
     container-image= container-name= container-mounts= container-workdir=
-    container-mount-home
+    container-mount-home task-prolog= task-epilog= bcast?
 """)
 IGNORED = _table("""
     verbose/v no-kill/k mem= mem-per-cpu= mem-per-gpu= mem-bind= hint= wait/W=
@@ -43,8 +43,8 @@ IGNORED = _table("""
     send-libs? bcast-exclude= dependency/d= licenses/L=
 """)
 REFUSED = _table("""
-    het-group= constraint/C= preserve-env/E container= uid= gid= bcast? x11? core-spec/S= test-only
-    network= prolog= epilog= task-prolog= task-epilog= no-allocate/Z array= gpus-per-socket= nodefile/F=
+    het-group= constraint/C= preserve-env/E container= uid= gid= x11? core-spec/S= test-only
+    network= prolog= epilog= no-allocate/Z array= gpus-per-socket= nodefile/F=
     thread-spec= mcs-label= bb= bbf= clusters/M= cluster-constraint=
     container-save= container-remap-root no-container-remap-root
     container-entrypoint container-entrypoint-log container-readonly container-env=
@@ -72,6 +72,7 @@ VARIABLES = {
     "SLURM_OVERCOMMIT": "overcommit", "SLURM_EXCLUSIVE": "exclusive", "SLURM_IMMEDIATE": "immediate",
     "SLURM_REMOTE_CWD": "chdir", "SLURM_DISTRIBUTION": "distribution", "SLURM_OPEN_MODE": "open-mode",
     "SLURM_MPI_TYPE": "mpi", "SLURM_UNBUFFEREDIO": "unbuffered",
+    "SLURM_TASK_PROLOG": "task-prolog", "SLURM_TASK_EPILOG": "task-epilog", "SLURM_BCAST": "bcast",
     "SLURM_CPU_BIND": "cpu-bind", "SLURM_GPU_BIND": "gpu-bind", "SLURM_DIST_PLANESIZE": "plane-size",
 }  # fmt: skip
 OFF = ("0", "no")

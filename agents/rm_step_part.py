@@ -17,6 +17,7 @@ import socket
 import struct
 import termios
 
+import rm_around_task
 import rm_cpu_bind
 import rm_named_container
 import rm_sockets
@@ -387,6 +388,8 @@ class Part:
             for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            alone = self.relays or not self.group.path  # do signals reach the first process alone?
+            environ = rm_around_task.surrounded(self.asked, environ, host, task.rank, alone)
             if self.asked.get("container"):
                 argv = self._in_container(task, gpus[at], argv, environ)
             os.execvpe(argv[0], argv, environ)

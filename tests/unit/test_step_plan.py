@@ -168,7 +168,7 @@ def test_lists_of_hosts_are_written_short() -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("--bcast",), "--bcast is not supported"),
+        (("--epilog=x",), "--epilog is not supported"),
         (("--het-group=0",), "--het-group is not supported"),
         (("--no-such",), "not recognized"),
         (("-n", "many"), "--ntasks is 'many'"),

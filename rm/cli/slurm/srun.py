@@ -21,6 +21,9 @@ OWN = {
     "multi-prog": Option("multi_prog", ("multi-prog",), takes=FLAG),
     "mpi": Option("mpi", ("mpi",)),
     "relative": Option("relative", ("relative",), "r"),
+    "task-prolog": Option("task_prolog", ("task-prolog",)),
+    "task-epilog": Option("task_epilog", ("task-epilog",)),
+    "bcast": Option("bcast", ("bcast",), takes=MAYBE),
     # what has no effect on a step
     "disable-status": Option("disable_status", ("disable-status",), "X", takes=FLAG),
     "threads": Option("threads", ("threads",), "T"),
@@ -33,7 +36,9 @@ OWN = {
 # of a new job those that are its step's alone; its files lie on the job's first host
 OF_STEP = (
     "exact", "overlap", "multi_prog", "mpi", "relative", "cpu_bind", "output", "error", "input", "open_mode",
+    "task_prolog", "task_epilog", "bcast",
 )  # fmt: skip
+OF_ENVIRONMENT = {"SLURM_TASK_PROLOG": "task-prolog", "SLURM_TASK_EPILOG": "task-epilog"}
 WITHOUT_EFFECT = (
     "disable_status", "threads", "msg_timeout", "max_exit_timeout", "slurmd_debug", "accel_bind",
     "quit_on_interrupt",
@@ -86,6 +91,11 @@ def _in_new_job(words: Sequence[str]) -> int:
         f"--{key.replace('_', '-')}" + ("" if value is True else f"={value}")
         for key in OF_STEP
         if (value := flags.pop(key, None)) is not None
+    ]
+    options += [
+        f"--{name}={os.environ[variable]}"
+        for variable, name in OF_ENVIRONMENT.items()
+        if variable in os.environ and name not in {option.key.replace("_", "-") for option, _ in given}
     ]
     kills = flags.pop("kill_on_bad_exit", None)
     how = How(
