@@ -19,6 +19,7 @@ from rm.core.monitoring.latencybg import (
     WAIT_US,
     WAITING_MOST,
     Direction,
+    Given,
     Halves,
     Window,
     found_of,
@@ -94,18 +95,34 @@ def test_a_host_tells_of_the_windows_of_its_own_streams_only() -> None:
         secrets=[(stream, SECRET) for stream in streams],
         last=8,
     )
+    given = {stream: Given(SECRET, 0) for stream in streams}
     for name, out, into in (
         ("a", [there.id], [back.id]),
         ("b", [back.id, other.id], [there.id]),
         ("c", [], [other.id]),
         ("d", [], []),
     ):
-        told = told_by(name, everything, directions)
+        told = told_by(name, everything, directions, given, 10)
         assert [window.stream for window in told.sent] == out
         assert [window.stream for window in told.received] == into
         assert [stream for stream, _, _ in told.listening] == into
         assert [stream for stream, _ in told.secrets] == into
         assert told.last == 8
+
+
+def test_a_receiver_that_began_anew_has_lost_nothing_before_its_sender_knows_its_secret() -> None:
+    """It reads no packet that carries the secret of its earlier life."""
+    there = Direction(BACKGROUND, builders.host("a"), builders.host("b"))
+    ends = {there.id: there}
+    began = answer(life=LIFE, listening=[(there.id, 500, OTHER_LIFE)], secrets=[(there.id, SECRET)])
+
+    def listened(given: dict[int, Given]) -> list[int]:
+        return [for_us for _, for_us, _ in told_by("b", began, ends, given, 1_000).listening]
+
+    assert listened({}) == []
+    assert listened({there.id: Given("f" * 16, 0)}) == []
+    assert listened({there.id: Given(SECRET, 0)}) == [500]
+    assert listened({there.id: Given(SECRET, 900)}) == [100]
 
 
 @pytest.mark.parametrize("lives", [1, 5])

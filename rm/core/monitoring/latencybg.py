@@ -83,10 +83,24 @@ def streams_of(
     return found
 
 
-def told_by(host: str, answer: Latencybg, directions: Mapping[int, Direction]) -> Latencybg:
+class Given(NamedTuple):
+    """The secret that the sender of a stream sends with, and since when, by our clock."""
+
+    secret: str
+    since_us: int
+
+
+def told_by(
+    host: str, answer: Latencybg, directions: Mapping[int, Direction], given: Mapping[int, Given], now_us: int
+) -> Latencybg:
     """The answer with what is the host's to tell: what it sent of the streams from it, and what arrived of
     those to it. So no host tells of the links of others, and none of a stream that is not among
-    `directions`."""
+    `directions`. It listens to a stream only since the sender has the secret that is `given`: a process that
+    has begun anew reads nothing of what comes with an older one."""
+    secrets = dict(answer.secrets)
+
+    def has_secret(stream: int) -> bool:
+        return stream in given and given[stream].secret == secrets.get(stream)
 
     def is_from(stream: int) -> bool:
         direction = directions.get(stream)
@@ -104,7 +118,11 @@ def told_by(host: str, answer: Latencybg, directions: Mapping[int, Direction]) -
         more=answer.more,
         sent=[window for window in answer.sent if is_from(window.stream)],
         received=[window for window in answer.received if is_to(window.stream)],
-        listening=[one for one in answer.listening if is_to(one[0])],
+        listening=[
+            (stream, min(for_us, max(0, now_us - given[stream].since_us)), life)
+            for stream, for_us, life in answer.listening
+            if is_to(stream) and has_secret(stream)
+        ],
         secrets=[one for one in answer.secrets if is_to(one[0])],
     )
 

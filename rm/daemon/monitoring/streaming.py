@@ -18,7 +18,16 @@ from dataclasses import dataclass, field, replace
 from rm.core.model.host import Host, HostState
 from rm.core.monitoring.cells import Cell
 from rm.core.monitoring.history import Sample, complaint
-from rm.core.monitoring.latencybg import Direction, Door, Halves, Window, found_of, streams_of, told_by
+from rm.core.monitoring.latencybg import (
+    Direction,
+    Door,
+    Given,
+    Halves,
+    Window,
+    found_of,
+    streams_of,
+    told_by,
+)
 from rm.core.monitoring.mesh import Mesh
 from rm.core.monitoring.metrics import checks_of_test
 from rm.core.monitoring.outcome import Outcome
@@ -72,6 +81,9 @@ class Streaming:
         self._pairs: list[tuple[Mesh, Pair]] = []
         self._directions: dict[int, Direction] = {}
         self._doors: dict[str, Door] = {}
+        self._given: dict[
+            int, Given
+        ] = {}  # of the streams whose senders have followed an order with a secret
         self._halves = Halves()
         names = {mesh.name for mesh in self._meshes}
         # the begin of the newest window that is known, of each direction
@@ -154,6 +166,7 @@ class Streaming:
             for mesh, (a, b) in (*(self._pairs_of(hosts, there | unseen) if unseen else ()), *self._pairs)
             for direction in (Direction(mesh, a, b), Direction(mesh, b, a))
         }
+        self._given = {stream: one for stream, one in self._given.items() if stream in self._directions}
         self._order()
 
     def _pairs_of(self, hosts: Sequence[Host], there: set[str]) -> list[tuple[Mesh, Pair]]:
@@ -200,8 +213,9 @@ class Streaming:
         if one is None:
             return
         one.waiting = False
+        now_us = self._clock.now_us()
         try:
-            told = told_by(name, answer.result(0), self._directions)
+            told = told_by(name, answer.result(0), self._directions, self._given, now_us)
         except (RmError, TimeoutError, CancelledError) as error:
             said = str(error) or "no answer in time"
             if said != one.complaint and one.wanted:
@@ -214,7 +228,11 @@ class Streaming:
             known = before.secrets if before is not None and before.port == told.port else {}
             self._doors[name] = Door(told.port, {**known, **dict(told.secrets)})
             self._changed = self._changed or self._doors[name] != before
-        self._take(self._halves.take(name, told, self._clock.now_us()))
+        for stream in one.told or ():
+            given = self._given.get(stream.out)
+            if given is None or given.secret != stream.secret:
+                self._given[stream.out] = Given(stream.secret, now_us)
+        self._take(self._halves.take(name, told, now_us))
 
     def _take(self, windows: Sequence[Window]) -> None:
         tried: dict[str, list[Tried]] = {}
