@@ -33,11 +33,11 @@ def interfaces(towards, ip, sysfs=SYSFS, rdma=RDMA):
     peers = _resolved(towards)
     daemon = os.environ.get("SSH_CONNECTION", "").split(" ")[0]
     asked = [*peers, daemon] if daemon else peers
-    answers = _answers(ip, asked) if ip else []
-    routes = _through(answers, asked)
+    routes = _through(_answers(ip, ["route get " + each for each in asked]), asked)
     through = routes[: len(peers)]
+    table = _answers(ip, ["route show"])  # apart: it may be too long for the time there is
     for one in found:
-        one["routed"] = _routed(answers, one["name"], one["address"]) if one["network"] else ""
+        one["routed"] = _routed(table, one["name"], one["address"]) if one["network"] else ""
         one["rdma"] = devices.get(one["name"], "")
         one["routes"] = through.count(one["name"])
         one["control"] = bool(daemon) and routes[len(peers) :] == [one["name"]]
@@ -122,11 +122,13 @@ def _resolved(names):
     return found
 
 
-def _answers(ip, addresses):
-    """What the kernel's routing table holds, and then its route to each address that it knows a way to."""
-    asked = "route show\n" + "".join("route get %s\n" % address for address in addresses)
+def _answers(ip, questions):
+    """What `ip` says to these; nothing where it fails, or the host has none."""
+    if not ip or not questions:
+        return []
     try:
-        done = subprocess.run([ip, "-json", "-force", "-batch", "-"], input=asked.encode(), timeout=ROUTES_S,
+        asked = "".join(question + "\n" for question in questions).encode()
+        done = subprocess.run([ip, "-json", "-force", "-batch", "-"], input=asked, timeout=ROUTES_S,
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)  # fmt: skip
         answers = [answer for line in done.stdout.splitlines() if line.strip() for answer in json.loads(line)]
     except (OSError, TypeError, ValueError, subprocess.SubprocessError):
@@ -141,13 +143,15 @@ def _through(answers, addresses):
     return [through.get(address, "") for address in addresses]
 
 
-def _routed(answers, name, address):
-    """The widest network around the address to which gateways behind the interface lead."""
+def _routed(table, name, address):
+    """The widest network around the address to which gateways behind the interface lead, alone or beside
+    others."""
     found = []
-    for answer in answers:
-        network, slash, bits = str(answer.get("dst")).partition("/")
-        by_gateway = "gateway" in answer or "via" in answer  # via: a gateway of the other family (RFC 5549)
-        if slash and by_gateway and answer.get("dev") == name and _within(address, network, int(bits)):
+    for route in table:
+        network, slash, bits = str(route.get("dst")).partition("/")
+        # via: a gateway of the other family (RFC 5549)
+        ways = {hop.get("dev") for hop in route.get("nexthops", [route]) if "gateway" in hop or "via" in hop}
+        if slash and name in ways and _within(address, network, int(bits)):
             found.append((int(bits), network))
     return "%s/%d" % min(found)[::-1] if found else ""
 

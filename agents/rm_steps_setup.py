@@ -11,7 +11,10 @@ _DMI = ("bios_date", "bios_vendor", "bios_version", "board_name", "board_vendor"
         "sys_vendor")  # fmt: skip
 
 
-def _text(path, limit=1 << 20):
+TEXT_MOST = 1 << 20
+
+
+def _text(path, limit=TEXT_MOST):
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read(limit)
@@ -44,7 +47,8 @@ def _addresses_and_routes():
 def _routes6():
     """What `ip -json -6 route` says, "" where the kernel has no default route, which is all that is read."""
     nowhere = "0" * 32 + " 00 "
-    routes = _text("/proc/net/ipv6_route").splitlines()
+    text = _text("/proc/net/ipv6_route")
+    routes = text.splitlines() if len(text) < TEXT_MOST else []  # of a longer one the default may be cut off
     # the kernel's own default, which refuses, has the last metric of all, and `ip` does not show it
     if routes and not any(one.startswith(nowhere) and one.split()[5] != "f" * 8 for one in routes):
         return ""

@@ -6,22 +6,37 @@ A full collection goes over all that is alive, and nothing else runs meanwhile: 
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 OLDEST = 2  # of the collector's generations
 
 
+class _Off:
+    """How many want nothing to be collected now, and whether anything was before the first of them."""
+
+    lock = threading.Lock()
+    wanted = 0
+    was_on = True
+
+
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Nothing is collected meanwhile: each look would go over all that was made so far, in vain."""
-    was = gc.isenabled()
-    gc.disable()
+    """Nothing is collected meanwhile: each look would go over all that was made so far, in vain. Several
+    threads may want it at once."""
+    with _Off.lock:
+        if not _Off.wanted:
+            _Off.was_on = gc.isenabled()
+            gc.disable()
+        _Off.wanted += 1
     try:
         yield
     finally:
-        if was:
-            gc.enable()
+        with _Off.lock:
+            _Off.wanted -= 1
+            if not _Off.wanted and _Off.was_on:
+                gc.enable()
 
 
 @contextmanager

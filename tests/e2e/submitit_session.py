@@ -46,7 +46,10 @@ def main() -> None:
     jobs = executor.map_array(squared, range(4))
     assert [job.result() for job in jobs] == [0, 1, 4, 9]
     assert "squares 3" in jobs[3].stdout()
-    while {job.state for job in jobs} != {"COMPLETED"}:  # a result is there before its job has ended
+    until_s = time.monotonic() + 60  # a result is there before its job has ended
+    while (states := {job.state for job in jobs}) != {"COMPLETED"}:
+        assert states <= {"PENDING", "RUNNING", "COMPLETING", "COMPLETED"}, states
+        assert time.monotonic() < until_s, states
         time.sleep(0.5)
         jobs[0].watcher.update()
 

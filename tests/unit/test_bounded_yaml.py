@@ -89,7 +89,19 @@ def test_ordinary_aliases_merges_and_long_files_are_read_as_before() -> None:
         load_plain("a: *nobody")
 
 
-@pytest.mark.parametrize("value", ["2026-13-45", "2026-02-31", "9" * 5_000, "!!float x", "!!int x"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "2026-13-45",
+        "2026-02-31",
+        "9" * 5_000,
+        "!!float x",
+        "!!int x",
+        '!!int ""',
+        "!!timestamp x",
+        "!!bool x",
+    ],
+)
 def test_what_has_the_form_of_a_value_and_is_none_is_told_with_its_line(value: str) -> None:
     with pytest.raises(yaml.MarkedYAMLError) as error:
         load_plain(f"a: 1\nb: {value}\n")

@@ -69,3 +69,13 @@ def test_what_is_made_to_stay_is_gone_over_neither_then_nor_later() -> None:
         gc.callbacks.pop()
     gone_over = {id(one) for one in gc.get_objects()}
     assert not any(id(one) in gone_over for one in kept)
+
+
+def test_it_begins_again_when_nobody_wants_it_off() -> None:
+    first, second = collector.uncollected(), collector.uncollected()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not gc.isenabled()  # the other thread's
+    second.__exit__(None, None, None)
+    assert gc.isenabled()

@@ -90,7 +90,7 @@ def test_the_network_behind_an_interfaces_gateways_is_found(tmp_path: Path) -> N
         {"dst": "default", **rail}, {"dst": "127.0.0.0/24", "dev": "lo", "scope": "link"},
         {"dst": "127.0.0.0/16", **rail}, {"dst": "127.0.0.0/12", **rail, "dev": "eth0"},
         {"dst": "126.0.0.0/8", **rail}, {"dst": "127.0.0.1", **rail},
-        {"dst": "127.0.0.0/9", "nexthops": [rail]},
+        {"dst": "127.0.0.0/9", "nexthops": [{**rail, "dev": "eth0"}]},
     ]  # fmt: skip
     program = tmp_path / "ip"
     (tmp_path / "lo").mkdir()
@@ -105,6 +105,7 @@ def test_the_network_behind_an_interfaces_gateways_is_found(tmp_path: Path) -> N
     assert found() == "127.0.0.0/16"
     by_ipv6 = {"dst": "127.0.0.0/10", "via": {"family": "inet6", "host": "fe80::1"}, "dev": "lo"}
     assert found(by_ipv6) == "127.0.0.0/10"
+    assert found({"dst": "127.0.0.0/9", "nexthops": [{**rail, "dev": "eth0"}, rail]}) == "127.0.0.0/9"
     (tmp_path / "lo/carrier").write_text("0\n")
     assert found() == ""
 

@@ -77,6 +77,9 @@ def test_rails_that_routers_connect_are_named() -> None:
     one, other = routed("eth0", "eth1")
     first = replace(other.nics[0], routed="")  # the default route leads to the others
     assert told([one, replace(other, nics=(first, other.nics[1]))]) == [["eth0", "eth1"]] * 2
+    private = [card("eth1", f"192.168.1.{n}") for n in (1, 2)]  # of two racks
+    racks = [replace(each, nics=(each.nics[0], nic)) for each, nic in zip((one, other), private, strict=True)]
+    assert told(racks) == [["eth0"]] * 2
     lost = replace(other.nics[1], routed="")
     assert told([one, replace(other, nics=(other.nics[0], lost))]) == [["eth0"]] * 2
 

@@ -14,10 +14,12 @@ def rails(host: Host, hosts: Sequence[Host]) -> tuple[Nic, ...]:
     Another interface counts if its driver says that it is as fast as that one, and each of the hosts has such
     a one on the same network, with an address of its own (bridges of containers have the same one
     everywhere). The same network is one to which their addresses belong, or one to which their gateways lead
-    (each host of a routed rail has a network of its own). A host whose inventory declares the interface uses
-    that alone, and so do the hosts of its jobs.
+    (each host of a routed rail has a network of its own). Where routers lie between the first interfaces only
+    the latter counts: private addresses may be the same in every rack. A host whose inventory declares the
+    interface uses that alone, and so do the hosts of its jobs.
     """
-    found = {each.name: _networks(each) for each in hosts}
+    routed_only = len({each.nics[0].network for each in hosts if each.nics}) > 1
+    found = {each.name: _networks(each, routed_only) for each in hosts}
     used = {each.name: list(each.nics[:1]) for each in hosts}
     for network in found[hosts[0].name]:
         ends = {name: networks[network] for name, networks in found.items() if network in networks}
@@ -36,13 +38,13 @@ def rdma_devices(host: Host, used: Sequence[Nic]) -> tuple[str, ...]:
     return () if meant or not all(nic.rdma for nic in used) else tuple(nic.rdma for nic in used)
 
 
-def _networks(host: Host) -> dict[str, Nic]:
+def _networks(host: Host, routed_only: bool) -> dict[str, Nic]:
     """By network: the interface of jobs' traffic, and what is as fast, unless that one is declared."""
     first, *others = host.nics or (Nic(""),)
     declared = "interface" not in host.found
     alike = [nic for nic in others if nic.speed_bps == first.speed_bps > 0 and not declared]
     found: dict[str, Nic] = {}
     for nic in (first, *alike):
-        for network in filter(None, (nic.network, nic.routed)):
+        for network in filter(None, (nic.routed,) if routed_only else (nic.network, nic.routed)):
             found.setdefault(network, nic)
     return found

@@ -91,4 +91,4 @@ def _part(job: Job) -> float:
 def _chance(job: int, play: int) -> float:
     """From 0 to below 1, the same for the same question: nothing is drawn here by chance."""
     digest = blake2b(f"{job}/{play}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") / (1 << 64)
+    return (int.from_bytes(digest, "big") >> 11) / (1 << 53)  # 53 bits: more would be rounded, up to 1

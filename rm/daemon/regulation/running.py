@@ -66,10 +66,10 @@ class RunningJobs:
         self._known: dict[int, Running] = {}  # of these those that run on several hosts
 
     def of(self, state: ClusterState) -> dict[int, Running]:
-        placed, seen = state.placed, self._jobs
+        placed = state.placed
         if self._hosts != state.hosts:
-            self._hosts, self._known, seen = dict(state.hosts), {}, {}
-        jobs = [*map(state.jobs.__getitem__, placed)]
+            self._hosts, self._known, self._jobs = dict(state.hosts), {}, {}
+        seen, jobs = self._jobs, [*map(state.jobs.__getitem__, placed)]
         for number in [*compress(placed, map(is_not, jobs, map(seen.get, placed)))]:
             job, hosts = state.jobs[number], placed[number].placement.hosts
             if job.state is JobState.RUNNING and len(hosts) > 1:

@@ -33,14 +33,14 @@ def _told(kind: str) -> Any:
     def made(loader: Any, node: Any) -> Any:
         try:
             return make(loader, node)
-        except (ValueError, OverflowError):
+        except (ValueError, OverflowError, LookupError, AttributeError):  # the last two: a tag says the kind
             problem = f"'{node.value:.40}' is no {kind} that can be: quote it if it is text"
             raise yaml.constructor.ConstructorError(problem=problem, problem_mark=node.start_mark) from None
 
     return made
 
 
-for _kind in ("int", "float", "timestamp"):
+for _kind in ("bool", "int", "float", "timestamp"):
     BoundedLoader.add_constructor(f"tag:yaml.org,2002:{_kind}", _told(_kind))
 
 

@@ -76,7 +76,11 @@ class _Connector(aiohttp.UnixConnector):
     ) -> ResponseHandler:
         async with asyncio.timeout(timeout.sock_connect or timeout.total):
             made = await _connected(self.path)
-        _, protocol = await self._loop.create_unix_connection(self._factory, sock=made)
+        try:
+            _, protocol = await self._loop.create_unix_connection(self._factory, sock=made)
+        except BaseException:
+            made.close()
+            raise
         return protocol
 
 

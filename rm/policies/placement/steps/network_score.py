@@ -83,6 +83,8 @@ def select(
     highest total is next, ties by list order (R32-R34). `allowed` narrows each choice, given
     those already chosen. Stops early when nothing is left.
     """
+    if not len(pair):
+        return []
     open_ = np.ones(len(pair), dtype=bool) if eligible is None else eligible.copy()
     total = np.zeros(len(pair)) if anchor is None else anchor.astype(float)
     chosen: list[tuple[int, float]] = []

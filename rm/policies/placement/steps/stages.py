@@ -310,7 +310,7 @@ class Placing:
         self.unscored: set[int] = set()
         self.loaded: set[int] = set()  # of the others those with tasks whose links bear load of other jobs
         self._pool, self._table = pool, table
-        self._latency, self._network = RowSum(self._delays_of), RowSum(self._scores_of)
+        self._latency, self._network = RowSum(), RowSum()
 
     def give(self, host: int, tasks: int = 1) -> None:
         """The host gets the next task, or several."""
@@ -320,7 +320,7 @@ class Placing:
 
     def latency_us(self) -> Floats:
         """As `raw_latency` to the hosts of the tasks, for the hosts of the pool."""
-        return self._latency.over(self.assigned)
+        return self._latency.over(self.assigned, self._delays_of)
 
     def everywhere_us(self, tasks: int) -> Floats:
         """The same to those of the first tasks, for all hosts of the cluster."""
@@ -329,7 +329,7 @@ class Placing:
 
     def network(self) -> Floats:
         """The sum of each host's pair scores with the hosts of the tasks."""
-        return self._network.over(self.assigned)
+        return self._network.over(self.assigned, self._scores_of)
 
     def _delays_of(self, host: int) -> Floats:
         numbers = self._pool.numbers
@@ -342,19 +342,19 @@ class Placing:
 
 
 class RowSum:
-    """Rows of hosts added up one after the other, as a sum over all of them would."""
+    """Rows of hosts added up one after the other, as a sum over all of them would. It holds no method of its
+    owner: the simulator and a pass collect no cycles."""
 
-    def __init__(self, row_of: Callable[[int], Floats]) -> None:
-        self._row_of = row_of
+    def __init__(self) -> None:
         self._sum: Floats = np.zeros(0)
         self._counted = 0
 
-    def over(self, hosts: Sequence[int]) -> Floats:
-        """The sum for all of these, which begin with those that were asked for before."""
+    def over(self, hosts: Sequence[int], row_of: Callable[[int], Floats]) -> Floats:
+        """The sum of the rows of all of these, which begin with those that were asked for before."""
         row, of = self._sum, -1
         for host in hosts[self._counted :]:
             if host != of:
-                row, of = self._row_of(host), host
+                row, of = row_of(host), host
             self._sum = self._sum + row if self._counted else row
             self._counted += 1
         return self._sum
