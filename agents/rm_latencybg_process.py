@@ -65,7 +65,7 @@ class _Peer:
         self.count, self.interval_us = order["count"], order["interval_us"]
         # one in a job could send packets for a stream whose name was enough: its receiver chooses a secret
         self.secret = before.secret if before is not None and before.into == self.into else os.urandom(8)
-        self.carried = bytes.fromhex(order.get("secret", ""))
+        self.carried = bytes.fromhex(order["secret"])
         self.sends = bool(order["port"] and self.carried)
         self.ends = {family: (address, order["port"]) for family, address in reversed(order["ends"])}
         self.addresses = {address for _, address in order["ends"]}
@@ -75,9 +75,11 @@ class _Peer:
         self.departures = Departures(self.count, self.interval_us, begin_s)
 
     def same(self, order):
-        """May it go on as it is? So may one whose name cannot be looked up now."""
-        ends = order["ends"] or self.order["ends"]
-        return {**self.order, "histogram": 0} == {**order, "histogram": 0, "ends": ends}
+        """May it go on as it is? So may one whose name cannot be looked up now, and one of which a new leader
+        does not know yet where it goes."""
+        there = order if order["port"] else self.order
+        kept = {"ends": order["ends"] or self.order["ends"], "port": there["port"], "secret": there["secret"]}
+        return {**self.order, "histogram": 0} == {**order, **kept, "histogram": 0}
 
 
 class Streams:

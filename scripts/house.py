@@ -53,6 +53,7 @@ FLOORS: list[dict[str, str]] = [
         "hints": "the known word that a wrong one is most like",
         "paths": "where files lie",
         "typed": "plain values as types, from any thread",
+        "python_text": "Python text as a syntax tree, from any thread",
         "collector": "Python's collector of cycles, kept away from what holds none",
     },
     {

@@ -209,13 +209,16 @@ def test_a_stream_that_begins_anew_has_another_life() -> None:
         "into": 2,
         "ends": [[2, "127.0.0.1"]],
         "port": 8750,
+        "secret": "00" * 8,
         "count": 10,
         "interval_us": 100_000,
     }
     first = rm_latencybg_process._Peer(order, 5.0, 0.0)
     assert first.same(dict(order, histogram=True))
     assert first.same(dict(order, ends=[]))  # its name cannot be looked up just now
+    assert first.same(dict(order, port=0, secret=""))  # a daemon has just taken over
     assert not first.same(dict(order, port=8751))
+    assert not first.same(dict(order, secret="11" * 8))
     lives = [first.life]
     for _ in range(3):
         first = rm_latencybg_process._Peer(dict(order, port=8751), 5.0, 0.0, first)
@@ -238,8 +241,16 @@ INTO = 2
 def order(**more: Any) -> dict[str, Any]:
     """To listen to another process of this host, in windows of one packet."""
     ends = [[int(socket.AF_INET), "127.0.0.1"]]
-    stream = {"out": 1, "into": INTO, "ends": ends, "port": 0, "count": 1, "interval_us": 10_000, **more}
-    return {"streams": [{**stream, "histogram": True}]}
+    stream = {
+        "out": 1,
+        "into": INTO,
+        "ends": ends,
+        "port": 0,
+        "secret": "",
+        "count": 1,
+        "interval_us": 10_000,
+    }
+    return {"streams": [{**stream, "histogram": True, **more}]}
 
 
 def send(streams: Any, *packets: tuple[int, int, int, int, int]) -> None:
@@ -320,6 +331,15 @@ def test_each_stream_has_a_secret_of_its_own_and_each_process_another_one(stream
     finally:
         for link in again.links.values():
             link.close()
+
+
+def test_a_stream_goes_on_while_another_daemon_takes_over(streams: Any) -> None:
+    known = order(port=streams.port, secret="00" * 8)
+    streams.follow(known)
+    (before,) = streams.peers.values()
+    streams.follow(order())  # it does not know yet where the other host listens
+    streams.follow(known)
+    assert [peer.life for peer in streams.peers.values() if peer.sends] == [before.life]
 
 
 def test_nothing_is_sent_to_who_has_told_no_secret(streams: Any) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 from rm.adapters.playbook.shipped import shipped_directory
 from rm.errors import Unreachable
 from rm.playbook.run.answers import Unfit, asked, plain_json
+from rm.python_text import parsed
 
 _IMPORT = re.compile(r"^\s*(?:import|from) (rm_\w+)", re.MULTILINE)
 REQUEST_BYTES = 4 << 20
@@ -67,7 +68,7 @@ def files_for(operations: frozenset[str]) -> frozenset[str]:
 @cache
 def places() -> dict[str, str]:
     """Operation -> the file that has it, as `rm_steps.PLACES` says."""
-    table = ast.parse(sources()["rm_steps"])
+    table = parsed(sources()["rm_steps"])
     for statement in table.body:
         if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "PLACES":
             found: dict[str, tuple[str, ...]] = ast.literal_eval(statement.value)

@@ -7,7 +7,6 @@ then the host's own. What group_vars/ and host_vars/ say goes between, see `Inve
 
 from __future__ import annotations
 
-import ast
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import Any
 from rm.errors import ConfigError
 from rm.hints import did_you_mean
 from rm.playbook.model.located import Map, load
+from rm.python_text import literal
 
 HOSTS_MAX = 65_536
 GROUP_KEYS = ("hosts", "children", "vars")
@@ -302,6 +302,6 @@ def _ini(build: _Builder, text: str) -> None:
 def _literal(text: str) -> Any:
     """INI values are Python literals where they can be, else strings (Ansible's rule)."""
     try:
-        return ast.literal_eval(text)
+        return literal(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return text

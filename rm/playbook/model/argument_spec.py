@@ -5,12 +5,13 @@ The rules, and the words where they are short, are those of ansible-core's argum
 
 from __future__ import annotations
 
-import ast
 import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal, DecimalException
 from typing import Any
+
+from rm.python_text import literal
 
 DIGITS_MAX = 4300  # of a whole number, as Python reads one
 _TRUE = ("y", "yes", "on", "1", "true", "t")
@@ -175,7 +176,7 @@ def _dict(value: Any) -> dict[Any, Any]:
     if not isinstance(value, str):
         raise Unfit(f"{value!r} cannot be converted to a dict")
     if value.startswith("{"):
-        for read in (json.loads, ast.literal_eval):
+        for read in (json.loads, literal):
             try:
                 found = read(value)
             except _IMPOSSIBLE:

@@ -18,6 +18,7 @@ from rm.playbook.model.problems import BadArgument
 from rm.playbook.module import Files
 from rm.playbook.own.place import Found, collection_file, installed
 from rm.playbook.own.style import COMMON
+from rm.python_text import parsed
 
 UTILS = ("ansible", "module_utils")
 SIX = (*UTILS, "six")  # it makes its inner modules itself
@@ -100,7 +101,7 @@ class _Packer:
     def follow(self, name: Dotted) -> None:
         text, package = self.texts[name]
         try:
-            tree = ast.parse(text)
+            tree = parsed(text)
         except (SyntaxError, ValueError) as problem:
             raise BadArgument(f"{'.'.join(name)} is not Python: {problem}") from None
         around = name if package else name[:-1]

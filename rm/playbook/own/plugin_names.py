@@ -6,6 +6,8 @@ import ast
 import re
 from dataclasses import dataclass
 
+from rm.python_text import parsed
+
 _OPTION_OF_VARIABLE = re.compile(rb"^\s+vars:\s*(?:\[|$)", re.MULTILINE)
 _CLASSES = {"filter": ("FilterModule", "filters"), "test": ("TestModule", "tests")}
 
@@ -20,7 +22,7 @@ class Names:
 
 def names_in(text: bytes, kind: str) -> Names:
     """Of a "filter" or a "test" file. Raises SyntaxError or ValueError where the text is no Python."""
-    tree = ast.parse(text)
+    tree = parsed(text)
     literal = _literal(tree, *_CLASSES[kind])
     if literal is not None:
         return Names(literal, True)
@@ -41,7 +43,7 @@ def refusal_of(text: bytes) -> str:
     """Why rm does not run a file of `lookup_plugins/`, as a clause; "" when it does: one that asks for the
     play's variables, which rm does not hand out. Raises SyntaxError or ValueError where the text is no
     Python."""
-    tree = ast.parse(text)
+    tree = parsed(text)
     if _OPTION_OF_VARIABLE.search(text):
         return "an option of its DOCUMENTATION takes a variable's value (vars), which rm does not hand out"
     passed = {

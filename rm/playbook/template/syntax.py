@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping
 from typing import Any
 
 from rm.playbook.model.problems import TemplateProblem
+from rm.python_text import literal
 
 # what the module and the lookup take, and the first line of a template: "#jinja2: trim_blocks: False, …"
 _USUAL: dict[str, Any] = {
@@ -28,7 +28,7 @@ def syntax_of(text: str, given: Mapping[str, Any] | None = None) -> tuple[str, d
             if not colon or name.strip() not in (*SYNTAX, "newline_sequence", "keep_trailing_newline"):
                 raise TemplateProblem(f"'{first}' is not a list of Jinja2's settings")
             try:
-                found[name.strip()] = ast.literal_eval(value.strip())
+                found[name.strip()] = literal(value.strip())
             except (ValueError, SyntaxError):
                 raise TemplateProblem(f"'{value.strip()}' is not a value for '{name.strip()}'") from None
     return text, {name: value for name, value in found.items() if value != _USUAL.get(name)}
