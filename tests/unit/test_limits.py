@@ -210,6 +210,28 @@ def test_why_names_who_uses_it_up() -> None:
     assert dict(reasons[0].numbers) == {"limit": 4, "in_use": 4, "needed": 2, "used_by": "ann 3, bob 1"}
 
 
+def test_why_names_the_job_for_which_the_rest_of_a_limit_is_set_aside() -> None:
+    """Also to one that comes alone: the pass over it brings in who waits for the limit."""
+    cluster = Cluster(lab(physics={"gpus": 4}), "backfill")
+    wide = {"ntasks": 1, "gpus_per_task": 1, "account": "physics", "time_limit_us": 60 * MINUTE_US}
+    cluster.submit("ann", **wide | {"gpus_per_task": 2})
+    large = cluster.submit("ann", **wide | {"gpus_per_task": 4})
+    small = cluster.submit("bob", **wide | {"time_limit_us": 90 * MINUTE_US})
+    short = cluster.submit("bob", **wide | {"time_limit_us": 50 * MINUTE_US})
+    state, policies = cluster.state, cluster.cycle.policies
+    assert [number in state.placed for number in (large, small, short)] == [False, False, True]
+    _, reasons, _ = explain(state.jobs[small], state.snapshot(0), policies, Tuning())
+    for reason in (reasons[0], cluster.cycle.reason_of(state.jobs[small])):
+        assert reason is not None
+        assert reason.code == "AssocGrpGRES"
+        assert f"the rest is set aside for job {large}, which is expected to start at 1970-01-01" in str(
+            reason
+        )
+    cluster.step(ev.CancelRequested(large, "ann"))
+    cluster.step()
+    assert small in state.placed  # nothing is set aside for it any more
+
+
 def in_use(state: ClusterState, chosen) -> Counter[str]:
     """By definition: what the jobs that hold hosts have, of a slice one."""
     found: Counter[str] = Counter()

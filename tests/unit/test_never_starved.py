@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rm.core.model.job import JobSpec
@@ -11,7 +11,7 @@ from rm.core.registry import load
 from rm.core.scheduling.engine import Policies
 from rm.core.sharing.accounts import Account, Accounts, Member, checked
 from rm.core.sharing.ledger import Billing
-from rm.sim.batch import Batch, Played, Work, held_by, hosts_of
+from rm.sim.batch import Batch, Played, Stay, Work, held_by, hosts_of
 from tests.examples import examples
 
 MINUTE_US = 60_000_000
@@ -42,19 +42,95 @@ def play(works: list[Work], queue: str, accounts: Accounts, depth: int = 1) -> P
     return Batch(hosts_of(HOSTS, GPUS, 64), policies, accounts, Billing()).play(works)
 
 
+# found by a search
+OVERTAKEN = [
+    (0, 1, 60, 0, "ann"), (0, 2, 43, 0, "eve"), (0, 4, 1, 16, "bob"), (0, 5, 1, 0, "bob"),
+    (0, 6, 31, 0, "eve"), (51, 4, 1, 7, "eve"), (64, 3, 1, 60, "ann"), (81, 6, 19, 23, "bob"),
+    (91, 3, 60, 24, "bob"),
+    (93, 8, 1, 0, "bob"), (95, 2, 60, 0, "eve"), (112, 4, 1, 0, "bob"), (120, 3, 43, 0, "bob"),
+    (120, 7, 20, 14, "ann"),
+]  # fmt: skip
+OF_ONE_SLOT = [
+    (0, 4, 10, 15, "ann"), (0, 5, 39, 31, "bob"), (1, 2, 38, 18, "bob"),
+    (5, 2, 41, 55, "bob"), (5, 7, 32, 8, "eve"),
+]  # fmt: skip
+OF_ONE_ACCOUNT = [
+    (0, 1, 60, 13, "ann"), (0, 5, 1, 0, "ann"), (0, 5, 1, 0, "bob"), (0, 7, 1, 0, "ann"),
+    (0, 8, 1, 18, "ann"),
+    (13, 1, 60, 14, "ann"), (28, 4, 59, 0, "eve"), (51, 1, 60, 45, "ann"), (62, 3, 1, 60, "ann"),
+    (89, 3, 60, 0, "eve"), (120, 6, 60, 60, "eve"), (120, 8, 20, 0, "bob"),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize("depth", [1, 4])
 @pytest.mark.parametrize("limits", [{}, {"user.running": 1}, {"running": 2}, {"gpus": 8}], ids=str)
 @given(drawn=st.lists(DRAWN, min_size=1, max_size=14))
+@example(drawn=OVERTAKEN)
+@example(drawn=OF_ONE_SLOT)
+@example(drawn=OF_ONE_ACCOUNT)
 @settings(max_examples=examples(12), deadline=None)
-def test_a_wait_is_bounded_by_what_came_before(drawn, limits: dict[str, int], depth: int) -> None:
+def test_a_wait_is_bounded_by_who_stands_before(drawn, limits: dict[str, int], depth: int) -> None:
+    """Who stands first has a reservation that nobody delays, for when all that run have ended at the latest:
+    it waits there for at most the longest time limit, and so do those before it, one after the other. Where
+    it waits for a limit first, nobody who outlasts that takes what is set aside for it, so that it waits
+    so long for the limit at most, and then as long again for GPUs.
+
+    Who comes while fewer than `depth` wait has a reservation at once: it waits for those alone that came
+    before.
+    """
     works = sorted((work(*one) for one in drawn), key=lambda one: one.at_us)
     played = play(works, "backfill", lab(limits), depth)
-    before_us = 0
-    for stay in sorted(played.stays, key=lambda one: one.work.at_us):
-        assert stay.wait_us is not None, "it never ran"
-        assert stay.wait_us <= before_us
-        before_us += stay.work.spec.time_limit_us or 0
+    stays = sorted(played.stays, key=lambda one: one.work.at_us)
+    assert all(one.start_us is not None for one in stays), "it never ran"
+    for number, stay in enumerate(stays):
+        assert stay.wait_us is not None
+        assert stay.wait_us <= bound_us(stays, number, bool(limits), depth)
     assert_conserved(played)
+
+
+def bound_us(stays: list[Stay], number: int, limited: bool, depth: int) -> int:
+    at_us, earlier = stays[number].work.at_us, stays[:number]
+    before = [one for one in earlier if one.start_us is not None and one.start_us > at_us]
+    others = stays[:number] + stays[number + 1 :]
+    longest_us = max((one.work.spec.time_limit_us or 0 for one in others), default=0)
+    if limited:
+        return 2 * (len(before) + 1) * longest_us
+    if len(before) < depth:
+        return sum(one.work.spec.time_limit_us or 0 for one in earlier)
+    return (len(before) + 1) * longest_us
+
+
+def starts(drawn: list[tuple[int, int, int, int, str]], limits: dict[str, int]) -> list[int | None]:
+    """In minutes, in the order of `drawn`, which is that of their coming."""
+    stays = sorted(
+        play([work(*one) for one in drawn], "backfill", lab(limits)).stays, key=lambda s: s.work.at_us
+    )
+    return [None if one.start_us is None else one.start_us // MINUTE_US for one in stays]
+
+
+def test_what_is_set_aside_for_a_large_job_of_an_account_is_not_taken_by_small_ones() -> None:
+    """Of the account's eight GPUs seven are always in use: a small job comes every four minutes."""
+    small = [(at * 4, 1, 28, 0, ("ann", "bob")[at % 2]) for at in range(100)]
+    drawn = sorted([*small, (90, 8, 30, 0, "ann")])
+    begun = starts(drawn, {"gpus": 8})[drawn.index((90, 8, 30, 0, "ann"))]
+    assert begun == 88 + 28  # when the last that came before it has ended
+
+
+def test_a_user_s_later_job_does_not_take_the_slot_of_the_reserved_one() -> None:
+    assert starts(OF_ONE_SLOT, {"user.running": 1})[1] == 10
+
+
+def test_a_job_that_ends_in_time_uses_what_is_set_aside() -> None:
+    """The second waits for all of the account's GPUs until minute 60; of the four that are left until then
+    the third has ended by then, and the fourth would not have."""
+    drawn = [(0, 4, 60, 0, "ann"), (1, 8, 10, 0, "ann"), (2, 2, 30, 0, "bob"), (3, 2, 59, 0, "bob")]
+    assert starts(drawn, {"gpus": 8}) == [0, 60, 2, 70]
+
+
+def test_a_limit_of_one_account_costs_others_nothing() -> None:
+    """While the account's job waits for the limit alone, GPUs are for those of the other one."""
+    drawn = [(0, 4, 60, 0, "ann"), (1, 8, 10, 0, "ann"), (2, 4, 100, 0, "eve")]
+    assert starts(drawn, {"gpus": 8})[2] == 2
 
 
 def assert_conserved(played: Played) -> None:

@@ -28,7 +28,7 @@ from rm.core.model.waited import Waits
 from rm.core.sharing.accounts import NO_ACCOUNTS, Accounts
 from rm.core.sharing.ledger import Ledger
 from rm.core.sharing.shares import Shares
-from rm.core.sharing.tally import Tally, tally_of
+from rm.core.sharing.tally import Key, Tally, tally_of
 
 
 def links_of(hosts: Mapping[str, Host], known: Mapping[str, Link]) -> dict[str, Link]:
@@ -92,6 +92,8 @@ class ClusterState:
     touches: Touches = field(default_factory=Touches, compare=False)  # derived
     by_user: set[int] = field(default_factory=set)  # derived: placed, on hosts that are their users' alone
     planned: dict[int, Planned] = field(default_factory=dict)  # by pending job, first those that stand first
+    # derived, by pending job: the keys of limits of which something is set aside for it
+    aside: dict[int, tuple[Key, ...]] = field(default_factory=dict, compare=False)
     waits: Waits = field(default_factory=Waits, compare=False)
     yielding: set[int] = field(default_factory=set)  # derived: jobs that stand still for others
 
@@ -121,6 +123,7 @@ class ClusterState:
             touched=Touched(self.touches, self.touches.count, placed),
             newest_sequence=self.next_sequence - 1,
             planned=MappingProxyType(self.planned),
+            aside=self.aside.keys(),
         )
 
     def snapshot_without(self, job: Job, now_us: int) -> Snapshot:
@@ -145,6 +148,7 @@ class ClusterState:
             jobs=dict(self.jobs),
             progress=dict(self.progress),
             planned=dict(self.planned),
+            aside=frozenset(self.aside),
             shares=Shares(self.accounts, self.ledger.copy(), snapshot.now_us, self.tally.copy()),
         )
 

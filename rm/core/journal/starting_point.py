@@ -49,6 +49,7 @@ FOUND_AGAIN = frozenset(
         "deadlines",
         "marks",
         "waits",
+        "aside",
     }
 )
 

@@ -207,4 +207,5 @@ class Snapshot:
     planned: Mapping[int, Planned] = field(
         default_factory=dict
     )  # by pending job, first those that stand first
+    aside: AbstractSet[int] = frozenset()  # pending jobs for which something of limits is set aside
     next_job: int = 1  # the first id that no job has: an element of an array that is placed gets the next one

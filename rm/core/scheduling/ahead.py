@@ -18,9 +18,11 @@ from rm.core.model.job import Job, Placement
 from rm.core.model.planned import Planned
 from rm.core.model.reasons import Reason
 from rm.core.model.snapshot import Snapshot
+from rm.core.scheduling.limiting import Limited, Limiter
 from rm.core.scheduling.plan import Plan
 from rm.core.scheduling.reservation import Reservation, Tries
 from rm.core.scheduling.running import Ends, Stay
+from rm.core.sharing.tally import Key
 from rm.units import MINUTE_US
 
 
@@ -45,6 +47,7 @@ class Ahead(Generic[D]):
         snapshot: the pass's own, with the plan of the pass before; the pass reserves in it.
         attempt: the engine's choice for one job under some snapshot, or why there is none.
         kind: jobs of one kind fit or fail together.
+        limiter: the pass's own; it sets aside what those under limits will need that stand ahead.
         depth: how many jobs may have a reservation.
         whole: are all pending jobs looked at? Otherwise those that had none get only what was left of
             `depth`.
@@ -56,15 +59,20 @@ class Ahead(Generic[D]):
         ends: Ends,
         attempt: Attempt[D],
         kind: Callable[[Job], Demand],
+        limiter: Limiter,
         depth: int = 1,
         whole: bool = True,
     ) -> None:
         self.reservations: list[Reservation] = []  # of those that have had their turn, in order
+        # pending jobs for which something of limits is set aside, since they wait for it: under which keys
+        self.aside: dict[int, tuple[Key, ...]] = {}
         self._snapshot = snapshot
         self._attempt = attempt
         self._kind = kind
         self._depth = depth
         self._plan = Plan(snapshot, ends)
+        self._limiter = limiter
+        limiter.set_aside(snapshot.now_us, lambda: self._plan.running, self._plan.until_us)
         self._new = depth if whole else depth - len(snapshot.planned)  # how many may get one that had none
         self._before: dict[int, Planned] = {}
         self._late: dict[int, int] = {}  # those that cannot start as planned, and when that was
@@ -129,6 +137,18 @@ class Ahead(Generic[D]):
         self._plan.remove(number)
         self._late.pop(number, None)
 
+    def limited(self, job: Job, number: int, limited: Limited | None) -> None:
+        """This limit keeps the job from starting; None: its array has as many elements running as it may.
+
+        If it has a reservation, it keeps its hosts, from when on the limit is expected to let it start. Else
+        it gets none: others use them as long as it waits for less to be in use.
+        """
+        if limited is not None and number in self._plan.all and self.reserve(job, number) is not None:
+            return
+        self.leave(number)
+        if limited is not None and (keys := self._limiter.waits(number, job, limited)):
+            self.aside[number] = keys
+
     def reserve(self, job: Job, number: int) -> Reservation | None:
         """Give a reservation to a job that does not fit, if it is among the first that ever will."""
         if number in self._met:
@@ -138,7 +158,9 @@ class Ahead(Generic[D]):
             self.leave(number)
             return None
         if kept is not None:
-            sooner = self._plan.earliest(number, job, kept.tries, kept.at_us)
+            after_us = self._limiter.opens_us(job)
+            before_us = kept.at_us if kept.at_us >= after_us else None
+            sooner = self._plan.earliest(number, job, kept.tries, before_us, after_us)
             if sooner is None:
                 return self._note(kept)
             self._plan.remove(number)
@@ -156,6 +178,7 @@ class Ahead(Generic[D]):
 
     def _note(self, one: Reservation) -> Reservation:
         self._met.add(one.number)
+        self._limiter.reserved(one.number, one.job, one.placement, one.at_us)
         self.reservations.append(one)
         self._behind.clear()
         return one
@@ -182,7 +205,7 @@ class Ahead(Generic[D]):
         return one is not None and one.at_us <= self._late[number] + LATE_US
 
     def _earliest(self, job: Job, number: int) -> Reservation | None:
-        return self._plan.earliest(number, job, self._tries(job))
+        return self._plan.earliest(number, job, self._tries(job), None, self._limiter.opens_us(job))
 
     def _tries(self, job: Job) -> Tries:
         def tries(then: Snapshot) -> Placement | None:

@@ -246,6 +246,7 @@ class Cycle:
                 chosen = self._all(dict.fromkeys(chosen))
             elif state.planned:
                 chosen = self._in_turn(chosen, now_us)
+            chosen = chosen if whole else self._limited.with_those_ahead(chosen, state)
         if state.claims and (chosen or freed):
             # the planned ones, too, or the plan would end with this pass
             first = (j for j in (*state.claims, *state.planned) if j in state.pending)
@@ -267,6 +268,9 @@ class Cycle:
         # who is the next one, and may one that had its turn before start sooner now?
         self._whole = not whole and not started.isdisjoint(state.planned)
         self._whole = self._whole or gives_way(state.planned, result.planned, started)
+        if state.tally.rules:
+            tried = set(chosen).difference(result.untried)
+            self._limited.set_aside(state, tried, started, result.aside, result.planned)
         state.planned = result.planned
         self._limited.note(result.limited, now_us)
         for job_id, reason in result.reasons.items():

@@ -39,6 +39,7 @@ from rm.core.scheduling.neighbours import MOST, Neighbourhood
 from rm.core.scheduling.racks import below_few
 from rm.core.scheduling.slices import slice_length
 from rm.core.scheduling.turns import Turns
+from rm.core.sharing.tally import Key
 
 EPSILON = 1e-9
 REJECTED_MAX = 64  # candidates that the comm policy may reject in one round
@@ -78,6 +79,7 @@ class Pass:
     limited: dict[int, Limited] = field(default_factory=dict)  # by accounts, users, QOS or partitions
     untried: list[int] = field(default_factory=list)
     planned: dict[int, Planned] = field(default_factory=dict)  # the pending jobs that stand before others
+    aside: dict[int, tuple[Key, ...]] = field(default_factory=dict)  # or as far as these keys' limits go
 
 
 def decide(
@@ -97,14 +99,14 @@ def decide(
     result = Pass()
     eligible: list[Job] = []
     groups: dict[Demand, dict[int, None]] = {}  # those not yet looked at
-    made = (
-        dict(snapshot.jobs) if reserves(policies.queue) or snapshot.claims else {}
-    )  # with elements that get an id in this pass
+    # with elements that get an id in this pass
+    made = dict(snapshot.jobs) if reserves(policies.queue) or snapshot.claims else {}
     snapshot = replace(snapshot, jobs=made or snapshot.jobs, by_user=set(snapshot.by_user))
     kinds, claims, served = Kinds(snapshot), snapshot.claims, set[int]()
     gates, several = Gates(snapshot), set[int]()  # those that may run in several partitions
     gated = bool(gates)
-    ahead = reserving(snapshot, policies, tuning, kinds, whole)
+    turns, limiter = Turns(snapshot), Limiter.of(snapshot)
+    ahead = reserving(snapshot, policies, tuning, kinds, limiter, whole)
     left = 0
     # by identity, since each turn looks at all that wait and hashing a demand costs as much as the rest
     known: dict[int, tuple[Demand, bool, dict[int, None]]] = {}
@@ -145,7 +147,6 @@ def decide(
     sequence = snapshot.newest_sequence
     if sequence is None:
         sequence = max((p.sequence for p in snapshot.placed.values()), default=0)
-    turns, limiter = Turns(snapshot), Limiter.of(snapshot)
     ordered = by_tier(policies.queue.order(eligible, snapshot), snapshot)
     if claims:
         ordered = claimed_first(ordered, snapshot, tries_of(policies, tuning), served)
@@ -183,7 +184,7 @@ def decide(
                 limit = limit or limited.reason
             if limit is not None:
                 if ahead is not None:
-                    ahead.leave(job.id)
+                    ahead.limited(one, job.id, limited)
                 result.reasons[job.id] = limit
                 del group[job.id]
                 left -= 1
@@ -252,12 +253,12 @@ def decide(
         if ahead is not None and (promise := ahead.reserve(job, job.id)) is not None:
             result.reasons[job.id] = promise.promised(blocked.reasons[key])
     result.untried += (number for number in served if number not in result.taken)
-    result.planned = ahead.planned if ahead is not None else {}
+    result.planned, result.aside = (ahead.planned, ahead.aside) if ahead is not None else ({}, {})
     return result
 
 
 def reserving(
-    snapshot: Snapshot, policies: Policies, tuning: Tuning, kinds: Kinds, whole: bool = True
+    snapshot: Snapshot, policies: Policies, tuning: Tuning, kinds: Kinds, limiter: Limiter, whole: bool = True
 ) -> Ahead[Decision] | None:
     """What decides for jobs behind a reservation, where the queue policy makes any."""
     queue = policies.queue
@@ -268,6 +269,7 @@ def reserving(
         lambda job: queue.end_us(job, snapshot),
         lambda job, then: place(job, then, policies, tuning, NEWEST),
         kinds.of,
+        limiter,
         getattr(queue, "depth", 1),
         whole,
     )

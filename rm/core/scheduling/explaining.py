@@ -18,7 +18,7 @@ from rm.core.scheduling.gates import Gates, by_tier, ran_in, within
 from rm.core.scheduling.host_kinds import of_kinds
 from rm.core.scheduling.kinds import Kinds
 from rm.core.scheduling.licensing import lacking
-from rm.core.scheduling.limiting import exceeded
+from rm.core.scheduling.limiting import Limiter, exceeded
 
 
 def explain(
@@ -29,22 +29,28 @@ def explain(
     job, shut = gates.of(job)
     waits = waiting(job, snapshot) or shut or exceeded(job, snapshot) or awaited(job, snapshot)
     proposal = policies.placement.candidates(request_of(job, snapshot), snapshot, explain=True)
-    ahead = reserving(snapshot, policies, tuning, Kinds(snapshot))
+    limiter = Limiter.of(snapshot)
+    ahead = reserving(snapshot, policies, tuning, Kinds(snapshot), limiter)
     if ahead is not None:
-        before = (gates.of(snapshot.jobs[number]) for number in snapshot.planned if number in snapshot.jobs)
-        planned = [one for one, closed in before if closed is None]
-        others = [one for one in planned if one.id != job.id]
-        ahead.begin({one.id: one for one in planned} | {job.id: job})
+        numbers = [one for one in dict.fromkeys([*snapshot.planned, *snapshot.aside]) if one in snapshot.jobs]
+        before = [gates.of(snapshot.jobs[number]) for number in numbers]
+        others = [one for one, closed in before if closed is None and one.id != job.id]
+        ahead.begin({one.id: one for one in others if one.id in snapshot.planned} | {job.id: job})
         for one in by_tier(policies.queue.order([*others, job], snapshot), snapshot) if others else ():
             if one.id == job.id:
                 break
-            ahead.reserve(one, one.id)
+            if one.id in snapshot.planned:
+                ahead.reserve(one, one.id)
+            else:
+                ahead.limited(one, one.id, limiter.open(one)[1])
         decision, reasons = ahead.place(job, job.id)
     else:
         decision, reasons = place(job, snapshot, policies, tuning, NEWEST)
     if waits is None and decision is not None:  # with the hosts that it would have
         there = within(job, ran_in(job, decision.placement, snapshot.hosts)) if job.spec.partition else job
         waits = exceeded(there, snapshot, decision.placement)
+        if waits is None and (limited := limiter.against(there, decision.placement)) is not None:
+            waits = limited.reason
     if next(proposal.candidates, None) is None:  # reasons and verdicts are complete only now
         reasons = list(dict.fromkeys([*proposal.reasons, *reasons]))
     if job.id in snapshot.planned and reasons and ahead is not None:

@@ -9,7 +9,8 @@ documentation, "Job Reason Codes".
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -20,11 +21,13 @@ from rm.core.model.progress import attained_us
 from rm.core.model.reasons import USED_BY, Reason
 from rm.core.model.replacing import replace
 from rm.core.model.snapshot import Snapshot
-from rm.core.scheduling.gates import within
+from rm.core.scheduling.aside import MEASURES, Aside, Short
+from rm.core.scheduling.gates import ran_in, within
 from rm.core.scheduling.limit_words import NOUNS, code_of, code_of_job
-from rm.core.sharing.ledger import GIB
+from rm.core.scheduling.reservation import said_start
+from rm.core.scheduling.running import UNKNOWN_US, Running
 from rm.core.sharing.limits import OF_A_JOB, SUBMITTED, USED
-from rm.core.sharing.resources import NOTHING, Resources, least_of, resources_of
+from rm.core.sharing.resources import NOTHING, Resources, at_once, least_of, resources_of
 from rm.core.sharing.shares import Shares
 from rm.core.sharing.tally import BY_TIME, Key, Ruled
 
@@ -56,6 +59,7 @@ class Limiter:
         self._more: dict[Key, Resources] = {}  # by this pass
         self._minutes: dict[tuple[Key, str], float] = {}
         self._refused: dict[tuple[int, Resources, int | None], Limited] = {}
+        self._aside: Aside | None = None
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> Limiter:
@@ -93,7 +97,82 @@ class Limiter:
             found = self._find(job, ruled, need)
             if found is not None:
                 self._refused[asked] = found  # as its like: what is in use grows in a pass
+        if found is None and self._aside is not None and ruled.keys:
+            if self._roomy(self._aside, ruled.keys, need):
+                short = None
+            elif placement is None:
+                short = self._aside.known(job, ruled.keys, need)
+            else:
+                short = self._aside.against(job, ruled.keys, need)
+            if short is not None:
+                return self._kept_from(job, need, short)
         return found
+
+    # -- for whom some is set aside ----------------------------------------------------------
+
+    def set_aside(
+        self, now_us: int, running: Callable[[], Running], until_us: Callable[[Job, int | None], int]
+    ) -> None:
+        """Begin to set aside, where anything is limited: see `Aside`."""
+        if self._tally.rules:
+            self._aside = Aside(self._tally, self._jobs, now_us, running, until_us)
+
+    def waits(self, number: int, job: Job, limited: Limited) -> tuple[Key, ...]:
+        """Under which keys some is set aside for it, since it is the first that waits for this limit."""
+        aside = self._aside
+        if aside is None or limited.key in aside.first or limited.never or limited.measure in BY_TIME:
+            return ()
+        one = self._first(job)
+        keys = self.ruled(one).keys
+        if limited.key in keys:
+            aside.waits(number, one, keys, least_of(one.spec), limited.key)
+        return keys if limited.key in keys else ()
+
+    def opens_us(self, job: Job) -> int:
+        """From when on limits are expected to let it start, beside those for which some is set aside."""
+        if self._aside is None:
+            return 0
+        one = self._first(job)
+        keys, least = self.ruled(one).keys, least_of(one.spec)
+        return 0 if self._roomy(self._aside, keys, least) else self._aside.opens_us(one, keys, least)
+
+    def _first(self, job: Job) -> Job:
+        """Of several partitions it is looked at in the first."""
+        asked = job.spec.partition
+        return within(job, job.spec.partitions[0]) if self._tally.by_partition and "," in asked else job
+
+    def _roomy(self, aside: Aside, keys: tuple[Key, ...], need: Resources) -> bool:
+        """Is there enough of all limits even when all start at once for which some is set aside?"""
+        for key in keys:
+            for measure, limit in self._tally.limits[key].items():
+                if measure in MEASURES:
+                    in_use = self._in_use(key, measure) + aside.total(key, measure)
+                    if in_use + at_once(need, measure) > limit:
+                        return False
+        return True
+
+    def reserved(self, number: int, job: Job, placement: Placement, at_us: int) -> None:
+        """It has a reservation for that time."""
+        if self._aside is None:
+            return
+        one = within(job, ran_in(job, placement, self._hosts)) if self._tally.by_partition else job
+        if keys := self.ruled(one).keys:
+            self._aside.reserved(number, one, keys, self._has(one, placement), at_us)
+
+    def _kept_from(self, job: Job, need: Resources, short: Short) -> Limited:
+        key, measure, portion = short
+        limit, in_use = self._tally.limits[key][measure], self._in_use(key, measure)
+        amount, noun = self._amount(job, need, measure), NOUNS[measure]
+        said = (
+            f"{key} has {_number(in_use)} of at most {limit} {noun}, and needs {_number(amount)} more; "
+            f"the rest is set aside for job {portion.number}, which is expected to start "
+            f"{said_start(portion.at_us)}: it would not have ended by then"
+        )
+        numbers = [("limit", limit), ("in_use", round(in_use)), ("needed", round(amount))]
+        numbers.append(("reserved_job", portion.number))
+        if portion.at_us < UNKNOWN_US:
+            numbers.append(("reserved_start_us", portion.at_us))
+        return Limited(key, measure, Reason(code_of(key, measure), said, tuple(numbers)), False)
 
     def never(self, job: Job) -> Limited | None:
         """The first limit that keeps the job waiting even if nothing else is in use."""
@@ -112,6 +191,8 @@ class Limiter:
         if not self._tally.rules or not (ruled := self.ruled(job)).keys:
             return
         need = self._has(job, placement)
+        if self._aside is not None:
+            self._aside.placed(job, ruled.keys, need)
         for key in ruled.keys:
             self._more[key] = self._more.get(key, NOTHING).plus(need)
             for measure in BY_TIME & self._tally.limits[key].keys():
@@ -176,14 +257,11 @@ class Limiter:
         match measure:
             case "running":
                 return 1
-            case "mem_gib":
-                return has.mem_bytes / GIB
             case "minutes":
                 return FOREVER if job.spec.time_limit_us is None else job.spec.time_limit_us / MINUTE_US
             case "gpu_minutes_running" | "billing_minutes":
                 return self._minutes_of(job, has, measure)
-        count: int = getattr(has, measure)
-        return count
+        return at_once(has, measure)
 
     def _minutes_of(self, job: Job, has: Resources, measure: str) -> float:
         rate: float = has.gpus
@@ -202,11 +280,7 @@ class Limiter:
     def _in_use(self, key: Key, measure: str) -> float:
         if measure in BY_TIME:
             return self._minutes_in_use(key, measure)
-        has = self._tally.in_use.get(key, NOTHING).plus(self._more.get(key, NOTHING))
-        if measure == "mem_gib":
-            return has.mem_bytes / GIB
-        count: int = getattr(has, measure)
-        return count
+        return at_once(self._tally.in_use.get(key, NOTHING).plus(self._more.get(key, NOTHING)), measure)
 
     def _minutes_in_use(self, key: Key, measure: str) -> float:
         """Until what runs has reached its time limits; and for all, what was used."""
@@ -245,14 +319,16 @@ def exceeded(job: Job, snapshot: Snapshot, placement: Placement | None = None) -
 
 @dataclass(slots=True)
 class LimitedJobs:
-    """Which pending jobs wait for less to be in use under which key, between the passes."""
+    """Which pending jobs wait for less to be in use, or set aside, under which key, between the passes."""
 
     _by_key: dict[Key, dict[int, None]] = field(default_factory=dict)
     _by_time: dict[int, int] = field(default_factory=dict)  # of those that time may help: when to try again
+    _again: dict[Key, None] = field(default_factory=dict)  # of these nothing is set aside for a job any more
 
     def clear(self) -> None:
         self._by_key.clear()
         self._by_time.clear()
+        self._again.clear()
 
     def note(self, limited: Mapping[int, Limited], now_us: int) -> None:
         for number, one in limited.items():
@@ -264,8 +340,11 @@ class LimitedJobs:
     def released(self, state: ClusterState, now_us: int) -> dict[int, None]:
         """Those that are to be tried now."""
         freed, state.tally.freed = state.tally.freed, {}
+        for number in [number for number in state.aside if number not in state.pending]:
+            self._again.update(dict.fromkeys(state.aside.pop(number)))
+        again, self._again = self._again, {}
         found: dict[int, None] = {}
-        for key in freed:
+        for key in freed | again:
             found.update(self._by_key.pop(key, {}))
         if self._by_time:
             found.update(dict.fromkeys(job for job, at_us in self._by_time.items() if at_us <= now_us))
@@ -274,9 +353,34 @@ class LimitedJobs:
         return found
 
     def retry_us(self, pending: Container[int]) -> int | None:
-        """When time alone may let one of them run."""
+        """When time alone may let one of them run; 0: at once."""
+        if self._again:
+            return 0
         if not self._by_time:
             return None
         for job in [job for job in self._by_time if job not in pending]:
             del self._by_time[job]
         return min(self._by_time.values(), default=None)
+
+    @staticmethod
+    def with_those_ahead(chosen: list[int], state: ClusterState) -> list[int]:
+        """Also those for which something is set aside of the limits that the chosen are under."""
+        if not chosen or not state.aside:
+            return chosen
+        keys = {key for number in chosen for key in state.tally.ruled(state.jobs[number]).keys}
+        ahead = (number for number, mine in state.aside.items() if not keys.isdisjoint(mine))
+        return list(dict.fromkeys([*chosen, *ahead]))
+
+    def set_aside(
+        self,
+        state: ClusterState,
+        tried: AbstractSet[int],
+        started: AbstractSet[int],
+        aside: dict[int, tuple[Key, ...]],
+        planned: Container[int],
+    ) -> None:
+        """A pass has found for whom something of limits is set aside: they wait for it, or are planned."""
+        for number in (*state.aside, *(state.planned if state.tally.rules else ())):
+            if number in tried and number not in started and number not in aside and number not in planned:
+                self._again.update(dict.fromkeys(state.tally.ruled(state.jobs[number]).keys))
+        state.aside = {number: keys for number, keys in state.aside.items() if number not in tried} | aside

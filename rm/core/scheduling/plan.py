@@ -261,16 +261,17 @@ class Plan:
     # -- the earliest start ------------------------------------------------------------------
 
     def earliest(
-        self, number: int, job: Job, tries: Tries, before_us: int | None = None
+        self, number: int, job: Job, tries: Tries, before_us: int | None = None, after_us: int = 0
     ) -> Reservation | None:
         """The first end of a job, or edge of a reservation, from which on the job fits until its own end
-        beside all others, if that is before `before_us`; None: there is none.
+        beside all others, if that is before `before_us`, and not before `after_us`, which may be the time
+        itself; None: there is none.
 
         `tries` is asked a logarithmic number of times for each stretch in which what is reserved stays the
         same for the job: there, the more has ended, the more fits. Before a known time it is asked about the
         end of each stretch first.
         """
-        times, stretches = self._starts(number, job, before_us)
+        times, stretches = self._starts(number, job, before_us, after_us)
 
         def fits(index: int) -> Placement | None:
             at_us = times[index]
@@ -302,12 +303,14 @@ class Plan:
             return Reservation(number, job, at_us, self.until_us(job, at_us), placement, tries)
         return None
 
-    def _starts(self, number: int, job: Job, before_us: int | None) -> tuple[list[int], list[int]]:
+    def _starts(
+        self, number: int, job: Job, before_us: int | None, after_us: int
+    ) -> tuple[list[int], list[int]]:
         """(when it might start, in order; the indices at which stretches end)"""
         now_us, spec = self._snapshot.now_us, job.spec
         lasts_us = self.until_us(job) - now_us
         edges = set(changes_us(spec, now_us, self._snapshot.reservations))
-        times = self.running.times()
+        times = self.running.times() | ({after_us} if after_us > now_us else set())
         for one in self.all.values():
             if one.number == number:
                 continue
@@ -316,6 +319,7 @@ class Plan:
                 edges |= {one.at_us, one.at_us - lasts_us + 1}  # from then on the job would still be there
         edges = {edge for edge in edges if edge > now_us}
         known = sorted(at for at in times | edges if at < UNKNOWN_US)
+        del known[: bisect_left(known, after_us)]
         if UNKNOWN_US in times or not known:
             known.append(UNKNOWN_US)
         if before_us is not None:

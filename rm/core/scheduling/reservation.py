@@ -49,14 +49,14 @@ class Reservation:
         """Why a job waits that would fit were it not for the reservation."""
         return Reason(
             ReasonCode.PRIORITY,
-            f"waits behind the reservation of job {self.number}, which starts {self._start}: "
+            f"waits behind the reservation of job {self.number}, which starts {said_start(self.at_us)}: "
             "it would not have ended by then, and not enough would be left",
             (("reserved_job", self.number), *self._numbers),
         )
 
     def promised(self, reason: Reason) -> Reason:
         """Why the reserved job itself waits, and until when."""
-        message = f"{reason.message}; expected to start {self._start}"
+        message = f"{reason.message}; expected to start {said_start(self.at_us)}"
         return Reason(reason.code, message, (*reason.numbers, *self._numbers))
 
     @property
@@ -67,15 +67,15 @@ class Reservation:
     def _numbers(self) -> tuple[tuple[str, int], ...]:
         return () if self._known_us is None else (("reserved_start_us", self.at_us),)
 
-    @property
-    def _start(self) -> str:
-        if self._known_us is None:
-            return "when jobs without a time limit have ended"
-        try:
-            at = datetime.fromtimestamp(self.at_us / 1e6, UTC)
-        except (OverflowError, ValueError, OSError):
-            return "in the far future"
-        return f"at {at:%Y-%m-%d %H:%M:%S} UTC"
+
+def said_start(at_us: int) -> str:
+    if at_us >= UNKNOWN_US:
+        return "when jobs without a time limit have ended"
+    try:
+        at = datetime.fromtimestamp(at_us / 1e6, UTC)
+    except (OverflowError, ValueError, OSError):
+        return "in the far future"
+    return f"at {at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def holds(host: Host, free: Free, spec: JobSpec, tasks: tuple[TaskPlacement, ...]) -> bool:

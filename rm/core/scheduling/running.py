@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from rm.core.jobs.free import left_on
@@ -51,6 +51,10 @@ class Running:
         for host in stay.placement.hosts:
             self._on.setdefault(host, {})[number] = stay
             self._first_us[host] = min(until_us, self._first_us.get(host, until_us))
+
+    def ends(self) -> Iterable[tuple[int, int]]:
+        """(a job, when it is expected to end)"""
+        return self._until.items()
 
     def times(self) -> set[int]:
         """When jobs are expected to end."""

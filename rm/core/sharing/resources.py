@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from rm.core.model.host import Host
 from rm.core.model.job import JobSpec, Task, TaskPlacement
+from rm.units import GIB
 
 
 class Resources(NamedTuple):
@@ -42,6 +43,14 @@ def resources_of(
         if spec.exclusive:
             gpus, cpus = sum(len(host.gpus) for host in known), sum(host.cpus for host in known)
     return Resources(1, cpus, gpus, len(names), mem_bytes)
+
+
+def at_once(has: Resources, measure: str) -> float:
+    """How much that is of a measure of what is in use at the same time."""
+    if measure == "mem_gib":
+        return has.mem_bytes / GIB
+    count: int = getattr(has, measure)
+    return count
 
 
 def least_of(spec: JobSpec) -> Resources:
