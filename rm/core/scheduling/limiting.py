@@ -91,7 +91,7 @@ class Limiter:
         if not ruled.keys and not ruled.job:
             return None
         need = least_of(job.spec) if placement is None else self._has(job, placement)
-        asked = id(ruled), need, job.spec.time_limit_us
+        asked = id(ruled), need, job.spec.time_limit_us if ruled.by_length else None
         found = self._refused.get(asked)
         if found is None:
             found = self._find(job, ruled, need)
@@ -280,7 +280,8 @@ class Limiter:
     def _in_use(self, key: Key, measure: str) -> float:
         if measure in BY_TIME:
             return self._minutes_in_use(key, measure)
-        return at_once(self._tally.in_use.get(key, NOTHING).plus(self._more.get(key, NOTHING)), measure)
+        before, more = self._tally.in_use.get(key, NOTHING), self._more.get(key, NOTHING)
+        return at_once(before, measure) + at_once(more, measure)
 
     def _minutes_in_use(self, key: Key, measure: str) -> float:
         """Until what runs has reached its time limits; and for all, what was used."""

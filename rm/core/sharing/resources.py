@@ -20,7 +20,11 @@ class Resources(NamedTuple):
     mem_bytes: int = 0
 
     def plus(self, other: Resources) -> Resources:
-        return Resources(*(mine + more for mine, more in zip(self, other, strict=True)))
+        running, cpus, gpus, hosts, mem_bytes = other
+        return Resources(
+            self.running + running, self.cpus + cpus, self.gpus + gpus, self.hosts + hosts,
+            self.mem_bytes + mem_bytes,
+        )  # fmt: skip
 
     def minus(self, other: Resources) -> Resources:
         return Resources(*(mine - less for mine, less in zip(self, other, strict=True)))

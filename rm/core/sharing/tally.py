@@ -14,6 +14,7 @@ from rm.core.sharing.limits import ACCOUNT, JOB, USED, USER
 from rm.core.sharing.resources import NOTHING, Resources, resources_of
 
 BY_TIME = frozenset({"gpu_minutes_running", USED})  # what changes while nothing happens
+BY_LENGTH = frozenset({"minutes", "gpu_minutes_running"})  # of a job
 
 
 class Key(NamedTuple):
@@ -39,11 +40,13 @@ class Key(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Ruled:
     """Which limits a job is under: those of the keys, and `job`, the lowest of those for each job, with the
-    key that has it. `by_time`: one of them may be over without an event."""
+    key that has it. `by_time`: one of them may be over without an event. `by_length`: one of them counts how
+    long a job may run."""
 
     keys: tuple[Key, ...] = ()
     job: Mapping[str, tuple[int, Key]] = field(default_factory=dict)
     by_time: bool = False
+    by_length: bool = False
 
 
 FREE = Ruled()
@@ -170,7 +173,7 @@ class Tally:
         if not keys and not of_job:
             return FREE
         by_time = any(not BY_TIME.isdisjoint(self.limits[key]) for key in keys)
-        return Ruled(tuple(keys), of_job, by_time)
+        return Ruled(tuple(keys), of_job, by_time, by_time or not BY_LENGTH.isdisjoint(of_job))
 
 
 def unfinished(job: Job) -> int:
