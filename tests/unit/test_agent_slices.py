@@ -13,6 +13,7 @@ from tests.agent_process import Agent, Start, launch_request, until
 
 SH = "#!/bin/sh\n"
 LONG_US = 600_000_000
+ENOUGH_US = 3_000_000  # for a script that does nothing, on a busy machine
 WAITS = SH + 'echo "$N runs"; [ "$N" != "$STOPS" ] || until [ -e go ]; do sleep 0.02; done; exit $((N % 2))\n'
 
 
@@ -100,7 +101,7 @@ def test_orders_reach_what_runs_and_what_waits(agent: Agent) -> None:
 
 
 def test_a_time_limit_is_each_ones_own(agent: Agent) -> None:
-    hand_out(agent, range(1, 4), env={"STOPS": "2"}, time_limit_us=500_000, grace_us=0)
+    hand_out(agent, range(1, 4), env={"STOPS": "2"}, time_limit_us=ENOUGH_US, grace_us=0)
     assert [agent.event("exit", job=job)["why"] for job in (1, 2, 3)] == ["", "timeout", ""]
     hand_out(agent, range(11, 14), env={"STOPS": "12"}, time_limit_us=LONG_US, grace_us=0)
     agent.call("limit", job=12, attempt=1, time_limit_us=500_000)  # whether it runs or waits
@@ -112,9 +113,9 @@ def test_what_has_not_begun_in_time_is_given_back(agent: Agent) -> None:
     for job in (1, 2, 3):  # the time is over before the first
         end = agent.event("exit", job=job)
         assert (end["why"], end["started_us"], end["code"]) == ("unstarted", None, 0)
-    hand_out(agent, range(11, 14), env={"STOPS": "11"}, within_us=300_000)
+    hand_out(agent, range(11, 14), env={"STOPS": "11"}, within_us=ENOUGH_US)
     agent.event("started", job=11)
-    time.sleep(0.3)  # that much time is over, however busy the machine is
+    time.sleep(ENOUGH_US / 1e6)  # that much time is over, however busy the machine is
     go(agent)
     assert agent.event("exit", job=11)["why"] == ""
     assert {agent.event("exit", job=job)["why"] for job in (12, 13)} == {"unstarted"}

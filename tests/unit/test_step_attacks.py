@@ -253,7 +253,7 @@ def test_the_agent_never_waits_for_a_queue_that_a_user_fills(tmp_path: Path) -> 
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.append(hub.connect(folder)), daemon=True)
     thread.start()
-    thread.join(10)
+    thread.join(WAIT_S)
     waits.close()
     listener.close()
     assert found == [None]
