@@ -25,7 +25,7 @@ import rm_iteration
 import rm_turn
 
 SLEEP = "#!/bin/sh\nexec sleep 600\n"
-WAIT_US = 40_000_000  # as long as a busy machine may take for everything else
+WAIT_US = 50_000_000  # longer than a busy machine takes for everything else
 # two ranks that communicate three times, and note when they were let go
 RANK = """#!/usr/bin/env python3
 import os, rm_iteration, time
@@ -49,6 +49,14 @@ def start() -> Iterator[Start]:
 @pytest.fixture
 def agent(start: Start) -> Agent:
     return start()
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank waits for the answer of a busy machine's agent, and as long as it says: by itself it would go on
+    after 0.1 s."""
+    monkeypatch.setattr(rm_turn, "ANSWER_S", 2 * WAIT_US / 1e6)
+    monkeypatch.setattr(rm_turn, "LONGEST_S", WAIT_US / 1e6)
 
 
 class Asking(threading.Thread):
