@@ -148,8 +148,8 @@ def test_an_answer_that_is_cut_is_asked_for_again_over_tcp() -> None:
     ],
 )
 def test_what_is_no_right_answer_says_why(answer: Answer, said: str) -> None:
-    with name_server(answer) as port:
-        found = ask(port, "a", timeout_us=200_000)
+    with name_server(answer) as port:  # only one that says nothing is not waited for
+        found = ask(port, "a", timeout_us=200_000 if "no answer" in said else 60_000_000)
     assert found["records"] == []
     assert any(part in found["error"] for part in said.split("|")), found["error"]
 

@@ -27,6 +27,7 @@ from cryptography.x509.oid import NameOID
 from rm.adapters.channels.mail import MailChannel
 from rm.core.alerts.channel import NotTold
 from rm.daemon.alerts.delivery import Delivery
+from tests.fakes import PATIENCE_S
 from tests.unit.test_alert_channels import NOTICE, Settled, notice
 
 pytestmark = pytest.mark.filterwarnings("ignore:Requiring AUTH")  # of the server: TLS is from the first byte
@@ -135,7 +136,9 @@ def password(tmp_path: Path) -> Path:
     return file
 
 
-def channel(port: int, tls: str, password: Path, ca_file: object = "", timeout_s: float = 10) -> MailChannel:
+def channel(
+    port: int, tls: str, password: Path, ca_file: object = "", timeout_s: float = PATIENCE_S
+) -> MailChannel:
     server = ("127.0.0.1", port)
     return MailChannel(["ops@x.test"], "rm@x.test", server, tls, "rm", str(password), timeout_s, str(ca_file))
 

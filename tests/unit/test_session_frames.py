@@ -16,6 +16,7 @@ from rm.client import attending
 from rm.client.websocket import BINARY, PING, TEXT, WebSocket
 from rm.errors import RmError
 from rm.protocol import sessions
+from tests.fakes import PATIENCE_S
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "agents"))
 
@@ -97,7 +98,7 @@ def test_what_came_with_the_greeting_is_taken_at_once(
     monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     """A program that ended before somebody attended it was waited for until the connection seemed dead."""
-    monkeypatch.setattr(attending, "ALIVE_S", 0.5)
+    monkeypatch.setattr(attending, "ALIVE_S", 20.0)
     near, far = socket.socketpair()
     words = [
         sessions.frame(sessions.HAVE, 0),
@@ -109,8 +110,10 @@ def test_what_came_with_the_greeting_is_taken_at_once(
     ways = [WebSocket(near)]
     connection = SimpleNamespace(upgraded=lambda *path: ways.pop())  # there is no second one
     session = attending.Session(lambda: connection, 7, "", "abcdefgh", None, lambda note: None)  # type: ignore[arg-type,return-value]
-    threading.Timer(2.0, far.close).start()
+    late = threading.Timer(PATIENCE_S, far.close)
+    late.start()
     ended = session.attend(attending.Streams(-1, 1, 2))
+    late.cancel()
     assert ended is not None
     assert ended.exit_code == 3
     assert capfdbinary.readouterr().out == b"done\n"
