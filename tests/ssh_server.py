@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.cluster import RMX, until
+from tests.ports import Kept
 
 SSHD = "/usr/sbin/sshd"
 
@@ -25,9 +26,8 @@ class SshServer:
                 ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", directory / name], check=True
             )
         (directory / "keys").write_bytes((directory / "id.pub").read_bytes())
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.kept = Kept()
+        self.port = self.kept.number
         lines = [
             f"Port {self.port}", "ListenAddress 127.0.0.1", f"HostKey {directory}/host", "UsePAM no",
             f"AuthorizedKeysFile {directory}/keys", "StrictModes no", "PidFile none", *settings,
@@ -104,3 +104,4 @@ def ssh_server(directory: Path, *settings: str) -> Iterator[SshServer]:
     finally:
         server.hang_up()
         server.stop()
+        server.kept.close()

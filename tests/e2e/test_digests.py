@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import threading
 import time
@@ -18,6 +17,7 @@ import pytest
 from aiosmtpd.controller import Controller
 
 from tests.cluster import RMX, until
+from tests.ports import Kept
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: the daemon's socket is root's")
 ADDRESSES = ("a@example.org", "b@example.org", "c@example.org")
@@ -56,13 +56,12 @@ def _stands(process: int) -> bool:
 @pytest.fixture
 def box() -> Iterator[tuple[Box, int]]:
     box = Box()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    server = Controller(box, hostname="127.0.0.1", port=port)
+    kept = Kept()
+    server = Controller(box, hostname="127.0.0.1", port=kept.number)
     server.start()
-    yield box, port
+    yield box, kept.number
     server.stop()
+    kept.close()
 
 
 class Daemon:

@@ -25,6 +25,7 @@ from rm.errors import Forbidden, NotFound, Unreachable
 from tests import preloaded
 from tests.certificates import Authority
 from tests.cluster import RMX, ClientOf, until
+from tests.ports import Kept
 
 pytestmark = [
     pytest.mark.lab,
@@ -45,9 +46,8 @@ class Control:
         self.authority = Authority(directory)
         self.certificate, self.key = directory / "cert.pem", directory / "key.pem"
         self.serial = self.authority.issue(self.certificate, self.key)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.kept = Kept()
+        self.port = self.kept.number
         self.socket = str(directory / "rm.sock")
         self.privacy = False
         self.process: preloaded.Program | None = None
@@ -120,6 +120,7 @@ def control() -> Iterator[Control]:
             yield made
         finally:
             made.stop()
+            made.kept.close()
 
 
 def test_a_token_is_its_owner_and_no_more_than_its_scope(control: Control) -> None:

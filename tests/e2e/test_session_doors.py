@@ -6,7 +6,6 @@ import json
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from rm.errors import Forbidden
 from tests.certificates import Authority
 from tests.cluster import RMX, ClientOf, Cluster
 from tests.e2e.conftest import MakeCluster
+from tests.ports import Kept
 from tests.ssh_server import SSHD, SshServer, ssh_server
 
 pytestmark = [
@@ -40,9 +40,8 @@ class Https:
         authority = Authority(directory)
         certificate, key = directory / "cert.pem", directory / "key.pem"
         authority.issue(certificate, key)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            address = f"127.0.0.1:{free.getsockname()[1]}"
+        self.kept = Kept()
+        address = f"127.0.0.1:{self.kept.number}"
         self.settings = {"listen": address, "certificate": str(certificate), "key": str(key)}
         self.environment = {"RM_DAEMON": f"https://{address}", "RM_CA_FILE": str(authority.file)}
 
@@ -50,7 +49,9 @@ class Https:
 @pytest.fixture(scope="module")
 def https() -> Iterator[Https]:
     with tempfile.TemporaryDirectory(prefix="rm-https-") as directory:
-        yield Https(Path(directory))
+        made = Https(Path(directory))
+        yield made
+        made.kept.close()
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ import pytest
 from tests import preloaded
 from tests.certificates import Authority
 from tests.cluster import RMX, raw, until
+from tests.ports import Kept
 from tests.ssh_server import SSHD, ssh_server
 
 pytestmark = [
@@ -35,10 +36,8 @@ class Daemon:
 
     def __init__(self, directory: Path, name: str) -> None:
         self.socket = str(directory / f"{name}.sock")
-        with socket.socket() as https, socket.socket() as page:
-            https.bind((HERE, 0))
-            page.bind((HERE, 0))
-            self.https, self.page = https.getsockname()[1], page.getsockname()[1]
+        self._kept = Kept(), Kept()
+        self.https, self.page = (one.number for one in self._kept)
         self.url = f"https://{HERE}:{self.https}"
         self._config = directory / f"{name}.toml"
         self._config.write_text(
@@ -70,6 +69,10 @@ class Daemon:
             self._process.terminate()
             self._process.wait(60)
 
+    def close(self) -> None:
+        for one in self._kept:
+            one.close()
+
 
 class Pair:
     """`first` leads, `second` waits; clients have the token of ACCOUNT."""
@@ -98,8 +101,9 @@ def pair() -> Iterator[Pair]:
             made.second.start("another daemon leads", *DOORS)
             yield made
         finally:
-            made.second.end()
-            made.first.end()
+            for daemon in (made.second, made.first):
+                daemon.end()
+                daemon.close()
 
 
 def test_at_every_door_it_says_who_leads(pair: Pair) -> None:
