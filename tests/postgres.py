@@ -10,6 +10,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -99,9 +100,11 @@ class Server:
     def signal_all(self, number: signal.Signals) -> None:
         """Every process of the server: SIGSTOP and SIGCONT freeze and thaw it as a whole."""
         assert self._process is not None
-        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
-        for pid in (self._process.pid, *map(int, children)):
-            os.kill(pid, number)
+        pid = self._process.pid
+        os.kill(pid, number)  # first: one that stands still has no further children
+        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            with suppress(ProcessLookupError):  # it has ended meanwhile
+                os.kill(int(child), number)
 
     def remove(self) -> None:
         try:

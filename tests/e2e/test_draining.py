@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster import RMX, Cluster, until
+from tests.cluster import RMX, WAIT_S, Cluster, until
 from tests.e2e.bad_link import LOSSY_MESH, break_link, heal_link
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]  # a busy machine takes its time
@@ -51,7 +51,7 @@ def test_a_host_is_drained_after_its_job_acted_on_and_returned(
     assert cluster.lab.exec(first, ["test", "-e", "/opt/firmware"]).returncode != 0
     assert running.poll() is None
     cluster.lab.exec(first, ["touch", "/tmp/end"])
-    said, _ = running.communicate(timeout=60)
+    said, _ = running.communicate(timeout=4 * WAIT_S)
     assert running.returncode == 0, said
     assert [host["drained_by"] for host in hosts(cluster).values()] == ["", ""]
     for name in (first, second):

@@ -100,17 +100,20 @@ def test_streams_go_on_while_links_channels_and_daemons_come_and_go(
 
         until_windows(2)
         assert len(processes(made)) == 2
-        # one way, for 3 s
+        # one way, for 3 s; nft of a busy machine takes a moment, too
+        began_s = time.time()
         drop = f"ip saddr {ends[0]} udp dport 8750-8759 drop"
         for rule in ("add table inet bg", "add chain inet bg in { type filter hook input priority 0; }"):
             assert made.lab.exec("z1h2", ["nft", rule]).returncode == 0
         assert made.lab.exec("z1h2", ["nft", f"add rule inet bg in {drop}"]).returncode == 0
         time.sleep(3.0)
         assert made.lab.exec("z1h2", ["nft", "delete table inet bg"]).returncode == 0
+        over_s = time.time()
         found = until_windows(4)
         lost = [(at_s, d["result"]["packets-lost"]) for at_s, d in found if d["result"]["packets-lost"]]
-        assert 25 <= sum(count for _, count in lost) <= 50, lost  # a busy machine's nft takes a moment, too
-        assert len(lost) <= 2
+        meanwhile = [count for at_s, count in lost if began_s - WINDOW_S < at_s < over_s]
+        assert 25 <= sum(meanwhile) <= (over_s - began_s) * PACKETS / WINDOW_S + 10, lost
+        assert sum(count for _, count in lost) - sum(meanwhile) <= 5, lost
         assert not [d for _, d in archive.windows(*ends[::-1]) if d["result"]["packets-lost"] > 5]
         for _, document in found:
             must_be_a_run(json.loads(json.dumps(document)))

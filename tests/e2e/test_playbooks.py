@@ -15,7 +15,7 @@ from rm.adapters.playbook.shipped import shipped_directory
 from rm.lab import Lab
 from rm.playbook.inventory.hosts import to_hosts
 from rm.playbook.inventory.inventory import parse
-from tests.cluster import LOSING, ssh_settings
+from tests.cluster import LOSING, ssh_settings, until
 
 pytestmark = pytest.mark.lab
 # without the backups that useradd and userdel keep of the account files, and their lock
@@ -112,7 +112,7 @@ def test_uninstall_refuses_while_a_job_runs_unless_forced(make_lab: Any) -> None
     assert "running" in refused.failures()[0]
     forced = run(lab, "uninstall", variables={"rm_force": "yes"})
     assert forced.ok, forced.failures()
-    assert lab.exec(name, ["pgrep", "-f", "sleep 300"]).returncode != 0
+    until(lambda: lab.exec(name, ["pgrep", "-f", "sleep 300"]).returncode != 0, "what ran has ended")
 
 
 PLAYS = """

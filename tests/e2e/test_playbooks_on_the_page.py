@@ -198,12 +198,12 @@ def test_a_run_is_stopped_and_another_waits_for_it(playing: Cluster) -> None:
     assert {one["task"] for one in outcomes(playing, first)} <= {"Begin"}
 
 
-def readable(path: Path) -> bool:
+def words_of(path: Path) -> bytes:
+    """A process's command line; none where it has ended meanwhile."""
     try:
-        path.read_bytes()
+        return path.read_bytes()
     except OSError:
-        return False
-    return True
+        return b""
 
 
 def workers(cluster: Cluster) -> list[int]:
@@ -212,7 +212,7 @@ def workers(cluster: Cluster) -> list[int]:
     return [
         int(path.parent.name)
         for path in Path("/proc").glob("[0-9]*/cmdline")
-        if readable(path) and b"playbook\0work" in (words := path.read_bytes()) and mine in words
+        if b"playbook\0work" in (words := words_of(path)) and mine in words
     ]
 
 

@@ -72,10 +72,12 @@ def gated(cluster: Cluster, request: Any) -> Iterator[Cluster]:
     reload = request.param == "keys"  # of sshd: a command that check mode cannot foretell
     assert play(cluster).recap()[name].changed == foretold + reload
     assert play(cluster).recap()[name].changed == 0
+    # a reload of sshd is a signal: until it has heard it, the door is as it was
+    until(lambda: log_in(cluster, USER).returncode == 255, "the door is shut")
     yield cluster
     assert play(cluster, rm_ssh_gate_state="absent").recap()[name].changed
     assert {file: cluster.read(name, file) for file in before} == before
-    assert log_in(cluster, USER).returncode == 0
+    until(lambda: log_in(cluster, USER).returncode == 0, "the door is open")
 
 
 @pytest.fixture(autouse=True)
@@ -137,7 +139,8 @@ def test_a_session_belongs_to_the_newest_job_and_ends_with_it(gated: Cluster, tm
         gated.client.delete("jobs", newer)
         assert session.wait(60) != 0
     until(lambda: not gated.alive(gated.lab.hosts[0].name, "^sleep 600$")[1:], "only the older job's is left")
-    assert f"/rm/job_{older}_1\n" in log_in(gated, USER).stdout
+    gated.wait(newer)
+    until(lambda: f"/rm/job_{older}_1\n" in log_in(gated, USER).stdout, "the door is the older job's")
     gated.client.delete("jobs", older)
     gated.wait(older)
     until(lambda: log_in(gated, USER).returncode == 255, "without a job the door is shut")
