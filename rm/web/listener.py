@@ -82,11 +82,9 @@ def bind(path: str, shared: bool = False) -> socket.socket:
         if os.path.lexists(path):
             _clear(path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        before = os.umask(0o177)  # closed until the mode below opens it
-        try:
-            listener.bind(path)
-        finally:
-            os.umask(before)
+        # closed until the mode below opens it; a umask would hold for what other threads make, too
+        os.fchmod(listener.fileno(), 0o600)
+        listener.bind(path)
         os.chmod(path, 0o666 if _for_everyone(shared) else 0o600)
     except OSError as error:
         raise _unusable(path, error) from None
