@@ -14,6 +14,7 @@ from .conftest import MakeCluster
 pytestmark = pytest.mark.lab
 
 COMM_MS = 60
+LONGEST_S = 4.0  # of a wait: the job's is a tenth of it, a busy machine's the rest, and a hold that lasts 5
 # prints of each communication when it was ready, when it began, and when it ended: hosts have one clock
 PROGRAM = """#!/usr/bin/env python3
 import sys, time
@@ -71,7 +72,7 @@ def test_two_jobs_on_the_same_hosts_communicate_in_turns(cluster: Cluster, tmp_p
     waited = sorted(s[1] - s[0] for one in together for s in one)
     print("waits, ms:", [round(1000 * one, 2) for one in waited])
     assert waited[-1] > 0.004, "somebody was held"
-    assert waited[-1] < 0.05 + 2 * COMM_MS / 1000 + 1.0
+    assert waited[-1] < LONGEST_S
 
 
 def test_jobs_go_on_when_the_daemon_has_gone(cluster: Cluster, tmp_path: Path) -> None:
@@ -84,4 +85,4 @@ def test_jobs_go_on_when_the_daemon_has_gone(cluster: Cluster, tmp_path: Path) -
         cluster.wait(job, "COMPLETED")
     found = [spans(cluster, job, rank) for job in jobs for rank in (0, 1)]
     assert [len(one) for one in found] == [200] * 4
-    assert max(s[1] - s[0] for one in found for s in one) < 2.0
+    assert max(s[1] - s[0] for one in found for s in one) < LONGEST_S

@@ -9,6 +9,7 @@ from rm.adapters.hosts.settings import SshSettings
 from rm.adapters.playbook.run import run_playbook
 from rm.core.model.host import Host
 from rm.errors import UsageError
+from tests.cluster import until
 
 HEAD = "- hosts: all\n  gather_facts: false\n  tasks:\n"
 
@@ -43,7 +44,8 @@ def test_a_step_that_takes_too_long_is_broken_off(play, tmp_path):
     assert told[0] == ("long", "failed", "Timed out after 3 second(s).")
     assert [status for _, status, _ in told[1:]] == ["ok", "changed"]
     assert report.ok
-    assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
+    process = Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}")
+    until(lambda: not process.exists(), "its process is gone")
 
 
 def test_a_step_in_the_background_is_asked_for_later(play, tmp_path):
