@@ -168,5 +168,6 @@ def test_a_step_is_attended_beside_its_srun(cluster: Cluster, shims: Path) -> No
     assert done.returncode == 3
     code, out, _ = ended(going)
     assert (code, sorted(out)) == (3, ["0 got words", "1 got words"])
+    cluster.wait(job)
     late = start(cluster, "attach", f"{job}.0")
     assert "does not run: it is FAILED" in ended(late)[2][0]
