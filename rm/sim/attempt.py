@@ -67,6 +67,7 @@ class Attempt:
     communicates: bool = field(init=False)
     iteration_us: float = field(init=False)  # undisturbed: on one host communication is free
     remaining_us: float = field(init=False)  # as `note_done` says
+    service_us: float = field(init=False)  # that, on all its GPUs together
     next_start_us: int | None = None  # when its next iteration is expected to begin
 
     def __post_init__(self) -> None:
@@ -88,8 +89,9 @@ class Attempt:
 
     def note_done(self) -> None:
         """Count the undisturbed time that the job still needs, now that an iteration is done: compute and
-        communication (Ada-SRSF Sec. IV-A)."""
+        communication (Ada-SRSF Sec. IV-A). Times the GPUs it is the remaining service, SRSF's order."""
         self.remaining_us = (self.program.iterations - self.story.done) * self.iteration_us
+        self.service_us = self.remaining_us * len(self.gpus)
 
     @property
     def operation(self) -> int:

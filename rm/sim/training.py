@@ -17,7 +17,7 @@ from rm.policies.regulate.iterating import Iterating
 from rm.policies.regulate.verifying import Judgement
 from rm.sim.attempt import Attempt
 from rm.sim.following import Following, as_planned
-from rm.sim.gpus import Device, GpuPool
+from rm.sim.gpus import Device, GpuPool, Turn
 from rm.sim.network.port import Network, Transfer
 from rm.sim.program import Communicate, Compute
 from rm.sim.regulation import Regulation
@@ -72,7 +72,7 @@ class Training:
         self._begun = 0  # bursts
         self._record = record
         self._ended = ended
-        self._gpus = GpuPool(self._service)
+        self._gpus = GpuPool()
         self._wait = wait_rule()
         self._transfers = 0
         self._carrying: dict[int, Attempt] = {}
@@ -278,7 +278,8 @@ class Training:
         attempt.parts_us = parts_us = tuple([chance.compute_us(part) for part in stage.parts_us])
         attempt.busy = len(attempt.gpus)
         self.gpu_busy_us += sum(parts_us) * attempt.busy
-        started = [device for device in attempt.devices if self._gpus.ask(device, attempt.job, 0)]
+        turn = attempt.service_us, attempt.job, 0
+        started = [device for device in attempt.devices if self._gpus.ask(device, turn)]
         if started:
             self._time.at(now_us + parts_us[0], self._parts_done, attempt, (0, started))
 
@@ -294,10 +295,9 @@ class Training:
             return
         part += 1
         if part < len(attempt.parts_us):
-            self._run(devices, [self._gpus.go_on(device, attempt.job, part) for device in devices])
+            self._run(devices, self._gpus.go_on(devices, (attempt.service_us, attempt.job, part)))
             return
-        for device in devices:
-            self._gpus.done(device)
+        self._gpus.done(devices)
         attempt.busy -= len(devices)
         if attempt.busy:
             self._choose(devices)
@@ -306,28 +306,23 @@ class Training:
         self._stage_done(attempt)
         self._choose(devices[-1:])
 
-    def _choose(self, devices: Sequence[Device]) -> None:
+    def _choose(self, devices: Iterable[Device]) -> None:
         """Let those run on these GPUs that wait there."""
-        self._run(devices, [self._gpus.choose(device) for device in devices])
+        wanted = [device for device in devices if device.waiting and device.running is None]
+        if wanted:
+            self._run(wanted, self._gpus.choose(wanted))
 
-    def _run(self, devices: Sequence[Device], chosen: Sequence[tuple[int, int] | None]) -> None:
+    def _run(self, devices: Sequence[Device], chosen: Sequence[Turn]) -> None:
         """On each GPU begins the chosen part. Where that is the same on GPUs in a row, it ends as one."""
         together: list[Device] = []
         before = None
         for device, one in zip(devices, chosen, strict=True):
-            if one is None:
-                continue
             if one != before:
-                job, part = before = one
+                _, job, part = before = one
                 attempt, together = self.running[job], []
                 end_us = self._time.now_us + attempt.parts_us[part]
                 self._time.at(end_us, self._parts_done, attempt, (part, together))
             together.append(device)
-
-    def _service(self, job: int) -> tuple[float, int]:
-        """SRSF's order on a GPU: remaining service time, weighted with the GPUs; ties by id."""
-        attempt = self.running[job]
-        return attempt.remaining_us * len(attempt.gpus), job
 
     # -- communication -------------------------------------------------------------------------
 
@@ -382,29 +377,39 @@ class Training:
             attempt.comm_from_us = now_us
             self._transmit(attempt, stage)
 
-    def _asked(self, attempt: Attempt) -> Asked:
-        asked = attempt.asked
-        if asked is None:
-            stage = attempt.program.stages[attempt.stage]
-            assert isinstance(stage, Communicate)
-            asked = attempt.asked = Asked(
-                attempt.job,
-                attempt.hosts,
-                stage.size_bytes,
-                stage.size_bytes,
-                len(attempt.gpus),
-                attempt.remaining_us,
-                attempt.program.compute_us,
-                attempt.asked_us,
-            )
+    def _asked(self, attempts: Sequence[Attempt]) -> list[Asked]:
+        """What the admission policy is told of their transfers."""
+        asked = [attempt.asked or self._ask_for(attempt) for attempt in attempts]
+        now_us = self._time.now_us
+        if self._looks_at_left:
+            return [self._with_left(*pair, now_us) for pair in zip(attempts, asked, strict=True)]
+        if now_us != self._network_us:  # whatever a policy looks at, the network is then the same
+            sent = next((attempt.transfer for attempt in attempts if attempt.transfer is not None), None)
+            if sent is not None:
+                self._network.left_bytes(sent, now_us)
+                self._network_us = now_us
+        return asked
+
+    @staticmethod
+    def _ask_for(attempt: Attempt) -> Asked:
+        """Put down the transfer that the attempt is ready for."""
+        stage = attempt.program.stages[attempt.stage]
+        assert isinstance(stage, Communicate)
+        attempt.asked = Asked(
+            attempt.job,
+            attempt.hosts,
+            stage.size_bytes,
+            stage.size_bytes,
+            len(attempt.gpus),
+            attempt.remaining_us,
+            attempt.program.compute_us,
+            attempt.asked_us,
+        )
+        return attempt.asked
+
+    def _with_left(self, attempt: Attempt, asked: Asked, now_us: float) -> Asked:
         if attempt.transfer is None:
             return asked
-        now_us = self._time.now_us
-        if not self._looks_at_left and now_us == self._network_us:
-            return asked
         left = self._network.left_bytes(attempt.transfer, now_us)
-        self._network_us = now_us  # whatever a policy looks at, the network is the same after it was asked
-        if not self._looks_at_left:
-            return asked
         job, hosts, size, _, gpus, remaining_us, compute_us, since_us = asked
         return Asked(job, hosts, size, left, gpus, remaining_us, compute_us, since_us)

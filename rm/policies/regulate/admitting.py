@@ -15,7 +15,7 @@ and remaining times come from the state, and nobody is waited for without end:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rm.core.ports import AdmissionPolicy, Transfer
@@ -270,7 +270,10 @@ class Admitting:
             transfer.ways = max(len(self._sending[host]) for host in transfer.hosts)
             transfer.most_ways = max(transfer.most_ways, transfer.ways)
 
-    def _asked(self, transfer: _Ongoing) -> Transfer:
+    def _asked(self, transfers: Sequence[_Ongoing]) -> list[Transfer]:
+        return [self._told_of(transfer) for transfer in transfers]
+
+    def _told_of(self, transfer: _Ongoing) -> Transfer:
         sender = transfer.sender
         left_us = transfer.left_at_us(self._now_us)
         return Transfer(

@@ -24,6 +24,7 @@ class Communicating(Protocol):
 
 
 A = TypeVar("A", bound=Communicating)
+Describe = Callable[[Sequence[A]], list[Transfer]]  # what the policy is told of the attempts' transfers
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +45,12 @@ class Gatekeeper(Generic[A]):
         self._ongoing: dict[str, dict[int, A]] = {}
         self._paused: set[int] = set()
 
-    def arrive(self, attempt: A, describe: Callable[[A], Transfer]) -> Verdict[A]:
+    def arrive(self, attempt: A, describe: Describe[A]) -> Verdict[A]:
         """`attempt` is ready to communicate."""
         self._put(self._waiting, attempt)
         return self._ask({attempt.job: attempt}, describe)
 
-    def end(self, attempts: Sequence[A], describe: Callable[[A], Transfer]) -> Verdict[A]:
+    def end(self, attempts: Sequence[A], describe: Describe[A]) -> Verdict[A]:
         """Their transfers have ended, or they were stopped while they waited or communicated."""
         for attempt in attempts:
             self._drop(self._waiting, attempt)
@@ -61,12 +62,12 @@ class Gatekeeper(Generic[A]):
         """It has waited for long enough: its transfer goes on beside whatever goes on there."""
         self._move(attempt, self._waiting, self._ongoing)
 
-    def _ask(self, waiting: dict[int, A], describe: Callable[[A], Transfer]) -> Verdict[A]:
+    def _ask(self, waiting: dict[int, A], describe: Describe[A]) -> Verdict[A]:
         if not waiting:
             return Verdict()
         ongoing = self._near(self._ongoing, waiting.values())
         answer = self._policy.admit(
-            [describe(waiting[j]) for j in sorted(waiting)], [describe(ongoing[j]) for j in sorted(ongoing)]
+            describe([waiting[j] for j in sorted(waiting)]), describe([ongoing[j] for j in sorted(ongoing)])
         )
         if not (set(answer.start) <= waiting.keys() and set(answer.pause) <= ongoing.keys()):
             raise RmError(
@@ -98,7 +99,8 @@ class Gatekeeper(Generic[A]):
     @staticmethod
     def _drop(where: dict[str, dict[int, A]], attempt: A) -> None:
         for host in attempt.hosts:
-            where.get(host, {}).pop(attempt.job, None)
+            if there := where.get(host):
+                there.pop(attempt.job, None)
 
     def _move(
         self,
