@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from rm.cli.shown import job_ref
 from rm.cli.slurm.sacct_fields import cpus
 from rm.errors import UsageError
 from rm.units import parse_time_limit_us
@@ -62,7 +63,7 @@ def script_in(job: Job) -> str:
 
 
 def script_of(job: Job, of_arrays: Mapping[int, str]) -> str:
-    """As --batch-script shows it; NONE where it is not told. `of_arrays`: by the id of an array, for its
-    elements."""
+    """As --batch-script shows it, under the id that users know (`36_2`); NONE where it is not told.
+    `of_arrays`: by the id of an array, for its elements."""
     text = script_in(job) or of_arrays.get(job.array_job or 0) or f"{NO_SCRIPT}\n"
-    return f"Batch Script for {job.id}\n{'-' * 80}\n{text}{'' if text.endswith(chr(10)) else chr(10)}"
+    return f"Batch Script for {job_ref(job)}\n{'-' * 80}\n{text}{'' if text.endswith(chr(10)) else chr(10)}"
