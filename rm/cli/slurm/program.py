@@ -12,7 +12,7 @@ from rm.errors import RmError
 
 PROGRAMS = (
     "sbatch", "squeue", "scancel", "scontrol", "sinfo", "sacct", "srun", "salloc", "sattach",
-    "sprio", "sshare", "sacctmgr", "sstat", "seff",
+    "sprio", "sshare", "sacctmgr", "sreport", "sstat", "seff",
 )  # fmt: skip
 SLURM = "slurm 22.05.8"  # with which these were compared; three numbers, as programs parse them
 OWN_CODE = ("sbatch", "srun", "salloc")  # whose code the user may choose, by SLURM_EXIT_ERROR
