@@ -27,11 +27,10 @@ OPTIONS = Options(
     variables={"SCONTROL_ONELINER": "oneliner"},
 )
 LISTS = ("hostnames", "hostlist", "hostlistsorted")
-ENTITIES = ("job", "step", "node", "partition", "reservation", "config", "licenses", *LISTS)
+ENTITIES = ("job", "step", "node", "partition", "reservation", "config", "licenses", "assoc_mgr", *LISTS)
 ALIASES = {"jobid": "job", "stepid": "step", "nodename": "node", "partitionname": "partition",
-           "reservationname": "reservation"}  # fmt: skip
+           "reservationname": "reservation", "cache": "assoc_mgr"}  # fmt: skip
 ELSEWHERE = {
-    "assoc_mgr": "`sshare -l`, `rmx account` and `rmx qos` list accounts, users, QOS and their limits.",
     "daemons": "`rmx status` tells of the daemon, `rmx hosts` of the agents.",
     "topology": "`rmx hosts --json` has the leaf of each host, `rmx network` the measured paths.",
     "aliases": "", "burstbuffer": "", "dwstat": "", "federation": "", "frontend": "", "slurmd": "",
@@ -219,6 +218,11 @@ def _show(words: list[str], oneliner: bool, details: bool) -> int:
     from rm.client import Client
 
     with Client() as client:
+        if entity == "assoc_mgr":
+            from rm.cli.slurm import assoc_mgr
+
+            print("\n".join(assoc_mgr.shown(client, named, oneliner)))
+            return 0
         shown = show.detailed if details and entity == "job" else show.SHOWN[entity]
         records = list(shown(client, named))
         if entity == "reservation" and not records:

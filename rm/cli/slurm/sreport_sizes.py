@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from rm.cli.slurm.sacct_fields import cpus, nodes
+from rm.cli.slurm.held import held
 from rm.cli.slurm.sreport_asked import Asked, Report
 from rm.cli.slurm.sreport_print import Column, Row, Table, chosen, lines
 from rm.cli.slurm.sreport_used import ACCOUNT, CLUSTER, ROOT, children_of
 from rm.errors import UsageError
-from rm.units import MIB, parse_hosts
+from rm.units import parse_hosts
 
 if TYPE_CHECKING:
     from rm.api.jobs import Job
@@ -53,7 +53,7 @@ def sizes(client: Client, asked: Asked, table: Table, cluster: str) -> Report:
     ran = [
         Ran(job.account or ROOT, size, seconds * size)
         for job in _jobs(client, asked)
-        if (seconds := _seconds(job, asked)) is not None and (size := _size(job, tres))
+        if (seconds := _seconds(job, asked)) is not None and (size := held(job)[tres])
     ]
     heaps = _heaps(client, asked, ran)
     groups = _groups(asked.given.get("grouping", ""), "CPUs" if not asked.names_tres else "TRES", ran)
@@ -142,16 +142,6 @@ def _jobs(client: Client, asked: Asked) -> list[Job]:
         hosts = frozenset(parse_hosts(asked.given["nodes"]))
         jobs = [job for job in jobs if not hosts.isdisjoint(job.hosts)]
     return list(jobs)
-
-
-def _size(job: Job, tres: str) -> int:
-    """Of what the job holds: processors, GPUs or MiB."""
-    spec = job.spec
-    if tres == "gres/gpu":
-        return spec.gpus_per_task * spec.ntasks + spec.gpus_per_host * nodes(job)
-    if tres == "mem":
-        return (spec.mem_bytes_per_host * nodes(job) or spec.mem_bytes_per_task * spec.ntasks) // MIB
-    return cpus(job)
 
 
 def _seconds(job: Job, asked: Asked) -> float | None:
