@@ -19,10 +19,11 @@ def line_end():
 
 
 class Terminal:
-    """Standard input. OSError: it is not a terminal."""
+    """Standard input and output. OSError: one of them is not a terminal."""
 
     def __init__(self):
         self.size()
+        fcntl.ioctl(1, termios.TIOCGWINSZ, bytes(8))  # of which Slurm's asks for the size
         self._before = None
 
     def size(self):
@@ -44,7 +45,7 @@ class Terminal:
 
 
 def near(values, say):
-    """The one that task 0 is to have: None without --pty, and, as in Slurm, where standard input is none."""
+    """The one that task 0 is to have: None without --pty, and where standard input or output is none."""
     if "pty" not in values:
         return None
     if values["pty"]:

@@ -6,12 +6,16 @@ import io
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from rm.cli import program_files
+from rm.cli.jobs.run import How
+from rm.cli.session import Session
 from rm.cli.slurm.program import PROGRAMS
 from rm.cli.slurm.refusals import WORDS
 from rm.errors import ImpossibleRequest, Refusal
@@ -133,9 +137,6 @@ def test_the_programs_run_from_their_directory(daemon: Daemon, rmx: Rmx, tmp_pat
 
 
 def test_srun_is_the_jobs_own(slurm: Slurm, rmx: Rmx, tmp_path: Path) -> None:
-    outside = slurm("srun", "--pty", "hostname")
-    assert (outside.code, outside.out) == (1, "")
-    assert outside.err.startswith("srun: error: A terminal is wanted")
     ours, jobs = tmp_path / "ours", tmp_path / "jobs"
     rmx("slurm-shims", str(ours))
     jobs.mkdir()
@@ -150,6 +151,24 @@ def test_srun_is_the_jobs_own(slurm: Slurm, rmx: Rmx, tmp_path: Path) -> None:
 
     assert inside(ours, jobs) == inside(jobs, ours) == "own: -n 2 a b\n"
     assert inside(ours).startswith("srun: error: This job's host has no srun.")
+
+
+def test_without_a_terminal_a_new_job_has_none(slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[bool, Sequence[str]]] = []
+
+    def run_command(session: Session, flags: Mapping[str, Any], how: How, command: Sequence[str]) -> int:
+        asked.append((how.terminal, command))
+        return 3
+
+    monkeypatch.setattr("rm.cli.jobs.run.run_command", run_command)
+    done = slurm("srun", "--pty", "tty", "-s")
+    assert (done.code, done.out, asked) == (3, "", [(False, ["tty", "-s"])])
+    assert done.err.splitlines() == [
+        "srun: error: ioctl(TIOCGWINSZ): Inappropriate ioctl for device",
+        "srun: error: Not using a pseudo-terminal, disregarding --pty option",
+    ]
+    monkeypatch.setattr(os, "isatty", lambda fd: fd in (0, 1))
+    assert (slurm("srun", "--pty", "tty").err, asked[1:]) == ("", [(True, ["tty"])])
 
 
 def test_another_program_of_the_name_stays(rmx: Rmx, tmp_path: Path) -> None:

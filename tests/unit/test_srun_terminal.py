@@ -85,3 +85,11 @@ def test_without_a_terminal_it_is_said_and_passed_over() -> None:
             "1",
         ]
         assert lines[0].startswith("srun: error: ioctl(TIOCGWINSZ): ")
+
+
+def test_where_its_output_is_no_terminal_it_is_passed_over_too() -> None:
+    script = talk([], "sh", "-c", "srun --pty -n1 sh -c 'tty -s; echo $?' | cat")
+    with agents() as start:
+        _, lines = run(start(), script)
+        assert "srun: error: Not using a pseudo-terminal, disregarding --pty option" in lines
+        assert lines[-2:] == ["1", "ended 0 as it was"]

@@ -24,6 +24,11 @@ TWICE_S = 1.0  # between two Ctrl-C that cancel
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+def at_terminal() -> bool:
+    """Are standard input and output one?"""
+    return os.isatty(0) and os.isatty(1)
+
+
 def must_be_terminal() -> None:
     """Raises UsageError unless standard input and output are one."""
     for fd, name in ((0, "input"), (1, "output")):

@@ -3,6 +3,7 @@ from here; outside of both `rmx run`."""
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -99,7 +100,7 @@ def _in_new_job(words: Sequence[str]) -> int:
     ]
     kills = flags.pop("kill_on_bad_exit", None)
     how = How(
-        terminal=bool(flags.pop("pty", False)),
+        terminal=bool(flags.pop("pty", False)) and _has_terminal(),
         label=bool(flags.pop("label", False)),
         kill_on_bad_exit=kills is not None and kills not in ("0", "no"),
         quiet=bool(flags.pop("quiet", False)),
@@ -108,6 +109,18 @@ def _in_new_job(words: Sequence[str]) -> int:
     )
     with refused("Unable to allocate resources", submits=False):
         return run_command(Session(None, None), flags, how, command)
+
+
+def _has_terminal() -> bool:
+    """Without one --pty has no effect, in Slurm's words."""
+    from rm.cli.jobs.attended import at_terminal
+    from rm.cli.output import note
+
+    if at_terminal():
+        return True
+    note(f"error: ioctl(TIOCGWINSZ): {os.strerror(errno.ENOTTY)}")
+    note("error: Not using a pseudo-terminal, disregarding --pty option")
+    return False
 
 
 def _without_wait(words: Sequence[str]) -> list[str]:
@@ -126,14 +139,14 @@ def _without_wait(words: Sequence[str]) -> list[str]:
 
 def _in_allocation(job: str, words: Sequence[str]) -> int:
     """A step of a job that runs, from outside of its hosts: its own `srun`, with our streams."""
-    from rm.cli.jobs.attended import Attendance, Signals, beginning
+    from rm.cli.jobs.attended import Attendance, Signals, at_terminal, beginning
     from rm.cli.jobs.enter import one_number
     from rm.cli.session import Session
 
     session, number = Session(None, None), one_number(job)
     spec = session.client.job(number).spec
     argv = there(words, os.environ, dict(getattr(spec, "env", ())), os.getcwd(), spec.chdir)
-    terminal = asks_for_terminal(words) and os.isatty(0)  # else the far `srun` says what is missing
+    terminal = asks_for_terminal(words) and at_terminal()  # else the far `srun` says what is missing
     begin = beginning(argv, terminal, outside=True)  # where a step without an image runs
     with Signals() as signals:
         name = os.urandom(10).hex()
