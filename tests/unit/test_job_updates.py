@@ -226,6 +226,22 @@ def test_a_change_of_the_array_replaces_the_same_of_its_elements_alone() -> None
     assert cluster.state.jobs[array].state is S.CANCELLED
 
 
+def test_an_element_that_has_ended_keeps_the_dependency_that_it_had() -> None:
+    cluster = Cluster()
+    running = single(cluster, cpus_per_task=2)
+    other = single(cluster, cpus_per_task=2)
+    array = cluster.submit("0-2", dependency=f"afterany:{other}")
+    cluster.do(element(array, "1", cluster.state.next_job, dependency=f"afterok:{running}", comment="mine"))
+    cluster.end(cluster.state.jobs[running], code=1)
+    assert cluster.job(array, 1).state is S.CANCELLED
+    for text in ("", "singleton", ""):
+        cluster.do(change(array, dependency=text, comment="theirs"))
+        assert cluster.state.jobs[array].spec.dependency == text
+        ended = cluster.job(array, 1)
+        assert (ended.spec.dependency, ended.spec.comment) == (f"afterok:{running}", "theirs")
+    assert ended.own == JobUpdate(dependency=f"afterok:{running}")  # so that the store has it
+
+
 def test_an_element_that_runs_may_get_another_time_limit() -> None:
     cluster = Cluster()
     array = cluster.submit("0-3", time_limit_us=10 * MINUTE_US)

@@ -18,7 +18,7 @@ from rm.core.jobs.state import ClusterState, touch
 from rm.core.jobs.submitted_limits import refuse_moved
 from rm.core.model.acceptance import accept
 from rm.core.model.job import Job, JobSpec, JobState
-from rm.core.model.job_update import GIVEN, SAID_ONLY, WHILE_RUNNING
+from rm.core.model.job_update import GIVEN, SAID_ONLY, WHILE_RUNNING, JobUpdate
 from rm.core.model.replacing import replace
 from rm.core.sharing.accounts import account_for
 from rm.core.sharing.partitions import refuse_closed, taking
@@ -115,6 +115,10 @@ def _renewed(state: ClusterState, job: Job, e: ev.JobUpdated, now_us: int) -> Jo
 def _shared(state: ClusterState, job: Job, spec: JobSpec, e: ev.JobUpdated, now_us: int) -> Job:
     """An element as it is after a change of its array."""
     own = None if job.own is None else job.own.without(e.update)
+    if job.state.final and job.spec.dependency != spec.dependency:
+        # it shows for what it waited, or was cancelled
+        own = (own or JobUpdate()).and_then(JobUpdate(dependency=job.spec.dependency))
+        return replace(job, spec=own.applied(spec), own=own)
     told = (e.update.dependency, e.update.account, e.update.qos, e.update.partition)
     if own is None and (job.state is not JobState.PENDING or not any(one is not None for one in told)):
         return replace(job, spec=spec, own=None)
