@@ -15,7 +15,24 @@ from rm_become import PR_SET_PDEATHSIG, prctl
 EPILOG_S = 5.0  # after which it is killed
 PROLOG_BYTES = 1 << 20  # of what it prints
 CONTEXT = "SLURM_SCRIPT_CONTEXT"
+# of an agent that does not know these programs; the task ends with 1
+REFUSAL = 'echo "srun: error: the agent of $(uname -n) does not know $1: upgrade it." >&2; exit 1'
 SETTABLE = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD}
+
+
+def asking(asked, around):
+    """What srun asks of a step's part, with one or both programs around its tasks. An agent from before them
+    would run the tasks without: so what it reads as the command refuses, and the true one is in `around`."""
+    given = [name for name in ("task_prolog", "task_epilog") if around[name]]
+    names = " and ".join("--" + name.replace("_", "-") for name in given)
+    told = dict(around, argv=asked["argv"], commands=asked.get("commands"))
+    refusal = ["/bin/sh", "-c", REFUSAL, "srun", names]
+    return dict(asked, argv=refusal, commands=None, around=told)
+
+
+def asked_for(asked):
+    """The same, as a part that knows of such programs reads it; an srun from before them sends none."""
+    return dict(asked, **asked.get("around", {}))
 
 
 def surrounded(asked, environ, host, rank, alone):
@@ -26,7 +43,7 @@ def surrounded(asked, environ, host, rank, alone):
         with contextlib.suppress(OSError):
             os.write(2, ("srun: error: %s: task %d: %s\n" % (host, rank, words)).encode(errors="replace"))
 
-    prolog, epilog = asked.get("task_prolog"), asked.get("task_epilog")  # an older srun sends neither
+    prolog, epilog = asked.get("task_prolog"), asked.get("task_epilog")
     if epilog:
         followed(epilog, environ, alone, tell)
         environ = dict(environ, SLURM_TASK_PID=str(os.getpid()))

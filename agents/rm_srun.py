@@ -389,8 +389,7 @@ def run(values, command, environ):
     os.umask(mask)
     around = {name: program_of(values, name.replace("_", "-")) for name in ("task_prolog", "task_epilog")}
     shared = {"argv": command, "env": rm_srun_options.environment(values, environ), "umask": mask,
-              "chdir": where, **around,
-              "pmi": count if values.get("mpi") == "pmi2" else 0, "cpu_bind": bind,
+              "chdir": where, "pmi": count if values.get("mpi") == "pmi2" else 0, "cpu_bind": bind,
               "terminal": terminal is not None, "container": container, "near": step["near"],
               "step_env": step_environment(created, environ, values)}  # fmt: skip
     parts = []
@@ -399,6 +398,10 @@ def run(values, command, environ):
         asked = dict(shared, node=node, ranks=part["ranks"], gpus=part["gpus"])
         if commands:
             asked["commands"] = [commands[rank] for rank in part["ranks"]]
+        if any(around.values()):
+            from rm_around_task import asking  # loads what few steps need
+
+            asked = asking(asked, around)
         sock.sendall(
             json.dumps({"op": "carry", "step": created["step"], "place": part["place"]}).encode() + b"\n"
         )

@@ -210,7 +210,7 @@ class Part:
     # the tasks' side
 
     def _start(self, asked):
-        self.asked = asked
+        self.asked = rm_around_task.asked_for(asked)
         if len(asked["ranks"]) > TASKS_MAX:
             raise ValueError("too many tasks for one host")
         self.bounds.impose(MEMORY_BYTES + MEMORY_OF_TASK_BYTES * len(asked["ranks"]))

@@ -147,3 +147,31 @@ srun -n1 --bcast --multi-prog ./mine; echo $?
     assert "/nowhere/copy: No such file or directory" in lines[6]
     assert lines[7:9] == ["srun: error: --bcast: ./mine is not on every host of the step.", "1"]
     assert lines[9:] == ["srun: error: --bcast copies one program; --multi-prog has several.", "1"]
+
+
+def test_an_agent_that_does_not_know_them_refuses_and_runs_nothing(folder: Path) -> None:
+    """Its part of a step takes no notice of what it does not know."""
+    for file in AGENTS.glob("*.py"):
+        (folder / file.name).write_text(file.read_text())
+    part = folder / "rm_step_part.py"
+    known = "rm_around_task.asked_for(asked)"
+    assert known in part.read_text()
+    part.write_text(part.read_text().replace(known, "asked"))
+    prolog = program(folder / "prolog", "echo print ran\n")
+    programs = folder / "programs"
+    programs.write_text("0-1 echo ran\n")
+    script = f"""
+srun -n1 --task-prolog={prolog} --task-epilog={prolog} echo ran; echo $?
+SLURM_TASK_EPILOG={prolog} srun -n1 --multi-prog {programs}; echo $?
+srun -n1 echo without
+"""
+    with agents() as start:
+        agent = start(files=folder)
+        host = os.uname().nodename
+        _, lines = run(agent, script)
+    said = [line for line in lines if " does not know " in line]
+    assert said == [
+        f"srun: error: the agent of {host} does not know {names}: upgrade it."
+        for names in ("--task-prolog and --task-epilog", "--task-epilog")
+    ]
+    assert [line for line in lines if not line.startswith("srun: error:")] == ["1", "1", "without"]
