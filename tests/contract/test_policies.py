@@ -1,6 +1,7 @@
 """The contract of every queue, placement and communication policy, found through the registry.
 
-A new policy file is checked here without any further line.
+A new policy file is checked here without any further line. Each example is made once, and tried with every
+policy of the kind: to make them is most of the work. The note of a failure names the policy.
 """
 
 import itertools
@@ -8,7 +9,7 @@ from dataclasses import replace
 from itertools import islice
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from rm.core import registry
@@ -22,6 +23,7 @@ from tests.examples import examples
 PLACEMENTS = registry.names("placement")
 SETTINGS = settings(max_examples=examples(60))
 FEWER = settings(SETTINGS, max_examples=examples(30))  # where one example is many placements
+COMMS, QUEUES = registry.names("comm"), registry.names("queue")
 CANDIDATES = 12  # how many of the lazy candidates are looked at
 
 
@@ -199,80 +201,88 @@ def could_be_placed(one, snap) -> bool:
     return False
 
 
-@pytest.mark.parametrize("name", PLACEMENTS)
+def each(kind, names):
+    """The policies of a kind, anew; a failure notes which one was tried last."""
+    for name in names:
+        note(f"{kind} policy {name}")
+        yield name, registry.load(kind, name)
+
+
 @SETTINGS
 @given(one=jobs(), snap=clusters())
-def test_placements_are_complete_and_exist_whenever_the_job_fits(name, one, snap):
-    proposal = registry.load("placement", name).candidates(asked(one), snap)
-    found = list(islice(proposal.candidates, CANDIDATES))
-    for candidate in found:
-        check_placement(one, snap, candidate.placement)
-    assert len({c.placement for c in found}) == len(found), "the same placement twice"
-    assert bool(found) == could_be_placed(one, snap)
-    if not found:
-        assert proposal.reasons, "a job without a placement and without a reason"
-        assert all(r.message and r.numbers for r in proposal.reasons)
+def test_placements_are_complete_and_exist_whenever_the_job_fits(one, snap):
+    fits = could_be_placed(one, snap)
+    for _, policy in each("placement", PLACEMENTS):
+        proposal = policy.candidates(asked(one), snap)
+        found = list(islice(proposal.candidates, CANDIDATES))
+        for candidate in found:
+            check_placement(one, snap, candidate.placement)
+        assert len({c.placement for c in found}) == len(found), "the same placement twice"
+        assert bool(found) == fits
+        if not found:
+            assert proposal.reasons, "a job without a placement and without a reason"
+            assert all(r.message and r.numbers for r in proposal.reasons)
 
 
-@pytest.mark.parametrize("name", PLACEMENTS)
 @SETTINGS
 @given(one=jobs(), snap=clusters(), other=clusters())
-def test_placements_are_a_function_of_their_arguments(name, one, snap, other):
+def test_placements_are_a_function_of_their_arguments(one, snap, other):
     """The same answer again, from an object with another past, and after an unrelated question."""
-    policy = registry.load("placement", name)
-    first = list(islice(policy.candidates(asked(one), snap).candidates, CANDIDATES))
-    list(islice(policy.candidates(asked(one), other).candidates, 2))
-    assert list(islice(policy.candidates(asked(one), replace(snap)).candidates, CANDIDATES)) == first
-    fresh = registry.load("placement", name).candidates(asked(one), snap, explain=True)
-    assert list(islice(fresh.candidates, CANDIDATES)) == first, "explaining changes the answer"
+    for name, policy in each("placement", PLACEMENTS):
+        first = list(islice(policy.candidates(asked(one), snap).candidates, CANDIDATES))
+        list(islice(policy.candidates(asked(one), other).candidates, 2))
+        assert list(islice(policy.candidates(asked(one), replace(snap)).candidates, CANDIDATES)) == first
+        fresh = registry.load("placement", name).candidates(asked(one), snap, explain=True)
+        assert list(islice(fresh.candidates, CANDIDATES)) == first, "explaining changes the answer"
 
 
-@pytest.mark.parametrize("name", PLACEMENTS)
 @FEWER
 @given(data=st.data())
-def test_gpus_are_shared_within_their_memory_and_never_with_an_exclusive_holder(name, data):
+def test_gpus_are_shared_within_their_memory_and_never_with_an_exclusive_holder(data):
     """Whatever a pass decides one after the other, from an idle cluster, told by the decisions alone."""
     hosts = [host(n, cpus=16, gpus=data.draw(st.integers(1, 3))) for n in ("h0", "h1", "h2")]
     waiting = [data.draw(jobs(id)) for id in range(1, data.draw(st.integers(2, 8)))]
-    policies = Policies(
-        registry.load("queue", "fifo"), registry.load("placement", name), registry.load("comm", "none")
-    )
     snap = snapshot(*hosts, jobs=waiting)
-    result = decide(waiting, replace(snap, free=TrackedDict(snap.free)), policies, Tuning(), Blocked())
+    for _, policy in each("placement", PLACEMENTS):
+        policies = Policies(registry.load("queue", "fifo"), policy, registry.load("comm", "none"))
+        result = decide(waiting, replace(snap, free=TrackedDict(snap.free)), policies, Tuning(), Blocked())
+        check_shared(waiting, result.decisions)
+
+
+def check_shared(waiting, decisions) -> None:
     asked = {j.id: j.spec for j in waiting}
     holders: dict[tuple[str, int], list[int]] = {}
-    for decision in result.decisions:
+    for decision in decisions:
         for name in decision.placement.hosts:
             for gpu in decision.placement.gpus_on(name):
                 holders.setdefault((name, gpu), []).append(asked[decision.job].gpu_mem_bytes)
     for held in holders.values():
         assert sum(held) <= 16 * GIB
         assert 0 not in held or len(held) == 1
-    alone = {j.job for j in result.decisions if asked[j.job].exclusive}
-    for decision in result.decisions:
+    alone = {j.job for j in decisions if asked[j.job].exclusive}
+    for decision in decisions:
         if decision.job in alone:
-            others = {h for d in result.decisions if d is not decision for h in d.placement.hosts}
+            others = {h for d in decisions if d is not decision for h in d.placement.hosts}
             assert not others & set(decision.placement.hosts)
 
 
-@pytest.mark.parametrize("name", PLACEMENTS)
 @SETTINGS
 @given(one=jobs(), snap=clusters())
-def test_explaining_judges_every_host(name, one, snap):
-    proposal = registry.load("placement", name).candidates(asked(one), snap, explain=True)
-    best = next(proposal.candidates, None)
-    assert [v.host for v in proposal.verdicts] == list(snap.hosts)
-    for verdict in proposal.verdicts:
-        if verdict.refused is not None:
-            assert verdict.refused.message
-            assert verdict.refused.numbers
-            assert best is None or verdict.host not in best.placement.hosts
+def test_explaining_judges_every_host(one, snap):
+    for _, policy in each("placement", PLACEMENTS):
+        proposal = policy.candidates(asked(one), snap, explain=True)
+        best = next(proposal.candidates, None)
+        assert [v.host for v in proposal.verdicts] == list(snap.hosts)
+        for verdict in proposal.verdicts:
+            if verdict.refused is not None:
+                assert verdict.refused.message
+                assert verdict.refused.numbers
+                assert best is None or verdict.host not in best.placement.hosts
 
 
-@pytest.mark.parametrize("name", PLACEMENTS)
 @SETTINGS
 @given(one=jobs(), snap=clusters(), data=st.data())
-def test_what_is_measured_first_does_not_matter(name, one, snap, data):
+def test_what_is_measured_first_does_not_matter(one, snap, data):
     """Only the inventory has an order; measurements, zones and free resources have none."""
     shuffled = replace(
         snap,
@@ -285,11 +295,12 @@ def test_what_is_measured_first_does_not_matter(name, one, snap, data):
         jobs=dict(reversed(snap.jobs.items())),
         zones=dict(reversed(snap.zones.items())),
     )
-    answers = [
-        list(islice(registry.load("placement", name).candidates(asked(one), s).candidates, CANDIDATES))
-        for s in (snap, shuffled)
-    ]
-    assert [c.placement for c in answers[0]] == [c.placement for c in answers[1]]
+    for name, policy in each("placement", PLACEMENTS):
+        answers = [
+            list(islice(one_of.candidates(asked(one), s).candidates, CANDIDATES))
+            for one_of, s in ((policy, snap), (registry.load("placement", name), shuffled))
+        ]
+        assert [c.placement for c in answers[0]] == [c.placement for c in answers[1]]
 
 
 @pytest.mark.parametrize("name", PLACEMENTS)
@@ -311,29 +322,27 @@ WAITING = st.builds(
 )
 
 
-@pytest.mark.parametrize("name", registry.names("queue"))
 @SETTINGS
 @given(pending=st.lists(WAITING, unique_by=lambda j: j.id, max_size=8), data=st.data())
-def test_queue_orders_every_job_once_whatever_the_input_order(name, pending, data):
-    policy = registry.load("queue", name)
+def test_queue_orders_every_job_once_whatever_the_input_order(pending, data):
     snap = snapshot(now_us=10, jobs=pending)
-    ordered = list(policy.order(pending, snap))
-    assert sorted(j.id for j in ordered) == sorted(j.id for j in pending)
     shuffled = data.draw(st.permutations(pending))
-    assert list(policy.order(shuffled, snap)) == ordered
-    assert list(registry.load("queue", name).order(ordered, snap)) == ordered
-    kinds: dict[object, list[tuple[int, int]]] = {}
-    for one in ordered:
-        s = one.spec
-        kind = s.priority, s.ntasks, s.expected_us, s.time_limit_us, one.served_us
-        kinds.setdefault(kind, []).append((one.submitted_us, one.id))
-    assert all(turns == sorted(turns) for turns in kinds.values()), "equals are not served in turn"
+    for name, policy in each("queue", QUEUES):
+        ordered = list(policy.order(pending, snap))
+        assert sorted(j.id for j in ordered) == sorted(j.id for j in pending)
+        assert list(policy.order(shuffled, snap)) == ordered
+        assert list(registry.load("queue", name).order(ordered, snap)) == ordered
+        kinds: dict[object, list[tuple[int, int]]] = {}
+        for one in ordered:
+            s = one.spec
+            kind = s.priority, s.ntasks, s.expected_us, s.time_limit_us, one.served_us
+            kinds.setdefault(kind, []).append((one.submitted_us, one.id))
+        assert all(turns == sorted(turns) for turns in kinds.values()), "equals are not served in turn"
 
 
-@pytest.mark.parametrize("name", registry.names("comm"))
 @SETTINGS
 @given(data=st.data())
-def test_alignments_name_their_jobs_and_ignore_the_order_of_input(name, data):
+def test_alignments_name_their_jobs_and_ignore_the_order_of_input(data):
     hosts = [host(n) for n in ("a", "b", "c")]
     running = [
         placed(
@@ -345,16 +354,17 @@ def test_alignments_name_their_jobs_and_ignore_the_order_of_input(name, data):
         )
         for i in range(data.draw(st.integers(0, 3)))
     ]
+    shuffled = data.draw(st.permutations(running))
     snap = snapshot(*hosts, net=full_mesh("abc"), placed=running)
-    alignment = registry.load("comm", name).align(running, snap)
     known = {p.job for p in running}
-    named = {s.job for s in alignment.schedules} | set(alignment.unmatched)
-    named |= {s.job for s in alignment.shaping} | {j for link in alignment.links for j in link.jobs}
-    assert named <= known
-    assert alignment.score <= 100
-    assert alignment.links or alignment.score == 100
-    again = registry.load("comm", name).align(data.draw(st.permutations(running)), snap)
-    assert again == alignment
-    for schedule in alignment.schedules:
-        assert 0 <= schedule.shift_us < schedule.period_us
-        assert not (schedule.reference and schedule.inject_us)
+    for name, policy in each("comm", COMMS):
+        alignment = policy.align(running, snap)
+        named = {s.job for s in alignment.schedules} | set(alignment.unmatched)
+        named |= {s.job for s in alignment.shaping} | {j for link in alignment.links for j in link.jobs}
+        assert named <= known
+        assert alignment.score <= 100
+        assert alignment.links or alignment.score == 100
+        assert registry.load("comm", name).align(shuffled, snap) == alignment
+        for schedule in alignment.schedules:
+            assert 0 <= schedule.shift_us < schedule.period_us
+            assert not (schedule.reference and schedule.inject_us)
