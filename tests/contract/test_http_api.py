@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
+import socket
 import subprocess
-import threading
 from collections.abc import Iterator
+from http.cookiejar import DefaultCookiePolicy
 from typing import Any
 
 import hypothesis
 import msgspec
 import pytest
+import requests
 import schemathesis
+from requests.adapters import HTTPAdapter
+from requests.structures import CaseInsensitiveDict
 from schemathesis.pytest.lazy import get_all_tests
 from schemathesis.specs.openapi import checks
+from urllib3.connection import HTTPConnection
+from urllib3.connectionpool import HTTPConnectionPool
 
 from rm import __version__
 from rm.api.openapi import document
@@ -50,41 +55,46 @@ tests = ["throughput"]
 # nothing listens at port 1: the hosts are known, and never up
 HOSTS = "[z1]\nh1\nh2\n[all:vars]\nansible_host=127.0.0.1\nansible_port=1\n"
 PLAYBOOK = "- hosts: all\n  vars_prompt: [{name: a, private: false}]\n  tasks:\n    - ping:\n"
+PATIENCE_S = 60
 SPEC = {"name": "train", "script": "#!/bin/sh\ntrue\n", "env": [["TOKEN", "s3cret"]]}
 
 
-async def relay(path: str) -> tuple[asyncio.Server, str]:
-    """A TCP port for a Unix socket, for clients that know nothing else; and its URL."""
+class UnixConnection(HTTPConnection):
+    """Its host is the path of a socket."""
 
-    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while data := await reader.read(1 << 16):
-                writer.write(data)
-                await writer.drain()
-        except ConnectionError:
-            pass
-        finally:
-            writer.close()
+    def _new_conn(self) -> socket.socket:
+        made = socket.socket(socket.AF_UNIX)
+        made.settimeout(PATIENCE_S)
+        made.connect(self.host)
+        return made
 
-    async def meet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        theirs, ours = await asyncio.open_unix_connection(path)
-        await asyncio.gather(pump(reader, ours), pump(theirs, writer))
 
-    server = await asyncio.start_server(meet, "127.0.0.1", 0)
-    return server, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+class UnixPool(HTTPConnectionPool):
+    ConnectionCls = UnixConnection
+
+
+class UnixAdapter(HTTPAdapter):
+    """All requests go to one Unix socket, whatever their URL."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._pool = UnixPool(path)
+
+    def get_connection_with_tls_context(self, *_: Any, **__: Any) -> UnixPool:
+        return self._pool
+
+    def close(self) -> None:
+        self._pool.close()
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[requests.Session]:
     """A daemon with two hosts that do not answer, jobs that wait for them, and meshes."""
     folder = tmp_path_factory.mktemp("api")
     (folder / "rm.toml").write_text(RM_TOML.format(folder))
     (folder / "hosts.ini").write_text(HOSTS)
     (folder / "playbooks").mkdir()
     (folder / "playbooks" / "0.yml").write_text(PLAYBOOK)
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
     with (folder / "log").open("wb") as log:
         daemon = subprocess.Popen(
             [RMX, "--config", folder / "rm.toml", "daemon"], stdout=log, stderr=log,
@@ -107,14 +117,15 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             client.post(
                 "playbook-schedules", body={"playbook": "0", "cron": "0 0 1 1 *", "answers": {"a": 1}}
             )
-            server, url = asyncio.run_coroutine_threadsafe(relay(client.address.path), loop).result(60)
-            yield url
-            loop.call_soon_threadsafe(server.close)
+            with requests.Session() as session:
+                session.mount("http://", UnixAdapter(f"{folder}/rm.sock"))
+                # what it closes after an error is never mistaken for a connection that can be used again
+                session.headers = CaseInsensitiveDict({"Connection": "close"})
+                session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))  # no case sees another's
+                yield session
         finally:
             daemon.terminate()
             daemon.wait(60)
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join()
     assert "Traceback" not in (folder / "log").read_text()
 
 
@@ -124,7 +135,9 @@ def schema() -> Any:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_whatever_comes_is_answered_as_the_table_says(operation: str, schema: Any, url: str) -> None:
+def test_whatever_comes_is_answered_as_the_table_says(
+    operation: str, schema: Any, session: requests.Session
+) -> None:
     """Not by schemathesis' `parametrize`: each worker that collects tests would make all requests (3 s)."""
     settings = hypothesis.settings(max_examples=4, suppress_health_check=list(hypothesis.HealthCheck))
     made = get_all_tests(
@@ -132,15 +145,15 @@ def test_whatever_comes_is_answered_as_the_table_says(operation: str, schema: An
     )
     (found,) = made
     _, ask = found.ok()
-    ask(url=url)
+    ask(session=session)
 
 
-def _ask(case: Any, url: str) -> None:
+def _ask(case: Any, session: requests.Session) -> None:
     query = dict(case.query or {})
     query.pop("follow", None)
     if case.operation.label.endswith("/wait"):  # nobody waits for the end of a job
         query["timeout_s"] = "0"
     case.query = query
-    response = case.call(base_url=url, timeout=60)
+    response = case.call(base_url="http://rm", session=session, timeout=PATIENCE_S)
     assert response.status_code != 500, response.text
     case.validate_response(response, checks=CHECKS)
