@@ -16,7 +16,7 @@ MPI4PY := mpi4py==4.1.2
 
 # with programs compiled once, also where the environment forbids to keep that, and without pytest's plugins of
 # libraries that no test needs: each worker loads them all
-PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -p no:anyio
+PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -p no:anyio -p no:schemathesis
 
 .PHONY: help demo ddp frameworks gpu test records check schedules lint bench papers lock dist docs man sbom clean setup setup-dev need-lab need-test
 .NOTPARALLEL:

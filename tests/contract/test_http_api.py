@@ -13,11 +13,8 @@ import hypothesis
 import msgspec
 import pytest
 import requests
-import schemathesis
 from requests.adapters import HTTPAdapter
 from requests.structures import CaseInsensitiveDict
-from schemathesis.pytest.lazy import get_all_tests
-from schemathesis.specs.openapi import checks
 from urllib3.connection import HTTPConnection
 from urllib3.connectionpool import HTTPConnectionPool
 
@@ -29,9 +26,6 @@ from tests.cluster import RMX, until
 
 DOCUMENT = msgspec.json.decode(document(__version__))
 OPERATIONS = [f"{method.upper()} {path}" for path, methods in DOCUMENT["paths"].items() for method in methods]
-CHECKS = [
-    checks.status_code_conformance, checks.content_type_conformance, checks.response_schema_conformance,
-]  # fmt: skip
 RM_TOML = """
 [daemon]
 socket = "{0}/rm.sock"
@@ -131,6 +125,8 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[requests.Sessi
 
 @pytest.fixture(scope="module")
 def schema() -> Any:
+    import schemathesis  # which only the worker that has this file is to load
+
     return schemathesis.openapi.from_dict(DOCUMENT)
 
 
@@ -139,6 +135,8 @@ def test_whatever_comes_is_answered_as_the_table_says(
     operation: str, schema: Any, session: requests.Session
 ) -> None:
     """Not by schemathesis' `parametrize`: each worker that collects tests would make all requests (3 s)."""
+    from schemathesis.pytest.lazy import get_all_tests
+
     settings = hypothesis.settings(max_examples=4, suppress_health_check=list(hypothesis.HealthCheck))
     made = get_all_tests(
         schema=schema.include(name=operation), test_func=_ask, settings=settings, given_kwargs={}
@@ -149,6 +147,8 @@ def test_whatever_comes_is_answered_as_the_table_says(
 
 
 def _ask(case: Any, session: requests.Session) -> None:
+    from schemathesis.specs.openapi import checks
+
     query = dict(case.query or {})
     query.pop("follow", None)
     if case.operation.label.endswith("/wait"):  # nobody waits for the end of a job
@@ -156,4 +156,11 @@ def _ask(case: Any, session: requests.Session) -> None:
     case.query = query
     response = case.call(base_url="http://rm", session=session, timeout=PATIENCE_S)
     assert response.status_code != 500, response.text
-    case.validate_response(response, checks=CHECKS)
+    case.validate_response(
+        response,
+        checks=[
+            checks.status_code_conformance,
+            checks.content_type_conformance,
+            checks.response_schema_conformance,
+        ],
+    )

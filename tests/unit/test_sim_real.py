@@ -17,6 +17,7 @@ from rm.sim.real.systems import IDEAL, OURS, SYSTEMS
 from rm.sim.real.workloads import PHILLY, POLLUX, Terms, kinds, submitted, workload
 
 TERMS = Terms(speed=4000)
+FIRST = 64  # jobs: the cluster is full of those, and some wait
 
 
 def test_the_profiles_are_the_measured_ones() -> None:
@@ -72,6 +73,13 @@ def test_phillys_jobs_come_at_the_load_asked_for() -> None:
     assert jobs[-1].arrival_us * 40 / 1e6 == pytest.approx(asked_s / (0.9 * 64), rel=1e-6)
 
 
+@pytest.fixture
+def first_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workloads are shorter: a whole one takes a minute of processor under the slowest of the systems."""
+    monkeypatch.setattr(compare, "submitted", lambda *asked: submitted(*asked)[:FIRST])
+
+
+@pytest.mark.usefixtures("first_jobs")
 def test_contention_costs_what_the_bound_does_not_pay_and_equal_units_give_equal_results() -> None:
     units = compare.units_of(["first-fit", IDEAL], ["pollux-8"], "lingjun", TERMS, 1)
     found = compare.compare(units, 1, lambda: None)
@@ -83,9 +91,10 @@ def test_contention_costs_what_the_bound_does_not_pay_and_equal_units_give_equal
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.usefixtures("first_jobs")
 def test_each_system_plays_a_workload_to_its_end(system: str) -> None:
-    units = compare.units_of([system], ["pollux-8"], "lingjun", TERMS, 1)
-    found = compare.measure(units[0])
+    (unit,) = compare.units_of([system], ["pollux-8"], "lingjun", TERMS, 1)
+    found = compare.measure(unit)
     assert 0 < found.mean_s < found.p99_s <= found.makespan_s
     assert 0.99 < found.slowdown <= found.p99_slowdown
 
@@ -137,6 +146,7 @@ def test_a_plot_without_the_bound_compares_with_the_least(tmp_path: Path) -> Non
     assert (tmp_path / "plot.svg").exists()
 
 
+@pytest.mark.usefixtures("first_jobs")
 def test_the_command_prints_a_table_and_json() -> None:
     words = ["--workload", "pollux-8", "--system", "first-fit,ideal", "--speed", "4000", "--jobs", "1"]
     shown = CliRunner().invoke(real, words)
