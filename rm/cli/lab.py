@@ -254,7 +254,7 @@ for _name, _text in FAULTS.items():
 @click.pass_obj
 def execute(directory: Path, host: str, argv: tuple[str, ...]) -> int:
     """Run COMMAND on HOST as its root, past SSH (works while sshd is dead)."""
-    return _run(_load(directory).exec_command(host, argv))
+    return _run(_load(directory).exec_command(host, _behind(argv)))
 
 
 @lab.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -263,7 +263,7 @@ def execute(directory: Path, host: str, argv: tuple[str, ...]) -> int:
 @click.pass_obj
 def ssh(directory: Path, host: str, argv: tuple[str, ...]) -> int:
     """Log in to HOST over SSH, or run COMMAND there."""
-    return _run(_load(directory).ssh_command(host, argv))
+    return _run(_load(directory).ssh_command(host, _behind(argv)))
 
 
 @lab.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -272,6 +272,11 @@ def ssh(directory: Path, host: str, argv: tuple[str, ...]) -> int:
 def enter(directory: Path, argv: tuple[str, ...]) -> int:
     """Run COMMAND where every host can be reached (as root: simply here)."""
     return _run(_load(directory).enter_command(argv))
+
+
+def _behind(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """The command behind `HOST`, or behind `HOST --`, as of docker and kubectl."""
+    return argv[1:] if argv[:1] == ("--",) else argv
 
 
 def _run(argv: list[str]) -> int:

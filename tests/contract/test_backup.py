@@ -224,6 +224,26 @@ def test_the_commands_back_up_restore_and_look_ahead(tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can leave a file to another account")
+def test_what_root_restores_and_upgrades_is_the_daemons_account_s(tmp_path: Path) -> None:
+    state, uid = tmp_path / "state", 4321
+    state.mkdir()
+    database = state / "rm.sqlite3"
+    upgrade(f"sqlite:///{database}", MIGRATIONS, "0007")
+    for path in (state, database):
+        os.chown(path, uid, uid)
+    assert run(tmp_path, "upgrade").exit_code == 0
+    assert run(tmp_path, "backup", str(tmp_path / "backup")).exit_code == 0
+    assert run(tmp_path, "restore", str(tmp_path / "backup")).exit_code == 0
+    found = {path.name: path.stat() for path in state.iterdir()}
+    assert {"rm.sqlite3", "rm.sqlite3.0007.backup", "rm.sqlite3.before-restore"} <= set(found)
+    assert {(name, s.st_uid, s.st_gid) for name, s in found.items()} == {(name, uid, uid) for name in found}
+    assert found["rm.sqlite3"].st_mode & 0o777 == 0o600
+    database.unlink()
+    assert run(tmp_path, "upgrade").exit_code == 0  # makes a new one
+    assert (database.stat().st_uid, database.stat().st_mode & 0o777) == (uid, 0o600)
+
+
 def test_a_damaged_database_cannot_be_upgraded_and_the_check_says_so(tmp_path: Path) -> None:
     state = tmp_path / "state"
     state.mkdir()

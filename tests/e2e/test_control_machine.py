@@ -136,6 +136,21 @@ def test_users_work_with_it_and_find_their_output(there: There) -> None:
     assert there("stat", "-c", "%U %a", file).stdout == "rm-alice 644\n"
 
 
+def test_what_root_restores_the_daemon_can_open(there: There) -> None:
+    """docs/backup.md, typed as root."""
+    rmx = "/opt/rmx/bin/rmx"
+    for words in (
+        (rmx, "backup", "/root/rm.db"),
+        ("systemctl", "stop", "rm"),
+        (rmx, "restore", "/root/rm.db"),
+        ("systemctl", "start", "rm"),
+    ):
+        done = there(*words)
+        assert done.returncode == 0, (words, done.stderr)
+    until(lambda: there(rmx, "status").returncode == 0, "the daemon leads the restored database")
+    assert there("stat", "-c", "%U %a", "/var/lib/rmd/rm.sqlite3").stdout == "rmd 600\n"
+
+
 def test_who_takes_the_daemon_over_writes_no_files_but_logs(there: There) -> None:
     """The helper is asked as the daemon's account could ask it."""
     program = """

@@ -246,12 +246,19 @@ def test_a_launch_that_failed_is_tried_elsewhere_and_every_host_forgets_it() -> 
     assert world.job.state is S.FAILED
 
 
-@pytest.mark.parametrize("code", ["no-such-user", "root-refused", "bad-request"])
+@pytest.mark.parametrize("code", ["root-refused", "bad-request"])
 def test_a_launch_that_no_host_would_take_fails_at_once(code: str) -> None:
     world = World(ALONE)
     world.place()
     world.do(ev.LaunchFailed(1, 1, "h1", code, "no"))
     assert world.job.state is S.FAILED
+
+
+def test_an_account_that_one_host_lacks_is_looked_for_on_others() -> None:
+    world = World(ALONE)
+    world.place()
+    world.do(ev.LaunchFailed(1, 1, "h1", "no-such-user", "There is no user 'ann' on h1."))
+    assert (world.job.state, world.job.avoid) == (S.PENDING, ("h1",))
 
 
 @pytest.mark.parametrize("code", ["no-space", "spool"])

@@ -160,11 +160,11 @@ def test_further_candidates_begin_with_hosts_not_used_before():
     ("fields", "code", "words"),
     [
         ({"gpus_per_task": 4}, ReasonCode.RESOURCES, "needs 4 GPUs, 2 free of 3"),
-        ({"gpus_per_task": 1, "gpu_type": "H100"}, ReasonCode.RESOURCES, "1 H100 GPUs, 0 free of 0"),
+        ({"gpus_per_task": 1, "gpu_type": "H100"}, ReasonCode.RESOURCES, "1 H100 GPU, 0 free of 0"),
         ({"cpus_per_task": 9}, ReasonCode.RESOURCES, "9 CPUs, 8 free of 8"),
         ({"mem_gib": 64}, ReasonCode.RESOURCES, "64.0 GiB of memory, 32.0 GiB free"),
         ({"partition": "big"}, ReasonCode.HOST_NOT_AVAILABLE, "not in partition big"),
-        ({"hosts_only": ("x",)}, ReasonCode.HOST_NOT_AVAILABLE, "not among the 1 hosts"),
+        ({"hosts_only": ("x",)}, ReasonCode.HOST_NOT_AVAILABLE, "not among the 1 host that"),
         ({"zone": "mars"}, ReasonCode.ZONE, "asks for zone mars"),
         ({"ntasks": 20}, ReasonCode.RESOURCES, "room for 20 tasks at once, 1 of 2 hosts have room for 8"),
         ({"ntasks": 4, "hosts_min": 2}, ReasonCode.RESOURCES, "needs 2 hosts, 1 have room"),

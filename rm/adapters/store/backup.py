@@ -21,7 +21,7 @@ from sqlalchemy.engine import URL, make_url
 
 from rm.adapters.store import schema
 from rm.adapters.store.database import make_engine, sentences
-from rm.adapters.store.migrate import VERSION_TABLE, head
+from rm.adapters.store.migrate import VERSION_TABLE, head, make_for_owner
 from rm.adapters.store.unsure_jobs import EVERYTHING, marked, marks
 from rm.core.store import Lease
 from rm.errors import ConfigError, Conflict, StoreError, UsageError
@@ -191,7 +191,7 @@ def _restore_sqlite(path: Path, file: Path, acknowledged: int, hold: bool) -> Re
     aside = path.with_name(f"{path.name}.restoring")
     aside.unlink(missing_ok=True)
     path.parent.mkdir(parents=True, exist_ok=True)
-    os.close(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    make_for_owner(aside)
     try:
         _copy_sqlite(file, aside, "ro")
         with sentences(f"sqlite:///{file}", "be restored"), closing(sqlite3.connect(aside)) as copy:

@@ -45,6 +45,18 @@ def upgrade(url: str, migrations: Path = MIGRATIONS, revision: str = "head") -> 
         command.upgrade(config, revision)
 
 
+def make_for_owner(file: Path) -> None:
+    """A new file that only the owner of its directory may read: what root restores for the daemon's account, that
+    account must be able to open. Raises FileExistsError."""
+    made = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        if os.geteuid() == 0:
+            owner = file.parent.stat()
+            os.fchown(made, owner.st_uid, owner.st_gid)
+    finally:
+        os.close(made)
+
+
 def create_privately(file: Path) -> None:
     """Makes the SQLite file if need be: it holds all users' scripts, so nobody else may read it.
 
@@ -53,7 +65,7 @@ def create_privately(file: Path) -> None:
     """
     try:
         with suppress(FileExistsError):
-            os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            make_for_owner(file)
         if file.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if not os.access(file, os.R_OK | os.W_OK):
@@ -73,7 +85,7 @@ def back_up(file: Path, revision: str) -> Path:
     taken = 1
     while (copy := file.with_name(f"{file.name}.{revision}.backup{taken if taken > 1 else ''}")).exists():
         taken += 1
-    copy.touch(mode=0o600)
+    make_for_owner(copy)
     with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(copy)) as target:
         source.backup(target)
     return copy

@@ -36,7 +36,7 @@ from rm.protocol.codes import Code
 
 S = JobState
 # The agent's refusals that no other host would answer differently: the job itself is at fault.
-JOB_FAULTS = frozenset({Code.NO_SUCH_USER, Code.ROOT_REFUSED, Code.BAD_REQUEST})
+JOB_FAULTS = frozenset({Code.ROOT_REFUSED, Code.BAD_REQUEST})
 # Refusals that every other job would meet on that host too: it is drained until it can write its spool again.
 HOST_FAULTS = frozenset({Code.NO_SPACE, Code.NO_DESCRIPTORS, Code.SPOOL})
 MAX_LAUNCH_FAILURES = 3
