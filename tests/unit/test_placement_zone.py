@@ -12,6 +12,7 @@ from rm.core.model.host import HostState
 from rm.core.model.reasons import ReasonCode
 from rm.core.model.snapshot import Free, TrackedDict
 from rm.policies.placement.first_fit import FirstFitPolicy
+from rm.policies.placement.metronome import MetronomePolicy
 from rm.policies.placement.steps.network_score import NetworkWeights, select
 from rm.policies.placement.steps.network_table import NetworkTable
 from rm.policies.placement.zone import ZonePolicy
@@ -101,6 +102,31 @@ def test_far_zone_without_bad_hosts_comes_before_near_zone_with_them():
     busy = {"a3": Free(8, 1 << 35, ())}
     snap = snapshot(*hosts, zones={"near": 1, "far": 9}, net=net, free=busy)
     assert first(ZonePolicy().candidates(asked(job(ntasks=2, gpus_per_task=1)), snap)).hosts == ("b1", "b2")
+
+
+@pytest.mark.parametrize("policy", [ZonePolicy, MetronomePolicy])
+def test_two_hosts_with_a_bad_link_between_them_come_after_another_zone(policy):
+    """Both share that one pair: only beside other zones is it seen to be bad."""
+    bad, good = ["a1", "a2"], ["b1", "b2"]
+    hosts = [host(n, "a", cpus=2) for n in bad] + [host(n, "b", cpus=2) for n in good]
+    net = full_mesh(bad, linkstats(5, 20, 10)) | full_mesh(good)
+
+    def chosen(**free):
+        return first(policy().candidates(asked(job(ntasks=4)), snapshot(*hosts, net=net, free=free))).hosts
+
+    assert set(chosen()) == set(good)
+    assert set(chosen(b1=Free(0, 1 << 35, ()))) == set(bad)  # rather than none
+
+
+def test_the_verdict_on_a_zone_of_two_measured_hosts_compares_with_all_zones():
+    hosts = [host(n, "a", cpus=c) for n, c in (("a1", 1), ("a2", 1), ("a3", 2))]
+    hosts += [host(n, "b", cpus=2) for n in ("b1", "b2")]
+    net = full_mesh(["a1", "a2"], linkstats(5, 20, 10)) | full_mesh(["b1", "b2"])
+    proposal = ZonePolicy().candidates(asked(job(ntasks=6)), snapshot(*hosts, net=net), explain=True)
+    assert set(first(proposal).hosts) == {"a3", "b1", "b2"}
+    said = {v.host: v.refused.message for v in proposal.verdicts if v.refused}
+    assert set(said) == {"a1", "a2"}
+    assert all("far worse than its peers' in all zones" in why for why in said.values())
 
 
 def test_never_measured_hosts_rank_below_ordinary_ones_but_are_not_bad():

@@ -46,8 +46,8 @@ def upgrade(url: str, migrations: Path = MIGRATIONS, revision: str = "head") -> 
 
 
 def make_for_owner(file: Path) -> None:
-    """A new file that only the owner of its directory may read: what root restores for the daemon's account, that
-    account must be able to open. Raises FileExistsError."""
+    """A new file that only the owner of its directory may read: what root restores for the daemon's account,
+    that account must be able to open. Raises FileExistsError."""
     made = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         if os.geteuid() == 0:

@@ -36,7 +36,8 @@ class NetworkWeights:
     0 points.
 
     A host is a bad one when its link, taken at the median of its pairs, is more than
-    `exclude_gap` points below the median host of its zone. Jobs of several hosts get
+    `exclude_gap` points below the median host of its zone, or, where the zone has fewer than three
+    measured hosts, of all zones. Jobs of several hosts get
     bad hosts only when no zone fits without.
     """
 

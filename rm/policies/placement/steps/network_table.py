@@ -245,12 +245,18 @@ class NetworkTable:
 
     def _find_bad(self, zone: str) -> Mask:
         quality = self.quality()[self.members[zone]]
-        known = np.sort(quality[~np.isnan(quality)])
-        if not len(known):
-            return np.zeros(len(quality), dtype=bool)
-        limit = known[len(known) // 2] - self.weights.exclude_gap
-        below: Mask = np.nan_to_num(quality, nan=np.inf) < limit
+        usual, _ = self._usual(zone)
+        below: Mask = np.nan_to_num(quality, nan=np.inf) < usual - self.weights.exclude_gap
         return below
+
+    def _usual(self, zone: str) -> tuple[float, str]:
+        """The median host's link, and whose: the zone's, or all zones' where that is better and the zone has
+        fewer than three measured hosts. Two share one pair: beside each other neither is the worse."""
+        mine, count = _median_host(self.quality()[self.members[zone]])
+        if not 0 < count < 3:
+            return mine, f"in zone {zone}"
+        everywhere, _ = _median_host(self.quality())
+        return (everywhere, "in all zones") if everywhere > mine else (mine, f"in zone {zone}")
 
     def bad_reason(self, number: int) -> Reason:
         """BAD_NETWORK with what was measured of the host and of its zone."""
@@ -263,10 +269,7 @@ class NetworkTable:
         block = self._block(zone, zone)
         assert block is not None
         own = block.values[(block.first == number) | (block.second == number)]
-        quality = self.quality()
-        known = np.sort(quality[self.members[zone]])
-        known = known[~np.isnan(known)]
-        mine, peers = float(quality[number]), float(known[len(known) // 2])
+        mine, (peers, where) = float(self.quality()[number]), self._usual(zone)
         loss, delay, bandwidth = (_median(own[:, i], float("nan")) for i in range(3))
         worse = self.members[zone][self.bad(zone)]
         fine = block.values[~np.isin(block.first, worse) & ~np.isin(block.second, worse)]
@@ -294,7 +297,7 @@ class NetworkTable:
                 numbers.append((name, round(value, digits) if digits else round(value)))
         return Reason(
             ReasonCode.BAD_NETWORK,
-            f"its link is far worse than its peers' in zone {zone}: network score {mine:.1f} against "
+            f"its link is far worse than its peers' {where}: network score {mine:.1f} against "
             f"{peers:.1f}; {', '.join(parts)}",
             tuple(numbers),
         )
@@ -372,6 +375,12 @@ def _leaning(values: Floats, typical: Floats, sure: Floats) -> Floats:
     between = typical + sure * (np.nan_to_num(values) - typical)
     leaning: Floats = np.where(sure >= 1.0, values, np.where(np.isnan(values), typical, between))
     return leaning
+
+
+def _median_host(quality: Floats) -> tuple[float, int]:
+    """The (upper) median of the known links, nan where there is none, and how many are known."""
+    known = np.sort(quality[~np.isnan(quality)])
+    return (float(known[len(known) // 2]) if len(known) else float("nan")), len(known)
 
 
 def _median(values: Floats, otherwise: float) -> float:
