@@ -15,6 +15,7 @@ import rm_container
 import rm_cores
 import rm_gpu_near
 import rm_mpi
+from rm_fence import limits_not_set
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -44,8 +45,7 @@ def become_task(folder, group, request, user, fence, task, environ, printed, sai
         tasks = request["tasks"]
         refused = fence.bind_task() if alone else fence.bind_task(tasks.index(task), len(tasks))
         if refused:
-            note = "Limits that could not be set on %s: %s." % (os.uname().nodename, ", ".join(refused))
-            _tell(said, {"note": note})
+            _tell(said, {"note": limits_not_set(refused)})
         if not alone and rm_gpu_near.is_asked(environ):
             task = _with_near_gpus(request, task, fence, environ)
         if os.getuid() == 0:

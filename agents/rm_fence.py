@@ -11,6 +11,7 @@ import time
 import rm_cores
 import rm_fence_bpf
 import rm_fence_devices
+import rm_fence_ipc
 import rm_fence_limits
 import rm_fence_mounts
 import rm_fence_seccomp
@@ -22,6 +23,7 @@ SETTINGS = {
     "cpus": "weight",  # or "limit", "cores", "off"
     "processes": 65_536,  # and threads of a job on this host, at most; 0 = any number
     "private_tmp": "",  # "tmpfs", or the directory here that holds the jobs' own; "" = the host's /tmp
+    "private_ipc": True,  # System V IPC and POSIX message queues of its own
     "login_limits": True,  # limits.conf holds for a job
     "limits": [],  # [[item of limits.conf, soft, hard], …] above it, -1 = unlimited
     "no_new_privs": False,
@@ -31,7 +33,7 @@ SETTINGS = {
 CHOICES = {"cpus": ("weight", "limit", "cores", "off"), "unenforced": ("tell", "refuse")}
 PERIOD_US = 100_000  # of cpu.max
 LOOK_S = 1.0
-BY_PROGRAM, BY_GROUP, BY_COVER = "bpf", "devices", "cover"
+BY_PROGRAM, BY_GROUP, BY_COVER, BY_NAMESPACE = "bpf", "devices", "cover", "namespace"
 
 
 def checked_settings(given):
@@ -70,12 +72,14 @@ class Fences:
         self._looked_at = -LOOK_S  # at what changes seldom
         self._kept = False
         self._most_processes = _most_processes()
+        self._kernels_ipc = rm_fence_ipc.limits_of_a_new_one() if os.getuid() == 0 else None
+        self._ipc_limits = {}  # that this host has and a new namespace would not
         self.means = self._best_means()
 
     def enforced(self):
         """What jobs are kept to here, and how: for the hello. Empty = not at all."""
         found = {name: ("", "v1", "v2")[self.hierarchy.version(name)] for name in ("memory", "cpu", "pids")}
-        return dict(found, gpus=self.means)
+        return dict(found, gpus=self.means, ipc="" if self._kernels_ipc is None else BY_NAMESPACE)
 
     def _best_means(self):
         """How device files are closed: by the first way that this kernel takes."""
@@ -100,6 +104,8 @@ class Fences:
             self._close_devices(fence, [gpu for task in request["tasks"] for gpu in task["gpus"]])
         if settings["private_tmp"] and os.getuid() != 0:
             fence.lacks.append("its own /tmp: the agent is not root")
+        if settings["private_ipc"] and self._kernels_ipc is not None:
+            fence.ipc = self._ipc_limits
         if settings["login_limits"] and self._login_lines:
             groups = os.getgrouplist(user.name, user.gid)
             fence.login = rm_fence_limits.of_login(self._login_lines, user.name, user.uid, groups)
@@ -119,6 +125,9 @@ class Fences:
             return
         self._looked_at = time.monotonic()
         self._login_lines = rm_fence_limits.lines()
+        if self._kernels_ipc is not None:
+            found = rm_fence_ipc.limits().items()
+            self._ipc_limits = {name: value for name, value in found if self._kernels_ipc.get(name) != value}
         version = rm_fence_devices.version(self.root)
         if version != self._version:
             self._devices, self._version = rm_fence_devices.Devices(self.root), version
@@ -234,6 +243,13 @@ def _refusing(what):
         raise SpoolError("not-enforced", "Host %s cannot %s: %s." % why) from None
 
 
+def limits_not_set(names):
+    """One sentence about them; "" for none."""
+    if not names:
+        return ""
+    return "Limits that could not be set on %s: %s." % (os.uname().nodename, ", ".join(names))
+
+
 def _most_processes():
     with open("/proc/sys/kernel/pid_max") as file:
         return int(file.read())
@@ -253,6 +269,7 @@ class Fence:
         self.login = {}
         self.filter = b""
         self.lacks = []
+        self.ipc = None  # limits of an IPC namespace of its own; None = it has none
         self.temporary = ""  # the directory that holds the job's own /tmp
         self._inside = self._outside = -1  # the job's and the host's mount namespaces
 
@@ -271,7 +288,17 @@ class Fence:
             os.close(self.program)
 
     def enclose(self, name):
-        """Make the mount namespace that the tasks will live in, where one is needed; come back from it."""
+        """Move this process into an IPC namespace for it and the tasks, and make the mount namespace that
+        the tasks will live in, each where one is needed. Of the latter come back. One sentence about limits
+        that could not be set; "" when all were."""
+        refused = []
+        if self.ipc is not None:
+            with _refusing("give the job an IPC namespace of its own"):
+                refused = rm_fence_ipc.enclose(self.ipc)
+        self._make_view(name)
+        return limits_not_set(refused)
+
+    def _make_view(self, name):
         where = self.settings["private_tmp"] if os.getuid() == 0 else ""
         if not where and not self.covered:
             return
@@ -281,6 +308,8 @@ class Fence:
             if where:
                 self.temporary = rm_fence_mounts.make_temporary(where, name)
                 rm_fence_mounts.mount_temporary(self.temporary)
+            if self.ipc is not None:
+                rm_fence_ipc.mount_queues()
             self._inside = rm_fence_mounts.namespace()
             rm_fence_mounts.move_to(self._outside)
 

@@ -19,17 +19,17 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def enclose(covered=()):
     """Move this process into a namespace of its own, where nobody can open the device files `covered`."""
-    _must(_libc.unshare(CLONE_NEWNS), "unshare")
-    _mount("none", "/", "", MS_REC | MS_SLAVE)
+    must(_libc.unshare(CLONE_NEWNS), "unshare")
+    mount("none", "/", "", MS_REC | MS_SLAVE)
     if covered:
         # not on the host's /dev: a file that nobody has the rights to
         aside = _make_aside("/run", "covered")
-        _mount("none", aside, "tmpfs", MS_NOSUID | MS_NODEV, "mode=000,size=4k,nr_inodes=4")
+        mount("none", aside, "tmpfs", MS_NOSUID | MS_NODEV, "mode=000,size=4k,nr_inodes=4")
         blind = os.path.join(aside, "device")
         os.close(os.open(blind, os.O_CREAT | os.O_WRONLY, 0))
         for path in covered:
-            _mount(blind, path, "", MS_BIND)
-        _must(_libc.umount2(os.fsencode(aside), 2), "umount " + aside)
+            mount(blind, path, "", MS_BIND)
+        must(_libc.umount2(os.fsencode(aside), 2), "umount " + aside)
         os.rmdir(aside)
 
 
@@ -54,10 +54,10 @@ def _make_aside(where, name):
 def mount_temporary(home):
     """Over /tmp and /dev/shm; the latter is memory always."""
     if home:
-        _mount(os.path.join(home, "tmp"), "/tmp", "", MS_BIND)
+        mount(os.path.join(home, "tmp"), "/tmp", "", MS_BIND)
     else:
-        _mount("rm-tmp", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777")
-    _mount("rm-shm", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777")
+        mount("rm-tmp", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777")
+    mount("rm-shm", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777")
 
 
 def remove_temporary(home):
@@ -117,15 +117,17 @@ def namespace():
 
 def move_to(space):
     """Move this process into a namespace, to its root directory."""
-    _must(_libc.setns(space, CLONE_NEWNS), "setns")
+    must(_libc.setns(space, CLONE_NEWNS), "setns")
 
 
-def _mount(source, target, kind, flags, options=""):
+def mount(source, target, kind, flags, options=""):
+    """By the kernel's mount(2). Raises OSError with the target."""
     words = [os.fsencode(word) if word else None for word in (source, target, kind)]
-    _must(_libc.mount(*words, ctypes.c_ulong(flags), os.fsencode(options) or None), "mount on " + target)
+    must(_libc.mount(*words, ctypes.c_ulong(flags), os.fsencode(options) or None), "mount on " + target)
 
 
-def _must(result, what):
+def must(result, what):
+    """Raise the error of a call of the C library that did not return 0."""
     if result != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), what)

@@ -139,7 +139,8 @@ class Supervisor:
 
     def _prepare(self):
         at = self._attempt
-        at.fence.enclose("%d.%d" % (at.folder.job, at.folder.attempt))
+        refused = at.fence.enclose("%d.%d" % (at.folder.job, at.folder.attempt))
+        at.meta["note"] = " ".join(filter(None, [at.meta["note"], refused]))
         if at.fence.temporary:
             at.meta["temporary"] = at.fence.temporary
         self._beginning.allow_files()

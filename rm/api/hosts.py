@@ -73,7 +73,7 @@ class Free(msgspec.Struct, frozen=True, kw_only=True):
 class Host(msgspec.Struct, frozen=True, kw_only=True):
     """`found` names the fields that the host's agent found; the inventory declared the others.
     `nics`: its network interfaces, the one that carries jobs' traffic first. `unenforced` is what its kernel
-    cannot limit for a job: memory, cpus, processes, gpus; `unshaped` what it cannot do to the traffic of
+    cannot limit for a job: memory, cpus, processes, ipc, gpus; `unshaped` what it cannot do to the traffic of
     jobs: classes, bursts; `containers` its runtime of them. `unwritable`: it is drained since its spool
     cannot be written, until it can. `free` and `jobs` are there in lists; `variables`,
     text or JSON by name, for administrators who ask for them."""

@@ -75,6 +75,7 @@ class FenceConfig(msgspec.Struct, frozen=True):
     cpus: Literal["weight", "limit", "cores", "off"] = "weight"
     processes: Annotated[int, msgspec.Meta(ge=0, lt=1 << 22)] = 65_536
     private_tmp: str = ""
+    private_ipc: bool = True
     login_limits: bool = True
     limits: tuple[str, ...] = ()
     no_new_privs: bool = False

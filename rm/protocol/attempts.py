@@ -67,6 +67,7 @@ class Fence(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cpus: Literal["weight", "limit", "cores", "off"] = "weight"
     processes: Annotated[int, Meta(ge=0, lt=1 << 22)] = 65_536
     private_tmp: Path = ""
+    private_ipc: bool = True
     login_limits: bool = True
     limits: Annotated[list[tuple[Word, Limit, Limit]], Meta(max_length=64)] = []
     no_new_privs: bool = False

@@ -36,12 +36,13 @@ class Notification(Struct, frozen=True, kw_only=True, tag_field="event"):
 
 class Enforced(Struct, frozen=True, kw_only=True):
     """What limits jobs: `v1` or `v2` for a controller of control groups; `bpf`, `devices` or `cover`
-    for GPUs; empty for what cannot be limited."""
+    for GPUs, `namespace` for System V IPC; empty for what cannot be limited."""
 
     memory: Word = ""
     cpu: Word = ""
     pids: Word = ""
     gpus: Word = ""
+    ipc: Word = ""
 
 
 class Features(Struct, frozen=True, kw_only=True):

@@ -318,6 +318,30 @@ def test_a_container_with_a_name_lasts_as_long_as_its_job(cluster: Cluster) -> N
     assert run(cluster.lab, host, f"ls /home/{STRANGER}/.local/share/containers/storage/rm/{host}") == ""
 
 
+# memory that processes share, semaphores and queues
+
+
+def test_system_v_ipc_is_a_jobs_own_is_shared_by_its_steps_and_ends_with_it(cluster: Cluster) -> None:
+    host = names(cluster)[0]
+    makes = "srun -n2 sh -c 'ipcmk -M 4096 -S 1 -Q'; srun -n1 ipcs; echo made; exec sleep 600"
+    job = cluster.post_job(makes, user=STRANGER, hosts_only=[host], ntasks=2, launch="batch")
+    until(lambda: cluster.job(job)["started_us"] and "made" in cluster.log(job), "it has made them")
+    lines = [line for line in cluster.log(job).splitlines() if line.startswith("0x")]
+    assert len(lines) == 6  # the third step sees what two tasks of the first made
+    assert all(STRANGER in line for line in lines)
+    shown = run(cluster.lab, host, "ipcs")
+    assert STRANGER not in shown
+    entered = cluster.run("--socket", cluster.socket, "shell", str(job), "ipcs").stdout
+    assert [line.split()[:2] for line in entered.splitlines() if line.startswith("0x")] == [
+        line.split()[:2] for line in lines
+    ]
+    other = cluster.wait(cluster.post_job("ipcs", user=STRANGER, hosts_only=[host]))
+    assert "0x" not in cluster.log(other["id"])
+    cluster.client_of(STRANGER).delete("jobs", job)
+    assert cluster.wait(job)["state"] == "CANCELLED"
+    assert run(cluster.lab, host, "ipcs") == shown
+
+
 # memory and processes
 
 

@@ -35,8 +35,8 @@ def test_defaults_are_the_same_in_rm_toml_on_the_wire_and_on_hosts() -> None:
     assert ours == {key: value for key, value in SETTINGS.items() if key != "limits"}
     # and whatever can be written arrives
     config = FenceConfig(
-        gpus=False, cpus="limit", processes=0, private_tmp="/local", login_limits=False, no_new_privs=True,
-        seccomp=True, unenforced="refuse",
+        gpus=False, cpus="limit", processes=0, private_tmp="/local", private_ipc=False, login_limits=False,
+        no_new_privs=True, seccomp=True, unenforced="refuse",
         limits=tuple(f"{item}=1:2" for item in sorted(set(ITEMS) - {"nice"})),
     )  # fmt: skip
     sent = msgspec.json.decode(msgspec.json.encode(fence_of(config)))
@@ -93,10 +93,10 @@ def test_roots_ids_are_not_compared() -> None:
 @pytest.mark.parametrize(
     ("enforced", "gpus", "wanted"),
     [
-        (Enforced(memory="v2", cpu="v2", pids="v2", gpus="bpf"), 1, ()),
-        (Enforced(memory="v2", cpu="v2", pids="v2"), 0, ()),
-        (Enforced(memory="v2", cpu="v2", pids="v2"), 1, ("gpus",)),
-        (Enforced(gpus="cover"), 1, ("memory", "cpus", "processes")),
+        (Enforced(memory="v2", cpu="v2", pids="v2", gpus="bpf", ipc="namespace"), 1, ()),
+        (Enforced(memory="v2", cpu="v2", pids="v2", ipc="namespace"), 0, ()),
+        (Enforced(memory="v2", cpu="v2", pids="v2"), 1, ("ipc", "gpus")),
+        (Enforced(gpus="cover"), 1, ("memory", "cpus", "processes", "ipc")),
     ],
 )
 def test_what_a_host_cannot_limit_is_told(enforced: Enforced, gpus: int, wanted: tuple[str, ...]) -> None:

@@ -94,7 +94,7 @@ class Host(WithFeatures):
     variables: tuple[tuple[str, str], ...] = ()  # inventory variables for playbooks
     found: tuple[str, ...] = ()
     nics: tuple[Nic, ...] = ()  # the one that carries jobs' traffic first; found at each hello
-    unenforced: tuple[str, ...] = ()  # what its kernel cannot limit for a job: memory, cpus, processes, gpus
+    unenforced: tuple[str, ...] = ()  # memory, cpus, processes, ipc, gpus: what its kernel does not limit
     unshaped: tuple[str, ...] = ()  # what its kernel cannot do to jobs' traffic: classes, bursts
     containers: str = ""  # the runtime of containers that it has: podman, apptainer or enroot; "" = none
 

@@ -59,7 +59,7 @@ def nics_of(interfaces: Sequence[Interface]) -> tuple[Nic, ...]:
 
 def unenforced(how: Enforced, has_gpus: bool) -> tuple[str, ...]:
     """What the host cannot limit for a job."""
-    means = [("memory", how.memory), ("cpus", how.cpu), ("processes", how.pids)]
+    means = [("memory", how.memory), ("cpus", how.cpu), ("processes", how.pids), ("ipc", how.ipc)]
     return tuple(name for name, by in [*means, *([("gpus", how.gpus)] if has_gpus else [])] if not by)
 
 

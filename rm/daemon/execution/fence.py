@@ -35,6 +35,7 @@ def fence_of(config: FenceConfig) -> Fence:
         cpus=config.cpus,
         processes=config.processes,
         private_tmp=where,
+        private_ipc=config.private_ipc,
         login_limits=config.login_limits,
         limits=[limit_of(text) for text in config.limits],
         no_new_privs=config.no_new_privs,
