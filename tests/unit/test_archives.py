@@ -303,9 +303,15 @@ def test_a_refusal_says_whether_to_try_again_and_shows_no_secret(
 def test_a_file_of_headers_that_is_none_is_said_without_its_content(tmp_path: Path, content: str) -> None:
     file = tmp_path / "headers.json"
     file.write_text(content)
-    with pytest.raises(NotKept, match=r"headers\.json (is not JSON|does not map names)") as refused:
+    with pytest.raises(NotKept, match=r"archive x (is not JSON|does not map names)") as refused:
         send(Archive("x", "http://127.0.0.1:9", headers_file=str(file)), outcome())
     assert refused.value.again  # its administrator may mend it
+
+
+def test_headers_in_place_of_their_files_name_are_never_shown() -> None:
+    with pytest.raises(NotKept, match="headers_file of archive x cannot be read: No such file") as refused:
+        send(Archive("x", "http://127.0.0.1:9", headers_file="Authorization: Bearer s3cr3t"), outcome())
+    assert "s3cr3t" not in str(refused.value)
 
 
 def test_an_archive_that_is_away_is_tried_again_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

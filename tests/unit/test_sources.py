@@ -20,6 +20,7 @@ from rm.adapters.sources import asking
 from rm.cli import main
 from rm.core.jobs import events as ev
 from rm.core.model.network import LinkStats
+from rm.core.monitoring.archive import parse_archive
 from rm.core.monitoring.cells import Status
 from rm.core.monitoring.history import Sample
 from rm.core.monitoring.source import Source, endpoints, parse_source
@@ -287,7 +288,7 @@ def test_the_password_is_sent_and_a_missing_file_said(tmp_path: Path) -> None:
     secret.write_text("pass\n")
     with serving(web.post("/{rest:.*}", search)) as url:
         read("opensearch", url, user="rm", password_file=str(secret))
-        with pytest.raises(ConfigError, match="cannot be read"):
+        with pytest.raises(ConfigError, match="password_file of source ma cannot"):
             read("opensearch", url, user="rm", password_file=str(tmp_path / "none"))
     assert seen == ["Basic cm06cGFzcw=="]
 
@@ -321,6 +322,26 @@ def test_an_address_that_may_hold_a_secret_is_never_shown(url: str) -> None:
     assert not found
     assert "a password" in malformed[0][1]
     assert "s3cr3t" not in str(malformed)
+
+
+@pytest.mark.parametrize(
+    ("read_one", "table"),
+    [
+        (parse_archive, {"headers_file": {"Authorization": "Bearer s3cr3t"}}),
+        (parse_archive, {"headers_file": ["s3cr3t"]}),
+        (parse_source, {"kind": "esmond", "password_file": ["s3cr3t"]}),
+    ],
+)
+def test_a_secret_in_place_of_its_file_is_never_shown(read_one: Any, table: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="_file: It is not text") as refused:
+        read_one({"name": "ma", "url": "https://ma.test/x", **table})
+    assert "s3cr3t" not in f"{refused.value} {refused.value.hint}"
+
+
+def test_a_secret_in_place_of_its_files_name_is_never_shown() -> None:
+    with pytest.raises(ConfigError, match="password_file of source") as refused:
+        read("opensearch", "http://127.0.0.1:1", user="rm", password_file="s3cr3t")
+    assert "s3cr3t" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

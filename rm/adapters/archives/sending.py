@@ -56,15 +56,17 @@ def headers_of(archive: Archive) -> dict[str, str]:
         NotKept: the file cannot be read, or holds something else.
     """
     given: object = {}
+    # not its name, which everybody would see: somebody may have written the headers themselves there
+    file = f"The headers_file of archive {archive.name}"
     if archive.headers_file:
         try:
             given = json.loads(Path(archive.headers_file).read_text())
         except OSError as error:
-            raise NotKept(f"The file {archive.headers_file} cannot be read: {error.strerror}.") from None
+            raise NotKept(f"{file} cannot be read: {error.strerror}.") from None
         except (ValueError, RecursionError):
-            raise NotKept(f"The file {archive.headers_file} is not JSON.") from None
+            raise NotKept(f"{file} is not JSON.") from None
     if not isinstance(given, dict) or any("\n" in f"{k}{v}" or "\r" in f"{k}{v}" for k, v in given.items()):
-        raise NotKept(f"The file {archive.headers_file} does not map names of headers to their text.")
+        raise NotKept(f"{file} does not map names of headers to their text.")
     headers = {str(name): str(value) for name, value in given.items() if value}
     if not any(name.lower() == "content-type" for name in headers):
         headers["Content-Type"] = JSON

@@ -73,12 +73,16 @@ class Archive:
     async def __aenter__(self) -> Archive:
         source = self.source
         context: ssl.SSLContext | bool = True
+        key = "ca_file"
         try:
             if source.ca_file:
                 context = ssl.create_default_context(cafile=source.ca_file)
+            key = "password_file"
             password = Path(source.password_file).read_text().strip() if source.password_file else ""
         except (OSError, ValueError) as error:
-            raise ConfigError(f"A file of source {source.name} cannot be read: {error}.") from None
+            # not its name, which everybody would see: somebody may have written the password itself there
+            why = error.strerror if isinstance(error, OSError) else type(error).__name__
+            raise ConfigError(f"The {key} of source {source.name} cannot be read: {why}.") from None
         headers = {"Accept": "application/json"}
         if source.user:
             token = base64.b64encode(f"{source.user}:{password}".encode()).decode()

@@ -150,9 +150,10 @@ def _hosts(value: object) -> Mapping[str, str]:
 
 
 def read_text(value: object) -> str:
+    """A text. What else stands there is not shown: it may be the secret that a file should hold."""
     if isinstance(value, str):
         return value
-    raise ConfigError(f"{value!r:.40} is not text.")
+    raise ConfigError("It is not text.")
 
 
 def _attempts(value: object) -> int:
