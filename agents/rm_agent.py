@@ -8,7 +8,6 @@ the spool (rm_spool.py), so that the next agent finds them. The operations of th
 answered here too: quick ones at once, slow ones in a forked child. See docs/agent-protocol.md.
 """
 
-import contextlib
 import errno
 import gc
 import hashlib
@@ -27,7 +26,6 @@ import rm_attend
 import rm_container
 import rm_facts
 import rm_spawn
-from rm_become import PR_SET_PDEATHSIG, prctl
 from rm_cgroup import DEFAULT_STATE, Group, Hierarchy
 from rm_channel import Channel, refusal
 from rm_fence import Fences
@@ -37,13 +35,14 @@ from rm_news import now_us
 from rm_operations import Operations
 from rm_request import keep_to_jobs
 from rm_room import TROUBLES, Room
+from rm_slow_operations import SlowOperations
 from rm_spool import Spool, SpoolError, boot_id, sentence_of
 from rm_stream_hub import StreamHub, programs
 
 PROTOCOL = 1
 SIBLINGS = ("rm_shape", "rm_path", "rm_pause", "rm_probe", "rm_latencybg", "rm_steps")
 UMASK = 0o022  # a job's user enters its folders, and only root writes there
-OUTSIDE = {"steps"}  # what they leave running is not part of us, and must not end with us
+OUTSIDE = {"steps"}  # what they leave running is not part of us, and must not end with us; their child stays
 CHANGES = {
     "launch",
     "slice",
@@ -82,7 +81,7 @@ class Agent:
         self.ops, self.slow_ops = {}, {"facts": self._facts}
         self.cluster, self.over = "", False  # of the daemon; is this channel to end?
         self.installed, self.version = installed(), version()
-        self.children = {}  # pipe -> [process id, request id, text read so far]
+        self.slow = SlowOperations(self.selector, self.channel)
         self.features = {"nft": rm_facts.program("nft") != "", "htb": False, "missing": [],
                          "containers": rm_container.found()[0]}  # fmt: skip
         self._load_siblings()
@@ -153,7 +152,7 @@ class Agent:
                 elif kind == "events":
                     self.attempts.hear()
                 elif kind == "child":
-                    self._forward(data)
+                    self.slow.forward(data)
                 elif kind == "stream":
                     self.streams.serve(data, events)
                 elif kind == "admission":
@@ -163,6 +162,7 @@ class Agent:
                 self._answer(self.channel.unanswered.popleft())
             self.channel.listen()
             self.attempts.tick()
+            self.slow.tick()
             self.admission.look()
             self.gpus.tick()
             self.room.look()
@@ -174,14 +174,14 @@ class Agent:
             self.room.timeout_s(),
             self.streams.timeout_s(),
             self.admission.timeout_s(),
+            self.slow.timeout_s(),
         ]
         return min((time_s for time_s in times if time_s is not None), default=None)
 
     def _end(self):
         self.admission.close()
         self.attempts.close()
-        for pid, _, _ in self.children.values():
-            os.kill(pid, signal.SIGTERM)
+        self.slow.end()
 
     # requests
 
@@ -226,24 +226,25 @@ class Agent:
         if op == "logs":
             found = self.attempts.logs(request)
             if callable(found):
-                self._fork(number, found, request, Group(""))
+                self.slow.begin(number, found, request, Group(""), UMASK)
                 return None
             return found
         if op == "job-steps":
             return self.attempts.job_steps(request)
         if op == "used-now":
-            self._fork(number, self.attempts.used_now(request), request, Group(""))
+            self.slow.begin(number, self.attempts.used_now(request), request, Group(""), UMASK)
             return None
         if op in CHANGES or op == "tasks":
             return getattr(self.attempts, op)(request, self._later(number))
         if op == "cancel":
-            return self._cancel(request)
+            return self.slow.cancel(request)
         if op in self.ops or op in self.slow_ops:
             if op in self.ops:
                 return self.ops[op](request)
             outside = op in OUTSIDE
             group = Group(self.hierarchy.login if outside else "")
-            self._fork(number, self.slow_ops[op], request, group, self.login_umask if outside else UMASK)
+            umask = self.login_umask if outside else UMASK
+            self.slow.begin(number, self.slow_ops[op], request, group, umask, stays=outside)
             return None
         raise SpoolError(
             "no-such-op", "The agent on %s does not know the operation %s." % (os.uname().nodename, op)
@@ -259,7 +260,7 @@ class Agent:
     def _look_whether_replaced(self):
         """End when other agents were installed completely, and nothing slow goes on: the daemon then starts
         them. What supervisors run is not touched."""
-        if self.children or installed() == self.installed:
+        if self.slow.go_on() or installed() == self.installed:
             return
         self.installed = installed()
         if version() != self.version:
@@ -274,85 +275,6 @@ class Agent:
                 self.channel.send({"id": number, "ok": True, "result": result})
 
         return reply
-
-    # slow operations
-
-    def _fork(self, number, function, request, group, umask=UMASK):
-        read_end, write_end = os.pipe()
-        agent = os.getpid()
-        try:
-            pid = group.fork()
-        except OSError:  # the session that we came from is over, and its group with it
-            pid = os.fork()
-        if pid == 0:
-            try:
-                _become_child(write_end, agent)
-                group.join()
-                os.umask(umask)
-                out = os.fdopen(write_end, "wb", 0)
-
-                def say(message):
-                    out.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
-
-                request["notify"] = say
-                try:
-                    say({"id": number, "ok": True, "result": function(request)})
-                except Exception as error:
-                    say(refusal(number, error))
-            finally:
-                os._exit(0)
-        os.close(write_end)
-        os.set_blocking(read_end, False)
-        self.children[read_end] = [pid, number, bytearray()]
-        self.selector.register(read_end, selectors.EVENT_READ, ("child", read_end))
-
-    def _forward(self, pipe):
-        pid, number, text = child = self.children[pipe]
-        data = os.read(pipe, 1 << 18)
-        if data:
-            text += data
-            if b"\n" in data:
-                *lines, rest = text.split(b"\n")
-                for line in lines:
-                    if line.startswith(b'{"id":'):
-                        child[1] = ...  # answered
-                    self.channel.send_line(line)
-                child[2] = rest
-            return
-        self.selector.unregister(pipe)
-        os.close(pipe)
-        del self.children[pipe]
-        _, status = os.waitpid(pid, 0)
-        if number is not ...:
-            gone = SpoolError("died", "The operation ended without an answer (wait status %d)." % status)
-            self.channel.send(refusal(number, gone))
-
-    def _cancel(self, request):
-        """End a slow operation by the id of its request; it cleans up behind itself (SystemExit)."""
-        for pid, number, _ in self.children.values():
-            if number == request.get("request"):
-                os.kill(pid, signal.SIGTERM)
-        return {}
-
-
-def _become_child(keep, agent):
-    """A forked child of the loop: none of its descriptors, and an end with clean-up when it goes away."""
-
-    def leave(*_):
-        raise SystemExit
-
-    signal.signal(signal.SIGTERM, leave)
-    prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    if os.getppid() != agent:
-        raise SystemExit
-    null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, 0)
-    os.dup2(null, 1)
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) > 2 and int(name) != keep:
-            with contextlib.suppress(OSError):
-                # the folder's own descriptor
-                os.close(int(name))
 
 
 def version():

@@ -215,7 +215,7 @@ OFTEN = ("rm_steps_accounts", "rm_steps_apt", "rm_steps_command", "rm_steps_copy
          "rm_steps_package", "rm_steps_setup", "rm_steps_text")  # fmt: skip
 LIBRARIES = ("base64", "datetime", "difflib", "glob", "grp", "hashlib", "pwd", "re", "shlex", "shutil",
              "socket", "subprocess", "tempfile", "zlib")  # fmt: skip
-LOADED = []
+LOADED = {}  # the executor's files by name: what shows whether one was replaced
 
 
 class Replaced(Exception):
@@ -224,39 +224,42 @@ class Replaced(Exception):
     code = "replaced"
 
 
-def files_now():
-    """What shows whether a file of ours has been replaced."""
-    with os.scandir(HERE) as entries:
-        return sorted((e.name, e.inode(), e.stat().st_mtime_ns) for e in entries if e.name.endswith(".py"))
+def state_of(name):
+    """Changes when a file of ours is replaced; None: it is gone."""
+    try:
+        found = os.stat(os.path.join(HERE, name + ".py"))
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 def features():
-    """For the agent, which asks once and then forks a child per request: what most of them would import.
+    """For the agent, which asks once and then forks children for requests: what most of them would import.
 
     `steps` names the executor's files by their content, so that who sends steps knows what they will meet.
     """
-    global LOADED
-    LOADED = files_now()
+    texts = executor()
     for name in OFTEN + LIBRARIES:
         importlib.import_module(name)
-    return {"steps": digest()}
+    return {"steps": hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()}
 
 
-def digest():
-    """The SHA-256 of the executor: every file of PLACES and what they import of their siblings."""
+def executor():
+    """Name to text: every file of PLACES and what they import of their siblings."""
     wanted, texts = ["rm_steps", *PLACES], {}
     while wanted:
         name = wanted.pop()
+        LOADED[name] = state_of(name)  # before it is read
         with open(os.path.join(HERE, name + ".py"), encoding="utf-8") as file:
             texts[name] = file.read()
         found = re.findall(r"^\s*(?:import|from) (rm_\w+)", texts[name], re.MULTILINE)
         wanted += [name for name in found if name not in texts]
-    return hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()
+    return texts
 
 
 def steps_in_agent(request):
     """The same in a child of the agent, which ends it by SIGTERM; what steps start ignores no signals."""
-    if files_now() != LOADED:
+    if any(state_of(name) != state for name, state in LOADED.items()):
         raise Replaced("The agent's files were replaced since it was started.")
     told = []
     signal.signal(signal.SIGTERM, lambda *_: told.append(True))

@@ -86,6 +86,61 @@ def test_what_steps_start_is_no_part_of_the_agent_and_can_be_interrupted(start: 
     assert [mask & named for mask in masks] == [0, 0]
 
 
+def carrier(agent: Agent, **environment: str) -> tuple[int, str]:
+    """The process that carries steps out, and what a step sees of the environment."""
+    asked = {**step(1, "shell", _raw="echo $PPID $LEFT"), "environment": environment}
+    (answer,) = agent.call("steps", **request(asked))["results"]
+    pid, _, left = answer["stdout"].partition(" ")
+    return int(pid), left
+
+
+def gone(pid: int) -> bool:
+    return not Path(f"/proc/{pid}").exists()
+
+
+def test_requests_one_after_the_other_are_carried_out_by_one_process(agent: Agent) -> None:
+    first, left = carrier(agent, LEFT="behind")
+    assert left == "behind"
+    assert carrier(agent) == (first, "")
+    refused = agent.ask("steps", steps=[{"id": 1}])
+    assert (refused["ok"], refused["code"]) == (False, "defect")
+    assert carrier(agent) == (first, "")
+    agent.end()
+    until(lambda: gone(first), "it ends with the agent")
+
+
+def test_a_request_beside_another_or_a_long_one_has_a_process_of_its_own(
+    agent: Agent, held: dict[str, Any], tmp_path: Path
+) -> None:
+    first, _ = carrier(agent)
+    long = agent.begin("steps", **held)  # carried out by the same
+    until((tmp_path / "begun").exists, "the step has begun")
+    beside, _ = carrier(agent)
+    assert beside != first
+    release(tmp_path)
+    assert agent.answer(long)["ok"]
+    content = "long " * 50_000
+    told = agent.call("steps", **request(step(1, "copy", dest=f"{tmp_path}/long", content=content)))
+    assert (told["results"][0]["failed"], (tmp_path / "long").read_text()) == (False, content)
+    assert carrier(agent)[0] in (first, beside)  # which wait, as does the one with the long request
+
+
+def test_a_process_that_was_told_to_end_or_was_killed_gets_no_further_request(
+    agent: Agent, held: dict[str, Any], tmp_path: Path
+) -> None:
+    first, _ = carrier(agent)
+    number = agent.begin("steps", **held)
+    until((tmp_path / "begun").exists, "the step has begun")
+    agent.call("cancel", request=number)
+    release(tmp_path)
+    assert agent.answer(number)["result"]["cut"]
+    until(lambda: gone(first), "it has ended")
+    second, _ = carrier(agent)
+    os.kill(second, signal.SIGKILL)
+    until(lambda: gone(second), "it was killed, and the agent has seen it")
+    assert carrier(agent)[0] != second
+
+
 def test_an_agent_whose_files_were_replaced_takes_no_steps(start: Start, tmp_path: Path) -> None:
     files = tmp_path / "agents"
     shutil.copytree(AGENTS, files, ignore=shutil.ignore_patterns("__pycache__"))
