@@ -30,7 +30,6 @@ import posixpath
 import re
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from types import ModuleType
 from typing import Any, Protocol
@@ -38,6 +37,7 @@ from typing import Any, Protocol
 from rm.playbook.model.problems import BadArgument
 from rm.playbook.template.filters import FALSE, TRUE, to_bool
 from rm.playbook.template.template import Scope
+from rm.quick_dataclass import dataclass
 
 
 class Files(Protocol):

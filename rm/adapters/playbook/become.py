@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from rm.errors import RmError
+from rm.quick_dataclass import dataclass
 
 PROMPT = "rm: password for sudo: "
 _READY = "rm: sudo let us in"

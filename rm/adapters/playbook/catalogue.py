@@ -11,13 +11,13 @@ import os
 import re
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rm.adapters.playbook.shipped import shipped_directory
 from rm.errors import Forbidden, NotFound, UsageError
 from rm.hints import did_you_mean
+from rm.quick_dataclass import dataclass
 
 if TYPE_CHECKING:  # the engine is loaded when a playbook is first read
     from rm.adapters.playbook.files import LocalFiles

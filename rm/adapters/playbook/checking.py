@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from rm.adapters.playbook.files import LocalFiles
@@ -14,6 +13,7 @@ from rm.errors import UsageError
 from rm.playbook.model.problems import BadArgument
 from rm.playbook.read.parse import parse_playbook
 from rm.playbook.run.reach import check_settings
+from rm.quick_dataclass import dataclass
 
 _PLACE = re.compile(r"(.+?):(\d+): (.*)", re.DOTALL)
 _PARTS = ("tasks", "handlers", "meta", "defaults", "vars")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from rm.adapters.playbook.become import Passwords
@@ -11,6 +11,7 @@ from rm.adapters.playbook.control import Daemon, Prompt
 from rm.adapters.playbook.files import LocalFiles
 from rm.adapters.playbook.hosts import Agents
 from rm.playbook.run.report import Progress
+from rm.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

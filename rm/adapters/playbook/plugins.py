@@ -9,7 +9,6 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from rm.adapters.playbook.plugin_program import unwired, wired
 from rm.playbook.model.problems import BadArgument
 from rm.playbook.own.place import Installed
 from rm.playbook.own.plugin_names import names_in, refusal_of
+from rm.quick_dataclass import dataclass
 
 if TYPE_CHECKING:  # few playbooks bring plug-ins along
     import subprocess

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import click
 
 from rm.cli.session import Session
 from rm.errors import ConfigError, UsageError
+from rm.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from rm.adapters.hosts.settings import SshSettings

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rm.cli.session import Session
 from rm.errors import Unreachable, UsageError
+from rm.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from rm.adapters.playbook.vault import Vault

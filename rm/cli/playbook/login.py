@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from rm.cli.output import note
 from rm.errors import UsageError
+from rm.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from rm.adapters.playbook.become import Passwords

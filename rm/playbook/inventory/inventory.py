@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from rm.errors import ConfigError
 from rm.hints import did_you_mean
 from rm.playbook.model.located import Map, load
 from rm.python_text import literal
+from rm.quick_dataclass import dataclass
 
 HOSTS_MAX = 65_536
 GROUP_KEYS = ("hosts", "children", "vars")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from rm.quick_dataclass import dataclass
 
 CLOCK_MAX_US = 100_000  # slots are tens of milliseconds long; the agents measure what is left by themselves
 PYTHON = (3, 8)
 FREE_BYTES = 64 << 20  # for the agents, and the logs of a few jobs
 NEEDED = ("cpu", "memory", "pids", "freezer")
 SHARED = ("nfs", "nfs4", "ceph", "lustre", "gpfs", "beegfs", "glusterfs", "fuse.glusterfs", "9p", "cifs")
-
 
 TOPICS = ("reach", "python", "root", "clock", "cgroup", "tools", "network", "disk", "home", "users")
 

@@ -7,10 +7,11 @@ every host: comparing positions says who is behind.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from rm.playbook.model.schema import Block, Node, Task
+from rm.quick_dataclass import dataclass
 
 Position = tuple[int, ...]
 END: Position = (1 << 60,)

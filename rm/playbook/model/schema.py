@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from rm.quick_dataclass import dataclass
 
 Truth = bool | str  # a string is a template that must give true or false
 Conditions = tuple[str | bool, ...]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import glob
 import posixpath
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from rm.playbook.model.bounded_yaml import load_plain
 from rm.playbook.model.problems import BadArgument
 from rm.playbook.module import Files
+from rm.quick_dataclass import dataclass
 
 ENDINGS = (".py", "", ".sh", ".pl", ".rb", ".bash")
 REDIRECTS_MAX = 5

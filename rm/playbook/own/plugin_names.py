@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
 
 from rm.python_text import parsed
+from rm.quick_dataclass import dataclass
 
 _OPTION_OF_VARIABLE = re.compile(rb"^\s+vars:\s*(?:\[|$)", re.MULTILINE)
 _CLASSES = {"filter": ("FilterModule", "filters"), "test": ("TestModule", "tests")}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from rm.playbook.model.problems import BadArgument
+from rm.quick_dataclass import dataclass
 
 COMMON = b"#<<INCLUDE_ANSIBLE_MODULE_COMMON>>"
 JSON_ARGS = b"<<INCLUDE_ANSIBLE_MODULE_JSON_ARGS>>"

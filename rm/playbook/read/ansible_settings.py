@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from rm.errors import UsageError
 from rm.playbook.template.filters import FALSE, TRUE
+from rm.quick_dataclass import dataclass
 
 Place = tuple[str, str]  # section, key
 

@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from rm.errors import UsageError
@@ -20,6 +20,7 @@ from rm.playbook.model.argument_spec import KINDS, Unfit, convert
 from rm.playbook.model.located import Map
 from rm.playbook.model.schema import Playbook, tasks_of
 from rm.playbook.template.jinja import is_template
+from rm.quick_dataclass import dataclass
 
 PRIVATE_MIN = 4  # characters: a shorter text cannot be taken out of what is shown
 ANSWER_MOST = 65_536  # characters of one answer

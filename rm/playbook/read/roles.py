@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import posixpath
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from rm.hints import did_you_mean
@@ -14,6 +13,7 @@ from rm.playbook.model.problems import BadArgument
 from rm.playbook.module import Files
 from rm.playbook.own.place import collection_tops, role_in_collection
 from rm.playbook.read.reader import Reader
+from rm.quick_dataclass import dataclass
 
 ENDINGS = ("", ".yml", ".yaml", ".json")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from jinja2.utils import missing
@@ -26,6 +26,7 @@ from rm.playbook.template.template import (
     guarded,
     has_template,
 )  # fmt: skip
+from rm.quick_dataclass import dataclass
 
 LOOP_MAX = 10_000
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from rm.playbook.model.flow import Position
 from rm.playbook.run.sought import Control
 from rm.playbook.template.variables import HostState
+from rm.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

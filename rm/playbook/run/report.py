@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from rm.playbook.model.keywords import DYNAMIC_INCLUDES
 from rm.playbook.model.steps import TaskResult
+from rm.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

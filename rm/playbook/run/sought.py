@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
 from rm.playbook.module import Files
 from rm.playbook.template.template import Scope
+from rm.quick_dataclass import dataclass
 
 
 class Chance(Protocol):

@@ -7,7 +7,7 @@ send items to different hosts, `loop_control.pause` waits between them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from rm.playbook.model.flow import Frame
@@ -17,6 +17,7 @@ from rm.playbook.model.steps import Batch, Step
 from rm.playbook.run.compile import Flags, Item, truth
 from rm.playbook.run.outcome import apply, with_result
 from rm.playbook.template.template import NeedResult, Scope, condition, evaluate
+from rm.quick_dataclass import dataclass
 
 RETRIES = 3
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from jinja2.utils import missing
@@ -12,6 +12,7 @@ from rm.playbook.model.connection import REACH, is_reserved
 from rm.playbook.model.flow import Bound
 from rm.playbook.model.schema import Play, Task
 from rm.playbook.template.template import PENDING, Layer, NeedResult, Scope, Seek
+from rm.quick_dataclass import dataclass
 
 ANSIBLE_VERSION = {"full": "2.19.0", "major": 2, "minor": 19, "revision": 0, "string": "2.19.0"}
 

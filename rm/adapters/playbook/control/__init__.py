@@ -10,13 +10,14 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rm.adapters.hosts.settings import SshSettings
 from rm.adapters.playbook.become import Passwords
 from rm.core.model.host import Host
 from rm.playbook.run import answers
+from rm.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from rm.api.hosts import Host as DaemonHost
