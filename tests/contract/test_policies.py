@@ -34,12 +34,12 @@ def clusters(draw, uniform_links: bool = False):
     names = [f"h{i}" for i in range(count)]
     hosts, free = [], {}
     for name in names:
-        gpus = draw(st.integers(0, 3))
+        gpus = draw(st.sampled_from((3, 2, 1, 0)))
         one = host(
             name,
             draw(st.sampled_from(("near", "far"))),
-            cpus=draw(st.integers(1, 4)),
-            mem_gib=4,
+            cpus=draw(st.sampled_from((8, 4, 2, 1))),
+            mem_gib=8,
             gpus=gpus,
             gpu_model=draw(st.sampled_from(("A100", "V100"))),
             nic_mbps=1_000,
@@ -47,10 +47,10 @@ def clusters(draw, uniform_links: bool = False):
         )
         hosts.append(one)
         # of each GPU's 16 GiB: taken by one job alone, shared, or idle
-        left = {i: draw(st.sampled_from((None, 3, 10, 16, 16))) for i in range(gpus)}
+        left = {i: draw(st.sampled_from((16, 16, 16, 10, 3, None))) for i in range(gpus)}
         free[name] = Free(
-            draw(st.integers(0, one.cpus)),
-            draw(st.integers(0, 4)) * GIB,
+            draw(st.sampled_from((one.cpus, *range(one.cpus + 1)))),
+            draw(st.sampled_from((8, 8, 8, 4, 2, 0))) * GIB,
             tuple(i for i, gib in left.items() if gib == 16),
             tuple((i, gib * GIB) for i, gib in left.items() if gib is not None),
         )
@@ -80,10 +80,13 @@ TRAFFICS = (None, profile(200, (0, 40, 500)), profile(200, (0, 120, 900)))
 def jobs(draw, id: int = 1):
     ntasks = draw(st.integers(1, 5))
     hosts_min = draw(st.integers(0, min(3, ntasks)))
-    tasks_per_host = draw(st.integers(0, 2))
-    hosts_max = draw(st.sampled_from((0, max(hosts_min, 1), hosts_min + 1)))
-    asked = draw(st.sampled_from(("task", "task", "host", "gpu")))
-    gpus = {"gpus_per_task": draw(st.integers(0, 2)), "gpu_bind": draw(st.sampled_from(("per_task", "none")))}
+    tasks_per_host = draw(st.sampled_from((0, 0, 1, 2)))
+    hosts_max = draw(st.sampled_from((0, 0, max(hosts_min, 1), hosts_min + 1)))
+    asked = draw(st.sampled_from(("task", "task", "task", "host", "gpu")))
+    gpus = {
+        "gpus_per_task": draw(st.sampled_from((0, 0, 1, 2))),
+        "gpu_bind": draw(st.sampled_from(("per_task", "none"))),
+    }
     if asked == "host":
         gpus = {"gpus_per_host": draw(st.integers(1, 3))}
     elif asked == "gpu":  # several tasks to each GPU, all of which are used
@@ -91,7 +94,7 @@ def jobs(draw, id: int = 1):
         hosts_min = hosts_max = draw(st.integers(1, 2))
         tasks_per_host = gpus["gpus_per_host"] * gpus["ntasks_per_gpu"]
         ntasks = hosts_min * tasks_per_host
-    memory = draw(st.sampled_from(("mem_gib", "mem_gib", "mem_bytes_per_host", "mem_all")))
+    memory = draw(st.sampled_from(("mem_gib", "mem_gib", "mem_gib", "mem_bytes_per_host", "mem_all")))
     sizes = {"mem_gib": st.integers(0, 2), "mem_all": st.just(True)}
     size = draw(sizes.get(memory, st.integers(1, 4).map(lambda gib: gib * GIB)))
     low_comm = draw(st.integers(0, 4)) == 0
@@ -103,7 +106,7 @@ def jobs(draw, id: int = 1):
         **{memory: size},
         **gpus,
         distribution=draw(st.sampled_from(("block", "block", "cyclic", "plane=2"))),
-        gpu_type=draw(st.sampled_from(("", "", "a100"))),
+        gpu_type=draw(st.sampled_from(("", "", "", "", "a100"))),
         gpu_mem_bytes=draw(st.sampled_from((0, 0, 3, 9))) * GIB if has_gpus else 0,
         tasks_per_host=tasks_per_host,
         hosts_min=hosts_min,
@@ -111,7 +114,7 @@ def jobs(draw, id: int = 1):
         exclusive=draw(st.integers(0, 5)) == 0,
         low_comm=low_comm,
         traffic=None if low_comm else draw(st.sampled_from(TRAFFICS)),
-        hosts_excluded=draw(st.sampled_from(((), ("h0",)))),
+        hosts_excluded=draw(st.sampled_from(((), (), (), ("h0",)))),
     )
 
 
