@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from rm.cli.jobs.attended import Attendance, Signals, as_step, beginning, must_be_terminal
+from rm.cli.jobs.attended import Attendance, Signals, as_step, at_terminal, beginning, must_be_terminal
 from rm.cli.jobs.run import session_of
 from rm.cli.session import Session, completes, job_ids
 from rm.errors import NotFound, UsageError
@@ -49,7 +49,7 @@ def shell(session: Session, /, host: str, job: str, command: tuple[str, ...]) ->
     number = one_number(job if in_step is None else name)
     if in_step is not None:
         host = host or _host_of_step(session, number, in_step)
-    terminal = not command or (os.isatty(0) and os.isatty(1))
+    terminal = not command or at_terminal()
     if terminal:
         must_be_terminal()
     name = os.urandom(10).hex()
@@ -102,7 +102,7 @@ def attach(session: Session, /, keep: bool, pty: bool, job: str) -> int:
     number = one_number(job)
     if pty:
         raise UsageError("Only a step has --pty.", f"Name one, as in {number}.0.")
-    terminal = os.isatty(0) and os.isatty(1)
+    terminal = at_terminal()
     with Signals() as signals:
         attendance = Attendance(session, number, "", session_of(number), None, terminal=terminal, keep=keep)
         return attendance.run(signals)

@@ -18,6 +18,7 @@ from rm.cli.output import all_printable, printable
 from rm.cli.shown import ends_by_us
 from rm.cli.slurm.held import TRES, held
 from rm.cli.slurm.jobs import ENDED
+from rm.cli.slurm.sacctmgr_fields import TRES as LIMIT_OF
 from rm.cli.slurm.sreport_used import ROOT, children_of
 from rm.errors import UsageError
 from rm.units import MINUTE_US
@@ -34,7 +35,6 @@ NONE = {
 }  # fmt: skip
 OPTIONS = ("accounts", "flags", "qos", "users")
 NO_USER = 4294967294  # Slurm's, of a user whom the machine does not know
-LIMIT_OF = {"cpu": "cpus", "mem": "mem_gib", "node": "hosts", "gres/gpu": "gpus"}
 MIB_A_GIB = 1024
 Limits = Mapping[str, int]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from rm.cli.slurm.jobs import gpus_of, mem_bytes_of
 from rm.cli.slurm.sacct_fields import cpus, nodes
 from rm.units import MIB
 
@@ -17,6 +18,5 @@ TRES = ("cpu", "mem", "node", "gres/gpu")  # in Slurm's order
 def held(job: Job) -> Mapping[str, int]:
     """By the names in TRES; of a job that waits what it asks for."""
     spec, hosts = job.spec, nodes(job)
-    mem_bytes = spec.mem_bytes_per_host * hosts or spec.mem_bytes_per_task * spec.ntasks
-    gpus = spec.gpus_per_task * spec.ntasks + spec.gpus_per_host * hosts
-    return {"cpu": cpus(job), "mem": mem_bytes // MIB, "node": hosts, "gres/gpu": gpus}
+    mem_mib, gpus = mem_bytes_of(spec, hosts) // MIB, gpus_of(spec, hosts)
+    return {"cpu": cpus(job), "mem": mem_mib, "node": hosts, "gres/gpu": gpus}

@@ -157,6 +157,18 @@ def size(size_bytes: int) -> str:
     return f"{value:.0f}{unit}" if value == int(value) else f"{value:.2f}{unit}"
 
 
+def mem_bytes_of(spec: Any, hosts: int) -> int:
+    """The memory that a job has, or asks for, on this number of hosts in all."""
+    held: int = spec.mem_bytes_per_host * hosts or spec.mem_bytes_per_task * spec.ntasks
+    return held
+
+
+def gpus_of(spec: Any, hosts: int) -> int:
+    """The GPUs that a job has, or asks for, on this number of hosts in all."""
+    held: int = spec.gpus_per_task * spec.ntasks + spec.gpus_per_host * hosts
+    return held
+
+
 def spec_of(whole: Any) -> Any:
     """What the user asked for."""
     return whole.job.spec

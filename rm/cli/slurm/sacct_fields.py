@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rm.cli.shown import elapsed_us, job_ref
 from rm.cli.slurm import sacct_used as used
 from rm.cli.slurm import step_used
-from rm.cli.slurm.jobs import clock, clock_limit, moment, size
+from rm.cli.slurm.jobs import clock, clock_limit, gpus_of, mem_bytes_of, moment, size
 from rm.units import fold_hosts
 
 if TYPE_CHECKING:
@@ -125,9 +125,7 @@ def _allocated(number: Callable[[Job], int]) -> Callable[[Job], int]:
 
 
 def tres(job: Job) -> str:
-    spec = job.spec
-    mem_bytes = spec.mem_bytes_per_host * nodes(job) or spec.mem_bytes_per_task * spec.ntasks
-    gpus = spec.gpus_per_task * spec.ntasks + spec.gpus_per_host * nodes(job)
+    mem_bytes, gpus = mem_bytes_of(job.spec, nodes(job)), gpus_of(job.spec, nodes(job))
     parts = [f"billing={cpus(job)}", f"cpu={cpus(job)}"]
     parts += [f"gres/gpu={gpus}"] if gpus else []
     parts += [f"mem={size(mem_bytes)}"] if mem_bytes else []
@@ -135,10 +133,7 @@ def tres(job: Job) -> str:
 
 
 def memory(job: Job) -> str:
-    spec = job.spec
-    if spec.mem_bytes_per_host:
-        return size(spec.mem_bytes_per_host * nodes(job))
-    return size(spec.mem_bytes_per_task * spec.ntasks)
+    return size(mem_bytes_of(job.spec, nodes(job)))
 
 
 def group_of(job: Job) -> str:

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 from rm.arrays import parse_id
 from rm.cli.output import note
 from rm.cli.shown import elapsed_us, job_ref
-from rm.cli.slurm.jobs import clock
+from rm.cli.slurm.jobs import clock, mem_bytes_of
 from rm.cli.slurm.sacct_fields import cpus, group_of, nodes
 from rm.cli.slurm.sacct_used import hosts_used
 from rm.cli.slurm.words import Options, read
 from rm.errors import UsageError
+from rm.units import MIB
 
 if TYPE_CHECKING:
     from rm.api.jobs import Job
 
 OPTIONS = Options(taken=("help/h", "version/v"), refused=("debug/d",))
-MIB = 1 << 20
 UNITS = ("MB", "GB", "TB", "PB", "EB")
 
 
@@ -80,7 +80,7 @@ def _used(job: Job) -> Iterator[str]:
     yield f"Job Wall-clock time: {clock(wall_us)}"
     spec, mem_bytes = job.spec, sum(one.mem_bytes for one in used)
     yield f"Memory Utilized: {_size(mem_bytes)}" + (" (estimated maximum)" if len(used) > 1 else "")
-    if held_bytes := spec.mem_bytes_per_host * nodes(job) or spec.mem_bytes_per_task * spec.ntasks:
+    if held_bytes := mem_bytes_of(spec, nodes(job)):
         each = f"{_size(spec.mem_bytes_per_host)}/node" if spec.mem_bytes_per_host else ""
         each = each or f"{_size(spec.mem_bytes_per_task // spec.cpus_per_task)}/core"
         yield f"Memory Efficiency: {_share(mem_bytes, held_bytes)} of {_size(held_bytes)} ({each})"

@@ -24,7 +24,9 @@ from rm.cli.slurm.jobs import (
     clock,
     clock_limit,
     dependency_of,
+    gpus_of,
     gpus_on,
+    mem_bytes_of,
     moment,
     output_path,
     oversubscribed,
@@ -134,8 +136,7 @@ def _job(found: Job, details: bool = False) -> Record:
     number = len(hosts) or spec.hosts_min or 1
     ends_us = ends_by_us(job, spec.time_limit_us)
     mem_bytes = spec.mem_bytes_per_host or spec.mem_bytes_per_task // spec.cpus_per_task
-    all_bytes = spec.mem_bytes_per_host * number or spec.mem_bytes_per_task * spec.ntasks
-    gpus = spec.gpus_per_task * spec.ntasks + spec.gpus_per_host * number
+    all_bytes, gpus = mem_bytes_of(spec, number), gpus_of(spec, number)
     tres = [f"cpu={spec.cpus_per_task * spec.ntasks}", f"mem={size(all_bytes)}" if all_bytes else ""]
     tres += [f"node={number}", f"billing={spec.cpus_per_task * spec.ntasks}"]
     tres += [f"gres/gpu={gpus}"] if gpus else []

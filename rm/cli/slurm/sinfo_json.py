@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from rm.cli.slurm.hosts import cpus_taken, gres_of, mem_taken_bytes, reason_of, state_of
 from rm.cli.slurm.jobs import size
+from rm.units import MIB
 
 if TYPE_CHECKING:
     from rm.api.hosts import Host
 
-MIB = 1 << 20
 STATES = {
     "drained": ("idle", ["DRAIN"]),
     "draining": ("mixed", ["DRAIN"]),

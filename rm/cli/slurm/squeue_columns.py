@@ -10,7 +10,9 @@ from rm.cli.slurm.jobs import (
     NONE,
     STATES,
     dependency_of,
+    gpus_of,
     hosts_of,
+    mem_bytes_of,
     moment,
     output_path,
     oversubscribed,
@@ -70,8 +72,7 @@ def group(job: JobRow) -> str:
 def tres(job: Any) -> str:
     """What it has, or waits for."""
     spec, number = spec_of(job), len(job.hosts) or job.hosts_min
-    mem_bytes = spec.mem_bytes_per_host * number or spec.mem_bytes_per_task * spec.ntasks
-    gpus = spec.gpus_per_task * spec.ntasks + spec.gpus_per_host * number
+    mem_bytes, gpus = mem_bytes_of(spec, number), gpus_of(spec, number)
     parts = [f"cpu={job.cpus}", f"mem={size(mem_bytes)}" if mem_bytes else ""]
     parts += [f"node={number}", f"billing={job.cpus}", f"gres/gpu={gpus}" if gpus else ""]
     return ",".join(filter(None, parts))

@@ -14,10 +14,9 @@ from rm import arrays
 from rm.core.model.host import Host
 from rm.core.model.job import NO_BIND, Job, JobSpec, Placement, TaskPlacement
 from rm.core.model.rails import rails, rdma_devices
-from rm.units import hosts_in_order
+from rm.units import MIB, hosts_in_order
 
 PATTERN = re.compile(r"%([0-9]*)([A-Za-z%])")  # of file names: %j, %4t
-MIB = 1 << 20
 # set for some jobs only: those of another job, in which the submitting shell runs, would mislead frameworks,
 # and root's prolog and epilog believe them
 OURS_ALONE = ("SLURM_ARRAY_", "SLURM_RESTART_COUNT")
