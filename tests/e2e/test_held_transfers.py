@@ -18,7 +18,8 @@ STEP_S = 0.005
 # communicates in steps, and prints when each was made, then when it was ready, began and ended
 PROGRAM = """#!/usr/bin/env python3
 import sys, time
-import rm_iteration
+import rm_iteration, rm_turn
+rm_turn.ANSWER_S = 10.0  # a rank whose agent is late twice asks no more for long: a busy machine is late
 for number in range(int(sys.argv[1])):
     with rm_iteration.iteration():
         time.sleep(float(sys.argv[2]))
