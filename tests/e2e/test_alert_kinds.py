@@ -15,7 +15,7 @@ from tests.cluster import LOSING, Cluster, until
 from tests.e2e.bad_link import LOSSY_MESH, break_link, heal_link
 from tests.e2e.told import channel, told
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]  # a busy machine takes its time
+pytestmark = pytest.mark.lab
 
 LATENCY = {**LOSSY_MESH, "retry_attempts": 1, "delay_critical_ms": 40}
 RATES = {

@@ -10,7 +10,7 @@ import pytest
 from rm.lab.spec import Degrade
 from tests.cluster import Cluster, until
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.lab
 
 BAD = "z1h3"
 

@@ -16,7 +16,7 @@ from rm.errors import RmError
 from rm.lab.requirements import check
 from tests.cluster import until
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.lab
 TRIES = 2  # beside the demo's own two, on a machine that is so busy that the figures blur
 MODES = ("alone", "unmanaged", "shaped", "rotated", "ordered", "managed")
 

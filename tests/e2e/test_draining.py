@@ -13,7 +13,7 @@ import pytest
 from tests.cluster import RMX, WAIT_S, Cluster, until
 from tests.e2e.bad_link import LOSSY_MESH, break_link, heal_link
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]  # a busy machine takes its time
+pytestmark = pytest.mark.lab
 SMALL = "rm_burn_in_seconds=1 rm_burn_in_memory_percent=1 rm_burn_in_disk_mb=8 rm_reason=firmware"
 
 

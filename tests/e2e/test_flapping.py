@@ -15,7 +15,7 @@ import pytest
 from tests.cluster import Cluster, until
 from tests.e2e.bad_link import heal_link, switch
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.lab
 
 SLOWLY = bool(os.environ.get("RM_FLAPPING"))  # with the usual mesh, which takes minutes
 EVERY_S, PERIOD_S, DEAD_S = (60, 20.0, 6.0) if SLOWLY else (15, 6.0, 2.0)

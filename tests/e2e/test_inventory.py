@@ -7,8 +7,6 @@ import signal
 import socket
 from pathlib import Path
 
-import pytest
-
 from rm.playbook.inventory.hosts import to_hosts
 from rm.playbook.inventory.inventory import parse
 from tests import preloaded
@@ -71,7 +69,6 @@ class Daemon:
         return {name: results[0]["message"] for name, results in ran["results"].items()}
 
 
-@pytest.mark.timeout(240)
 def test_playbooks_see_the_hosts_that_the_daemon_knows(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path)
     with daemon:

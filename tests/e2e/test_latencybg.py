@@ -19,7 +19,7 @@ from tests.archive_servers import serving
 from tests.cluster import Cluster, until
 from tests.pscheduler_schemas import must_be_a_run
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.lab
 
 WINDOW_S, PACKETS = 5, 50
 CONFIG = f"""

@@ -11,10 +11,7 @@ from tests.cluster import FINAL, LOSING, Cluster, until
 from tests.e2e.conftest import MakeCluster
 from tests.e2e.marks import GO, MARK, go, no_defects, runs
 
-pytestmark = [
-    pytest.mark.lab,
-    pytest.mark.timeout(400),
-]  # each gives a host up, after some 15 s
+pytestmark = pytest.mark.lab  # each gives a host up, after some 15 s
 GIVEN_UP = {**LOSING, "hosts": {"down_after_s": 8.0}}
 
 

@@ -131,7 +131,6 @@ def test_a_malformed_mesh_is_told_and_a_pause_outlasts_the_daemon(cluster: Clust
     assert "There is no mesh 'nope'" in cluster.refused(4, "monitor", "run", "nope")
 
 
-@pytest.mark.timeout(400)
 def test_throughput_is_found_in_the_gaps_of_running_jobs(cluster: Cluster) -> None:
     jobs = []
     for training in JOBS:

@@ -110,7 +110,6 @@ def _version(name: str, content: str) -> int:
     return number
 
 
-@pytest.mark.timeout(300)
 def test_a_file_is_old_or_new_and_the_next_run_finishes(make_lab: Any, tmp_path: Path) -> None:
     chance, lab = random.Random(SEED), make_lab(zones=1, hosts=2)
     site = Site(lab, tmp_path)

@@ -118,7 +118,6 @@ def quoted(value: object) -> str:
     return json.dumps(value)
 
 
-@pytest.mark.timeout(300)
 def test_secrets_stay_where_they_belong(site: tuple[Cluster, Path]) -> None:
     cluster, place = site
     one, two = (host.name for host in cluster.lab.hosts)

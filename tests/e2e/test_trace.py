@@ -11,7 +11,7 @@ import pytest
 
 from tests.cluster import Cluster, until
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.lab
 
 MESH = {
     "name": "quick",

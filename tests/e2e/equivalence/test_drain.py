@@ -15,7 +15,7 @@ from tests.e2e.equivalence.recipe import Differs, Recipe
 from tests.e2e.equivalence.stage import Stage
 from tests.fake_service import serving
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.lab
 SMALL = "rm_burn_in_seconds=1 rm_burn_in_memory_percent=1 rm_burn_in_disk_mb=8"
 WHY = "draining and returning change what the daemon knows"
 RECIPE = Recipe(
