@@ -1,0 +1,196 @@
+"""Every route of the API, called by everybody in every way, is open to exactly those whom docs/http-api.md
+and the table of scopes in docs/remote.md name."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import aiohttp
+import pytest
+
+from rm.api.people import ACTING_FOR
+from rm.api.routes import ROUTES
+from rm.config import Config, LimitsConfig, PlaybooksConfig, PrivacyConfig, RolesConfig
+from rm.core.people.rights import Role, Scope
+from rm.errors import NotFound
+from rm.web import accounts
+from rm.web.accounts import Account
+from scripts.http_api_tables import FILE
+from tests import builders
+from tests.fake_service import Daemon, FakeService, serving
+
+UIDS = {"ann": 54321, "bob": 54322, "op": 54323, "boss": 54324, "root": 0}
+ROLES = {"ann": Role.USER, "bob": Role.USER, "op": Role.OPERATOR, "boss": Role.ADMIN, "root": Role.ADMIN}
+OWNER = "ann"  # of job 1
+NAMED = {"{id}": "1", "{name}": "h1", "{host}": "h1", "{mesh}": "m", "{token}": "x", "{user}": "zoe",
+         "{source}": "h1", "{destination}": "h2", "{check}": "loss"}  # fmt: skip
+QUERIES = {"/v1/jobs/{id}/wait": "?timeout_s=0"}
+ROW = re.compile(r"\| `(GET|POST|DELETE) (/[^?`]*)[^`]*` \| (\w*) \|")
+UNBOUNDED = LimitsConfig(requests_per_s=1e6, request_burst=1_000_000)
+SCRIPT = "#!/bin/sh\nhunter2\n"
+
+
+class Call(NamedTuple):
+    """A request for `user`, "" = nobody, with a token of `scope`, None = by the kernel's word."""
+
+    method: str
+    path: str
+    user: str
+    scope: Scope | None
+
+
+class Keeper:
+    """A token's text is its user and its scope."""
+
+    def find(self, text: str) -> Any:
+        user, _, scope = text.partition("-")
+        return SimpleNamespace(id=text, user=user, uid=UIDS[user], scope=Scope(scope))
+
+    def use(self, id: str, origin: str) -> None: ...
+
+    def tokens(self, user: str = "") -> list[Any]:
+        return []
+
+    def token(self, id: str) -> Any:
+        raise NotFound("There is no such token.")
+
+    async def revoke(self, id: str, by: str) -> Any:
+        return self.token(id)
+
+
+class Service(FakeService):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens = Keeper()
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accounts, "_look_up", lambda user, _: Account(UIDS.get(user)))
+
+
+def config(**sections: Any) -> Config:
+    return Config(roles=RolesConfig(operators=("op",), admins=("boss",)), limits=UNBOUNDED, **sections)
+
+
+def documented() -> Iterator[tuple[str, str, str]]:
+    """Method, path and `who` of each route."""
+    for line in FILE.read_text().splitlines():
+        if found := ROW.match(line):
+            yield found[1], found[2], found[3]
+
+
+def calls(method: str, path: str) -> Iterator[Call]:
+    for user in ("", "ann", "bob", "op", "boss"):
+        yield Call(method, path, user, None)
+    for user in UIDS:
+        for scope in Scope:
+            yield Call(method, path, user, scope)
+
+
+def role_of(call: Call) -> Role:
+    """A token gives no more than its owner's role, and no more than its scope's."""
+    role = ROLES.get(call.user, Role.NOBODY)
+    if call.scope in (Scope.READ, Scope.SUBMIT):
+        return min(role, Role.USER, key=lambda one: one.rank)
+    if call.scope is Scope.OPERATE:
+        return min(role, Role.OPERATOR, key=lambda one: one.rank)
+    return role
+
+
+def let_in(call: Call, who: str, metrics: Role, playbooks: Role) -> bool:
+    """By the words of the documents."""
+    role = role_of(call)
+    least = {
+        "": Role.NOBODY, "user": Role.USER, "owner": Role.OPERATOR, "reader": Role.ADMIN,
+        "operator": Role.OPERATOR, "admin": Role.ADMIN, "programs": metrics, "playbooks": playbooks,
+    }[who]  # fmt: skip
+    owns = who in ("owner", "reader") and call.user == OWNER
+    if not (role.rank >= least.rank or owns):
+        return False
+    if call.scope is None:
+        return True
+    if (call.method, call.path) == ("POST", "/v1/tokens"):
+        return False  # it would outlive its own end
+    reads = call.method == "GET" and not call.path.endswith("/session")
+    needed = Scope.READ if reads or call.path == "/v1/plan" else Scope.SUBMIT
+    if who in ("operator", "playbooks"):
+        needed = Scope.OPERATE
+    if who == "admin":
+        needed = Scope.ADMIN
+    return call.scope.rank >= needed.rank
+
+
+async def ask(session: aiohttp.ClientSession, call: Call) -> tuple[int, str]:
+    path = call.path
+    for part, value in NAMED.items():
+        path = path.replace(part, value)
+    headers = {ACTING_FOR: call.user}
+    if call.scope is not None:
+        headers = {"Authorization": f"Bearer {call.user}-{call.scope}"}
+    body = {} if call.method == "POST" else None
+    url = f"http://rm{path}{QUERIES.get(call.path, '')}"
+    async with session.request(call.method, url, json=body, headers=headers) as answer:
+        return answer.status, await answer.text()
+
+
+def wrongly_answered(
+    daemon: Daemon, metrics: Role = Role.NOBODY, playbooks: Role = Role.OPERATOR, only: tuple[str, ...] = ()
+) -> list[str]:
+    """The calls that are let in and may not be, or may and are not; and what a refused one has done."""
+    service = daemon.service
+
+    async def all_calls() -> list[str]:
+        found = []
+        async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(daemon.socket)) as session:
+            for method, path, who in documented():
+                for call in calls(method, path) if not only or who in only else ():
+                    service.table[1] = builders.job(1, user=OWNER, script=SCRIPT)
+                    service.inventory.setdefault("h1", builders.host("h1"))
+                    before = (dict(service.table), dict(service.inventory), len(service.log))
+                    status, text = await ask(session, call)
+                    assert status != 500, (call, text)
+                    if (status != 403) is not let_in(call, who, metrics, playbooks):
+                        found.append(f"{call} for {who or 'everybody'}: {status}")
+                    after = (service.table, service.inventory, len(service.log))
+                    if status == 403 and before != after:
+                        found.append(f"{call}: refused, and done")
+        return found
+
+    return asyncio.run(all_calls())
+
+
+def test_each_route_is_for_those_whom_the_document_names(tmp_path: Path, known: None) -> None:
+    assert {row[:2] for row in documented()} == {(route.method, route.path) for route in ROUTES}
+    with serving(tmp_path / "rm.sock", config(), Service) as daemon:
+        assert wrongly_answered(daemon) == []
+
+
+def test_metrics_and_playbooks_are_for_the_roles_that_are_configured(tmp_path: Path, known: None) -> None:
+    settings = config(privacy=PrivacyConfig(metrics="operator"), playbooks=PlaybooksConfig(role="admin"))
+    with serving(tmp_path / "rm.sock", settings, Service) as daemon:
+        assert wrongly_answered(daemon, Role.OPERATOR, Role.ADMIN, ("programs", "playbooks")) == []
+
+
+def test_a_script_is_shown_to_its_owner_and_to_administrators_whose_token_says_so(
+    tmp_path: Path, known: None
+) -> None:
+    async def readers(daemon: Daemon) -> set[Call]:
+        async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(daemon.socket)) as session:
+            asked = [(call, await ask(session, call)) for call in calls("GET", "/v1/jobs/{id}")]
+        assert {status for _, (status, _) in asked} == {200}
+        return {call for call, (_, text) in asked if "hunter2" in text}
+
+    with serving(tmp_path / "rm.sock", config(), Service) as daemon:
+        daemon.service.table[1] = builders.job(1, user=OWNER, script=SCRIPT)
+        expected = {
+            call
+            for call in calls("GET", "/v1/jobs/{id}")
+            if call.user == OWNER or role_of(call) is Role.ADMIN
+        }
+        assert asyncio.run(readers(daemon)) == expected
