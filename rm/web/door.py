@@ -22,8 +22,9 @@ from aiohttp import web
 
 from rm.web.answers import refuse
 from rm.web.identity import peer_uid
+from rm.web.local_peers import user_of
 from rm.web.malformed import malformed, server_log
-from rm.web.shares import Key, Shares, source_of
+from rm.web.shares import Key, Shares, local_user, source_of
 
 BACKLOG = 1024  # connections that the kernel keeps for us
 AT_ONCE = 32  # taken before others are served
@@ -186,7 +187,7 @@ class Door(web.BaseSite):
                 return
             peer.setblocking(False)
             try:
-                key = peer_uid(peer) if peer.family == socket.AF_UNIX else source_of(str(address[0]))
+                key = peer_uid(peer) if peer.family == socket.AF_UNIX else _stranger(peer, str(address[0]))
             except OSError:
                 peer.close()
                 continue
@@ -230,6 +231,13 @@ class Door(web.BaseSite):
     def _keep_spare(self) -> None:
         with suppress(OSError):
             self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _stranger(peer: socket.socket, address: str) -> Key:
+    """Users of this machine come from the same addresses: each is one. Never a uid, which a socket of the
+    file system proves and which may have rights: a tunnel is whose program it is."""
+    uid = user_of(peer)
+    return source_of(address) if uid is None else local_user(uid)
 
 
 def turn_away(peer: socket.socket, why: str) -> None:

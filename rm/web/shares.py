@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from rm.config import LimitsConfig
 from rm.errors import LimitReached
 
-# Whose connection it is: the uid of a Unix socket's peer, the address of a TCP one's, or the name of the
-# user on whose behalf the page asks.
+# Whose connection it is: the uid of a Unix socket's peer, the address of a TCP one's or, within this machine,
+# `local_user`, or the name of the user on whose behalf the page asks.
 Key = int | str
 
+LOCAL_USER = "uid "
 RESERVED = 256  # descriptors for the hosts' channels, the database and files
 FEW = 4  # connections that a user may have where others took all but …
 SPARE = 64  # … these
@@ -182,6 +183,11 @@ def source_of(address: str) -> str:
     except ValueError:
         return address
     return str(ipaddress.ip_network((found, 64), strict=False)) if found.version == 6 else address
+
+
+def local_user(uid: int) -> str:
+    """A user of this machine who comes by TCP."""
+    return f"{LOCAL_USER}{uid}"
 
 
 def retry_after_s(error: LimitReached) -> int:

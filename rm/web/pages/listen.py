@@ -15,6 +15,7 @@ from rm.config import LimitsConfig
 from rm.errors import ConfigError
 from rm.web.door import BACKLOG, Door, Guests
 from rm.web.pages.guard import names_of_this_machine
+from rm.web.pages.login import PEER
 from rm.web.pages.settings import PageSettings
 from rm.web.pages.source import Source
 from rm.web.shares import Shares
@@ -100,6 +101,7 @@ def _attended(guests: Guests) -> Middleware:
         if guest is None:
             return await handler(request)
         guest.begin()
+        request[PEER] = str(guest.key)
         if request.method == "POST":
             guest.until_s = time.monotonic() + FORM_S
         try:

@@ -26,8 +26,10 @@ from rm.web.pages.people import (
 )
 from rm.web.pages.settings import PROXY_SECRET, PageSettings, Proxy
 from rm.web.pages.source import Source
+from rm.web.shares import LOCAL_USER
 
 PERSON: web.RequestKey[Person] = web.RequestKey("person", Person)
+PEER: web.RequestKey[str] = web.RequestKey("peer", str)  # who is at the other end: a key of Shares
 OPEN_TO_ALL = ("/login", "/enter", "/favicon.ico")
 FOR_PROGRAMS = ("/metrics", "/maddash/")
 REFUSED = (401, 403)
@@ -87,7 +89,7 @@ class Login:
             named = request.headers.getall(proxy.header, [])
             if len(named) == 1 and named[0]:
                 return as_account(named[0])
-        found = self._sessions.find(self._cookie(request))
+        found = self._sessions.find(self._cookie(request), _local(request))
         kind, _, token = request.headers.get("Authorization", "").partition(" ")
         if found is None and kind.lower() == "bearer" and request.path.startswith(FOR_PROGRAMS):
             return with_token(token, f"token {digest(token)}")
@@ -143,8 +145,9 @@ class Login:
     def _let_in(self, request: web.Request, door: Door, user: str, then: str) -> web.Response:
         self._sessions.close(self._cookie(request))
         response = web.Response(status=303, headers={"Location": then})
+        cookie = self._sessions.open(door, user, _local(request))
         response.set_cookie(
-            self._name(request), self._sessions.open(door, user), path="/", httponly=True, samesite="Strict",
+            self._name(request), cookie, path="/", httponly=True, samesite="Strict",
             secure=self._is_encrypted(request),
         )  # fmt: skip
         return response
@@ -182,6 +185,12 @@ class Login:
             return self._is_encrypted(request) or ipaddress.ip_address(request.remote or "").is_loopback
         except ValueError:
             return False
+
+
+def _local(request: web.Request) -> str:
+    """The user of this machine who connects; "" = they are elsewhere, or the kernel does not tell."""
+    key = request.get(PEER, "")
+    return key if key.startswith(LOCAL_USER) else ""
 
 
 def _is_open(path: str) -> bool:

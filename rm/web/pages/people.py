@@ -76,18 +76,21 @@ class Person:
 
 
 class Sessions:
-    """In memory only: a restart ends them. The cookie's value is kept as its digest."""
+    """In memory only: a restart ends them. The cookie's value is kept as its digest. Browsers send a cookie
+    of 127.0.0.1 to every port there, also to programs of others (`rmx forward`): one that a user of this
+    machine was given counts for no other user of it."""
 
     def __init__(self, life_s: float, now_s: Callable[[], float] = time.monotonic) -> None:
         self._life_s = life_s
         self._now_s = now_s
-        self._doors: dict[str, tuple[float, Door]] = {}
+        self._doors: dict[str, tuple[float, Door, str]] = {}
         self._of: dict[str, list[str]] = {}  # user -> keys of their sessions, the oldest first
         self._notes: dict[str, str] = {}
         self._key = secrets.token_bytes(32)
 
-    def open(self, door: Door, user: str) -> str:
-        """The cookie of a new session of this user; the oldest of theirs ends when there are many."""
+    def open(self, door: Door, user: str, local: str = "") -> str:
+        """The cookie of a new session of this user, which counts from wherever or, where they connect as a
+        `local` user of this machine, from there; the oldest of theirs ends when there are many."""
         cookie = secrets.token_urlsafe(32)
         key = digest(cookie)
         mine = [k for k in self._of.get(user, ()) if k in self._doors]
@@ -95,14 +98,16 @@ class Sessions:
         for old in mine[:many]:
             del self._doors[old]
         self._of[user] = [*mine[many:], key]
-        self._doors[key] = (self._now_s() + self._life_s, Door(f"session {key}", door.headers))
+        self._doors[key] = (self._now_s() + self._life_s, Door(f"session {key}", door.headers), local)
         while len(self._doors) > SESSIONS_MOST:
             del self._doors[next(iter(self._doors))]
         return cookie
 
-    def find(self, cookie: str) -> Door | None:
-        ends_s, door = self._doors.get(digest(cookie), (0.0, None))
-        if door is None or self._now_s() < ends_s:
+    def find(self, cookie: str, local: str = "") -> Door | None:
+        ends_s, door, owner = self._doors.get(digest(cookie), (0.0, None, ""))
+        if door is None or owner not in ("", local):
+            return None
+        if self._now_s() < ends_s:
             return door
         self.close(cookie)
         return None
