@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import threading
 from pathlib import Path
 
 import pytest
@@ -25,13 +26,43 @@ def test_root_follows_no_link_of_the_daemons_account(tmp_path: Path) -> None:
     assert runs(state) == [{"by": "root"}]
     assert (state / FILE).stat().st_uid == account.pw_uid  # who can write there, too
 
-    roots.write_text('{"by": "secret"}\n')
-    roots.chmod(0o600)
-    (state / FILE).unlink()
-    (state / FILE).symlink_to(roots)
-    with pytest.raises(PermissionError):
-        keep(state, {"by": "root"})
-    with pytest.raises(PermissionError):
-        runs(state)
-    assert roots.read_text() == '{"by": "secret"}\n'
-    assert os.geteuid() == os.getegid() == 0
+    for mode in (0o600, 0o660):  # what root's groups may do is root's, too
+        roots.write_text('{"by": "secret"}\n')
+        roots.chmod(mode)
+        for put in (os.symlink, os.link):
+            (state / FILE).unlink(missing_ok=True)
+            put(roots, state / FILE)
+            for use in (lambda: keep(state, {"by": "root"}), lambda: runs(state)):
+                with pytest.raises(
+                    OSError, match=r"levels of symbolic links|no file of the directory's owner"
+                ):
+                    use()
+        assert roots.read_text() == '{"by": "secret"}\n'
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root")
+def test_no_other_thread_loses_roots_rights_meanwhile(tmp_path: Path) -> None:
+    """The ids of a process are those of all its threads: one of them read what is root's, or failed."""
+    state = tmp_path / "state"
+    state.mkdir()
+    os.chown(state, pwd.getpwnam("daemon").pw_uid, pwd.getpwnam("daemon").pw_gid)
+    over, seen = threading.Event(), set()
+
+    def look() -> None:
+        while not over.is_set():
+            seen.add((os.geteuid(), os.getegid()))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    for number in range(300):
+        keep(state, {"number": number})
+        assert runs(state)[-1] == {"number": number}
+    over.set()
+    thread.join()
+    assert seen == {(0, 0)}
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / FILE)
+    with pytest.raises(OSError, match="no file of the directory's owner"):
+        runs(tmp_path)

@@ -5,11 +5,13 @@ Values of variables are not kept, only their names: they may be secrets.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+import stat
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -50,8 +52,7 @@ def entry_of(
 def keep(directory: Path, entry: Mapping[str, Any]) -> None:
     """Append a run; raises OSError."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with _as_owner_of(directory):
-        descriptor = os.open(directory / FILE, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    descriptor = _opened(directory, os.O_RDWR | os.O_APPEND, makes=True)
     with os.fdopen(descriptor, "r+", encoding="utf-8", errors="backslashreplace") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.write(json.dumps(entry, ensure_ascii=False) + "\n")
@@ -68,8 +69,8 @@ def runs(directory: Path) -> list[dict[str, Any]]:
     """All kept runs, the oldest first; a torn line is left out. Raises OSError."""
     found = []
     try:
-        with _as_owner_of(directory):
-            text = (directory / FILE).read_text(encoding="utf-8")
+        with os.fdopen(_opened(directory, os.O_RDONLY), encoding="utf-8", errors="replace") as file:
+            text = file.read()
     except FileNotFoundError:
         return []
     for line in text.splitlines():
@@ -78,18 +79,35 @@ def runs(directory: Path) -> list[dict[str, Any]]:
     return found
 
 
-@contextmanager
-def _as_owner_of(directory: Path) -> Iterator[None]:
-    """Root opens with no more rights than the daemon's account, which can put links there, and whose the file
-    is to be."""
-    about, group = os.stat(directory), os.getegid()
-    if os.geteuid() != 0 or about.st_uid == 0:
-        yield
-        return
-    os.setegid(about.st_gid)
-    os.seteuid(about.st_uid)
+def _opened(directory: Path, flags: int, makes: bool = False) -> int:
+    """The file's descriptor. It is a file of the directory's owner, the daemon's account, who can put links
+    there to what is root's: none is followed. Root keeps its own ids for that: those of a process are the ids
+    of all its threads, and supplementary groups would remain.
+
+    Raises:
+        OSError: there is none, or it is something else.
+    """
+    flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    home = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        yield
+        owner, made = os.fstat(home), False
+        if makes:
+            with suppress(FileExistsError):
+                descriptor, made = os.open(FILE, flags | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=home), True
+        if not made:
+            descriptor = os.open(FILE, flags, dir_fd=home)
     finally:
-        os.seteuid(0)
-        os.setegid(group)
+        os.close(home)
+    try:
+        root = os.geteuid() == 0
+        if made and root:
+            os.fchown(descriptor, owner.st_uid, owner.st_gid)
+        about = os.fstat(descriptor)
+        if not stat.S_ISREG(about.st_mode) or (root and about.st_uid != owner.st_uid):
+            raise PermissionError(
+                errno.EPERM, "it is no file of the directory's owner", str(directory / FILE)
+            )
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
