@@ -73,7 +73,7 @@ def make_app(service: Service, config: Config) -> web.Application:
         SubmitRoutes(service, config, visible),
         JobRoutes(service, gate, visible),
         JobStepRoutes(service, visible),
-        LogRoutes(service, gate, visible),
+        LogRoutes(service, gate, keeper, visible),
         SessionRoutes(service, keeper, visible),
         HostRoutes(service, gate, visible),
         ReservationRoutes(service, visible),

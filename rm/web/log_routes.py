@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
 from urllib.parse import quote
 
 from aiohttp import web
@@ -10,15 +13,18 @@ from rm.core.people.rights import Role
 from rm.errors import UsageError
 from rm.web.access import Gate
 from rm.web.handling import number, settled, while_connected
+from rm.web.identity import Doorkeeper
+from rm.web.lasting import until_not_let
 from rm.web.ports import Service
 from rm.web.visible_jobs import VisibleJobs, array_tasks_of
 
 
 class LogRoutes:
-    """`gate` records what administrators read of others."""
+    """`gate` records what administrators read of others, `keeper` knows whether who follows one still may."""
 
-    def __init__(self, service: Service, gate: Gate, visible: VisibleJobs) -> None:
+    def __init__(self, service: Service, gate: Gate, keeper: Doorkeeper, visible: VisibleJobs) -> None:
         self._service = service
+        self._keeper = keeper
         self._gate = gate
         self._visible = visible
 
@@ -52,9 +58,28 @@ class LogRoutes:
         if note := await settled(self._service.job_logs.note(job_id, rank, stream, attempt)):
             response.headers["Rm-Note"] = quote(note, safe=" '(),/:;")
         await response.prepare(request)
-        while chunk is not None:
-            if chunk:
-                await response.write(chunk)
-            chunk = await while_connected(request, next_chunk())
-        await response.write_eof()
+
+        async def rest(chunk: bytes | None) -> None:
+            while chunk is not None:
+                if chunk:
+                    await response.write(chunk)
+                chunk = await while_connected(request, next_chunk())
+            await response.write_eof()
+
+        await self._as_long_as_let(request, rest(chunk))
         return response
+
+    async def _as_long_as_let(self, request: web.Request, sending: Coroutine[Any, Any, None]) -> None:
+        """Who may not read it any more gets no end of it either, so that it looks like no whole log."""
+        sent = asyncio.ensure_future(sending)
+        lets = asyncio.ensure_future(until_not_let(request, self._keeper))
+        try:
+            await asyncio.wait({sent, lets}, return_when=asyncio.FIRST_COMPLETED)
+            if sent.done():
+                sent.result()
+            elif request.transport is not None:
+                request.transport.abort()
+        finally:
+            for task in (sent, lets):
+                task.cancel()
+            await asyncio.gather(sent, lets, return_exceptions=True)

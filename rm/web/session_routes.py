@@ -11,15 +11,15 @@ from aiohttp import WSMsgType, web
 
 from rm.api.sessions import SessionRequest
 from rm.core.people.rights import Role
-from rm.errors import Conflict, Forbidden, RmError, Unreachable, UsageError
+from rm.errors import Conflict, RmError, Unreachable, UsageError
 from rm.web import wire
 from rm.web.handling import settled
-from rm.web.identity import CALLER, Caller, Doorkeeper, caller_of
+from rm.web.identity import Doorkeeper
+from rm.web.lasting import until_not_let
 from rm.web.ports import AttendedSession, Service
 from rm.web.visible_jobs import VisibleJobs
 
 ASKED_S = 20.0
-AGAIN_S = 10.0  # between two looks at whether the caller's token still counts
 MESSAGE_BYTES = 64 << 10  # of a message either way
 SESSION = re.compile(r"[a-z0-9]{8,40}\Z")
 
@@ -74,7 +74,7 @@ class SessionRoutes:
     async def _pass_on(
         self, socket: web.WebSocketResponse, way: AttendedSession, request: web.Request
     ) -> None:
-        lets = asyncio.ensure_future(self._as_long_as_let(request))
+        lets = asyncio.ensure_future(until_not_let(request, self._keeper))
         out = asyncio.ensure_future(self._from_host(socket, way))
         into = asyncio.ensure_future(self._to_host(socket, way))
         try:
@@ -91,16 +91,6 @@ class SessionRoutes:
             for task in (out, into, lets):
                 task.cancel()
             await asyncio.gather(out, into, lets, return_exceptions=True)
-
-    async def _as_long_as_let(self, request: web.Request) -> None:
-        """Raises what the caller is refused with when their token or account counts no more."""
-        first: Caller = request[CALLER]
-        while first.token:
-            await asyncio.sleep(AGAIN_S)
-            now = await caller_of(request, self._keeper)
-            if now.role < first.role:
-                raise Forbidden("Your rights were taken away while you attended the session.")
-        await asyncio.Event().wait()  # whom the kernel named stays who they are
 
     async def _from_host(self, socket: web.WebSocketResponse, way: AttendedSession) -> bool:
         """Did the host's side end, and not who attends?"""

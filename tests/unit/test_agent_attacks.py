@@ -5,15 +5,22 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import select
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tests.agent_process import AGENTS, USER, WAIT_S, Agent, Start, launch_request, until
 from tests.steps_request import step
+
+sys.path.insert(0, str(AGENTS))
+from rm_task_orders import Orders
+from rm_task_time import Deadlines
 
 root = pytest.mark.skipif(os.getuid() != 0, reason="needs root")
 SH = "#!/bin/sh\n"
@@ -194,6 +201,23 @@ def test_a_long_time_limit_is_no_trouble(agent: Agent, days: int) -> None:
     agent.launch(SH + "exit 3", time_limit_us=days * 86_400_000_000)
     end = agent.event("exit", job=1)
     assert (end["code"], end["why"]) == (3, "")
+
+
+@pytest.mark.parametrize("days", [25, 9000])
+def test_a_supervisor_whom_nothing_else_wakes_waits_for_a_far_limit(days: int) -> None:
+    """Where a control group keeps a job's highest memory, nobody looks at it now and then: poll(2) was given
+    the whole time, and takes less than 25 days."""
+    request = {"time_limit_us": days * 86_400_000_000, "warn_signal": 0}
+    deadlines = Deadlines(SimpleNamespace(request=request))
+    deadlines.begin()
+    nobody: Any = None
+    waits = Orders(nobody, nobody, deadlines, nobody, nobody, nobody)
+    out, into = os.pipe()
+    os.close(into)
+    poll = select.poll()
+    poll.register(out)
+    assert poll.poll(waits.timeout_ms([]))
+    os.close(out)
 
 
 def test_a_damaged_folder_is_set_aside_and_the_others_are_found(agent: Agent, start: Start) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 import socket
 import threading
@@ -18,7 +19,7 @@ from rm.client.websocket import TEXT, WebSocket
 from rm.config import Config, JobsConfig
 from rm.core.people.rights import Role
 from rm.errors import Forbidden, Unauthenticated
-from rm.web import access, identity, session_routes
+from rm.web import access, identity, lasting
 from tests.fake_service import serving
 from tests.fakes import PATIENCE_S
 from tests.unit.test_web_api import SPEC, call
@@ -44,22 +45,34 @@ class Way:
         yield self
 
 
-@pytest.mark.parametrize("change", ["revoked", "demoted"])
-def test_who_may_not_any_more_is_sent_away(
-    change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A token that was revoked, after it had leaked, kept the sessions that it had begun."""
+def changing(monkeypatch: pytest.MonkeyPatch, change: str, token: str) -> threading.Event:
+    """Ann, who administers until the event is set."""
     changed = threading.Event()
 
     async def caller(request: Any, keeper: Any) -> identity.Caller:
         if changed.is_set() and change == "revoked":
             raise Unauthenticated("This token is not valid.")
         role = Role.USER if changed.is_set() else Role.ADMIN
-        return identity.Caller(12345, "ann", role, "https", "::1", "t1")
+        return identity.Caller(12345, "ann", role, "https" if token else "unix", "::1", token)
 
-    for module in (access, session_routes):
+    for module in (access, lasting):
         monkeypatch.setattr(module, "caller_of", caller)
-    monkeypatch.setattr(session_routes, "AGAIN_S", 0.01)
+    monkeypatch.setattr(lasting, "AGAIN_S", 0.01)
+    return changed
+
+
+CHANGES = pytest.mark.parametrize(
+    ("change", "token"), [("revoked", "t1"), ("demoted", "t1"), ("demoted", "")]
+)
+
+
+@CHANGES
+def test_who_may_not_any_more_is_sent_away(
+    change: str, token: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A token that was revoked, after it had leaked, kept the sessions that it had begun, and who was an
+    administrator kept those in the jobs of others."""
+    changed = changing(monkeypatch, change, token)
     with serving(tmp_path / "rm.sock", Config(jobs=JobsConfig(run_root_as="rmjob"))) as daemon:
         way = Way()
         daemon.service.sessions = way
@@ -72,6 +85,26 @@ def test_who_may_not_any_more_is_sent_away(
         assert json.loads(said(attending))["error"]["kind"] == kind
         assert way.left.wait(PATIENCE_S)
         attending.close()
+
+
+@CHANGES
+def test_who_may_not_any_more_follows_no_log(
+    change: str, token: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = changing(monkeypatch, change, token)
+    with serving(tmp_path / "rm.sock", Config(jobs=JobsConfig(run_root_as="rmjob"))) as daemon:
+        call(daemon, "POST", "/v1/jobs", {"spec": SPEC})
+        connection = http.client.HTTPConnection("rm")
+        connection.sock = socket.socket(socket.AF_UNIX)
+        connection.sock.settimeout(PATIENCE_S)
+        connection.sock.connect(daemon.socket)
+        connection.request("GET", "/v1/jobs/1/logs?follow=1")
+        response = connection.getresponse()
+        assert response.read1() == daemon.service.output["out"]
+        changed.set()
+        with pytest.raises((http.client.IncompleteRead, ConnectionResetError)):  # not as if it were whole
+            response.read()
+        connection.close()
 
 
 class Talking(Way):
