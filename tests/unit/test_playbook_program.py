@@ -155,6 +155,14 @@ def test_an_answer_of_another_shape_is_none(answer: Any) -> None:
         in_parts({"steps": [step(1, "ping")], "planned": {}}, lambda request: answer)
 
 
+@pytest.mark.parametrize("lie", [{}, {"size": "many"}, {"size": None}, {"size": [7]}, {"size": 0}])
+def test_a_host_that_lies_of_the_parts_of_a_file_fails_its_own_steps(lie: Any) -> None:
+    content = base64.b64encode(os.urandom(3000)).decode()
+    request = {"steps": [step(1, "copy", dest="/x", content=content)], "check": False, "planned": {}}
+    with pytest.raises(Unreachable, match="A long file cannot be sent"):
+        in_parts(request, lambda request: {"results": [{"id": 0, **lie}], "planned": {}}, 100_000, 1000)
+
+
 def test_the_step_under_way_is_finished_and_none_begun_when_nobody_listens(tmp_path: Path) -> None:
     steps = [
         step(
