@@ -110,6 +110,21 @@ def test_only_administrators_stand_before_others_in_the_queue(
         assert submit(daemon, priority=100)[0] == 201
 
 
+def test_only_administrators_move_a_job_before_others_in_the_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def moved(priority: int) -> int:
+        return call(daemon, "POST", "/v1/jobs/1/update", {"priority": priority})[0]
+
+    with serving(tmp_path / "rm.sock", limited(max_priority=7)) as daemon:
+        as_user(monkeypatch, "ann")
+        assert submit(daemon)[0] == 201
+        assert [moved(p) for p in (1 << 52, 8, 7, -5)] == [403, 403, 200, 200]
+        assert daemon.service.table[1].spec.priority == -5
+        as_user(monkeypatch, "boss")
+        assert moved(100) == 200
+
+
 def test_a_submission_has_a_bounded_number_of_jobs(tmp_path: Path) -> None:
     with serving(tmp_path / "rm.sock", limited(specs_per_request=3)) as daemon:
         for count, long in ((4, ""), (4, "x" * 30_000), (2_000, "")):
