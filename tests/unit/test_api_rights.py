@@ -16,9 +16,10 @@ import pytest
 from rm.api.people import ACTING_FOR
 from rm.api.routes import ROUTES
 from rm.config import Config, LimitsConfig, PlaybooksConfig, PrivacyConfig, RolesConfig
+from rm.core.people.audit import Act, Outcome
 from rm.core.people.rights import Role, Scope
 from rm.errors import NotFound
-from rm.web import accounts
+from rm.web import access, accounts
 from rm.web.accounts import Account
 from scripts.http_api_tables import FILE
 from tests import builders
@@ -29,6 +30,8 @@ ROLES = {"ann": Role.USER, "bob": Role.USER, "op": Role.OPERATOR, "boss": Role.A
 OWNER = "ann"  # of job 1
 NAMED = {"{id}": "1", "{name}": "h1", "{host}": "h1", "{mesh}": "m", "{token}": "x", "{user}": "zoe",
          "{source}": "h1", "{destination}": "h2", "{check}": "loss"}  # fmt: skip
+NO_ACTS = ("/v1/plan", "/v1/playbook-runs/{id}/progress")  # it changes nothing; it is a part of an act
+OF_OWNERS = ("/v1/jobs/{id}", "/v1/jobs/{id}/logs")
 QUERIES = {"/v1/jobs/{id}/wait": "?timeout_s=0"}
 ROW = re.compile(r"\| `(GET|POST|DELETE) (/[^?`]*)[^`]*` \| (\w*) \|")
 UNBOUNDED = LimitsConfig(requests_per_s=1e6, request_burst=1_000_000)
@@ -63,15 +66,27 @@ class Keeper:
         return self.token(id)
 
 
+class Audit:
+    def __init__(self) -> None:
+        self.acts: list[Act] = []
+
+    async def record(self, act: Act) -> None:
+        self.acts.append(act)
+
+    async def read(self, *what: Any) -> list[tuple[int, Act]]:
+        return []
+
+
 class Service(FakeService):
     def __init__(self) -> None:
         super().__init__()
-        self.tokens = Keeper()
+        self.tokens, self.audit = Keeper(), Audit()
 
 
 @pytest.fixture
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accounts, "_look_up", lambda user, _: Account(UIDS.get(user)))
+    monkeypatch.setattr(access, "REFUSALS", 10**9)  # that are recorded of one user
 
 
 def config(**sections: Any) -> Config:
@@ -139,6 +154,22 @@ async def ask(session: aiohttp.ClientSession, call: Call) -> tuple[int, str]:
         return answer.status, await answer.text()
 
 
+def fits(call: Call, status: int, recorded: list[tuple[str, str, Outcome]]) -> bool:
+    """What is refused is recorded, once, and so are what changes something and what administrators read of
+    others. What takes long is recorded when it begins, too."""
+    who = (call.user, f"{call.user}-{call.scope}" if call.scope is not None else "")
+    ends = [one for one in recorded if one[2] is not Outcome.BEGUN]
+    if status == 403:
+        return ends == [(*who, Outcome.REFUSED)]
+    changes = call.method != "GET" and call.path not in NO_ACTS
+    reads = (
+        call.method == "GET" and call.path in OF_OWNERS and role_of(call) is Role.ADMIN and call.user != OWNER
+    )
+    if status >= 300 or not (changes or reads):
+        return True
+    return recorded in ([(*who, Outcome.DONE)], [(*who, Outcome.BEGUN)])
+
+
 def wrongly_answered(
     daemon: Daemon, metrics: Role = Role.NOBODY, playbooks: Role = Role.OPERATOR, only: tuple[str, ...] = ()
 ) -> list[str]:
@@ -152,6 +183,7 @@ def wrongly_answered(
                 for call in calls(method, path) if not only or who in only else ():
                     service.table[1] = builders.job(1, user=OWNER, script=SCRIPT)
                     service.inventory.setdefault("h1", builders.host("h1"))
+                    service.audit.acts.clear()
                     before = (dict(service.table), dict(service.inventory), len(service.log))
                     status, text = await ask(session, call)
                     assert status != 500, (call, text)
@@ -160,6 +192,9 @@ def wrongly_answered(
                     after = (service.table, service.inventory, len(service.log))
                     if status == 403 and before != after:
                         found.append(f"{call}: refused, and done")
+                    recorded = [(act.user, act.token, act.outcome) for act in service.audit.acts]
+                    if not fits(call, status, recorded):
+                        found.append(f"{call}: {status} is in the audit log as {recorded}")
         return found
 
     return asyncio.run(all_calls())
