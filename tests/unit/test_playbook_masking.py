@@ -2,6 +2,8 @@
 
 import base64
 import json
+import shlex
+from urllib.parse import quote, quote_plus
 
 import pytest
 
@@ -24,6 +26,8 @@ def test_no_form_of_a_secret_is_shown(secret):
         repr({"value": secret}),
         repr(f'it\'s "{secret}"'),
         base64.b64encode(secret.strip().encode()).decode(),
+        f"mysql -p{shlex.quote(secret)} -e x",
+        *(f"https://h/?{quoted}&x" for quoted in (quote(secret), quote(secret, safe=""), quote_plus(secret))),
         *("+" + line for line in secret.splitlines()),
     ]
     vault = Vault([b"p"])
@@ -35,6 +39,11 @@ def test_no_form_of_a_secret_is_shown(secret):
     for line in secret.splitlines():
         for form in (line, repr(line)[1:-1], json.dumps(line)[1:-1]):
             assert form not in shown
+    for shape in shapes:
+        masks = masked_text(shape, vault.secrets)
+        assert not any(
+            part in masks for part in ("strophe", "marks", "slash", "ml%C3%A4ut", "words", "abcdefgh")
+        )
     assert MARK in shown
     assert masked_text("nothing of it", vault.secrets) == "nothing of it"
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 from rm.adapters.playbook.vault import SECRET_MIN
 from rm.playbook.model.steps import TaskResult
@@ -63,8 +65,8 @@ def masked_text(text: str, secrets: Iterable[str]) -> str:
 
 @lru_cache(maxsize=8)
 def _forms(secrets: frozenset[str]) -> tuple[str, ...]:
-    """The secrets as they may show: as they are, in base64, with escapes (as a text in Python or JSON has
-    them), and line by line, as a diff has them. The longest first."""
+    """The secrets as they may show: as they are, in base64, with escapes (as a text in Python, JSON, a
+    shell's command or an address has them), and line by line, as a diff has them. The longest first."""
     forms: set[str] = set()
     for secret in secrets:
         forms.add(secret)
@@ -75,6 +77,8 @@ def _forms(secrets: frozenset[str]) -> tuple[str, ...]:
             forms |= {whole, json.dumps(whole)[1:-1], json.dumps(whole, ensure_ascii=False)[1:-1]}
             # as Python shows it: alone, and in a text with both quotation marks, where it escapes one
             forms |= {repr(whole)[1:-1], repr(whole + "'\"")[1:-4]}
+            # as the filters `quote` and `urlencode` give it, of which commands and addresses are made
+            forms |= {shlex.quote(whole).strip("'"), quote(whole), quote(whole, safe=""), quote_plus(whole)}
     return tuple(sorted(forms - {""}, key=len, reverse=True))
 
 
