@@ -88,6 +88,9 @@ def _begin(folder, asked):
         steps.sendall(json.dumps(words).encode() + b"\n")
         with steps.makefile("rb") as file:
             answer = json.loads(file.readline() or b'{"error": "The job ends."}')
+    except (ConnectionRefusedError, FileNotFoundError):  # who listened there went with the script
+        where = (folder.job, os.uname().nodename)
+        raise SpoolError("no-such-session", "Job %d does not run on %s: it has just ended." % where) from None
     except OSError as error:
         raise SpoolError(
             "no-such-session", "Job %d cannot be entered: %s." % (folder.job, error.strerror)

@@ -8,6 +8,7 @@ import threading
 import time
 
 import rm_bpf
+import rm_clock
 from rm_kernel import cgroup_mounts, cgroup_root, read_text
 from rm_steps_base import asks, find_tool
 
@@ -112,6 +113,7 @@ def do_survey(run, args):
     return {
         "changed": False,
         "now_us": time.time_ns() // 1000,
+        "synchronized": rm_clock.state()["synchronized"],
         "python": platform.python_version(),
         "kernel": platform.release(),
         "uid": os.geteuid(),

@@ -288,6 +288,12 @@ def fold_hosts(hosts: Iterable[str]) -> str:
     return ",".join(_folded(kind, sorted(numbers)) for kind, numbers in groups.items())
 
 
+def name_order(name: str) -> tuple[tuple[str | int, ...], str]:
+    """A key by which `gpu9` comes before `gpu10`."""
+    parts = re.split(r"([0-9]+)", name)  # texts and numbers in turn
+    return tuple(int(part) if at % 2 else part for at, part in enumerate(parts)), name
+
+
 def hosts_in_order(hosts: Iterable[str]) -> str:
     """A host list that parse_hosts, and Slurm's programs, read back in this very order: `gpu[03,01-02]`."""
     runs: list[tuple[tuple[str, int], list[int]]] = []

@@ -50,6 +50,7 @@ FLOORS: list[dict[str, str]] = [
         "shown_ids": "the text of a job's id",
         "units": "exact integers: microseconds, bit/s, bytes",
         "missing_program": "the program that a shell did not find, by what it wrote",
+        "file_patterns": "the text of patterns of the names of jobs' files",
         "hints": "the known word that a wrong one is most like",
         "paths": "where files lie",
         "typed": "plain values as types, from any thread",
@@ -67,6 +68,7 @@ FLOORS: list[dict[str, str]] = [
 # Without clocks, chance, sockets, threads and processes.
 PURE = {
     "core", "api", "policies", "playbook", "protocol", "units", "hints", "missing_program", "arrays",
+    "file_patterns",
     "dependencies", "features", "containers", "licenses", "mail_events", "errors",
 }  # fmt: skip
 

@@ -108,6 +108,8 @@ def backbone(spec: LabSpec, slot: int, hosts: Sequence[LabHost], control: bool) 
         lines += ["link add wan0 type veth peer name wan1"]
         # without ARP, frames on wan0 carry its own address, so what wan1 sends back is taken in and routed
         lines += ["link set wan0 arp off", "link set wan1 arp off", "link set wan0 up", "link set wan1 up"]
+        # by this address a trace tells the second router from the first
+        lines += [f"addr add {net}.0.6/32 dev wan0"]
         lines += [f"route add default dev wan0 table {DELAYED_TABLE}"]
         lines += [f"rule add pref 100 to {net}.0.0/30 lookup main"]
         lines += [

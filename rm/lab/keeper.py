@@ -294,6 +294,8 @@ def _network_settings() -> None:
         ("ipv4/conf/all/rp_filter", "0"),
         ("ipv4/conf/default/rp_filter", "0"),
         ("ipv4/conf/all/send_redirects", "0"),
+        # each router that a packet passes answers by an address of its own, though one kernel is all of them
+        ("ipv4/icmp_errors_use_inbound_ifaddr", "1"),
         ("ipv6/conf/all/disable_ipv6", "1"),
         # or what a zone's bridge carries would pass the rules for what is routed between zones, too
         ("bridge/bridge-nf-call-iptables", "0"),

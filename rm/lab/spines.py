@@ -14,6 +14,8 @@ from rm.lab.spec import LabSpec, dscp_of, leaf_name, network
 
 TABLE = "rm_lab_spines"
 LEAF_TABLE, SPINE_TABLE = 1000, 9000  # the first numbers of their routing tables
+# one less than the first third octets of the addresses of links' ends; zones have the lower ones
+SPINE_ADDRESSES, LEAF_ADDRESSES = 200, 216
 
 
 def fabric_toml(spec: LabSpec) -> str:
@@ -44,6 +46,9 @@ def links(spec: LabSpec, slot: int) -> list[str]:
         mac = f"02:72:{64 + slot:02x}:01:{leaf:02x}:{spine:02x}"
         lines += [f"link add {up} address {mac} type veth peer name {down} address {mac}"]
         lines += [f"link set {end} arp off{merge} up" for end in (up, down)]
+        # by which a trace tells the routers apart
+        lines += [f"addr add {net}.{SPINE_ADDRESSES + spine}.{leaf}/32 dev {down}"]
+        lines += [f"addr add {net}.{LEAF_ADDRESSES + spine}.{leaf}/32 dev {up}"]
         table = LEAF_TABLE + leaf * (spec.spines + 1) + spine
         lines += [
             f"route add default dev {up} table {table}",

@@ -313,7 +313,7 @@ class HostService(Protocol):
     """The hosts."""
 
     def hosts(self) -> Answer[Sequence[tuple[Host, Free | None, Sequence[int]]]]:
-        """Each host in inventory order with what is free on it and its jobs' ids."""
+        """Each host, by name, with what is free on it and its jobs' ids."""
         ...
 
     def add_hosts(self, hosts: Sequence[Host], by: str) -> Answer[Sequence[Host]]: ...

@@ -62,3 +62,6 @@ def test_the_hop_is_named(make_cluster: Callable[..., Cluster]) -> None:
     for cell in found:
         assert (cell["source"], cell["destination"]) in ((name, other["name"]) for name in far)
         assert "lost behind hop" in cell["message"]
+        way = cell["message"].split("trace: ")[1].split(":")[0].split(", then")[0].split(" > ")
+        named = [hop for hop in way if hop != "?"]
+        assert len(named) == len(set(named)), "each router of the way has an address of its own"

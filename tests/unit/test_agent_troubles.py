@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import errno
+import json
+import socket
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +20,7 @@ import rm_attempts
 import rm_cgroup
 import rm_room
 import rm_spool
+from rm_step_peer import SOCKET
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
@@ -95,3 +99,19 @@ def test_a_removed_folder_takes_nothing_away_that_a_link_in_it_leads_to(tmp_path
     folder.remove()
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
     assert (kept / "file").exists()
+
+
+def test_who_enters_a_job_that_has_just_ended_is_told_that(tmp_path: Path) -> None:
+    """Its step daemon has gone, the file of its socket not yet."""
+    folder = rm_spool.Spool(str(tmp_path)).folder(7, 1)
+    Path(folder.path).mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as gone:
+        gone.bind(folder.at(SOCKET))
+    asked = {"job": 7, "attempt": 1, "session": "abcdefgh", "begin": {"argv": ["true"]}}
+    done = subprocess.run(
+        [sys.executable, str(AGENTS / "rm_agent.py"), "--attend"], input=json.dumps(asked) + "\n",
+        env={"RM_AGENT_STATE": str(tmp_path)}, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    answer = json.loads(done.stdout)
+    assert answer["code"] == "no-such-session"
+    assert answer["error"].startswith("Job 7 does not run on ")

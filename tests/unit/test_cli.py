@@ -283,6 +283,34 @@ def test_show_tells_the_story(daemon: Daemon, rmx: Rmx) -> None:
         assert line in text
 
 
+def test_show_says_which_file_of_which_host_the_output_is(daemon: Daemon, rmx: Rmx) -> None:
+    rmx(
+        "submit",
+        "-o",
+        "out/%x-%4j.txt",
+        "-e",
+        "/var/tmp/%t.err",
+        "-D",
+        "/data",
+        "-n2",
+        "-Jfit",
+        "--wrap=true",
+    )
+    rmx("submit", "-o", "/dev/null", "--wrap=true")
+    assert "Output:      out/%x-%4j.txt\n" in rmx("show", "1").out  # no task is anywhere yet
+    daemon.service.run(1)
+    daemon.service.run(2)
+    assert (
+        "Output:      /data/out/fit-0001.txt on h1\nError:       /var/tmp/0.err on h1\n"
+        in rmx("show", "1").out
+    )
+    assert "Output:      /dev/null\n" in rmx("show", "2").out
+    first = daemon.service.table[1].tasks[0]
+    daemon.service.put(1, tasks=(first, replace(first, rank=1, host="h2")))
+    shown = rmx("show", "1").out
+    assert "Output:      /data/out/fit-0001.txt on h[1-2]\nError:       /var/tmp/%t.err on h[1-2]\n" in shown
+
+
 def test_of_very_many_cancelled_jobs_their_number_is_said(daemon: Daemon, rmx: Rmx) -> None:
     for _ in range(101):
         rmx("submit", "train.sh")

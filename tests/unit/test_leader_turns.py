@@ -284,3 +284,12 @@ def test_an_inventory_is_taken_in_parts(house: House, monkeypatch: pytest.Monkey
     hosts = [builders.host(f"h{i}") for i in range(HOSTS_AT_ONCE + 1)]
     assert len(asyncio.run(house.service.host_service.add_hosts(hosts, "root"))) == len(hosts)
     assert [len(batch.hosts) for batch in made if batch.hosts] == [HOSTS_AT_ONCE, 1]
+
+
+def test_hosts_are_listed_by_name_also_one_that_was_added_again(house: House) -> None:
+    for name in ("h10", "h9", "h1"):
+        house.do(ev.HostAdded(builders.host(name)))
+    house.do(ev.HostRemoved("h9", "root"))
+    house.do(ev.HostAdded(builders.host("h9")))
+    listed = asyncio.run(house.service.host_service.hosts())
+    assert [host.name for host, _, _ in listed] == ["h1", "h9", "h10"]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rm.cli.network.grid import SPARKS, draw, mark, sparkline, worst
+from rm.cli.network.grid import SPARKS, draw, legend, mark, sparkline, worst
 from rm.core.monitoring.cells import Status
 
 HOSTS = {"a1": "east", "a2": "east", "a3": "east", "b1": "west"}
@@ -80,3 +80,9 @@ def test_a_sparkline_is_as_wide_as_it_may_be_and_shows_the_extremes(given_: list
 @pytest.mark.parametrize(("given_", "line"), [([1, 1], "▁▁"), ([0, None, 7], "▁ █"), ([0, 9, 0, 0], "▁█▁▁")])
 def test_sparklines(given_: list[Any], line: str) -> None:
     assert sparkline(given_) == line
+
+
+def test_the_legend_has_every_sign_of_a_grid_and_what_an_empty_cell_is() -> None:
+    assert legend(colour=False) == (
+        "o ok  w warn  C critical  ? unknown  . not run  m maintenance  blank: not tested"
+    )

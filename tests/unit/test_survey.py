@@ -9,7 +9,8 @@ import pytest
 from rm.playbook.inventory.survey import TOPICS, findings, row
 
 GOOD: dict[str, Any] = {
-    "python": "3.11.2", "kernel": "6.1", "root": True, "cgroup": 2, "bpf": True, "bursts": True,
+    "python": "3.11.2", "kernel": "6.1", "root": True, "synchronized": True,
+    "cgroup": 2, "bpf": True, "bursts": True,
     "tools": ["tc", "nft", "ip"],
     "controllers": ["cpu", "cpuset", "devices", "freezer", "memory", "pids"],
     "interfaces": {"eth0": {"mtu_bytes": 1500, "mbps": 25000, "up": True}},
@@ -32,6 +33,7 @@ def test_a_good_host_has_no_finding() -> None:
         ({"python": "3.7.9"}, "python", "Python is 3.7.9", True),
         ({"root": False}, "root", "sudo asks for a password", False),
         ({"root": False, "login": "root", "uid": 1000}, "root", "root by name, and has uid 1000", False),
+        ({"synchronized": False}, "clock", "clock is not synchronised", False),
         ({"cgroup": 0, "controllers": []}, "cgroup", "There are no control groups", False),
         ({"controllers": ["cpu", "pids", "freezer"]}, "cgroup", "(version 2) lack memory", False),
         ({"tools": ["tc", "ip"]}, "tools", "The program nft is missing", False),

@@ -97,7 +97,7 @@ def _grid(names: Sequence[str], cells: Mapping[Pair, int], colour: bool, width: 
 
 
 def legend(colour: bool) -> str:
-    return "  ".join(f"{mark(s, colour)} {WORDS[s]}" for s in range(len(WORDS)))
+    return "  ".join([*(f"{mark(s, colour)} {WORDS[s]}" for s in range(len(WORDS))), "blank: not tested"])
 
 
 def sparkline(values: Sequence[float | None], width: int = SPARK_WIDTH) -> str:

@@ -10,6 +10,7 @@ from rm.cli.shown import moment as usual_moment
 from rm.client.address import find_daemon
 from rm.client.kept_ssh import at_hand
 from rm.client.listing import rows_at_once
+from rm.file_patterns import replaced
 from rm.units import fold_hosts
 
 TYPE_CHECKING = False
@@ -184,10 +185,8 @@ def output_path(pattern: str, job: Job) -> str:
     if not pattern:
         return NONE
     array = job.array_job or job.id
-    known = {"%j": job.id, "%A": array, "%a": job.array_task, "%x": job.spec.name, "%u": job.spec.user}
-    for letter, value in known.items():
-        if value is not None:
-            pattern = pattern.replace(letter, str(value))
+    known = {"j": job.id, "A": array, "a": job.array_task, "x": job.spec.name, "u": job.spec.user}
+    pattern = replaced(pattern, known)
     return pattern if pattern.startswith("/") else f"{job.spec.chdir}/{pattern}"
 
 

@@ -6,7 +6,6 @@ script, so it finds what a batch script finds and what a step of all tasks finds
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
@@ -14,9 +13,9 @@ from rm import arrays
 from rm.core.model.host import Host
 from rm.core.model.job import NO_BIND, Job, JobSpec, Placement, TaskPlacement
 from rm.core.model.rails import rails, rdma_devices
+from rm.file_patterns import replaced
 from rm.units import MIB, hosts_in_order
 
-PATTERN = re.compile(r"%([0-9]*)([A-Za-z%])")  # of file names: %j, %4t
 # set for some jobs only: those of another job, in which the submitting shell runs, would mislead frameworks,
 # and root's prolog and epilog believe them
 OURS_ALONE = ("SLURM_ARRAY_", "SLURM_RESTART_COUNT")
@@ -273,13 +272,4 @@ def expand(pattern: str, job: Job, task: TaskPlacement, host: Host) -> str:
     if job.array_task is not None:
         values["a"] = job.array_task
 
-    def replaced(match: re.Match[str]) -> str:
-        width, key = match[1], match[2]
-        if key == "%":
-            return "%"
-        value = values.get(key)
-        if isinstance(value, int) and width:
-            return str(value).zfill(min(int(width[:3]), 10))
-        return match[0] if value is None else str(value)
-
-    return PATTERN.sub(replaced, pattern)
+    return replaced(pattern, values)

@@ -32,7 +32,7 @@ from rm.daemon.monitoring.rows import (
 )
 from rm.daemon.monitoring.sources import Sources
 from rm.errors import NotFound, StoreError
-from rm.units import DAY_US, HOUR_US
+from rm.units import DAY_US, HOUR_US, name_order
 
 log = logging.getLogger(__name__)
 
@@ -176,7 +176,7 @@ class MonitorService:
         }
 
     async def grid(self, name: str) -> Mapping[str, Any]:
-        """The cells of one mesh or archive, and its hosts in inventory order."""
+        """The cells of one mesh or archive, and its hosts, by name."""
         source = self._sources.of_grid(name)
         mesh, hosts = self._mesh(name), await self._hosts()
 
@@ -186,7 +186,9 @@ class MonitorService:
             return {
                 "mesh": name,
                 "checks": checks_in(cells) if source else mesh.checks,
-                "hosts": [{"name": h.name, "zone": h.zone} for h in shown],
+                "hosts": [
+                    {"name": h.name, "zone": h.zone} for h in sorted(shown, key=lambda h: name_order(h.name))
+                ],
                 "cells": [cell_json(c) for c in cells],
             }
 

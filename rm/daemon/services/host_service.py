@@ -18,6 +18,7 @@ from rm.daemon.monitoring.service import MonitorService
 from rm.daemon.services.asking import Asking
 from rm.daemon.services.host_keys import HostKeyDesk, Keys
 from rm.errors import Conflict, NotFound, Refusal
+from rm.units import name_order
 
 HOSTS_AT_ONCE = 200  # of an inventory, in one turn of the leader
 
@@ -54,7 +55,7 @@ class HostService:
                     state.free.get(h.name),
                     sorted(state.jobs_on.get(h.name, ())),
                 )
-                for h in state.hosts.values()
+                for h in sorted(state.hosts.values(), key=lambda h: name_order(h.name))
             ]
 
         answer: Sequence[tuple[Host, Free | None, Sequence[int]]] = await self._asking.ask(ask)

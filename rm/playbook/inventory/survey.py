@@ -80,6 +80,9 @@ def _of_host(
     if away_us > CLOCK_MAX_US:
         add("clock", f"The clock is {offset[0] / 1e6:+.3f} s off the control machine's.",
             "Run chrony or systemd-timesyncd on both.", True)  # fmt: skip
+    elif not survey["synchronized"]:
+        add("clock", "The kernel's clock is not synchronised: it agrees with the control machine's for now.",
+            "Run chrony or systemd-timesyncd; time-shifts of jobs need it.")  # fmt: skip
     if not survey["cgroup"]:
         add(
             "cgroup",

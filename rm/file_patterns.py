@@ -1,0 +1,29 @@
+"""Patterns of the names of jobs' files. Source: "filename pattern" of sbatch(1), Slurm 22.05."""
+
+from __future__ import annotations
+
+from rm.imported_later import re
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PATTERN = r"%([0-9]*)([A-Za-z%])"  # %j, %4t
+WIDEST = 10
+
+
+def replaced(pattern: str, values: Mapping[str, str | int | None]) -> str:
+    """The pattern with each `%LETTER` of `values`; a number has as many digits as the width in `%4t` says.
+    What is not there, or None, stays as it is; `%%` is a percent sign."""
+
+    def value_of(match: re.Match[str]) -> str:
+        width, key = match[1], match[2]
+        if key == "%":
+            return "%"
+        value = values.get(key)
+        if isinstance(value, int) and width:
+            return str(value).zfill(min(int(width[:3]), WIDEST))
+        return match[0] if value is None else str(value)
+
+    return re.sub(PATTERN, value_of, pattern)
