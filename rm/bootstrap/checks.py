@@ -7,7 +7,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rm.adapters.cron import interval_us, zone_of
-from rm.bootstrap.choices import alert_rules, channel_of, digests_of, policies_of, ssh_settings
+from rm.bootstrap.choices import (
+    alert_rules,
+    channel_of,
+    digests_of,
+    letters_of,
+    policies_of,
+    ssh_settings,
+)
 from rm.config import Config, options_for
 from rm.core.model.host import Host
 from rm.core.monitoring.mesh import Mesh
@@ -40,6 +47,13 @@ def inventory_of(config: Config) -> list[Host]:
     return hosts_for_daemon(config.hosts.inventory)[0]
 
 
+def _database(config: Config) -> None:
+    """Its address only: nothing is connected to. Without SQLAlchemy in the commands that need none."""
+    from rm.adapters.store.database import make_engine
+
+    make_engine(config.daemon.database).dispose()
+
+
 def _https(config: Config) -> None:
     if config.https.listen:
         HttpsDoor(config.https)
@@ -48,7 +62,7 @@ def _https(config: Config) -> None:
 CHECKS: tuple[Callable[[Config], Any], ...] = (
     policies_of, _regulate, lambda config: zone_of(config.monitor.timezone), alert_rules, _channels,
     lambda config: fence_of(config.fence), ssh_settings, lambda config: settings_of(config.web), _https,
-    doors_of, digests_of,
+    doors_of, letters_of, digests_of,
 )  # fmt: skip
 
 
@@ -60,7 +74,7 @@ def must_hold(config: Config) -> None:
 
 def complaints(config: Config) -> Iterator[str]:
     """Everything that is wrong, a sentence each; also meshes and archives, without which a daemon starts."""
-    for check in (*CHECKS, inventory_of):
+    for check in (*CHECKS, inventory_of, _database):
         try:
             check(config)
         except ConfigError as error:

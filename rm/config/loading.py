@@ -6,7 +6,7 @@ import dataclasses
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -83,7 +83,20 @@ def _convert(values: Mapping[str, Any], origins: Mapping[str, str]) -> Config:
     except msgspec.ValidationError as error:
         what, _, path = str(error).partition(" - at `$.")
         key = path.rstrip("`").partition("[")[0]
-        raise ConfigError(f"{key} ({origins.get(key, 'rm.toml')}): {plain(what)}") from None
+        where = f"{key} ({origins.get(key, 'rm.toml')})"
+        if words := _words_of(key):
+            value = values.get(key)
+            raise ConfigError(
+                f"{where}: {value!r:.60} is not one of its words.", did_you_mean(str(value), words)
+            ) from None
+        raise ConfigError(f"{where}: {plain(what)}") from None
+
+
+def _words_of(key: str) -> tuple[str, ...]:
+    """The words of which a key takes one; () if it takes other values."""
+    section, _, name = key.partition(".")
+    kind = get_type_hints(get_type_hints(Config).get(section, object)).get(name)
+    return get_args(kind) if get_origin(kind) is Literal else ()
 
 
 def policy_options(config: Config, kind: str, name: str) -> Options:

@@ -623,10 +623,14 @@ def test_all_that_is_wrong_with_the_configuration_is_said_at_once(rmx: Rmx, tmp_
     file.write_text(
         "[policies]\nqueue = 'fivo'\n[alerts]\ndrain_on = ['fire']\n[monitor]\ntimezone = 'Mars/Olympus'\n"
         "[web]\nproxy_header = 'X-User'\n[hosts]\ninventory = '/nowhere.yml'\n"
+        "[jobs]\nmail = 'pager'\n[daemon]\ndatabase = 'mysql://db/rm'\n"
     )
     told = rmx("--config", str(file), "config", "check")
     assert (told.code, told.out) == (8, "")
-    words = ("Did you mean 'fifo'?", "there is no 'fire'", "Mars/Olympus", "proxy_addresses", "/nowhere.yml")
+    words = (
+        "Did you mean 'fifo'?", "there is no 'fire'", "Mars/Olympus", "proxy_addresses", "/nowhere.yml",
+        "jobs.mail is 'pager'", "neither a SQLite file nor PostgreSQL (mysql)",
+    )  # fmt: skip
     assert len(told.err.splitlines()) == len(words)
     assert all(word in told.err for word in words)
     assert len(rmx("--config", str(file), "config", "check", "--json").json["complaints"]) == len(words)

@@ -150,6 +150,7 @@ def test_the_tours_configuration_and_its_lab_agree_on_where_they_are(
         ("[jobs\n", r"rm\.toml is not valid TOML.*line 1"),
         ("jobs = 3\n", r"write \[jobs\]"),
         ("[daemon]\nlog_level = 'loud'\n", "Use debug"),
+        ("[jobs]\nlaunch = 'bath'\n", "'bath' is not one of its words. Did you mean 'batch'"),
         ("[jobs]\ntime_limit = 'soon'\n", "jobs.time_limit: 'soon' is not a time limit"),
         ("[jobs]\nrun_root_as = 'root'\n", "another user"),
         ("[jobs]\nfence = '60'\n", "jobs.fence: '60' is not a duration. Write 60s"),
