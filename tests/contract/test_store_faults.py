@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from rm.adapters.store import database as connections
 from rm.adapters.store import statements
+from rm.config.sections import DaemonConfig
 from rm.core.store import Batch, Entry
 from rm.errors import StaleLeader, StoreUnavailable
 from tests import builders
@@ -144,6 +145,21 @@ def test_a_leader_that_vanishes_inside_a_commit_holds_nobody_up(
         vanished.invalidate()  # the server has ended it
     one.close()
     two.close()
+
+
+@pytest.mark.postgres
+def test_the_server_is_told_to_end_what_a_vanished_leader_holds_before_its_lease_is_over(
+    empty_postgres: Callable[[], str],
+) -> None:
+    with closing(connected(empty_postgres())) as session:
+
+        def set_to(name: str) -> int:
+            found = sa.text("SELECT setting::int FROM pg_settings WHERE name = :name")
+            return int(session.execute(found, {"name": name}).scalar_one())
+
+        for name in ("idle_in_transaction_session_timeout", "lock_timeout"):
+            assert 0 < set_to(name) < DaemonConfig().lease_s * 1000
+        assert set_to("statement_timeout") > 0
 
 
 @pytest.mark.postgres

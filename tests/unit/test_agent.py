@@ -175,6 +175,21 @@ def test_what_is_stopped_before_its_start_never_runs_also_when_its_launch_comes_
     assert agent.log() == ""
 
 
+def test_what_was_on_its_way_for_too_long_does_not_begin(agent: Agent) -> None:
+    """This host was frozen, say: the daemon has given it up by now, and the job has run elsewhere."""
+    past_us, later_us = time.time_ns() // 1000 - 1, 1 << 62
+    script = f"{SH}echo ran"
+    assert agent.launch(script, not_after_us=past_us)["code"] == "too-late"
+    first = launch_request(script, not_after_us=past_us)
+    assert agent.ask("slice", first=first, followers=[], within_us=1 << 40)["code"] == "too-late"
+    assert agent.tasks() == []
+    assert agent.launch(script, hold=True, not_after_us=later_us)["ok"]
+    assert agent.ask("start", job=1, attempt=1, not_after_us=past_us)["code"] == "too-late"
+    assert [task["state"] for task in agent.tasks()] == ["prepared"]
+    agent.call("start", job=1, attempt=1, not_after_us=later_us)
+    assert agent.event("exit", job=1)["code"] == 0
+
+
 def test_a_log_that_another_agent_has_discarded_is_not_an_empty_one(agent: Agent, start: Start) -> None:
     agent.launch(f"{SH}echo ran")
     agent.event("exit", job=1)
