@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from rm.core.model.job import JobSpec
 from rm.core.registry import load
 from rm.core.scheduling.engine import Policies
+from rm.core.scheduling.limiting import RETRY_US
 from rm.core.sharing.accounts import Account, Accounts, Member, checked
 from rm.core.sharing.ledger import Billing
 from rm.sim.batch import Batch, Played, Stay, Work, held_by, hosts_of
@@ -16,6 +17,7 @@ from tests.examples import examples
 
 MINUTE_US = 60_000_000
 HOSTS, GPUS = 2, 4
+HALF_LIFE_US = 60 * MINUTE_US
 DRAWN = st.tuples(
     st.integers(0, 120),  # minutes until it comes
     st.integers(1, HOSTS * GPUS),
@@ -39,7 +41,8 @@ def work(at: int, gpus: int, runs: int, more: int, user: str) -> Work:
 def play(works: list[Work], queue: str, accounts: Accounts, depth: int = 1) -> Played:
     options = None if queue == "fifo" else {"depth": depth}
     policies = Policies(load("queue", queue, options), load("placement", "zone"), load("comm", "none"))
-    return Batch(hosts_of(HOSTS, GPUS, 64), policies, accounts, Billing()).play(works)
+    billing = Billing(half_life_us=HALF_LIFE_US)
+    return Batch(hosts_of(HOSTS, GPUS, 64), policies, accounts, billing).play(works)
 
 
 # found by a search
@@ -62,8 +65,15 @@ OF_ONE_ACCOUNT = [
 ]  # fmt: skip
 
 
+MOST_MINUTES = HOSTS * GPUS * 120  # of one job
+LIMITS = [
+    {}, {"user.running": 1}, {"running": 2}, {"gpus": 8}, {"gpu_minutes_running": MOST_MINUTES},
+    {"billing_minutes": 2 * MOST_MINUTES}, {"gpu_minutes_running": MOST_MINUTES, "user.running": 1},
+]  # fmt: skip
+
+
 @pytest.mark.parametrize("depth", [1, 4])
-@pytest.mark.parametrize("limits", [{}, {"user.running": 1}, {"running": 2}, {"gpus": 8}], ids=str)
+@pytest.mark.parametrize("limits", LIMITS, ids=str)
 @given(drawn=st.lists(DRAWN, min_size=1, max_size=14))
 @example(drawn=OVERTAKEN)
 @example(drawn=OF_ONE_SLOT)
@@ -73,7 +83,8 @@ def test_a_wait_is_bounded_by_who_stands_before(drawn, limits: dict[str, int], d
     """Who stands first has a reservation that nobody delays, for when all that run have ended at the latest:
     it waits there for at most the longest time limit, and so do those before it, one after the other. Where
     it waits for a limit first, nobody who outlasts that takes what is set aside for it, so that it waits
-    so long for the limit at most, and then as long again for GPUs.
+    so long for the limit at most, and then as long again for GPUs. A limit of minutes is looked at twice a
+    minute. Of twice the billing minutes that a job may ask for half are left after a half-life.
 
     Who comes while fewer than `depth` wait has a reservation at once: it waits for those alone that came
     before.
@@ -84,17 +95,20 @@ def test_a_wait_is_bounded_by_who_stands_before(drawn, limits: dict[str, int], d
     assert all(one.start_us is not None for one in stays), "it never ran"
     for number, stay in enumerate(stays):
         assert stay.wait_us is not None
-        assert stay.wait_us <= bound_us(stays, number, bool(limits), depth)
+        assert stay.wait_us <= bound_us(stays, number, limits, depth)
     assert_conserved(played)
 
 
-def bound_us(stays: list[Stay], number: int, limited: bool, depth: int) -> int:
+def bound_us(stays: list[Stay], number: int, limits: dict[str, int], depth: int) -> int:
     at_us, earlier = stays[number].work.at_us, stays[:number]
     before = [one for one in earlier if one.start_us is not None and one.start_us > at_us]
     others = stays[:number] + stays[number + 1 :]
     longest_us = max((one.work.spec.time_limit_us or 0 for one in others), default=0)
-    if limited:
-        return 2 * (len(before) + 1) * longest_us
+    if limits:
+        more_us = HALF_LIFE_US * ("billing_minutes" in limits) + RETRY_US * any(
+            "minutes" in n for n in limits
+        )
+        return 2 * (len(before) + 1) * (longest_us + more_us)
     if len(before) < depth:
         return sum(one.work.spec.time_limit_us or 0 for one in earlier)
     return (len(before) + 1) * longest_us
@@ -114,6 +128,30 @@ def test_what_is_set_aside_for_a_large_job_of_an_account_is_not_taken_by_small_o
     drawn = sorted([*small, (90, 8, 30, 0, "ann")])
     begun = starts(drawn, {"gpus": 8})[drawn.index((90, 8, 30, 0, "ann"))]
     assert begun == 88 + 28  # when the last that came before it has ended
+
+
+@pytest.mark.parametrize(
+    ("limits", "soonest", "latest"),
+    # the minutes left of those that came before are to fall from 140 by those that it needs; the billing
+    # minutes of 400 to 260 by decay
+    [({"gpu_minutes_running": 150}, 90, 88 + 28), ({"billing_minutes": 400}, 90, 90 + 60)],
+    ids=str,
+)
+def test_what_is_set_aside_of_minutes_is_not_taken_by_small_jobs(limits, soonest: int, latest: int) -> None:
+    """A small job comes every four minutes, and there is room for each of them for hours."""
+    large = (90, 7, 20, 0, "ann")
+    small = [(at * 4, 1, 28, 0, ("ann", "bob")[at % 2]) for at in range(150)]
+    drawn = sorted([*small, large])
+    begun = starts(drawn, limits)[drawn.index(large)]
+    assert begun is not None
+    assert soonest < begun <= latest
+
+
+def test_who_leaves_enough_minutes_to_the_one_that_waits_runs_beside_it() -> None:
+    """120 minutes are in use, and the second needs 100 of 160: from minute 30 on 60 are in use. The third
+    would have 30 minutes left then, the fourth has ended. At minute 50 the third fits."""
+    drawn = [(0, 2, 60, 0, "ann"), (0, 1, 59, 41, "ann"), (1, 1, 60, 0, "bob"), (2, 1, 28, 0, "bob")]
+    assert starts(drawn, {"gpu_minutes_running": 160}) == [0, 30, 50, 2]
 
 
 def test_a_user_s_later_job_does_not_take_the_slot_of_the_reserved_one() -> None:

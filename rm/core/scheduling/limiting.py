@@ -23,6 +23,7 @@ from rm.core.model.replacing import replace
 from rm.core.model.snapshot import Snapshot
 from rm.core.scheduling.aside import MEASURES, Aside, Short
 from rm.core.scheduling.gates import ran_in, within
+from rm.core.scheduling.in_use import Claim
 from rm.core.scheduling.limit_words import NOUNS, code_of, code_of_job
 from rm.core.scheduling.reservation import said_start
 from rm.core.scheduling.running import UNKNOWN_US, Running
@@ -36,6 +37,7 @@ NO_LIMIT_US = 365 * 86_400 * 1_000_000  # of a job that runs without a time limi
 WHO_MAX = 4
 RETRY_US = 30_000_000  # a limit that time lifts is looked at again so much later
 FOREVER = float("inf")
+Asked = tuple[int, Resources, int | None]  # which limits, for what, and its time limit if that counts
 
 
 class Limited(NamedTuple):
@@ -58,7 +60,9 @@ class Limiter:
         self._tally = shares.tally
         self._more: dict[Key, Resources] = {}  # by this pass
         self._minutes: dict[tuple[Key, str], float] = {}
-        self._refused: dict[tuple[int, Resources, int | None], Limited] = {}
+        self._refused: dict[Asked, Limited] = {}
+        # by what is set aside for others, and until when they would have stayed
+        self._kept: dict[Asked, tuple[int, Limited]] = {}
         self._aside: Aside | None = None
 
     @classmethod
@@ -98,14 +102,25 @@ class Limiter:
             if found is not None:
                 self._refused[asked] = found  # as its like: what is in use grows in a pass
         if found is None and self._aside is not None and ruled.keys:
-            if self._roomy(self._aside, ruled.keys, need):
-                short = None
-            elif placement is None:
-                short = self._aside.known(job, ruled.keys, need)
-            else:
-                short = self._aside.against(job, ruled.keys, need)
-            if short is not None:
-                return self._kept_from(job, need, short)
+            return self._beside(self._aside, job, ruled, need, asked, placement is not None)
+        return found
+
+    def _beside(
+        self, aside: Aside, job: Job, ruled: Ruled, need: Resources, asked: Asked, certain: bool
+    ) -> Limited | None:
+        """Is enough of a limit left beside what is set aside? Unless it is to be `certain`, that is not asked
+        before it is known what runs, since most jobs have no room on hosts."""
+        refused = self._kept.get(asked)
+        if refused is not None and refused[0] <= aside.until_us(job, None):
+            return refused[1]
+        claim = self._claim(job, ruled, need)
+        if self._roomy(aside, claim) or not (certain or aside.reckons):
+            return None
+        short = aside.against(job, claim)
+        if short is None:
+            return None
+        found = self._kept_from(job, need, short)
+        self._kept[asked] = aside.until_us(job, None), found
         return found
 
     # -- for whom some is set aside ----------------------------------------------------------
@@ -115,39 +130,47 @@ class Limiter:
     ) -> None:
         """Begin to set aside, where anything is limited: see `Aside`."""
         if self._tally.rules:
-            self._aside = Aside(self._tally, self._jobs, now_us, running, until_us)
+            self._aside = Aside(self._shares, self._jobs, now_us, running, until_us, self._claim)
 
     def waits(self, number: int, job: Job, limited: Limited) -> tuple[Key, ...]:
         """Under which keys some is set aside for it, since it is the first that waits for this limit."""
         aside = self._aside
-        if aside is None or limited.key in aside.first or limited.never or limited.measure in BY_TIME:
+        if aside is None or limited.key in aside.first or limited.never:
             return ()
         one = self._first(job)
-        keys = self.ruled(one).keys
-        if limited.key in keys:
-            aside.waits(number, one, keys, least_of(one.spec), limited.key)
-        return keys if limited.key in keys else ()
+        claim = self._claim(one, self.ruled(one), least_of(one.spec))
+        if limited.key not in claim.keys:
+            return ()
+        aside.waits(number, one, claim, limited.key)
+        return claim.keys
 
     def opens_us(self, job: Job) -> int:
         """From when on limits are expected to let it start, beside those for which some is set aside."""
         if self._aside is None:
             return 0
         one = self._first(job)
-        keys, least = self.ruled(one).keys, least_of(one.spec)
-        return 0 if self._roomy(self._aside, keys, least) else self._aside.opens_us(one, keys, least)
+        claim = self._claim(one, self.ruled(one), least_of(one.spec))
+        return 0 if self._roomy(self._aside, claim) else self._aside.opens_us(one, claim)
 
     def _first(self, job: Job) -> Job:
         """Of several partitions it is looked at in the first."""
         asked = job.spec.partition
         return within(job, job.spec.partitions[0]) if self._tally.by_partition and "," in asked else job
 
-    def _roomy(self, aside: Aside, keys: tuple[Key, ...], need: Resources) -> bool:
+    def _claim(self, job: Job, ruled: Ruled, has: Resources) -> Claim:
+        """What it has from now on, or would."""
+        if not ruled.by_time:
+            return Claim(ruled.keys, has)
+        limit_us = 0 if (left_us := self._left_us(job)) is None else left_us
+        return Claim(ruled.keys, has, self._rate(job, has, USED), limit_us)
+
+    def _roomy(self, aside: Aside, claim: Claim) -> bool:
         """Is there enough of all limits even when all start at once for which some is set aside?"""
-        for key in keys:
+        for key in claim.keys:
             for measure, limit in self._tally.limits[key].items():
                 if measure in MEASURES:
                     in_use = self._in_use(key, measure) + aside.total(key, measure)
-                    if in_use + at_once(need, measure) > limit:
+                    if in_use + claim.at_start(measure) > limit:
                         return False
         return True
 
@@ -156,8 +179,9 @@ class Limiter:
         if self._aside is None:
             return
         one = within(job, ran_in(job, placement, self._hosts)) if self._tally.by_partition else job
-        if keys := self.ruled(one).keys:
-            self._aside.reserved(number, one, keys, self._has(one, placement), at_us)
+        if (ruled := self.ruled(one)).keys:
+            claim = self._claim(one, ruled, self._has(one, placement))
+            self._aside.reserved(number, one, claim, at_us)
 
     def _kept_from(self, job: Job, need: Resources, short: Short) -> Limited:
         key, measure, portion = short
@@ -192,7 +216,7 @@ class Limiter:
             return
         need = self._has(job, placement)
         if self._aside is not None:
-            self._aside.placed(job, ruled.keys, need)
+            self._aside.placed(job, self._claim(job, ruled, need))
         for key in ruled.keys:
             self._more[key] = self._more.get(key, NOTHING).plus(need)
             for measure in BY_TIME & self._tally.limits[key].keys():
@@ -264,18 +288,25 @@ class Limiter:
         return at_once(has, measure)
 
     def _minutes_of(self, job: Job, has: Resources, measure: str) -> float:
-        rate: float = has.gpus
-        if measure == USED:
-            accounts = self._tally.accounts
-            found = accounts.qos_by_name.get(job.qos)
-            rate = self._shares.rate(has) * (found.usage_factor if found is not None else 1.0)
+        rate = self._rate(job, has, measure)
         if not rate:
             return 0.0
+        left_us = self._left_us(job)
+        return FOREVER if left_us is None else rate * left_us / MINUTE_US
+
+    def _rate(self, job: Job, has: Resources, measure: str) -> float:
+        """What it counts for in each second."""
+        if measure != USED:
+            return has.gpus
+        found = self._tally.accounts.qos_by_name.get(job.qos)
+        return self._shares.rate(has) * (found.usage_factor if found is not None else 1.0)
+
+    def _left_us(self, job: Job) -> int | None:
+        """Until its time limit; None: it has none, and does not run."""
         limit_us = job.allowed_us or job.spec.time_limit_us
         if limit_us is None:
-            return FOREVER if not job.occupies else rate * NO_LIMIT_US / MINUTE_US
-        ran_us = attained_us(job, None, self._shares.now_us)
-        return rate * max(0, limit_us - ran_us) / MINUTE_US
+            return None if not job.occupies else NO_LIMIT_US
+        return max(0, limit_us - attained_us(job, None, self._shares.now_us))
 
     def _in_use(self, key: Key, measure: str) -> float:
         if measure in BY_TIME:
@@ -294,8 +325,7 @@ class Limiter:
                 if key in ruled.keys and number in jobs
             )
             if measure == USED:
-                mine = self._shares.amounts.get((key.name, key.each), 0.0)
-                known += (mine if key.each else self._shares.used(key.name)) / 60
+                known += self._shares.used_by(key) / 60
             self._minutes[key, measure] = known
         return known
 

@@ -12,7 +12,7 @@ from rm.core.sharing.accounts import NO_ACCOUNTS, ROOT, Accounts
 from rm.core.sharing.fair_tree import Pair, Share, fair_tree
 from rm.core.sharing.ledger import Ledger
 from rm.core.sharing.resources import Resources
-from rm.core.sharing.tally import Tally
+from rm.core.sharing.tally import Key, Tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,10 @@ class Shares:
             for (one, _), amount in self.amounts.items()
             if account == ROOT or account in self.accounts.path(one)
         )
+
+    def used_by(self, key: Key) -> float:
+        """Weighted resource-seconds, decayed, of whom a limit is for."""
+        return self.amounts.get((key.name, key.each), 0.0) if key.each else self.used(key.name)
 
     def rate(self, has: Resources) -> float:
         """What these resources count for in each second."""
