@@ -178,6 +178,7 @@ def test_a_plan_is_for_the_account_that_the_job_would_have(house: House) -> None
     plan = house.service.submissions.plan
     told = asyncio.run(plan(builders.spec(user="alice", partition="gpu")))
     assert [reason.code for reason in told["reasons"]][:1] == ["AssocGrpCpuLimit"]
+    assert told["placement"] is None, "there is room on the host, and it would not start"
     with pytest.raises(UsageError, match="Partition gpu is not for account chess"):
         asyncio.run(plan(builders.spec(user="alice", account="chess", partition="gpu")))
     change(house, "set_account", "physics", {"limits": {"cpus": None}}, "root")

@@ -57,7 +57,7 @@ def explain(
         promise = ahead.reserve(job, job.id)
         reasons[0] = promise.promised(reasons[0]) if promise is not None else reasons[0]
     verdicts = proposal.verdicts if decision is None else as_placed(proposal.verdicts, decision.placement)
-    return decision, ([waits] if waits else []) + reasons, verdicts
+    return decision if waits is None else None, ([waits] if waits else []) + reasons, verdicts
 
 
 def never_fits(job: Job, snapshot: Snapshot, policies: Policies) -> list[Reason]:

@@ -23,7 +23,7 @@ from rm.core.model.snapshot import Snapshot
 from rm.core.model.unknown import Against, unknown_names
 from rm.core.scheduling.admission import admitted
 from rm.core.scheduling.cycle import Cycle
-from rm.core.scheduling.engine import Policies, Tuning, not_yet
+from rm.core.scheduling.engine import Policies, Tuning
 from rm.core.scheduling.explaining import explain, never_fits
 from rm.core.scheduling.gates import accounts_of
 from rm.core.sharing.accounts import account_for
@@ -258,8 +258,7 @@ class JobSubmissions:
 
         def think(copy: tuple[Snapshot, Tuning, Job]) -> Any:
             snapshot, tuning, job = copy
-            decision, reasons, verdicts = explain(job, snapshot, self._policies, tuning)
-            return decision if not_yet(job, snapshot.now_us) is None else None, reasons, verdicts
+            return explain(job, snapshot, self._policies, tuning)
 
         decision, reasons, verdicts = await self._asking.think_of(spec.user, look, think)
         return {
