@@ -97,6 +97,7 @@ class Batch:
     accounts: Accounts = NO_ACCOUNTS
     billing: Billing = field(default_factory=Billing)
     ask_each: int = 0
+    tuning: Tuning = field(default_factory=Tuning)
     _stays: dict[int, Stay] = field(default_factory=dict)
     _waiting: Counter[str] = field(default_factory=Counter)  # by user
     _ends: list[tuple[int, int, int]] = field(default_factory=list)  # at_us, job, attempt
@@ -110,7 +111,7 @@ class Batch:
         """Until all have ended, or until then."""
         queue = sorted(works, key=lambda one: one.at_us)
         state = ClusterState(ledger=Ledger(self.billing))
-        cycle = Cycle(state, self.policies, Rules(), Tuning())
+        cycle = Cycle(state, self.policies, Rules(), self.tuning)
         events: list[ev.Event] = [ev.AccountsSet(self.accounts, "root")] if self.accounts.accounts else []
         for host in self.hosts:
             events += (ev.HostAdded(host), ev.HostUp(host.name, "boot", "1"))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rm.core.model.job import JobSpec
 from rm.core.registry import load
-from rm.core.scheduling.engine import Policies
+from rm.core.scheduling.engine import Policies, Tuning
 from rm.core.scheduling.limiting import RETRY_US
 from rm.core.sharing.accounts import Account, Accounts, Member, checked
 from rm.core.sharing.ledger import Billing
@@ -38,11 +38,12 @@ def work(at: int, gpus: int, runs: int, more: int, user: str) -> Work:
     return Work(at * MINUTE_US, runs * MINUTE_US, spec)
 
 
-def play(works: list[Work], queue: str, accounts: Accounts, depth: int = 1) -> Played:
+def play(works: list[Work], queue: str, accounts: Accounts, depth: int = 1, placements: int = 0) -> Played:
     options = None if queue == "fifo" else {"depth": depth}
     policies = Policies(load("queue", queue, options), load("placement", "zone"), load("comm", "none"))
     billing = Billing(half_life_us=HALF_LIFE_US)
-    return Batch(hosts_of(HOSTS, GPUS, 64), policies, accounts, billing).play(works)
+    tuning = Tuning(placements=placements)
+    return Batch(hosts_of(HOSTS, GPUS, 64), policies, accounts, billing, tuning=tuning).play(works)
 
 
 # found by a search
@@ -89,8 +90,21 @@ def test_a_wait_is_bounded_by_who_stands_before(drawn, limits: dict[str, int], d
     Who comes while fewer than `depth` wait has a reservation at once: it waits for those alone that came
     before.
     """
+    assert_bounded(drawn, limits, depth)
+
+
+@pytest.mark.parametrize("placements", [1, 2])
+@given(drawn=st.lists(DRAWN, min_size=4, max_size=14))
+@settings(max_examples=examples(12), deadline=None)
+def test_a_wait_is_bounded_where_passes_are_cut_short(drawn, placements: int) -> None:
+    """Of jobs that come together each pass places a few, and others have reservations meanwhile."""
+    together = [(at // 30 * 30, *rest) for at, *rest in drawn]
+    assert_bounded(together, {}, depth=4, placements=placements)
+
+
+def assert_bounded(drawn, limits: dict[str, int], depth: int, placements: int = 0) -> None:
     works = sorted((work(*one) for one in drawn), key=lambda one: one.at_us)
-    played = play(works, "backfill", lab(limits), depth)
+    played = play(works, "backfill", lab(limits), depth, placements)
     stays = sorted(played.stays, key=lambda one: one.work.at_us)
     assert all(one.start_us is not None for one in stays), "it never ran"
     for number, stay in enumerate(stays):
