@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 from aiohttp import web
 
+from rm.adapters.store.audit_scope import about
 from rm.api import reservations
 from rm.core.model.host_reservation import HostReservation
 from rm.errors import UsageError
@@ -45,6 +46,7 @@ class ReservationRoutes:
     async def create(self, request: web.Request) -> web.Response:
         by = request[CALLER].user
         wanted = await _asked(request, reservations.ReservationRequest)
+        about(f"reservation {wanted['name']}")
         made = await settled(self._service.reservation_service.create(wanted, by))
         return _one(made, 201)
 

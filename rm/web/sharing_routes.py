@@ -12,7 +12,9 @@ from typing import Any, TypeVar
 import msgspec
 from aiohttp import web
 
+from rm.adapters.store.audit_scope import about
 from rm.api import sharing
+from rm.core.people.audit import listed
 from rm.core.sharing import accounts as core
 from rm.web import wire
 from rm.web.answers import respond, typed
@@ -63,6 +65,7 @@ class SharingRoutes:
 
     async def add_account(self, request: web.Request) -> web.Response:
         asked = wire.typed_body(await request.read(), sharing.AccountRequest)
+        about(f"account {asked.name}")
         return _all(await settled(self._keeper.add_account(_named(asked), request[CALLER].user)), 201)
 
     async def import_accounts(self, request: web.Request) -> web.Response:
@@ -95,6 +98,7 @@ class SharingRoutes:
     async def put_members(self, request: web.Request) -> web.Response:
         asked = wire.typed_body(await request.read(), sharing.MemberRequest)
         name = request.match_info["name"]
+        about(f"account {name} user {listed(asked.users)}")
         return _all(await settled(self._keeper.put_members(name, _named(asked), request[CALLER].user)))
 
     async def remove_member(self, request: web.Request) -> web.Response:
@@ -103,6 +107,7 @@ class SharingRoutes:
 
     async def add_qos(self, request: web.Request) -> web.Response:
         asked = wire.typed_body(await request.read(), sharing.QosRequest)
+        about(f"qos {asked.name}")
         return _all(await settled(self._keeper.add_qos(_named(asked), request[CALLER].user)), 201)
 
     async def set_qos(self, request: web.Request) -> web.Response:
@@ -119,6 +124,7 @@ class SharingRoutes:
 
     async def add_partition(self, request: web.Request) -> web.Response:
         asked = wire.typed_body(await request.read(), sharing.PartitionRequest)
+        about(f"partition {asked.name}")
         made = await settled(self._keeper.add_partition(_named(asked), request[CALLER].user))
         return _partitions(made, 201)
 

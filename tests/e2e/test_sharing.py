@@ -3,6 +3,7 @@ preemption and a reservation."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Callable
@@ -100,4 +101,11 @@ def test_what_is_typed_does_what_is_said(cluster: Cluster, tmp_path: Path) -> No
     hosts = {task["host"] for task in cluster.job(5)["tasks"]}
     assert hosts.isdisjoint(task["host"] for task in cluster.job(2)["tasks"]), "it ran where nobody was"
     assert cluster.log(5).strip() in hosts
+    done = [(act["verb"], act["target"]) for act in json.loads(cluster.rmx("audit", "--json"))["acts"]]
+    for deed in (
+        ("add_account", "account physics"), ("put_members", "account teaching user root"),
+        ("add_qos", "qos urgent"), ("create_reservation", "reservation course"),
+        ("delete_reservation", "reservation course"),
+    ):  # fmt: skip
+        assert deed in done, "the log of administrators' acts names what each was about"
     no_defects(cluster)
