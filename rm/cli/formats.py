@@ -114,7 +114,7 @@ def _places(form: str) -> list[tuple[str, bool, str, str]]:
 
 
 def by_names(form: str, columns: Mapping[str, Column]) -> Format:
-    """As -O has it: 20 characters each unless `:WIDTH` says otherwise."""
+    """As -O has it: 20 characters each unless `:WIDTH` says otherwise. `Name:|` has none."""
     by_name = {name.lower(): column for column in columns.values() for name in column.names.split()}
     found: list[Column] = []
     template = ""
@@ -126,7 +126,8 @@ def by_names(form: str, columns: Mapping[str, Column]) -> Format:
                 f"Invalid field requested: '{word.strip()}'.", f"Choose from {_listed(columns)}."
             )
         found.append(column)
-        template += place(match["width"] or str(LONG_WIDTH), match["right"] == ".")
+        usual = str(LONG_WIDTH) if match["right"] is None else ""  # no colon
+        template += place(match["width"] or usual, match["right"] == ".")
         template += (match["suffix"] or "").replace("%", "%%")
     return Format(template, found)
 

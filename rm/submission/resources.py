@@ -73,7 +73,7 @@ def resources(values: Mapping[str, Any], remarks: Remarks) -> dict[str, Any]:
     if len(remarks.errors) > before:
         return spec  # what follows from numbers that are wrong would be wrong, too
     with remarks.gathering():
-        spec |= _tasks(hosts, counts, gpus)
+        spec |= _tasks(_no_more_than_tasks(hosts, counts, values, remarks), counts, gpus)
     with remarks.gathering():
         spec |= _memory(values, spec)
     with remarks.gathering():
@@ -128,6 +128,18 @@ def _counted(values: Mapping[str, Any]) -> int:
         return 0
 
 
+def _no_more_than_tasks(
+    hosts: Hosts, counts: Mapping[str, int | None], values: Mapping[str, Any], remarks: Remarks
+) -> Hosts:
+    """As many hosts as --ntasks at most, in Slurm's words, unless hosts are named or counted by --constraint.
+    Source: "can't run %d processes on %d nodes" in opt.c of Slurm 22.05."""
+    ntasks = counts["ntasks"]
+    if ntasks is None or ntasks >= hosts.low or hosts.named or _counted(values):
+        return hosts
+    remarks.warnings.append(f"can't run {ntasks} processes on {hosts.low} nodes, setting nnodes to {ntasks}")
+    return Hosts(ntasks, ntasks)
+
+
 def _tasks(hosts: Hosts, counts: Mapping[str, int | None], gpus: GpuOptions) -> dict[str, Any]:
     """Hosts, tasks and GPUs, which may each follow from the others."""
     per_host, given = counts["ntasks_per_node"], counts["ntasks"]
@@ -139,7 +151,7 @@ def _tasks(hosts: Hosts, counts: Mapping[str, int | None], gpus: GpuOptions) -> 
             "Leave one of them out.",
         )
     if ntasks < (least := shape.hosts or hosts.low):
-        what = "the hosts that --nodelist names" if hosts.named else f"--nodes={least} hosts"
+        what = "the hosts that --nodelist names" if hosts.named else f"{least} hosts"
         raise UsageError(
             f"{ntasks} task{'s' if ntasks > 1 else ''} cannot use {what}: each host needs one.",
             "Ask for fewer hosts, or for more tasks by --ntasks.",
@@ -222,6 +234,11 @@ def _distribution(text: str, remarks: Remarks) -> dict[str, Any]:
         raise UsageError(
             f"--distribution={text} is not supported.",
             "For a job write block, cyclic or plane=SIZE; arbitrary, Pack, NoPack: give it to srun.",
+        )
+    if len(inside) > 2 or not set(inside) <= {"*", "block", "cyclic", "fcyclic"}:
+        raise UsageError(
+            f"Invalid --distribution specification: {text}.",
+            "Behind a colon write block, cyclic, fcyclic or *.",
         )
     if any(word != "*" for word in inside):
         remarks.warnings.append(

@@ -15,6 +15,7 @@ from rm.core.jobs.lifecycle import IllegalTransition
 from rm.core.model.array import Array
 from rm.core.model.job import Job, JobState
 from rm.core.model.job_update import JobUpdate
+from rm.core.model.reasons import ReasonCode
 from rm.core.scheduling.cycle import Cycle, Outcome
 from rm.daemon.services.array_elements import PART
 from rm.errors import Conflict, ImpossibleRequest, NotFound, UsageError
@@ -77,6 +78,17 @@ def test_elements_are_found_whether_they_wait_run_or_have_ended(house: House) ->
 def update(house: House, array: int, tasks: str, **fields: Any) -> Job:
     change = house.service.changes.update(array, "ann", JobUpdate(**fields), lambda user: True, False, tasks)
     return asyncio.run(change)
+
+
+def test_an_element_that_waits_has_the_reason_of_its_array_unless_it_is_held(house: House) -> None:
+    array = submit(house, "0-9%1")
+    waits = element(house, array, 5).reason
+    assert waits is not None
+    assert waits.code is ReasonCode.ARRAY_LIMIT
+    asyncio.run(house.service.changes.hold(array, "ann", "7"))
+    held = element(house, array, 7).reason
+    assert held is not None
+    assert held.code is ReasonCode.HELD_USER
 
 
 def test_elements_that_were_changed_alone_are_durable(house: House) -> None:

@@ -53,9 +53,9 @@ def test_the_usual_table_is_slurms(slurm: Slurm) -> None:
         "1.batch           batch                                1     FAILED      3:0 ",
         "2                   two       fast                     2    RUNNING      0:0 ",
         "2.batch           batch                                2    RUNNING      0:0 ",
-        "3_[0,2-5%2]        many                                0    PENDING      0:0 ",
         "3_1                many                                1  COMPLETED      0:0 ",
         "3_1.batch         batch                                1  COMPLETED      0:0 ",
+        "3_[0,2-5%2]        many                                0    PENDING      0:0 ",
         "5                  five                                0    PENDING      0:0 ",
     ]
 
@@ -79,8 +79,8 @@ def test_tables_are_parsable(slurm: Slurm) -> None:
         (["--ncpus=1-9"], "1 2 3_1"),
         (["-k", "90"], "1"),
         (["-k", "10", "-K", "2:00:00"], "1"),
-        (["-K", "10"], "1 2 3_[0,2-5%2] 3_1 5"),
-        (["-k", "1", "-K", "UNLIMITED"], "1 2 3_[0,2-5%2] 3_1 5"),
+        (["-K", "10"], "1 2 3_1 3_[0,2-5%2] 5"),
+        (["-k", "1", "-K", "UNLIMITED"], "1 2 3_1 3_[0,2-5%2] 5"),
         (["-C", "ib,a100"], "6"),
         (["-C", "a10"], ""),
         (["-L", "--federation", "--use-local-uid", "--whole-hetjob=no", "-i1"], "1 2 3_1"),
@@ -133,13 +133,15 @@ def test_the_script_of_an_array_is_printed_for_its_elements(
     monkeypatch.setattr(Client, "job", job)
     said = slurm("sacct", "-B", "-j", "3").out
     assert re.findall(r"^Batch Script for (\S+)\n-{80}\n#!/bin/sh\n", said, re.M) == [
-        "3_[0,2-5%2]", "3_1", "3_2",
+        "3_1", "3_2", "3_[0,2-5%2]",
     ]  # fmt: skip
     assert "NONE" not in said
     assert asked == ["3"]
     service.put(3, array=Array(completed="0-5"))  # then it has no line of its own
-    assert slurm("sacct", "-B", "-j", "3").out == said[said.index("Batch Script for 3_1") :]
+    assert slurm("sacct", "-B", "-j", "3").out == said[: said.index("Batch Script for 3_[")]
     assert asked == ["3"] * 3  # to find the elements, and once for the script of all
+    service.put(3, array=Array(waiting="0,3-5", completed="1", running="2"))
+    assert slurm("sacct", "-B", "-j", "3_0").out == ""
 
 
 def test_a_script_has_the_processors_of_its_own_host(slurm: Slurm, daemon: Daemon) -> None:
@@ -282,8 +284,9 @@ def test_jobs_are_named(slurm: Slurm) -> None:
     assert ids("-j", "2") == ["2", "2.batch"]
     assert ids("-j", "2.batch") == ["2.batch"]
     assert ids("-j", "2.0") == []
-    assert ids("-X", "-j", "3") == ["3_[0,2-5%2]", "3_1"]
-    assert "3_1" in ids("-X", "-j", "3_1")
+    assert ids("-X", "-j", "3") == ["3_1", "3_[0,2-5%2]"]
+    assert ids("-X", "-j", "3_1") == ids("-X", "-j", "3_[1-2]") == ["3_1"]
+    assert ids("-X", "-j", "3_2") == []  # as in Slurm: it waits, and has no record of its own
     assert slurm("sacct", "-X", "-n", "-P", "-o", "JobIDRaw", "-j", "4").out == "4\n"
     assert slurm("sacct", "-j", "x").err.startswith("sacct: error: 'x' is not a job id.")
 
@@ -293,16 +296,16 @@ def test_jobs_are_selected(slurm: Slurm) -> None:
         return slurm("sacct", "-X", "-n", "-P", "-o", "JobIDRaw", *words).out.split()
 
     everything = ("-S", "1970-01-01")
-    assert ids(*everything) == ["1", "2", "3", "4", "5"]
+    assert ids(*everything) == ["1", "2", "4", "3", "5"]
     assert ids(*everything, "-s", "F,CD") == ["1", "4"]
-    assert ids(*everything, "--name", "many,two") == ["2", "3", "4"]
+    assert ids(*everything, "--name", "many,two") == ["2", "4", "3"]
     assert ids(*everything, "-r", "fast") == ["2"]
     assert ids(*everything, "-N", "h[1-9]") == ["1", "2", "4"]
-    assert ids(*everything, "-u", "root") == ["1", "2", "3", "4", "5"]
+    assert ids(*everything, "-u", "root") == ["1", "2", "4", "3", "5"]
     assert ids(*everything, "-u", "daemon") == []
-    assert ids(*everything, "-a", "--clusters", "all") == ["1", "2", "3", "4", "5"]
+    assert ids(*everything, "-a", "--clusters", "all") == ["1", "2", "4", "3", "5"]
     assert ids() == ["2", "3", "5"]  # what had not ended before today
-    assert ids("-S", "1970-01-01T00:00:09", "-E", "1970-01-01T00:00:02") == ["1", "2"]
+    assert ids("-S", "1970-01-01", "-E", "1970-01-01T00:00:02") == ["1", "2"]
     assert ids("-S", "1970-01-01T00:00:10", "-E", "now") == ["2", "3", "5"]
 
 
@@ -362,6 +365,10 @@ def test_what_is_no_time_is_refused(text: str) -> None:
         (["-s", "SLEEPY"], "Invalid state: SLEEPY."),
         (["-u", "nobody-of-this-name"], "Invalid user id: nobody-of-this-name"),
         (["-S", "soon"], "Invalid time specification: soon."),
+        (
+            ["-S", "2020-01-02", "-E", "2020-01-01"],
+            "Start time (2020-01-02T00:00:00) requested is after end time (2020-01-01T00:00:00).",
+        ),
         (["-M", "other"], "--clusters is not supported."),
         (["-W", "key"], "--wckeys is not supported."),
         (["42"], "Unrecognized option: 42."),

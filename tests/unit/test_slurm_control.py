@@ -95,6 +95,14 @@ def test_details_name_the_gpus_of_each_host(slurm: Slurm, daemon: Daemon) -> Non
     ]
 
 
+def test_the_gpus_that_jobs_have_are_told_by_type_and_index(slurm: Slurm) -> None:
+    assert "GresUsed=" not in slurm("scontrol", "show", "node", "h1").out
+    assert record(slurm, "-d", "show", "node", "h1")["GresUsed"] == "gpu:a100:1(IDX:0)"
+    assert record(slurm, "-d", "show", "node", "h2")["GresUsed"] == "(null)"
+    used = slurm("sinfo", "-h", "-N", "-n", "h[1-2]", "-O", "NodeHost:|,GresUsed:|").out
+    assert used == "h1|gpu:a100:1(IDX:0)|\nh2|(null)|\n"
+
+
 def test_hosts_partitions_and_settings_are_shown(slurm: Slurm) -> None:
     host = record(slurm, "show", "node", "h1")
     wanted = {
@@ -181,6 +189,7 @@ def test_jobs_are_held_in_lists_and_by_name_and_requeued_so(slurm: Slurm, daemon
     assert slurm("scontrol", "hold", "2,3") == (0, "", "")
     assert (table[2].held, table[3].held) == (True, True)
     assert slurm("scontrol", "release", "jobname=many") == (0, "", "")
+    assert slurm("scontrol", "release", "1") == (0, "", "")  # it runs
     assert not any(job.held for job in table.values())
     assert slurm("scontrol", "requeuehold", "1") == (0, "", "")
     assert (table[1].state, table[1].held) == (JobState.PENDING, True)

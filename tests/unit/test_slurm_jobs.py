@@ -95,9 +95,14 @@ def test_an_array_is_one_line_or_one_for_each_element(slurm: Slurm) -> None:
     assert ids("-j", "3") == ids("--jobs=3") == ids("-n", "many") == ["3_[0,2-5%2]", "3_1"]
     assert ids("-r", "-j", "3") == ["3_0", "3_2", "3_3", "3_4", "3_5", "3_1"]
     assert ids("-j", "3_1") == ["3_1"]
-    assert ids("-j3_[1,4]") == ["3_[0,2-5%2]", "3_1"]
+    assert ids("-j3_[1,4]") == ["3_4", "3_1"]
+    assert ids("-j", "3_4,3_2") == ["3_[2,4]"]
+    assert ids("-r", "-j3_[2,4]") == ["3_2", "3_4"]
+    assert ids("-j", "3_[0,2-5]") == ["3_[0,2-5%2]"]
+    assert slurm("squeue", "-h", "-j3_4", "-O", "ArrayTaskID:|,NumCPUs:|,Feature:|").out == "4|1|(null)|\n"
+    assert ids("--jobs=") == ids("-j", "") == []
     assert slurm("squeue", "-h", "-j3", "-o", "%A %F %K").out == "3 3 0,2-5%2\n4 3 1\n"
-    assert slurm("squeue", "-h", "-r", "-j3_1,3_2", "-o", "%K %E").out.splitlines()[0] == "0 (null)"
+    assert slurm("squeue", "-h", "-r", "-j3_1,3_2", "-o", "%K %E").out.splitlines()[0] == "2 (null)"
 
 
 def test_the_rest_of_an_array_that_waits_no_more_was_cancelled(slurm: Slurm, daemon: Daemon) -> None:
@@ -108,7 +113,7 @@ def test_the_rest_of_an_array_that_waits_no_more_was_cancelled(slurm: Slurm, dae
     assert slurm("squeue", "-h", "-j", "3", "-t", "CA", "-o", "%i %T %S").out == "3_[0,5] CANCELLED N/A\n"
     assert slurm("squeue", "-h", "-j", "3", "-t", "CA", "-o", "%i %y").out == "3_[0,5] 0\n"
     told = slurm("sacct", "-n", "-X", "-P", "-j", "3", "-S", "1970-01-01", "-o", "JobID,State,ExitCode,Start")
-    assert told.out.splitlines()[0] == "3_[0,5]|CANCELLED|0:0|Unknown"
+    assert told.out.splitlines()[-1] == "3_[0,5]|CANCELLED|0:0|Unknown"
     assert " JobState=CANCELLED " in slurm("scontrol", "-o", "show", "job", "3").out
 
 

@@ -18,6 +18,7 @@ from rm.cli.jobs.run import How
 from rm.cli.session import Session
 from rm.cli.slurm.program import PROGRAMS
 from rm.cli.slurm.refusals import WORDS
+from rm.core.model.job import JobState
 from rm.errors import ImpossibleRequest, Refusal
 from tests.command_line import HEAVY, Rmx
 from tests.fake_service import Daemon
@@ -104,6 +105,21 @@ def test_what_has_no_effect_is_a_warning(slurm: Slurm) -> None:
 def test_it_waits_for_the_end_and_has_the_jobs_code(slurm: Slurm, daemon: Daemon) -> None:
     daemon.call(daemon.service.finish, 1, 3, waiting=1)
     assert slurm("sbatch", "--wait", "plain.sh") == (3, "Submitted batch job 1\n", "")
+
+
+def test_it_ends_with_1_when_a_signal_ended_the_job(slurm: Slurm, daemon: Daemon) -> None:
+    def end() -> None:
+        daemon.service.finish(1, 0)
+        daemon.service.put(1, state=JobState.FAILED, exit_signal=9)
+
+    daemon.call(end, waiting=1)
+    assert slurm("sbatch", "--wait", "plain.sh") == (1, "Submitted batch job 1\n", "")
+
+
+def test_a_job_has_no_more_hosts_than_tasks(slurm: Slurm, daemon: Daemon) -> None:
+    said = "sbatch: warning: can't run 1 processes on 2 nodes, setting nnodes to 1\n"
+    assert slurm("sbatch", "-N2", "-n1", "plain.sh") == (0, "Submitted batch job 1\n", said)
+    assert daemon.service.table[1].spec.hosts_max == 1
 
 
 def test_a_trial_says_where_and_submits_nothing(slurm: Slurm, daemon: Daemon) -> None:

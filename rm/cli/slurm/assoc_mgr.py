@@ -6,7 +6,6 @@ left out. The numbers of accounts and QOS are places in the list.
 
 from __future__ import annotations
 
-import pwd
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from rm.cli.slurm.held import TRES, held
 from rm.cli.slurm.jobs import ENDED
 from rm.cli.slurm.sacctmgr_fields import TRES as LIMIT_OF
 from rm.cli.slurm.sreport_used import ROOT, children_of
+from rm.cli.slurm.users import entry_of
 from rm.errors import UsageError
 from rm.units import MINUTE_US
 
@@ -335,10 +335,8 @@ def _least(limits: Iterable[int | None]) -> int | None:
 
 def _uid(user: str) -> str:
     """ "": this machine does not know the user."""
-    try:
-        return str(pwd.getpwnam(user).pw_uid)
-    except KeyError:
-        return ""
+    entry = entry_of(user)
+    return "" if entry is None else str(entry.pw_uid)
 
 
 def _with_uid(user: str) -> str:

@@ -37,15 +37,30 @@ def mem_taken_bytes(host: Host) -> int:
 
 def gres_of(host: Host) -> str:
     """`gpu:nvidia_h100_80gb_hbm3:4`, as Slurm names types that the driver tells it (AutoDetect=nvml)."""
-    if not host.gpus:
-        return NONE
+    return ",".join(f"{kind}:{len(indices)}" for kind, indices in _gpus_by_type(host).items()) or NONE
+
+
+def gres_used(host: Host) -> str:
+    """`gpu:a100:2(IDX:0-1)`: of each type those that jobs have. Source: sinfo(1), GresUsed."""
+    from rm.arrays import text_of
+
+    free = set(host.free.gpus) if host.free else {gpu.index for gpu in host.gpus}
+    said = []
+    for kind, indices in _gpus_by_type(host).items():
+        taken = [index for index in indices if index not in free]
+        said.append(f"{kind}:{len(taken)}(IDX:{text_of(sum(1 << index for index in taken)) or 'N/A'})")
+    return ",".join(said) or NONE
+
+
+def _gpus_by_type(host: Host) -> dict[str, list[int]]:
+    """`gpu:a100`, or `gpu` of those without a model -> their indices."""
     from rm.core.model.host import gpu_type_of
 
-    kinds: dict[str, int] = {}
+    kinds: dict[str, list[int]] = {}
     for gpu in host.gpus:
         kind = gpu_type_of(gpu.model)
-        kinds[kind] = kinds.get(kind, 0) + 1
-    return ",".join(f"gpu:{kind}:{number}" if kind else f"gpu:{number}" for kind, number in kinds.items())
+        kinds.setdefault(f"gpu:{kind}" if kind else "gpu", []).append(gpu.index)
+    return kinds
 
 
 def reason_of(host: Host) -> str:

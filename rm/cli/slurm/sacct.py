@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,6 +16,7 @@ from rm.cli.past import past_moment
 from rm.cli.slurm.jobs import NEVER, SHORT, STATES, rest_of
 from rm.cli.slurm.sacct_fields import FIELDS, Field, Line
 from rm.cli.slurm.sacct_filters import filters, script_in, script_of
+from rm.cli.slurm.users import named_by
 from rm.cli.slurm.words import Given, Options, read
 from rm.errors import NotFound, UsageError
 from rm.units import parse_hosts
@@ -237,7 +237,8 @@ def _jobs(given: Given) -> list[Job]:
     tests.append(lambda job: job.ended_us is None or job.ended_us >= since_us)
     # an array of which nothing is left is its elements
     tests.append(lambda job: job.array is None or bool(job.array.waiting or job.array.dropped))
-    return [job for job in map(rest_of, found) if all(test(job) for test in tests)]
+    chosen = [job for job in map(rest_of, found) if all(test(job) for test in tests)]
+    return sorted(chosen, key=lambda job: (job.array_job or job.id, job.array is not None, job.id))
 
 
 def _id(word: str) -> JobId:
@@ -253,7 +254,8 @@ def _named(client: Client, ids: Sequence[JobId]) -> list[Job]:
             first = client.job(JobId(one.job))
         except NotFound:
             continue
-        found[first.id] = first
+        if not (one.tasks and first.array is not None):  # who names elements does not mean those that wait
+            found[first.id] = first
         if first.array is not None:
             before = arrays.get(one.job, 0)
             arrays[one.job] = None if before is None or not one.tasks else before | mask(one.tasks)
@@ -282,10 +284,10 @@ def _scripts_of_arrays(jobs: Sequence[Job]) -> dict[int, str]:
 def _users(given: Given) -> frozenset[str]:
     names = set()
     for word in given.words("user") | given.words("uid"):
-        try:
-            names.add(pwd.getpwuid(int(word)).pw_name if word.isdecimal() else pwd.getpwnam(word).pw_name)
-        except KeyError:
-            raise NotFound(f"Invalid user id: {word}") from None
+        name = named_by(word)
+        if name is None:
+            raise NotFound(f"Invalid user id: {word}")
+        names.add(name)
     return frozenset(names)
 
 
@@ -304,4 +306,8 @@ def _times(given: Given, named: bool) -> tuple[int, int]:
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     since = past_moment(start, now) if start else datetime.fromtimestamp(0) if named else midnight
     until = past_moment(end, now) if end else now + timedelta(days=1)
+    if start and end and since > until:
+        raise UsageError(
+            f"Start time ({since:%Y-%m-%dT%H:%M:%S}) requested is after end time ({until:%Y-%m-%dT%H:%M:%S})."
+        )
     return round(since.timestamp() * 1_000_000), round(until.timestamp() * 1_000_000)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pwd
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,6 +10,7 @@ from rm.cli.shown import elapsed_us, job_ref
 from rm.cli.slurm import sacct_used as used
 from rm.cli.slurm import step_used
 from rm.cli.slurm.jobs import clock, clock_limit, gpus_of, mem_bytes_of, moment, size
+from rm.cli.slurm.users import entry_of, group_of
 from rm.units import fold_hosts
 
 if TYPE_CHECKING:
@@ -136,27 +136,14 @@ def memory(job: Job) -> str:
     return size(mem_bytes_of(job.spec, nodes(job)))
 
 
-def group_of(job: Job) -> str:
-    import grp
-
-    try:
-        return grp.getgrgid(pwd.getpwnam(job.spec.user).pw_gid).gr_name
-    except KeyError:
-        return ""
-
-
 def _gid(job: Job) -> Any:
-    try:
-        return pwd.getpwnam(job.spec.user).pw_gid
-    except KeyError:
-        return ""
+    entry = entry_of(job.spec.user)
+    return "" if entry is None else entry.pw_gid
 
 
 def _uid(job: Job) -> Any:
-    try:
-        return pwd.getpwnam(job.spec.user).pw_uid
-    except KeyError:
-        return ""
+    entry = entry_of(job.spec.user)
+    return "" if entry is None else entry.pw_uid
 
 
 def _waited(job: Job) -> str:
@@ -288,7 +275,7 @@ KNOWN = (
     Field("UserCPU", 10, _cpu_time(lambda u: u.user_us, "user_us")),
     Field("WorkDir", 20, _of_job(lambda j: j.spec.chdir)),
     Field("GID", 6, _of_job(_gid)),
-    Field("Group", 9, _of_job(group_of)),
+    Field("Group", 9, _of_job(lambda job: group_of(job.spec.user) or "")),
     Field("Reservation", 20, _of_job(lambda j: j.spec.reservation)),
 )  # fmt: skip
 # what rm does not measure, or has not

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from rm.cli.shown import elapsed_us
-from rm.cli.slurm.sacct_fields import Line, cpus, group_of, step_elapsed_us, tres
+from rm.cli.slurm.sacct_fields import Line, cpus, step_elapsed_us, tres
+from rm.cli.slurm.users import group_of
 from rm.units import fold_hosts, parse_hosts
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def _job(line: Line) -> Fields:
         "job_id": job.id,
         "name": spec.name,
         "user": spec.user,
-        "group": group_of(job),
+        "group": group_of(job.spec.user) or "",
         "account": job.account,
         "association": {"account": job.account, "cluster": "", "partition": None, "user": spec.user},
         "array": {

@@ -28,6 +28,7 @@ OWN = {"wrap": Option("wrap", ("wrap",))}
 OUTPUT, OUTPUT_OF_ARRAY = "slurm-%j.out", "slurm-%A_%a.out"
 LAUNCH = "batch"  # once, whatever it calls
 FAILED = "Batch job submission failed"
+BY_SIGNAL = 1  # with --wait, of a job that a signal ended. Source: sbatch(1), --wait
 NOT_NOW = 3  # of `rmx submit --test-only`: Slurm's says when, and ends with 0
 
 
@@ -96,7 +97,8 @@ def _submit(
         from rm.client import Client, exit_code
 
         with Client() as client:
-            return exit_code(client.wait(job))
+            ended = client.wait(job)
+            return BY_SIGNAL if ended.exit_signal else exit_code(ended)
     return 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import sys
 from collections.abc import Sequence
 from signal import SIGKILL
@@ -13,6 +12,7 @@ from rm.arrays import JobId, parse_id, split_ids
 from rm.cli.output import note
 from rm.cli.slurm.jobs import ENDED, NEVER, NONE, SHORT, STATES, rows, tasks_of, whole
 from rm.cli.slurm.refusals import words_of
+from rm.cli.slurm.users import named_by
 from rm.cli.slurm.words import Given, Options, read
 from rm.errors import Conflict, NotFound, RmError, UsageError
 from rm.submission.signals import signal_number
@@ -105,10 +105,10 @@ def _confirmed(client: Client, job: JobId) -> bool:
 
 
 def _user(text: str) -> str:
-    try:
-        return pwd.getpwuid(int(text)).pw_name if text.isdecimal() else pwd.getpwnam(text).pw_name
-    except KeyError:
-        raise NotFound(f"Invalid user name: {text}") from None
+    name = named_by(text)
+    if name is None:
+        raise NotFound(f"Invalid user name: {text}")
+    return name
 
 
 def _matching(filters: dict[str, str], state: str, ids: list[JobId]) -> list[JobId]:

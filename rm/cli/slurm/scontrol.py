@@ -14,7 +14,7 @@ from rm.cli.jobs.own_job import is_own, requeue_itself
 from rm.cli.output import all_printable, note
 from rm.cli.slurm.refusals import WORDS, words_of
 from rm.cli.slurm.words import Options, read
-from rm.errors import NotFound, Refusal, RmError, UsageError
+from rm.errors import Conflict, NotFound, Refusal, RmError, UsageError
 from rm.units import fold_hosts, hosts_in_order, parse_hosts
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def run(words: Sequence[str]) -> int:
     acts: dict[str, Callable[[list[str]], int]] = {
         "hold": lambda jobs: _each(jobs, lambda client, job: client.hold(job)),
         "uhold": lambda jobs: _each(jobs, lambda client, job: client.hold(job)),
-        "release": lambda jobs: _each(jobs, lambda client, job: client.release(job)),
+        "release": lambda jobs: _each(jobs, _release),
         "suspend": lambda jobs: _each(jobs, lambda client, job: client.suspend(job)),
         "resume": lambda jobs: _each(jobs, lambda client, job: client.resume_job(job)),
         "requeue": _requeue,
@@ -121,6 +121,15 @@ def _each(words: list[str], act: Callable[[Client, JobId], object]) -> int:
                 note(f"error: {f'{known} for job {job}. ' if known else ''}{error}")
                 code = FAILED
     return code
+
+
+def _release(client: Client, job: JobId) -> None:
+    """As in Slurm, one that runs is held by nobody, and that is no error."""
+    try:
+        client.release(job)
+    except Conflict:
+        if client.job(job).state not in (*STARTED, "CONFIGURING", "COMPLETING"):
+            raise
 
 
 def _completing(_: list[str]) -> int:
@@ -223,8 +232,7 @@ def _show(words: list[str], oneliner: bool, details: bool) -> int:
 
             print("\n".join(assoc_mgr.shown(client, named, oneliner)))
             return 0
-        shown = show.detailed if details and entity == "job" else show.SHOWN[entity]
-        records = list(shown(client, named))
+        records = list((show.DETAILED if details else show.SHOWN)[entity](client, named))
         if entity == "reservation" and not records:
             print("No reservations in the system")
         if entity == "licenses" and not records:

@@ -10,8 +10,9 @@ from rm.arrays import parse_id
 from rm.cli.output import note
 from rm.cli.shown import elapsed_us, job_ref
 from rm.cli.slurm.jobs import clock, mem_bytes_of
-from rm.cli.slurm.sacct_fields import cpus, group_of, nodes
+from rm.cli.slurm.sacct_fields import cpus, nodes
 from rm.cli.slurm.sacct_used import hosts_used
+from rm.cli.slurm.users import group_of
 from rm.cli.slurm.words import Options, read
 from rm.errors import UsageError
 from rm.units import MIB
@@ -50,7 +51,7 @@ def lines(job: Job) -> Iterator[str]:
     if job.array_task is not None:
         yield f"Array Job ID: {job_ref(job)}"
     yield "Cluster: rm"
-    yield f"User/Group: {job.spec.user}/{group_of(job)}"
+    yield f"User/Group: {job.spec.user}/{group_of(job.spec.user) or ''}"
     if not job.hosts:
         yield f"State: {job.state}"
         yield f"Efficiency not available for jobs in the {job.state} state."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pwd
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from rm.cli.slurm.hosts import (
     by_partition,
     cpus_taken,
     gres_of,
+    gres_used,
     mem_taken_bytes,
     reason_of,
     state_of,
@@ -34,6 +34,7 @@ from rm.cli.slurm.jobs import (
     size,
 )
 from rm.cli.slurm.sinfo_columns import preempt_mode
+from rm.cli.slurm.users import entry_of, group_of
 from rm.errors import NotFound
 from rm.units import fold_hosts, parse_hosts
 
@@ -116,17 +117,10 @@ def _step(step: JobStep, job: Job) -> Record:
 
 
 def _owner(user: str) -> str:
-    try:
-        entry = pwd.getpwnam(user)
-    except KeyError:
+    entry = entry_of(user)
+    if entry is None:
         return f"UserId={user}({NONE}) GroupId={NONE}"
-    import grp
-
-    try:
-        group = grp.getgrgid(entry.pw_gid).gr_name
-    except KeyError:
-        group = NONE
-    return f"UserId={user}({entry.pw_uid}) GroupId={group}({entry.pw_gid})"
+    return f"UserId={user}({entry.pw_uid}) GroupId={group_of(user)}({entry.pw_gid})"
 
 
 def _job(found: Job, details: bool = False) -> Record:
@@ -217,15 +211,19 @@ def _without_index(gres: str) -> str:
     return gres.partition("(")[0]
 
 
-def hosts(client: Client, named: Sequence[str]) -> Iterator[Record]:
+def hosts(client: Client, named: Sequence[str], details: bool = False) -> Iterator[Record]:
     found = {host.name: host for host in client.hosts()}
     for name in parse_hosts(",".join(named)) or list(found):
         if name not in found:
             raise NotFound(f"Node {name} not found.")
-        yield _host(found[name])
+        yield _host(found[name], details)
 
 
-def _host(host: Host) -> Record:
+def hosts_detailed(client: Client, named: Sequence[str]) -> Iterator[Record]:
+    return hosts(client, named, details=True)
+
+
+def _host(host: Host, details: bool) -> Record:
     features = ",".join(host.features) or NONE
     taken_cpus, taken_bytes = cpus_taken(host), mem_taken_bytes(host)
     free_gpus = len(host.free.gpus) if host.free else len(host.gpus)
@@ -241,6 +239,7 @@ def _host(host: Host) -> Record:
         f"AvailableFeatures={features}",
         f"ActiveFeatures={features}",
         f"Gres={gres_of(host)}",
+        *(["GresDrain=N/A", f"GresUsed={gres_used(host)}"] if details else []),
         f"NodeAddr={host.address} NodeHostName={host.name} Port={host.port} Version={version}",
         f"RealMemory={host.mem_bytes // MIB} AllocMem={taken_bytes // MIB} FreeMem=N/A",
         f"State={state} TmpDisk=0 Weight=1",
@@ -326,3 +325,4 @@ SHOWN: dict[str, Callable[[Client, Sequence[str]], Iterator[Record]]] = {
     "job": jobs, "step": steps, "node": hosts, "partition": partitions, "reservation": reservations.shown,
     "config": settings, "licenses": licenses,
 }  # fmt: skip
+DETAILED = SHOWN | {"job": detailed, "node": hosts_detailed}

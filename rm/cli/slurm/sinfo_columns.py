@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rm.cli.formats import Column
-from rm.cli.slurm.hosts import SHORT, cpus_taken, gres_of, mem_taken_bytes, reason_of, state_of
+from rm.cli.slurm.hosts import SHORT, cpus_taken, gres_of, gres_used, mem_taken_bytes, reason_of, state_of
 from rm.cli.slurm.jobs import NONE, moment
 from rm.units import fold_hosts, format_elapsed
 
@@ -67,11 +67,6 @@ def _reason_moment(host: Host) -> str:
 
 def _who(host: Host) -> str:
     return host.drained_by.partition(": ")[0] if host.drained_by else "rm" if host.reason else "Unknown"
-
-
-def _gpus_used(host: Host) -> str:
-    free = len(host.free.gpus) if host.free else len(host.gpus)
-    return f"gpu:{len(host.gpus) - free}" if host.gpus else NONE
 
 
 def available(group: Group) -> str:
@@ -155,6 +150,6 @@ COLUMNS = {
 # those of -O alone
 NAMED = {
     "memory taken": Column("ALLOCMEM", _first(lambda h: mem_taken_bytes(h) // MIB), "AllocMem"),
-    "gpus taken": Column("GRES_USED", _first(_gpus_used), "GresUsed"),
+    "gpus taken": Column("GRES_USED", _first(gres_used), "GresUsed"),
     "port": Column("PORT", _first(lambda h: h.port), "Port"),
 }

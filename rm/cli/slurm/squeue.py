@@ -11,6 +11,7 @@ from rm.cli.formats import Format, by_letters, by_names
 from rm.cli.output import note
 from rm.cli.slurm.jobs import ENDED, NEVER, NONE, SHORT, STATES, expecting, rows, tasks_of, whole
 from rm.cli.slurm.squeue_columns import COLUMNS, NAMED
+from rm.cli.slurm.users import named_by
 from rm.cli.slurm.words import Given, Options, read
 from rm.errors import NotFound, UsageError
 from rm.units import parse_hosts
@@ -110,15 +111,12 @@ def _check_users(given: Given) -> None:
     names = sorted(given.words("user"))
     if not names:
         return
-    import pwd
-
     found = []
-    for name in names:
-        try:
-            found.append(pwd.getpwuid(int(name)).pw_name if name.isdecimal() else pwd.getpwnam(name).pw_name)
-        except (KeyError, OverflowError):
-            found.append(name)
-            note(f"error: Invalid user: {name}")
+    for word in names:
+        name = named_by(word)
+        found.append(word if name is None else name)
+        if name is None:
+            note(f"error: Invalid user: {word}")
     given.options["user"] = ",".join(found)
 
 
@@ -162,7 +160,7 @@ def _chosen(listed: Sequence[Any], given: Given, wanted: frozenset[str]) -> list
     found = [
         job for job in listed if job.array_rest != ""
     ]  # an array of which nothing is left is its elements
-    if jobs := options.get("job"):
+    if (jobs := options.get("job")) is not None:
         found = _named(found, listed, jobs)
     if wanted:
         found = [job for job in found if job.state in wanted]
@@ -186,14 +184,29 @@ def _chosen(listed: Sequence[Any], given: Given, wanted: frozenset[str]) -> list
 
 
 def _named(found: list[Any], listed: Sequence[Any], words: str) -> list[Any]:
-    """The jobs and elements of arrays that are named."""
+    """The jobs and elements of arrays that are named: of an array that waits, these elements alone. As in
+    Slurm no id at all names no job: scripts ask for an id that they did not get."""
     from rm import arrays
 
     ids = [arrays.parse_id(word) for word in arrays.split_ids(words)]
+    if not ids:
+        return []
     known = {job.id for job in listed} | {job.array_job for job in listed}
     if len(ids) == 1 and ids[0].job not in known:
         raise NotFound("slurm_load_jobs error: Invalid job id specified.")
-    return [job for job in found if tasks_of(job, ids) is not None]
+    chosen = ((job, tasks_of(job, ids)) for job in found)
+    return [_part(job, tasks) if tasks else job for job, tasks in chosen if tasks is not None]
+
+
+def _part(job: Any, tasks: str) -> Any:
+    """These elements of an array that waits, without its `%N` unless they are all that do."""
+    row: JobRow = getattr(job, "row", job)
+    if tasks == row.array_rest:
+        return job
+    part = row._replace(array_job=job.id, array_rest=tasks, array_limit=0)
+    if tasks.isdigit():
+        part = part._replace(array_task=int(tasks), array_rest=None)
+    return part if row is job else job.with_row(part)
 
 
 def _elements(job: Any) -> list[Any]:

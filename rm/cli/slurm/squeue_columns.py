@@ -19,6 +19,7 @@ from rm.cli.slurm.jobs import (
     size,
     spec_of,
 )
+from rm.cli.slurm.users import entry_of, group_of
 from rm.units import fold_hosts, format_elapsed, format_time_limit
 
 TYPE_CHECKING = False
@@ -42,31 +43,17 @@ def where_or_why(job: JobRow) -> str:
 
 
 def uid(job: JobRow) -> str:
-    import pwd  # only for this column: the usual list starts without it
-
-    try:
-        return str(pwd.getpwnam(job.user).pw_uid)
-    except KeyError:
-        return NONE
+    entry = entry_of(job.user)
+    return NONE if entry is None else str(entry.pw_uid)
 
 
 def gid(job: JobRow) -> str:
-    import pwd
-
-    try:
-        return str(pwd.getpwnam(job.user).pw_gid)
-    except KeyError:
-        return NONE
+    entry = entry_of(job.user)
+    return NONE if entry is None else str(entry.pw_gid)
 
 
 def group(job: JobRow) -> str:
-    import grp
-
-    number = gid(job)
-    try:
-        return grp.getgrgid(int(number)).gr_name if number != NONE else NONE
-    except KeyError:
-        return number
+    return group_of(job.user) or NONE
 
 
 def tres(job: Any) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pwd
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from rm.cli.slurm.sreport_asked import Asked, Report
 from rm.cli.slurm.sreport_print import TIME, Column, Row, Table, Value, chosen, lines
+from rm.cli.slurm.users import entry_of
 from rm.errors import UsageError
 from rm.units import MIB
 
@@ -213,10 +213,8 @@ def _unit(asked: Asked, table: Table) -> str:
 
 def proper_name(login: str) -> str:
     """The name that this machine knows; "" where it knows none."""
-    try:
-        return pwd.getpwnam(login).pw_gecos.partition(",")[0] if login else ""
-    except KeyError:
-        return ""
+    entry = entry_of(login)
+    return "" if entry is None else entry.pw_gecos.partition(",")[0]
 
 
 REPORTS: Mapping[str, Callable[[Client, Asked, Table, str], Report]] = {

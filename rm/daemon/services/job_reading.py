@@ -16,11 +16,13 @@ from rm.core.model.job import Job, JobState
 from rm.core.model.job_step import JobStep, StepName
 from rm.core.model.progress import Progress
 from rm.core.model.reasons import Reason
+from rm.core.model.replacing import replace
 from rm.core.model.snapshot import Snapshot
 from rm.core.ports import Clock
 from rm.core.scheduling.cycle import Cycle, in_order
 from rm.core.scheduling.engine import Policies, Tuning
 from rm.core.scheduling.explaining import explain
+from rm.core.scheduling.held import why_held
 from rm.core.scheduling.queue_position import queue_position
 from rm.core.scheduling.releasing import why_alone
 from rm.core.store import Store
@@ -188,12 +190,15 @@ class JobReading:
 
         def look(cycle: Cycle, now_us: int) -> tuple[int | None, Job]:
             state = cycle.state
-            return state.elements.get(array_id, {}).get(task), state.jobs.get(array_id, record)
+            told = with_reason(cycle, state.jobs.get(array_id, record), now_us)
+            return state.elements.get(array_id, {}).get(task), told
 
         own, record = await self._asking.ask(look)
         if own is not None:
             return await self.described(own)
-        return Described(await stored_element(self._store, record, task))
+        found = await stored_element(self._store, record, task)
+        held = found.held and not record.held  # the array's reason is of its other elements
+        return Described(replace(found, reason=why_held(found)) if held else found)
 
     async def progress(self, job_ids: Sequence[int]) -> Mapping[int, Progress]:
         def look(cycle: Cycle, now_us: int) -> dict[int, Progress]:
