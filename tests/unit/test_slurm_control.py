@@ -12,7 +12,8 @@ import pytest
 from rm.cli.slurm.sinfo_columns import COLUMNS
 from rm.core.model.array import Array
 from rm.core.model.host import HostState
-from rm.core.model.job import JobState, Task
+from rm.core.model.job import Job, JobState, Task
+from rm.errors import IllegalTransition
 from tests import builders
 from tests.command_line import Rmx
 from tests.fake_service import Daemon, FakeService
@@ -189,7 +190,6 @@ def test_jobs_are_held_in_lists_and_by_name_and_requeued_so(slurm: Slurm, daemon
     assert slurm("scontrol", "hold", "2,3") == (0, "", "")
     assert (table[2].held, table[3].held) == (True, True)
     assert slurm("scontrol", "release", "jobname=many") == (0, "", "")
-    assert slurm("scontrol", "release", "1") == (0, "", "")  # it runs
     assert not any(job.held for job in table.values())
     assert slurm("scontrol", "requeuehold", "1") == (0, "", "")
     assert (table[1].state, table[1].held) == (JobState.PENDING, True)
@@ -197,6 +197,18 @@ def test_jobs_are_held_in_lists_and_by_name_and_requeued_so(slurm: Slurm, daemon
     assert (table[3].state, table[3].held) == (JobState.PENDING, False)
     assert slurm("scontrol", "hold", "9,2").code == 1
     assert table[2].held, "a job that is not there does not keep the others"
+
+
+def test_the_release_of_a_job_that_runs_is_no_error(
+    slurm: Slurm, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def release(job_id: int, by: str, array_tasks: str = "") -> Job:
+        raise IllegalTransition(f"Job {job_id} cannot be released: only pending jobs are held.")
+
+    monkeypatch.setattr(daemon.service, "release", release)
+    assert slurm("scontrol", "release", "1,3") == (0, "", "")
+    daemon.service.finish(1, 0)
+    assert "only pending jobs are held" in slurm("scontrol", "release", "1").err
 
 
 def test_jobs_that_are_ending_are_told(slurm: Slurm, daemon: Daemon) -> None:

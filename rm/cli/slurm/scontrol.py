@@ -14,7 +14,7 @@ from rm.cli.jobs.own_job import is_own, requeue_itself
 from rm.cli.output import all_printable, note
 from rm.cli.slurm.refusals import WORDS, words_of
 from rm.cli.slurm.words import Options, read
-from rm.errors import Conflict, NotFound, Refusal, RmError, UsageError
+from rm.errors import IllegalTransition, NotFound, Refusal, RmError, UsageError
 from rm.units import fold_hosts, hosts_in_order, parse_hosts
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def _release(client: Client, job: JobId) -> None:
     """As in Slurm, one that runs is held by nobody, and that is no error."""
     try:
         client.release(job)
-    except Conflict:
+    except IllegalTransition:
         if client.job(job).state not in (*STARTED, "CONFIGURING", "COMPLETING"):
             raise
 
