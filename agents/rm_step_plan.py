@@ -134,6 +134,7 @@ def layout(asked, allocation, held):
         widest = max((allocation[place] for place in places), key=lambda host: host["cpus"])
         if each > widest["cpus"]:
             raise Refused(_too_many(each, widest))
+    _check_gpus(asked, [allocation[place] for place in places], hosts)
     free = [place for place in places if not _lacks(asked, allocation[place], each, held.get(place, (0, ())))]
     chosen = sorted(free[:hosts])
     if listed:
@@ -275,6 +276,15 @@ def _ranks(asked, counts):
             ranks[n] += range(rank, rank + more)
             rank += more
     return ranks
+
+
+def _check_gpus(asked, hosts, number):
+    """A host on which the job has no GPU gets none when other steps end: the step would wait for ever."""
+    having = sum(host["gpus"] > 0 for host in hosts)
+    if _asked_gpus(asked) and having < number:
+        if not having:
+            raise Refused("It asks for GPUs, and the job has none on the hosts that the step may use.")
+        raise Refused("It asks for GPUs on %d hosts, and the job has some on %d." % (number, having))
 
 
 def _asked_gpus(asked):

@@ -85,6 +85,18 @@ def test_a_step_wider_than_the_job_is_refused(words: tuple[str, ...], sentence: 
         laid(*words)
 
 
+def test_gpus_that_the_job_does_not_have_are_not_waited_for() -> None:
+    one = [dict(host, gpus=2 * (host["host"] == "h2")) for host in HOSTS]
+    assert [part["host"] for part in plan.layout(asked("-n1", "--gres=gpu:1"), one, {})] == ["h2"]
+    with pytest.raises(plan.Busy):  # they are another step's, which will end
+        plan.layout(asked("-n1", "--gres=gpu:1"), one, {1: (0, (0, 1))})
+    with pytest.raises(plan.Refused, match="asks for GPUs on 2 hosts, and the job has some on 1"):
+        plan.layout(asked("-n2", "-N2", "--gpus-per-task=1"), one, {})
+    for words in (("-n1", "--gres=gpu:1"), ("--gpus-per-task=1",), ("--gpus-per-node=1", "--overlap")):
+        with pytest.raises(plan.Refused, match="asks for GPUs, and the job has none"):
+            plan.layout(asked(*words), [dict(host, gpus=0) for host in HOSTS], {})
+
+
 def test_steps_hold_their_hosts_and_share_them_only_when_they_say_so() -> None:
     (first,) = laid("-n1")
     assert first["holds"] == (4, [])
