@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -309,7 +310,7 @@ srun -n1 echo still there"""
 
 def test_the_names_of_hosts_are_shown() -> None:
     script = (
-        "scontrol show hostnames 'gpu[01-02],x'; scontrol show hostlist a1,a2; scontrol show job 1; echo $?"
+        "scontrol show hostnames 'gpu[01-02],x'; scontrol show hostlist a1,a2; scontrol show job 2; echo $?"
     )
     with agents() as start:
         _, lines = run(start(), script)
@@ -333,10 +334,47 @@ rm -r $there"""
     assert [line for line in lines if line] == [
         '["requeue"]',
         '["requeue"]',
-        "scontrol: inside a job rm knows show hostnames, show hostlist, requeue of itself.",
+        "scontrol: inside a job rm knows show hostnames, show hostlist, show job and requeue of itself.",
         "other: show job a b",
         "scontrol: DIR/of-another-host/scontrol cannot be started here: No such file or directory.",
-        "scontrol: inside a job rm knows show hostnames, show hostlist, requeue of itself.",
+        "scontrol: inside a job rm knows show hostnames, show hostlist, show job and requeue of itself.",
+    ]
+
+
+def test_a_job_shows_itself_where_no_other_scontrol_is() -> None:
+    told = {
+        "SLURM_JOB_ID": "3", "SLURM_ARRAY_JOB_ID": "2", "SLURM_ARRAY_TASK_ID": "1", "TZ": "UTC",
+        "SLURM_JOB_NAME": "my job", "SLURM_JOB_USER": "ann",
+        "SLURM_JOB_NODELIST": "h[2-3],h1", "SLURM_JOB_NUM_NODES": "3", "SLURM_NTASKS": "6",
+        "SLURM_CPUS_PER_TASK": "2", "SLURM_JOB_CPUS_PER_NODE": "4(x2),2", "SLURM_SUBMIT_HOST": "login",
+        "SLURM_JOB_START_TIME": "86400", "SLURM_JOB_END_TIME": "176399",
+    }  # fmt: skip
+    script = r"""scontrol show job 3; scontrol -o show job ${SLURM_ARRAY_JOB_ID}_1 | tr ' ' '\n' | grep -c =
+unset SLURM_JOB_END_TIME; scontrol show jobid -dd 3 -o | grep -o 'TimeLimit=[^ ]*'
+scontrol show job 4 > /dev/null 2>&1; echo $?
+SLURM_JOB_START_TIME=x scontrol show job 3 2>&1 | sed 's/:.*//'"""
+    with agents() as start:
+        code, lines = run(start(), script, env=told)
+    run_time = next(line for line in lines if "RunTime=" in line)
+    assert code == 0
+    assert run_time.endswith(" TimeLimit=1-00:59:59")
+    owner = lines[1]  # of the agent's account, whoever runs this
+    assert re.fullmatch(r" +UserId=ann\(\d+\) GroupId=\S+\(\d+\)", owner)
+    assert [line for line in lines if line not in (run_time, owner)] == [
+        "JobId=3 ArrayJobId=2 ArrayTaskId=1 JobName=my job",
+        "   Account=(null)",
+        "   JobState=RUNNING Reason=None Dependency=(null)",
+        "   Restarts=0 BatchFlag=1 ExitCode=0:0",
+        "   StartTime=1970-01-02T00:00:00 EndTime=1970-01-03T00:59:59",
+        "   Partition=(null) AllocNode:Sid=login:0",
+        "   NodeList=h[2-3],h1",
+        "   BatchHost=h2",
+        "   NumNodes=3 NumCPUs=10 NumTasks=6 CPUs/Task=2",
+        "",
+        "25",
+        "TimeLimit=UNLIMITED",
+        "1",
+        "scontrol",
     ]
 
 
