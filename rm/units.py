@@ -190,6 +190,11 @@ def format_share(part: int, whole: int) -> str:
 _DECIMAL = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
+def format_count(count: int, what: str) -> str:
+    """`1 host`, `2 hosts`."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
 def parse_bandwidth_bps(text: str) -> int:
     """`22Gbps`, `100mbit`, `100Mbit/s`, `1.5G`, `1000000` to bit/s; powers of 1000, never bytes."""
     match = re.match(_QUANTITY, text.strip())

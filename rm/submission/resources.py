@@ -153,7 +153,7 @@ def _tasks(hosts: Hosts, counts: Mapping[str, int | None], gpus: GpuOptions) -> 
     if ntasks < (least := shape.hosts or hosts.low):
         what = "the hosts that --nodelist names" if hosts.named else f"{least} hosts"
         raise UsageError(
-            f"{ntasks} task{'s' if ntasks > 1 else ''} cannot use {what}: each host needs one.",
+            f"{units.format_count(ntasks, 'task')} cannot use {what}: each host needs one.",
             "Ask for fewer hosts, or for more tasks by --ntasks.",
         )
     spec: dict[str, Any] = {"ntasks": ntasks, "cpus_per_task": counts["cpus_per_task"] or 1}

@@ -11,7 +11,7 @@ from rm.arrays import JobId
 from rm.cli.output import printable
 from rm.cli.session import Session, emit_answer, job_operand, json_option, one_job, table
 from rm.cli.shown import moment
-from rm.units import fold_hosts, format_duration
+from rm.units import fold_hosts, format_count, format_duration
 
 if TYPE_CHECKING:
     from rm.api.reasons import Alignment, Choice, Plan, Priority, QueuePosition, Reason, Start, Verdict, Why
@@ -50,7 +50,7 @@ def _position(place: QueuePosition | None) -> None:
     told = ", ".join(f"{one.job} ({printable(one.user)})" for one in place.ahead)
     named, count = len(place.ahead), place.jobs_ahead
     if not named:
-        ahead = f"{count} job{'s' if count > 1 else ''}"
+        ahead = format_count(count, "job")
     else:
         ahead = f"job{'s' if count > 1 else ''} {told}" + (
             f" and {count - named} more" if count > named else ""
@@ -111,8 +111,7 @@ def _choice(choice: Choice | None) -> None:
             "it is a job array, of which each element is placed by itself."
         )
         return
-    hosts = choice.chosen_hosts
-    where = "1 host" if hosts == 1 else f"{hosts} hosts"
+    where = format_count(choice.chosen_hosts, "host")
     click.echo(f"  Placed on {where} at {moment(choice.at_us)} by the policy {choice.placement_policy}.")
     if (refused := choice.refused_hosts) is not None:
         click.echo(

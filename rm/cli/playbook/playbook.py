@@ -39,6 +39,7 @@ from rm.cli.playbook.reports import report, runs, start
 from rm.cli.session import Session, emit_json, json_option, table
 from rm.collector import made_to_stay
 from rm.errors import RmError, UsageError
+from rm.units import format_count
 
 if TYPE_CHECKING:
     from rm.cli.playbook.telling import Telling
@@ -104,7 +105,7 @@ def check(
         for one in found:
             where = f"{one.file}:{one.line}" if one.line else one.file
             click.echo(f"{where}: {printable(f'{one.what} {one.hint}'.rstrip())}")
-        count = f"{len(found)} problem{'' if len(found) == 1 else 's'}" if found else "no problems"
+        count = format_count(len(found), "problem") if found else "no problems"
         click.echo(f"{', '.join(files)}: {count}.", err=True)
     return 1 if found else 0
 

@@ -52,6 +52,7 @@ from rm.policies.placement.steps.observed import Around
 from rm.policies.placement.steps.pools import Pool, pools_for
 from rm.policies.placement.steps.stages import Stages
 from rm.policies.placement.steps.verdicts import explain_hosts
+from rm.units import format_count
 
 WHOLE = 4  # candidates that leave hosts whole, before the stages' own
 MORE_OF_NEAREST = 2  # candidates of the nearest zone compared with the first of each other zone
@@ -254,7 +255,7 @@ class MetronomePolicy:
         score = stages.score(assigned)
         spread = [(ask.capacities.hosts[pool.numbers[n]], k) for n, k in counts.items()]
         links = "no known traffic" if ask.links is None else f"bandwidth score {score:.1f}"
-        note = f"{pool.where}: {links} over {len(spread)} host{'s' if len(spread) > 1 else ''}"
+        note = f"{pool.where}: {links} over {format_count(len(spread), 'host')}"
         return Candidate(place(spread, ask.snapshot.free, ask.shape), score, note, stages)
 
     def _stages(self, pool: Pool, ask: _Ask, gang: Gang) -> Stages:

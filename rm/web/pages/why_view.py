@@ -10,7 +10,7 @@ from rm.api.jobs import Job
 from rm.api.reasons import Alignment, Compared, Link, Plan, QueuePosition, Reason, Schedule, Verdict
 from rm.api.reasons import Why as Told
 from rm.core.model.job import JobState
-from rm.units import fold_hosts, format_elapsed
+from rm.units import fold_hosts, format_count, format_elapsed
 from rm.web.pages.queue_view import Row, row
 from rm.web.pages.text import Look, duration, look, moment, shown
 
@@ -132,8 +132,7 @@ def _decided(answer: Told) -> dict[str, Any]:
         return {}
     if choice is None:
         return {"decided": (UNRECORDED,)}
-    count = choice.chosen_hosts
-    where = "1 host" if count == 1 else f"{count} hosts"
+    where = format_count(choice.chosen_hosts, "host")
     told = [f"Placed on {where} at {moment(choice.at_us)} by the policy {shown(choice.placement_policy)}."]
     if choice.refused_hosts is not None:
         told.append(

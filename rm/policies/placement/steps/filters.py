@@ -10,7 +10,7 @@ from rm.core.model.demand import Shape
 from rm.core.model.host import Host
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import Free
-from rm.units import GIB, fold_hosts
+from rm.units import GIB, fold_hosts, format_count
 
 
 def refusal(host: Host, free: Free | None, shape: Shape) -> Reason | None:
@@ -31,7 +31,7 @@ def refusal(host: Host, free: Free | None, shape: Shape) -> Reason | None:
     if shape.hosts_only and host.name not in shape.hosts_only:
         return Reason(
             ReasonCode.HOST_NOT_AVAILABLE,
-            f"is not among the {_of(len(shape.hosts_only), 'host')} that the job names "
+            f"is not among the {format_count(len(shape.hosts_only), 'host')} that the job names "
             f"({fold_hosts(list(shape.hosts_only))})",
             (("hosts_named", len(shape.hosts_only)),),
         )
@@ -89,10 +89,10 @@ def _lacking(host: Host, free: Free, shape: Shape) -> Reason | None:
         total = len(of_type(host, tuple(g.index for g in host.gpus), shape.gpu_type))
         if have < need:
             each = f" with {_gib(shape.gpu_mem_bytes)} of memory" if shape.gpu_mem_bytes else ""
-            told.append(f"{_of(need, kind + 'GPU')}{each}, {have} free of {total}")
+            told.append(f"{format_count(need, kind + 'GPU')}{each}, {have} free of {total}")
             numbers += [("gpus_needed", need), ("gpus_free", have), ("gpus", total)]
     if free.cpus < shape.cpus_per_task:
-        told.append(f"{_of(shape.cpus_per_task, 'CPU')}, {free.cpus} free of {host.cpus}")
+        told.append(f"{format_count(shape.cpus_per_task, 'CPU')}, {free.cpus} free of {host.cpus}")
         numbers += [("cpus_needed", shape.cpus_per_task), ("cpus_free", free.cpus), ("cpus", host.cpus)]
     mem_bytes = host.mem_bytes if shape.mem_all else shape.least_mem_bytes
     if free.mem_bytes < mem_bytes:
@@ -115,10 +115,6 @@ def _beside_strays(free: Free) -> str:
         return ""
     jobs = ", ".join(map(str, free.strays[:8])) + (", …" if len(free.strays) > 8 else "")
     return f"; what earlier attempts that were given up still use there is held until they end (job {jobs})"
-
-
-def _of(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _gib(size_bytes: int) -> str:

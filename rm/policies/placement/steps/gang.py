@@ -20,6 +20,7 @@ from rm.core.model.job import NO_BIND, Placement, TaskPlacement
 from rm.core.model.quickly_made import quickly_made
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import Free
+from rm.units import format_count
 
 Ints = NDArray[np.int64]
 
@@ -105,7 +106,7 @@ class Gang:
             )
         return Reason(
             ReasonCode.RESOURCES,
-            f"needs room for {self.tasks} task{'s' if self.tasks > 1 else ''} at once, "
+            f"needs room for {format_count(self.tasks, 'task')} at once, "
             f"{some} of {len(caps)} hosts have room for {total}",
             (("tasks", self.tasks), ("room_tasks", total), ("hosts_with_room", some)),
         )
