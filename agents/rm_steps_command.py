@@ -37,8 +37,8 @@ def do_command(run, args):
         text = shown if isinstance(shown, str) else " ".join(shown)
         known = bool(args.get("creates") or args.get("removes"))
         result = output_of(0, "", "", shown)
-        said = dict(result, changed=known, skipped=not known, might_run=True, msg="might run: " + text)
-        return said
+        said = dict(result, changed=known, might_run=True, msg="might run: " + text)
+        return said if known else dict(said, skipped=True)
     stdin = args.get("stdin")
     if stdin is not None and args.get("stdin_add_newline", True):
         stdin += "\n"

@@ -128,6 +128,12 @@ def _text(value):
     return ("" if value is None else str(value)).encode("utf-8", "replace")
 
 
+def _warning(told):
+    """The text of a warning, which ansible-core 2.19's modules tell as a summary of an event."""
+    event = told.get("event") if isinstance(told, dict) else None
+    return event["msg"] if isinstance(event, dict) and "msg" in event else told
+
+
 def do_own_module(run, args):
     with tempfile.TemporaryDirectory(prefix="rm-module-") as directory:
         try:
@@ -143,6 +149,8 @@ def do_own_module(run, args):
         raise StepFailed("MODULE FAILURE: '%s' does not answer with JSON: %s" % (args["name"], said), **whole)
     hidden = ("invocation",)
     result = {k: v for k, v in found.items() if not k.startswith("_ansible_") and k not in hidden}
+    if isinstance(result.get("warnings"), list):
+        result["warnings"] = [_warning(one) for one in result["warnings"]]
     for name in ("changed", "failed", "skipped"):
         if name in result:
             result[name] = bool(result[name]) and str(result[name]).lower() not in ("false", "no", "0")

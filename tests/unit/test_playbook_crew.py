@@ -190,11 +190,11 @@ def test_forced_handlers_run_on_a_failed_host():
     assert [what for _, what in kept.log] == ["change"]
 
 
-def test_a_handler_may_notify_another_and_the_last_of_one_name_counts():
+def test_a_handler_may_notify_another_and_the_first_of_one_name_in_a_list_counts():
     head = """\
   handlers:
-  - {name: h, command: shadowed}
   - {name: h, command: handle, notify: later}
+  - {name: h, command: shadowed}
   - {name: later, command: chained}
 """
     world = play(

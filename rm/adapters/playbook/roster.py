@@ -148,6 +148,8 @@ class Roster:
             self.shown["all"].append(name)
         for group in added.get("groups") or ():
             self._join(name, str(group))
+        if not any(name in members for group, members in self.shown.items() if group != "all"):
+            self._join(name, "ungrouped")
         if name not in self.wanted:
             self.wanted = (*self.wanted, name)
 
@@ -157,8 +159,11 @@ class Roster:
             self.groups[group] = (*members, name)
             self.shown.setdefault(group, []).append(name)
             state = self.states[name]
-            known = state.added.get("group_names", state.inventory.get("group_names", ()))
-            state.added["group_names"] = sorted({*known, group})
+            known = {*state.added.get("group_names", state.inventory.get("group_names", ())), group}
+            if known != {"ungrouped"} and name in self.shown["ungrouped"]:
+                self.shown["ungrouped"].remove(name)
+                self.groups["ungrouped"] = tuple(self.shown["ungrouped"])
+            state.added["group_names"] = sorted(known - {"ungrouped"} or {"ungrouped"})
 
 
 def groups_of(hosts: Sequence[Host]) -> dict[str, tuple[str, ...]]:

@@ -17,6 +17,8 @@ PLAY_KEYS = (
 )  # fmt: skip
 BLOCK_KEYS = (*COMMON_KEYS, "block", "rescue", "always", "notify")
 ROLE_KEYS = (*COMMON_KEYS, "role")
+# whose part on the control machine has no `async`
+WITHOUT_ASYNC = ("assemble", "async_status", "copy", "raw", "script", "template", "unarchive")
 LOOP_CONTROL_KEYS = ("loop_var", "label", "index_var", "pause", "extended", "extended_allitems", "break_when")
 STATIC_INCLUDES = ("import_tasks", "import_role")
 DYNAMIC_INCLUDES = ("include_tasks", "include_role")

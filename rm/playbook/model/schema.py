@@ -95,6 +95,7 @@ class Task:
     role: Role | None = None
     collections: tuple[str, ...] = ()  # where short names of modules and roles are looked for, first
     handler: bool = False
+    listed: int = -1  # of a role's handler: the number of the list that it stands in
     outer: Task | None = None  # of an include: what the blocks around it hand to what it includes
     apply: Any = None  # of an include: its keyword `apply`
     unknown: str = ""  # why the module is none that rm knows: an error where the task is reached

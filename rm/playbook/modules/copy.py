@@ -35,8 +35,8 @@ def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
     if args["mode"] is not None and not keeps:
         rest["mode"] = mode_of("mode", args["mode"])
     if args["content"] is not None:
-        if keeps:
-            raise BadArgument("'content' has no mode to preserve")
+        if keeps:  # Ansible puts it into a file of its own first
+            rest["mode"] = mode_of("mode", "0600")
         if args["dest"].endswith("/"):
             raise BadArgument("'content' needs a file's name in 'dest'")
         content = args["content"]

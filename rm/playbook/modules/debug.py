@@ -28,6 +28,6 @@ def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
         raise BadArgument(f"'var' must name a variable, not {args['var']!r}")
     try:
         value = expression(args["var"], context.scope)
-    except TemplateProblem:
-        value = "VARIABLE IS NOT DEFINED!"
+    except TemplateProblem as problem:  # as ansible-core 2.19 says it
+        value = f"<< error 1 - {str(problem).removeprefix(repr(args['var']) + ': ')} >>"
     return {"failed": False, "result": {args["var"]: value}}

@@ -11,11 +11,14 @@ ARGS = {"cacheable": Arg("bool", default=False)}
 EXECUTOR = "note"
 ANY_ARGUMENT = True
 NAMES = True
+CONSTANTS = ("none", "None", "true", "True", "false", "False")  # of templates
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
     facts = {k: v for k, v in args.items() if k != "cacheable"}
+    if not facts:
+        raise BadArgument("no variable is named")
     for name in facts:
-        if not str(name).isidentifier():
+        if not str(name).isidentifier() or name in CONSTANTS:
             raise BadArgument(f"'{name}' is not a variable's name")
     return {"failed": False, "result": {"ansible_facts": facts}}

@@ -122,7 +122,7 @@ class _Plays:
         parts.append((*roles, *read_tasks(reader, body, "tasks", around, shelf)))
         parts.append(read_tasks(reader, body, "post_tasks", around, shelf))
         own = tasks_of(read_tasks(reader, body, "handlers", around, shelf, True))
-        handlers = (*shelf.handlers, *own)
+        handlers = (*shelf.handlers, *own, *shelf.imported)
         flush = Task("flush handlers", "meta", {"_raw": "flush_handlers"}, line, tags=("always",))
         tasks = tuple(node for part in parts for node in (*part, *([flush] if part else [])))
         strategy = short(str(body.get("strategy", "linear")))
@@ -150,7 +150,7 @@ class _Plays:
             variables=variables,
             files=reader.attempt(lambda: self.vars_files(reader, body), ()),
             prompts=reader.attempt(lambda: _prompts(reader, body), ()),
-            roles=tuple(shelf.roles),
+            roles=tuple(shelf.static),
             serial=serial,
             max_fail_percentage=reader.number(body, "max_fail_percentage", None),
             any_errors_fatal=reader.truth(body, "any_errors_fatal", default.any_errors_fatal),
@@ -250,7 +250,7 @@ def _check_notified(reader: Reader, play: Play, shelf: Shelf) -> None:
     """A handler that nobody defines is an error before any host is touched."""
     if shelf.open_ended or any(has_template(h.name) for h in play.handlers):
         return
-    known = {name for h in (*play.handlers, *shelf.handlers) for name in handler_names(h)}
+    known = {name for h in (*play.handlers, *shelf.foreseen) for name in handler_names(h)}
 
     for task in (*tasks_of(play.tasks), *play.handlers):
         for name in task.notify:

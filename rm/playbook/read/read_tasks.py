@@ -18,6 +18,7 @@ from rm.playbook.model.keywords import (
     INCLUDES,
     LATER,
     LOOP_CONTROL_KEYS,
+    WITHOUT_ASYNC,
     short,
 )  # fmt: skip
 from rm.playbook.model.located import Map, Seq
@@ -35,8 +36,8 @@ class Library(Protocol):
     """Where imported files and roles come from; `rm/playbook/read/parse.py` has the one there is."""
 
     def tasks_file(self, reader: Reader, name: str, line: int, around: Task) -> tuple[Node, ...]: ...
-    def role(
-        self, reader: Reader, given: Mapping[str, Any], line: int, around: Task, public: bool
+    def imported_role(
+        self, reader: Reader, given: Mapping[str, Any], line: int, around: Task
     ) -> tuple[Node, ...]: ...
     def with_own_module(self, reader: Reader, body: Map, around: Task) -> Map:
         """The task with a module that is not rm's under the registry's name of it."""
@@ -167,6 +168,13 @@ def _task(
             raise reader.fail(
                 body.line_of(key), f"'{key}' is not possible with '{name}'.", f"Leave '{key}' out."
             )
+    if (
+        name in WITHOUT_ASYNC
+        and isinstance(background or patience, (int, float))
+        and (background or patience)
+    ):
+        raise reader.fail(body.line_of("async"), f"'async' is not possible with '{name}', as in Ansible.",
+                          "Leave 'async' out.")  # fmt: skip
     usual = fields["defaults"].get(defaults_name(str(written)), {})
     register = body.get("register") or ""
     if register and not str(register).isidentifier():
@@ -332,7 +340,7 @@ def _include(
         said = "'rolespec_validate' of 'import_role' depends on variables."
         raise reader.fail(where, said, "Use include_role.")
     if is_role:
-        return library.role(reader, given, line, inner, True)
+        return library.imported_role(reader, given, line, inner)
     inner = replace(inner, variables=around.variables, params={**around.params, **own})
     if has_template(given["file"]):
         path = given["file"]

@@ -45,15 +45,22 @@ class Shelf:
         found: list[UsageError] | None = None,
     ) -> None:
         self.files, self.directory, self.play, self.found = files, directory, play, found
-        self.roles: list[Role] = []
-        self.handlers: list[Task] = []
+        self.roles: list[Role] = []  # whose variables the whole play sees, some only once they are included
+        self.static: list[Role] = []  # those that it sees from its start
+        self.handlers: list[Task] = []  # of the roles that the play lists
+        self.imported: list[Task] = []  # of those that tasks import
+        self.foreseen: list[Task] = []  # of those that tasks may include
         self.named: list[str] = []  # the roles that the play lists or imports, and includes while it runs
         self.dependent: list[str] = []  # those that these depend on
         self._with_handlers: dict[tuple[str, str], tuple[Task, ...]] = {}
         self._met: list[Task] = []  # the handlers of the roles of the running expansion
+        self._met_roles: list[Role] = []  # and those of its roles that are public
         self._loaded: set[tuple[str, str]] = set()
         self._depth = 0
-        self._expanded: dict[tuple[int, str], tuple[tuple[Node, ...], tuple[Task, ...]]] = {}
+        self._importing = self._including = 0
+        self._expanded: dict[
+            tuple[int, str], tuple[tuple[Node, ...], tuple[Task, ...], tuple[Role, ...]]
+        ] = {}
         self._variables: dict[str, Mapping[str, Any]] = {}
         self.open_ended = False  # some include's name is known only while the play runs
 
@@ -167,8 +174,13 @@ class Shelf:
                     variables={**dependency.variables, **role.variables},
                     defaults={**dependency.defaults, **role.defaults},
                 )
-        if public and all(one.path != role.path for one in self.roles):
+        told = (role.path, role.variables, role.defaults)
+        if public and all((one.path, one.variables, one.defaults) != told for one in self.roles):
             self.roles.append(role)
+            if not self._including:
+                self.static.append(role)
+        if public:
+            self._met_roles.append(role)
         inner = replace(around, role=role)
         for part in role_files(self.files, path, "handlers", names(given, "handlers")):
             # a role that is there twice with other variables has its handlers twice: the last are meant
@@ -176,10 +188,11 @@ class Shelf:
             if (part, what) not in self._with_handlers:
                 self._with_handlers[part, what] = ()
                 listed = load_list(reader, self.files, part, line)
-                plain = replace(inner, when=(), tags=(), notify=())
-                found_here = tuple(tasks_of(read_list(reader.of(part), listed, plain, self, True)))
-                self._with_handlers[part, what] = found_here
-                self.handlers += found_here
+                plain = replace(inner, tags=(), notify=())
+                number = len(self._with_handlers)
+                read = tasks_of(read_list(reader.of(part), listed, plain, self, True))
+                self._with_handlers[part, what] = tuple(replace(one, listed=number) for one in read)
+                self._brought().extend(self._with_handlers[part, what])
             self._met += self._with_handlers[part, what]
         wanted = names(given, "tasks")
         found = role_files(self.files, path, "tasks", wanted)
@@ -204,6 +217,22 @@ class Shelf:
         own = [params, *(body.get(word) or () for word in ("vars", "when", "tags"))]
         word = None if body.get("allow_duplicates") is True else repr([_sorted(one) for one in own])
         return self.role(reader, {"name": body["role"]}, line, inner, public, params, word, dependency)
+
+    def imported_role(
+        self, reader: Reader, given: Mapping[str, Any], line: int, around: Task
+    ) -> tuple[Node, ...]:
+        """The tasks of a role that a task imports."""
+        self._importing += 1
+        try:
+            return self.role(reader, given, line, around, True)
+        finally:
+            self._importing -= 1
+
+    def _brought(self) -> list[Task]:
+        """Where the handlers of the role that is read now belong."""
+        if self._including:
+            return self.foreseen
+        return self.imported if self._importing else self.handlers
 
     def use(self, name: str, dependency: bool = False) -> None:
         """A role is one of the play's."""
@@ -240,25 +269,38 @@ class Shelf:
         """The handlers of the roles that an include brings."""
         return self._expand(task, args)[1]
 
-    def _expand(self, task: Task, args: Mapping[str, Any]) -> tuple[tuple[Node, ...], tuple[Task, ...]]:
+    def public_roles(self, task: Task, args: Mapping[str, Any]) -> tuple[Role, ...]:
+        """The roles that an include brings whose variables the rest of the play sees."""
+        return self._expand(task, args)[2]
+
+    def _expand(
+        self, task: Task, args: Mapping[str, Any]
+    ) -> tuple[tuple[Node, ...], tuple[Task, ...], tuple[Role, ...]]:
         plain = {k: v for k, v in args.items() if k != "apply"}
         key = (id(task), repr(sorted(plain.items())))
         if key in self._expanded:
             return self._expanded[key]
         outer, self._met = self._met, []
+        outer_roles, self._met_roles = self._met_roles, []
+        self._including += 1
+        try:
+            nodes = self._included(task, args, plain)
+        finally:
+            self._including -= 1
+        self._expanded[key] = found = (nodes, tuple(self._met), tuple(self._met_roles))
+        self._met = [*outer, *self._met]
+        self._met_roles = outer_roles
+        return found
+
+    def _included(self, task: Task, args: Mapping[str, Any], plain: Mapping[str, Any]) -> tuple[Node, ...]:
         reader = Reader(task.file, self.found)
         inner = include_context(task, task.apply, reader, self)
         if task.module == "include_role":
             own = {k: v for k, v in task.variables.items() if k not in inner.variables}
             inner = replace(inner, variables={**inner.variables, **own})
-            public = bool(args.get("public", False))
-            nodes = self.role(reader, plain, task.line, inner, public)
-        else:
-            inner = replace(inner, handler=task.handler)
-            nodes = self.tasks_file(reader, str(plain["file"]), task.line, inner)
-        self._expanded[key] = found = (nodes, tuple(self._met))
-        self._met = [*outer, *self._met]
-        return found
+            return self.role(reader, plain, task.line, inner, bool(args.get("public", False)))
+        inner = replace(inner, handler=task.handler)
+        return self.tasks_file(reader, str(plain["file"]), task.line, inner)
 
 
 def _sorted(value: Any) -> Any:

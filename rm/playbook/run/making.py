@@ -16,7 +16,7 @@ from rm.playbook.run.compile import Flags, Item, Skip, TaskProblem, compile_task
 from rm.playbook.run.crew import Blocked, Crew, OnceResult, Options
 from rm.playbook.run.learning import bound_of
 from rm.playbook.run.scoping import Scoping
-from rm.playbook.run.waiting import Waiting
+from rm.playbook.run.waiting import Waiting, up_to_break
 from rm.playbook.run.walk import Walk
 from rm.playbook.template.template import NeedResult, Scope
 from rm.playbook.template.variables import HostState
@@ -92,6 +92,7 @@ class Making(Walk):
                 item.way = self.scoping.way(task, item.scope or scope, item.target, work.become)
             except TemplateProblem as problem:
                 return self._problem(frame, task, problem)
+        items = up_to_break(task, items, scope)
         if task.module in DYNAMIC_INCLUDES:
             self._include(frame, task, items)
         return Waiting(task, items, scope, frame, flags)
@@ -120,6 +121,9 @@ class Making(Walk):
             if task.module == "include_role":
                 self.play.shelf.use(posixpath.basename(str(given["name"])))
                 bound = bound_of(task, item) + frame.bound
-                self.bound_of.update((id(one), bound) for one in self.play.shelf.handlers_of(task, given))
+                brought = self.play.shelf.handlers_of(task, given)
+                self.included += brought
+                self.scoping.roles += self.play.shelf.public_roles(task, given)
+                self.bound_of.update((id(one), bound) for one in brought)
             shown = given.get("name") or given.get("file")
             item.answer = {"include": shown, "msg": f"included: {shown}", "nodes": nodes}

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 
 from rm.playbook.model.flow import Bound, Frame
 from rm.playbook.model.schema import Task
 
 
 def due(handlers: Sequence[Task], notified: Iterable[str], name_of: Callable[[Task], str]) -> list[Task]:
-    """The notified handlers. Of several with one name the last is meant; of a topic, all."""
+    """The notified ones of `handlers`, whose lists stand the weakest first. Of several with one
+    name that of the strongest list is meant, and in one list the first; of a topic, all."""
+    lists = [list(one) for _, one in groupby(handlers, lambda handler: handler.listed)]
+    strongest = [handler for one in reversed(lists) for handler in one]
     wanted: list[Task] = []
     for word in notified:
-        named = [handler for handler in handlers if word in _names(handler, name_of)]
-        wanted += named[-1:]
-        topic = {
-            handler.name or str(i): handler for i, handler in enumerate(handlers) if word in handler.listen
-        }
+        wanted += [handler for handler in strongest if word in _names(handler, name_of)][:1]
+        topic: dict[str, Task] = {}
+        for i, handler in enumerate(strongest):
+            if word in handler.listen:
+                topic.setdefault(handler.name or str(i), handler)
         wanted += topic.values()
     return wanted
 

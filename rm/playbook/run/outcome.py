@@ -69,7 +69,7 @@ def summarise(
         items=()
         if not task.loop or hidden or waiting.items[0].index < 0
         else tuple((item.label, _status(a), _message(a, _status(a))) for item, a in labels),
-        result={"censored": HIDDEN} if hidden else registered,
+        result={"censored": HIDDEN, "changed": registered["changed"]} if hidden else registered,
         line=task.line,
         file=task.file,
         fatal=flags.fatal,

@@ -8,7 +8,7 @@ from typing import Any
 from rm.playbook.model.connection import is_reserved
 from rm.playbook.model.flow import Frame, Position
 from rm.playbook.model.problems import TemplateProblem
-from rm.playbook.model.schema import Play, Task
+from rm.playbook.model.schema import Play, Role, Task
 from rm.playbook.model.steps import Way
 from rm.playbook.module import CompileContext, Files
 from rm.playbook.run.crew import Crew, Options
@@ -26,6 +26,7 @@ class Scoping:
         self.play, self.host, self.files, self.options, self.crew = play, host, files, options, crew
         self.foreseen: dict[str, Any] = {}
         self.pending_facts = False
+        self.roles: list[Role] = []  # included ones whose variables the rest of the play sees
 
     def gathering(self) -> None:
         """The host is asked for its facts: nobody may look at those of before."""
@@ -51,7 +52,7 @@ class Scoping:
 
     def plain(self) -> Scope:
         late = Active({}, frozenset, self.options.late)
-        given = Given(self.options.extra, self.magic(), {}, late, self.options.prompted)
+        given = Given(self.options.extra, self.magic(), {}, late, self.options.prompted, self.roles)
         return Scope(layers_of(self.play, None, self.host, given, (), {}))
 
     def scope(self, task: Task, frame: Frame | None) -> Scope:
@@ -64,14 +65,14 @@ class Scoping:
             self.crew.states, shared, lambda name: behind(name, where), seek, self.options.extra
         )
         active = Active(self.options.active, lambda: self._alive(where), self.options.late)
-        given = Given(self.options.extra, magic, {}, active, self.options.prompted)
+        given = Given(self.options.extra, magic, {}, active, self.options.prompted, self.roles)
         bound = frame.bound if frame is not None else ()
         pending = self.pending_facts
 
         def to_come(name: str) -> bool:
             return pending and _may_be_fact(name)
 
-        last = _connection(self.play, self.host)
+        last = _connection(self.play, self.host, task)
         scope = Scope(layers_of(self.play, task, self.host, given, bound, self.foreseen), to_come, seek, last)
         if self.play.files:
             files = self._vars_files(scope)
@@ -131,8 +132,9 @@ _LOCAL, _SSH = {"ansible_connection": "local"}, {"ansible_connection": "ssh"}
 _SAID: dict[str, Any] = {}  # somebody says it
 
 
-def _connection(play: Play, host: HostState) -> dict[str, Any]:
+def _connection(play: Play, host: HostState, task: Task) -> dict[str, Any]:
     """`ansible_connection`, which nobody has to set."""
     if "ansible_connection" in host.inventory or "ansible_connection" in host.added:
         return _SAID
-    return _LOCAL if play.common.connection == "local" else _SSH
+    here = task.connection == "local" or task.delegate_to in IMPLICIT
+    return _LOCAL if here or play.common.connection == "local" else _SSH

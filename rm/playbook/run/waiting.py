@@ -14,7 +14,7 @@ from rm.playbook.model.flow import Frame
 from rm.playbook.model.problems import TemplateProblem
 from rm.playbook.model.schema import Task
 from rm.playbook.model.steps import Batch, Step
-from rm.playbook.run.compile import Flags, Item, truth
+from rm.playbook.run.compile import Flags, Item, Skip, truth
 from rm.playbook.run.outcome import apply, with_result
 from rm.playbook.template.template import NeedResult, Scope, condition, evaluate
 from rm.quick_dataclass import dataclass
@@ -125,15 +125,31 @@ def _content(waiting: Waiting, item: Item) -> bool:
 
 
 def _breaks(waiting: Waiting, item: Item) -> bool:
-    task = waiting.task
     assert item.step is not None
+    return breaks(waiting.task, item, waiting.scope, waiting.answers.get(item.step.id, {}))
+
+
+def breaks(task: Task, item: Item, scope: Scope, answer: Mapping[str, Any]) -> bool:
+    """Does the loop end after this item, by `loop_control.break_when`?"""
     assert task.loop is not None
-    answer = {"changed": False, "failed": False, **waiting.answers.get(item.step.id, {})}
     try:
-        inner = with_result(task, answer, item.scope or waiting.scope)
+        inner = with_result(task, {"changed": False, "failed": False, **answer}, item.scope or scope)
         return all(condition(c, inner) for c in task.loop.break_when)
     except (TemplateProblem, NeedResult):
         return False
+
+
+def up_to_break(task: Task, items: list[Item], scope: Scope) -> list[Item]:
+    """The items of a loop up to the first one that ends it, as far as they are done without the host."""
+    if not (task.loop and task.loop.break_when):
+        return items
+    for i, item in enumerate(items):
+        skipped = isinstance(item.work, Skip)
+        if item.step is None and (skipped or item.answer is not None):
+            answer = item.answer or {"skipped": skipped}
+            if breaks(task, item, scope, answer):
+                return items[: i + 1]
+    return items
 
 
 def _number(value: Any, scope: Scope) -> float:

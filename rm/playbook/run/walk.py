@@ -40,6 +40,7 @@ class Walk:
         self._waiting: list[Waiting] = []  # compiled, and not settled yet
         self._notified: set[str] = set()
         self._due: list[Task] = []  # the handlers that this means
+        self.included: list[Task] = []  # the handlers of included roles, as often as they were included
         self.bound_of: dict[int, Bound] = {}  # of a handler: what the include that brought its role binds
         self._flushing: tuple[Position, int] = (
             (),
@@ -96,10 +97,14 @@ class Walk:
         return quiet and task.args.get("_raw") in ("flush_handlers", "noop")
 
     def _handlers(self) -> tuple[Task, ...]:
+        """All handlers in the order in which they run. One is there again for each time that its role was
+        included: the last time counts for which of several is meant."""
+        return (*self.play.handlers, *self.included, *self._later())
+
+    def _later(self) -> list[Task]:
+        """The handlers of roles that this host has not included yet: others of their names come first."""
         shelf = self.play.shelf
-        known = self.play.handlers
-        extra = [h for h in shelf.handlers if all(h is not one for one in known)] if shelf else []
-        return (*extra, *known)
+        return [h for h in shelf.foreseen if all(h is not one for one in self.included)] if shelf else []
 
     def _named(self, handler: Task, frame: Frame) -> str:
         if "{{" not in handler.name:
@@ -142,7 +147,8 @@ class Walk:
         """Go to the next notified handler, and come back here after it. A flush goes through the handlers
         once, in their order: a notification of an earlier one is for the next flush."""
         handlers = self._handlers()
-        self._due += notify.due(handlers, self._notified, lambda h: self._named(h, frame))
+        weakest_first = (*self._later(), *self.play.handlers, *self.included)
+        self._due += notify.due(weakest_first, self._notified, lambda h: self._named(h, frame))
         self._notified = set()
         where, last = self._flushing
         last = last if where == frame.position else -1

@@ -115,7 +115,7 @@ def _query(context: Context, name: str, *terms: Any, **options: Any) -> list[Any
 
 @pass_context
 def _lookup(context: Context, name: str, *terms: Any, wantlist: bool = False, **options: Any) -> Any:
-    """As Ansible's: one value as it is, several joined by commas."""
+    """As Ansible's: one value as it is, several texts joined by commas; none gives an empty list."""
     errors = options.pop("errors", "strict")
     try:
         found = _sought(context, name, terms, options)
@@ -127,7 +127,7 @@ def _lookup(context: Context, name: str, *terms: Any, wantlist: bool = False, **
         return found
     if len(found) == 1:
         return found[0]
-    return ",".join(map(str, found)) if all(isinstance(one, str) for one in found) else found
+    return ",".join(found) if found and all(isinstance(one, str) for one in found) else found
 
 
 ENVIRONMENT = _environment()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -10,7 +10,7 @@ from jinja2.utils import missing
 
 from rm.playbook.model.connection import REACH, is_reserved
 from rm.playbook.model.flow import Bound
-from rm.playbook.model.schema import Play, Task
+from rm.playbook.model.schema import Play, Role, Task
 from rm.playbook.template.template import PENDING, Layer, NeedResult, Scope, Seek
 from rm.quick_dataclass import dataclass
 
@@ -59,13 +59,15 @@ class HostState:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a play brings to every scope, besides the host: extra, magic, and vars_files already read."""
+    """What a play brings to every scope, besides the host: extra, magic, vars_files already read, and `roles`
+    that were included as public ones."""
 
     extra: Mapping[str, Any]
     magic: Mapping[str, Any]
     files: Mapping[str, Any]
     active: Mapping[str, Any] = field(default_factory=dict)
     prompted: Mapping[str, Any] = field(default_factory=dict)
+    roles: Sequence[Role] = ()
 
 
 def layers_of(
@@ -97,7 +99,8 @@ def layers_of(
         found.append(Layer(task.variables, True))
     if role is not None:
         found.append(Layer(role.variables, True))
-    found += [Layer(one.variables, True) for one in reversed(play.roles)]
+    roles = [*reversed(given.roles), *reversed(play.roles)]
+    found += [Layer(one.variables, True) for one in roles]
     found += [
         Layer(given.files, True),
         Layer(given.prompted, False),
@@ -109,7 +112,7 @@ def layers_of(
     ]
     if role is not None:
         found.append(Layer(role.defaults, True))
-    found += [Layer(one.defaults, True) for one in reversed(play.roles)]
+    found += [Layer(one.defaults, True) for one in roles]
     if host.facts is None:
         found.append(Layer({"ansible_facts": {}}, False))
     return found
