@@ -34,6 +34,7 @@ FORGET_S = 10.0
 PAUSE_S = 0.2  # when nothing can be accepted
 TELL_EVERY_S = 60.0
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+PEER: web.RequestKey[str] = web.RequestKey("peer", str)  # who is at the other end: a key of Shares
 log = logging.getLogger("rm.web")
 
 

@@ -10,8 +10,8 @@ from rm.playbook.model.schema import Task
 
 
 def due(handlers: Sequence[Task], notified: Iterable[str], name_of: Callable[[Task], str]) -> list[Task]:
-    """The notified ones of `handlers`, whose lists stand the weakest first. Of several with one
-    name that of the strongest list is meant, and in one list the first; of a topic, all."""
+    """The notified ones of `handlers`, whose lists stand the weakest first. Where several have
+    one name, the strongest list counts, and the first in it; of a topic, all do."""
     lists = [list(one) for _, one in groupby(handlers, lambda handler: handler.listed)]
     strongest = [handler for one in reversed(lists) for handler in one]
     wanted: list[Task] = []

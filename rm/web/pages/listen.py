@@ -13,9 +13,8 @@ from aiohttp.typedefs import Handler, Middleware
 
 from rm.config import LimitsConfig
 from rm.errors import ConfigError
-from rm.web.door import BACKLOG, Door, Guests
+from rm.web.door import BACKLOG, PEER, Door, Guests
 from rm.web.pages.guard import names_of_this_machine
-from rm.web.pages.login import PEER
 from rm.web.pages.settings import PageSettings
 from rm.web.pages.source import Source
 from rm.web.shares import Shares

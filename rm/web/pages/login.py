@@ -12,6 +12,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from rm.api.people import Me
 from rm.errors import Forbidden, RmError, Unreachable
+from rm.web.door import PEER
 from rm.web.pages.forms import form_of, simple_form_of
 from rm.web.pages.frame import Frame
 from rm.web.pages.people import (
@@ -29,7 +30,6 @@ from rm.web.pages.source import Source
 from rm.web.shares import LOCAL_USER
 
 PERSON: web.RequestKey[Person] = web.RequestKey("person", Person)
-PEER: web.RequestKey[str] = web.RequestKey("peer", str)  # who is at the other end: a key of Shares
 OPEN_TO_ALL = ("/login", "/enter", "/favicon.ico")
 FOR_PROGRAMS = ("/metrics", "/maddash/")
 REFUSED = (401, 403)
