@@ -36,7 +36,7 @@ def main(words):
         return refuse()
     try:
         lines = told(os.environ)
-    except ValueError as error:
+    except (ValueError, OverflowError, OSError) as error:  # a time that no calendar has
         sys.stderr.write("scontrol: the job's environment was changed: %s.\n" % error)
         return 1
     in_one_line = any(word in ONE_LINE for word in options)
@@ -74,7 +74,7 @@ def told(environ):
 def group(number):
     try:
         return grp.getgrgid(int(number)).gr_name
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, OverflowError):
         return "(null)"
 
 

@@ -9,8 +9,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+Letters = dict[str, "str | int | None"]  # what each letter stands for; None: nothing
+
 PATTERN = r"%([0-9]*)([A-Za-z%])"  # %j, %4t
 WIDEST = 10
+
+
+def values_of(job: int, array_job: int | None, array_task: int | None, name: str, user: str) -> Letters:
+    """What the letters stand for that are the same on all hosts of a job."""
+    return {"j": job, "J": job, "A": array_job or job, "a": array_task, "x": name, "u": user}
 
 
 def replaced(pattern: str, values: Mapping[str, str | int | None]) -> str:

@@ -235,8 +235,9 @@ class Door(web.BaseSite):
 
 
 def _stranger(peer: socket.socket, address: str) -> Key:
-    """Users of this machine come from the same addresses: each is one. Never a uid, which a socket of the
-    file system proves and which may have rights: a tunnel is whose program it is."""
+    """Users of this machine share its addresses, and each counts alone. The key is never a uid: a socket of
+    the file system proves that, and it may have rights. A tunnel counts as the account whose program holds
+    it."""
     uid = user_of(peer)
     return source_of(address) if uid is None else local_user(uid)
 

@@ -1,4 +1,4 @@
-"""Whose a TCP connection from this very machine is, as the kernel's sock_diag(7) says.
+"""Which user of this machine owns the other end of a TCP connection, as the kernel's sock_diag(7) says.
 
 Users of one machine share its addresses. A tunnel of ssh is the account's that logged in.
 """

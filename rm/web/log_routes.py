@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Coroutine
 from typing import Any
 from urllib.parse import quote
@@ -10,13 +11,15 @@ from urllib.parse import quote
 from aiohttp import web
 
 from rm.core.people.rights import Role
-from rm.errors import UsageError
+from rm.errors import RmError, UsageError
 from rm.web.access import Gate
 from rm.web.handling import number, settled, while_connected
 from rm.web.identity import Doorkeeper
 from rm.web.lasting import until_not_let
 from rm.web.ports import Service
 from rm.web.visible_jobs import VisibleJobs, array_tasks_of
+
+log = logging.getLogger("rm.web")
 
 
 class LogRoutes:
@@ -77,8 +80,11 @@ class LogRoutes:
             await asyncio.wait({sent, lets}, return_when=asyncio.FIRST_COMPLETED)
             if sent.done():
                 sent.result()
-            elif request.transport is not None:
-                request.transport.abort()
+            else:
+                if not isinstance(lets.exception(), RmError):
+                    log.error("who follows a log could not be known again", exc_info=lets.exception())
+                if request.transport is not None:
+                    request.transport.abort()
         finally:
             for task in (sent, lets):
                 task.cancel()

@@ -186,13 +186,6 @@ def test_an_agent_ends_when_others_were_installed_and_its_jobs_go_on(start: Star
 
 
 def test_the_process_that_waits_for_further_steps_ends_by_itself(agent: Agent) -> None:
-    def children() -> list[str]:
-        return Path(f"/proc/{agent.process.pid}/task/{agent.process.pid}/children").read_text().split()
-
-    before = children()
-    assert agent.call("steps", **request(step(1, "ping")))["results"][0]["ping"] == "pong"
-    (waiting,) = set(children()) - set(before)
-    assert agent.call("steps", **request(step(1, "ping")))["results"][0]["ping"] == "pong"
-    assert set(children()) - set(before) == {waiting}, "the same process took both"
-    until(lambda: waiting not in children(), "the idle process has ended")
-    assert agent.call("steps", **request(step(1, "ping")))["results"][0]["ping"] == "pong"
+    waiting, _ = carrier(agent)
+    until(lambda: gone(waiting), "the idle process has ended")
+    assert carrier(agent)[0] != waiting

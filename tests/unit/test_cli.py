@@ -618,7 +618,9 @@ def test_config_show_tells_the_origin(rmx: Rmx, tmp_path: Path, monkeypatch: pyt
     assert rmx("config", "show", "--json").json["config"]["jobs.recent_s"] == 7
 
 
-def test_all_that_is_wrong_with_the_configuration_is_said_at_once(rmx: Rmx, tmp_path: Path) -> None:
+def test_all_that_is_wrong_with_the_configuration_is_said_at_once(
+    rmx: Rmx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "rm.toml"
     file.write_text(
         "[policies]\nqueue = 'fivo'\n[alerts]\ndrain_on = ['fire']\n[monitor]\ntimezone = 'Mars/Olympus'\n"
@@ -633,6 +635,9 @@ def test_all_that_is_wrong_with_the_configuration_is_said_at_once(rmx: Rmx, tmp_
     )  # fmt: skip
     assert len(told.err.splitlines()) == len(words)
     assert all(word in told.err for word in words)
+    monkeypatch.setenv("RM_DAEMON__DATABASE", "postgresql://rm@db:port/rm")
+    assert "The database's URL cannot be read" in rmx("--config", str(file), "config", "check").err
+    monkeypatch.delenv("RM_DAEMON__DATABASE")
     assert len(rmx("--config", str(file), "config", "check", "--json").json["complaints"]) == len(words)
     shown = rmx("--config", str(file), "config", "show")
     assert shown.code == 0

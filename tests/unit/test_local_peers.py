@@ -32,12 +32,15 @@ def connection(family: socket.AddressFamily, uid: int | None = None) -> Iterator
     with socket.create_server(("::1" if family == socket.AF_INET6 else "127.0.0.1", 0), family=family) as at:
         child = os.fork()
         if child == 0:
-            if uid is not None:
-                os.setuid(uid)
-            near = socket.socket(family)
-            near.connect(at.getsockname())
-            near.recv(1)
-            os._exit(0)
+            try:
+                if uid is not None:
+                    os.setuid(uid)
+                near = socket.socket(family)
+                near.connect(at.getsockname())
+                near.recv(1)
+            finally:
+                os._exit(0)
+        at.settimeout(60)
         accepted, _ = at.accept()
         with accepted:
             yield accepted
@@ -91,7 +94,7 @@ def test_a_cookie_that_another_program_of_the_machine_was_sent_logs_nobody_else_
     daemon: Daemon, who: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A browser sends the cookie of 127.0.0.1 to every port there: to what `rmx forward` leads to, too."""
-    monkeypatch.setattr("rm.web.access.caller_of", Tokens({"t-ann": "ann"}).caller_of)
+    monkeypatch.setattr("rm.web.access.caller_of", Tokens({"t-ann": "ann", "t-bob": "bob"}).caller_of)
 
     async def story(visit: Visit) -> None:
         ann, again, thief, unknown = visit(), visit(), visit(), visit()
@@ -102,6 +105,8 @@ def test_a_cookie_that_another_program_of_the_machine_was_sent_logs_nobody_else_
             who.uid = uid
             assert (await someone.get("/", **stolen)).where == "/login"
             assert (await someone.post("/do/cancel", {"job": "1"}, **stolen)).status == 401
+            await someone.post("/login", {"token": "t-bob"}, **stolen)
+        who.uid = 1001
         assert (await ann.get("/")).status == 200  # and the session goes on
 
     visiting(daemon.socket, story)

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import aiohttp
 import pytest
 
 from rm.core.alerts.silence import Silence
 from rm.core.model.job import JobState, Task
-from rm.errors import NotFound
+from rm.errors import Forbidden, NotFound
 from tests.fake_page import PageAlerts, PageMonitoring, PageService
 from tests.fake_service import Daemon, serving
 from tests.fakes import PATIENCE_S
@@ -302,6 +303,31 @@ def test_a_log_is_followed_to_its_end(daemon: Daemon) -> None:
             assert (await response.content.read()).endswith(b"world\nmore\n")
         missing = await ann.get("/job/1/log?task=5")
         assert (missing.status, missing.text) == (404, "Job 1 has no task 5.\n")
+
+    visiting(daemon.socket, story)
+
+
+def test_a_log_that_the_daemon_gives_up_has_no_end_and_nothing_else_comes(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second response came inside of the first, which said that the daemon does not answer."""
+    taken = asyncio.Event()
+
+    async def until_taken(*_: Any) -> None:
+        while not taken.is_set():
+            await asyncio.sleep(0.01)
+        raise Forbidden("Your rights were taken away meanwhile.")
+
+    monkeypatch.setattr("rm.web.log_routes.until_not_let", until_taken)
+
+    async def story(visit: Visit) -> None:
+        ann = await someone(visit, "t-ann")
+        async with ann.session.get(f"{ann.url}/job/1/log?follow=1") as response:
+            assert await response.content.readline() == b"hello\n"
+            taken.set()
+            async with asyncio.timeout(PATIENCE_S):
+                with pytest.raises(aiohttp.ClientPayloadError, match="not complete"):
+                    await response.content.read()
 
     visiting(daemon.socket, story)
 

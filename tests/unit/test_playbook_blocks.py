@@ -163,3 +163,9 @@ def test_break_when_leaves_the_rest_of_a_loop_alone():
     tasks = "  - command: 'do {{ item }}'\n    loop: [1, 2, 3]\n    register: r\n"
     tasks += "    loop_control: {break_when: item == 2}\n"
     assert [what for _, what in play(tasks, hosts=("a",)).log] == ["do 1", "do 2"]
+
+
+def test_what_ansible_cannot_do_in_the_background_is_refused_by_a_template_too():
+    for seconds, status in (("{{ 30 }}", "failed"), ("{{ 0 }}", "changed")):
+        world = play(f"  - {{name: x, raw: 'true', async: '{seconds}', poll: 0}}\n", hosts=("a",))
+        assert world.told() == [f"x: {status}"]

@@ -54,11 +54,13 @@ def test_no_other_thread_loses_roots_rights_meanwhile(tmp_path: Path) -> None:
 
     thread = threading.Thread(target=look)
     thread.start()
-    for number in range(300):
-        keep(state, {"number": number})
-        assert runs(state)[-1] == {"number": number}
-    over.set()
-    thread.join()
+    try:
+        for number in range(300):
+            keep(state, {"number": number})
+            assert runs(state)[-1] == {"number": number}
+    finally:
+        over.set()
+        thread.join()
     assert seen == {(0, 0)}
 
 
@@ -66,3 +68,13 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / FILE)
     with pytest.raises(OSError, match="no file of the directory's owner"):
         runs(tmp_path)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root")
+def test_a_file_that_another_run_of_roots_had_only_just_made_is_the_accounts(tmp_path: Path) -> None:
+    account = pwd.getpwnam("daemon")
+    os.chown(tmp_path, account.pw_uid, account.pw_gid)
+    (tmp_path / FILE).touch(mode=0o600)
+    keep(tmp_path, {"by": "root"})
+    assert runs(tmp_path) == [{"by": "root"}]
+    assert (tmp_path / FILE).stat().st_uid == account.pw_uid

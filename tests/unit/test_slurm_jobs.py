@@ -101,6 +101,7 @@ def test_an_array_is_one_line_or_one_for_each_element(slurm: Slurm) -> None:
     assert ids("-j", "3_[0,2-5]") == ["3_[0,2-5%2]"]
     assert slurm("squeue", "-h", "-j3_4", "-O", "ArrayTaskID:|,NumCPUs:|,Feature:|").out == "4|1|(null)|\n"
     assert ids("--jobs=") == ids("-j", "") == []
+    assert ids("-j") == ids("--jobs") == ids()  # as `-j` before another option
     assert slurm("squeue", "-h", "-j3", "-o", "%A %F %K").out == "3 3 0,2-5%2\n4 3 1\n"
     assert slurm("squeue", "-h", "-r", "-j3_1,3_2", "-o", "%K %E").out.splitlines()[0] == "2 (null)"
 

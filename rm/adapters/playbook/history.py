@@ -87,22 +87,20 @@ def _opened(directory: Path, flags: int, makes: bool = False) -> int:
     Raises:
         OSError: there is none, or it is something else.
     """
-    flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_CREAT if makes else 0)
     home = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        owner, made = os.fstat(home), False
-        if makes:
-            with suppress(FileExistsError):
-                descriptor, made = os.open(FILE, flags | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=home), True
-        if not made:
-            descriptor = os.open(FILE, flags, dir_fd=home)
+        owner = os.fstat(home)
+        descriptor = os.open(FILE, flags, 0o600, dir_fd=home)
     finally:
         os.close(home)
     try:
-        root = os.geteuid() == 0
-        if made and root:
+        about, root = os.fstat(descriptor), os.geteuid() == 0
+        # by this run of root's, or by another one
+        new = about.st_uid == 0 and about.st_nlink == 1 and about.st_size == 0
+        if root and new and stat.S_ISREG(about.st_mode):
             os.fchown(descriptor, owner.st_uid, owner.st_gid)
-        about = os.fstat(descriptor)
+            about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode) or (root and about.st_uid != owner.st_uid):
             raise PermissionError(
                 errno.EPERM, "it is no file of the directory's owner", str(directory / FILE)

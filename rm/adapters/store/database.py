@@ -61,7 +61,7 @@ def make_engine(url: str, foreign_keys: bool = True, read_only: bool = False, bo
             return _sqlite(parsed.set(drivername="sqlite+pysqlite"), foreign_keys, read_only)
         if backend == "postgresql":
             return _postgres(parsed.set(drivername="postgresql+psycopg"), bounded)
-    except sa.exc.ArgumentError as e:
+    except (sa.exc.ArgumentError, ValueError) as e:  # a port that is no number is the latter
         raise ConfigError("The database's URL cannot be read.", _URL_HINT) from e
     except ImportError as e:
         raise ConfigError(

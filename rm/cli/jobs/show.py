@@ -16,7 +16,7 @@ from rm.cli.session import Session, emit_answer, emit_json, job_operand, json_op
 from rm.cli.shown import elapsed_us, exact_moment, job_ref
 from rm.dependencies import Condition, with_standings
 from rm.errors import Forbidden, RmError
-from rm.file_patterns import replaced
+from rm.file_patterns import Letters, replaced, values_of
 from rm.missing_program import NOT_FOUND, missing_program
 from rm.submission.signals import shown
 from rm.units import (
@@ -164,11 +164,9 @@ def where(job: FullJob, pattern: str) -> str:
 
 def _file(job: FullJob, pattern: str, task: Task) -> str:
     spec = job.spec
-    values = {
-        "j": job.id, "J": job.id, "A": job.array_job or job.id, "a": job.array_task, "x": spec.name,
-        "u": spec.user, "N": task.host, "n": job.hosts.index(task.host), "t": task.rank,
-    }  # fmt: skip
-    return os.path.join(spec.chdir, replaced(pattern, values))
+    known = values_of(job.id, job.array_job, job.array_task, spec.name, spec.user)
+    there: Letters = {"N": task.host, "n": job.hosts.index(task.host), "t": task.rank}
+    return os.path.join(spec.chdir, replaced(pattern, {**known, **there}))
 
 
 @click.command()

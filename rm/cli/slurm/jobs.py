@@ -10,7 +10,7 @@ from rm.cli.shown import moment as usual_moment
 from rm.client.address import find_daemon
 from rm.client.kept_ssh import at_hand
 from rm.client.listing import rows_at_once
-from rm.file_patterns import replaced
+from rm.file_patterns import replaced, values_of
 from rm.units import fold_hosts
 
 TYPE_CHECKING = False
@@ -184,9 +184,8 @@ def output_path(pattern: str, job: Job) -> str:
     """The file of a job's output, where its name is known without the host."""
     if not pattern:
         return NONE
-    array = job.array_job or job.id
-    known = {"j": job.id, "A": array, "a": job.array_task, "x": job.spec.name, "u": job.spec.user}
-    pattern = replaced(pattern, known)
+    spec = job.spec
+    pattern = replaced(pattern, values_of(job.id, job.array_job, job.array_task, spec.name, spec.user))
     return pattern if pattern.startswith("/") else f"{job.spec.chdir}/{pattern}"
 
 

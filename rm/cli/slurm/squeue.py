@@ -36,6 +36,7 @@ OPTIONS = Options(
         "SQUEUE_STATES": "states", "SQUEUE_USERS": "user",
     },
 )  # fmt: skip
+_NO_JOB = frozenset({"--job=", "--jobs="})
 _ALIASES = (("jobs", "job"), ("users", "user"), ("array-unique", "array"), ("step", "steps"))
 USUAL = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
 LONG = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
@@ -45,7 +46,7 @@ SORT, SORT_START = "P,t,-Q", "S"
 
 
 def run(words: Sequence[str]) -> int:
-    given = _aliases(read(words, OPTIONS, os.environ))
+    given = _aliases(read(words, OPTIONS, os.environ), words)
     if given.operands:
         raise UsageError(f"Unrecognized option: {given.operands[0]}.", "Name jobs with --jobs=ID[,ID...].")
     if seconds := given.options.pop("iterate", ""):
@@ -95,12 +96,14 @@ def _list(given: Given) -> int:
     return 0
 
 
-def _aliases(given: Given) -> Given:
+def _aliases(given: Given, words: Sequence[str]) -> Given:
     for alias, name in _ALIASES:
         if alias in given.options:
             given.options[name] = given.options[alias]
     if given.options.get("job") == "" and given.operands:  # as Slurm reads `-j 42`
         given.options["job"] = given.operands.pop(0)
+    elif given.options.get("job") == "" and _NO_JOB.isdisjoint(words):
+        del given.options["job"]  # the option alone lists all, and `-j ""` none
     if given.options.get("steps") == "" and given.operands:
         given.options["steps"] = given.operands.pop(0)
     return given

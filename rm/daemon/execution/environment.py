@@ -13,7 +13,7 @@ from rm import arrays
 from rm.core.model.host import Host
 from rm.core.model.job import NO_BIND, Job, JobSpec, Placement, TaskPlacement
 from rm.core.model.rails import rails, rdma_devices
-from rm.file_patterns import replaced
+from rm.file_patterns import Letters, replaced, values_of
 from rm.units import MIB, hosts_in_order
 
 # set for some jobs only: those of another job, in which the submitting shell runs, would mislead frameworks,
@@ -259,17 +259,6 @@ def expand(pattern: str, job: Job, task: TaskPlacement, host: Host) -> str:
     """Slurm's file name patterns: %j %A %a %x %u %N %n %t %%, with a width as in %4t."""
     placement = job.placement
     assert placement is not None
-    values: dict[str, str | int] = {
-        "j": job.id,
-        "J": job.id,
-        "A": job.array_job or job.id,
-        "x": job.spec.name,
-        "u": job.spec.user,
-        "N": host.name,
-        "n": placement.hosts.index(host.name),
-        "t": task.rank,
-    }
-    if job.array_task is not None:
-        values["a"] = job.array_task
-
-    return replaced(pattern, values)
+    known = values_of(job.id, job.array_job, job.array_task, job.spec.name, job.spec.user)
+    here: Letters = {"N": host.name, "n": placement.hosts.index(host.name), "t": task.rank}
+    return replaced(pattern, {**known, **here})

@@ -163,18 +163,14 @@ def _task(
     if body.get("poll") in (0, "0"):
         patience, background = 0, patience
     own = modules.get(str(written)) or modules[name]
+    control = getattr(own, "CONTROL", False) or executor_of(own) == "note"
     for key, given in (("async", background or patience), ("timeout", body.get("timeout"))):
-        if given and (getattr(own, "CONTROL", False) or executor_of(own) == "note"):
+        # whether a template is more than 0 is known when the task is reached
+        ansibles = key == "async" and name in WITHOUT_ASYNC and isinstance(given, (int, float))
+        if given and (control or ansibles):
             raise reader.fail(
                 body.line_of(key), f"'{key}' is not possible with '{name}'.", f"Leave '{key}' out."
             )
-    if (
-        name in WITHOUT_ASYNC
-        and isinstance(background or patience, (int, float))
-        and (background or patience)
-    ):
-        raise reader.fail(body.line_of("async"), f"'async' is not possible with '{name}', as in Ansible.",
-                          "Leave 'async' out.")  # fmt: skip
     usual = fields["defaults"].get(defaults_name(str(written)), {})
     register = body.get("register") or ""
     if register and not str(register).isidentifier():

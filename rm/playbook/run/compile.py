@@ -8,7 +8,7 @@ from typing import Any
 
 from jinja2.utils import missing
 
-from rm.playbook.model.keywords import INCLUDES
+from rm.playbook.model.keywords import INCLUDES, WITHOUT_ASYNC
 from rm.playbook.model.problems import BadArgument, TemplateProblem, sentence
 from rm.playbook.model.schema import Loop, Task, Truth
 from rm.playbook.model.steps import THE_HOSTS, Step, Way
@@ -221,9 +221,11 @@ def _one(task: Task, scope: Scope, context: CompileContext, check: bool) -> Item
     checking = check if task.check_mode is None else truth(task.check_mode, scope)
     become, user = _becomes(task, scope, context)
     text = {str(k): str(v) for k, v in environment.items() if v is not OMIT}
-    limits = [_seconds(task.timeout, "timeout", scope), _seconds(task.patience, "async", scope)]
+    patience_s, background_s = (_seconds(value, "async", scope) for value in (task.patience, task.background))
+    if (patience_s or background_s) and task.module in WITHOUT_ASYNC:
+        raise TemplateProblem(f"'async' is not possible with '{task.module}'")
+    limits = [_seconds(task.timeout, "timeout", scope), patience_s]
     timeout_s = min((limit for limit in limits if limit), default=0)
-    background_s = _seconds(task.background, "async", scope)
     work = Work(executor_of(module), args, text, checking, user, become, timeout_s, background_s)
     return Item("", work, None, scope, target=target)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
 from urllib.parse import urlencode
 
 from aiohttp import web
@@ -95,13 +96,17 @@ class JobPage:
         asked = {**_chosen(request), "tail": TAIL_BYTES, "follow": request.query.get("follow", "")}
         path = f"jobs/{request.match_info['id']}/logs?{urlencode(asked)}"
         response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
-        async with self._source.at(door).stream(path) as chunks:
-            try:
-                await response.prepare(request)
-                await _pass_on(chunks, response)
-                await response.write_eof()
-            except ConnectionError:
-                pass  # who looked has gone; the daemon hears of it as its connection closes
+        try:
+            async with self._source.at(door).stream(path) as chunks:
+                with suppress(ConnectionError):  # who looked has gone; the daemon hears of it
+                    await response.prepare(request)
+                    await _pass_on(chunks, response)
+                    await response.write_eof()
+        except RmError:
+            if not response.prepared:
+                raise
+            if request.transport is not None:  # the daemon gave it up: an end would make it look whole
+                request.transport.abort()
         return response
 
 

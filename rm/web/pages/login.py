@@ -137,13 +137,13 @@ class Login:
         return self._let_in(request, as_own_user(), "", "/")
 
     async def leave(self, request: web.Request) -> web.Response:
-        self._sessions.close(self._cookie(request))
+        self._sessions.close(self._cookie(request), _local(request))
         response = web.Response(status=303, headers={"Location": "/login"})
         response.del_cookie(self._name(request), path="/")
         return response
 
     def _let_in(self, request: web.Request, door: Door, user: str, then: str) -> web.Response:
-        self._sessions.close(self._cookie(request))
+        self._sessions.close(self._cookie(request), _local(request))
         response = web.Response(status=303, headers={"Location": then})
         cookie = self._sessions.open(door, user, _local(request))
         response.set_cookie(

@@ -109,11 +109,14 @@ class Sessions:
             return None
         if self._now_s() < ends_s:
             return door
-        self.close(cookie)
+        self.close(cookie, local)
         return None
 
-    def close(self, cookie: str) -> None:
-        self._doors.pop(digest(cookie), None)
+    def close(self, cookie: str, local: str = "") -> None:
+        """End the session, if `find` would give it to them."""
+        *_, owner = self._doors.get(digest(cookie), ("",))
+        if owner in ("", local):
+            self._doors.pop(digest(cookie), None)
 
     def secret(self, door: Door) -> str:
         """What a form of this session carries, and nobody else can know."""

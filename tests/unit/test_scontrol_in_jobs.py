@@ -1,0 +1,34 @@
+"""scontrol inside a job: what the job's environment says, without the daemon."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "agents"))
+import rm_scontrol
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("JOB_START_TIME", "9" * 20), ("JOB_END_TIME", "soon"), ("JOB_CPUS_PER_NODE", "many")]
+)
+def test_an_environment_that_was_changed_is_a_sentence(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "")  # where no scontrol of Slurm's is
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_" + name, value)
+    assert rm_scontrol.main(["show", "job", "7"]) == 1
+    assert "scontrol: the job's environment was changed: " in capsys.readouterr().err
+
+
+def test_a_group_that_no_machine_has_has_no_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_JOB_GID", "9" * 14)
+    assert rm_scontrol.main(["show", "job", "7"]) == 0
+    assert " GroupId=(null)(" + "9" * 14 + ")" in capsys.readouterr().out
