@@ -125,7 +125,8 @@ class Making(Walk):
                 self.included += brought
                 opened = self.play.shelf.public_roles(task, given)
                 again = {id(one) for one in opened}  # as often as it is included, each stands once, and last
-                self.scoping.roles = [one for one in self.scoping.roles if id(one) not in again] + opened
+                roles = self.scoping.roles
+                roles[:] = [*(one for one in roles if id(one) not in again), *opened]
                 self.bound_of.update((id(one), bound) for one in brought)
             shown = given.get("name") or given.get("file")
             item.answer = {"include": shown, "msg": f"included: {shown}", "nodes": nodes}
