@@ -108,6 +108,7 @@ def looking(browser: Browser, folder: Path, settings: PageSettings, **options: A
 
 def accessible(seen: Seen, what: str) -> None:
     """axe has nothing to say about what is shown, and wide tables scroll by themselves."""
+    seen.page.wait_for_load_state()  # a link was followed, perhaps
     found = Axe().run(seen.page).response
     assert found["passes"]
     assert [(v["id"], v["impact"], v["nodes"][0]["html"]) for v in found["violations"]] == [], what

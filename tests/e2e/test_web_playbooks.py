@@ -135,6 +135,7 @@ def test_every_page_of_playbooks_is_accessible_and_fits(seen: Seen, playing: Pla
     expect(page.get_by_role("region", name="Playbooks by cron")).to_contain_text("30 3 * * 1-5")
     accessible(seen, "list")
     page.get_by_role("link", name="Remove schedule 1").click()
+    expect(page).to_have_url(f"{seen.url}do/unschedule?schedule=1")
     accessible(seen, "remove")
 
 
