@@ -89,6 +89,7 @@ def test_variables_survive_the_core(value):
         ("a.ini", "x\na v='1\n", "a.ini:2:", "quotation"),
         ("a.ini", "a rm_mem=lots\n", "a.ini:1:", "16G"),
         ("a.ini", "[a:children]\nb\n[b:children]\na\n", "a.ini:", ""),
+        ("c.yml", "strict: false\nplugin: constructed\n", "c.yml:2:", "ansible-inventory -i c.yml"),
     ],
 )
 def test_errors_name_file_and_line(name, text, place, hint):

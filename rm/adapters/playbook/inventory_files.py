@@ -81,7 +81,7 @@ def _text(path: Path) -> str:
         if os.access(path, os.X_OK) and path.read_bytes()[:2] == b"#!":
             raise ConfigError(
                 f"The inventory {path} is a program.",
-                f"Write its output to a file: {path} --list > hosts.json",
+                f"Write its hosts to a file: ansible-inventory -i {path} --list --yaml > hosts.yml",
             )
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:

@@ -10,6 +10,7 @@ from rm.core.model.host import Host
 from rm.errors import UsageError
 from rm.playbook.inventory.hosts import decode
 from rm.playbook.inventory.pattern import select
+from rm.playbook.inventory.sources import GroupTree, Sources
 from rm.playbook.model.connection import NAMES, REACH, SSH_ARGS, refusal, settled
 from rm.playbook.model.problems import TemplateProblem
 from rm.playbook.model.schema import Play
@@ -23,7 +24,8 @@ from rm.units import MBPS
 
 class Roster:
     """`extra` are the variables of `-e`, `inventory` the hosts' where they are more than `Host.variables`
-    holds. Raises UsageError where `limit` leaves nobody."""
+    holds; `sources` give them anew for groups that tasks make and for plays of another directory than
+    `directory`. Raises UsageError where `limit` leaves nobody."""
 
     def __init__(
         self,
@@ -31,12 +33,19 @@ class Roster:
         extra: Mapping[str, Any],
         inventory: Mapping[str, Mapping[str, Any]],
         limit: str,
+        sources: Sources | None = None,
+        directory: str = "",
     ) -> None:
+        self._sources, self._directory = sources, directory
+        self._tree = sources.tree if sources else GroupTree()
+        self._joined: dict[str, set[str]] = {}  # by host: the groups that tasks put it in
+        self._given: dict[str, dict[str, Any]] = {}  # by host: what add_host says
         self.extra = extra
         self._unknown: dict[str, str] = {}
         self.names: Mapping[str, Any] = {}  # what templates in variables may use besides: inventory_dir, …
         self.seek: Seek | None = None  # carries out their lookups
         self.hosts = {host.name: host for host in hosts}
+        self._begun = frozenset(self.hosts)  # the inventory's
         self.groups = groups_of(hosts)
         self.wanted = (
             select(limit, list(self.hosts), self.groups, "--limit: ") if limit else tuple(self.hosts)
@@ -129,10 +138,39 @@ class Roster:
                 self._add(added)
             group = one.get("add_group") if isinstance(one, dict) else None
             if group and not one.get("skipped"):
-                self._join(result.host, str(group))
-                for parent in one.get("parent_groups") or ():
-                    if parent != "all":
-                        self._join(result.host, str(parent))
+                self._join(result.host, str(group), list(map(str, one.get("parent_groups") or ())))
+                self._refresh(result.host)
+
+    def enter(self, directory: str) -> None:
+        """A play of a playbook in this directory begins. Raises ConfigError, UsageError."""
+        if directory != self._directory:
+            self._directory = directory
+            for name in self.states:
+                self._refresh(name)
+
+    def check(self, directories: Sequence[str]) -> None:
+        """Read what is beside the playbooks in these directories. Raises ConfigError, UsageError."""
+        if self._sources is not None:
+            for directory in dict.fromkeys(directories):
+                self._sources.own("", directory)
+
+    def _refresh(self, name: str) -> None:
+        """The variables that a host has now, by its groups and the directory of the play."""
+        if self._sources is None or (name in IMPLICIT and name not in self.hosts):
+            return
+        state = self.states[name]
+        joined = self._joined.get(name, set())
+        found = self._sources.merged(name, joined, self._directory)
+        host = self.hosts[name]
+        state.inventory = {**(_inventory(host) if name in self._begun else {}), **found}
+        own = self._sources.own(name, self._directory)
+        given = self._given.get(name, {})
+        state.added = {**{key: value for key, value in state.added.items() if key not in given},
+                       **{key: value for key, value in given.items() if key not in own}}  # fmt: skip
+        state.login_named = any(key in found for key in NAMES["ansible_user"])
+        with suppress(UsageError):  # reported when the host is to be reached
+            said = settled(self.connection_of(name, NAMES["ansible_user"]))
+            state.login = str(said.get("ansible_user", host.login))
 
     def _add(self, added: Mapping[str, Any]) -> None:
         name = str(added["host_name"])
@@ -144,6 +182,7 @@ class Roster:
         )
         state = self.states.setdefault(name, HostState(name, {}, login=self.hosts[name].login))
         state.added.update(given)
+        self._given.setdefault(name, {}).update(given)
         if name not in self.shown["all"]:
             self.shown["all"].append(name)
         for group in added.get("groups") or ():
@@ -152,12 +191,23 @@ class Roster:
             self._join(name, "ungrouped")
         if name not in self.wanted:
             self.wanted = (*self.wanted, name)
+        self._refresh(name)
 
-    def _join(self, name: str, group: str) -> None:
+    def _join(self, name: str, group: str, parents: Sequence[str] = ()) -> None:
+        new = self._tree.add(group, parents)
+        joining = (group, *(one for one in parents if one != "all"), *sorted(self._tree.above(group)))
+        for member in (name, *self.groups.get(group, ())) if new else (name,):
+            for one in dict.fromkeys(joining):
+                self._enrol(member, one)
+            if member != name:
+                self._refresh(member)
+
+    def _enrol(self, name: str, group: str) -> None:
         members = self.groups.get(group, ())
         if name not in members:
             self.groups[group] = (*members, name)
             self.shown.setdefault(group, []).append(name)
+            self._joined.setdefault(name, set()).add(group)
             state = self.states[name]
             known = {*state.added.get("group_names", state.inventory.get("group_names", ())), group}
             if known != {"ungrouped"} and name in self.shown["ungrouped"]:

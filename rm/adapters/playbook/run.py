@@ -31,6 +31,7 @@ from rm.adapters.playbook.sources import ThisMachine, check_sources
 from rm.core.model.host import Host
 from rm.errors import UsageError
 from rm.hints import did_you_mean
+from rm.playbook.inventory.sources import Sources
 from rm.playbook.model.flow import END
 from rm.playbook.model.problems import TemplateProblem
 from rm.playbook.model.schema import Play, Playbook, Prompt, tasks_of
@@ -66,6 +67,7 @@ def run_playbook(
     files: LocalFiles | None = None,
     prompt: Ask | None = None,
     inventory: Mapping[str, Mapping[str, Any]] | None = None,
+    sources: Sources | None = None,
     magic: Mapping[str, Any] | None = None,
     become: bool = False,
     become_user: str = "",
@@ -77,7 +79,8 @@ def run_playbook(
     Raises UsageError before any host is touched when the playbook, a pattern, a template or a local file
     that is named outright is wrong;
     every failure on a host is in the report. Ctrl-C ends the run with `interrupted` set.
-    `inventory` are the hosts' variables where they are more than `Host.variables` holds; `prompt`
+    `inventory` are the hosts' variables where they are more than `Host.variables` holds, `sources` give them
+    anew for groups that tasks make and for imported playbooks of other directories; `prompt`
     answers `vars_prompt` and `pause`, where `answers` does not; `magic` are names to provide besides rm's
     own. `become` and `become_user` hold where the playbook and the variables do not say; so do `passwords`.
     """
@@ -88,7 +91,9 @@ def run_playbook(
         start_at, magic or {}, become, become_user, passwords or Passwords(), local,
         progress or (lambda event: None), agents, daemon, prompt, answers or {},
     )  # fmt: skip
-    return _Run(read, Roster(hosts, orders.variables, inventory or {}, orders.limit), settings, orders).run()
+    begins = _beside(str(playbook))
+    roster = Roster(hosts, orders.variables, inventory or {}, orders.limit, sources, begins)
+    return _Run(read, roster, settings, orders).run()
 
 
 def plan_of(
@@ -123,19 +128,20 @@ class _Run:
         self.through: set[str] = set()  # who has done all of the running play
         self.part: Part | None = None  # the running one
         self.report = Report(playbook.filename, orders.check)
-        self.directory = os.path.dirname(os.path.abspath(playbook.filename))
-        self.seek = seeker(orders.files, (self.directory,), ThisMachine())
-        roster.names = {**orders.magic, "playbook_dir": self.directory}
+        directory = os.path.dirname(os.path.abspath(playbook.filename))
+        self.seek = seeker(orders.files, (directory,), ThisMachine())
+        roster.names = {**orders.magic, "playbook_dir": directory}
         roster.seek = self.seek
 
     def run(self) -> Report:
         states = self.roster.states
         growing = growing_of(self.playbook.plays)
         chosen = [(play, self.roster.chosen(play, grows)) for play, grows in growing]
+        self.roster.check([_beside(play.file) for play, _ in chosen])
         self.roster.tell_unknown(lambda text: self.orders.tell(Progress("note", text)))
         for play, names in chosen:
             self.tell_unknown(play)
-            check_sources(play, self.orders.files, self.directory)
+            check_sources(play, self.orders.files, _directory(play))
             check_settings(play)
             if not play.prompts:  # else the answers may say it
                 self.rolling(play, names, {})
@@ -177,6 +183,8 @@ class _Run:
 
     def run_play(self, play: Play, names: tuple[str, ...], conductor: Conductor) -> None:
         states = self.roster.states
+        self.roster.names = {**self.orders.magic, "playbook_dir": _directory(play)}
+        self.roster.enter(_beside(play.file))
         self.orders.tell(Progress("play", play.name, hosts=names))
         self.through.clear()
         prompted = self.prompted(play)
@@ -257,12 +265,22 @@ class _Run:
             **orders.magic,
         }
         return Options(
-            self.directory, orders.variables, magic, orders.check, orders.tags, orders.skip_tags,
+            _directory(play), orders.variables, magic, orders.check, orders.tags, orders.skip_tags,
             orders.start_at, ThisMachine(), prompted,
             {"ansible_play_hosts": tuple(every), "ansible_play_batch": tuple(part),
              "play_hosts": tuple(part)}, _late(play),
             orders.become, orders.become_user,
         )  # fmt: skip
+
+
+def _directory(play: Play) -> str:
+    """`playbook_dir`: as in Ansible, where the playbook lies which holds the play."""
+    return os.path.dirname(os.path.abspath(play.file))
+
+
+def _beside(playbook: str) -> str:
+    """Where group_vars/ and host_vars/ of a playbook are: beside the file that a link leads to."""
+    return str(Path(playbook).resolve().parent)
 
 
 def _late(play: Play) -> dict[str, Callable[[], Any]]:

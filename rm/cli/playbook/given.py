@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rm.adapters.playbook.vault import Vault
     from rm.cli.playbook.login import Login
     from rm.core.model.host import Host
+    from rm.playbook.inventory.sources import Sources
     from rm.playbook.read.ansible_settings import Settings
 
 
@@ -35,11 +36,13 @@ def passwords_of(variables: Iterable[Mapping[str, Any]]) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Where a playbook runs. `variables` are all of each host's, group_vars/ and host_vars/ included."""
+    """Where a playbook runs. `variables` are all of each host's as the playbook begins, group_vars/ and
+    host_vars/ included; `sources` give them anew."""
 
     hosts: list[Host]
     settings: SshSettings
     variables: Mapping[str, Mapping[str, Any]]
+    sources: Sources
     source: str
     magic: Mapping[str, Any]
 
@@ -124,7 +127,9 @@ def fleet_of(
         "ansible_inventory_sources": [os.path.abspath(one) for one in found.files],
     }
     hosts = as_configured(found.hosts, found.with_login, settings) if login.user is None else found.hosts
-    return Fleet(login.as_user(hosts, found.with_login), settings, found.variables, found.source, magic)
+    return Fleet(
+        login.as_user(hosts, found.with_login), settings, found.variables, found.sources, found.source, magic
+    )
 
 
 def key_options(inventories: Sequence[str], known_hosts: str | None) -> str:

@@ -19,17 +19,20 @@ from rm.quick_dataclass import dataclass
 if TYPE_CHECKING:
     from rm.adapters.playbook.vault import Vault
     from rm.core.model.host import Host
+    from rm.playbook.inventory.sources import Sources
 
 DAEMON = "the daemon's hosts"
 
 
 @dataclass(frozen=True, slots=True)
 class KnownHosts:
-    """Hosts with all their variables. `with_login` are those whose inventory says who logs in; `files` the
-    inventory files, if it is such; `source` is for the history."""
+    """Hosts with all their variables as the playbook begins; `sources` give them anew. `with_login` are those
+    whose inventory says who logs in; `files` the inventory files, if it is such; `source` is for the history.
+    """
 
     hosts: list[Host]
     variables: Mapping[str, Mapping[str, Any]]
+    sources: Sources
     with_login: Sequence[str]
     source: str
     files: Sequence[str] = ()
@@ -77,42 +80,31 @@ def known_hosts_of(
 
 
 def _of_files(files: Sequence[str], vault: Vault, playbook: Path) -> KnownHosts:
-    from rm.adapters.playbook.inventory_files import read_beside, read_inventory
+    from rm.adapters.playbook.host_variables import InventoryVariables
+    from rm.adapters.playbook.inventory_files import read_inventory
     from rm.playbook.inventory.hosts import to_hosts
     from rm.playbook.model.connection import settled
 
     inventory, beside = read_inventory(files, vault)
-    playbooks = read_beside(playbook.resolve().parent, vault)
-    hosts = to_hosts(inventory)
-    variables = {host.name: inventory.merged(host.name, beside, playbooks) for host in hosts}
+    sources = InventoryVariables(inventory, beside, vault)
+    hosts, directory = to_hosts(inventory), str(playbook.resolve().parent)
+    variables = {host.name: sources.merged(host.name, (), directory) for host in hosts}
     with_login = [name for name, given in variables.items() if "ansible_user" in settled(given)]
-    return KnownHosts(hosts, variables, with_login, ",".join(files), files)
+    return KnownHosts(hosts, variables, sources, with_login, ",".join(files), files)
 
 
 def _of_daemon(hosts: list[Host], configured: str, vault: Vault, playbook: Path) -> KnownHosts:
-    """The daemon's variables with what it could not read: files that ansible-vault sealed beside
-    `hosts.inventory`. group_vars/ beside the playbook are weaker than the daemon's variables, which do not
-    tell a group's from a host's own; host_vars/ there are stronger."""
-    from rm.adapters.playbook.inventory_files import opened, read_beside
-    from rm.playbook.inventory.export import groups_of
-    from rm.playbook.inventory.hosts import decode, encode
+    from rm.adapters.playbook.host_variables import DaemonVariables
+    from rm.adapters.playbook.inventory_files import read_beside
+    from rm.playbook.inventory.hosts import encode
     from rm.playbook.inventory.inventory import Beside
 
-    place = Path(configured)
+    place, directory = Path(configured), str(playbook.resolve().parent)
     sealed = read_beside(place if place.is_dir() else place.parent, vault) if configured else Beside()
-    playbooks = read_beside(playbook.resolve().parent, vault)
+    sources = DaemonVariables(hosts, sealed, vault)
     variables, grouped = {}, []
     for host in hosts:
-        groups = groups_of(host)
-        found: dict[str, Any] = {}
-        for beside in (sealed, playbooks):
-            for group in ("all", *groups):
-                found.update(beside.groups.get(group, {}))
-        found.update(sealed.hosts.get(host.name, {}))
-        found.update({name: opened(decode(text), vault) for name, text in host.variables})
-        found.update(playbooks.hosts.get(host.name, {}))
-        found["group_names"] = list(groups) or ["ungrouped"]
-        variables[host.name] = found
+        found = variables[host.name] = sources.merged(host.name, (), directory)
         named = {**dict(host.variables), "group_names": encode(found["group_names"])}
         grouped.append(replace(host, variables=tuple(named.items())))
-    return KnownHosts(grouped, variables, [host.name for host in hosts], DAEMON)
+    return KnownHosts(grouped, variables, sources, [host.name for host in hosts], DAEMON)

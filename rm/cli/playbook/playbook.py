@@ -264,6 +264,7 @@ def run(
             daemon=QueueDaemon(session),
             prompt=_hiding(Terminal(quiet).ask, telling) if sys.stdin.isatty() else None,
             inventory=fleet.variables,
+            sources=fleet.sources,
             magic={**fleet.magic, "ansible_verbosity": verbose},
             become=login.become,
             become_user=login.become_user,

@@ -102,6 +102,7 @@ def _run(session: Session, orders: Mapping[str, Any], said: Said) -> Report:
         agents=DaemonAgents(session.new_connection, lambda why: None),
         daemon=QueueDaemon(session),
         inventory=fleet.variables,
+        sources=fleet.sources,
         magic={**fleet.magic, "ansible_verbosity": 0},
         become=login.become,
         become_user=login.become_user,

@@ -15,6 +15,7 @@ from typing import Any
 
 from rm.errors import ConfigError
 from rm.hints import did_you_mean
+from rm.playbook.inventory.sources import GroupTree
 from rm.playbook.model.located import Map, load
 from rm.python_text import literal
 from rm.quick_dataclass import dataclass
@@ -61,9 +62,19 @@ class Inventory:
     ranks: dict[str, tuple[str, ...]] = field(default_factory=dict)
     children: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def merged(self, host: str, inventory: Beside, playbook: Beside) -> dict[str, Any]:
-        """A host's variables with those beside the inventory and beside the playbook."""
-        ranked = self.ranks[host]
+    def tree(self) -> GroupTree:
+        tree = GroupTree(priorities={name: _priority(given) for name, given in self.group_variables.items()})
+        for name, children in self.children.items():
+            for child in children:
+                tree.add(child, (name,))
+        return tree
+
+    def merged(
+        self, host: str, inventory: Beside, playbook: Beside, ranked: Sequence[str] | None = None
+    ) -> dict[str, Any]:
+        """A host's variables with those beside the inventory and beside the playbook. `ranked` are its
+        groups, the weakest first, where they are not those of the inventory."""
+        ranked = self.ranks[host] if ranked is None else ranked
         found: dict[str, Any] = {}
         for names, source in (
             (("all",), self.group_variables),
@@ -167,7 +178,9 @@ class _Builder:
         for entry in self.hosts.values():
             own, own_lines = entry.variables, entry.lines
             entry.variables, entry.lines = {}, {}
-            ranked = sorted(member[entry.name], key=lambda g: (depth.get(g, 1), self.priority(g), g))
+            ranked = sorted(
+                member[entry.name], key=lambda g: (depth.get(g, 1), _priority(self.groups[g].variables), g)
+            )
             owned[entry.name], ranks[entry.name] = own, tuple(ranked)
             for name in ["all", *ranked]:
                 entry.variables.update(self.groups[name].variables)
@@ -183,10 +196,11 @@ class _Builder:
         hosts = {"all": tuple(self.hosts), **groups}
         return Inventory(self.filename, self.hosts, hosts, given, owned, ranks, children)
 
-    def priority(self, group: str) -> int:
-        """`ansible_group_priority`: of groups of one depth the higher wins."""
-        text = str(self.groups[group].variables.get("ansible_group_priority", 1))
-        return int(text) if text.lstrip("-").isdigit() else 1
+
+def _priority(variables: Mapping[str, Any]) -> int:
+    """`ansible_group_priority`: of groups of one depth the higher wins."""
+    text = str(variables.get("ansible_group_priority", 1))
+    return int(text) if text.lstrip("-").isdigit() else 1
 
 
 def parse(text: str, filename: str, decrypt: Callable[[str], str] | None = None) -> Inventory:
@@ -209,6 +223,11 @@ def _read(build: _Builder, text: str, filename: str, decrypt: Callable[[str], st
         if document is not None:
             if not isinstance(document, Map):
                 raise build.fail(1, "an inventory is a mapping of groups.", "Start with 'all:' and 'hosts:'.")
+            if isinstance(plugin := document.get("plugin"), str):
+                how = f"Write its hosts to a file: ansible-inventory -i {filename} --list --yaml > hosts.yml"
+                raise build.fail(
+                    document.line_of("plugin"), f"this is for the inventory plug-in '{plugin}'.", how
+                )
             for name, body in document.items():
                 _yaml_group(build, str(name), body, document.line_of(name))
     else:

@@ -1,0 +1,85 @@
+"""The variables of a playbook's hosts: the inventory's or the daemon's, with those beside the playbooks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from rm.adapters.playbook.inventory_files import opened, read_beside
+from rm.adapters.playbook.vault import Vault
+from rm.core.model.host import Host
+from rm.playbook.inventory.export import groups_of
+from rm.playbook.inventory.hosts import decode
+from rm.playbook.inventory.inventory import Beside, Inventory
+from rm.playbook.inventory.sources import GroupTree
+from rm.playbook.model.connection import BECOME_PASSWORDS, LOGIN_PASSWORDS
+
+
+class _BesidePlaybooks:
+    """group_vars/ and host_vars/ of the playbooks' directories, each read once; passwords in them become
+    secrets of the vault."""
+
+    def __init__(self, vault: Vault) -> None:
+        self._vault = vault
+        self.beside = cache(self._read)
+
+    def _read(self, directory: str) -> Beside:
+        found = read_beside(Path(directory), self._vault)
+        for given in (*found.groups.values(), *found.hosts.values()):
+            self.hide(given)
+        return found
+
+    def hide(self, given: Mapping[str, Any]) -> None:
+        names = (*BECOME_PASSWORDS, *LOGIN_PASSWORDS)
+        self._vault.secrets.update(str(given[name]) for name in names if given.get(name))
+
+
+class InventoryVariables(_BesidePlaybooks):
+    """Those of inventory files, of which `beside` are group_vars/ and host_vars/."""
+
+    def __init__(self, inventory: Inventory, beside: Beside, vault: Vault) -> None:
+        super().__init__(vault)
+        self._inventory, self._beside = inventory, beside
+        self.tree = inventory.tree()
+        for given in beside.groups.values():
+            self.hide(given)
+
+    def merged(self, host: str, joined: Collection[str], directory: str) -> dict[str, Any]:
+        ranked = self._inventory.ranks.get(host, ())
+        if joined:
+            ranked = self.tree.ranked({*ranked, *joined} - {"ungrouped"} or {"ungrouped"})
+        return self._inventory.merged(host, self._beside, self.beside(directory), ranked)
+
+    def own(self, host: str, directory: str) -> Collection[str]:
+        return {**self._beside.hosts.get(host, {}), **self.beside(directory).hosts.get(host, {})}.keys()
+
+
+class DaemonVariables(_BesidePlaybooks):
+    """The daemon's variables with what it could not read: files that ansible-vault sealed beside
+    `hosts.inventory`, which `sealed` is. group_vars/ beside the playbook are weaker than the daemon's
+    variables, which do not tell a group's from a host's own; host_vars/ there are stronger."""
+
+    def __init__(self, hosts: Sequence[Host], sealed: Beside, vault: Vault) -> None:
+        super().__init__(vault)
+        self._hosts, self._sealed = {host.name: host for host in hosts}, sealed
+        self.tree = GroupTree()
+
+    def merged(self, host: str, joined: Collection[str], directory: str) -> dict[str, Any]:
+        known, playbooks = self._hosts.get(host), self.beside(directory)
+        groups = groups_of(known) if known else ()
+        later = self.tree.ranked({*joined} - {*groups, "ungrouped"})
+        found: dict[str, Any] = {}
+        for beside in (self._sealed, playbooks):
+            for group in ("all", *groups, *later):
+                found.update(beside.groups.get(group, {}))
+        found.update(self._sealed.hosts.get(host, {}))
+        given = known.variables if known else ()
+        found.update({name: opened(decode(text), self._vault) for name, text in given})
+        found.update(playbooks.hosts.get(host, {}))
+        found["group_names"] = sorted({*groups, *later}) if later else list(groups) or ["ungrouped"]
+        return found
+
+    def own(self, host: str, directory: str) -> Collection[str]:
+        return {**self._sealed.hosts.get(host, {}), **self.beside(directory).hosts.get(host, {})}.keys()
