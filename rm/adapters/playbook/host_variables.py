@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,46 +14,40 @@ from rm.playbook.inventory.export import groups_of
 from rm.playbook.inventory.hosts import decode
 from rm.playbook.inventory.inventory import Beside, Inventory
 from rm.playbook.inventory.sources import GroupTree
-from rm.playbook.model.connection import BECOME_PASSWORDS, LOGIN_PASSWORDS
+from rm.playbook.model.connection import passwords_of
 
 
 class _BesidePlaybooks:
-    """group_vars/ and host_vars/ of the playbooks' directories, each read once; passwords in them become
-    secrets of the vault."""
+    """group_vars/ and host_vars/ of the playbooks' directories, each read once, and `_known`, those that hold
+    for all of them; passwords in the former become secrets of the vault."""
 
-    def __init__(self, vault: Vault) -> None:
-        self._vault = vault
+    def __init__(self, known: Beside, vault: Vault) -> None:
+        self._known, self._vault = known, vault
         self.beside = cache(self._read)
 
     def _read(self, directory: str) -> Beside:
         found = read_beside(Path(directory), self._vault)
-        for given in (*found.groups.values(), *found.hosts.values()):
-            self.hide(given)
+        self._vault.secrets.update(passwords_of([*found.groups.values(), *found.hosts.values()]))
         return found
 
-    def hide(self, given: Mapping[str, Any]) -> None:
-        names = (*BECOME_PASSWORDS, *LOGIN_PASSWORDS)
-        self._vault.secrets.update(str(given[name]) for name in names if given.get(name))
+    def own(self, host: str, directory: str) -> Collection[str]:
+        return {**self._known.hosts.get(host, {}), **self.beside(directory).hosts.get(host, {})}.keys()
 
 
 class InventoryVariables(_BesidePlaybooks):
     """Those of inventory files, of which `beside` are group_vars/ and host_vars/."""
 
     def __init__(self, inventory: Inventory, beside: Beside, vault: Vault) -> None:
-        super().__init__(vault)
-        self._inventory, self._beside = inventory, beside
+        super().__init__(beside, vault)
+        self._inventory = inventory
         self.tree = inventory.tree()
-        for given in beside.groups.values():
-            self.hide(given)
+        vault.secrets.update(passwords_of(beside.groups.values()))
 
     def merged(self, host: str, joined: Collection[str], directory: str) -> dict[str, Any]:
         ranked = self._inventory.ranks.get(host, ())
         if joined:
             ranked = self.tree.ranked({*ranked, *joined} - {"ungrouped"} or {"ungrouped"})
-        return self._inventory.merged(host, self._beside, self.beside(directory), ranked)
-
-    def own(self, host: str, directory: str) -> Collection[str]:
-        return {**self._beside.hosts.get(host, {}), **self.beside(directory).hosts.get(host, {})}.keys()
+        return self._inventory.merged(host, self._known, self.beside(directory), ranked)
 
 
 class DaemonVariables(_BesidePlaybooks):
@@ -62,8 +56,8 @@ class DaemonVariables(_BesidePlaybooks):
     variables, which do not tell a group's from a host's own; host_vars/ there are stronger."""
 
     def __init__(self, hosts: Sequence[Host], sealed: Beside, vault: Vault) -> None:
-        super().__init__(vault)
-        self._hosts, self._sealed = {host.name: host for host in hosts}, sealed
+        super().__init__(sealed, vault)
+        self._hosts = {host.name: host for host in hosts}
         self.tree = GroupTree()
 
     def merged(self, host: str, joined: Collection[str], directory: str) -> dict[str, Any]:
@@ -71,15 +65,12 @@ class DaemonVariables(_BesidePlaybooks):
         groups = groups_of(known) if known else ()
         later = self.tree.ranked({*joined} - {*groups, "ungrouped"})
         found: dict[str, Any] = {}
-        for beside in (self._sealed, playbooks):
+        for beside in (self._known, playbooks):
             for group in ("all", *groups, *later):
                 found.update(beside.groups.get(group, {}))
-        found.update(self._sealed.hosts.get(host, {}))
+        found.update(self._known.hosts.get(host, {}))
         given = known.variables if known else ()
         found.update({name: opened(decode(text), self._vault) for name, text in given})
         found.update(playbooks.hosts.get(host, {}))
         found["group_names"] = sorted({*groups, *later}) if later else list(groups) or ["ungrouped"]
         return found
-
-    def own(self, host: str, directory: str) -> Collection[str]:
-        return {**self._sealed.hosts.get(host, {}), **self.beside(directory).hosts.get(host, {})}.keys()

@@ -14,8 +14,8 @@ from rm.adapters.playbook.vault import HEADER, Vault
 from rm.core.model.host import Host
 from rm.errors import ConfigError, UsageError
 from rm.playbook.inventory.hosts import to_hosts
-from rm.playbook.inventory.inventory import Beside, Inventory, InventoryHost, parse_all
-from rm.playbook.model.connection import BECOME_PASSWORDS, LOGIN_PASSWORDS, REACH, refusal
+from rm.playbook.inventory.inventory import WRITE_OUT, Beside, Inventory, InventoryHost, parse_all
+from rm.playbook.model.connection import PASSWORDS, REACH, refusal
 from rm.playbook.model.located import load
 from rm.playbook.model.problems import TemplateProblem
 from rm.playbook.template.template import Layer, Scope, evaluate, has_template
@@ -81,7 +81,7 @@ def _text(path: Path) -> str:
         if os.access(path, os.X_OK) and path.read_bytes()[:2] == b"#!":
             raise ConfigError(
                 f"The inventory {path} is a program.",
-                f"Write its hosts to a file: ansible-inventory -i {path} --list --yaml > hosts.yml",
+                WRITE_OUT.format(path),
             )
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:
@@ -140,12 +140,11 @@ def hosts_for_daemon(source: str) -> tuple[list[Host], list[str]]:
     text, which the database must not hold; what ansible-vault sealed stays. And the variables left out.
     Templates that say how a host is reached are evaluated, since the daemon evaluates none. Raises
     ConfigError, also for what rm does not follow."""
-    names = {*BECOME_PASSWORDS, *LOGIN_PASSWORDS}
     dropped: set[str] = set()
 
     def kept(variable: tuple[str, str]) -> bool:
         name, text = variable
-        plain = name in names and not text.startswith((HEADER, "{{"))
+        plain = name in PASSWORDS and not text.startswith((HEADER, "{{"))
         dropped.update([name] if plain else [])
         return not plain
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,16 +22,6 @@ if TYPE_CHECKING:
     from rm.core.model.host import Host
     from rm.playbook.inventory.sources import Sources
     from rm.playbook.read.ansible_settings import Settings
-
-
-# variables of hosts, or given by -e, that hold a password, whose values are hidden wherever they show
-PASSWORDS = ("ansible_password", "ansible_ssh_pass", "ansible_ssh_password", "ansible_become_password",
-             "ansible_become_pass", "ansible_sudo_pass")  # fmt: skip
-
-
-def passwords_of(variables: Iterable[Mapping[str, Any]]) -> set[str]:
-    """The passwords among variables of hosts, or extra ones."""
-    return {str(given[name]) for given in variables for name in PASSWORDS if given.get(name)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,6 @@ from rm.cli.playbook.given import (
     Fleet,
     extra_variables,
     fleet_of,
-    passwords_of,
     playbook_path,
     vault_of,
     words,
@@ -39,6 +38,7 @@ from rm.cli.playbook.reports import report, runs, start
 from rm.cli.session import Session, emit_json, json_option, table
 from rm.collector import made_to_stay
 from rm.errors import RmError, UsageError
+from rm.playbook.model.connection import passwords_of
 from rm.units import format_count
 
 if TYPE_CHECKING:

@@ -69,9 +69,10 @@ def _run(session: Session, orders: Mapping[str, Any], said: Said) -> Report:
     from rm.adapters.playbook.run import run_playbook
     from rm.adapters.playbook.shipped import shipped_directory
     from rm.cli.playbook.ansible_config import ansible_settings
-    from rm.cli.playbook.given import fleet_of, passwords_of, vault_of
+    from rm.cli.playbook.given import fleet_of, vault_of
     from rm.cli.playbook.login import Login
     from rm.cli.playbook.queue_daemon import QueueDaemon
+    from rm.playbook.model.connection import passwords_of
     from rm.playbook.model.located import untemplated
 
     said.secrets = set(orders["secrets"])

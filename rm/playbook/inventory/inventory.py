@@ -21,6 +21,7 @@ from rm.python_text import literal
 from rm.quick_dataclass import dataclass
 
 HOSTS_MAX = 65_536
+WRITE_OUT = "Write its hosts to a file: ansible-inventory -i {} --list --yaml > hosts.yml"
 GROUP_KEYS = ("hosts", "children", "vars")
 _RANGE = re.compile(r"\[([0-9]+|[A-Za-z]):([0-9]+|[A-Za-z])(?::([0-9]+))?\]")
 _SECTION = re.compile(r"\[([^\]:]+)(?::(\w+))?\]\s*(?:[#;].*)?\Z")
@@ -224,10 +225,8 @@ def _read(build: _Builder, text: str, filename: str, decrypt: Callable[[str], st
             if not isinstance(document, Map):
                 raise build.fail(1, "an inventory is a mapping of groups.", "Start with 'all:' and 'hosts:'.")
             if isinstance(plugin := document.get("plugin"), str):
-                how = f"Write its hosts to a file: ansible-inventory -i {filename} --list --yaml > hosts.yml"
-                raise build.fail(
-                    document.line_of("plugin"), f"this is for the inventory plug-in '{plugin}'.", how
-                )
+                what = f"this is for the inventory plug-in '{plugin}'."
+                raise build.fail(document.line_of("plugin"), what, WRITE_OUT.format(filename))
             for name, body in document.items():
                 _yaml_group(build, str(name), body, document.line_of(name))
     else:

@@ -6,7 +6,7 @@ where, the places that read it say.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 # the names of each setting that says how to reach a host; of several that are set the last counts, as with
@@ -28,6 +28,7 @@ SSH_ARGS = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_ar
 # the variables that hold passwords, the strongest first
 BECOME_PASSWORDS = ("ansible_become_password", "ansible_become_pass", "ansible_sudo_pass")
 LOGIN_PASSWORDS = ("ansible_password", "ansible_ssh_password", "ansible_ssh_pass")
+PASSWORDS = (*BECOME_PASSWORDS, *LOGIN_PASSWORDS)
 # connections as they are called, and what that comes to; None: the agent's channel where there is one
 CONNECTIONS = {
     "local": "local", "ansible.builtin.local": "local", "ssh": "ssh", "paramiko": "ssh",
@@ -55,6 +56,11 @@ _BEGINNINGS = (
     "ansible_loop", "ansible_interpreter_",
 )  # fmt: skip
 _HOST_KEY = "ansible_ssh_host_key_"  # the one fact that begins like a setting
+
+
+def passwords_of(variables: Iterable[Mapping[str, Any]]) -> set[str]:
+    """The passwords among variables of hosts or groups, or extra ones: hidden wherever they show."""
+    return {str(given[name]) for given in variables for name in PASSWORDS if given.get(name)}
 
 
 def is_reserved(name: str) -> bool:
