@@ -146,6 +146,7 @@ def test_no_output_gives_away_the_environment_of_anothers_task(cluster: Cluster)
     )
     job = cluster.post_job(script, user=STRANGER, output="/var/tmp/thief.%j", hosts_only=[host])
     until(lambda: cluster.read(host, f"/var/tmp/swapped.{job}"), "the output is a link by now")
+    cluster.all_started(job)
     with pytest.raises(Exception, match="cannot be read"):
         cluster.log(job)
 
@@ -158,7 +159,7 @@ def test_no_report_takes_a_host_down(cluster: Cluster) -> None:
     for bomb in ("print('[' * 100000)", "open(1, 'wb', closefd=False).truncate(1 << 40)"):
         script = f'python3 -c "{bomb}" >>"$RM_REPORTS"; echo laid; exec sleep 600'
         job = cluster.post_job(script, user=STRANGER, hosts_only=[host])
-        until(lambda j=job: cluster.job(j)["state"] == "RUNNING" and cluster.log(j) == "laid\n", "it is laid")
+        until(lambda j=job: cluster.said(j) == "laid\n", "it is laid")
         other = cluster.wait(cluster.post_job("echo fine", user=OWNER, hosts_only=[host]))
         assert other["state"] == "COMPLETED"
         assert cluster.hosts()[host]["state"] == "UP"
@@ -176,7 +177,7 @@ def opened(cluster: Cluster, gpus: int, running: int = 0) -> dict[str, bool]:
     script += "\necho over; sleep 600" if running else "\necho over"
     host = names(cluster)[0]
     job = cluster.post_job(script, user=STRANGER, gpus_per_task=gpus, hosts_only=[host])
-    until(lambda: cluster.job(job)["started_us"] and "over\n" in cluster.log(job), "it has tried")
+    until(lambda: "over\n" in cluster.said(job), "it has tried")
     lines = cluster.log(job).splitlines()
     found = {}
     for name in NODES:
@@ -220,8 +221,8 @@ def test_a_container_has_its_users_rights_and_ends_with_its_job(cluster: Cluster
 
     def over() -> bool:
         found = cluster.job(job)
-        assert found["ended_us"] is None, (found["reason"], cluster.log(job))
-        return bool(found["started_us"]) and "tried" in cluster.log(job)
+        assert found["ended_us"] is None, (found["reason"], cluster.said(job))
+        return "tried" in cluster.said(job)
 
     until(over, "it has tried")
     said = [line for line in cluster.log(job).splitlines() if " " not in line]
@@ -283,8 +284,8 @@ def test_a_step_runs_in_a_container_and_can_be_entered(cluster: Cluster) -> None
 
     def waits() -> bool:
         found = cluster.job(job)
-        assert found["ended_us"] is None, (found["reason"], cluster.log(job))
-        return bool(found["started_us"]) and "waits" in cluster.log(job)
+        assert found["ended_us"] is None, (found["reason"], cluster.said(job))
+        return "waits" in cluster.said(job)
 
     until(waits, "the last step runs")
     said = cluster.log(job).splitlines()
@@ -325,7 +326,7 @@ def test_system_v_ipc_is_a_jobs_own_is_shared_by_its_steps_and_ends_with_it(clus
     host = names(cluster)[0]
     makes = "srun -n2 sh -c 'ipcmk -M 4096 -S 1 -Q'; srun -n1 ipcs; echo made; exec sleep 600"
     job = cluster.post_job(makes, user=STRANGER, hosts_only=[host], ntasks=2, launch="batch")
-    until(lambda: cluster.job(job)["started_us"] and "made" in cluster.log(job), "it has made them")
+    until(lambda: "made" in cluster.said(job), "it has made them")
     lines = [line for line in cluster.log(job).splitlines() if line.startswith("0x")]
     assert len(lines) == 6  # the third step sees what two tasks of the first made
     assert all(STRANGER in line for line in lines)
@@ -371,7 +372,7 @@ def test_a_fork_bomb_stays_within_its_job(cluster: Cluster) -> None:
     code = "import os, time\nn = 0\ntry:\n    while n < 400:\n        os.fork() or time.sleep(600)\n"
     code += "        n += 1\nexcept BlockingIOError:\n    pass\nprint(n, flush=True)\ntime.sleep(600)\n"
     job = cluster.post_job(f'exec python3 -c "{code}"', user=STRANGER, hosts_only=[host])
-    until(lambda: cluster.job(job)["state"] == "RUNNING" and cluster.log(job), "it has forked")
+    until(lambda: cluster.said(job), "it has forked")
     assert 20 < int(cluster.log(job)) < 40
     assert cluster.wait(cluster.post_job("echo fine", user=OWNER, hosts_only=[host]))["state"] == "COMPLETED"
 
