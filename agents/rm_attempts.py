@@ -364,6 +364,9 @@ class Attempts:
             self.on_steps(attempt)
         elif kind == "steps-recorded":
             self.tell_steps(attempt)
+        elif kind == "asks":
+            job, number = attempt.folder.job, attempt.folder.attempt
+            self.notify({"event": "asked", "job": job, "attempt": number, "waiting": event["waiting"]})
         elif kind == "launched":
             attempt.meta = read_json(attempt.folder.at("meta.json")) or attempt.meta
             for line in attempt.ranks.values():

@@ -2,9 +2,10 @@
 
     rm_agent.py --attend
 
-The first line on standard input names the session, and says how to begin it if it is to begin; the answer is
-a line, too. After that bytes go both ways as they are (rm_session.py has their meaning), no faster than the
-other end takes them.
+The first line on standard input names the session, and says how to begin it if it is to begin; or it asks for
+a program of the job that waits for the daemon (rm_step_asks.py). The answer is a line, too.
+After that bytes go both ways as they are (rm_session.py has their meaning), no faster than the other end
+takes them.
 """
 
 import contextlib
@@ -60,7 +61,8 @@ def _line():
 def _connected(state, asked):
     spool = Spool(state)
     spool.check_cluster(asked.get("cluster"))
-    if not NAME.match(asked["session"]):
+    answers = bool(asked.get("answer"))
+    if not answers and not NAME.match(asked["session"]):
         raise ValueError("a session has no such name")
     folder = spool.folder(int(asked["job"]), int(asked["attempt"]))
     host = os.uname().nodename
@@ -70,6 +72,8 @@ def _connected(state, asked):
             "One that is submitted with --launch=batch has them."
         )
         raise SpoolError("no-such-session", why % (folder.job, host))
+    if answers:
+        return _asker(folder)
     if asked.get("begin") is not None:
         _begin(folder, asked)
     path = folder.at("session." + asked["session"])
@@ -97,6 +101,25 @@ def _begin(folder, asked):
         ) from None
     if "error" in answer:
         raise SpoolError("session-refused", answer["error"])
+
+
+def _asker(folder):
+    """Who of the job's programs waits longest: the step daemon gives them the other end."""
+    said = b""
+    try:
+        sock = _connect(folder.at(SOCKET))
+        sock.sendall(b'{"op": "answer"}\n')
+        while not said.endswith(b"\n"):
+            data = sock.recv(1)  # what follows the line is theirs
+            if not data:
+                break
+            said += data
+    except OSError:
+        pass
+    answer = json.loads(said or b'{"error": "The job ends."}')
+    if "error" in answer:
+        raise SpoolError("no-such-session", answer["error"])
+    return sock
 
 
 def _connect(path):

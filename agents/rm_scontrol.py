@@ -1,20 +1,22 @@
-"""scontrol inside a job of rm: what scripts ask it there, without a way to the daemon.
+"""scontrol inside a job of rm. What scripts ask it most it does here:
 
 scontrol show hostnames [LIST]      one name a line; without a list the job's hosts
 scontrol show hostlist NAMES        the short form of names with commas between
 scontrol requeue ID                 of the job itself
-scontrol show job ID                the job itself, as it was when it started; with -o in one line
 
-The rest is for another scontrol in PATH, such as the one that `rmx slurm-shims` writes.
+The rest the daemon does (rm_client.py). Where it does not answer, the rest is for another scontrol in PATH,
+and `scontrol show job ID` of the job itself says what it was when it started; with -o in one line.
 """
 
 import grp
 import os
+import signal
 import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
+from rm_client import NoAnswer, run
 from rm_iteration import requeue
 from rm_step_plan import expanded, folded_hosts
 
@@ -28,12 +30,17 @@ def main(words):
         return show(words[1], words[2] if len(words) > 2 else os.environ.get("SLURM_JOB_NODELIST", ""))
     if words[:1] == ["requeue"] and len(words) == 2 and words[1] in own_ids() and requeue():
         return 0
+    try:
+        return run("scontrol", words)
+    except NoAnswer as error:
+        why = error
     options = [word for word in words if word in ONE_LINE or word in DETAILS]
     asked = [word for word in words if word not in options]
     own = len(asked) == 3 and asked[:2] in JOBS and asked[2] in own_ids()
     another(words)
     if not own:
-        return refuse()
+        sys.stderr.write("scontrol: error: %s\n" % why)
+        return 1
     try:
         lines = told(os.environ)
     except (ValueError, OverflowError, OSError) as error:  # a time that no calendar has
@@ -124,13 +131,6 @@ def another(words):
             sys.stderr.write("scontrol: %s cannot be started here: %s.\n" % (program, error.strerror))
 
 
-def refuse():
-    sys.stderr.write(
-        "scontrol: inside a job rm knows show hostnames, show hostlist, show job and requeue of itself.\n"
-    )
-    return 1
-
-
 def is_this(program):
     """Does the program only start this file?"""
     with open(program, "rb") as file:
@@ -138,4 +138,6 @@ def is_this(program):
 
 
 if __name__ == "__main__":
+    for number in (signal.SIGINT, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_DFL)
     sys.exit(main(sys.argv[1:]))

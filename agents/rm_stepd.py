@@ -17,6 +17,7 @@ import time
 
 import rm_sockets
 from rm_become import PR_SET_PDEATHSIG, prctl
+from rm_step_asks import Asks
 from rm_step_attached import pass_on
 from rm_step_bounds import Bounds
 from rm_step_frames import REQUEST_BYTES
@@ -41,7 +42,7 @@ CREDENTIALS = struct.Struct("3i")
 NOT_UNDERSTOOD = (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError)
 
 
-class StepDaemon(Sessions, Uses):
+class StepDaemon(Sessions, Uses, Asks):
     def __init__(self, listener, folder, group, request, user, fence, say):
         self.listener, self.folder, self.group = listener, folder, group
         self.request, self.user, self.fence, self.say = request, user, fence, say
@@ -65,6 +66,7 @@ class StepDaemon(Sessions, Uses):
         self.bounds = Bounds()
         Sessions.__init__(self)
         Uses.__init__(self)
+        Asks.__init__(self)
 
     def run(self):
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -80,7 +82,7 @@ class StepDaemon(Sessions, Uses):
         while True:
             ticks = self.links or self.deaf_until or self.news_at
             patience_s = ENTERING_S if self.entering else TICK_S if ticks else None
-            for key, events in self.selector.select(patience_s):
+            for key, events in self.selector.select(self._at_most(patience_s)):
                 if key.data == "listen":
                     self._accept()
                 elif key.data == "wake":
@@ -100,6 +102,7 @@ class StepDaemon(Sessions, Uses):
                 self._grant()
             self._listen()
             self._say_news()
+            self._say_asking()
             for peer in list(self.peers.values()):
                 self._watch(peer)
 
@@ -256,6 +259,11 @@ class StepDaemon(Sessions, Uses):
         elif op == "attach":
             peer.kind = "asks"
             self._attach(peer, int(asked["step"]))
+        elif op == "ask":
+            peer.kind = "asks"
+            self._queue(peer)
+        elif op == "answer" and peer.uid == os.getuid():
+            self._answer(peer)
         elif op == "session" and peer.uid == os.getuid():
             peer.kind = "asks"
             self._begin_session(peer, str(asked["session"]), dict(asked["begin"]))

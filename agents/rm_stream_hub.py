@@ -23,6 +23,10 @@ PROGRAMS = (
     ("rm-remote", "rm_remote"),
     ("rm-hold", "rm_hold"),
 )
+CLIENTS = (
+    "sbatch", "squeue", "scancel", "sinfo", "sacct", "sstat", "seff", "sprio", "sshare", "sreport",
+    "sacctmgr", "salloc",
+)  # fmt: skip
 PARTS = ("place", "stream", "offset", "data", "ack", "end", "gone", "used")
 
 
@@ -133,11 +137,12 @@ def programs(state):
     here, home = os.path.dirname(os.path.abspath(__file__)), os.path.join(state, "bin")
     os.makedirs(home, mode=0o755, exist_ok=True)
     os.chmod(home, 0o755)
-    for name, module in PROGRAMS:
+    modules = [(name, module, "") for name, module in PROGRAMS]
+    for name, module, word in [*modules, *((name, "rm_client", " " + name) for name in CLIENTS)]:
         path, aside = os.path.join(home, name), os.path.join(home, ".%s.%d" % (name, os.getpid()))
         # the user may not be let to the interpreter of root
-        text = '#!/bin/sh\np=\'%s\'\n[ -x "$p" ] || p=python3\nexec "$p" -S -E \'%s/%s.py\' "$@"\n'
+        text = '#!/bin/sh\np=\'%s\'\n[ -x "$p" ] || p=python3\nexec "$p" -S -E \'%s/%s.py\'%s "$@"\n'
         with open(aside, "w") as file:
-            file.write(text % (sys.executable, here, module))
+            file.write(text % (sys.executable, here, module, word))
             os.fchmod(file.fileno(), 0o755)
         os.rename(aside, path)

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from aiohttp import web
+
 from rm.config import Config, JobsConfig
 from rm.core.model.alignment import Alignment, Schedule
 from rm.core.model.choice import Choice, Compared
@@ -492,8 +494,15 @@ class FakeService:
 class Daemon:
     """A FakeService served from a thread; `call` runs something on its loop."""
 
-    def __init__(self, service: FakeService, socket_path: Path, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        service: FakeService,
+        socket_path: Path,
+        loop: asyncio.AbstractEventLoop,
+        runner: web.AppRunner,
+    ) -> None:
         self.service = service
+        self.runner = runner
         self.socket = str(socket_path)
         self.loop = loop
         self.stop = asyncio.Event()
@@ -521,7 +530,7 @@ def serving(
         runner = await serve(
             service, str(socket_path), config or Config(jobs=JobsConfig(run_root_as="rmjob"))
         )
-        box.append(Daemon(service, socket_path, asyncio.get_running_loop()))
+        box.append(Daemon(service, socket_path, asyncio.get_running_loop(), runner))
         started.set()
         await box[0].stop.wait()
         await runner.cleanup()

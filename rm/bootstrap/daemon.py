@@ -21,6 +21,7 @@ from rm.adapters.store.sql import SqlStore
 from rm.bootstrap.alerts import wire_alerts
 from rm.bootstrap.checks import inventory_of, must_hold
 from rm.bootstrap.choices import policies_of, ssh_settings
+from rm.bootstrap.clients import wire_clients
 from rm.bootstrap.ground import Ground
 from rm.bootstrap.jobs import Jobs, wire_jobs
 from rm.bootstrap.logs import start_logging
@@ -38,9 +39,10 @@ from rm.core.store import Damaged, StoredAction
 from rm.daemon.leading.lease import HeldLease, patiently
 from rm.daemon.leading.outbox import revivable
 from rm.daemon.leading.witness import Witness
+from rm.daemon.services.job_clients import JobClients
 from rm.daemon.services.service import Service
 from rm.errors import RmError, StoreError
-from rm.protocol.notifications import Reflecting, Streamed, Unasked
+from rm.protocol.notifications import Asked, Reflecting, Streamed, Unasked
 from rm.web.api import serve
 from rm.web.listener import claimed
 from rm.web.pages.listen import serve_page
@@ -160,6 +162,8 @@ class Daemon:
             runner = await serve(service, config.daemon.socket, config)
             ends.push_async_callback(runner.cleanup)
             await self._serve_page(ends)
+            clients = wire_clients(ground=ground, jobs=jobs, runner=runner)
+            ends.push_async_callback(clients.close)
             # before the doors close: what clients wait for ends
             ends.push_async_callback(asyncio.to_thread, alerting.close)
             ends.callback(monitoring.archiving.close)
@@ -168,7 +172,7 @@ class Daemon:
             if service.playbooks is not None:
                 ends.push_async_callback(asyncio.to_thread, service.playbooks.close)
             ends.callback(timers.stop)
-            await self._start(ground, jobs, monitoring, service, actions)
+            await self._start(ground, jobs, monitoring, service, clients, actions)
             timers.start()
             log.info("rm %s leads with epoch %d on %s", __version__, lease.epoch, config.daemon.socket)
             while not await happened(stopped, WATCH_S):
@@ -189,6 +193,7 @@ class Daemon:
         jobs: Jobs,
         monitoring: Monitoring,
         service: Service,
+        clients: JobClients,
         actions: tuple[StoredAction, ...],
     ) -> None:
         """Everything that runs by itself, and the channels to the hosts."""
@@ -199,6 +204,8 @@ class Daemon:
                 prober.heard(host, message)
             elif isinstance(message, Streamed):
                 jobs.streams.pass_on(host, message)
+            elif isinstance(message, Asked):
+                clients.asked(host, message)
             else:
                 jobs.executor.on_event(host, message)
 

@@ -57,6 +57,7 @@ class Jobs:
     waiters: JobWaiters
     totals: UsageTotals
     logs: LogPlace
+    published: Published
 
 
 def wire_jobs(*, ground: Ground, policies: Policies, witness: Witness) -> Jobs:
@@ -159,6 +160,7 @@ def wire_jobs(*, ground: Ground, policies: Policies, witness: Witness) -> Jobs:
         waiters=waiters,
         totals=totals,
         logs=logs,
+        published=published,
     )
 
 

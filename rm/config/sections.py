@@ -47,6 +47,7 @@ class JobsConfig(msgspec.Struct, frozen=True):
     deliver: str = "rm-%j.out"
     partition: str = ""
     launch: Literal["auto", "tasks", "batch"] = "auto"
+    clients: Literal["submit", "read", "off"] = "submit"
     cluster_name: str = "rm"
     gpu_ids: Literal["uuid", "index"] = "uuid"
     time_limit: str = "UNLIMITED"

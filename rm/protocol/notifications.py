@@ -184,6 +184,25 @@ class Stepped(Notification, frozen=True, kw_only=True, tag="stepped"):
     attempt: Attempt
 
 
+class Asked(Notification, frozen=True, kw_only=True, tag="asked"):
+    """Programs of the attempt on this host wait for a client of the daemon: `waiting` of them. Sent at once,
+    at most every 50 ms, and again each second while some wait. `--attend` brings the two together."""
+
+    job: Job
+    attempt: Attempt
+    waiting: Count
+
+
 Unasked = (
-    Hello | Exit | Started | Iterations | Communication | Counters | Reflecting | Room | Streamed | Stepped
+    Hello
+    | Exit
+    | Started
+    | Iterations
+    | Communication
+    | Counters
+    | Reflecting
+    | Room
+    | Streamed
+    | Stepped
+    | Asked
 )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 from rm.errors import UsageError
 from rm.quick_tuple import NamedTuple
-from rm.submission import directives, specification
+from rm.submission import directives, place, specification
 from rm.submission.options import SBATCH
 from rm.submission.remarks import Remarks
 
@@ -34,14 +32,14 @@ class Submitter(NamedTuple):
 
     @classmethod
     def here(cls, prefix: str = SBATCH) -> Submitter:
-        """This process; UsageError where its directory has been removed."""
+        """Where the client runs; UsageError where its directory has been removed."""
         try:
-            directory = os.getcwd()
+            directory = place.here.directory()
         except FileNotFoundError:
             raise UsageError(
                 "The current directory no longer exists.", "Change to another one, or use --chdir."
             ) from None
-        return cls(os.environ, directory, os.uname().nodename, prefix=prefix)
+        return cls(place.here.environment(), directory, place.here.host(), prefix=prefix)
 
 
 def batch_job(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rm.errors import UsageError
+from rm.submission import place
 
 SCRIPT_MAX_BYTES = 4 << 20
 
@@ -10,8 +11,7 @@ SCRIPT_MAX_BYTES = 4 << 20
 def read_script(file: str) -> str:
     """The text of the batch script in this file; UsageError when it cannot be read or run."""
     try:
-        with open(file, "rb") as handle:
-            data = handle.read(SCRIPT_MAX_BYTES + 1)
+        data = place.here.read(file, SCRIPT_MAX_BYTES + 1)
     except OSError as error:
         raise UsageError(f"The script {file} cannot be read: {error.strerror}.") from None
     return script_text(data, file)

@@ -13,16 +13,20 @@ from typing import Any
 
 from rm import units
 from rm.errors import UsageError
+from rm.submission import place
+
+FILE_MAX_BYTES = 1 << 20
 
 
 def read(file: str) -> dict[str, Any]:
     try:
-        with open(file, encoding="utf-8") as handle:
-            text = handle.read()
+        text = place.here.read(file, FILE_MAX_BYTES + 1).decode()
     except OSError as error:
         raise UsageError(f"The traffic file {file} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
         raise UsageError(f"The traffic file {file} is not UTF-8 text.") from None
+    if len(text) > FILE_MAX_BYTES:
+        raise UsageError(f"The traffic file {file} is larger than {FILE_MAX_BYTES >> 20} MiB.")
     return parse(text, file)
 
 

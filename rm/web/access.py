@@ -82,6 +82,11 @@ def check(caller: Caller, route: Route, need: Need) -> None:
     if need.role is not Role.NOBODY or need.changes:
         caller.must_be_somebody()
     if caller.scope.rank < need.scope.rank:
+        if caller.of_job:
+            raise Forbidden(
+                f"A program of a job has the scope {caller.scope}, and to {what} needs {need.scope}.",
+                "Ask from outside the job; for programs of jobs rm.toml says what they may (jobs.clients).",
+            )
         raise Forbidden(
             f"This token has the scope {caller.scope}, and to {what} needs the scope {need.scope}.",
             f"Make another: rmx token create --scope {need.scope}.",

@@ -15,7 +15,7 @@ from rm.web import wire
 from rm.web.accounts import Accounts
 from rm.web.answers import respond
 from rm.web.handling import number
-from rm.web.identity import CALLER
+from rm.web.identity import CALLER, Caller
 from rm.web.ports import Service, Tokens
 
 ACTS_MOST = 10_000
@@ -51,9 +51,9 @@ class AccountRoutes:
 
     async def create(self, request: web.Request) -> web.Response:
         caller, keeper = request[CALLER], self._tokens()
-        if caller.token:  # a stolen token would outlive its end and its revocation
+        if caller.token or caller.of_job:  # what is stolen would outlive its end and its revocation
             raise Forbidden(
-                "A token cannot create tokens.", "Make it on the control machine: rmx token create."
+                f"{_what(caller)} cannot create tokens.", "Make it on the control machine: rmx token create."
             )
         asked = wire.typed_body(await request.read(), accounts.TokenRequest)
         user = asked.user or caller.user
@@ -73,9 +73,9 @@ class AccountRoutes:
         id = request.match_info["token"]
         if not caller.admin and keeper.token(id).user != caller.user:
             raise NotFound(f"You have no token {id:.50}.", "`rmx token list` shows them.")
-        if caller.token and caller.token != id and not caller.admin:
+        if (caller.token or caller.of_job) and caller.token != id and not caller.admin:
             raise Forbidden(
-                "A token cannot revoke another token.", "On the control machine: rmx token revoke."
+                f"{_what(caller)} cannot revoke another token.", "On the control machine: rmx token revoke."
             )
         return respond(accounts.OneToken(token=self._shown(await keeper.revoke(id, caller.user))))
 
@@ -100,3 +100,7 @@ class AccountRoutes:
 def _fields(value: Any) -> dict[str, Any]:
     found: dict[str, Any] = msgspec.to_builtins(value)
     return found
+
+
+def _what(caller: Caller) -> str:
+    return "A program of a job" if caller.of_job else "A token"

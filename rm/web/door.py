@@ -98,8 +98,11 @@ class Guest(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         if self._transport is not None:
             self._guests.leave(self._transport)
-        self._guests.shares.leave(self.key)
+        self.uncount()
         self._handler.connection_lost(error)
+
+    def uncount(self) -> None:
+        self._guests.shares.leave(self.key)
 
     def data_received(self, data: bytes) -> None:
         if not self._serving:

@@ -20,6 +20,7 @@ from rm.errors import Forbidden, Unauthenticated
 from rm.paths import OVERFLOW_UID
 from rm.web.accounts import Accounts
 
+JOB = "job"  # `Caller.via` of a program of a job
 UID_MAP = "/proc/self/uid_map"
 NAME_S = 1.0
 NAMES_MAX = 4096
@@ -29,9 +30,9 @@ _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid: struct ucred of unix(7)
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who a request is from. `uid` -1: an anonymous caller. `via` is the door (unix, https) or the program
-    that asks for them (page); `origin` the process or address behind it. With a token, `token` is its id, and
-    `role` no higher than its scope. A handler has it as `request[CALLER]`."""
+    """Who a request is from. `uid` -1: an anonymous caller. `via` is the door (unix, https, job) or the
+    program that asks for them (page); `origin` the process, address or job behind it. With a token, `token`
+    is its id, and `role` no higher than its scope. A handler has it as `request[CALLER]`."""
 
     uid: int
     user: str
@@ -54,6 +55,11 @@ class Caller:
     def local(self) -> bool:
         """Did the kernel itself name this account: no token, and no program in between?"""
         return self.via == "unix" and not self.token
+
+    @property
+    def of_job(self) -> bool:
+        """Is it a program of a job that asks?"""
+        return self.via == JOB
 
     def must_own(self, user: str, what: str, least: Role = Role.OPERATOR) -> None:
         """That `what` is the caller's, or the caller's role is `least` or above."""
@@ -99,6 +105,20 @@ class Doorkeeper:
         self.accounts = accounts
         self._keeper = keeper
 
+    async def of_job(self, job: OfJob) -> Caller:
+        """The job's user, with no more rights than user and scope have now.
+
+        Raises:
+            Forbidden: this machine has no such account.
+        """
+        account = await self.accounts.account(job.user)
+        if account.uid is None:
+            raise Forbidden(
+                f"There is no account '{job.user:.100}' on the daemon's machine.", "Create the user first."
+            )
+        role = least(await self.accounts.role_of(job.user), job.scope.most)
+        return Caller(account.uid, job.user, role, JOB, job.origin, scope=job.scope)
+
     async def by_token(self, text: str, via: str, origin: str) -> Caller:
         """The owner of a token, with no more rights than owner and scope have now.
 
@@ -125,6 +145,24 @@ class Doorkeeper:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class OfJob:
+    """A connection that the daemon made for a program of a job: whatever it says is its `user`'s, with no
+    more rights than `scope`."""
+
+    user: str
+    scope: Scope
+    origin: str
+
+
+_of_jobs: WeakKeyDictionary[Any, OfJob] = WeakKeyDictionary()  # by transport
+
+
+def belongs_to(transport: Any, job: OfJob) -> None:
+    """From now on what comes through the connection is the job's."""
+    _of_jobs[transport] = job
+
+
 class TokenFinder(Protocol):
     def find(self, text: str) -> Token | None:
         """The token whose text this is, if it lives."""
@@ -148,13 +186,15 @@ async def caller_of(request: web.Request, keeper: Doorkeeper) -> Caller:
 
     Anyone may act for an anonymous caller, who may only look. For others only root and the daemon's own
     user may act, as the page does: of their rights nothing passes to these. What bears a token has its
-    rights, through whichever door it comes.
+    rights, through whichever door it comes. What a program of a job asks is its user's.
 
     Raises:
         Unauthenticated: there is no token where one is needed, or it does not count.
         Forbidden: the caller is unknown in the daemon's user namespace, or the uid has no name on this
             machine.
     """
+    if (job := _of_jobs.get(request.transport)) is not None:
+        return await keeper.of_job(job)
     text = bearer_of(request)
     if not is_local(request):
         if text is None:
@@ -241,14 +281,16 @@ def _peer(request: web.Request) -> tuple[int, int] | None:
         return _peers[transport]
     except KeyError:
         peer, found = transport.get_extra_info("socket"), None
-        if peer is not None and peer.family == socket.AF_UNIX:
+        if transport not in _of_jobs and peer is not None and peer.family == socket.AF_UNIX:
             found = _peer_ids(peer)
         _peers[transport] = found
         return found
 
 
 def origin_of(request: web.Request) -> str:
-    """The address, or the process; a trusted program may name the address that it serves."""
+    """The address, the process, or the job; a trusted program may name the address that it serves."""
+    if (job := _of_jobs.get(request.transport)) is not None:
+        return job.origin
     if not is_local(request):
         return request.remote or "unknown"
     return _local_origin(request, *peer_of(request))

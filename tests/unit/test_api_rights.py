@@ -21,9 +21,12 @@ from rm.core.people.rights import Role, Scope
 from rm.errors import NotFound
 from rm.web import access, accounts
 from rm.web.accounts import Account
+from rm.web.identity import OfJob
+from rm.web.job_door import JobDoors
 from scripts.http_api_tables import FILE
 from tests import builders
 from tests.fake_service import Daemon, FakeService, serving
+from tests.fakes import PATIENCE_S
 
 UIDS = {"ann": 54321, "bob": 54322, "op": 54323, "boss": 54324, "root": 0}
 ROLES = {"ann": Role.USER, "bob": Role.USER, "op": Role.OPERATOR, "boss": Role.ADMIN, "root": Role.ADMIN}
@@ -229,3 +232,69 @@ def test_a_script_is_shown_to_its_owner_and_to_administrators_whose_token_says_s
             if call.user == OWNER or role_of(call) is Role.ADMIN
         }
         assert asyncio.run(readers(daemon)) == expected
+
+
+# what a client asks that runs for a program of a job: with the daemon's account, through a door of its own
+
+AS_SOMEBODY_ELSE = {ACTING_FOR: "boss", "Authorization": "Bearer boss-admin", "Rm-Via": "page"}
+
+
+async def ask_for_job(daemon: Daemon, call: Call) -> tuple[int, str]:
+    assert call.scope is not None
+    path = call.path
+    for part, value in NAMED.items():
+        path = path.replace(part, value)
+    job = OfJob(call.user, call.scope, "job 7 on h1")
+    async with (
+        JobDoors(daemon.runner).open(job) as door,
+        aiohttp.ClientSession(connector=aiohttp.UnixConnector(door)) as session,
+        session.request(
+            call.method,
+            f"http://rm{path}{QUERIES.get(call.path, '')}",
+            json={} if call.method == "POST" else None,
+            headers=AS_SOMEBODY_ELSE,
+        ) as answer,
+    ):
+        return answer.status, await answer.text()
+
+
+def test_a_program_of_a_job_has_the_rights_of_the_jobs_user_whatever_it_says(
+    tmp_path: Path, known: None
+) -> None:
+    found = []
+    with serving(tmp_path / "rm.sock", config(), Service) as daemon:
+        for method, path, who in documented():
+            for user in UIDS:
+                for scope in (Scope.READ, Scope.SUBMIT):
+                    call = Call(method, path, user, scope)
+                    daemon.service.table[1] = builders.job(1, user=OWNER, script=SCRIPT)
+                    daemon.service.inventory.setdefault("h1", builders.host("h1"))
+                    daemon.service.audit.acts.clear()
+                    asked = asyncio.run_coroutine_threadsafe(ask_for_job(daemon, call), daemon.loop)
+                    status, text = asked.result(PATIENCE_S)
+                    assert status != 500, (call, text)
+                    if (status != 403) is not let_in(call, who, Role.NOBODY, Role.OPERATOR):
+                        found.append(f"{call} for {who or 'everybody'}: {status}")
+                    acts = {(act.user, act.via, act.origin) for act in daemon.service.audit.acts}
+                    if not acts <= {(user, "job", "job 7 on h1")}:
+                        found.append(f"{call}: {acts}")
+    assert found == []
+
+
+def test_a_job_of_nobody_whom_the_daemons_machine_knows_asks_nothing(tmp_path: Path, known: None) -> None:
+    with serving(tmp_path / "rm.sock", config(), Service) as daemon:
+        call = Call("GET", "/v1/jobs", "zoe", Scope.SUBMIT)
+        asked = asyncio.run_coroutine_threadsafe(ask_for_job(daemon, call), daemon.loop)
+        status, text = asked.result(PATIENCE_S)
+    assert (status, "no account 'zoe'" in text) == (403, True)
+
+
+def test_a_door_is_gone_with_its_client(tmp_path: Path, known: None) -> None:
+    async def path_of(daemon: Daemon) -> str:
+        async with JobDoors(daemon.runner).open(OfJob("ann", Scope.READ, "job 7 on h1")) as door:
+            assert Path(door).parent.stat().st_mode & 0o077 == 0
+            return door
+
+    with serving(tmp_path / "rm.sock", config(), Service) as daemon:
+        door = asyncio.run_coroutine_threadsafe(path_of(daemon), daemon.loop).result(PATIENCE_S)
+    assert not Path(door).parent.exists()

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from rm.errors import UsageError
-from rm.submission import directives
+from rm.submission import directives, place
 from rm.submission.batch import Submitter, batch_job
 from rm.submission.options import Option
 from rm.submission.remarks import Remarks
@@ -27,7 +27,7 @@ def refuse(
     others = {option.key: value for option, value in given if option.key in more}
     script = others.get("file") or (rest[0] if rest else words[-1])  # which counted as an option's value
     text, options = "", {}
-    if "wrap" not in others and os.path.isfile(script):
+    if "wrap" not in others and place.here.is_file(script):
         with remarks.gathering():
             text = read_script(script)
             options = directives.parse(text, script, remarks)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from rm.errors import UsageError
+from rm.submission import place
 
 
 def again_and_again(text: str, once: Callable[[], int]) -> int:
@@ -19,4 +20,4 @@ def again_and_again(text: str, once: Callable[[], int]) -> int:
             return code
         print(flush=True)
         sys.stdout.flush()
-        time.sleep(int(text))
+        place.here.pause(int(text))

@@ -29,10 +29,10 @@ def main(name: str) -> int:
 def command_line(name: str) -> int:
     prepare_streams()
     speak_as(name)
-    return ended(lambda: _run(name, sys.argv[1:]))
+    return ended(lambda: run(name, sys.argv[1:]))
 
 
-def _run(name: str, words: list[str]) -> int:
+def run(name: str, words: list[str]) -> int:
     if words in (["--version"], ["-V"]):
         from rm import __version__
 

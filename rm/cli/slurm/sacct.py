@@ -19,6 +19,7 @@ from rm.cli.slurm.sacct_filters import filters, script_in, script_of
 from rm.cli.slurm.users import named_by
 from rm.cli.slurm.words import Given, Options, read
 from rm.errors import NotFound, UsageError
+from rm.submission import place
 from rm.units import parse_hosts
 
 if TYPE_CHECKING:
@@ -213,7 +214,7 @@ def _jobs(given: Given) -> list[Job]:
         if ids:
             found = _named(client, ids)
         else:
-            mine = "allusers" not in options and not _users(given) and os.geteuid() != 0
+            mine = "allusers" not in options and not _users(given) and not place.here.is_root()
             found = client.jobs(ended=True, mine=mine)
     tests: list[Callable[[Job], bool]] = []
     if users := _users(given):

@@ -12,7 +12,7 @@ from rm.client.address import find_daemon
 from rm.client.kept_ssh import at_hand
 from rm.client.one_request import opened
 from rm.errors import RmError, UsageError
-from rm.submission import directives
+from rm.submission import directives, place
 from rm.submission.batch import Submitter, batch_job
 from rm.submission.options import Option
 from rm.submission.remarks import Remarks
@@ -29,6 +29,7 @@ OUTPUT, OUTPUT_OF_ARRAY = "slurm-%j.out", "slurm-%A_%a.out"
 LAUNCH = "batch"  # once, whatever it calls
 FAILED = "Batch job submission failed"
 BY_SIGNAL = 1  # with --wait, of a job that a signal ended. Source: sbatch(1), --wait
+WAIT_FOR, LOOK_S = "--wait-for", 10.0  # inside a job: the first word of who waits, and between two looks
 NOT_NOW = 3  # of `rmx submit --test-only`: Slurm's says when, and ends with 0
 
 
@@ -94,12 +95,22 @@ def _submit(
     if not quiet:
         print(job if values.get("parsable") else f"Submitted batch job {job}", flush=True)
     if values.get("wait"):
-        from rm.client import Client, exit_code
-
-        with Client() as client:
-            ended = client.wait(job)
-            return BY_SIGNAL if ended.exit_signal else exit_code(ended)
+        return code_at_end(job)
     return 0
+
+
+def code_at_end(job: int) -> int:
+    """Of --wait, once the job has ended."""
+    from rm.client import Client, exit_code
+
+    with Client() as client:
+        if place.here.stays:
+            ended = client.wait(job)
+        else:
+            ended = client.job(job)
+            if ended.ended_us is None:
+                place.here.pause(LOOK_S, [WAIT_FOR, str(job)])
+        return BY_SIGNAL if ended.exit_signal else exit_code(ended)
 
 
 def _wrapped(command: str, rest: Sequence[str]) -> tuple[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from rm.cli.output import all_printable, note
 from rm.cli.slurm.refusals import WORDS, words_of
 from rm.cli.slurm.words import Options, read
 from rm.errors import IllegalTransition, NotFound, Refusal, RmError, UsageError
+from rm.submission import place
 from rm.units import fold_hosts, hosts_in_order, parse_hosts
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def _wait(words: list[str]) -> int:
             while (found := client.job(job)).state not in STARTED:
                 if found.ended_us is not None:
                     raise UsageError(f"Job {words[0]} no longer running.")
-                time.sleep(LOOK_S)
+                place.here.pause(LOOK_S)
     print(f"Nodes are ready for job {words[0]}", file=sys.stderr)
     return 0
 
@@ -194,8 +194,7 @@ def _write(words: list[str]) -> int:
         sys.stdout.write(script)
         return 0
     try:
-        with open(file, "w") as out:
-            out.write(script)
+        place.here.write(file, script)
     except OSError as error:
         raise UsageError(f"The file {file} cannot be written: {error.strerror}.") from None
     print(f"batch script for job {words[1]} written to {file}")

@@ -5,7 +5,6 @@ Source: the manual of sshare of Slurm 22.05, with PriorityFlags=FAIR_TREE.
 
 from __future__ import annotations
 
-import getpass
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 from rm.cli.output import printable
 from rm.cli.slurm.words import Options, read
 from rm.errors import UsageError
+from rm.submission import place
 
 if TYPE_CHECKING:
     from rm.api.sharing import Share
@@ -50,7 +50,7 @@ def run(words: Sequence[str]) -> int:
         found = client.sharing.shares()
     accounts, users = given.words("accounts"), given.words("users")
     if not users and "all" not in options:
-        users = frozenset({getpass.getuser()})
+        users = frozenset({place.here.user()})
     shown = [
         one
         for one in found

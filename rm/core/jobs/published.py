@@ -72,6 +72,10 @@ class Published:
             return ()
         return tuple(dict.fromkeys(task.host for task in known.tasks))
 
+    def user_of(self, host: str, job: int, attempt: int) -> str:
+        """Whose job has this current attempt and tasks on the host; "" where none has."""
+        return self._jobs[job].spec.user if host in self.hosts_of(job, attempt) else ""
+
     def unsure(self) -> list[tuple[int, int]]:
         """Of which jobs it is not known what has become of them, and from which attempt on."""
         return [(job.id, job.attempt if job.occupies else job.attempt + 1) for job in self._unsure.values()]

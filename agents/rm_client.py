@@ -1,0 +1,147 @@
+"""squeue, sbatch and Slurm's other commands inside a job of rm: the daemon runs them for the job's user.
+
+    rm_client.py NAME [WORDS...]
+
+A program of the job. It waits at the step daemon (rm_step_asks.py) for a connection to the daemon, says what
+it was called with, and does there what the command does here: writes its output, reads its files and its
+standard input, all with the rights of this program. Source of the frames: rm/protocol/clients.py.
+"""
+
+import errno
+import json
+import os
+import signal
+import socket
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from rm_step_attached import line
+from rm_step_frames import REQUEST_BYTES, frame, frames
+
+REQUEST, ANSWER = b"R", b"A"  # this program says
+OUTPUT, ERRORS, ENDED, AGAIN = b"O", b"X", b"D", b"Z"  # the daemon says, and what it asks for:
+READ, HEAR, IS_FILE, WRITE = b"F", b"N", b"K", b"W"
+ANSWER_S = 60.0  # that the daemon has to come
+PIECE_BYTES = 64 << 10
+LOCALTIME, ZONES = "/etc/localtime", "zoneinfo/"
+
+
+class NoAnswer(Exception):
+    """There is no way to the daemon. The message is a sentence."""
+
+
+def main(words):
+    for number in (signal.SIGINT, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        return run(words[0], words[1:])
+    except NoAnswer as error:
+        sys.stderr.write("%s: error: %s\n" % (words[0], error))
+        return 1
+
+
+def run(name, words):
+    """The exit code of the command.
+
+    Raises:
+        NoAnswer: see there.
+    """
+    while True:
+        seconds, words = once(name, words)
+        if words is None:
+            return seconds
+        time.sleep(seconds)
+
+
+def once(name, words):
+    """(exit code, None), or (seconds until it is to be asked again, the words of that)."""
+    sock, inbox = connection(os.environ.get("RM_STEPS")), bytearray()
+    asked = {"program": name, "words": words, "env": environment(), "cwd": here()}
+    try:
+        sock.sendall(frame(REQUEST, 0, json.dumps(asked).encode()))
+        while True:
+            data = sock.recv(PIECE_BYTES)
+            if not data:
+                raise NoAnswer("The connection to the daemon was lost before it had answered.")
+            inbox += data
+            for kind, number, said in frames(inbox):
+                if kind in (ENDED, AGAIN):
+                    return number, json.loads(said) if kind == AGAIN else None
+                if kind in (OUTPUT, ERRORS):
+                    write(1 if kind == OUTPUT else 2, said)
+                else:
+                    sock.sendall(frame(ANSWER, *done(kind, number, said)))
+    except (OSError, ValueError) as error:
+        raise NoAnswer("The connection to the daemon was lost: %s." % error) from None
+
+
+def connection(path):
+    """To the daemon, once it has come."""
+    if not path:
+        raise NoAnswer("This is not a job whose script runs once: submit it with --launch=batch.")
+    control, passed = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), []
+    try:
+        control.connect(path)
+        control.sendall(b'{"op": "ask"}\n')
+        control.settimeout(ANSWER_S)
+        said = line(control, bytearray(), passed)
+    except socket.timeout:
+        raise NoAnswer("The daemon does not answer within %d s." % ANSWER_S) from None
+    except OSError as error:
+        raise NoAnswer("The job's host cannot be asked: %s." % os.strerror(error.errno)) from None
+    if not passed:
+        raise NoAnswer(json.loads(said)["error"] if said else "The job ends.")
+    passed[0].setblocking(True)
+    return passed[0]
+
+
+def environment():
+    environ = dict(os.environ)
+    if "TZ" not in environ:
+        zone = os.path.realpath(LOCALTIME).partition(ZONES)[2]
+        if zone:
+            environ["TZ"] = zone
+    return environ
+
+
+def here():
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return ""
+
+
+def done(kind, number, said):
+    """What the daemon asks for: (error number or 0, data)."""
+    path, _, content = said.partition(b"\0")
+    try:
+        if kind == READ:
+            with open(path, "rb") as file:
+                return 0, file.read(min(number, REQUEST_BYTES))
+        if kind == HEAR:
+            return 0, os.read(0, min(number, PIECE_BYTES))
+        if kind == IS_FILE:
+            return 0, b"1" if os.path.isfile(path) else b""
+        if kind == WRITE:
+            with open(path, "wb") as file:
+                file.write(content)
+            return 0, b""
+    except OSError as error:
+        return error.errno or errno.EIO, b""
+    except ValueError:  # a path with a zero byte
+        return errno.EINVAL, b""
+    return errno.ENOSYS, b""
+
+
+def write(descriptor, data):
+    try:
+        while data:
+            data = data[os.write(descriptor, data) :]
+    except OSError:
+        pass  # nobody reads; the exit code still tells
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,120 @@
+"""Clients for the programs of jobs: Slurm's commands inside a job, which run beside the daemon as its user.
+
+A program waits on its host (agents/rm_client.py), whose agent says so. Here the daemon goes there, over a
+channel of its own, and a client of the daemon does what the program was called for. The host is not trusted:
+it is heard for the jobs that are placed on it, and what it says becomes a command of the job's user, or none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from rm.daemon.services.sessions import Attended
+from rm.errors import RmError
+from rm.protocol.clients import ENDED, ERRORS, frame
+from rm.protocol.notifications import Asked
+
+MOST, OF_ATTEMPT, OF_USER = 32, 8, 8  # clients at once: of all, of an attempt on a host, of a user
+OFF = b"error: This cluster's administrator gives jobs no clients: jobs.clients in rm.toml is off.\n"
+log = logging.getLogger(__name__)
+
+
+class Asker(NamedTuple):
+    """For whom a client runs."""
+
+    user: str
+    host: str
+    job: int
+
+
+class Way(Protocol):
+    """To the program, byte by byte; both may raise Unreachable."""
+
+    async def read(self) -> bytes:
+        """What comes next; empty at the end."""
+        ...
+
+    async def write(self, data: bytes) -> None: ...
+
+
+class RunsClient(Protocol):
+    async def __call__(self, asker: Asker, way: Way) -> None:
+        """Run one client, until it or the program has ended."""
+        ...
+
+
+class JobClients:
+    """Args:
+    attend: opens a channel to a host, as `Fleet.attend`; called in a thread.
+    cluster: the id of ours.
+    user_of: whose attempt of a job is placed on a host, "" where none is; called in any thread.
+    run: None where jobs have no clients.
+    """
+
+    def __init__(
+        self,
+        *,
+        attend: Callable[[str], Any],
+        cluster: str,
+        user_of: Callable[[str, int, int], str],
+        run: RunsClient | None,
+    ) -> None:
+        self._attend, self._cluster = attend, cluster
+        self._user_of, self._run = user_of, run
+        self._loop = asyncio.get_running_loop()
+        self._of_user: Counter[str] = Counter()
+        self._of_attempt: Counter[tuple[str, int, int]] = Counter()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def asked(self, host: str, told: Asked) -> None:
+        """In the host's thread. Who finds no room now is told of again."""
+        if user := self._user_of(host, told.job, told.attempt):
+            self._loop.call_soon_threadsafe(self._begin, host, told, user)
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _begin(self, host: str, told: Asked, user: str) -> None:
+        key = (host, told.job, told.attempt)
+        while (
+            self._of_attempt[key] < min(told.waiting, OF_ATTEMPT)
+            and self._of_user[user] < OF_USER
+            and len(self._tasks) < MOST
+        ):
+            self._of_attempt[key] += 1
+            self._of_user[user] += 1
+            task = self._loop.create_task(self._serve(key, user))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, key: tuple[str, int, int], user: str) -> None:
+        host, job, attempt = key
+        way = Attended()
+        try:
+            await way.reach(self._attend, host)
+            asked = {"cluster": self._cluster, "job": job, "attempt": attempt, "answer": True}
+            if (await way.greet(asked)).get("ok"):  # else nobody waits any more
+                if self._run is None:
+                    await way.write(frame(ERRORS, 0, OFF) + frame(ENDED, 1))
+                else:
+                    await self._run(Asker(user, host, job), way)
+        except RmError as error:
+            log.info("a program of job %d on %s has got no client: %s", job, host, error)
+        except Exception:
+            log.exception("a client for job %d on %s failed", job, host)
+        finally:
+            way.close()
+            self._less(self._of_attempt, key)
+            self._less(self._of_user, user)
+
+    @staticmethod
+    def _less(counter: Counter[Any], key: Any) -> None:
+        counter[key] -= 1
+        if not counter[key]:
+            del counter[key]

@@ -1,0 +1,58 @@
+"""Where a client runs: its environment, directory and files. For a program of a job they are those of that
+program, on its host."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+class Place:
+    """This process, on this machine. `stays`: it may wait as long as it likes."""
+
+    stays = True
+
+    def environment(self) -> Mapping[str, str]:
+        return os.environ
+
+    def directory(self) -> str:
+        """FileNotFoundError where it has been removed."""
+        return os.getcwd()
+
+    def host(self) -> str:
+        return os.uname().nodename
+
+    def user(self) -> str:
+        """The name of whoever runs it."""
+        from getpass import getuser  # few commands need it
+
+        return getuser()
+
+    def is_root(self) -> bool:
+        return os.geteuid() == 0
+
+    def read(self, file: str, most_bytes: int) -> bytes:
+        """What the file begins with, or OSError."""
+        with open(file, "rb") as handle:
+            return handle.read(most_bytes)
+
+    def is_file(self, file: str) -> bool:
+        return os.path.isfile(file)
+
+    def write(self, file: str, text: str) -> None:
+        """The file has this text, or OSError."""
+        with open(file, "w") as handle:
+            handle.write(text)
+
+    def pause(self, seconds: float, words: Sequence[str] = ()) -> None:
+        """Before the command looks again; where it may not stay, it begins again then, with these words if
+        there are some."""
+        from time import sleep
+
+        sleep(seconds)
+
+
+here = Place()  # one for each process: `rm.cli.slurm.inside` puts another here, before anything is read

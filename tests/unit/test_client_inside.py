@@ -1,0 +1,191 @@
+"""The client that runs for a program of a job, with the daemon's account: whatever that program says, it
+reads no file of the daemon's machine and asks nobody but its door."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rm.adapters.client_process import run_client
+from rm.protocol import clients as wire
+from rm.protocol.clients import ANSWER, ENDED, ERRORS, IS_FILE, OUTPUT, READ, REQUEST, WRITE, frame
+from tests.fake_service import serving
+from tests.fakes import PATIENCE_S
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "agents"))
+import rm_client
+import rm_step_frames
+
+Answers = Callable[[bytes, int, bytes], bytes | None]
+
+
+def asked(*words: str, env: dict[str, str] | None = None, **other: Any) -> bytes:
+    request = {"program": words[0], "words": words[1:], "env": env or {}, "cwd": "/there", **other}
+    return frame(REQUEST, 0, json.dumps(request).encode())
+
+
+def talk(
+    first: bytes, answers: Answers = lambda *_: None, door: str = "/nowhere/door"
+) -> list[tuple[bytes, int, bytes]]:
+    """What the client says to a program that says `first`, and then `answers`; None: it has gone."""
+    heard: list[tuple[bytes, int, bytes]] = []
+
+    async def main() -> None:
+        says: asyncio.Queue[bytes] = asyncio.Queue()
+        says.put_nowait(first)
+        inbox = bytearray()
+
+        async def write(data: bytes) -> None:
+            inbox.extend(data)
+            for kind, number, said in rm_step_frames.frames(inbox):
+                heard.append((kind, number, said))
+                if kind in (READ, IS_FILE, WRITE, wire.HEAR):
+                    says.put_nowait(answers(kind, number, said) or b"")
+
+        async with asyncio.timeout(PATIENCE_S):
+            await run_client((door, "h1", "ann"), says.get, write)
+
+    asyncio.run(main())
+    return heard
+
+
+def text(heard: list[tuple[bytes, int, bytes]], kind: bytes = ERRORS) -> str:
+    return b"".join(said for found, _, said in heard if found == kind).decode()
+
+
+def test_both_ends_speak_alike() -> None:
+    for name in (
+        "REQUEST",
+        "ANSWER",
+        "OUTPUT",
+        "ERRORS",
+        "ENDED",
+        "AGAIN",
+        "READ",
+        "HEAR",
+        "IS_FILE",
+        "WRITE",
+    ):
+        assert getattr(rm_client, name) == getattr(wire, name)
+    assert (rm_step_frames.HEAD.format, rm_step_frames.REQUEST_BYTES) == (wire.HEAD.format, wire.FRAME_BYTES)
+
+
+def test_a_file_is_the_programs_and_never_the_daemons(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.sh"
+    secret.write_text("#!/bin/sh\necho hunter2\n")
+    heard = talk(asked("sbatch", str(secret)), lambda *_: frame(ANSWER, 2))
+    assert heard[0][0] == READ
+    assert heard[0][2] == str(secret).encode()
+    assert f"The script {secret} cannot be read: No such file or directory." in text(heard)
+    assert heard[-1][:2] == (ENDED, 1)
+    assert "hunter2" not in str(heard)
+
+
+def test_what_is_submitted_is_what_the_program_has(tmp_path: Path) -> None:
+    script = b"#!/bin/sh\n#SBATCH -J read-there\ntrue\n"
+    env = {
+        "FLAVOUR": "mint",
+        "RM_DAEMON": "https://elsewhere",
+        "RM_DAEMON__SOCKET": "/elsewhere",
+        "A": "\udce9",
+    }
+    with serving(tmp_path / "rm.sock") as daemon:
+        heard = talk(asked("sbatch", "x.sh", env=env), lambda *_: frame(ANSWER, 0, script), daemon.socket)
+        (job,) = daemon.service.table.values()
+    assert "Submitted batch job" in text(heard, OUTPUT), heard
+    assert (job.spec.name, job.spec.script, job.spec.submit_host) == ("read-there", script.decode(), "h1")
+    assert job.spec.chdir == "/there"
+    assert dict(job.spec.env)["FLAVOUR"] == "mint"
+    assert dict(job.spec.env).get("RM_DAEMON__SOCKET") in (None, "/elsewhere")  # and not the door
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        asked("rmx", "status"),
+        asked("../inside"),
+        asked("squeue", words=7),
+        asked("squeue", env=[]),
+        frame(REQUEST, 0, b"not json"),
+        frame(REQUEST, 0, b"[" * 100_000),
+        frame(REQUEST, 0, b"{}"),
+        frame(b"?", 0, b""),
+        wire.HEAD.pack(REQUEST, 0, (1 << 32) - 1),
+        b"",
+    ],
+)
+def test_a_request_that_is_none_ends_it(first: bytes) -> None:
+    heard = talk(first)
+    assert not heard or heard[-1][:2] == (ENDED, 1)
+    assert all(kind in (ERRORS, ENDED) for kind, _, _ in heard)
+
+
+def test_a_program_that_answers_anything_ends_it() -> None:
+    for answer in (
+        b"",
+        b"x" * 100,
+        frame(OUTPUT, 0, b"?"),
+        frame(ANSWER, 0, b"\xff\xfe"),
+        frame(ANSWER, 99999),
+    ):
+        heard = talk(asked("sbatch", "x.sh"), lambda *_, answer=answer: answer)  # type: ignore[misc]
+        assert not heard[1:] or heard[-1][:2] == (ENDED, 1)
+
+
+@pytest.mark.parametrize(
+    "zone", ["/etc/shadow", ":/etc/shadow", "../../../etc/shadow", "", "Europe/Berlin", "\0"]
+)
+def test_a_zone_is_a_name(zone: str, tmp_path: Path) -> None:
+    with serving(tmp_path / "rm.sock") as daemon:
+        heard = talk(
+            asked("squeue", "-h", env={"TZ": zone, "LD_PRELOAD": "/x", "": "y", "a=b": "c"}),
+            door=daemon.socket,
+        )
+    assert heard == [(ENDED, 0, b"")]
+
+
+FENCED = """
+import os, socket, subprocess, sys, tempfile, pathlib
+from rm.cli.slurm import inside
+file = pathlib.Path({file!r})
+inside._fence("/the/door")
+import tomllib, csv  # Python's own files
+tries = dict(
+    read=lambda: file.read_text(),
+    write=lambda: file.write_text("x"),
+    raw=lambda: os.open(file, os.O_RDONLY),
+    passwd=lambda: open("/etc/passwd").read(),
+    remove=lambda: file.unlink(),
+    rename=lambda: file.rename({file!r} + "2"),
+    program=lambda: subprocess.run(["true"]),
+    shell=lambda: os.system("true"),
+    become=lambda: os.execv("/bin/true", ["true"]),
+    fork=lambda: os.fork(),
+    connect=lambda: socket.socket(socket.AF_UNIX).connect({socket!r}),
+    link=lambda: os.symlink({file!r}, {file!r} + "3"),
+    native=lambda: __import__("ctypes").CDLL(None),
+)
+for name, does in tries.items():
+    try:
+        does()
+    except PermissionError:
+        continue
+    print(name)
+"""
+
+
+def test_the_process_does_nothing_outside_even_if_it_is_asked_to(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("there")
+    with serving(tmp_path / "rm.sock") as daemon:
+        code = FENCED.format(file=str(file), socket=daemon.socket)
+        done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("", 0), done.stderr
+    assert file.read_text() == "there"

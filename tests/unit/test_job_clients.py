@@ -1,0 +1,138 @@
+"""Which programs of jobs get a client of the daemon, and how many at once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rm.daemon.services.job_clients import OF_ATTEMPT, OF_USER, Asker, JobClients, Way
+from rm.errors import Unreachable
+from rm.protocol.clients import ENDED, ERRORS, HEAD
+from rm.protocol.notifications import Asked
+
+
+class Channel:
+    """To a host that has said `words`; what it is told is in `heard`."""
+
+    def __init__(self, words: bytes) -> None:
+        self._words = words
+        self.heard = b""
+
+    def settimeout(self, seconds: float | None) -> None: ...
+
+    def sendall(self, data: bytes) -> None:
+        self.heard += data
+
+    def recv(self, most: int) -> bytes:
+        data, self._words = self._words[:most], self._words[most:]
+        return data
+
+    def recv_stderr_ready(self) -> bool:
+        return False
+
+    def close(self) -> None: ...
+
+
+class Hosts:
+    def __init__(self, words: bytes) -> None:
+        self._words = words
+        self.channels: list[tuple[str, Channel]] = []
+
+    def attend(self, name: str) -> Any:
+        if name == "away":
+            raise Unreachable("It is away.")
+        self.channels.append((name, Channel(self._words)))
+        return self.channels[-1][1]
+
+
+class Clients:
+    """`run` of those that are served, until `over`."""
+
+    def __init__(self) -> None:
+        self.served: list[Asker] = []
+        self.over = asyncio.Event()
+
+    async def run(self, asker: Asker, way: Way) -> None:
+        self.served.append(asker)
+        await self.over.wait()
+
+
+def user_of(host: str, job: int, attempt: int) -> str:
+    """Job 1 of ann and 2 of bob run on h1 and away, in their second attempt."""
+    return {1: "ann", 2: "bob", 3: "ann"}.get(job, "") if attempt == 2 and host in ("h1", "away") else ""
+
+
+def asked(job: int = 1, attempt: int = 2, waiting: int = 1) -> Asked:
+    return Asked(job=job, attempt=attempt, waiting=waiting)
+
+
+OK = b'{"ok": true}\n'
+
+
+def among(hosts: Hosts, *told: tuple[str, Asked], until: Callable[[Clients], bool]) -> list[Asker]:
+    """Who is served after these words of hosts."""
+
+    async def main() -> list[Asker]:
+        clients = Clients()
+        service = JobClients(attend=hosts.attend, cluster="c", user_of=user_of, run=clients.run)
+        for host, words in told:
+            service.asked(host, words)
+        async with asyncio.timeout(30):
+            while not until(clients):
+                await asyncio.sleep(0.01)
+            clients.over.set()
+            await service.close()
+        return clients.served
+
+    return asyncio.run(main())
+
+
+def test_a_host_is_heard_for_the_attempts_that_are_placed_on_it() -> None:
+    hosts = Hosts(OK)
+    told = [("h2", asked()), ("h1", asked(attempt=1)), ("h1", asked(job=9)), ("h1", asked(job=2))]
+    assert among(hosts, *told, until=lambda c: bool(c.served)) == [Asker("bob", "h1", 2)]
+    ((host, channel),) = hosts.channels
+    words = {"cluster": "c", "job": 2, "attempt": 2, "answer": True}
+    assert (host, json.loads(channel.heard)) == ("h1", words)
+
+
+def test_as_many_are_served_at_once_as_wait_and_no_more_than_an_attempt_and_a_user_may_have() -> None:
+    def served(*told: Asked, count: int) -> int:
+        hosts = Hosts(OK)
+        return len(among(hosts, *[("h1", one) for one in told], until=lambda c: len(c.served) >= count))
+
+    assert served(asked(waiting=3), count=3) == 3
+    assert served(asked(waiting=3), asked(waiting=3), count=3) == 3  # the same ones, told of again
+    assert served(asked(waiting=10**9), count=OF_ATTEMPT) == OF_ATTEMPT
+    assert served(asked(waiting=64), asked(job=3, waiting=64), asked(job=2), count=OF_USER + 1) == OF_USER + 1
+
+
+@pytest.mark.parametrize(
+    "words", [b'{"error": "No program of the job asks."}\n', b"", b"[1]\n", b"x" * 99 + b"\n"]
+)
+def test_a_host_where_nobody_waits_or_that_says_something_else_is_left(words: bytes) -> None:
+    hosts = Hosts(words)
+    told = [("h1", asked()), ("away", asked(job=2))]
+    assert among(hosts, *told, until=lambda _: bool(hosts.channels)) == []
+
+
+def test_where_jobs_have_no_clients_a_program_is_told_so() -> None:
+    hosts = Hosts(OK)
+
+    async def main() -> None:
+        service = JobClients(attend=hosts.attend, cluster="c", user_of=user_of, run=None)
+        service.asked("h1", asked())
+        while not hosts.channels or ENDED not in hosts.channels[0][1].heard:
+            await asyncio.sleep(0.01)
+        await service.close()
+
+    asyncio.run(main())
+    frames = hosts.channels[0][1].heard.partition(b"\n")[2]
+    kind, _, length = HEAD.unpack_from(frames)
+    assert kind == ERRORS
+    assert b"jobs.clients in rm.toml is off" in frames[HEAD.size : HEAD.size + length]
+    assert HEAD.unpack(frames[HEAD.size + length :]) == (ENDED, 1, 0)
