@@ -310,7 +310,8 @@ srun -n1 echo still there"""
 
 def test_the_names_of_hosts_are_shown() -> None:
     script = (
-        "scontrol show hostnames 'gpu[01-02],x'; scontrol show hostlist a1,a2; scontrol show job 2; echo $?"
+        "scontrol show hostnames 'gpu[01-02],x'; scontrol show hostlist a1,a2\n"
+        "unset RM_STEPS; scontrol show job 2; echo $?"
     )
     with agents() as start:
         _, lines = run(start(), script)
@@ -318,8 +319,12 @@ def test_the_names_of_hosts_are_shown() -> None:
         assert lines[-1] == "1"
 
 
+NO_DAEMON = "scontrol: error: This is not a job whose script runs once: submit it with --launch=batch."
+
+
 def test_a_job_requeues_itself_and_asks_another_scontrol_for_the_rest() -> None:
     script = r"""there=$(mktemp -d)
+unset RM_STEPS  # there is no daemon
 export RM_REPORTS=$there/reports SLURM_JOB_ID=3 SLURM_ARRAY_JOB_ID=2 SLURM_ARRAY_TASK_ID=1
 scontrol requeue 2_1 && scontrol requeue 3 && cat $RM_REPORTS
 scontrol requeue 9 2>&1
@@ -334,10 +339,10 @@ rm -r $there"""
     assert [line for line in lines if line] == [
         '["requeue"]',
         '["requeue"]',
-        "scontrol: inside a job rm knows show hostnames, show hostlist, show job and requeue of itself.",
+        NO_DAEMON,
         "other: show job a b",
         "scontrol: DIR/of-another-host/scontrol cannot be started here: No such file or directory.",
-        "scontrol: inside a job rm knows show hostnames, show hostlist, show job and requeue of itself.",
+        NO_DAEMON,
     ]
 
 
@@ -349,7 +354,8 @@ def test_a_job_shows_itself_where_no_other_scontrol_is() -> None:
         "SLURM_CPUS_PER_TASK": "2", "SLURM_JOB_CPUS_PER_NODE": "4(x2),2", "SLURM_SUBMIT_HOST": "login",
         "SLURM_JOB_START_TIME": "86400", "SLURM_JOB_END_TIME": "176399",
     }  # fmt: skip
-    script = r"""scontrol show job 3; scontrol -o show job ${SLURM_ARRAY_JOB_ID}_1 | tr ' ' '\n' | grep -c =
+    script = r"""unset RM_STEPS
+scontrol show job 3; scontrol -o show job ${SLURM_ARRAY_JOB_ID}_1 | tr ' ' '\n' | grep -c =
 unset SLURM_JOB_END_TIME; scontrol show jobid -dd 3 -o | grep -o 'TimeLimit=[^ ]*'
 scontrol show job 4 > /dev/null 2>&1; echo $?
 SLURM_JOB_START_TIME=x scontrol show job 3 2>&1 | sed 's/:.*//'"""

@@ -1,8 +1,8 @@
 """How a job's script is launched: once for each task, or once, on the first host, as by Slurm's sbatch.
 
-A script that starts its tasks itself (by `srun`, `mpirun` …) must run once; one that is itself the program of
-a task must run once for each. `auto` tells them apart by the launchers that the script names; nothing else is
-looked at. docs/slurm.md says why.
+A script that starts its tasks itself (by `srun`, `mpirun` …), or other jobs, must run once; one that is the
+program of a task must run once for each. `auto` tells them apart by the launchers that the script names, and
+the clients of the queue; nothing else is looked at. docs/slurm.md says why.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import re
 TASKS, BATCH, AUTO = "tasks", "batch", "auto"
 LAUNCHES = (TASKS, BATCH, AUTO)
 
-# what starts tasks on all hosts of a job, and what starts the processes of one host
+# what starts tasks on all hosts of a job, or asks the daemon, and what starts the processes of one host
 _OVER_HOSTS = ("srun", "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prun", "prterun", "deepspeed",
-               "horovodrun", "sbcast")  # fmt: skip
+               "horovodrun", "sbcast", "sbatch", "squeue", "scancel", "sacct", "sinfo")  # fmt: skip
 _ON_A_HOST = ("torchrun", "accelerate", "torch.distributed.run", "torch.distributed.launch")
 _COMMENT = re.compile(r"(?:^|(?<=\s))#.*", re.MULTILINE)
 
