@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from rm.errors import Unreachable
 COMMAND = (sys.executable, "-I", "-m", "rm.cli.slurm.inside")
 ENVIRONMENT = {"LANG": "C.UTF-8", "PATH": "/usr/local/bin:/usr/bin:/bin"}
 PIECE_BYTES = 64 << 10
+NICE = 10  # the daemon comes first
 MOST_S = 90.0  # it ends itself earlier, with a sentence
 
 
@@ -55,7 +57,7 @@ async def _between(
 
 
 def _started(who: Sequence[str], its: socket.socket) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [*COMMAND, *who],
         stdin=its.fileno(),
         stdout=subprocess.DEVNULL,
@@ -63,6 +65,8 @@ def _started(who: Sequence[str], its: socket.socket) -> subprocess.Popen[bytes]:
         cwd="/",
         start_new_session=True,
     )
+    os.setpriority(os.PRIO_PROCESS, process.pid, NICE)
+    return process
 
 
 async def _out(reader: asyncio.StreamReader, write: Callable[[bytes], Awaitable[None]]) -> None:

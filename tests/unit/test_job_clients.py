@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rm.daemon.services.job_clients import OF_ATTEMPT, OF_USER, Asker, JobClients, Way
+from rm.daemon.services.job_clients import OF_HOST, OF_USER, Asker, JobClients, Way
 from rm.errors import Unreachable
 from rm.protocol.clients import ENDED, ERRORS, HEAD
 from rm.protocol.notifications import Asked
@@ -62,8 +62,12 @@ class Clients:
 
 
 def user_of(host: str, job: int, attempt: int) -> str:
-    """Job 1 of ann and 2 of bob run on h1 and away, in their second attempt."""
-    return {1: "ann", 2: "bob", 3: "ann"}.get(job, "") if attempt == 2 and host in ("h1", "away") else ""
+    """Jobs of ann, bob, cid and dan run on h1 and away, in their second attempt."""
+    return (
+        {1: "ann", 2: "bob", 3: "ann", 4: "cid", 5: "dan"}.get(job, "")
+        if attempt == 2 and host in ("h1", "away")
+        else ""
+    )
 
 
 def asked(job: int = 1, attempt: int = 2, waiting: int = 1) -> Asked:
@@ -100,15 +104,17 @@ def test_a_host_is_heard_for_the_attempts_that_are_placed_on_it() -> None:
     assert (host, json.loads(channel.heard)) == ("h1", words)
 
 
-def test_as_many_are_served_at_once_as_wait_and_no_more_than_an_attempt_and_a_user_may_have() -> None:
+def test_as_many_are_served_at_once_as_wait_and_no_more_than_a_user_and_a_host_may_have() -> None:
     def served(*told: Asked, count: int) -> int:
         hosts = Hosts(OK)
         return len(among(hosts, *[("h1", one) for one in told], until=lambda c: len(c.served) >= count))
 
     assert served(asked(waiting=3), count=3) == 3
     assert served(asked(waiting=3), asked(waiting=3), count=3) == 3  # the same ones, told of again
-    assert served(asked(waiting=10**9), count=OF_ATTEMPT) == OF_ATTEMPT
+    assert served(asked(waiting=10**9), count=OF_USER) == OF_USER
     assert served(asked(waiting=64), asked(job=3, waiting=64), asked(job=2), count=OF_USER + 1) == OF_USER + 1
+    crowd = [asked(job=job, waiting=64) for job in (1, 2, 4, 5)]  # of four users
+    assert served(*crowd, count=OF_HOST) == OF_HOST
 
 
 @pytest.mark.parametrize(

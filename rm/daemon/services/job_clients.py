@@ -18,7 +18,7 @@ from rm.errors import RmError
 from rm.protocol.clients import ENDED, ERRORS, frame
 from rm.protocol.notifications import Asked
 
-MOST, OF_ATTEMPT, OF_USER = 32, 8, 8  # clients at once: of all, of an attempt on a host, of a user
+MOST, OF_HOST, OF_USER = 64, 16, 8  # clients at once: of all, for a host, for a user
 OFF = b"error: This cluster's administrator gives jobs no clients: jobs.clients in rm.toml is off.\n"
 log = logging.getLogger(__name__)
 
@@ -67,6 +67,7 @@ class JobClients:
         self._user_of, self._run = user_of, run
         self._loop = asyncio.get_running_loop()
         self._of_user: Counter[str] = Counter()
+        self._of_host: Counter[str] = Counter()
         self._of_attempt: Counter[tuple[str, int, int]] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -83,12 +84,14 @@ class JobClients:
     def _begin(self, host: str, told: Asked, user: str) -> None:
         key = (host, told.job, told.attempt)
         while (
-            self._of_attempt[key] < min(told.waiting, OF_ATTEMPT)
+            self._of_attempt[key] < told.waiting
             and self._of_user[user] < OF_USER
+            and self._of_host[host] < OF_HOST
             and len(self._tasks) < MOST
         ):
             self._of_attempt[key] += 1
             self._of_user[user] += 1
+            self._of_host[host] += 1
             task = self._loop.create_task(self._serve(key, user))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -112,6 +115,7 @@ class JobClients:
             way.close()
             self._less(self._of_attempt, key)
             self._less(self._of_user, user)
+            self._less(self._of_host, host)
 
     @staticmethod
     def _less(counter: Counter[Any], key: Any) -> None:
