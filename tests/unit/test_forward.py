@@ -1,6 +1,5 @@
 """The words of `rmx forward`, and the relay that runs on the host."""
 
-import socket
 import subprocess
 import sys
 import threading
@@ -11,6 +10,7 @@ from rm.cli.jobs.enter import one_number
 from rm.cli.jobs.forward import listening, ports
 from rm.client.forwarding import REFUSED, RELAY
 from rm.errors import UsageError
+from tests.ports import Kept
 
 
 def test_ports() -> None:
@@ -58,6 +58,6 @@ def test_the_relay_passes_every_byte_and_the_end_of_input() -> None:
 
 
 def test_the_relay_says_that_nothing_listens() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    assert relay(port, b"").returncode == REFUSED
+    kept = Kept()
+    assert relay(kept.number, b"").returncode == REFUSED
+    kept.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import importlib.util
 import json
@@ -12,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +21,7 @@ from typing import Any
 import pytest
 
 from tests.fakes import PATIENCE_S
+from tests.ports import Kept
 
 AGENTS = Path(__file__).parents[2] / "agents"
 sys.path.insert(0, str(AGENTS))
@@ -30,22 +33,52 @@ spec.loader.exec_module(rm_probe)
 sys.path.remove(str(AGENTS))
 
 
+def free_port() -> int:
+    """One that nobody has: another program may have it before a reflector listens there."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        number: int = free.getsockname()[1]
+        return number
+
+
 @pytest.fixture
 def port() -> Iterator[int]:
     """Of a reflector that listens."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        number = free.getsockname()[1]
-    ask = {"op": "reflect", "port": number, "duration_us": 600_000_000, "address": "127.0.0.1"}
     command = [sys.executable, str(AGENTS / "rm_probe.py")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reflector:
-        assert reflector.stdin is not None
-        assert reflector.stdout is not None
-        reflector.stdin.write(json.dumps(ask) + "\n")
-        reflector.stdin.flush()
-        assert json.loads(reflector.stdout.readline())["event"] == "reflecting"
-        yield number
-        reflector.kill()
+    while True:
+        number = free_port()
+        ask = {"op": "reflect", "port": number, "duration_us": 600_000_000, "address": "127.0.0.1"}
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reflector:
+            assert reflector.stdin is not None
+            assert reflector.stdout is not None
+            reflector.stdin.write(json.dumps(ask) + "\n")
+            reflector.stdin.flush()
+            told = json.loads(reflector.stdout.readline())
+            if "Address already in use" not in told.get("error", ""):
+                assert told["event"] == "reflecting"
+                yield number
+                reflector.kill()
+                return
+
+
+def reflecting(pool: ThreadPoolExecutor, told: list[dict[str, Any]]) -> tuple[int, Future[Any]]:
+    """A reflector in the pool that listens: its port, and what it will have done. `told` gets its notes."""
+    while True:
+        number, begun = free_port(), threading.Event()
+
+        def notify(message: dict[str, Any], begun: threading.Event = begun) -> None:
+            told.append(message)
+            begun.set()
+
+        ask = {
+            "port": number, "duration_us": 9_000_000, "idle_us": 2_000_000, "address": "127.0.0.1",
+            "notify": notify,
+        }  # fmt: skip
+        done = pool.submit(rm_probe.reflect, ask)
+        done.add_done_callback(lambda _, begun=begun: begun.set())  # type: ignore[misc]
+        assert begun.wait(PATIENCE_S)
+        if told or not isinstance(error := done.exception(), OSError) or error.errno != errno.EADDRINUSE:
+            return number, done
 
 
 def probe(kind: str, port: int, **more: Any) -> dict[str, Any]:
@@ -119,26 +152,11 @@ def test_loss_is_told_by_direction_also_when_the_last_answers_are_lost(
 
 
 def test_the_reflector_tells_that_it_was_reached_and_how_often() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        number = free.getsockname()[1]
     told: list[dict[str, Any]] = []
-    listening, box = threading.Event(), []
-
-    def notify(message: dict[str, Any]) -> None:
-        told.append(message)
-        listening.set()
-
-    ask = {
-        "port": number, "duration_us": 9_000_000, "idle_us": 2_000_000, "address": "127.0.0.1",
-        "notify": notify,
-    }  # fmt: skip
-    thread = threading.Thread(target=lambda: box.append(rm_probe.reflect(ask)))
-    thread.start()
-    assert listening.wait(PATIENCE_S)
-    probe("oneway", number, count=7, interval_us=500)
-    thread.join()
-    assert box == [{"answered": 7, "received_bytes": 0}]
+    with ThreadPoolExecutor(1) as pool:
+        number, done = reflecting(pool, told)
+        probe("oneway", number, count=7, interval_us=500)
+        assert done.result(PATIENCE_S) == {"answered": 7, "received_bytes": 0}
     assert told == [{"event": "reflecting", "port": number}, {**told[0], "reached": True}]
 
 
@@ -181,13 +199,12 @@ def test_answers_that_came_while_the_prober_stood_still_are_no_loss(monkeypatch:
 
 
 def test_nobody_there() -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
-        free.bind(("127.0.0.1", 0))
-        number = free.getsockname()[1]
-    found = probe("oneway", number, count=3, interval_us=100)
+    kept = Kept()  # no program listens at it
+    found = probe("oneway", kept.number, count=3, interval_us=100)
     assert (found["received"], found["loss_pct"]) == (0, 100.0)
     with pytest.raises(rm_probe.KernelRefused, match="no TCP sink"):
-        probe("throughput", number, duration_us=1000)
+        probe("throughput", kept.number, duration_us=1000)
+    kept.close()
 
 
 def test_clock_offset_loss_and_delay_arithmetic() -> None:
@@ -252,15 +269,14 @@ def test_what_iperf_says() -> None:
 
 @pytest.mark.skipif(shutil.which("iperf3") is None, reason="needs iperf3")
 def test_iperf_over_loopback() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        number = free.getsockname()[1]
-    listening = threading.Event()
+    kept, listening = Kept(), threading.Event()
+    number = kept.number
     ask = {"port": number, "duration_us": 9_000_000, "tool": "iperf3", "notify": lambda _: listening.set()}
     thread = threading.Thread(target=rm_probe.reflect, args=(ask,))
     thread.start()
     assert listening.wait(PATIENCE_S)
     found = probe("throughput", number, tool="iperf3", duration_us=1_000_000, rate_bps=20_000_000)
     thread.join()
+    kept.close()
     assert 10_000_000 < found["throughput_bps"] < 30_000_000
     assert probe("tools", 0)["iperf3"] is True

@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 import shutil
-import socket
 import subprocess
 import threading
 import time
@@ -24,6 +23,7 @@ from rm.web.pages.listen import serve_page
 from rm.web.pages.settings import PageSettings
 from tests.fake_service import Daemon
 from tests.fakes import PATIENCE_S
+from tests.ports import Kept
 from tests.unit.test_metrics import GRAFANA, daemon
 
 __all__ = ["daemon"]
@@ -32,13 +32,6 @@ DASHBOARD = json.loads((GRAFANA / "dashboards/rm-cluster.json").read_text())
 PANELS: list[dict[str, Any]] = DASHBOARD["panels"]
 EMPTY_HERE = {"Ten least certain directions"}  # the fake daemon's pairs say nothing of their confidence
 needs_prometheus = pytest.mark.skipif(shutil.which("prometheus") is None, reason="needs prometheus")
-
-
-def free_port() -> int:
-    with socket.socket() as link:
-        link.bind(("127.0.0.1", 0))
-        port: int = link.getsockname()[1]
-        return port
 
 
 @contextmanager
@@ -72,7 +65,8 @@ def prometheus(daemon: Daemon, tmp_path: Path) -> Iterator[str]:
         job |= {"scrape_interval": "1s", "static_configs": [{"targets": [target]}]}
         config |= {"rule_files": [str(RULES)], "global": {"evaluation_interval": "1s"}}
         (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
-        address = f"127.0.0.1:{free_port()}"
+        kept = Kept()
+        address = f"127.0.0.1:{kept.number}"
         argv = [
             "prometheus",
             f"--config.file={tmp_path}/prometheus.yml",
@@ -88,6 +82,7 @@ def prometheus(daemon: Daemon, tmp_path: Path) -> Iterator[str]:
         finally:
             process.terminate()
             process.wait(PATIENCE_S)
+            kept.close()
 
 
 def until_scraped(api: str, process: subprocess.Popen[bytes], log: Path) -> None:
