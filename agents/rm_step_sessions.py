@@ -18,6 +18,7 @@ from rm_step_peer import SOCKET
 from rm_step_plan import folded_hosts
 
 SESSIONS, SESSIONS_EVER = 128, 100_000  # of the attempt on this host: at once, and together
+RECORD_S, ANSWER_BYTES = 10.0, 4096  # a session waits until its end is recorded
 ENTER_S = 10.0  # that a step may take to reach this host, and its first task here to become its program
 
 
@@ -133,15 +134,19 @@ class Sessions:
         self._ask({"op": "release", "code": code})
 
     def _ask_record(self, step, code, number, used):
-        """In the session's process: its program has ended."""
+        """In the session's process: its program has ended. The session may end when that is recorded: one
+        that has ended and told nothing is recorded as cancelled."""
         ended = {"code": code, "signal": number, "why": ""}
-        self._ask({"op": "session-ended", "step": step, "ended": ended, "used": used})
+        self._ask({"op": "session-ended", "step": step, "ended": ended, "used": used}, RECORD_S)
 
-    def _ask(self, words):
-        with contextlib.suppress(OSError):
-            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    def _ask(self, words, wait_s=0.0):
+        """`wait_s`: for the answer, for so long at most."""
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
             sock.connect(self.folder.at(SOCKET))
             sock.sendall(json.dumps(words).encode() + b"\n")
+            if wait_s:
+                sock.settimeout(wait_s)
+                sock.recv(ANSWER_BYTES)
 
     def _release(self, code):
         self.released = code

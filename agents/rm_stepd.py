@@ -274,6 +274,7 @@ class StepDaemon(Sessions, Uses, Asks):
             peer.kind = "asks"
             self._hear_used_there(0, asked["step"], asked.get("used"))
             self._recorded(self.records.ended, int(asked["step"]), how_ended(asked["ended"]))
+            self._tell(peer, {"recorded": True})
         elif op == "hold":
             peer.kind = "hold"
             if self.released is not None:

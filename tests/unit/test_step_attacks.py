@@ -7,6 +7,7 @@ import json
 import os
 import resource
 import selectors
+import signal
 import socket
 import threading
 from collections.abc import Iterator
@@ -96,6 +97,26 @@ def path(agent: Agent) -> Path:
 def door(path: Path) -> Iterator[Door]:
     with closing(Door(path)) as door:
         yield door
+
+
+def frames_of(sock: socket.socket) -> Iterator[tuple[bytes, bytes]]:
+    """What a session says: (kind, body)."""
+    buffer = bytearray()
+    while data := sock.recv(1 << 16):
+        buffer += data
+        for kind, _, body in rm_session.frames(buffer):
+            yield kind, body
+
+
+def stat_of(process: int) -> list[str]:
+    """Its state, the number of its parent, and so on, as proc_pid_stat(5) has them."""
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+
+
+def knocks(path: Path) -> bool:
+    """Is there a connection to the socket that has not been accepted? A state of 02 in the kernel's list."""
+    lines = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()]
+    return any(line[5] == "02" and line[-1] == str(path) for line in lines)
 
 
 def output(sock: socket.socket) -> str:
@@ -199,6 +220,35 @@ def test_who_attends_is_told_once_what_is_kept(door: Door) -> None:
     with door.beside("session.attacked") as sock:
         sock.sendall(have)
         assert sock.recv(1) == rm_session.HAVE
+
+
+def test_how_a_session_ended_is_recorded_though_the_step_daemon_is_busy(door: Door, path: Path) -> None:
+    """It learnt that the session's process was gone before it read what that had told: cancelled."""
+    begin = {"argv": ["sh", "-c", "echo $PPID; read word; exit 4"], "step": "late"}
+    assert door.answer(door.connect({"op": "session", "session": "late", "begin": begin}))["ok"]
+    with door.beside("session.late") as sock:
+        sock.sendall(rm_session.frame(rm_session.HAVE, 0))
+        session = int(next(body for kind, body in frames_of(sock) if kind == rm_session.OUTPUT))
+        daemon = int(stat_of(session)[1])
+        os.kill(daemon, signal.SIGSTOP)
+        try:
+            sock.sendall(rm_session.frame(rm_session.INPUT, 0, b"\n"))
+            until(lambda: knocks(path), "the session tells how it ended")
+            sock.settimeout(0.2)
+            with contextlib.suppress(TimeoutError):  # it waits, and tells nobody else
+                assert any(kind == rm_session.ENDED for kind, _ in frames_of(sock))
+                sock.sendall(rm_session.frame(rm_session.TAKEN, 1 << 20))
+                until(lambda: stat_of(session)[0] == "Z", "it is gone")
+        finally:
+            os.kill(daemon, signal.SIGCONT)
+
+    def record() -> dict[str, Any] | None:
+        lines = path.with_name("steps.recorded").read_text().splitlines()
+        found = [one for one in map(json.loads, lines) if one["name"] == "late" and "ended_us" in one]
+        return found[-1] if found else None
+
+    ended = until(record, "its end is recorded")
+    assert (ended["code"], ended["signal"], ended["why"]) == (4, 0, "")
 
 
 def test_who_attends_and_reads_nothing_is_not_heard() -> None:
