@@ -39,6 +39,7 @@ def test_a_crashed_host_costs_only_its_own_jobs(cluster: Cluster) -> None:
     for job_id in (kept, lost, again):
         cluster.all_started(job_id)
     assert victim in cluster.job(again)["hosts"]
+    until(lambda: [runs(cluster, again, rank) for rank in range(2)] == [["1"]] * 2, "its tasks have begun")
     for host in names[2:]:
         cluster.rmx("host", "resume", host)
     cluster.lab.crash(victim)
