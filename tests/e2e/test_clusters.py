@@ -15,7 +15,8 @@ pytestmark = pytest.mark.lab
 
 @pytest.fixture(scope="module")
 def cluster(make_cluster: MakeCluster) -> Cluster:
-    return make_cluster({}, zones=1, hosts=2, gpus_per_host=0)
+    # what waits in a stopped agent is refused for its cluster, not for its age
+    return make_cluster({"hosts": {"down_after_s": 900.0}}, zones=1, hosts=2, gpus_per_host=0)
 
 
 @pytest.fixture
@@ -37,6 +38,7 @@ def test_a_second_cluster_touches_nothing_until_an_administrator_says_so(
     killed = cluster.submit("--hosts", there, "--wrap", "exec sleep 600")
     for job in (staying, killed):
         cluster.wait(job, "RUNNING")
+    agent = agent_of(cluster, there)
     other.rmx("host", "import", str(cluster.lab.inventory))
     for name in (here, there):
         reason = refusal(other, name)
@@ -47,8 +49,17 @@ def test_a_second_cluster_touches_nothing_until_an_administrator_says_so(
     assert f"runs jobs of cluster {other_id(other, there)}: {killed}" in other.refused(
         6, "host", "adopt", there
     )
+    # an order that the host's agent reads when the host belongs to somebody else
+    cluster.lab.exec(there, ["kill", "-STOP", agent])
+    late = cluster.submit("--hosts", there, "--wrap", "touch /var/tmp/late")
+    cluster.wait(late, "CONFIGURING")
     other.rmx("host", "adopt", "--stop-jobs", there)
     other.host_state(there, "UP")
+    cluster.lab.exec(there, ["kill", "-CONT", agent])
+    until(lambda: cluster.lab.exec(there, ["kill", "-0", agent]).returncode != 0, "the old agent has ended")
+    spool = cluster.lab.exec(there, ["ls", "-A", "/var/lib/rm/jobs"]).stdout.decode().split()
+    assert f"{late}.1" not in spool
+    assert cluster.lab.exec(there, ["ls", "/var/tmp/late"]).returncode != 0
     first = other.submit("--hosts", there, "--wrap", "echo mine")
     assert first == 1  # an id that the host knew from the other cluster
     assert other.wait(first)["state"] == "COMPLETED"
@@ -61,6 +72,11 @@ def test_a_second_cluster_touches_nothing_until_an_administrator_says_so(
     cluster.rmx("host", "adopt", there)  # and back
     cluster.all_up()
     refusal(other, there)
+
+
+def agent_of(cluster: Cluster, host: str) -> str:
+    """The process of the agent there; supervisors, which are forks of it, are younger."""
+    return cluster.lab.exec(host, ["pgrep", "-of", "rm_agent.py --serve"]).stdout.decode().strip()
 
 
 def refusal(cluster: Cluster, host: str) -> str:
