@@ -34,3 +34,16 @@ def replaced(pattern: str, values: Mapping[str, str | int | None]) -> str:
         return match[0] if value is None else str(value)
 
     return re.sub(PATTERN, value_of, pattern)
+
+
+def for_each_element(pattern: str) -> str:
+    """`rm-%j.out` to `rm-%A_%a.out`, as Slurm names the output of the elements of an array."""
+    return pattern if re.search(r"%\d*a", pattern) else re.sub(r"%\d*j", "%A_%a", pattern)
+
+
+def for_each_task(pattern: str) -> str:
+    """`rm-%j.out` to `rm-%j.%t.out`: the tasks of a job must not share a name."""
+    if re.search(r"%\d*t", pattern):
+        return pattern
+    stem, dot, suffix = pattern.rpartition(".")
+    return f"{stem}.%t{dot}{suffix}" if stem else f"{pattern}.%t"

@@ -3,6 +3,7 @@ docs/http-api.md."""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from aiohttp import web
@@ -38,6 +39,7 @@ class SubmitRoutes:
         self._specs_max = config.limits.specs_per_request
         self._root_runs = config.jobs.allow_root or bool(config.jobs.run_root_as)
         self._deliver = "" if config.jobs.output else config.jobs.deliver
+        self._here = os.uname().nodename
         self._fences = FenceDefaults.of(config.jobs)
         self._defaults = {
             "output": config.jobs.output,
@@ -115,6 +117,8 @@ class SubmitRoutes:
         # files on this machine are written for no other than the kernel's word names, and never for root
         deliver = self._deliver if user == caller.user and caller.local and caller.uid != 0 else ""
         asked = wire.spec_from(value, user, self._defaults, deliver)
+        if asked.deliver and asked.submit_host != self._here:  # its directory is on another machine
+            asked = replace(asked, deliver="")
         fence_us = self._fences.fence_us_of(asked)
         spec = asked if asked.fence_us == fence_us else replace(asked, fence_us=fence_us)
         self._may_rank(f"The job '{spec.name}'", spec.priority, caller)

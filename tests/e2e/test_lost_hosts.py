@@ -162,8 +162,8 @@ def test_a_changed_host_key_is_refused_until_it_is_accepted(cluster: Cluster) ->
 
 
 def test_a_launch_that_has_reached_a_frozen_host_never_starts_late(cluster: Cluster) -> None:
-    """The host's kernel has the launch when the host is cut off: it learns nothing of the connection's end, and
-    its agent reads the launch when it thaws."""
+    """The host's kernel has the launch when the host is cut off: it learns nothing of the connection's end,
+    and its agent reads the launch when it thaws."""
     elsewhere, frozen = "z2h1", "z2h2"
     cluster.rmx("host", "drain", elsewhere)
     cluster.lab.freeze(frozen)

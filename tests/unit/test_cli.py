@@ -311,6 +311,28 @@ def test_show_says_which_file_of_which_host_the_output_is(daemon: Daemon, rmx: R
     assert "Output:      /data/out/fit-0001.txt on h[1-2]\nError:       /var/tmp/%t.err on h[1-2]\n" in shown
 
 
+def test_show_names_the_file_to_which_the_log_of_a_job_without_output_is_copied(
+    daemon: Daemon, rmx: Rmx
+) -> None:
+    def output_of(job: int, **fields: Any) -> str:
+        spec = daemon.service.table[job].spec
+        given = {"chdir": "/home/ann", "deliver": "rm-%j.out", "submit_host": "login", **fields}
+        daemon.service.put(job, spec=replace(spec, **given))
+        said = re.findall(r"^Output: *(.*)", rmx("show", str(job)).out, re.M)
+        return said[0] if said else ""
+
+    for tasks in ("1", "2"):
+        rmx("submit", "-n", tasks, "--wrap=true")
+    copy = "on login (a copy of the log, made at the end)"
+    assert output_of(1) == f"/home/ann/rm-1.out {copy}"
+    daemon.service.run(1)
+    assert output_of(1, deliver="%N.out") == f"/home/ann/h1.out {copy}"
+    assert output_of(1, output="/dev/null") == "/dev/null"
+    assert output_of(1, deliver="", output="") == ""
+    assert output_of(2, launch="tasks") == f"/home/ann/rm-2.%t.out {copy}"
+    assert output_of(2, launch="batch") == f"/home/ann/rm-2.out {copy}"
+
+
 def test_of_very_many_cancelled_jobs_their_number_is_said(daemon: Daemon, rmx: Rmx) -> None:
     for _ in range(101):
         rmx("submit", "train.sh")

@@ -23,6 +23,7 @@ from rm.web.pages import (
     circle_view,
     grid_view,
     iteration_view,
+    job_view,
     network_view,
     overview_view,
     pair_view,
@@ -30,6 +31,7 @@ from rm.web.pages import (
     timeline_view,
     why_view,
 )
+from rm.web.pages.people import Door, Person
 from rm.web.pages.text import Looks, duration, look
 from tests.answers import answer
 from tests.fake_page import PERIOD_US
@@ -88,6 +90,21 @@ def test_the_time_for_which_a_job_was_suspended_is_no_time_that_it_ran(
     assert format_elapsed(queue_view.elapsed_us(one, 160 * US)) == elapsed
     assert format_elapsed(shown.elapsed_us(one)) == elapsed
     assert format_elapsed(shown.elapsed_us(row_of(one, "", "", (), ""))) == elapsed
+
+
+@pytest.mark.parametrize(
+    ("spec", "output"),
+    [
+        ({"output": "out/%x-%j.txt"}, "/data/out/j7-7.txt on h1"),
+        ({"deliver": "rm-%j.out"}, "/data/rm-7.out on login (a copy of the log, made at the end)"),
+        ({}, None),
+    ],
+)
+def test_the_page_of_a_job_names_the_file_of_its_output(spec: dict[str, str], output: str | None) -> None:
+    tasks = [{"rank": 0, "host": "h1", "gpus": [], "prepared": True, "started_us": 1}]
+    told = job(7, tasks=tasks, spec={"chdir": "/data", "submit_host": "login", "launch": "batch", **spec})
+    facts = dict(job_view.job(told, Person(Door("ann")), 160 * US).facts)
+    assert facts.get("Output") == output
 
 
 def test_bars_are_where_their_times_are() -> None:

@@ -219,7 +219,8 @@ def test_files_on_this_machine_are_made_only_for_the_caller(
     with serving(tmp_path / "rm.sock", config) as daemon:
 
         def delivered_as(**fields: Any) -> str:
-            status, answer = call(daemon, "POST", "/v1/jobs", {"spec": {**SPEC, **fields}})
+            spec = {**SPEC, "submit_host": os.uname().nodename, **fields}
+            status, answer = call(daemon, "POST", "/v1/jobs", {"spec": spec})
             assert status == 201, answer
             return daemon.service.table[answer["job"]].spec.deliver
 
@@ -228,6 +229,7 @@ def test_files_on_this_machine_are_made_only_for_the_caller(
         assert delivered_as(user="boss") == "rm-%j.out"
         assert delivered_as(user="root", chdir="/etc/cron.d") == ""
         assert delivered_as(user="ann", chdir="/home/ann/.ssh") == ""
+        assert delivered_as(submit_host="laptop") == ""  # whose directory is not here
         assert delivered_as(output="") == ""
         for name in ("authorized_keys", "", "rm-%j.out"):
             status, answer = call(daemon, "POST", "/v1/jobs", {"spec": {**SPEC, "deliver": name}})

@@ -13,6 +13,7 @@ import click
 
 from rm.cli.output import note
 from rm.cli.session import Session, job_operand, one_job
+from rm.client.job_files import writers
 from rm.errors import RmError, UsageError
 
 if TYPE_CHECKING:
@@ -65,11 +66,6 @@ def logs(
             "Leave --label out; --output with %t gives each task a file of its own.",
         )
     Labelled(read, writers(spec), sys.stdout.buffer.write).print(at_once=follow)
-
-
-def writers(spec: Spec) -> int:
-    """How many tasks have an output of their own."""
-    return 1 if spec.launch == "batch" else spec.ntasks
 
 
 def shared_file(spec: Spec, error: bool) -> str:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from rm.arrays import text_of
-from rm.cli.jobs.logs import shared_file, writers
+from rm.cli.jobs.logs import shared_file
 from rm.cli.jobs.used import slowed_text, used_text, waited_text
 from rm.cli.output import note, printable
 from rm.cli.session import Session, emit_answer, emit_json, job_operand, json_option, one_job, table
 from rm.cli.shown import elapsed_us, exact_moment, job_ref
+from rm.client.job_files import errors_of, output_of
 from rm.dependencies import Condition, with_standings
 from rm.errors import Forbidden, RmError
-from rm.file_patterns import Letters, replaced, values_of
 from rm.missing_program import NOT_FOUND, missing_program
 from rm.submission.signals import shown
 from rm.units import (
@@ -137,10 +136,10 @@ def _lines(job: FullJob) -> Iterator[tuple[str, Any]]:
         yield "Attempt", job.attempt
     yield "Hosts", fold_hosts(job.hosts)
     yield "WorkDir", spec.chdir
-    yield "Output", where(job, spec.output)
+    yield "Output", output_of(job)
     if spec.input:
         yield "Input", spec.input
-    yield "Error", where(job, spec.error)
+    yield "Error", errors_of(job)
     yield "OpenMode", spec.open_mode
     yield "Traffic", "low" if spec.low_comm else profile_text(job.traffic or spec.traffic)
     if schedule := job.schedule:
@@ -148,25 +147,6 @@ def _lines(job: FullJob) -> Iterator[tuple[str, Any]]:
         idle = f", {format_duration(schedule.inject_us)} idle added" if schedule.inject_us else ""
         yield "Schedule", f"{role}, an iteration every {format_duration(schedule.period_us)}{idle}"
     yield "Comment", spec.comment
-
-
-def where(job: FullJob, pattern: str) -> str:
-    """The file in which tasks write and the host that has it; of several files the pattern, and the hosts."""
-    tasks = job.tasks[: writers(job.spec)]
-    if not pattern or not tasks:
-        return pattern
-    files = {_file(job, pattern, task) for task in tasks}
-    name = files.pop() if len(files) == 1 else pattern
-    if name.startswith("/dev/"):
-        return name
-    return f"{name} on {fold_hosts(list(dict.fromkeys(task.host for task in tasks)))}"
-
-
-def _file(job: FullJob, pattern: str, task: Task) -> str:
-    spec = job.spec
-    known = values_of(job.id, job.array_job, job.array_task, spec.name, spec.user)
-    there: Letters = {"N": task.host, "n": job.hosts.index(task.host), "t": task.rank}
-    return os.path.join(spec.chdir, replaced(pattern, {**known, **there}))
 
 
 @click.command()

@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import pwd
-import re
 import socket
 import subprocess
 import sys
@@ -30,6 +29,7 @@ from rm.daemon.execution import deliver_as_user
 from rm.daemon.execution.environment import expand
 from rm.daemon.execution.launch import open_mode
 from rm.errors import StoreError
+from rm.file_patterns import for_each_element, for_each_task
 
 log = logging.getLogger(__name__)
 
@@ -74,19 +74,6 @@ def deliveries(state: ClusterState, here: str, pattern: str) -> Callable[[Collec
         return Delivery(spec.user, spec.chdir, files, open_mode(job) == "append")
 
     return delivery_of
-
-
-def for_each_element(pattern: str) -> str:
-    """`rm-%j.out` to `rm-%A_%a.out`, as Slurm names the output of the elements of an array."""
-    return pattern if re.search(r"%\d*a", pattern) else re.sub(r"%\d*j", "%A_%a", pattern)
-
-
-def for_each_task(pattern: str) -> str:
-    """`rm-%j.out` to `rm-%j.%t.out`: the tasks of a job must not share a name."""
-    if re.search(r"%\d*t", pattern):
-        return pattern
-    stem, suffix = os.path.splitext(pattern)
-    return f"{stem}.%t{suffix}"
 
 
 Done = Callable[[str], None]

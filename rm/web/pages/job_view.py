@@ -8,6 +8,7 @@ from msgspec import UNSET
 
 from rm.api.job_steps import JobSteps
 from rm.api.jobs import FullJob, Job, Spec
+from rm.client.job_files import errors_of, output_of
 from rm.dependencies import Condition, with_standings
 from rm.units import format_bytes, format_elapsed
 from rm.web.pages.people import Person
@@ -128,7 +129,8 @@ def _facts(told: Job) -> list[tuple[str, str]]:
         ("Priority", str(spec.priority) if spec.priority else ""),
         ("Dependency", shown(with_standings(dependencies, spec.dependency), 300)),
         ("Directory", shown(spec.chdir, 200)),
-        ("Output", shown(spec.output, 200)),
+        ("Output", shown(output_of(told), 200)),
+        ("Errors", shown(errors_of(told), 200)),
         ("Comment", shown(spec.comment, 300)),
         ("Reason", shown(told.reason.message, 300) if told.reason else ""),
     ]
