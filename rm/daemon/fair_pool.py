@@ -6,8 +6,10 @@ import logging
 import threading
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 Work = Callable[[], None]
@@ -36,6 +38,21 @@ class FairPool:
         with self._lock:
             self._waiting.setdefault((host, user), deque()).append(work)
             self._start()
+
+    def ask(self, host: str, user: str, work: Callable[[], T]) -> Future[T]:
+        """What the work returns or raises; work that is cancelled before its turn is not done."""
+        done: Future[T] = Future()
+
+        def work_it_out() -> None:
+            if not done.set_running_or_notify_cancel():
+                return
+            try:
+                done.set_result(work())
+            except Exception as error:  # the asker gets any error
+                done.set_exception(error)
+
+        self.submit(host, user, work_it_out)
+        return done
 
     def close(self) -> None:
         """Nothing more begins."""

@@ -85,9 +85,12 @@ def test_a_flood_of_errors_is_a_few_records(caplog: pytest.LogCaptureFixture) ->
         errors.take(b"all is lost\n" * 100)
     assert records(caplog) == ["h1: all is lost"] * LINES
     clock.now_s += 1
-    errors.take(b"again\n")
+    errors.take(b"again\n" * 100)
     left_out = 1000 * 100 - LINES
     assert records(caplog)[LINES:] == [f"h1: ({left_out} lines are left out here)", "h1: again"]
+    clock.now_s += 2
+    errors.take(b"on\n" * 100)
+    assert records(caplog)[LINES + 2 :] == ["h1: (99 lines are left out here)", "h1: on", "h1: on"]
 
 
 def test_a_record_is_one_printable_line_whatever_the_host_writes(caplog: pytest.LogCaptureFixture) -> None:

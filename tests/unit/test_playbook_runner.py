@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import threading
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -24,7 +25,7 @@ from rm.errors import Conflict, LimitReached, NotFound, StoreUnavailable, UsageE
 from rm.units import HOUR_US
 from tests.cluster import until
 from tests.fakes import ManualClock
-from tests.playing import FakeProcess, Playing, folder_of, outcome
+from tests.playing import PATIENCE_S, FakeProcess, Playing, folder_of, outcome
 
 PASSWORD = "of-the-mirror"
 
@@ -381,6 +382,70 @@ def test_a_pattern_that_takes_hours_keeps_no_thread_of_the_daemon_waiting(
     monkeypatch.setattr(matching, "WITHIN_S", 60.0)
     start(playing, words="aaa")
     assert playing.next().orders["extra"] == {"words": "aaa"}
+
+
+def test_all_patterns_of_a_survey_together_have_the_time_of_one(
+    playing: Playing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s, waited_s = [0.0], []
+
+    def never_ends(argv: Any, *, timeout: float, **_: Any) -> None:
+        waited_s.append(timeout)
+        now_s[0] += timeout
+        raise subprocess.TimeoutExpired(argv, timeout)
+
+    monkeypatch.setattr(matching.subprocess, "run", never_ends)
+    monkeypatch.setattr(matching.time, "monotonic", lambda: now_s[0])
+    survey = tmp_path / "playbooks" / "plain.survey.yml"
+    survey.write_text("".join(f"words{n}: {{pattern: a+}}\n" for n in range(9)))
+    with pytest.raises(UsageError, match="words8' does not match"):
+        start(playing, **{f"words{n}": "a" for n in range(9)})
+    assert waited_s == [matching.WITHIN_S]
+
+
+def test_whose_patterns_take_long_keeps_nobody_else_waiting(
+    playing: Playing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither who reads nor who starts another run, however often one person asks."""
+    (tmp_path / "playbooks" / "plain.survey.yml").write_text("words: {pattern: a+}\n")
+    go_on, held = threading.Event(), threading.Semaphore(0)
+
+    def slow(fits: matching.Fits, pattern: str, text: str) -> bool:
+        held.release()
+        return go_on.wait(PATIENCE_S)
+
+    monkeypatch.setattr(matching.Fits, "__call__", slow)
+
+    async def scene() -> None:
+        begin = playing.service.start
+        many = [asyncio.create_task(begin("plain", RunOptions(), {"words": "a"}, "ann")) for _ in range(100)]
+        try:
+            assert await asyncio.to_thread(held.acquire, timeout=PATIENCE_S)
+            async with asyncio.timeout(PATIENCE_S):
+                assert await playing.service.newest(5, 0, "") == []
+                assert (await begin("drain", RunOptions(), {}, "bob")).by == "bob"
+            assert not any(one.done() for one in many)
+            for one in many[1:]:
+                one.cancel()
+            await asyncio.wait(many[1:])
+        finally:
+            go_on.set()
+        await many[0]
+        assert many[0].result().by == "ann"
+
+    asyncio.run(scene())
+    assert not held.acquire(blocking=False)  # whoever has gone is not waited for
+
+
+def test_nobody_has_all_the_runs_of_shells_that_are_recorded_at_once(playing: Playing) -> None:
+    def tell(by: str) -> None:
+        asyncio.run(playing.service.tell("/srv/site.yml", RunOptions(), (), by))
+
+    for _ in range(telling.AT_ONCE_OF_ONE):
+        tell("ann")
+    with pytest.raises(LimitReached, match=f"{telling.AT_ONCE_OF_ONE} runs in shells of ann"):
+        tell("ann")
+    tell("bob")
 
 
 def test_a_schedule_keeps_no_private_answer_and_must_fit(playing: Playing) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rm.adapters.playbook.catalogue import Listed
 from rm.core.playbook_runs import PlaybookRun, PlaybookRuns, PlaybookSchedule, RunOptions, TaskOutcome
 from rm.core.ports import Clock
+from rm.daemon.fair_pool import FairPool
 from rm.daemon.playbooks.runner import Runner, size_of
 from rm.daemon.playbooks.schedules import Schedules
 from rm.daemon.playbooks.starting import Starting
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 ANSWER_MOST = 4 << 20  # characters of the outcomes of one answer, about
 READ_AT_ONCE = 50
+CHECKERS, TELLERS = 2, 3  # threads
+T = TypeVar("T")
 
 
 class Playbooks:
@@ -33,6 +37,9 @@ class Playbooks:
         self._starting, self._runs, self._runner = starting, runs, runner
         self._telling = telling
         self._schedules, self._clock = schedules, clock
+        # answers are compared with patterns here, which takes seconds where somebody wants it to
+        self._checkers = FairPool(CHECKERS, 1, 1, "answers")
+        self._tellers = FairPool(TELLERS, 1, 2, "told")  # who tells much waits for the database here
 
     # -- what there is
 
@@ -45,7 +52,11 @@ class Playbooks:
     # -- runs
 
     async def start(self, name: str, options: RunOptions, given: Mapping[str, Any], by: str) -> PlaybookRun:
-        return await asyncio.to_thread(self._starting.start, name, options, given, by)
+        return await self._checked(by, partial(self._starting.start, name, options, given, by))
+
+    async def _checked(self, by: str, work: Callable[[], T]) -> T:
+        """Work with answers, in one of the threads that nobody has all of."""
+        return await asyncio.wrap_future(self._checkers.ask(by, by, work))
 
     async def newest(self, limit: int, before: int, playbook: str) -> Sequence[PlaybookRun]:
         def newest() -> Sequence[PlaybookRun]:
@@ -104,7 +115,8 @@ class Playbooks:
     async def progress(
         self, id: int, lines: Sequence[Mapping[str, Any]], by: str, batch: int = 0
     ) -> PlaybookRun:
-        await asyncio.to_thread(self._telling.progress, id, lines, by, batch)
+        work = partial(self._telling.progress, id, lines, by, batch)
+        await asyncio.wrap_future(self._tellers.ask(by, by, work))
         return (await self.run(id))[0]
 
     # -- schedules
@@ -118,7 +130,7 @@ class Playbooks:
         self, name: str, cron: str, options: RunOptions, given: Mapping[str, Any], by: str
     ) -> tuple[PlaybookSchedule, int | None]:
         """Raises UsageError also where private answers are given: nobody may keep them."""
-        found, answers = await asyncio.to_thread(self._starting.asked, name, options, given)
+        found, answers = await self._checked(by, partial(self._starting.asked, name, options, given))
         if kept := [one for one in answers.private if given.get(one) not in (None, "")]:
             raise UsageError(
                 f"A schedule cannot keep the private answers {', '.join(kept)}: they are never stored.",
@@ -140,5 +152,7 @@ class Playbooks:
         self._telling.look()
 
     def close(self) -> None:
+        self._checkers.close()
+        self._tellers.close()
         self._telling.runner.close()
         self._runner.close()

@@ -55,12 +55,12 @@ class Starting:
 
     def asked(self, name: str, options: RunOptions, given: Mapping[str, Any]) -> tuple[Listed, Answers]:
         """The playbook and what the answers become; raises as `survey`."""
-        from rm.adapters.playbook.matching import fits
+        from rm.adapters.playbook.matching import Fits
         from rm.playbook.read.questions import answered
 
         check_options(options)
         found, questions = self.survey(name)
-        return found, answered(questions, given, fits)
+        return found, answered(questions, given, Fits())
 
     def start(
         self, name: str, options: RunOptions, given: Mapping[str, Any], by: str, schedule: int = 0

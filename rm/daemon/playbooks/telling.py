@@ -18,6 +18,7 @@ from rm.daemon.playbooks.runner import TOLD_NO_MORE, Runner
 from rm.errors import Conflict, LimitReached, NotFound
 
 AT_ONCE = 50  # each has a thread
+AT_ONCE_OF_ONE = 20  # so that nobody has all of them
 AHEAD_MOST = 4_000  # lines that wait to be recorded
 PATIENCE_S = 10.0
 SILENT_S = 600.0  # a run that nothing is told of: its shell tells every minute that it goes on
@@ -89,6 +90,8 @@ class Telling:
         with self._guard:
             if len(self._shells) >= AT_ONCE:
                 raise LimitReached(f"{AT_ONCE} runs of shells are being recorded already.")
+            if sum(one.by == by for one in self._shells.values()) >= AT_ONCE_OF_ONE:
+                raise LimitReached(f"{AT_ONCE_OF_ONE} runs in shells of {by} are being recorded already.")
             shell = _Shell(by)
             run = PlaybookRun(
                 playbook, by, self._clock.now_us(), options=options, private=tuple(variables), told=True

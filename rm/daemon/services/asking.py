@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from rm.adapters.asker import ASKER
@@ -68,18 +67,8 @@ class Asking:
     async def think(self, whose: str, work: Callable[[], T]) -> T:
         """Work it out beside the leader, from copies, in turns: of who asks, or of `whose` job it is where
         nobody is known to ask; "" = of what is worked out for all."""
-        done: Future[T] = Future()
-
-        def work_it_out() -> None:
-            if not done.set_running_or_notify_cancel():
-                return
-            try:
-                done.set_result(work())
-            except Exception as error:  # the asker gets any error
-                done.set_exception(error)
-
-        self._thinkers.submit("", whose and (ASKER.get() or whose), work_it_out)
-        return await asyncio.wrap_future(done)
+        asker = whose and (ASKER.get() or whose)
+        return await asyncio.wrap_future(self._thinkers.ask("", asker, work))
 
     def close(self) -> None:
         self._thinkers.close()
