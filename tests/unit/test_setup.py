@@ -31,6 +31,9 @@ def test_a_users_set_up_installs_no_developers_tools(tmp_path: Path) -> None:
     installs = [line for line in user if "pip install" in line]
     assert any("-r requirements.lock" in line for line in installs)
     assert not any("-r requirements-test.lock" in line for line in installs)
+    locked = [line for line in installs + _recipe(tmp_path, "setup-dev") if "-r requirements" in line]
+    assert locked
+    assert all("--require-hashes" in line for line in locked)
     (cut,) = [line for line in user if line.startswith("awk")]
     (tmp_path / ".venv").mkdir()
     subprocess.run(["sh", "-c", cut], cwd=tmp_path, check=True)
