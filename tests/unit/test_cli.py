@@ -21,6 +21,7 @@ from rm.cli.heartbeat import Heartbeat
 from rm.cli.main import JOB_VERBS, VERBS, run
 from rm.client import connection as client_module
 from rm.core.jobs.chain import Chain, Link
+from rm.core.model.array import Array
 from rm.core.model.dependency import Dependency, Standing
 from rm.core.model.earlier_attempt import EarlierAttempt
 from rm.core.model.job import JobSpec, JobState, Task
@@ -119,6 +120,11 @@ def test_submit_and_wait_exits_with_the_jobs_code(daemon: Daemon, rmx: Rmx) -> N
     tasks = tuple(Task(rank, "h1", note=elsewhere) for rank in (0, 1))
     daemon.service.put(4, state=JobState.COMPLETED, ended_us=9_000_000, exit_code=0, tasks=tasks)
     assert rmx("wait", "4").err == f"rmx: Job 4: {elsewhere}\n"  # its output is there, too
+    rmx("submit", "--array=0-9", "train.sh")
+    daemon.service.put(5, array=Array(completed="0-2", failed="3-9"))
+    daemon.service.finish(5, 1)
+    failed = "Job 5 ended FAILED (1:0). Failed: 3-9. `rmx show 5_3` tells why the first of them did.\n"
+    assert rmx("wait", "5").err == f"rmx: {failed}"
 
 
 @pytest.mark.parametrize(

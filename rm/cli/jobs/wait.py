@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
-from rm.arrays import JobId
+from rm.arrays import JobId, lowest, mask
 from rm.cli.output import note
 from rm.cli.session import Session, emit_json, job_ids, jobs_operand, json_option
 from rm.cli.shown import job_ref
+
+if TYPE_CHECKING:
+    from rm.api.jobs import Job
 
 
 def wait_for(
@@ -26,14 +30,24 @@ def wait_for(
     for job in session.client.wait_each([one for named in ids for one in named.each()], timeout_s):
         ended.append(job)
         if exit_code(job):
-            reason = f" {job.reason.message}" if job.reason else ""
-            note(f"Job {job_ref(job)} ended {job.state} ({job.exit or '-'}).{reason}")
+            note(f"Job {job_ref(job)} ended {job.state} ({job.exit or '-'}).{_why(job)}")
         else:  # where its output is, for one, if not where it was to be
             for told in dict.fromkeys(task.note for task in job.tasks if task.note):
                 note(f"Job {job_ref(job)}: {told}")
     if as_json:
         emit_json({"jobs": ended})
     return max(map(exit_code, ended), default=0)
+
+
+def _why(job: Job) -> str:
+    if job.reason:
+        return f" {job.reason.message}"
+    if job.array is not None and job.array.failed:
+        first = lowest(mask(job.array.failed))
+        return (
+            f" Failed: {job.array.failed:.80}. `rmx show {job.id}_{first}` tells why the first of them did."
+        )
+    return ""
 
 
 @click.command()
