@@ -33,6 +33,7 @@ BY_NAME = (
     "soak",
     "solvers",
     "takeover",
+    "unmanaged",
 )  # long ones
 KNOWN = BENCHMARKS + BY_NAME
 

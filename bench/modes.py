@@ -92,6 +92,12 @@ class Lost:
 
 def play(case: Case, mode: str, seed: int, verify: bool = False) -> Lost:
     """`verify`: what is slower managed is left alone after it was measured, which takes half of the span."""
+    found = lost(case, mode, seed, verify)
+    return Lost(max(found), fmean(found), found[0])
+
+
+def lost(case: Case, mode: str, seed: int, verify: bool = False) -> list[float]:
+    """By how many per cent each job's iterations take longer than its own."""
     policy, options = MODES[mode]
     comm = load("comm", policy, options) if options else load("comm", policy)
     cluster = hosts(2, gpus=case.jobs, nic_bps=LINK_BPS)
@@ -101,8 +107,7 @@ def play(case: Case, mode: str, seed: int, verify: bool = False) -> Lost:
     controller = ControllerOptions(verify=verify)
     running = Running(seed=seed, noise=noise, controller=controller, until_us=SPAN_US)
     jobs = World(cluster, arriving(case, seed), policies, network, settings=running).run().jobs
-    lost = [100 * (j.mean_us / j.alone_us - 1) for j in jobs]
-    return Lost(max(lost), fmean(lost), lost[0])
+    return [100 * (j.mean_us / j.alone_us - 1) for j in jobs]
 
 
 def arriving(case: Case, seed: int) -> list[SimJob]:

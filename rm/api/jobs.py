@@ -241,7 +241,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     had hosts, as (code of the reason, time), "None" where no reason was known; in the answer for one job that
     waits, until now; `used`: by this attempt, as its hosts tell when its tasks have ended; `slowed`: the time
     in microseconds that it lost to others on its links, as (job, time), 0 for jobs without a name;
-    `partition`: there when it asks for several, and has hosts: the one that it runs or ran in."""
+    `saved_us`: what interleaving saved it, as estimated; `partition`: there when it asks for several, and has
+    hosts: the one that it runs or ran in."""
 
     id: int
     spec: Spec
@@ -284,6 +285,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     used: Sequence[HostUsed] = ()
     waited: Sequence[tuple[str, int]] = ()
     slowed: Sequence[tuple[int, int]] = ()
+    saved_us: int = 0
     short_state: str
     exit: str | None
     hosts: Sequence[str]

@@ -12,11 +12,12 @@ from rm.api.answer import Answer
 class UsageLine(msgspec.Struct, frozen=True, kw_only=True):
     """Of the attempts that ended in the time: `jobs` were the last ones of their jobs, of which `failed` did
     not complete; `requeued` ones were followed by another attempt. `slowed_us` is time that they lost to
-    others on their links, `received_bytes` and `sent_bytes` passed the network; the longer names with
-    `waited_` say for what they waited until they had hosts. What they held: time of processors (`cpu_us`)
-    and GPUs (`gpu_us`), and memory in MiB seconds. Of it `cpu_watched_us` and `gpu_watched_us` were measured,
-    and of these `cpu_busy_us` and `gpu_busy_us` used. A name is "" where the line is not of one; `day_us` is
-    the beginning of its day, of UTC, 0 where it is not of one."""
+    others on their links, and `saved_us` what interleaving saved them, as estimated. `received_bytes` and
+    `sent_bytes` passed the network; the longer names with `waited_` say for what they waited until they had
+    hosts. What they held: time of processors (`cpu_us`) and GPUs (`gpu_us`), and memory in MiB seconds. Of it
+    `cpu_watched_us` and `gpu_watched_us` were measured, and of these `cpu_busy_us` and `gpu_busy_us` used. A
+    name is "" where the line is not of one; `day_us` is the beginning of its day, of UTC, 0 where it is not
+    of one."""
 
     account: str = ""
     user: str = ""
@@ -51,6 +52,7 @@ class UsageLine(msgspec.Struct, frozen=True, kw_only=True):
     waited_other_us: int = 0
     received_bytes: int = 0
     sent_bytes: int = 0
+    saved_us: int = 0
 
 
 class Usage(Answer, frozen=True, kw_only=True):

@@ -35,6 +35,7 @@ from rm.daemon.leading.leader import Leader
 from rm.daemon.leading.listeners import Listeners
 from rm.daemon.leading.witness import Witness
 from rm.daemon.regulation.admission import Admission
+from rm.daemon.regulation.demands import demand_model
 from rm.daemon.regulation.regulator import Regulator
 from rm.daemon.services.backlog import Backlog
 from rm.daemon.services.job_waiters import JobWaiters
@@ -73,6 +74,7 @@ def wire_jobs(*, ground: Ground, policies: Policies, witness: Witness) -> Jobs:
         shaping=config.shaping,
         dscp=config.fabric.dscp,
         epoch=lease.epoch,
+        demand=demand_model(policies.comm),
     )
     admitting = policies.comm if isinstance(policies.comm, AdmissionPolicy) else None
     admission = Admission(policy=admitting, agents=ground.fleet, clock=ground.clock, epoch=lease.epoch)

@@ -25,7 +25,7 @@ SUMS = (
     "cpu_busy_us", "mem_mib_s", "gpu_us", "gpu_watched_us", "gpu_busy_us", "energy_mj", "read_bytes",
     "written_bytes", "waited_resources_us", "waited_priority_us", "waited_dependency_us", "waited_held_us",
     "waited_begin_us", "waited_limits_us", "waited_licenses_us", "waited_network_us", "waited_other_us",
-    "received_bytes", "sent_bytes",
+    "received_bytes", "sent_bytes", "saved_us",
 )  # fmt: skip
 WAITS = tuple(name for name in SUMS if name.startswith("waited_") and name != "waited_us")
 
@@ -130,12 +130,13 @@ def _used_of(found: Usage) -> Columns:
     from rm.units import format_bytes, format_elapsed
 
     gpus = any(line.gpu_us for line in found.lines)
-    slowed = any(line.slowed_us for line in found.lines)
+    slowed, saved = (any(getattr(line, name) for line in found.lines) for name in ("slowed_us", "saved_us"))
     passed = any(line.received_bytes or line.sent_bytes for line in found.lines)
 
     def cells(line: Any) -> list[Any]:
         cells = [line.jobs, line.failed, format_elapsed(line.waited_us // max(1, line.jobs))]
         cells += [format_elapsed(line.slowed_us)] if slowed else []
+        cells += [format_elapsed(line.saved_us)] if saved else []
         cells += [_hours(line.cpu_us), _busy(line.cpu_busy_us, line.cpu_watched_us)]
         cells.append(f"{line.mem_mib_s / GIB_HOUR_MIB_S:.1f}")
         if gpus:
@@ -145,7 +146,8 @@ def _used_of(found: Usage) -> Columns:
         network = (line.received_bytes, line.sent_bytes) if passed else ()
         return [*cells, *map(format_bytes, network)]
 
-    columns = ["JOBS", "FAILED", "WAITED", *(["SLOWED"] if slowed else []), "CPU-H", "BUSY", "GIB-H"]
+    of_links = (["SLOWED"] if slowed else []) + (["SAVED"] if saved else [])
+    columns = ["JOBS", "FAILED", "WAITED", *of_links, "CPU-H", "BUSY", "GIB-H"]
     columns += ["GPU-H", "GPU-BUSY", "KWH"] if gpus else []
     return [*columns, "READ", "WRITTEN", *(("RECEIVED", "SENT") if passed else ())], cells
 

@@ -216,6 +216,7 @@ def job_of(job: core_job.Job, progress: core_progress.Progress | None = None, pa
         preempted_by=job.preempted_by,
         waited=job.waited,
         slowed=job.slowed,
+        saved_us=job.saved_us,
         used=[typed(one, HostUsed) for one in job.used] if job.used else (),
         restarts=job.restarts,
         short_state=state.short,

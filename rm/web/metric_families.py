@@ -178,6 +178,8 @@ ACCOUNT_METRICS = (
     ("rm_account_jobs_ended", "Jobs of the account that ended.", "jobs", 1.0),
     ("rm_account_jobs_failed", "Jobs that did not complete.", "failed", 1.0),
     ("rm_account_waited_seconds", "Time that they waited for their start.", "waited_us", SECOND_US),
+    ("rm_account_slowed_seconds", "Time that they lost to others on their links.", "slowed_us", SECOND_US),
+    ("rm_account_saved_seconds", "Time that interleaving saved, as estimated.", "saved_us", SECOND_US),
     ("rm_account_cpu_held_seconds", "Time of processors that they held.", "cpu_us", SECOND_US),
     ("rm_account_cpu_used_seconds", "Time of processors that they used.", "cpu_busy_us", SECOND_US),
     ("rm_account_gpu_held_seconds", "Time of GPUs that they held.", "gpu_us", SECOND_US),

@@ -253,6 +253,31 @@ def test_jobs_that_had_ended_are_counted_by_an_upgrade(empty_url: str) -> None:
     store.close()
 
 
+def test_sums_that_know_of_nothing_saved_are_kept_by_an_upgrade(empty_url: str) -> None:
+    """And more is added to them."""
+    migrate.upgrade(empty_url, revision="0019")
+    job = ended_job(1, 6_000_000_000, "h1", slowed=((7, 5),), saved_us=9)
+    parts = ended_parts(job, {})
+    with opening.migrating(empty_url) as c:
+        for heap, sums in added_up(parts).items():
+            row = heap._asdict() | sums._asdict()
+            row["user_name"] = row.pop("user")
+            del row["saved_us"]
+            names, values = ", ".join(row), ", ".join(f":{name}" for name in row)
+            c.execute(sa.text(f"INSERT INTO usage_sums ({names}) VALUES ({values})"), row)
+    migrate.upgrade(empty_url)
+    store = open_store(empty_url)
+    for by in (("account",), ("host",)):
+        ((_, sums),) = store.usage(Asked(by, 0, 86_400_000_000))
+        assert (sums.jobs, sums.slowed_us, sums.saved_us) == (1, 5, 0)
+    epoch = store.acquire_lease("h", 0, 1)
+    assert epoch is not None
+    store.commit(Batch(ended=parts), store.load().version)
+    ((_, sums),) = store.usage(Asked(("account",), 0, 86_400_000_000))
+    assert (sums.jobs, sums.slowed_us, sums.saved_us) == (2, 10, 9)
+    store.close()
+
+
 def test_an_upgrade_that_fails_changes_nothing(empty_url: str, tmp_path: Path) -> None:
     with_first_data(empty_url)
     broken = with_later_revision(tmp_path, more='op.execute("SELECT nonsense")')

@@ -58,6 +58,8 @@ def test_the_text_says_who_used_what_and_what_jobs_waited_for() -> None:
         "  limits               15:00    25 %",
     ]
     assert "No job that had started ended" in digest("physics", 0, WEEK_US, [])
+    saved = digest("physics", MONDAY_US - WEEK_US, MONDAY_US, [("ann", ANN._replace(saved_us=90_000_000))])
+    assert "Saved by interleaving, as estimated: 1 minutes." in saved.splitlines()
 
 
 class Server:

@@ -67,6 +67,16 @@ def test_what_jobs_waited_for_the_longest_first() -> None:
     assert usage_view.drawn([line(1)], [], DAY_0, DAY_0 + DAY_US, {}).waits == ()
 
 
+def test_what_interleaving_saved_is_drawn_where_it_saved_any() -> None:
+    found = usage_view.drawn([line(1, saved_us=2 * HOUR_US), line(1, 1)], [], DAY_0, DAY_0 + 2 * DAY_US, {})
+    assert found.charts[-1].title == "Hours saved by interleaving"
+    assert found.charts[-1].total == "2.0"
+    assert [day.saved for day in found.days] == ["0", "2.0"]
+    assert found.saved
+    without = usage_view.drawn([line(1)], [], DAY_0, DAY_0 + DAY_US, {})
+    assert (without.saved, len(without.charts)) == (False, 3)
+
+
 def test_without_gpus_processors_are_shown() -> None:
     found = usage_view.drawn([line(0, cpu_us=HOUR_US)], [], DAY_0, DAY_0 + DAY_US, {})
     assert not found.gpus

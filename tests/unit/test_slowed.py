@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from rm.core.jobs import events as ev
 from rm.core.model.alignment import LinkAlignment
-from rm.core.model.slowed import OTHERS_MOST, SOME, Slowed, lost_us, with_more
+from rm.core.model.slowed import OTHERS_MOST, PERIODS_MOST, SOME, Slowed, lost_us, more_saved, with_more
 from rm.core.model.used import HostUsed, Used
 from rm.core.sharing.ended import ended_parts
-from rm.daemon.regulation.slowed import EVERY_US, LONGEST, Neighbours, SlowedWatch
+from rm.daemon.regulation.slowed import EVERY_US, TOLD_MOST, Neighbours, SlowedWatch
+from rm.daemon.regulation.unmanaged import Without
 from rm.web.identity import Caller
 from rm.web.sight import Sight
 from tests import builders
@@ -33,20 +34,29 @@ def link(*jobs: int) -> LinkAlignment:
 class Watch:
     def __init__(self, *links: LinkAlignment) -> None:
         self.clock, self.posted = ManualClock(), []
-        self.watch = SlowedWatch(self.posted.append, self.clock)
+        self.without: dict[int, Without] = {}
+        self.watch = SlowedWatch(self.posted.append, self.clock, self.without.get)
         self.watch.see(links)
 
-    def hear(self, job: int, *took_us: int, alone_us: int | None = PERIOD_US) -> None:
+    def hear(self, job: int, *took_us: int, alone_us: int | None = PERIOD_US, paused_us: int = 0) -> None:
+        """Iterations that took so long without their pauses."""
         for us in took_us:
-            self.watch.heard(job, 1, us, alone_us)
+            self.watch.heard(job, 1, us + paused_us, paused_us, alone_us)
 
     def told(self) -> dict[int, dict[int, int]]:
-        """After half a minute."""
+        """What was lost, after half a minute."""
+        return {job: dict(one.by) for job, one in self.after().items()}
+
+    def saved(self) -> dict[int, int]:
+        """What was saved, after half a minute."""
+        return {job: one.saved_us for job, one in self.after().items() if one.saved_us}
+
+    def after(self) -> dict[int, Slowed]:
         self.clock.us += EVERY_US
         self.posted.clear()
         self.watch.tell()
         found: list[Any] = [event.slowed for event in self.posted]
-        return {one.job: dict(one.by) for slowed in found for one in slowed}
+        return {one.job: one for slowed in found for one in slowed}
 
 
 def test_what_iterations_take_longer_beside_others_is_lost_to_them() -> None:
@@ -68,7 +78,7 @@ def test_noise_cancels_out_and_nothing_is_won() -> None:
 
 def test_an_iteration_that_did_something_else_does_not_count() -> None:
     watch = Watch(link(1, 2))
-    watch.hear(1, 120_000, (LONGEST + 1) * PERIOD_US, 120_000, 0, -5)
+    watch.hear(1, 120_000, (PERIODS_MOST + 1) * PERIOD_US, 120_000, 0, -5)
     assert watch.told() == {1: {2: 40_000}}
 
 
@@ -138,7 +148,65 @@ def test_it_is_told_at_most_twice_a_minute() -> None:
     assert watch.posted == []
 
 
+def test_what_iterations_would_take_unmanaged_and_did_not_is_saved() -> None:
+    """The pauses in which a job kept its slot are part of what it took."""
+    watch = Watch(link(1, 2), link(1, 3))
+    watch.without.update({1: Without(PERIOD_US, 130_000), 2: Without(PERIOD_US, 130_000)})
+    watch.hear(1, *[100_000] * 10)
+    watch.hear(2, *[100_000] * 10, paused_us=10_000)
+    watch.hear(3, *[100_000] * 10)  # in no rotation
+    assert watch.saved() == {1: 300_000, 2: 200_000}
+    assert watch.saved() == {}  # told once
+
+
+def test_a_job_that_is_no_faster_than_unmanaged_saves_nothing() -> None:
+    watch = Watch(link(1, 2))
+    watch.without.update({1: Without(PERIOD_US, 130_000), 2: Without(PERIOD_US, 100_900)})
+    watch.hear(1, *[120_000, 140_000] * 10)
+    watch.hear(2, *[100_000] * 10)  # less than one hundredth is noise
+    assert watch.saved() == {}
+
+
+def test_a_job_that_is_faster_than_alone_saves_no_more_than_one_that_is_as_fast() -> None:
+    """Its profile is too slow, and so is the estimate."""
+    watch = Watch(link(1, 2))
+    watch.without[1] = Without(PERIOD_US, 130_000)
+    watch.hear(1, *[70_000] * 10)
+    assert watch.saved() == {1: 300_000}
+
+
+@given(st.integers(1, 2_000), st.integers(1, 4 * PERIOD_US), st.integers(PERIOD_US, 100 * PERIOD_US))
+def test_saved_is_at_most_what_the_slowest_iterations_would_lose_in_the_time(
+    count: int, took_us: int, unmanaged_us: int
+) -> None:
+    """Whatever a host reports."""
+    watch = Watch(link(1, 2))
+    watch.without[1] = Without(PERIOD_US, unmanaged_us)
+    watch.hear(1, *[took_us] * count)
+    assert 0 <= sum(watch.saved().values()) <= (PERIODS_MOST - 1) * EVERY_US
+
+
+def test_many_attempts_are_told_a_number_of_them_at_a_time() -> None:
+    jobs = range(1, TOLD_MOST + 3)
+    watch = Watch(link(*jobs))
+    for job in jobs:
+        watch.hear(job, 150_000)
+    assert len(watch.told()) == TOLD_MOST
+    watch.posted.clear()
+    watch.watch.tell()
+    assert [len(event.slowed) for event in watch.posted] == [2]
+
+
 lost = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 10**9)), max_size=60)
+
+
+@given(st.lists(st.integers(-10, 10**12)), st.integers(0, 10**10))
+def test_saved_adds_up_to_at_most_three_times_what_the_job_ran(more: list[int], ran_us: int) -> None:
+    known = 0
+    for us in more:
+        before, known = known, more_saved(known, us, ran_us)
+        assert before <= known
+    assert known == min(sum(max(0, us) for us in more), 3 * ran_us)
 
 
 @given(lost, lost, st.integers(0, 10**10))
@@ -161,12 +229,14 @@ def test_a_running_job_keeps_it_and_it_is_counted_at_its_end() -> None:
     cluster.do(ev.TasksStarted(job, attempt, "h1", cluster.now_us, (0,)))
     cluster.now_us += 60 * SECOND_US
     cluster.do(ev.JobsSlowed((Slowed(job, attempt, ((7, 2 * SECOND_US), (8, SECOND_US))),)))
-    cluster.do(ev.JobsSlowed((Slowed(job, attempt, ((8, 4 * SECOND_US),)), Slowed(99, 1, ((1, 1),)))))
+    cluster.do(ev.JobsSlowed((Slowed(job, attempt, ((8, 4 * SECOND_US),), 3), Slowed(99, 1, ((1, 1),)))))
+    cluster.do(ev.JobsSlowed((Slowed(job, attempt, (), 4),)))
     cluster.do(ev.JobsSlowed((Slowed(job, attempt + 1, ((8, SECOND_US),)),)))  # of another attempt
     assert cluster.state.jobs[job].slowed == ((8, 5 * SECOND_US), (7, 2 * SECOND_US))
     out = cluster.do(ev.TaskExited(job, attempt, "h1", 0, 0, 0, None, cluster.now_us))
     (part,) = out.changes.ended
     assert part.of_job.slowed_us == 7 * SECOND_US
+    assert part.of_job.saved_us == 7
 
 
 def test_a_job_loses_no_more_than_it_ran_whatever_its_host_reports() -> None:
@@ -176,10 +246,11 @@ def test_a_job_loses_no_more_than_it_ran_whatever_its_host_reports() -> None:
     cluster.do(ev.TasksStarted(job, attempt, "h1", cluster.now_us, (0,)))
     started_us = cluster.state.jobs[job].started_us
     cluster.now_us += 60 * SECOND_US
-    cluster.do(ev.JobsSlowed((Slowed(job, attempt, ((7, 1 << 60),)),)))
+    cluster.do(ev.JobsSlowed((Slowed(job, attempt, ((7, 1 << 60),), 1 << 60),)))
     now_us, found = cluster.now_us, cluster.state.jobs[job]
     assert started_us is not None
     assert now_us - started_us - SECOND_US <= lost_us(found.slowed) <= now_us - started_us
+    assert found.saved_us == 3 * (now_us - started_us)
     assert ended_parts(found, {})
 
 
@@ -190,11 +261,21 @@ def test_show_says_beside_whom_a_job_was_slow(rmx: Rmx, daemon: Daemon) -> None:
     assert line.split(maxsplit=1)[1] == "3:12 beside others on its links: 2:00 job 40, 1:12 others"
 
 
+def test_show_says_what_interleaving_saved(rmx: Rmx, daemon: Daemon) -> None:
+    rmx("submit", "--wrap=true")
+    assert "Saved:" not in rmx("show", "1").out
+    daemon.service.put(1, saved_us=250 * SECOND_US)
+    (line,) = [line for line in rmx("show", "1").out.splitlines() if line.startswith("Saved:")]
+    assert line.split(maxsplit=1)[1] == "about 4:10 by interleaving, as estimated"
+
+
 def test_jobs_that_may_not_be_known_have_no_name() -> None:
-    job = replace(builders.job(1), slowed=((7, 5), (8, 4), (9, 3)), used=(HostUsed("h1", -1, Used(1)),))
+    job = replace(
+        builders.job(1), slowed=((7, 5), (8, 4), (9, 3)), saved_us=6, used=(HostUsed("h1", -1, Used(1)),)
+    )
     owner = Caller(1000, job.spec.user)
     seen = Sight(owner, own=(1, 8), jobs=True).job(job)
     assert (seen.slowed, seen.used) == (((8, 4), (SOME, 8)), job.used)
     assert Sight(owner).job(job) == job
     veiled = Sight(Caller(1001, "somebody")).job(job)
-    assert (veiled.slowed, veiled.used) == ((), ())
+    assert (veiled.slowed, veiled.saved_us, veiled.used) == ((), 0, ())

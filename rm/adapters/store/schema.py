@@ -222,7 +222,8 @@ job_steps = Table(
 LATER_SUMS = [
     name
     for name in Sums._fields
-    if (name.startswith("waited_") and name != "waited_us") or name in ("received_bytes", "sent_bytes")
+    if (name.startswith("waited_") and name != "waited_us")
+    or name in ("received_bytes", "sent_bytes", "saved_us")
 ]
 usage_sums = Table(
     "usage_sums",

@@ -9,7 +9,7 @@ import click
 
 from rm.arrays import text_of
 from rm.cli.jobs.logs import shared_file
-from rm.cli.jobs.used import slowed_text, used_text, waited_text
+from rm.cli.jobs.used import saved_text, slowed_text, used_text, waited_text
 from rm.cli.output import note, printable
 from rm.cli.session import Session, emit_answer, emit_json, job_operand, json_option, one_job, table
 from rm.cli.shown import elapsed_us, exact_moment, job_ref
@@ -132,6 +132,7 @@ def _lines(job: FullJob) -> Iterator[tuple[str, Any]]:
         yield "Ended", exact_moment(job.ended_us)
     yield "Used", used_text(job)
     yield "Slowed", slowed_text(job)
+    yield "Saved", saved_text(job)
     if job.attempt > 1:
         yield "Attempt", job.attempt
     yield "Hosts", fold_hosts(job.hosts)

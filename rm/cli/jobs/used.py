@@ -82,6 +82,11 @@ def slowed_text(job: Job) -> str:
     return f"{whole} beside others on its links: {', '.join(parts)}"
 
 
+def saved_text(job: Job) -> str:
+    """`about 4:10 by interleaving, as estimated`; "" where nothing is known to be saved."""
+    return f"about {format_elapsed(job.saved_us)} by interleaving, as estimated" if job.saved_us else ""
+
+
 def percent(part: int, whole: int) -> str:
     """Above 100 % where a job had more processors than it held."""
     return f"{100 * part / whole:.0f} %"

@@ -20,7 +20,7 @@ from rm.core.model.host import FINDABLE, Host, HostState, Nic, Zone
 from rm.core.model.job import Job, JobSpec, JobState
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.replacing import copier, replace
-from rm.core.model.slowed import with_more
+from rm.core.model.slowed import more_saved, with_more
 
 # A new job is a copy of it: a Job of 60 fields takes several times as long to make.
 BLANK = Job(0, JobSpec("", "", ""), 0)
@@ -231,7 +231,8 @@ def _slowed(ctx: Context, e: ev.JobsSlowed) -> None:
         job = ctx.state.jobs.get(told.job)
         if job is not None and job.occupies and job.attempt == told.attempt and job.started_us is not None:
             most_us = max(0, ctx.now_us - job.started_us - job.stood_us)
-            ctx.put(replace(job, slowed=with_more(job.slowed, told.by, most_us)))
+            saved_us = more_saved(job.saved_us, told.saved_us, most_us)
+            ctx.put(replace(job, slowed=with_more(job.slowed, told.by, most_us), saved_us=saved_us))
 
 
 def _zone_measured(ctx: Context, e: ev.ZoneMeasured) -> None:

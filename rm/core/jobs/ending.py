@@ -145,6 +145,7 @@ def back_to_queue(ctx: Context, job: Job) -> None:
             tasks=(),
             used=(),
             slowed=(),
+            saved_us=0,
             waited=(),
             ending=None,
             started_us=None,

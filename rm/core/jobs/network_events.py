@@ -35,7 +35,8 @@ class JobsProgressed:
 
 @dataclass(frozen=True, slots=True)
 class JobsSlowed:
-    """Running jobs have lost time to others on their links; of an attempt that is over it is noise."""
+    """Running jobs have lost time to others on their links, or saved some by interleaving; of an attempt that
+    is over it is noise."""
 
     slowed: tuple[Slowed, ...]
 

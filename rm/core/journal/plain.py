@@ -37,7 +37,15 @@ POSITIONAL = frozenset({Phase, Progress, TaskPlacement})
 # read back as this.
 LEFT_OUT: dict[type, dict[str, object]] = {
     JobSpec: {"script": "", "script_args": (), "env": ()},
-    Job: {"history": (), "earlier": (), "reason": None, "used": (), "slowed": (), "waited": ()},
+    Job: {
+        "history": (),
+        "earlier": (),
+        "reason": None,
+        "used": (),
+        "slowed": (),
+        "saved_us": 0,
+        "waited": (),
+    },
     TaskExited: {"used": None, "whole": None},
     Alignment: {"grounds": None},
 }

@@ -320,6 +320,7 @@ class Job:
     used: tuple[HostUsed, ...] = ()  # by this attempt, as far as its hosts have told it
     waited: tuple[tuple[str, int], ...] = ()  # before this attempt: (code of the reason, us)
     slowed: tuple[tuple[int, int], ...] = ()  # time (us) that it lost to other jobs on its links, by job
+    saved_us: int = 0  # that interleaving saved it, as estimated
 
     @property
     def ref(self) -> str:

@@ -44,7 +44,8 @@ def veiled(job: Job) -> Job:
     if reason is not None and (job.state is not JobState.PENDING or job.launch_failures):
         reason = replace(reason, message=HIDDEN, numbers=())
     tasks = tuple(replace(task, note="") if task.note else task for task in job.tasks)
-    return replace(job, spec=spec, reason=reason, tasks=tasks, used=(), slowed=(), history=(), earlier=())
+    job = replace(job, used=(), slowed=(), saved_us=0, history=(), earlier=())
+    return replace(job, spec=spec, reason=reason, tasks=tasks)
 
 
 def without_others(text: str, visible: Visible) -> str:

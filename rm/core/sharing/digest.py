@@ -41,6 +41,8 @@ def _summary(whole: Sums) -> list[str]:
     if whole.gpu_watched_us:
         found.append(f"GPUs were idle for {_idle(whole)} of the time for which they were watched.")
     found.append(f"Lost to other jobs on their links: {whole.slowed_us // MINUTE_US} minutes.")
+    if saved := whole.saved_us // MINUTE_US:
+        found.append(f"Saved by interleaving, as estimated: {saved} minutes.")
     return found
 
 

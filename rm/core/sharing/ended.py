@@ -25,7 +25,8 @@ class Sums(NamedTuple):
     `slowed_us` that they lost to others on their links; what they held: processor time, memory in MiB
     seconds, GPU time. Of the processor and GPU time that was held, the part that was `watched`, and of that
     the part that was `busy`. `energy_mj`: millijoules of GPUs. What they waited for until they had hosts, by
-    the kinds of `rm.core.sharing.waits`. `received_bytes` and `sent_bytes` of the network."""
+    the kinds of `rm.core.sharing.waits`. `received_bytes` and `sent_bytes` of the network. `saved_us` that
+    interleaving saved them, as estimated."""
 
     jobs: int = 0
     failed: int = 0
@@ -54,6 +55,7 @@ class Sums(NamedTuple):
     waited_other_us: int = 0
     received_bytes: int = 0
     sent_bytes: int = 0
+    saved_us: int = 0
 
     def plus(self, other: Sums) -> Sums:
         return Sums._make(map(add, self, other))
@@ -94,6 +96,7 @@ def ended_parts(job: Job, hosts: Mapping[str, Host]) -> tuple[Ended, ...]:
         elapsed_us=elapsed_us,
         waited_us=max(0, job.started_us - since_us),
         slowed_us=lost_us(job.slowed),
+        saved_us=job.saved_us,
         **by_kind(job.waited),
     )
     partition = partition_of(job, hosts) or job.spec.partition

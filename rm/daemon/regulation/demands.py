@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from rm.core.ports import CommPolicy
 from rm.core.scheduling.cycle import Cycle
 from rm.policies.interleave.loads import link_loads
+
+
+def demand_model(policy: CommPolicy) -> str:
+    """How a job's rate spreads over the links of its hosts: an option of the policies that have it."""
+    model: str = getattr(getattr(policy, "options", None), "demand", "ring")
+    return model
 
 
 def link_demands(cycle: Cycle, now_us: int) -> dict[str, list[dict[str, Any]]]:
@@ -18,8 +25,7 @@ def link_demands(cycle: Cycle, now_us: int) -> dict[str, list[dict[str, Any]]]:
     if not aligned:
         return {}
     periods = {s.job: s.period_us for s in state.alignment.schedules}
-    # the policies' own option: how a job's rate spreads over the links of its hosts
-    model = getattr(getattr(cycle.policies.comm, "options", None), "demand", "ring")
+    model = demand_model(cycle.policies.comm)
     demands, loads = link_loads(state.placed.values(), state.snapshot(now_us), model)
     return {
         name: [

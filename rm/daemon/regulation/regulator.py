@@ -30,6 +30,7 @@ from rm.daemon.regulation.progress import Awaited, ProgressWatch, awaited_of
 from rm.daemon.regulation.running import Place, Running, RunningJobs, View
 from rm.daemon.regulation.shaping import Shaping, ShapingSettings
 from rm.daemon.regulation.slowed import SlowedWatch
+from rm.daemon.regulation.unmanaged import Unmanaged
 from rm.daemon.regulation.watching import Watching
 from rm.policies.regulate.controller import ControllerOptions, Inspect, Report
 from rm.policies.regulate.desired import Desired, Learn, Order, Tell
@@ -61,7 +62,9 @@ class Regulator:
         shaping: ShapingSettings,
         dscp: Sequence[int],
         epoch: int,
+        demand: str = "ring",
     ) -> None:
+        """`demand`: how a job's rate spreads over the links of its hosts, as the policy takes it."""
         self._agents = agents
         self._post = post
         self._clock = clock
@@ -73,7 +76,8 @@ class Regulator:
         self._epoch = epoch
         self._book = IterationBook()
         self._progress = ProgressWatch(post, clock)
-        self._slowed = SlowedWatch(post, clock)
+        self._unmanaged = Unmanaged(demand)
+        self._slowed = SlowedWatch(post, clock, self._unmanaged.of)
         self._running = RunningJobs()  # used by the leader's thread
         self._awaited: Mapping[int, Awaited] = {}  # as last seen by the leader's thread
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -114,7 +118,7 @@ class Regulator:
 
     def aligned(self, alignment: Alignment, state: ClusterState) -> None:
         """The leader's news, in its thread: take a copy of what matters and let it go on."""
-        view = View(alignment, self._running.of(state))
+        view = View(alignment, self._running.of(state), state.fabric)
         if view.running or self._view.running:
             self._queue.put(lambda: self._see(view))
         awaited = awaited_of(state)
@@ -154,6 +158,7 @@ class Regulator:
         self._watching.see(view.running)
         self._book.see(view.running)
         self._slowed.see(view.alignment.links)
+        self._unmanaged.see(view)
         for schedule in view.alignment.schedules:
             if (running := view.running.get(schedule.job)) is not None:
                 self._book.entry(running.job, running.attempt).baseline_us = schedule.period_us
@@ -221,7 +226,7 @@ class Regulator:
             if rank != 0:
                 continue  # the ranks of a gang move together: one speaks for all
             self._progress.heard(job, attempt, number, duration_us)
-            self._slowed.heard(job, attempt, duration_us - paused_us, alone_us)
+            self._slowed.heard(job, attempt, duration_us, paused_us, alone_us)
             start_us -= lead_us
             stats.add(start_us, duration_us, paused_us, comm_us)
             self._inspection.heard(job, attempt, duration_us - paused_us, comm_us)

@@ -9,9 +9,11 @@ from operator import is_not
 
 from rm.core.jobs.state import ClusterState
 from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment
+from rm.core.model.fabric import Fabric
 from rm.core.model.host import Host
 from rm.core.model.job import Job, JobState
 from rm.core.model.quickly_made import quickly_made
+from rm.core.model.snapshot import PlacedJob
 from rm.core.model.traffic import TrafficProfile
 
 
@@ -41,14 +43,16 @@ class Running:
     low_comm: bool
     cooperative: bool
     high: bool = False
+    placed: PlacedJob | None = None  # as the policies see it
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the leader shows after a step: the plan and the jobs it is about."""
+    """What the leader shows after a step: the plan, the jobs it is about, and what is above their hosts."""
 
     alignment: Alignment = NOTHING_TO_ALIGN
     running: Mapping[int, Running] = field(default_factory=dict)
+    fabric: Fabric | None = None
 
 
 def place_on(running: Running | None, host: str) -> Place | None:
@@ -97,4 +101,5 @@ def _running(job: Job, hosts: tuple[str, ...], state: ClusterState) -> Running:
         job.spec.low_comm,
         job.cooperative,
         job.spec.is_high,
+        state.placed.get(job.id),
     )

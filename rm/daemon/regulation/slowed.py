@@ -1,10 +1,14 @@
-"""What the network costs jobs: by how much their iterations take longer beside others than alone.
+"""What the network costs jobs: by how much their iterations take longer beside others than alone; and what
+interleaving saves them of what it would cost.
 
 An iteration counts while its job shares a link with others by the present alignment, with its own time
 (without the pauses that rm ordered) less the period of its profile, which is how long it takes alone. That is
 added up over half a minute, so that what is only noise cancels out; a sum below nothing is nothing. The time
 is divided among the others by how many of these iterations each was beside. An iteration several times as
 long as it should be did something else, such as writing a checkpoint, and does not count.
+
+What is saved is what iterations of a job in a rotation would take if nobody managed its links, less what they
+take with all their pauses, and no less than alone.
 """
 
 from __future__ import annotations
@@ -12,25 +16,40 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 from rm.core.jobs import events as ev
 from rm.core.model.alignment import LinkAlignment
-from rm.core.model.slowed import Slowed, with_more
+from rm.core.model.slowed import PERIODS_MOST, Slowed, with_more
 from rm.core.ports import Clock
+from rm.daemon.regulation.unmanaged import Without
 
 EVERY_US = 30_000_000
-LONGEST = 4  # times the period: a longer one did something else
 LEAST = 0.01  # of the period: a smaller mean is not told
+TOLD_MOST = 200  # attempts that are told at once: each is written
 LEFT_MAX = 10_000  # attempts whose iterations are added up at once
 ALONE = frozenset[int]()
 
 
 @dataclass(slots=True)
 class _Window:
-    count: int = 0
+    """`over_us` and `period_us` are of the iterations beside others; the last three of those in a rotation:
+    what they would take unmanaged, what they took with their pauses, and what they take alone."""
+
+    since_us: int
     over_us: int = 0
     period_us: int = 0
     beside: Counter[frozenset[int]] = field(default_factory=Counter)  # iterations by who shared the links
+    unmanaged_us: int = 0
+    took_us: int = 0
+    alone_us: int = 0
+
+    def saved_us(self, now_us: int) -> int:
+        """No more iterations count than there was time for, whatever the host has reported."""
+        us = self.unmanaged_us - max(self.took_us, self.alone_us)
+        if us <= LEAST * self.alone_us:
+            return 0
+        return us * min(self.alone_us, now_us - self.since_us) // self.alone_us
 
 
 class Neighbours:
@@ -77,44 +96,49 @@ class Neighbours:
 
 
 class SlowedWatch:
-    """Belongs to one thread."""
+    """Belongs to one thread. `without` says what an iteration of a job would take unmanaged."""
 
-    def __init__(self, post: Callable[[ev.Event], None], clock: Clock) -> None:
-        self._post, self._clock = post, clock
+    def __init__(
+        self, post: Callable[[ev.Event], None], clock: Clock, without: Callable[[int], Without | None]
+    ) -> None:
+        self._post, self._clock, self._without = post, clock, without
         self._beside = Neighbours()
-        self._windows: dict[tuple[int, int], _Window] = {}
-        self._due_us = clock.now_us() + EVERY_US
+        self._windows: dict[tuple[int, int], _Window] = {}  # the oldest first
 
     def see(self, links: Iterable[LinkAlignment]) -> None:
         self._beside.see(links)
 
-    def heard(self, job: int, attempt: int, took_us: int, period_us: int | None) -> None:
-        """An iteration took so long without pauses; `period_us`: how long it takes alone, None: not known."""
-        others = self._beside.of(job)
-        if not others or not period_us or not 0 < took_us <= LONGEST * period_us:
+    def heard(self, job: int, attempt: int, took_us: int, paused_us: int, period_us: int | None) -> None:
+        """An iteration took so long, `paused_us` of it because rm paused it; `period_us`: how long it takes
+        alone, None: not known."""
+        others, own_us = self._beside.of(job), took_us - paused_us
+        if not others or not period_us or not 0 < own_us <= PERIODS_MOST * period_us:
             return
         if len(self._windows) >= LEFT_MAX and (job, attempt) not in self._windows:
             return
-        window = self._windows.setdefault((job, attempt), _Window())
-        window.count += 1
-        window.over_us += took_us - period_us
+        window = self._windows.setdefault((job, attempt), _Window(self._clock.now_us()))
+        window.over_us += own_us - period_us
         window.period_us += period_us
         window.beside[others] += 1
+        if (without := self._without(job)) is not None:
+            window.unmanaged_us += min(without.unmanaged_us, PERIODS_MOST * without.alone_us)
+            window.took_us += took_us
+            window.alone_us += without.alone_us
 
     def tell(self) -> None:
-        """Post what was lost, if it is time."""
-        now_us = self._clock.now_us()
-        if now_us < self._due_us:
-            return
-        self._due_us = now_us + EVERY_US
-        windows, self._windows = self._windows, {}
-        told = tuple(
-            Slowed(*name, _divided(name[0], window.over_us, window.beside))
-            for name, window in sorted(windows.items())
-            if window.over_us > LEAST * window.period_us
-        )
+        """Post what was lost and saved in windows whose time is over, a number of them at a time."""
+        now_us, told = self._clock.now_us(), list[Slowed]()
+        for name, window in [*islice(self._windows.items(), TOLD_MOST)]:
+            if 0 <= now_us - window.since_us < EVERY_US:
+                break
+            del self._windows[name]
+            lost = window.over_us > LEAST * window.period_us
+            by = _divided(name[0], window.over_us, window.beside) if lost else ()
+            saved_us = window.saved_us(now_us)
+            if by or saved_us:
+                told.append(Slowed(*name, by, saved_us))
         if told:
-            self._post(ev.JobsSlowed(told))
+            self._post(ev.JobsSlowed(tuple(told)))
 
 
 def _divided(own: int, us: int, beside: Mapping[frozenset[int], int]) -> tuple[tuple[int, int], ...]:

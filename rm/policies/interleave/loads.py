@@ -9,17 +9,37 @@ way). Metronome, Sec. II-C, leaves these links out for fabrics without oversubsc
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Protocol
 
-from rm.core.model.fabric import uplink_name
-from rm.core.model.snapshot import PlacedJob, Snapshot
+from rm.core.model.fabric import Fabric, uplink_name
+from rm.core.model.network import Link
+from rm.core.model.snapshot import PlacedJob
 from rm.policies.interleave.circle import LinkLoad
 from rm.policies.interleave.profile import Phases, job_demands, phases_of
 from rm.policies.interleave.unify import Demand, Rank, rank_key
 
 
+class WithNic(Protocol):
+    @property
+    def nic_bps(self) -> int: ...
+
+
+class Links(Protocol):
+    """What there is of links, as a `Snapshot` has it."""
+
+    @property
+    def links(self) -> Mapping[str, Link]: ...
+
+    @property
+    def hosts(self) -> Mapping[str, WithNic]: ...
+
+    @property
+    def fabric(self) -> Fabric | None: ...
+
+
 def link_loads(
-    placed: Iterable[PlacedJob], snapshot: Snapshot, model: str = "ring"
+    placed: Iterable[PlacedJob], snapshot: Links, model: str = "ring"
 ) -> tuple[dict[int, Demand], dict[str, LinkLoad]]:
     """Each job's demand (period as self-limited by its links) and the load of each link that has any.
 
@@ -45,7 +65,7 @@ def link_loads(
     return demands, {link: LinkLoad(capacity[link], loads[link]) for link in sorted(loads)}
 
 
-def uplinks_of(job: PlacedJob, snapshot: Snapshot) -> dict[str, tuple[int, int]]:
+def uplinks_of(job: PlacedJob, snapshot: Links) -> dict[str, tuple[int, int]]:
     """The uplinks that the job's traffic takes: its tasks below the leaf, and its ring's crossings."""
     fabric = snapshot.fabric
     if fabric is None:
@@ -59,7 +79,7 @@ def uplinks_of(job: PlacedJob, snapshot: Snapshot) -> dict[str, tuple[int, int]]
     return {uplink_name(leaf): (below[leaf], times) for leaf, times in crossings.items()}
 
 
-def capacity_of(link: str, snapshot: Snapshot) -> int:
+def capacity_of(link: str, snapshot: Links) -> int:
     """Bit/s, one way."""
     if link in snapshot.links:
         return snapshot.links[link].capacity_bps

@@ -44,6 +44,7 @@ class Row:
     cpu: str
     waited: str
     lost: str
+    saved: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ class Day:
     cpu: str
     waited: str
     lost: str
+    saved: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,7 @@ class Drawn:
     waits: tuple[Wait, ...]
     whole: Row | None
     gpus: bool
+    saved: bool
 
 
 def drawn(
@@ -90,7 +93,7 @@ def drawn(
     kept: dict[str, str],
 ) -> Drawn:
     """`kept` is the query of the page, into which a row's link puts its name."""
-    gpus = any(line.gpu_us for line in by_day)
+    gpus, saved = any(line.gpu_us for line in by_day), any(line.saved_us for line in by_day)
     first = since_us // DAY_US
     count = max(1, -(-until_us // DAY_US) - first)
     kinds: tuple[tuple[str, Value], ...] = (
@@ -98,16 +101,17 @@ def drawn(
         else ("Processor hours held", lambda line: line.cpu_us),
         ("Hours that jobs waited", lambda line: line.waited_us),
         ("Hours lost to others on links", lambda line: line.slowed_us),
+        *([("Hours saved by interleaving", lambda line: line.saved_us)] if saved else []),
     )  # fmt: skip
     charts = tuple(_chart(title, by_day, value, first, count) for title, value in kinds)
     tables = tuple(_table(name, lines, gpus, kept) for name, lines in by_name)
     days = tuple(
         Day(_date(line.day_us), line.jobs, hours(line.gpu_us), hours(line.cpu_us), hours(line.waited_us),
-            hours(line.slowed_us))
+            hours(line.slowed_us), hours(line.saved_us))
         for line in sorted(by_day, key=lambda line: -line.day_us)
     )  # fmt: skip
     whole = _row("all", "", _total(by_day), 0) if by_day else None
-    return Drawn(charts, tables, days, _waits(by_day), whole, gpus)
+    return Drawn(charts, tables, days, _waits(by_day), whole, gpus, saved)
 
 
 def _waits(lines: Sequence[UsageLine]) -> tuple[Wait, ...]:
@@ -161,7 +165,7 @@ def _row(name: str, only: str, line: UsageLine, share: float) -> Row:
     waited = hours(line.waited_us)
     return Row(
         name, only, share, line.jobs, hours(line.gpu_us), busy, hours(line.cpu_us), waited,
-        hours(line.slowed_us),
+        hours(line.slowed_us), hours(line.saved_us),
     )  # fmt: skip
 
 

@@ -1,0 +1,122 @@
+"""How long iterations take on a link that nobody manages, by playing it.
+
+Ours, by the model of the simulator's `rm.sim.network.fluid`: flows under way share the link max-min fairly,
+each up to the rate of its phase. Jobs compute between their phases as long as their profiles say, and begin
+at other times in each of some arrangements, all of which are played at once.
+
+Limits: one link, on which what the jobs do elsewhere is not seen; no jitter; all flows alike, as if TCP were
+fair at once. `python -m bench unmanaged` compares it with the simulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rm.policies.interleave.circle import LinkLoad
+from rm.policies.interleave.profile import Phases
+
+Floats = NDArray[np.float64]
+JOBS_MOST = 24  # on the link: of more of them nothing is said
+STARTS = 16  # arrangements of the first iterations
+SETTLED, ROUNDS = (
+    4,
+    12,
+)  # iterations of each job: the first ones find their order, and from there to the last one they count
+STEPS_MOST = 6_000  # begins and ends of phases that are played in each arrangement
+GOLDEN = (5**0.5 - 1) / 2
+SAME_TIME = 1e-6  # ticks: ends that are closer fall together
+
+
+def unmanaged_periods(load: LinkLoad, periods: Mapping[int, int]) -> dict[int, int]:
+    """The mean iteration of each job of the link, in ticks, never below its own period.
+
+    `periods`: how long an iteration takes alone. Nothing at all is said of a link with more than `JOBS_MOST`
+    jobs, or whose jobs' periods differ so much that the slowest does not come far in `STEPS_MOST` steps.
+    """
+    order = sorted(load.phases, key=lambda job: (periods[job], load.phases[job], job))
+    if len(order) > JOBS_MOST:
+        return {}
+    jobs = tuple((periods[job], load.phases[job]) for job in order)
+    return dict(zip(order, played(jobs, load.capacity), strict=False))
+
+
+@lru_cache(maxsize=1024)
+def played(jobs: tuple[tuple[int, Phases], ...], capacity: int) -> tuple[int, ...]:
+    """Of (period, canonical phases) the mean iterations; () where they are not known."""
+    alone = np.array([period for period, _ in jobs], dtype=float)
+    parts = (GOLDEN * np.outer(np.arange(1, STARTS + 1), np.arange(1, len(jobs) + 1))) % 1
+    means = _means(_Stages(jobs, capacity), parts * alone)
+    if means is None:
+        return ()
+    return tuple(round(max(mean, period)) for mean, period in zip(means, alone, strict=True))
+
+
+class _Stages:
+    """What each job does one after the other, as arrays by job and stage; stage 0 is the wait for its start.
+
+    `amount` is ticks of computing, or of the whole link; `rate` the most that it takes of the link, 0: it
+    computes. `then` is the stage that follows, and `ends` says that an iteration ends with it.
+    """
+
+    def __init__(self, jobs: Sequence[tuple[int, Phases]], capacity: int) -> None:
+        lists = [[(0.0, 0.0), *_cycle(period, phases, capacity)] for period, phases in jobs]
+        shape = len(jobs), max(map(len, lists))
+        self.amount, self.rate = np.zeros(shape), np.zeros(shape)
+        self.then, self.ends = np.ones(shape, dtype=int), np.zeros(shape, dtype=bool)
+        for job, stages in enumerate(lists):
+            self.amount[job, : len(stages)], self.rate[job, : len(stages)] = zip(*stages, strict=True)
+            self.then[job, : len(stages) - 1] = range(1, len(stages))
+            self.ends[job, len(stages) - 1] = True
+
+
+def _cycle(period: int, phases: Phases, capacity: int) -> list[tuple[float, float]]:
+    """(amount, rate) of the stages of one iteration, without empty ones."""
+    stages: list[tuple[float, float]] = []
+    marks = [(0, 0), *((offset, offset + length) for offset, length, _ in phases), (period, period)]
+    for ((_, ended), (begins, _)), phase in zip(pairwise(marks), [*phases, None], strict=True):
+        if begins > ended:
+            stages.append((float(begins - ended), 0.0))
+        if phase is not None:
+            share = phase[2] / capacity
+            stages.append((phase[1] * share, share))
+    return stages
+
+
+def _means(stages: _Stages, starts: Floats) -> Floats | None:
+    """The mean iteration of each job over all arrangements; `starts`: by arrangement and job."""
+    jobs = np.arange(starts.shape[1])
+    at = np.zeros(starts.shape, dtype=int)
+    count = np.zeros(starts.shape, dtype=int)
+    left, since, until = starts.copy(), np.zeros(starts.shape), np.zeros(starts.shape)
+    now = np.zeros((len(starts), 1))
+    for _ in range(STEPS_MOST):
+        wanted = stages.rate[jobs, at]
+        speed = np.where(wanted > 0, np.minimum(wanted, _level(wanted)), 1.0)
+        lasts = left / speed
+        step = lasts.min(axis=1, keepdims=True)
+        now += step
+        over = lasts <= step + SAME_TIME
+        ended = over & stages.ends[jobs, at]
+        at = np.where(over, stages.then[jobs, at], at)
+        left = np.where(over, stages.amount[jobs, at], left - step * speed)
+        if ended.any():
+            count += ended
+            since = np.where(ended & (count == SETTLED), now, since)
+            until = np.where(ended, now, until)
+            if count.min() >= ROUNDS:
+                means: Floats = ((until - since) / (count - SETTLED)).mean(axis=0)
+                return means
+    return None
+
+
+def _level(wanted: Floats) -> Floats:
+    """What nobody gets more of, so that all together take the whole link: by arrangement."""
+    ordered = np.sort(wanted, axis=1)
+    taken = np.cumsum(ordered, axis=1) - ordered
+    levels: Floats = ((1.0 - taken) / np.arange(wanted.shape[1], 0, -1)).max(axis=1, keepdims=True)
+    return levels
