@@ -1,11 +1,17 @@
 """`sshare`: the tree with shares, usage and fair share, as Slurm 22.05 prints it."""
 
+import time
+from dataclasses import replace
+
 import pytest
 
 from rm.core.sharing.accounts import Account, Member, checked
 from rm.core.sharing.usage import Usage
+from tests.command_line import Rmx
 from tests.fake_service import Daemon
 from tests.slurm_program import Slurm
+
+NOTHING = "cpu=0,mem=0,node=0,gres/gpu=0"
 
 
 @pytest.fixture(autouse=True)
@@ -38,8 +44,35 @@ def test_who_asks_for_nobody_sees_accounts_and_oneself(slurm: Slurm) -> None:
         ["root", ""], [" chess", ""], ["  pawns", ""], [" physics", ""],
     ]  # fmt: skip
     only = slurm("sshare", "-U", "-u", "eve", "-A", "physics", "-h", "-P", "-l").out
-    assert only == "  physics|eve|1|0.500000|200|0.250000|0.250000|0.666667|2.000000||\n"
+    assert only == f"  physics|eve|1|0.500000|200|0.250000|0.250000|0.666667|2.000000||{NOTHING}\n"
     assert slurm("sshare", "-hp", "-U", "-u", "eve", "-A", "pawns").out.endswith("|1.000000|\n")
+
+
+def test_the_long_form_has_limits_of_minutes_and_what_runs_may_still_use(
+    slurm: Slurm, rmx: Rmx, daemon: Daemon
+) -> None:
+    """An hour is left of two processors, a GPU and 1 GiB."""
+    service = daemon.service
+    service.shared = checked(
+        [Account("physics", limits={"billing_minutes": 500}), Account("optics", "physics"), Account("chess")],
+        [Member("optics", "ann", 1, limits={"billing_minutes": 60})],
+    )
+    rmx("submit", "-n2", "--gpus=1", "--mem=1G", "--time=60", "--wrap=true")
+    rmx("submit", "--time=60", "--wrap=true")  # waits
+    service.run(1)
+    service.put(1, started_us=time.time_ns() // 1000 + 30_000_000)
+    for number in (1, 2):
+        service.put(number, account="optics", spec=replace(service.table[number].spec, user="ann"))
+    runs = "cpu=120,mem=61440,node=60,gres/gpu=60"
+    lines = [line.split("|") for line in slurm("sshare", "-ahPl").out.splitlines()]
+    assert [(line[0].strip(), line[1], *line[-2:]) for line in lines] == [
+        ("root", "", "", runs),
+        ("chess", "", "", NOTHING),
+        ("physics", "", "billing=500", runs),
+        ("optics", "", "", runs),
+        ("optics", "ann", "billing=60", runs),
+    ]
+    assert slurm("sshare", "-ahl").out.splitlines()[0].endswith(" cpu=120,mem=61440,node=60,gre+ ")
 
 
 def test_what_it_does_not_know_is_refused(slurm: Slurm) -> None:

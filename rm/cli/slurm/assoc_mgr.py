@@ -6,22 +6,18 @@ left out. The numbers of accounts and QOS are places in the list.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from rm.arrays import mask
 from rm.cli.output import all_printable, printable
-from rm.cli.shown import ends_by_us
-from rm.cli.slurm.held import TRES, held
+from rm.cli.slurm.held import TRES
+from rm.cli.slurm.in_use import InUse, in_use_of
 from rm.cli.slurm.jobs import ENDED
 from rm.cli.slurm.sacctmgr_fields import TRES as LIMIT_OF
 from rm.cli.slurm.sreport_used import ROOT, children_of
 from rm.cli.slurm.users import entry_of
 from rm.errors import UsageError
-from rm.units import MINUTE_US
 
 if TYPE_CHECKING:
     from rm.api.jobs import Job
@@ -50,31 +46,6 @@ class Part(NamedTuple):
 class Record(NamedTuple):
     fields: Sequence[str]
     parts: Sequence[Part] = ()
-
-
-@dataclass
-class InUse:
-    """Of the jobs that were added: how many run and are submitted, what those that run hold, and the minutes
-    of it that are left until their time limits."""
-
-    running: int = 0
-    submitted: int = 0
-    tres: Counter[str] = field(default_factory=Counter)
-    minutes: Counter[str] = field(default_factory=Counter)
-
-    def add(self, job: Job) -> None:
-        if job.array is not None:  # of its elements those that are no jobs yet
-            self.submitted += mask(job.array.waiting).bit_count() if job.array.waiting else 0
-            return
-        self.submitted += 1
-        if not job.hosts:
-            return
-        self.running += 1
-        ends_us = ends_by_us(job, job.spec.time_limit_us)
-        left = 0 if ends_us is None else max(0, ends_us - time.time_ns() // 1000) // MINUTE_US
-        for tres, count in held(job).items():
-            self.tres[tres] += count
-            self.minutes[tres] += count * left
 
 
 class Association(NamedTuple):
@@ -164,7 +135,7 @@ def _records(
     cluster = client.status().settings.cluster_name
     all_of_them = list(_associations(found, client.sharing.shares()))
     numbers = {one.account: one.number for one in all_of_them if not one.user}
-    in_use = _in_use(found, jobs)
+    in_use = in_use_of(found, jobs)
     whole = all_of_them[0].share.used if all_of_them else 0.0
     for each in all_of_them:
         if (not accounts or each.account in accounts) and (not users or not each.user or each.user in users):
@@ -208,21 +179,6 @@ def _lowest(all_limits: Iterable[Limits]) -> Limits:
             if "." in name:
                 found[name] = min(value, found.get(name, value))
     return found
-
-
-def _in_use(found: Accounts, jobs: Iterable[Job]) -> Mapping[tuple[str, str], InUse]:
-    """By account, with all below it, and by (account, user)."""
-    parents = {child: name for name, below in children_of(found).items() for child in below}
-    in_use: dict[tuple[str, str], InUse] = {}
-    for job in jobs:
-        account = job.account or ROOT
-        keys = [(account, job.spec.user), (account, "")]
-        while account in parents:
-            account = parents[account]
-            keys.append((account, ""))
-        for key in keys:
-            in_use.setdefault(key, InUse()).add(job)
-    return in_use
 
 
 def _of_association(one: Association, cluster: str, parent: int | None, used: InUse, whole: float) -> Record:

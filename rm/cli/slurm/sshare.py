@@ -16,6 +16,7 @@ from rm.submission import place
 
 if TYPE_CHECKING:
     from rm.api.sharing import Share
+    from rm.client import Client
     from rm.core.sharing.shares import Listed
 
 OPTIONS = Options(
@@ -48,6 +49,7 @@ def run(words: Sequence[str]) -> int:
 
     with Client() as client:
         found = client.sharing.shares()
+        of_limits = _of_limits(client) if "long" in options else {}
     accounts, users = given.words("accounts"), given.words("users")
     if not users and "all" not in options:
         users = frozenset({place.here.user()})
@@ -59,7 +61,9 @@ def run(words: Sequence[str]) -> int:
     ]
     columns = LONG if "long" in options else SHORT
     whole = found[0].used if found else 0.0
-    rows: list[Mapping[str, str]] = [cells(one, whole) for one in shown]
+    rows: list[Mapping[str, str]] = [
+        {**cells(one, whole), **of_limits.get((one.account, one.user), {})} for one in shown
+    ]
     parsable = "parsable" in options or "parsable2" in options
     if "noheader" not in options:
         rows.insert(0, {name: name for name in columns})
@@ -88,6 +92,28 @@ def cells(one: Share | Listed, whole: float) -> Mapping[str, str]:
         "FairShare": "" if one.factor is None else f"{one.factor:.6f}",
         "LevelFS": "" if is_root else level,
     }
+
+
+def _of_limits(client: Client) -> Mapping[tuple[str, str], Mapping[str, str]]:
+    """By account and user ("": of all in it): the minutes that it may use, and what those that run there may
+    still use until their time limits. What Slurm counts and rm does not is left out."""
+    from rm.cli.slurm.held import TRES
+    from rm.cli.slurm.in_use import InUse, in_use_of
+    from rm.cli.slurm.jobs import ENDED
+    from rm.cli.slurm.sreport_used import ROOT
+
+    found = client.sharing.accounts()
+    limits = {(one.name, ""): one.limits for one in found.accounts} | {(ROOT, ""): found.limits}
+    limits |= {(one.account, one.user): one.limits for one in found.members}
+    in_use = in_use_of(found, [job for job in client.jobs() if job.state not in ENDED])
+    cells = {}
+    for name, own in limits.items():
+        minutes, used = own.get("billing_minutes"), in_use.get(name) or InUse()
+        cells[name] = {
+            "GrpTRESMins": "" if minutes is None else f"billing={minutes}",
+            "TRESRunMins": ",".join(f"{tres}={used.minutes[tres]}" for tres in TRES),
+        }
+    return cells
 
 
 def _fit(text: str, width: int) -> str:
