@@ -23,6 +23,7 @@ from rm.core.model.reasons import ReasonCode
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
+from rm.core.sharing.accounts import Accounts, Partition
 from rm.core.store import START, STEP, Batch, Entry
 from rm.daemon.leading.inbox import Inbox
 from rm.daemon.leading.leader import Leader
@@ -368,6 +369,7 @@ def test_a_submission_that_comes_again_is_the_same_jobs_also_after_a_restart(hou
         ({"gpus_per_host": 3}, "each host of the job needs 3 GPUs, 2 free of 2"),
         ({"partition": "long,short", "hosts_min": 2, "ntasks": 2}, "needs 2 hosts, 1 have room for a task"),
         ({"hosts_min": 9, "ntasks": 9, "cpus_per_task": 8}, "needs 9 hosts, 2 have room for a task"),
+        ({"partition": "big"}, "there is no host in partition big; partitions with hosts: long, short"),
     ],
 )
 def test_what_can_never_run_is_told_so_also_by_a_dry_run(
@@ -376,6 +378,7 @@ def test_what_can_never_run_is_told_so_also_by_a_dry_run(
     house.do(
         ev.HostAdded(builders.host("h1", gpus=2, partitions=("long",))),
         ev.HostAdded(builders.host("h2", gpus=2, partitions=("short",))),
+        ev.AccountsSet(Accounts(partitions=(Partition("big"),)), "root"),
     )
     spec = builders.spec(**asked)
     with pytest.raises(ImpossibleRequest, match=f"could never run on this cluster: .*{said}"):

@@ -41,6 +41,19 @@ def test_each_unknown_name_is_told_with_those_that_there_are(
     assert [one.said for one in unknown_names(spec(**asked), HOSTS)] == said
 
 
+def test_a_partition_that_has_rules_and_no_hosts_is_there() -> None:
+    (one,) = unknown_names(spec(partition="big"), HOSTS, ruled={"big", "long"})
+    assert one == (
+        Refusal.NEVER_FITS,
+        "there is no host in partition big; partitions with hosts: long, short",
+    )
+    none, empty = unknown_names(spec(partition="big,long,debug"), HOSTS, ruled={"big"})
+    assert none.said == "there is no partition debug; there are: long, short"
+    assert empty.said.startswith("there is no host in partition big;")
+    (one,) = unknown_names(spec(partition="big"), {"cpu1": HOSTS["cpu1"]}, ruled={"big"})
+    assert one.said == "there is no host in partition big"
+
+
 def test_a_cluster_that_is_not_found_out_may_have_any_gpu_and_an_empty_one_anything() -> None:
     fresh = {**HOSTS, "new": host("new", "north", cpus=0)}
     assert unknown_names(spec(gpu_type="h100"), fresh) == []

@@ -22,23 +22,28 @@ class Against(NamedTuple):
     said: str
 
 
-def unknown_names(spec: JobSpec, hosts: Mapping[str, Host]) -> list[Against]:
-    """Each kind of unknown names; none while there are no hosts.
+def unknown_names(spec: JobSpec, hosts: Mapping[str, Host], ruled: Collection[str] = ()) -> list[Against]:
+    """Each kind of unknown names; none while there are no hosts. `ruled`: the partitions that have rules,
+    which may have no hosts.
 
     Which GPUs there are is known once every host was found out.
     """
     if not hosts:
         return []
-    return list(_unknown(spec, hosts))
+    return list(_unknown(spec, hosts, ruled))
 
 
-def _unknown(spec: JobSpec, hosts: Mapping[str, Host]) -> Iterator[Against]:
+def _unknown(spec: JobSpec, hosts: Mapping[str, Host], ruled: Collection[str]) -> Iterator[Against]:
     named = dict.fromkeys((*spec.hosts_only, *spec.hosts_excluded))
     if strange := [name for name in named if name not in hosts]:
         yield _unknown_of(Refusal.UNKNOWN_HOST, "host", strange, [fold_hosts(hosts)])
     partitions = dict.fromkeys(name for host in hosts.values() for name in host.partitions)
-    if strange := [name for name in spec.partitions if name not in partitions]:
+    missing = [name for name in spec.partitions if name not in partitions]
+    if strange := [name for name in missing if name not in ruled]:
         yield _unknown_of(Refusal.UNKNOWN_PARTITION, "partition", strange, partitions)
+    if empty := [name for name in missing if name in ruled]:
+        others = f"; partitions with hosts: {_listed(partitions, ', ')}" if partitions else ""
+        yield Against(Refusal.NEVER_FITS, f"there is no host in partition {_listed(empty, ' or ')}{others}")
     zones = dict.fromkeys(host.zone for host in hosts.values())
     if spec.zone and spec.zone not in zones:
         yield _unknown_of(Refusal.UNKNOWN_ZONE, "zone", [spec.zone], zones)

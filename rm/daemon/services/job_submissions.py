@@ -176,7 +176,7 @@ class JobSubmissions:
             for kind, spec in kinds.items():
                 if kind in possible:
                     continue
-                against = unknown_names(spec, snapshot.hosts)
+                against = unknown_names(spec, snapshot.hosts, accounts_of(snapshot).partition_by_name)
                 if not against:
                     never = never_fits(Job(0, spec, 0, traffic=spec.traffic), snapshot, self._policies)
                     against = [Against(_refusal_for(reason), reason.message) for reason in never]

@@ -23,10 +23,8 @@ from rm.policies.interleave.profile import Phases
 Floats = NDArray[np.float64]
 JOBS_MOST = 24  # on the link: of more of them nothing is said
 STARTS = 16  # arrangements of the first iterations
-SETTLED, ROUNDS = (
-    4,
-    12,
-)  # iterations of each job: the first ones find their order, and from there to the last one they count
+SETTLED = 4  # iterations in which a job finds its place among the others
+ROUNDS = 12  # until this one of the slowest job they count
 STEPS_MOST = 6_000  # begins and ends of phases that are played in each arrangement
 GOLDEN = (5**0.5 - 1) / 2
 SAME_TIME = 1e-6  # ticks: ends that are closer fall together
