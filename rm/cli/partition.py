@@ -101,7 +101,7 @@ def show(session: Session, /, as_json: bool) -> None:
     known = {one.name: one for one in ruled}
     names = dict.fromkeys([*known, *(name for host in hosts for name in host.partitions)])
     if not names:
-        click.echo("There are no partitions. `rmx host set NAME --partition NAME` puts a host into one.")
+        click.echo("There are no partitions. `rmx host add NAME --partition NAME` puts a host into one.")
         return
     rows = [tuple(_cells(known.get(name) or Partition(name=name), hosts)) for name in names]
     table(HEADER, rows, right=("TIER", "PRIORITY"))

@@ -48,8 +48,8 @@ def warning_signal(values: Mapping[str, Any], remarks: Remarks) -> dict[str, Any
         raise UsageError(f"--signal is '{text}': {error.what}", error.hint) from None
     if "time" not in values:
         remarks.warnings.append(
-            f"--signal={text} has an effect only before a time limit, and the job has no --time: where "
-            "rm.toml has no jobs.time_limit either, the signal is never sent."
+            f"--signal={text} is sent before a time limit, and the job has no --time: where nothing else "
+            "gives it a limit, the signal is sent only when another job preempts it."
         )
     return {"warn_signal": number, "warn_before_us": before_s * 1_000_000, "warn_batch": bool(match[1])}
 

@@ -81,6 +81,21 @@ def test_the_mode_of_preemption_is_off_until_a_qos_may_preempt(rmx: Rmx, slurm: 
         rmx("qos", "add", "urgent", "--preempts", "batch")
 
 
+def test_one_without_hosts_is_shown(rmx: Rmx, slurm: Slurm) -> None:
+    rmx("partition", "add", "later", "--tier", "4")
+    names = re.findall(r"PartitionName=(\w+)", slurm("scontrol", "show", "partition").out)
+    assert names == ["gpu", "debug", "later"]
+    shown = slurm("scontrol", "show", "partition", "later").out.split()
+    assert {"Nodes=(null)", "TotalNodes=0", "TRES=(null)", "PriorityTier=4"} <= set(shown)
+
+
+def test_where_there_is_none_the_command_that_makes_one_is_named(rmx: Rmx, daemon: Daemon) -> None:
+    daemon.service.inventory = {"h1": builders.host("h1")}
+    said = rmx("partition", "show").out
+    assert said == "There are no partitions. `rmx host add NAME --partition NAME` puts a host into one.\n"
+    assert "--partition" in rmx("host", "add", "--help").out
+
+
 def test_slurms_commands_show_and_change_them(rmx: Rmx, slurm: Slurm) -> None:
     rmx("partition", "add", "debug", "--max-time", "30:00", "--limit", "job.hosts=1", "--tier", "10")
     assert slurm("sinfo", "-h", "-p", "gpu", "-o", "%I").out.split() == ["0"]

@@ -166,6 +166,7 @@ def test_only_accounts_and_qos_that_are_allowed_use_a_partition() -> None:
         ("eve", "", "a", "Partition a is not for account chess, but for science."),
         ("eve", "slow", "b", "Partition b is not for jobs of QOS slow, but for those of fast."),
         ("nobody", "", "b", "Partition b is not for jobs without a QOS, but for those of fast."),
+        ("nobody", "", "a", "Partition a is not for jobs without an account, but for science."),
         ("eve", "slow", "a,b", "Partition a is not for account chess, but for science; "
          "partition b is not for jobs of QOS slow, but for those of fast."),
     ):  # fmt: skip

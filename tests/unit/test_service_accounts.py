@@ -159,6 +159,8 @@ def test_a_qos_is_the_accounts_and_cannot_go_before_its_jobs_end(house: House) -
     assert submit(house, "chess").qos == ""
     with pytest.raises(UsageError, match="QOS fast is not for account chess"):
         submit(house, "chess", qos="fast")
+    with pytest.raises(UsageError, match="QOS fast is not for jobs without an account"):
+        asyncio.run(house.service.submissions.submit([builders.spec(user="bob", qos="fast")]))
     with pytest.raises(UsageError, match="There is no QOS 'night'"):
         submit(house, qos="night")
     with pytest.raises(Conflict, match="fast is the QOS of account physics"):

@@ -260,6 +260,7 @@ def partitions(client: Client, named: Sequence[str]) -> Iterator[Record]:
     usual = client.status().settings.partition
     sharing = client.sharing.accounts()
     rules = {one.name: one for one in sharing.partitions}
+    found = {**found, **{name: [] for name in rules if name not in found}}
     preempts = any(one.preempts for one in sharing.qos)
     for name in named or list(found):
         if name not in found:
@@ -271,7 +272,7 @@ def partitions(client: Client, named: Sequence[str]) -> Iterator[Record]:
 def _partition(rules: Partition, hosts: Sequence[Host], usual: bool, mode: str) -> Record:
     cpus, mem_bytes = sum(host.cpus for host in hosts), sum(host.mem_bytes for host in hosts)
     gpus = sum(len(host.gpus) for host in hosts)
-    tres = [f"cpu={cpus}", f"mem={size(mem_bytes)}", f"node={len(hosts)}"]
+    tres = [f"cpu={cpus}", f"mem={size(mem_bytes)}", f"node={len(hosts)}"] if hosts else [NONE]
     tres += [f"gres/gpu={gpus}"] if gpus else []
     limits = rules.limits
     default = clock_limit(rules.default_minutes * MINUTE_US) if rules.default_minutes else "NONE"
@@ -285,7 +286,7 @@ def _partition(rules: Partition, hosts: Sequence[Host], usual: bool, mode: str) 
         f"AllocNodes=ALL Default={'YES' if usual else 'NO'} QoS=N/A",
         f"DefaultTime={default} DisableRootJobs=NO ExclusiveUser=NO GraceTime=0 Hidden=NO",
         f"MaxNodes={most_hosts} MaxTime={most_time} MinNodes=0 LLN=NO MaxCPUsPerNode=UNLIMITED",
-        f"Nodes={fold_hosts(host.name for host in hosts)}",
+        f"Nodes={fold_hosts(host.name for host in hosts) or NONE}",
         f"PriorityJobFactor={rules.priority} PriorityTier={rules.tier} RootOnly=NO ReqResv=NO "
         "OverSubscribe=NO",
         f"OverTimeLimit=NONE PreemptMode={mode}",

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from rm.core.model.job import JobSpec
 from rm.core.model.replacing import replace
-from rm.core.sharing.accounts import DRAIN, INACTIVE, PARTITION_STATES, ROOT, Accounts, Partition
+from rm.core.sharing.accounts import DRAIN, INACTIVE, PARTITION_STATES, Accounts, Partition
 from rm.core.sharing.limits import OF_QOS, check_limits
 from rm.core.sharing.preempt_terms import check_terms
 from rm.errors import Conflict, NotFound, Refusal, UsageError
@@ -65,7 +65,8 @@ def against_use(accounts: Accounts, name: str, account: str, qos: str) -> str:
     if found is None:
         return ""
     if found.accounts and {*found.accounts}.isdisjoint((*accounts.path(account), account)):
-        return f"partition {name} is not for account {account or ROOT}, but for {', '.join(found.accounts)}"
+        whose = f"account {account}" if account else "jobs without an account"
+        return f"partition {name} is not for {whose}, but for {', '.join(found.accounts)}"
     if found.qos and qos not in found.qos:
         of = f"jobs of QOS {qos}" if qos else "jobs without a QOS"
         return f"partition {name} is not for {of}, but for those of {', '.join(found.qos)}"

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from math import isfinite
 
 from rm.core.model.replacing import replace
-from rm.core.sharing.accounts import ROOT, Accounts, Qos, check_name
+from rm.core.sharing.accounts import Accounts, Qos, check_name
 from rm.core.sharing.limits import OF_QOS, check_limits
 from rm.core.sharing.preempt_terms import check_terms
 from rm.errors import Conflict, NotFound, Refusal, UsageError
@@ -40,7 +40,8 @@ def qos_for(accounts: Accounts, account: str, named: str) -> str:
     if found is None:
         raise UsageError(f"There is no QOS '{named:.80}'.", hint, Refusal.NOT_IN_QOS)
     if not _is_for(found, path):
-        raise UsageError(f"QOS {named} is not for account {account or ROOT}.", hint, Refusal.NOT_IN_QOS)
+        whose = f"account {account}" if account else "jobs without an account"
+        raise UsageError(f"QOS {named} is not for {whose}.", hint, Refusal.NOT_IN_QOS)
     return named
 
 
