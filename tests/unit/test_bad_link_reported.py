@@ -40,6 +40,8 @@ class OneBadLink(Prober):
             else {"throughput_bps": RATE_BPS if bad else GOOD_RATE_BPS, "bytes": 1, "duration_us": 400_000}
         )
         future.set_result(read_answer(type(request), msgspec.json.encode(told)))
+        if args["kind"] == "oneway":
+            self.count(args["port"], told)
         return future
 
     def _latency(self, name: str, other: str, sent: int, bad: bool) -> dict[str, Any]:

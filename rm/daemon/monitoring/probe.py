@@ -90,7 +90,10 @@ class Prober:
         return way_of(there, "forward"), way_of(back, "forward")
 
     def _oneway(self, a: Host, b: Host, mesh: Mesh, histogram: bool) -> OneWay:
-        """What `a` found, and where no answer came to it, how many of its questions `b` has seen."""
+        """What `a` found, and where `a` does not know that all its questions arrived, how many `b` has seen.
+
+        On a link that is dead at the end of the test, `a` hears no later number than that in the last answer.
+        """
         ours = [self._agents.clock_offset_us(h.name) for h in (a, b)]
         known = ours[0] is not None and ours[1] is not None
         spacing_us = mesh.spacing_us or LEAST_SPACING_US
@@ -106,11 +109,14 @@ class Prober:
                 histogram=histogram,
             )
             answer = session.ask(request, took_us)
-            if answer.received:
+            if answer.received and not answer.loss_forward_pct:
                 return answer
-            answered = min(session.answered(), answer.sent)
+            heard_of = answer.received and round(answer.sent * (1 - answer.loss_forward_pct / 100))
+            answered = min(session.answered(answer.received), answer.sent)
+            if answered <= heard_of:
+                return answer
         forward_pct = round(100.0 * (answer.sent - answered) / answer.sent, 3)
-        backward_pct = 100.0 if answered else None
+        backward_pct = round(100.0 * (answered - answer.received) / answered, 3) if answered else None
         return msgspec.structs.replace(answer, loss_forward_pct=forward_pct, loss_backward_pct=backward_pct)
 
     def mtu(self, a: Host, b: Host) -> float:
@@ -278,9 +284,9 @@ class Session:
         timeout_s = takes_us / 1e6 + MARGIN_S
         return self.agents.call(self.a.name, request, timeout_s).result(timeout_s)
 
-    def answered(self) -> int:
-        """How many questions have reached `b`, after a probe that got no answer."""
-        if not self.heard.reached.wait(REACHED_S):
+    def answered(self, received: int) -> int:
+        """How many questions have reached `b`, after a probe that received so many answers."""
+        if not received and not self.heard.reached.wait(REACHED_S):
             return 0
         return self.reflector.result(IDLE_US / 1e6 + MARGIN_S).answered
 
