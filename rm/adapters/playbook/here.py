@@ -6,6 +6,7 @@ import base64
 import ctypes
 import ctypes.util
 import fcntl
+import glob
 import http.client
 import netrc
 import os
@@ -50,14 +51,25 @@ def crypt(secret: str, setting: str) -> str:
     return text
 
 
-_LOOKS: Mapping[str, Callable[[str], bool]] = {
+def _is_vaulted(path: str) -> bool:
+    with open(path, "rb") as file:
+        return file.read(len(VAULTED)) == VAULTED
+
+
+def _files_of(pattern: str) -> list[str]:
+    return sorted(path for path in glob.glob(pattern) if os.path.isfile(path))
+
+
+VAULTED = b"$ANSIBLE_VAULT"
+_LOOKS: Mapping[str, Callable[[str], Any]] = {
     "file": os.path.isfile, "directory": os.path.isdir, "link": os.path.islink, "exists": os.path.exists,
-    "link_exists": os.path.lexists, "mount": os.path.ismount,
+    "link_exists": os.path.lexists, "mount": os.path.ismount, "vaulted_file": _is_vaulted,
+    "realpath": os.path.realpath, "expandvars": os.path.expandvars, "fileglob": _files_of,
 }  # fmt: skip
 
 
-def looks(kind: str, path: str, other: str) -> bool:
-    """Is there something of this kind at a path of this machine? Raises BadArgument."""
+def looks(kind: str, path: str, other: str) -> Any:
+    """What a test or a filter says of a path of this machine. Raises BadArgument."""
     try:
         return os.path.samefile(path, other) if kind == "same_file" else _LOOKS[kind](path)
     except (OSError, ValueError) as problem:

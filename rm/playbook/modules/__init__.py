@@ -24,6 +24,7 @@ COLLECTIONS = {  # where Ansible keeps the modules that are not ansible.builtin'
     "community.general": (
         "alternatives", "filesystem", "ini_file", "modprobe", "seport", "timezone", "ufw",
     ),
+    "ansible.mysql": ("mysql_db", "mysql_user"),
     "community.mysql": ("mysql_db", "mysql_user"),
     "community.postgresql": ("postgresql_db", "postgresql_user"),
 }  # fmt: skip
@@ -64,15 +65,14 @@ class Registry(MutableMapping[str, ModuleType]):
 
 @cache
 def registry() -> Registry:
-    collection_of = {file: collection for collection, files in COLLECTIONS.items() for file in files}
     found: dict[str, str] = {}
     files = [name for path in __path__ for name in os.listdir(path) if name.endswith(".py")]
     for file in sorted(name.removesuffix(".py") for name in files if name != "__init__.py"):
         short = file.rstrip("_")  # assert_.py: a Python word
         for name in (short, *ALIASES.get(file, ())):
             found[name] = file
-            collections = dict.fromkeys((*BUILTIN, collection_of.get(file, BUILTIN[0])))
-            for collection in () if name.startswith("rm_") else collections:
+            collections = [collection for collection, its in COLLECTIONS.items() if file in its]
+            for collection in () if name.startswith("rm_") else (*BUILTIN, *collections):
                 found[f"{collection}.{name}"] = file
     return Registry(found)
 

@@ -303,6 +303,8 @@ def _include(
     if not isinstance(value, Map):
         raise reader.fail(where, f"the arguments of '{name}' must be a mapping, not {value!r}.")
     given = Map({**reader.mapping(body, "args"), **value})
+    if is_role and "role" in given:  # its other name
+        given = Map({"name": given["role"], **{key: given[key] for key in given if key != "role"}})
     for key in given:
         if key not in known:
             raise reader.fail(where, f"'{name}' has no argument '{key}'.", did_you_mean(str(key), known))

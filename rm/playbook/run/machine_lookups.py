@@ -56,7 +56,7 @@ def url(call: Sought) -> list[Any]:
 
 
 def looked(call: Sought) -> list[Any]:
-    """What a test of a path says: its kind, the path, and for "same_file" another."""
+    """What a test or a filter of a path says: its kind, the path, and for "same_file" another."""
     kind, path, *other = call.terms
     return [_control(call).looks(kind, path, other[0] if other else "")]
 

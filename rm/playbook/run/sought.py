@@ -24,7 +24,7 @@ class Control(Protocol):
     """This machine, for lookups that ask it."""
 
     def environment(self, name: str) -> str | None: ...
-    def looks(self, kind: str, path: str, other: str) -> bool:
+    def looks(self, kind: str, path: str, other: str) -> Any:
         """Is there something of this kind (of `rm/playbook/template/filters/paths.py`) at a path? `other` is
         the second path of "same_file". Raises BadArgument."""
         ...

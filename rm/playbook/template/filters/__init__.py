@@ -8,12 +8,12 @@ from typing import Any
 from rm.playbook.template.filters.addresses import ADDRESSES
 from rm.playbook.template.filters.chance import CHANCE
 from rm.playbook.template.filters.data import DATA
-from rm.playbook.template.filters.paths import PATH_TESTS
+from rm.playbook.template.filters.paths import PATH_FILTERS, PATH_TESTS
 from rm.playbook.template.filters.query import QUERY
 from rm.playbook.template.filters.tests import TESTS
 from rm.playbook.template.filters.text import FALSE, TEXT, TRUE, to_bool
 
-FILTERS: dict[str, Callable[..., Any]] = {**TEXT, **DATA, **QUERY, **ADDRESSES, **CHANCE}
+FILTERS: dict[str, Callable[..., Any]] = {**TEXT, **DATA, **QUERY, **ADDRESSES, **CHANCE, **PATH_FILTERS}
 # Jinja2's own that are not functions of their input alone; ours of these names draw by way of a lookup
 IMPURE_FILTERS = ("random",)
 # carried out by rm/playbook/run/lookups.py

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jinja2 import UndefinedError
@@ -33,6 +33,29 @@ def _pattern(how: str) -> Callable[..., bool]:
 def _regex(value: Any, pattern: str = "", ignorecase: bool = False, multiline: bool = False,
            match_type: str = "search") -> bool:  # fmt: skip
     return _pattern(match_type)(value, pattern, ignorecase, multiline)
+
+
+def _uri(value: Any, schemes: Sequence[str] | None = None) -> bool:
+    """As Ansible's: a text without a scheme is one, too, unless `schemes` are wanted."""
+    from urllib.parse import urlsplit  # few playbooks need it
+
+    try:
+        scheme = urlsplit(value).scheme
+    except (ValueError, AttributeError, TypeError):
+        return False
+    return not schemes or scheme in schemes
+
+
+def _url(value: Any, schemes: Sequence[str] | None = None) -> bool:
+    from urllib.parse import urlsplit
+
+    return _uri(value, schemes) and bool(urlsplit(value).netloc or urlsplit(value).scheme == "file")
+
+
+def _timed_out(result: Any) -> bool:
+    if not isinstance(result, Mapping):
+        raise UndefinedError("the test 'timedout' needs a registered result")
+    return bool((result.get("timedout") or {}).get("period"))
 
 
 def _truthy(value: Any, convert_bool: bool = False) -> bool:
@@ -75,5 +98,8 @@ TESTS: dict[str, Callable[..., Any]] = {
     "isnan": lambda value: value != value,
     "vault_encrypted": lambda value: str(value).startswith("$ANSIBLE_VAULT;"),
     "vaulted": lambda value: str(value).startswith("$ANSIBLE_VAULT;"),
-    "url": lambda value: re.match(r"[a-z][a-z0-9+.-]*://", str(value)) is not None,
+    "uri": _uri,
+    "url": _url,
+    "urn": lambda value: _uri(value, ("urn",)),
+    "timedout": _timed_out,
 }

@@ -154,6 +154,12 @@ _URL = re.compile(r"(?:([^:/?#]+):)?(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.
 _AUTHORITY = re.compile(r"(?:([^:@]*)(?::([^@]*))?@)?(\[[^\]]*\]|[^:]*)(?::(\d+))?\Z")
 
 
+def _urldecode(value: Any) -> str:
+    from urllib.parse import unquote_plus  # few playbooks need it
+
+    return unquote_plus(str(value))
+
+
 def _urlsplit(value: Any, query: str = "") -> Any:
     match = _URL.fullmatch(str(value))
     assert match is not None  # every text matches
@@ -231,6 +237,8 @@ TEXT: dict[str, Callable[..., Any]] = {
     "commonpath": lambda value: posixpath.commonpath(value),
     "win_basename": lambda value: ntpath.basename(str(value)),
     "win_dirname": lambda value: ntpath.dirname(str(value)),
+    "win_splitdrive": lambda value: list(ntpath.splitdrive(str(value))),
+    "urldecode": _urldecode,
     "b64encode": lambda value, encoding="utf-8", **_: base64.b64encode(str(value).encode(encoding)).decode(),
     "b64decode": lambda value, encoding="utf-8", **_: base64.b64decode(value).decode(encoding),
     "quote": lambda value: shlex.quote("" if value is None else str(value)),
