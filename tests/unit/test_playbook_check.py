@@ -59,6 +59,24 @@ def test_a_role_with_every_file_of_tasks(tmp_path: Path) -> None:
         problems_of(tmp_path, LocalFiles())
 
 
+def test_a_role_beside_others_and_what_lies_beside_the_directory_of_roles(tmp_path: Path) -> None:
+    top = written(
+        tmp_path,
+        roles__net__cni__tasks__main_yml="- thing: {a: 1}\n- debug: {msg: '{{ 1 | ours }}'}\n",
+        roles__net__cni__meta__main_yml="dependencies: [net/base, {role: store/disk}]\n",
+        roles__net__base__tasks__main_yml="- ping:\n",
+        roles__store__disk__tasks__main_yml="- import_role: {role: net/gone}\n",
+    )
+    (top / "library").mkdir()
+    (top / "library/thing.py").write_text("#!/usr/bin/python3\n")
+    (top / "filter_plugins").mkdir()
+    (top / "filter_plugins/some.py").write_text(
+        "class FilterModule:\n    def filters(self):\n        return {'ours': str}\n"
+    )
+    (found,) = problems_of(top / "roles/net/cni", LocalFiles())
+    assert (found.what, found.line) == ("there is no role 'net/gone'.", 1)
+
+
 def test_broken_yaml_of_an_included_file_is_one_of_several_problems(tmp_path: Path) -> None:
     written(
         tmp_path,

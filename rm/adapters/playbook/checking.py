@@ -35,7 +35,8 @@ def problems_of(path: Path, files: LocalFiles) -> list[Problem]:
     if path.is_dir():
         if not any((path / part).is_dir() for part in _PARTS):
             raise UsageError(f"{path} is a directory, and not one of a role.", "Name a playbook or a role.")
-        text, name = _play_of(path.resolve()), str(path.parent / f"role {path.name}")
+        text, name = _play_of(path.resolve()), str(_where_plays_are(path) / f"role {path.name}")
+        files.directory = os.path.dirname(os.path.abspath(name))
     else:
         try:
             text, name = files.read(str(path)).decode(), str(path)
@@ -61,6 +62,15 @@ def _problem(error: UsageError, name: str) -> Problem:
     if match is None:
         return Problem(name, 0, error.what, error.hint)
     return Problem(os.path.relpath(match[1]), int(match[2]), match[3], error.hint)
+
+
+def _where_plays_are(role: Path) -> Path:
+    """Where a role's playbooks are as a rule: beside the directory `roles` that it is in, perhaps deeper. There
+    the roles, modules and filters of the same project are found."""
+    for above in role.absolute().parents:
+        if above.name == "roles":
+            return above.parent
+    return role.parent
 
 
 def _play_of(role: Path) -> str:

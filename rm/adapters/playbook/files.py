@@ -32,7 +32,7 @@ class LocalFiles:
     def __init__(self, vault: Vault | None = None, ansible: Settings | None = None) -> None:
         self.vault = vault or Vault(())
         self.read = cache(self._read)
-        self._directory = ""  # of the playbook, which is read first
+        self.directory = ""  # of the playbook, which is read first
         said = ansible or Settings()
         usual = ("~/.ansible/roles", "/usr/share/ansible/roles", "/etc/ansible/roles")
         self.role_path = said.roles_path or tuple(map(os.path.expanduser, usual))
@@ -78,8 +78,8 @@ class LocalFiles:
                 data = self.vault.open_file(data)
             except UsageError as problem:
                 raise BadArgument(f"the local file {path}: {problem}".rstrip(".")) from None
-        self._directory = self._directory or os.path.dirname(os.path.abspath(path))
-        learn_named(self.plugins, data, self._directory)
+        self.directory = self.directory or os.path.dirname(os.path.abspath(path))
+        learn_named(self.plugins, data, self.directory)
         return data
 
     def glob(self, pattern: str) -> list[str]:

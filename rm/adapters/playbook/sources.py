@@ -27,7 +27,7 @@ class ThisMachine:
     def environment(self, name: str) -> str | None:
         return self._environment.get(name)
 
-    def looks(self, kind: str, path: str, other: str) -> bool:
+    def looks(self, kind: str, path: str, other: str) -> Any:
         from rm.adapters.playbook.here import looks
 
         return looks(kind, path, other)
