@@ -65,8 +65,8 @@ def _problem(error: UsageError, name: str) -> Problem:
 
 
 def _where_plays_are(role: Path) -> Path:
-    """Where a role's playbooks are as a rule: beside the directory `roles` that it is in, perhaps deeper. There
-    the roles, modules and filters of the same project are found."""
+    """Where a role's playbooks are as a rule: beside the directory `roles` that it is in, perhaps deeper. The
+    roles, modules and filters of its project are found from there."""
     for above in role.absolute().parents:
         if above.name == "roles":
             return above.parent

@@ -16,6 +16,7 @@ from rm.playbook.model.problems import TemplateProblem
 from rm.playbook.model.schema import Play
 from rm.playbook.model.ssh_arguments import outside_program
 from rm.playbook.model.steps import TaskResult
+from rm.playbook.modules import changes_groups
 from rm.playbook.run.reach import IMPLICIT
 from rm.playbook.template.template import Layer, Scope, Seek, evaluate, has_template
 from rm.playbook.template.variables import HostState
@@ -39,6 +40,11 @@ class Roster:
         self._sources, self._directory = sources, directory
         self._tree = sources.tree if sources else GroupTree()
         self._joined: dict[str, set[str]] = {}  # by host: the groups that tasks put it in
+        # the newest task that did; whether it was for each host: those are then in the inventory's order, whoever
+        # came first; and how many were in each group before
+        self._place: tuple[str, int, str] = ("", 0, "")
+        self._each_joins = False
+        self._before: dict[str, int] = {}
         self._given: dict[str, dict[str, Any]] = {}  # by host: what add_host says
         self.extra = extra
         self._unknown: dict[str, str] = {}
@@ -130,8 +136,11 @@ class Roster:
     def adopt(self, result: TaskResult) -> None:
         """Hosts and groups that a task adds to the inventory of this run. Only `add_host` and `group_by` do:
         another module's result is a host's own word, which must not say where other hosts are."""
-        if result.module.rpartition(".")[2] not in ("add_host", "group_by"):
+        if not changes_groups(result.module):
             return
+        if (place := (result.file, result.line, result.task)) != self._place:
+            self._place, self._before = place, {}
+            self._each_joins = result.module.endswith("group_by")
         for one in result.result.get("results", [result.result]):
             added = one.get("add_host") if isinstance(one, dict) else None
             if added:
@@ -205,8 +214,11 @@ class Roster:
     def _enrol(self, name: str, group: str) -> None:
         members = self.groups.get(group, ())
         if name not in members:
-            self.groups[group] = (*members, name)
-            self.shown.setdefault(group, []).append(name)
+            before = self._before.setdefault(group, len(members)) if self._each_joins else len(members)
+            order = {host: number for number, host in enumerate(self.hosts)}
+            joined = sorted((*members[before:], name), key=lambda host: order.get(host, len(order)))
+            self.groups[group] = (*members[:before], *joined)
+            self.shown.setdefault(group, [])[:] = self.groups[group]
             self._joined.setdefault(name, set()).add(group)
             state = self.states[name]
             known = {*state.added.get("group_names", state.inventory.get("group_names", ())), group}

@@ -82,6 +82,11 @@ def control(name: str) -> bool:
     return bool(getattr(registry()[name], "CONTROL", False))
 
 
+def changes_groups(name: str) -> bool:
+    """Does the module of this name let hosts join groups?"""
+    return name.rpartition(".")[2] in ("add_host", "group_by")
+
+
 def brings_facts(name: str) -> bool:
     """Does the module of this name answer with facts, other than `setup` does?"""
     return bool(getattr(registry().get(name), "FACTS", ()))  # includes are no modules

@@ -22,7 +22,7 @@ from rm.playbook.model.schema import Play, Task
 from rm.playbook.model.steps import THE_HOSTS, Batch, Step, TaskResult, Way
 from rm.playbook.model.tags import selected
 from rm.playbook.module import Files
-from rm.playbook.modules import brings_facts, control, registry
+from rm.playbook.modules import brings_facts, changes_groups, control, registry
 from rm.playbook.run.answers import GATHERS
 from rm.playbook.run.compile import Item, Skip, TaskProblem
 from rm.playbook.run.crew import Alone, Blocked, Crew, OnceResult, Options
@@ -143,7 +143,8 @@ class HostPlay(Making):
         name, where = self.host.name, frame.position
         linear = self.play.strategy == "linear"
         once = self._once(task, frame)
-        together = once or self.crew.lockstep or (linear and (self._sync or bool(task.delegate_to)))
+        for_all = bool(task.delegate_to) or changes_groups(task.module)
+        together = once or self.crew.lockstep or (linear and (self._sync or for_all))
         if together and not self.crew.reached(name, where):
             self._blocked_at = where
             return False
@@ -163,10 +164,11 @@ class HostPlay(Making):
                 if item.answer is not None and "nodes" in item.answer:
                     parts.append((item.answer.pop("nodes"), bound_of(task, item)))
             self._frame = included(frame, parts)
-        if task.delegate_to:
-            self._sync = True
+        if task.delegate_to or changes_groups(task.module) or self.scoping.looked:
+            self._sync = True  # nobody goes on to what those behind would see too early
         elif made.steps():
             self._sync = False
+        self.scoping.looked = False
         if task.module in GATHERS:
             self.scoping.gathering()
         if task.register:

@@ -26,6 +26,7 @@ class Scoping:
         self.play, self.host, self.files, self.options, self.crew = play, host, files, options, crew
         self.foreseen: dict[str, Any] = {}
         self.pending_facts = False
+        self.looked = False  # at the variables of another host, since somebody asked
         self.roles: list[Role] = []  # included ones whose variables the rest of the play sees
 
     def gathering(self) -> None:
@@ -59,11 +60,13 @@ class Scoping:
         where = frame.position if frame is not None else ()
         seek = seeker(self.files, self.search(task), self.options.control)
         magic = self.magic()
-        behind = self.crew.behind
+
+        def behind(name: str) -> bool:
+            self.looked = self.looked or name != self.host.name
+            return self.crew.behind(name, where)
+
         shared = {k: v for k, v in self.options.magic.items() if k in ("groups", "inventory_dir")}
-        magic["hostvars"] = HostVars(
-            self.crew.states, shared, lambda name: behind(name, where), seek, self.options.extra
-        )
+        magic["hostvars"] = HostVars(self.crew.states, shared, behind, seek, self.options.extra)
         active = Active(self.options.active, lambda: self._alive(where), self.options.late)
         given = Given(self.options.extra, magic, {}, active, self.options.prompted, self.roles)
         bound = frame.bound if frame is not None else ()

@@ -204,6 +204,8 @@ class OneHost(Mapping[str, Any]):
         return value
 
     def __iter__(self) -> Iterator[str]:
+        if self.world.behind(self.state.name):
+            raise NeedResult("hostvars")
         seen: dict[str, None] = {}
         for layer in self.scope.layers:
             seen.update(dict.fromkeys(layer.values))
