@@ -40,6 +40,7 @@ BEGUN = frozenset(
     {"run_steps", "measure", "run_mesh", "read_source", "session"}
 )  # they take long: recorded at once
 DOES = frozenset({"session"})  # it runs a program, although a WebSocket begins with GET
+SINGULAR = {"qos": "qos"}  # what is more than an s less than the word of the path
 NO_ACTS = frozenset({"plan", "tell_progress"})  # it changes nothing; it belongs to an act, `tell_playbook`
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 LEAST = {
@@ -276,6 +277,6 @@ def _target(route: Route, named: Mapping[str, str]) -> str:
     for before, part in itertools.pairwise(parts):
         if part.startswith("{"):
             name = part[1:-1]
-            kind = before.removesuffix("s") if name in ("id", "name") else name
+            kind = SINGULAR.get(before, before.removesuffix("s")) if name in ("id", "name") else name
             found.append(f"{kind} {named.get(name, '')}")
     return " ".join(found)

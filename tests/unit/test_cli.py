@@ -499,6 +499,11 @@ def test_hosts_and_their_administration(daemon: Daemon, rmx: Rmx, tmp_path: Path
     assert rmx("host", "resume", "h3").code == 0
     assert rmx("host", "add", "h4").out == "Host h4 is added.\n"
     assert rmx("host", "add", "h4").out == "Host h4 is already known, and updated.\n"
+    before = daemon.service.inventory["h3"]
+    rmx("host", "add", "h3", "--zone=z9", "--address=10.0.0.3", "--port=23", "--login=ops", "--feature=fast")
+    rmx("host", "add", "h3", "--partition=q", "--partition=r")  # of what is not named nothing is changed
+    changed = {"zone": "z9", "address": "10.0.0.3", "port": 23, "login": "ops", "features": ("fast",)}
+    assert daemon.service.inventory["h3"] == replace(before, partitions=("q", "r"), **changed)
     both = rmx("host", "drain", "h[3-4]", "nowhere", "--reason=rack")
     assert both.code == 4
     assert both.out == "Host h3 takes no new jobs.\nHost h4 takes no new jobs.\n"

@@ -223,3 +223,27 @@ def test_what_takes_long_is_recorded_before_it_begins(tmp_path: Path) -> None:
         audit.go.set()
         asking.join()
         assert daemon.service.log == [("measure", None)]
+
+
+@pytest.mark.parametrize(
+    ("path", "asked", "target"),
+    [
+        ("/v1/qos/urgent", {"priority": 2}, "qos urgent"),
+        ("/v1/accounts/physics", {"shares": 2}, "account physics"),
+        ("/v1/partitions/gpu", {"tier": 2}, "partition gpu"),
+    ],
+)
+def test_the_log_names_what_an_act_was_about(
+    tmp_path: Path, path: str, asked: dict[str, int], target: str
+) -> None:
+    audit = Auditing()
+    audit.go.set()
+
+    class Audited(FakeService):
+        def __init__(self) -> None:
+            super().__init__()
+            self.audit = audit
+
+    with serving(tmp_path / "rm.sock", kind=Audited) as daemon:
+        call(daemon, "POST", path, asked)
+        assert [act.target for act in audit.acts] == [target]

@@ -94,12 +94,23 @@ def _told(fields: Mapping[str, Any], as_json: bool, sentence: str) -> None:
         click.echo(sentence)
 
 
+def _declared(host: Host) -> dict[str, Any]:
+    """What somebody has said of the host; its agent finds the rest again."""
+    from rm.core.model.host import gpu_features
+
+    names = ("zone", "address", "port", "login", "partitions")
+    counts = ("cpus", "mem_bytes", "gpus", "nic_bps", "interface")
+    fields = {n: getattr(host, n) for n in (*names, *(one for one in counts if one not in host.found))}
+    of_gpus = gpu_features(gpu.model for gpu in host.gpus)
+    return {**fields, "features": [one for one in host.features if one not in of_gpus]}
+
+
 @host.command("add")
 @host_operand
-@click.option("--zone", default="default", show_default=True)
+@click.option("--zone", metavar="NAME", help="Default: default.")
 @click.option("--address", metavar="ADDRESS", help="Where its sshd listens (default: its name).")
-@click.option("--port", type=click.IntRange(1, 65535), default=22, show_default=True)
-@click.option("--login", default="root", show_default=True, metavar="USER", help="The SSH user.")
+@click.option("--port", type=click.IntRange(1, 65535), help="Default: 22.")
+@click.option("--login", metavar="USER", help="The SSH user (default: root).")
 @click.option("--cpus", type=click.IntRange(1), metavar="N", help="Default: what its agent finds.")
 @click.option("--mem", metavar="SIZE", help="Default: what its agent finds.")
 @click.option("--gpus", metavar="[MODEL:]N", help="Default: what its agent finds.")
@@ -111,11 +122,14 @@ def _told(fields: Mapping[str, Any], as_json: bool, sentence: str) -> None:
 @json_option
 @click.pass_obj
 def add(session: Session, /, host: str | None, host_word: str | None, as_json: bool, **given: Any) -> None:
-    """Add HOST, or change its settings."""
+    """Add HOST, or change its settings: of one that is there already, what is not named stays."""
     name = one_host(host, host_word)
     from rm.api.hosts import Gpu, HostRequest
 
-    fields = {key: given[key] for key in ("zone", "port", "login", "cpus", "interface") if given[key]}
+    known = next((one for one in session.client.hosts() if one.name == name), None)
+    fields = {} if known is None else _declared(known)
+    named = ("zone", "address", "port", "login", "cpus", "interface")
+    fields |= {key: given[key] for key in named if given[key]}
     if given["mem"]:
         fields["mem_bytes"] = parse_memory_bytes(given["mem"])
     if given["bandwidth"]:
@@ -131,9 +145,8 @@ def add(session: Session, /, host: str | None, host_word: str | None, as_json: b
         if not number.isdecimal():
             raise UsageError(f"--gpus is '{given['gpus']}'.", "Write a number, or MODEL:NUMBER.")
         fields["gpus"] = [Gpu(index=i, model=model) for i in range(int(number))]
-    asked = HostRequest(name=name, address=given["address"] or name, **fields)
-    known = any(one.name == name for one in session.client.hosts())
-    done = "already known, and updated" if known else "added"
+    asked = HostRequest(name=name, **{"address": name, **fields})
+    done = "added" if known is None else "already known, and updated"
     _told({"hosts": session.client.add_hosts([asked])}, as_json, f"Host {name} is {done}.")
 
 

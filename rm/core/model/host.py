@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -111,7 +111,7 @@ class Host(WithFeatures):
     @property
     def gpu_features(self) -> frozenset[str]:
         """Those of its GPUs, which nobody need declare."""
-        return _features((), self._models)
+        return gpu_features(self._models)
 
     @property
     def _models(self) -> frozenset[str]:
@@ -120,6 +120,11 @@ class Host(WithFeatures):
     @property
     def schedulable(self) -> bool:
         return self.state is HostState.UP and not self.drained_by
+
+
+def gpu_features(models: Iterable[str]) -> frozenset[str]:
+    """Those of GPUs of these models, which nobody need declare."""
+    return _features((), frozenset(models))
 
 
 @lru_cache(maxsize=4_096)  # hosts are alike, and a pass asks all of them
