@@ -40,8 +40,8 @@ class Roster:
         self._sources, self._directory = sources, directory
         self._tree = sources.tree if sources else GroupTree()
         self._joined: dict[str, set[str]] = {}  # by host: the groups that tasks put it in
-        # the newest task that did; whether it was for each host: those are then in the inventory's order,
-        # whoever came first; and how many were in each group before
+        # the newest task that did; whether it was for each host, which are then in the inventory's order and
+        # not in the one in which they answered; and how many were in each group before
         self._place: tuple[str, int, str] = ("", 0, "")
         self._each_joins = False
         self._before: dict[str, int] = {}

@@ -285,7 +285,7 @@ class Session:
         return self.agents.call(self.a.name, request, timeout_s).result(timeout_s)
 
     def answered(self, received: int) -> int:
-        """How many questions have reached `b`, after a probe that received so many answers."""
+        """How many questions have reached `b`; `received`: answers that the probe got."""
         if not received and not self.heard.reached.wait(REACHED_S):
             return 0
         return self.reflector.result(IDLE_US / 1e6 + MARGIN_S).answered

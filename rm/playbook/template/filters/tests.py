@@ -35,21 +35,26 @@ def _regex(value: Any, pattern: str = "", ignorecase: bool = False, multiline: b
     return _pattern(match_type)(value, pattern, ignorecase, multiline)
 
 
+_SCHEME_AND_PLACE = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?(?://([^/?#]*))?")
+
+
+def _address(value: Any) -> tuple[str, str] | None:
+    """Scheme and place of a text, as urllib.parse finds them; None where it finds a mistake."""
+    match = _SCHEME_AND_PLACE.match(value.lstrip()) if isinstance(value, str) else None
+    if match is None or ("[" in (match[2] or "")) != ("]" in (match[2] or "")):
+        return None
+    return (match[1] or "").lower(), match[2] or ""
+
+
 def _uri(value: Any, schemes: Sequence[str] | None = None) -> bool:
     """As Ansible's: a text without a scheme is one, too, unless `schemes` are wanted."""
-    from urllib.parse import urlsplit  # few playbooks need it
-
-    try:
-        scheme = urlsplit(value).scheme
-    except (ValueError, AttributeError, TypeError):
-        return False
-    return not schemes or scheme in schemes
+    found = _address(value)
+    return found is not None and (not schemes or found[0] in schemes)
 
 
 def _url(value: Any, schemes: Sequence[str] | None = None) -> bool:
-    from urllib.parse import urlsplit
-
-    return _uri(value, schemes) and bool(urlsplit(value).netloc or urlsplit(value).scheme == "file")
+    found = _address(value)
+    return found is not None and _uri(value, schemes) and (found[1] != "" or found[0] == "file")
 
 
 def _timed_out(result: Any) -> bool:

@@ -155,9 +155,10 @@ _AUTHORITY = re.compile(r"(?:([^:@]*)(?::([^@]*))?@)?(\[[^\]]*\]|[^:]*)(?::(\d+)
 
 
 def _urldecode(value: Any) -> str:
-    from urllib.parse import unquote_plus  # few playbooks need it
+    def text_of(match: re.Match[str]) -> str:
+        return bytes.fromhex(match[0].replace("%", "")).decode(errors="replace")
 
-    return unquote_plus(str(value))
+    return re.sub(r"(?:%[0-9A-Fa-f]{2})+", text_of, str(value).replace("+", " "))
 
 
 def _urlsplit(value: Any, query: str = "") -> Any:
