@@ -9,6 +9,7 @@ from rm_steps_base import StepFailed, absolute, expanded, must, state_diff, tool
 from rm_steps_write import described, fix_attributes, mode_from, wanted_ids
 
 BLOCK = 1 << 20
+LINKS_MOST = 40  # on one way, as the kernel follows
 # by their first bytes, Ansible's names for what reads them
 _HANDLERS = (
     (b"PK", "ZipArchive"),
@@ -36,23 +37,51 @@ def _relative(name):
 
 
 def _refuse_ways_out(members):
-    """An archive's own links must not lead what follows them out of the destination."""
-    links = {m.name for m in members if m.kind == "link" and _leads_up(m.target)}
+    """An archive's own links must not lead what follows them out of the destination, one by one or by way of
+    each other."""
+    links = {}
     for member in members:
-        ways = _above(member.name) | _above(member.target if member.kind == "hard" else "")
-        ways |= {member.name} if member.kind == "directory" else set()
-        for link in sorted(links & ways):
+        target = member.target
+        if member.kind == "hard":  # one to a link is a second name of that link
+            target = links.get(target)
+        elif member.kind != "link":
+            continue
+        if target is not None:
+            links[member.name] = target if links.get(member.name, target) == target else "/"
+    for member in members:
+        way = member.name if member.kind == "directory" else os.path.dirname(member.name)
+        through = _above(member.target) & set(links) if member.kind == "hard" else ()
+        link = _left_by(way, links) or min(through, default="")
+        if link:
             raise StepFailed("The archive holds '%s', by way of its own link '%s'." % (member.name, link))
 
 
-def _leads_up(target):
-    return target.startswith("/") or ".." in target.split("/")
+def _left_by(way, links):
+    """The link by which a way leaves the destination; "" when it stays there. A target with `..` counts as
+    one outside, as tar has it: what it leads to may not be there yet."""
+    done, parts, followed = [], way.split("/"), 0
+    while parts:
+        done.append(parts.pop(0))
+        here = os.path.normpath("/".join(done))
+        target = links.get(here)
+        if target is None:
+            continue
+        followed += 1
+        if _leads_up(target) or followed > LINKS_MOST:
+            return here
+        done[-1:] = []
+        parts = target.split("/") + parts
+    return ""
 
 
 def _above(name):
     """The directories that a name passes through."""
     parts = name.split("/")
     return {"/".join(parts[:count]) for count in range(1, len(parts))}
+
+
+def _leads_up(target):
+    return target.startswith("/") or ".." in target.split("/")
 
 
 @contextlib.contextmanager
@@ -225,7 +254,7 @@ def _unpack(member, path, dest, args, ids):
         if member.kind == "link":
             os.symlink(member.target, aside)
         else:
-            os.link(os.path.join(dest, member.target), aside)
+            os.link(os.path.join(dest, member.target), aside, follow_symlinks=False)
         if ids and member.kind == "link":
             os.chown(aside, *ids, follow_symlinks=False)
         os.rename(aside, path)

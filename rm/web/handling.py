@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
-from rm.core.model.acceptance import NUMBER_MAX
 from rm.errors import Conflict, UsageError
 from rm.web.planning_ports import Answer
 from rm.web.ports import Monitoring, Service
 
 BESIDE = web.AppKey("beside", asyncio.Semaphore)
+NUMBER_MAX = 1 << 53  # an offset into a file, and its sum with a size, stay in what the kernel takes
 LONG = 50  # jobs whose reading or telling is long: some milliseconds
 REST, REST_MAX_S = 3.0, 0.3  # the pause after a piece of work, in times its length
 STILL_THERE_S = 2.0  # between two looks whether the client waits still

@@ -353,3 +353,58 @@ def test_package_refuses_what_its_host_s_tool_does_not_know() -> None:
     found = one("package", name="bash", enablerepo="x")
     assert found["msg"] == "This host's apt does not know 'enablerepo'."
     assert not one("package", name="bash", purge=True)["changed"]
+
+
+CHAINS = {
+    "a link to a link": ([("s", "sub", "OUT"), ("s", "x", "sub"), ("f", "x/evil", "")], "sub"),
+    "a directory at the end": ([("s", "sub", "OUT"), ("s", "x", "sub"), ("d", "x", "")], "sub"),
+    "a link on the way to a link": (
+        [("d", "d", ""), ("s", "d/sub", "OUT"), ("s", "y", "d"), ("s", "z", "./y//sub"), ("f", "z/evil", "")],
+        "d/sub",
+    ),
+    "a second name of a link": ([("s", "sub", "OUT"), ("h", "x", "sub"), ("f", "x/evil", "")], "x"),
+    "a hard link through a link": (
+        [("d", "d", ""), ("s", "d/sub", "OUT"), ("s", "y", "d"), ("h", "mine", "y/sub/secret")],
+        "y",
+    ),
+    "a link that was another": (
+        [("s", "x", "OUT"), ("f", "x/evil", ""), ("f", "x", ""), ("s", "x", "here")],
+        "x",
+    ),
+    "a circle": ([("s", "a", "b"), ("s", "b", "a"), ("f", "a/evil", "")], "a"),
+}
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_no_chain_of_an_archives_links_leads_out(tmp_path: Path, chain: str) -> None:
+    entries, link = CHAINS[chain]
+    elsewhere, out = tmp_path / "elsewhere", tmp_path / "out"
+    for folder in (elsewhere, out):
+        folder.mkdir(0o755)
+    (elsewhere / "secret").write_text("kept")
+    kinds = {"s": tarfile.SYMTYPE, "f": tarfile.REGTYPE, "d": tarfile.DIRTYPE, "h": tarfile.LNKTYPE}
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        for kind, name, target in entries:
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.linkname, entry.mode = kinds[kind], target.replace("OUT", str(elsewhere)), 0o700
+            archive.addfile(entry, io.BytesIO())
+    said = refused("unarchive", src=f"{tmp_path}/a.tar", dest=str(out))
+    assert f"by way of its own link '{link}'" in said
+    assert (os.listdir(elsewhere), mode(elsewhere), os.listdir(out)) == (["secret"], 0o755, [])
+
+
+def test_links_that_stay_inside_are_unpacked_with_what_lies_behind_them(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        for kind, name, target in (
+            (tarfile.DIRTYPE, "v1", ""), (tarfile.SYMTYPE, "now", "v1"), (tarfile.SYMTYPE, "new", "now"),
+            (tarfile.REGTYPE, "new/file", ""), (tarfile.LNKTYPE, "again", "new"),
+            (tarfile.SYMTYPE, "up", "/etc"),
+        ):  # fmt: skip
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.linkname, entry.mode = kind, target, 0o755
+            archive.addfile(entry, io.BytesIO())
+    done("unarchive", src=f"{tmp_path}/a.tar", dest=str(out))
+    assert (out / "v1" / "file").is_file()
+    assert [os.readlink(out / name) for name in ("now", "new", "again", "up")] == ["v1", "now", "now", "/etc"]

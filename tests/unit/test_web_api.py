@@ -7,6 +7,7 @@ import os
 import pwd
 import socket
 import struct
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -209,6 +210,17 @@ def test_a_job_in_json(daemon: Daemon) -> None:
     assert daemon.service.log[-1] == ("queue", "root", 1)
     assert "'limit' is '-1'" in call(daemon, "GET", "/v1/queue?limit=-1")[1]["error"]["message"]
     assert "not a job state" in call(daemon, "GET", "/v1/jobs?state=RUNING")[1]["error"]["message"]
+
+
+@pytest.mark.parametrize("offset", [(1 << 63) - 1, 1 << 63, 10**300])
+def test_a_log_ends_before_an_offset_that_no_file_has(daemon: Daemon, offset: int) -> None:
+    call(daemon, "POST", "/v1/jobs", {"spec": SPEC})
+    daemon.service.run(1)
+    call(daemon, "GET", f"/v1/jobs/1/logs?task=9&offset={offset}")
+    asked = daemon.service.log[-1]
+    assert asked[:4] == ("logs", 1, 9, "out")
+    with tempfile.TemporaryFile() as file:
+        assert os.pread(file.fileno(), 65_536, asked[4]) == b""
 
 
 def test_files_on_this_machine_are_made_only_for_the_caller(
