@@ -17,10 +17,10 @@ AFTER, AFTERANY, AFTEROK, AFTERNOTOK = "after", "afterany", "afterok", "afternot
 AFTERCORR, SINGLETON = "aftercorr", "singleton"
 KINDS = (AFTER, AFTERANY, AFTEROK, AFTERNOTOK, SINGLETON, AFTERCORR)
 CONDITIONS_MAX = 1_000  # of one job: each change of one writes all of them
+WRITTEN_MAX = 2 * CONDITIONS_MAX  # some of them more than once
 MINUTES_MAX = 10 * 366 * 24 * 60
 
 _JOB = r"([1-9]\d{0,17})(_(?:\*|\d{1,9}|\[[^\]]*\]))?(?:\+(\d{1,10}))?\Z"
-_OUTSIDE = r"(?![^\[\]]*\])"  # of the brackets around the elements of an array
 _HINT = "Write KIND:JOB[:JOB...], KIND one of after, afterany, afterok, afternotok, aftercorr; or singleton."
 # what Slurm knows besides, and why it is refused
 _REFUSED = {
@@ -61,11 +61,15 @@ def parse(text: str) -> Conditions:
     text = text.strip()
     if not text:
         return Conditions()
-    parts = {between: re.split(re.escape(between) + _OUTSIDE, text) for between in ",?"}
+    parts = {between: _split(text, between) for between in ",?"}
     if len(parts[","]) > 1 and len(parts["?"]) > 1:
         raise _wrong(text, "it has both ',' (all) and '?' (any)", "Separate the conditions by one of them.")
     any_of = len(parts["?"]) > 1
-    found = [one for part in parts["?" if any_of else ","] for one in _part(text, part.strip())]
+    found: list[Condition] = []
+    for part in parts["?" if any_of else ","]:
+        found += _part(text, part.strip())
+        if len(found) > WRITTEN_MAX:
+            raise UsageError(f"--dependency has more than {WRITTEN_MAX} conditions.", "Name each job once.")
     if any_of and any(one.kind == AFTERCORR for one in found) and any(one.delay_us for one in found):
         why = "beside '?' aftercorr and a time exclude each other"
         raise _wrong(text, why, "Let a job in between wait for the time.")
@@ -97,7 +101,19 @@ def _part(text: str, part: str) -> list[Condition]:
         raise _wrong(text, f"{kind} is not supported: {_REFUSED[kind]}", _HINT)
     if kind not in KINDS or kind == SINGLETON:
         raise _wrong(text, f"'{part[:80]}' is no condition", _HINT)
-    return [_condition(text, kind, job.strip()) for job in re.split(":" + _OUTSIDE, jobs)]
+    return [_condition(text, kind, job.strip()) for job in _split(jobs, ":")[: WRITTEN_MAX + 1]]
+
+
+def _split(text: str, between: str) -> list[str]:
+    """At `between`, but not within the brackets around the elements of an array: before a bracket that closes."""
+    parts, end, inside = [], len(text), False
+    for found in reversed(list(re.finditer(rf"[\[\]{re.escape(between)}]", text))):
+        if found[0] != between:
+            inside = found[0] == "]"
+        elif not inside:
+            parts.append(text[found.end() : end])
+            end = found.start()
+    return [*reversed([*parts, text[:end]])]
 
 
 def _condition(text: str, kind: str, job: str) -> Condition:

@@ -1,8 +1,12 @@
 """The text of a dependency list: what is understood, and what is refused with which sentence."""
 
-import pytest
+import re
 
-from rm.dependencies import CONDITIONS_MAX, MINUTE_US, Condition, Conditions, parse
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rm.dependencies import CONDITIONS_MAX, MINUTE_US, WRITTEN_MAX, Condition, Conditions, _split, parse
 from rm.errors import UsageError
 
 
@@ -90,3 +94,17 @@ def test_a_list_has_an_end() -> None:
     parse("afterok:" + ":".join(map(str, range(1, CONDITIONS_MAX + 1))))
     with pytest.raises(UsageError, match="1001 conditions"):
         parse("afterok:" + ":".join(map(str, range(1, CONDITIONS_MAX + 2))))
+
+
+def test_a_list_that_names_one_job_again_and_again_has_an_end_too() -> None:
+    """Each condition costs time before it is known to be one of those before it."""
+    assert len(parse("afterok:" + ":".join(["1"] * WRITTEN_MAX)).of) == 1
+    for text in ("afterok:" + ":".join(["1"] * 20_000), "after:1," * 5_000 + "after:1"):
+        with pytest.raises(UsageError, match=f"more than {WRITTEN_MAX} conditions"):
+            parse(text)
+
+
+@given(st.text("a:,?[]", max_size=12), st.sampled_from(":,?"))
+def test_a_list_is_cut_outside_of_brackets(text: str, between: str) -> None:
+    """As an expression does that looks ahead for the next bracket, for minutes where there are many."""
+    assert _split(text, between) == re.split(re.escape(between) + r"(?![^\[\]]*\])", text)
