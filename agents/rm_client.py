@@ -123,7 +123,7 @@ def done(kind, number, said):
         if kind == HEAR:
             return 0, os.read(0, min(number, PIECE_BYTES))
         if kind == IS_FILE:
-            return 0, b"1" if os.path.isfile(path) else b""
+            return 0, b"1" if os.path.isfile(path) and os.access(path, os.R_OK) else b""
         if kind == WRITE:
             with open(path, "wb") as file:
                 file.write(content)

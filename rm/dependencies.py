@@ -105,7 +105,7 @@ def _part(text: str, part: str) -> list[Condition]:
 
 
 def _split(text: str, between: str) -> list[str]:
-    """At `between`, but not within the brackets around the elements of an array: before a bracket that closes."""
+    """At `between`, but not within the brackets around elements of an array: before a bracket that closes."""
     parts, end, inside = [], len(text), False
     for found in reversed(list(re.finditer(rf"[\[\]{re.escape(between)}]", text))):
         if found[0] != between:

@@ -41,6 +41,9 @@ class Refusal(StrEnum):
     BAD_LICENSES = "bad-licenses"
     BAD_GPUS = "bad-gpus"
     BAD_NUMBER = "bad-number"
+    NO_HOSTS = "no-hosts"  # are asked for
+    DEADLINE_PASSED = "deadline-passed"
+    CONTRADICTION = "contradiction"  # of options
     BAD_LINE = "bad-line"  # of a script: its quotes do not match
     LIMIT_REACHED = "limit-reached"  # of an account, a QOS or a partition
     NEVER_FITS = "never-fits"  # no state of the cluster could take the job

@@ -54,6 +54,8 @@ class JobRequest(Request, frozen=True, kw_only=True):
     With `deadline_us` it is ended then, and cancelled once that leaves it less than `time_min_us`, or than
     its time limit.
 
+    `submit_line` is what was typed, of 4096 bytes at most, and `script_path` the script's file: for lists.
+
     `array` makes it a job array, with a list of indices as --array has it: `0-99:2%8`.
 
     `constraint` and `prefer` name features of hosts, as --constraint has them; `licenses`
@@ -133,6 +135,8 @@ class JobRequest(Request, frozen=True, kw_only=True):
     low_comm: bool = False
     traffic: TrafficRequest | None = None
     submit_host: str = ""
+    submit_line: Annotated[str, Meta(pattern=NO_NUL)] = ""
+    script_path: Annotated[str, Meta(pattern=NO_NUL)] = ""
     comment: str = ""
     mail_events: str = ""
     mail_user: str = ""

@@ -102,6 +102,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     low_comm: bool
     traffic: Traffic | None
     submit_host: str
+    script_path: str = ""
     comment: str
     mail_events: str = ""
     mail_user: str = ""
@@ -116,6 +117,7 @@ class FullSpec(Spec, frozen=True, kw_only=True):
 
     script: str | UnsetType = UNSET
     script_args: Sequence[str] | UnsetType = UNSET
+    submit_line: str | UnsetType = UNSET
     env: Mapping[str, str] | UnsetType = UNSET
 
 

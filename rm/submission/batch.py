@@ -7,6 +7,7 @@ from rm.quick_tuple import NamedTuple
 from rm.submission import directives, place, specification
 from rm.submission.options import SBATCH
 from rm.submission.remarks import Remarks
+from rm.submission.typed import script_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,6 +43,16 @@ class Submitter(NamedTuple):
         return cls(place.here.environment(), directory, place.here.host(), prefix=prefix)
 
 
+class Source(NamedTuple):
+    """Where a job comes from: `line` is what was typed, `file` the script's, "" where it has none."""
+
+    line: str = ""
+    file: str = ""
+
+
+UNTOLD = Source()
+
+
 def batch_job(
     text: str,
     name: str,
@@ -50,6 +61,7 @@ def batch_job(
     flags: Mapping[str, Any],
     by: Submitter,
     remarks: Remarks,
+    source: Source = UNTOLD,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The specification (JobSpec's fields as JSON), and all options, of which some are for the client.
 
@@ -60,6 +72,7 @@ def batch_job(
         flags: those that are stronger than the environment's SBATCH_…, which beat the script's; None is not
             given.
         remarks: gathers complaints and warnings; the answer is good if there is no complaint.
+        source: what was typed, and the file that was named.
     """
     values = directives.merge(options, directives.of_environment(by.environment, remarks, by.prefix))
     values = directives.merge(values, directives.of_flags(flags, remarks))
@@ -67,4 +80,8 @@ def batch_job(
     spec = {"name": name, **spec, "script": text, "script_args": list(arguments)}
     spec["env"].append(["SLURM_SUBMIT_DIR", by.cwd])  # where it was submitted, wherever it runs
     spec["submit_host"] = by.host
+    if source.line:
+        spec["submit_line"] = source.line
+    if source.file:
+        spec["script_path"] = script_path(source.file, by.cwd)
     return spec, values

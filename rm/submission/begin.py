@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta
 
-from rm.errors import UsageError
+from rm.errors import Refusal, UsageError
 
 _OFFSET = r"now(?:\s*\+\s*(\d+)\s*([a-z]*))?\Z"
 _CLOCK = r"(\d{1,2})(?::(\d{2})(?::(\d{2}))?)?(?:\s*([ap]m))?\Z"
@@ -69,7 +69,9 @@ def deadline_us(text: str, now: datetime) -> int:
     """
     at_us = begin_us(text, now, "--deadline")
     if at_us <= round(now.timestamp() * 1_000_000):
-        raise UsageError(f"--deadline is '{text}', which has passed.", "Name a later time.")
+        raise UsageError(
+            f"--deadline is '{text}', which has passed.", "Name a later time.", Refusal.DEADLINE_PASSED
+        )
     return at_us
 
 
@@ -88,9 +90,7 @@ def _spoken(text: str, now: datetime) -> datetime | None:
             day = found_day
         else:
             return None
-    hour, minute, second = clock or (now.hour, now.minute, now.second)
-    if clock is None and words[0] not in _DAYS:
-        hour = minute = second = 0
+    hour, minute, second = clock or (0, 0, 0)
     when = (day or now).replace(hour=hour, minute=minute, second=second, microsecond=0)
     if day is None and when <= now:
         when += timedelta(days=1)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 SLURMS = "#SBATCH"
 PREFIXES = (SLURMS, "#RM")  # the weaker first
+FOREIGN = ("#PBS", "#BSUB")  # which Slurm reads, too
 _BY_LONG = {name: option for option in ALL for name in option.long}
 _BY_SHORT = {option.short: option for option in ALL if option.short}
 NO_MORE: Mapping[str, Option] = {}
@@ -45,10 +46,16 @@ def parse(text: str, file: str, remarks: Remarks) -> dict[str, Any]:
     Unknown options, and those that rm lacks and that change the job's meaning, are complaints.
     """
     values: dict[str, dict[str, Any]] = {prefix: {} for prefix in PREFIXES}
+    told = False
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip() and not line.startswith("#"):
             break
         prefix, _, rest = line.replace("\t", " ").partition(" ")
+        if prefix.startswith(f"{SLURMS}-"):  # Slurm wants no space there
+            prefix, rest = SLURMS, line[len(SLURMS) :]
+        if prefix in FOREIGN and not told:
+            told = True
+            remarks.warnings.append(f"{prefix} (line {number} of {file}) was ignored, as are all such lines.")
         if prefix not in PREFIXES:
             continue
         where = f"{prefix} in line {number} of {file}"

@@ -6,7 +6,7 @@ Under Slurm a task sees all GPUs that the job has on its host, unless --gpus-per
 
 from __future__ import annotations
 
-from rm.errors import UsageError
+from rm.errors import Refusal, UsageError
 from rm.quick_tuple import NamedTuple
 from rm.submission.gpu_options import GpuOptions
 
@@ -182,4 +182,4 @@ def _shared(number: int, by: int, what: str, over: str) -> int:
 
 
 def _refuse(what: str, hint: str) -> NoReturn:
-    raise UsageError(what, hint)
+    raise UsageError(what, hint, Refusal.BAD_GPUS)

@@ -40,7 +40,8 @@ class Place:
             return handle.read(most_bytes)
 
     def is_file(self, file: str) -> bool:
-        return os.path.isfile(file)
+        """One that can be read."""
+        return os.path.isfile(file) and os.access(file, os.R_OK)
 
     def write(self, file: str, text: str) -> None:
         """The file has this text, or OSError."""

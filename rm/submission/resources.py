@@ -88,7 +88,9 @@ def _hosts(values: Mapping[str, Any]) -> Hosts:
         low, high = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
         if low < 1 or high < low:
             raise UsageError(
-                f"--nodes is '{values['nodes']}'.", "Write a number of hosts or a range such as 2-4."
+                f"--nodes is '{values['nodes']}'.",
+                "Write a number of hosts or a range such as 2-4.",
+                Refusal.NO_HOSTS if values["nodes"].strip("0-") == "" else None,
             )
     if counted := _counted(values):
         if high and high < counted:
@@ -111,6 +113,7 @@ def _hosts(values: Mapping[str, Any]) -> Hosts:
             f"--nodes={values['nodes']} asks for fewer hosts than the {named} that --nodelist names, "
             "and a job runs on all of them.",
             "Name fewer, or use --exclude for those that it must not use.",
+            Refusal.CONTRADICTION,
         )
     return Hosts(named, named, True)
 
@@ -198,7 +201,7 @@ def _memory(values: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any
     option = "--" + given[0].replace("_", "-")
     if len(given) > 1:
         spelled = " and ".join("--" + key.replace("_", "-") for key in given)
-        raise UsageError(f"{spelled} are mutually exclusive.", "Keep one of them.")
+        raise UsageError(f"{spelled} are mutually exclusive.", "Keep one of them.", Refusal.CONTRADICTION)
     size = units.parse_memory_bytes(values[given[0]])
     if given[0] == "mem":
         return {"mem_bytes_per_host": size} if size else {"mem_all": True}

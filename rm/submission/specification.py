@@ -178,7 +178,7 @@ def _features(values: Mapping[str, Any]) -> dict[str, Any]:
             try:
                 (features.parse if key == "constraint" else features.uncounted)(text)
             except UsageError as error:
-                raise UsageError(f"--{key}: {error.what}", error.hint) from None
+                raise UsageError(f"--{key}: {error.what}", error.hint, Refusal.UNKNOWN_FEATURE) from None
             found[key] = text
     return found
 

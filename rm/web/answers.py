@@ -245,6 +245,7 @@ def full_job_of(
     if private:
         own = found.job.spec
         spec |= {"script": own.script, "script_args": own.script_args, "env": dict(own.env)}
+        spec["submit_line"] = own.submit_line
     aligned = UNSET if found.schedule is None else typed(found.schedule, Schedule)
     return FullJob(**told | {"spec": FullSpec(**spec), "schedule": aligned})
 

@@ -183,7 +183,9 @@ def test_every_kind_of_event_can_be_written_and_read(kind: str) -> None:
     event = builders.filled(journal.EVENTS[kind])
     plain = json.loads(json.dumps(journal.event_to_plain(event, 5)))
     if kind == "JobSubmitted":
-        event = replace(event, spec=replace(event.spec, script="", script_args=(), env=()))
+        event = replace(
+            event, spec=replace(event.spec, script="", script_args=(), env=(), submit_line="", script_path="")
+        )
     if kind == "TaskExited":
         event = replace(event, used=None, whole=None)  # no decision depends on what it used
     if kind == "JobsRecalled":

@@ -26,9 +26,9 @@ from tests.builders import GIB, full_mesh, host, job, placed, placement, profile
 DECIDES_NO_PLACEMENT = {
     "name", "script", "script_args", "launch", "env", "chdir", "chdir_required", "output", "error",
     "open_mode", "warn_signal", "warn_before_us", "warn_batch", "nice",
-    "deliver", "submit_host", "comment", "time_limit_us", "expected_us", "iterations", "begin_us",
-    "deadline_us", "time_min_us", "input", "mail_events", "mail_user", "hold",
-    "container_mounts", "container_workdir", "container_name", "switches_wait_us",
+    "deliver", "submit_host", "submit_line", "script_path", "comment", "time_limit_us",
+    "expected_us", "iterations", "begin_us", "deadline_us", "time_min_us", "input", "mail_events",
+    "mail_user", "hold", "container_mounts", "container_workdir", "container_name", "switches_wait_us",
     "requeue", "fence_us", "dependency", "kill_on_invalid_dep", "array", "reservation", "account", "qos",
 }  # fmt: skip
 QUIET, LOUD = profile(200, (0, 40, 500)), profile(200, (0, 120, 900))

@@ -181,3 +181,11 @@ def test_a_backslash_at_the_end_of_a_line_means_nothing(end: str) -> None:
     found = directives.parse(text, "train.sh", remarks)
     assert (found["name"], found["comment"], found["ntasks_per_node"]) == ("y", "x", "2")
     assert remarks.errors == []
+
+
+def test_a_directive_needs_no_space_and_those_of_others_are_told() -> None:
+    remarks = Remarks()
+    text = "#!/bin/sh\n#PBS -N one\n#SBATCH-J two\n#BSUB -J three\n#SBATCHED -J four\n"
+    assert directives.parse(text, "s.sh", remarks) == {"name": "two"}
+    assert remarks.warnings == ["#PBS (line 2 of s.sh) was ignored, as are all such lines."]
+    assert remarks.errors == []

@@ -90,7 +90,7 @@ def test_types_of_the_api_follow_the_core_whose_values_they_show() -> None:
     assert asked | {"deliver": ""} == shape(JobSpec) | {"user": ""} | rm_toml
     assert "deliver" not in asked
     assert shape(jobs.FullSpec).keys() == shape(JobSpec).keys()
-    assert shape(jobs.Spec).keys() == shape(JobSpec, "script", "script_args", "env").keys()
+    assert shape(jobs.Spec).keys() == shape(JobSpec, "script", "script_args", "env", "submit_line").keys()
     made = {"short_state", "exit", "hosts", "progress", "restarts"}
     # whoever knows a submission's key may repeat it; the port is for the job's tasks alone; of the
     # launches that full disks refused the time of the next one tells; of the rank that made the job fail

@@ -172,6 +172,7 @@ class World:
                 "name": "secretname", "comment": "secretcomment", "chdir": "/secretpath",
                 "output": "/secretpath/o", "env": (("A", "secretenv"),),
                 "script": "#!/bin/sh\nscriptword\n", "script_args": ("scriptword",),
+                "submit_line": "sbatch scriptword", "script_path": "/secretpath/s",
             }  # fmt: skip
         drawn: dict[str, Any] = {
             "ntasks": chance.choice((1, 2, 3)), "cpus_per_task": chance.choice((1, 2, 4)),

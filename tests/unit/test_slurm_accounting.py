@@ -178,6 +178,10 @@ def test_what_srun_ran_is_a_line_of_its_own(slurm: Slurm, daemon: Daemon) -> Non
     ]
     assert slurm(*words, "-j2.1").out == f"2.1|bad|FAILED|3:0|h1|1|1|{begun}|1970-01-01T00:00:08\n"
     assert len(slurm(*words, "-X", "-j2").out.splitlines()) == 1
+    # a code is more than any signal; where the script runs for each task, the tasks are the step
+    assert slurm("sacct", "-nPX", "-oDerivedExitCode", "-j2").out == "3:0\n"
+    assert slurm("sacct", "-nP", "-oJobID,DerivedExitCode", "-j1").out == "1|3:0\n1.batch|\n"
+    assert "\n   DerivedExitCode=3:0\n" in slurm("scontrol", "-d", "show", "job", "2").out
     assert "never asked for" not in slurm(*words, "-S1970-01-01").out
     listed = slurm("squeue", "--steps", "-h", "-o", "%i %j %u %N").out.splitlines()
     assert [line for line in listed if line.startswith("2.")] == ["2.3 runs root h1", "2.batch batch root h1"]
@@ -186,8 +190,9 @@ def test_what_srun_ran_is_a_line_of_its_own(slurm: Slurm, daemon: Daemon) -> Non
     shown = slurm("scontrol", "show", "step", "2.0").out
     assert "StepId=2.0 UserId=" in shown
     assert "State=COMPLETED Partition=fast NodeList=h[1-2]" in shown
-    assert slurm("scontrol", "-o", "show", "step").out.startswith("StepId=2.3 ")
-    assert slurm("scontrol", "show", "step", "2.7").err == "scontrol: error: Step 2.7 not found.\n"
+    assert slurm("scontrol", "-o", "show", "step").out.startswith("StepId=2.batch ")
+    assert re.findall(r"StepId=(2\S+)", slurm("scontrol", "show", "step").out) == ["2.batch", "2.3"]
+    assert slurm("scontrol", "show", "step", "2.7").err == "scontrol: error: Job step 2.7 not found.\n"
     service.finish(2)
     ended = slurm(*words, "-j2.3").out
     assert ended.startswith("2.3|runs|CANCELLED|0:0|")
@@ -544,3 +549,12 @@ def test_sizes_are_written_in_the_unit_that_is_asked_for(slurm: Slurm) -> None:
     assert sizes("--units=M") == "averylongname|1024M|billing=1,cpu=1,mem=1024M,node=1"
     assert sizes("--units", "t") == "averylongname|0.00T|billing=1,cpu=1,mem=0.00T,node=1"
     assert slurm("sacct", "--units=X").err.startswith("sacct: error: --units is 'X'. Write one of K, M,")
+
+
+def test_what_was_typed_is_told_of_jobs_and_elements(slurm: Slurm) -> None:
+    """Also of those that are listed, not named."""
+    line = "rmx submit --job-name=many --array=0-5%2 --wrap=true"
+    for words in (["-j", "3"], ["-S", "1970-01-01", "--name=many"]):
+        told = slurm("sacct", "-nPX", "-oJobID,SubmitLine", *words).out.splitlines()
+        assert told == [f"3_1|{line}", f"3_[0,2-5%2]|{line}"]
+    assert slurm("sacct", "-nP", "-oSubmitLine", "-j", "2").out.splitlines()[1:] == [""]  # of its script

@@ -438,3 +438,41 @@ def test_a_name_that_no_job_may_have_is_refused_with_a_sentence(slurm: Slurm) ->
     refused = slurm("scontrol", "update", "jobid=1", "jobname=a/b")
     assert (refused.code, refused.out) == (1, "")
     assert "The field 'name' of the request is wrong" in refused.err
+
+
+def test_memory_is_told_exactly(slurm: Slurm, rmx: Rmx) -> None:
+    """Larger units where halves of them are whole; parts of a megabyte count as one."""
+    told = {"1K": "1M", "3999": "3999M", "1000": "1000M", "1536": "1.50G", "2048": "2G"}
+    for number, (asked, shown) in enumerate(told.items(), 4):
+        assert rmx("submit", f"--mem={asked}", "--wrap=true").code == 0
+        assert record(slurm, "show", "job", str(number))["MinMemoryNode"] == shown
+
+
+def test_mail_and_gpus_of_a_job_are_shown(slurm: Slurm, rmx: Rmx) -> None:
+    rmx("submit", "--mail-type=ALL,TIME_LIMIT_80", "--mail-user=a@b.org", "--gpus-per-node=2", "--wrap=true")
+    found = record(slurm, "show", "job", "4")
+    assert (found["MailUser"], found["TresPerNode"]) == ("a@b.org", "gres:gpu:2")
+    assert found["MailType"] == "INVALID_DEPEND,BEGIN,END,FAIL,REQUEUE,TIME_LIMIT_80"
+    assert not {"MailUser", "TresPerNode", "TresPerTask"} & record(slurm, "show", "job", "1").keys()
+
+
+def test_a_job_that_waits_for_a_time_starts_then(slurm: Slurm, rmx: Rmx) -> None:
+    rmx("submit", "--begin=2100-01-01", "--hold", "--wrap=true")
+    found = record(slurm, "show", "job", "4")
+    assert found["StartTime"] == found["EligibleTime"] == "2100-01-01T00:00:00"
+    assert slurm("squeue", "-h", "-j4", "-o%S").out == "2100-01-01T00:00:00\n"
+    assert slurm("squeue", "-h", "-j2", "-tPD", "-o%S").out == "N/A\n"
+
+
+def test_a_host_that_is_not_there_does_not_hide_the_others(slurm: Slurm) -> None:
+    done = slurm("scontrol", "show", "node", "h1,h8,h2")
+    assert (done.code, re.findall(r"NodeName=(\w+)", done.out)) == (1, ["h1", "h2"])
+    assert done.err == "scontrol: error: Node h8 not found.\n"
+
+
+def test_the_script_of_a_job_that_runs_is_a_step(slurm: Slurm, daemon: Daemon) -> None:
+    assert re.findall(r"StepId=(\S+)", slurm("scontrol", "show", "step").out) == ["1.batch", "2_1.batch"]
+    assert "Nodes=1 CPUs=2 Tasks=1 Name=batch" in slurm("scontrol", "show", "step", "1.batch").out
+    daemon.service.finish(1)
+    gone = slurm("scontrol", "show", "step", "1.batch")
+    assert (gone.code, gone.err) == (1, "scontrol: error: Job step 1.batch not found.\n")

@@ -18,6 +18,7 @@ from rm.cli.jobs.run import How
 from rm.cli.session import Session
 from rm.cli.slurm.program import PROGRAMS
 from rm.cli.slurm.refusals import WORDS
+from rm.core.model.acceptance import SUBMIT_LINE_BYTES
 from rm.core.model.job import JobState
 from rm.errors import ImpossibleRequest, Refusal
 from tests.command_line import HEAVY, Rmx
@@ -183,7 +184,8 @@ def test_without_a_terminal_a_new_job_has_none(slurm: Slurm, monkeypatch: pytest
         "srun: error: ioctl(TIOCGWINSZ): Inappropriate ioctl for device",
         "srun: error: Not using a pseudo-terminal, disregarding --pty option",
     ]
-    monkeypatch.setattr(os, "isatty", lambda fd: fd in (0, 1))
+    # its input may be a file or pipe: Slurm's looks at the output alone
+    monkeypatch.setattr(os, "isatty", lambda fd: fd == 1)
     assert (slurm("srun", "--pty", "tty").err, asked[1:]) == ("", [(True, ["tty"])])
 
 
@@ -346,3 +348,59 @@ def test_bad_values_are_told_once(words: list[str], said: str, slurm: Slurm, dae
 def test_one_complaint_of_several_readers_is_told_once(slurm: Slurm) -> None:
     done = slurm("sbatch", "-w", "h[1", "--wrap", "true")
     assert done.err.startswith("sbatch: error: 'h[1' is not a host list: its brackets do not match.")
+
+
+def test_what_was_typed_and_the_file_are_kept(slurm: Slurm, rmx: Rmx, daemon: Daemon) -> None:
+    """As Slurm's: words without quotes, a path as it was typed, a bare name with its directory."""
+    assert slurm("sbatch", "-J", "a b", "./plain.sh", "--lr", "1").code == 0
+    assert slurm("sbatch", "plain.sh").code == 0
+    assert slurm("sbatch", "--wrap", "sleep 1").code == 0
+    assert rmx("submit", "-n2", "plain.sh").code == 0
+    assert rmx("submit", "--wrap", "true").code == 0
+    specs = [job.spec for job in daemon.service.table.values()]
+    assert [(spec.submit_line, spec.script_path) for spec in specs] == [
+        ("sbatch -J a b ./plain.sh --lr 1", "./plain.sh"),
+        ("sbatch plain.sh", f"{Path.cwd()}/plain.sh"),
+        ("sbatch --wrap sleep 1", ""),
+        ("rmx submit -n2 plain.sh", f"{Path.cwd()}/plain.sh"),
+        ("rmx submit --wrap true", ""),
+    ]
+    assert slurm("squeue", "-h", "-j1", "-o", "%o").out == "./plain.sh\n"
+    shown = [slurm("scontrol", "show", "job", str(number)).out for number in (1, 3)]
+    assert "\n   Command=./plain.sh --lr 1\n" in shown[0]
+    assert "\n   Command=(null)\n" in shown[1]
+
+
+def test_a_long_line_is_cut_to_what_the_daemon_takes(slurm: Slurm, daemon: Daemon) -> None:
+    assert slurm("sbatch", "plain.sh", "é" * 5000).code == 0
+    assert len(daemon.service.table[1].spec.submit_line.encode()) == SUBMIT_LINE_BYTES
+
+
+def test_a_script_is_found_in_path(slurm: Slurm, daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind this directory, as Slurm's does it."""
+    Path("tools").mkdir()
+    for name in ("far.sh", "plain.sh"):
+        Path("tools", name).write_text("#!/bin/sh\necho far\n")
+    monkeypatch.setenv("PATH", f"{Path.cwd()}/tools:{os.environ['PATH']}")
+    assert slurm("sbatch", "far.sh").code == slurm("sbatch", "plain.sh").code == 0
+    far, near = (daemon.service.table[number].spec for number in (1, 2))
+    assert (far.name, far.script_path) == ("far.sh", f"{Path.cwd()}/tools/far.sh")
+    assert near.script == "#!/bin/sh\nhostname\n"
+    assert slurm("sbatch", "nowhere.sh").code == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-N0"], "Node count specification invalid"),
+        (["--deadline=2020-01-01"], "Requested time limit is invalid"),
+        (["--mem=100", "--mem-per-cpu=10"], "--mem and --mem-per-cpu are mutually exclusive."),
+        (["-wh[1-2]", "-N1"], "--nodes=1 asks for fewer hosts"),
+        (["--gpus=1", "--gpus-per-task=1", "-n4"], "Invalid generic resource (gres) specification"),
+        (["-Ca&"], "Invalid feature specification"),
+    ],
+)
+def test_wrong_options_end_as_in_slurm(words: list[str], said: str, slurm: Slurm, daemon: Daemon) -> None:
+    done = slurm("sbatch", *words, "--wrap", "true")
+    assert (done.code, done.out, daemon.service.table) == (1, "", {})
+    assert said in done.err

@@ -285,7 +285,7 @@ def test_a_variable_that_is_no_text_stays_behind() -> None:
         ("16:00", datetime(2030, 1, 31, 16)),
         ("15:00:10", datetime(2030, 2, 1, 15, 0, 10)),
         ("midnight", datetime(2030, 2, 1)),
-        ("tomorrow", datetime(2030, 2, 1, 15, 30)),
+        ("tomorrow", datetime(2030, 2, 1)),
         ("2030-03-01T08:00", datetime(2030, 3, 1, 8)),
         ("2030-03-01", datetime(2030, 3, 1)),
         ("4:00pm", datetime(2030, 1, 31, 16)),

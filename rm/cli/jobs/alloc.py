@@ -19,10 +19,11 @@ import click
 from rm.cli.jobs.allocated import PROGRAMS, Terminal, environment, write_programs
 from rm.cli.jobs.attended import Signals
 from rm.cli.jobs.run import FIRST_LOOK_S, LAST_LOOK_S, held_job
-from rm.cli.jobs.submit import JobCommand, job_flags
+from rm.cli.jobs.submit import JobCommand, job_flags, typed_line
 from rm.cli.output import note
 from rm.cli.session import Session
 from rm.errors import RmError, UsageError
+from rm.submission.batch import Source
 from rm.submission.options import FLAG, MAYBE, Option
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ PEACEFUL = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGQUIT)  # by 
 
 class How(NamedTuple):
     """What is not the job's. `immediate_s`: how long it may wait, None for ever; `kills`: the command is sent
-    `kill_by` when the allocation is revoked, 0 = what its kind usually gets."""
+    `kill_by` when the allocation is revoked, 0 = what its kind usually gets. `line`: what was typed."""
 
     shell: bool = True
     immediate_s: float | None = None
@@ -50,6 +51,7 @@ class How(NamedTuple):
     kill_by: int = 0
     quiet: bool = False
     bell: bool = False
+    line: str = ""
 
 
 def how_of(
@@ -82,7 +84,7 @@ def allocate(session: Session, flags: Mapping[str, Any], how: How, command: Sequ
         raise UsageError(f"There is no command '{argv[0]}' here.", "It runs on this machine, as under Slurm.")
     name = flags.get("name") or (os.path.basename(argv[0]) if command else "interactive")
     with Signals() as signals:
-        job = held_job(session, flags, name, "rmx alloc", PREFIX)
+        job = held_job(session, flags, name, "rmx alloc", PREFIX, Source(how.line))
         if not _granted(session, job, signals, how):
             return FAILED
         if not how.shell:
@@ -243,4 +245,5 @@ def alloc(
     """
     quiet = bool(flags.pop("quiet", False))
     how = how_of(no_shell=no_shell, immediate=immediate, kill_command=kill_command, quiet=quiet, bell=bell)
+    how = how._replace(line=typed_line("rmx alloc"))
     return allocate(session, flags, how, command)

@@ -29,6 +29,11 @@ def at_terminal() -> bool:
     return os.isatty(0) and os.isatty(1)
 
 
+def shows_terminal() -> bool:
+    """Is standard output one? What `srun --pty` looks at: its input may come from a file or pipe."""
+    return os.isatty(1)
+
+
 def must_be_terminal() -> None:
     """Raises UsageError unless standard input and output are one."""
     for fd, name in ((0, "input"), (1, "output")):
@@ -63,8 +68,9 @@ def as_step(command: Sequence[str]) -> dict[str, str]:
 
 @contextmanager
 def raw(terminal: bool) -> Iterator[None]:
-    """Every key goes to the far side; the terminal is as it was, however this ends."""
-    if not terminal:
+    """Every key goes to the far side; the terminal is as it was, however this ends. Nothing is changed where
+    standard input is none."""
+    if not terminal or not os.isatty(0):
         yield
         return
     before = termios.tcgetattr(0)

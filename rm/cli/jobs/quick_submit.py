@@ -17,9 +17,10 @@ from rm.client.one_request import answered, opened
 from rm.client.quick_json import dumps, loads
 from rm.errors import RmError
 from rm.submission import directives
-from rm.submission.batch import Submitter, batch_job
+from rm.submission.batch import Source, Submitter, batch_job
 from rm.submission.remarks import Remarks
 from rm.submission.script import read_script
+from rm.submission.typed import submit_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,7 +62,9 @@ def _job(words: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any], list[str
     options = directives.parse(text, script, remarks)
     by = Submitter.here()
     flags = {option.key: value for option, value in given}
-    spec, values = batch_job(text, os.path.basename(script) or script, rest[1:], options, flags, by, remarks)
+    source = Source(submit_line("rmx submit", words), script)
+    name = os.path.basename(script) or script
+    spec, values = batch_job(text, name, rest[1:], options, flags, by, remarks, source)
     if remarks.errors or any(values.get(key) for key in ASKS_MORE):
         return None
     return spec, values, remarks.warnings

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from rm.cli.jobs.attended import Attendance, Signals, as_step, beginning, must_be_terminal
-from rm.cli.jobs.submit import JobCommand, job_flags
+from rm.cli.jobs.submit import JobCommand, job_flags, typed_line
 from rm.cli.output import note
 from rm.cli.session import Session
 from rm.client import submission
 from rm.errors import RmError, UsageError
-from rm.submission.batch import Submitter, batch_job
+from rm.submission.batch import UNTOLD, Source, Submitter, batch_job
 from rm.submission.options import SBATCH
 from rm.submission.remarks import Remarks
 
@@ -47,7 +47,7 @@ TELL_S = 1.0  # a job that waits for less is not talked about
 
 class How(NamedTuple):
     """What is not the job's but the session's. `options`: further ones of the step, which `srun` in the job
-    reads."""
+    reads. `line`: what was typed."""
 
     terminal: bool = False
     keep: bool = False
@@ -56,6 +56,7 @@ class How(NamedTuple):
     quiet: bool = False
     unbuffered: bool = False
     options: Sequence[str] = ()
+    line: str = ""
 
 
 def session_of(job: int) -> str:
@@ -63,9 +64,16 @@ def session_of(job: int) -> str:
     return f"job{job:08d}"
 
 
-def held_job(session: Session, flags: Mapping[str, Any], name: str, what: str, prefix: str = SBATCH) -> int:
+def held_job(
+    session: Session,
+    flags: Mapping[str, Any],
+    name: str,
+    what: str,
+    prefix: str = SBATCH,
+    source: Source = UNTOLD,
+) -> int:
     """Submit a job whose script waits for the end of a session; its id. `what` it is for, in refusals;
-    `prefix`: of the variables that are options.
+    `prefix`: of the variables that are options; `source`: what was typed.
 
     Raises:
         UsageError: an option is none of such a job.
@@ -75,7 +83,7 @@ def held_job(session: Session, flags: Mapping[str, Any], name: str, what: str, p
             raise UsageError(f"{what} takes no {option}.", "Leave it out, or use `rmx submit`.")
     remarks = Remarks()
     by = Submitter.here(prefix)
-    spec, values = batch_job(SCRIPT, name, (), {}, flags, by, remarks)
+    spec, values = batch_job(SCRIPT, name, (), {}, flags, by, remarks, source)
     for warning in remarks.warnings:
         note(f"Warning: {warning}")
     remarks.refuse()
@@ -109,8 +117,6 @@ def run_command(session: Session, flags: Mapping[str, Any], how: How, command: S
     """Run `command` in a job of its own; its exit code."""
     if not command:
         raise UsageError("No command is given.", "Write it behind the options.")
-    if how.terminal:
-        must_be_terminal()
     container = [
         f"--{key.replace('_', '-')}{'' if flags[key] is True else f'={flags[key]}'}"
         for key in CONTAINER
@@ -118,7 +124,8 @@ def run_command(session: Session, flags: Mapping[str, Any], how: How, command: S
     ]
     flags = {key: value for key, value in flags.items() if key not in CONTAINER}
     with Signals() as signals:
-        job = held_job(session, flags, flags.get("name") or os.path.basename(command[0]), "rmx run")
+        name = flags.get("name") or os.path.basename(command[0])
+        job = held_job(session, flags, name, "rmx run", source=Source(how.line))
 
         def cancel() -> None:
             with suppress(RmError), session.new_client() as client:
@@ -182,6 +189,8 @@ def run(
     It waits for the job to start, and exits with the largest exit code. Ctrl-C twice within a second
     cancels the job.
     """
+    if pty and command:
+        must_be_terminal()
     quiet = bool(flags.pop("quiet", False))  # of sbatch it has no effect: here it means something
-    how = How(pty, keep, label, kill_on_bad_exit, quiet)
+    how = How(pty, keep, label, kill_on_bad_exit, quiet, line=typed_line("rmx run"))
     return run_command(session, flags, how, command)

@@ -16,10 +16,12 @@ from rm.client import submission
 from rm.errors import UsageError
 from rm.submission import directives
 from rm.submission import options as table
-from rm.submission.batch import Submitter, batch_job
+from rm.submission.batch import Source, Submitter, batch_job
 from rm.submission.remarks import Remarks
 from rm.submission.script import SCRIPT_MAX_BYTES, read_script, script_text
+from rm.submission.typed import submit_line
 
+TYPED = "rm.typed"  # of click's context: the command's words
 OWN = {
     "wrap": table.Option("wrap", ("wrap",)),
     "file": table.Option("file", ("file",)),
@@ -56,7 +58,7 @@ class JobCommand(click.Command):
     more: Mapping[str, table.Option] = OWN
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        words = tuple(args)
+        words = ctx.meta[TYPED] = tuple(args)
         try:
             return super().parse_args(ctx, directives.with_optional_values(args, self.more))
         except (click.NoSuchOption, click.BadOptionUsage) as error:
@@ -64,6 +66,11 @@ class JobCommand(click.Command):
 
             mistakes.refuse(words, self.more, UsageError(error.format_message()))
             raise
+
+
+def typed_line(program: str) -> str:
+    """What was typed behind the name of this command."""
+    return submit_line(program, click.get_current_context().meta[TYPED])
 
 
 @click.command(
@@ -96,7 +103,11 @@ def submit(
     remarks = Remarks()
     text, name, options = _source(wrap, file_option or script, remarks)
     by = Submitter.here()
-    spec, values = batch_job(text, name, script_args, options, flags, by, remarks)
+    file = file_option or script
+    source = Source(
+        typed_line("rmx submit"), file if wrap is None and file is not None and file != "-" else ""
+    )
+    spec, values = batch_job(text, name, script_args, options, flags, by, remarks, source)
     for warning in remarks.warnings:
         note(f"Warning: {warning}")
     remarks.refuse()

@@ -147,10 +147,13 @@ def hosts_of(job: JobRow) -> str:
 
 
 def size(size_bytes: int) -> str:
-    """Megabytes as Slurm writes them: `100M`, `16G`, `1.50G`."""
-    value, unit = size_bytes / (1 << 20), "M"
+    """Megabytes as Slurm writes them: `100M`, `3999M`, `16G`, `1.50G`. Parts of one count as a whole one.
+
+    Source: convert_num_unit2 of Slurm 22.05 with CONVERT_NUM_UNIT_EXACT.
+    """
+    value, unit = float(-(-size_bytes // (1 << 20))), "M"
     for larger in "GTP":
-        if value < 1024:
+        if value < 1024 or int(value) % 512:
             break
         value, unit = value / 1024, larger
     if not size_bytes:
@@ -187,6 +190,23 @@ def output_path(pattern: str, job: Job) -> str:
     spec = job.spec
     pattern = replaced(pattern, values_of(job.id, job.array_job, job.array_task, spec.name, spec.user))
     return pattern if pattern.startswith("/") else f"{job.spec.chdir}/{pattern}"
+
+
+def begins_us(job: Any) -> int | None:
+    """Of one that waits for its `--begin`, which Slurm tells as its start. None: it waits for no time."""
+    begin_us: int | None = job.spec.begin_us
+    waits = job.state == "PENDING" and begin_us is not None and begin_us > time.time_ns() // 1000
+    return begin_us if waits else None
+
+
+def command_of(spec: Any) -> str:
+    """The script's file, and its arguments where they are told, without their quotes. Source: scontrol(1)."""
+    if not spec.script_path:
+        return NONE
+    arguments = getattr(spec, "script_args", ())
+    return " ".join(
+        (spec.script_path, *arguments) if isinstance(arguments, (list, tuple)) else (spec.script_path,)
+    )
 
 
 def dependency_of(job: Job) -> str:

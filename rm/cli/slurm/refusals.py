@@ -26,10 +26,13 @@ WORDS = {
     Refusal.BAD_DEPENDENCY: "Job dependency problem",
     Refusal.BAD_ARRAY: "Invalid job array specification",
     Refusal.BAD_LICENSES: "Invalid license specification",
+    Refusal.NO_HOSTS: "Node count specification invalid",
+    Refusal.DEADLINE_PASSED: "Requested time limit is invalid (missing or exceeds some limit)",
     Refusal.BAD_GPUS: "Invalid generic resource (gres) specification",
 }
 UNREACHABLE = "Unable to contact slurm controller (connect failure)"
-BAD_OPTION = 255  # the exit code of sbatch, srun and salloc; a wrong number is 1
+BAD_OPTION = 255  # the exit code of sbatch, srun and salloc for most wrong options; for others it is 1
+FATAL = (Refusal.BAD_NUMBER, Refusal.BAD_LINE, Refusal.CONTRADICTION)
 
 
 def words_of(error: RmError) -> str:
@@ -62,5 +65,5 @@ class refused:
 
 def is_bad_option(error: RmError) -> bool:
     """Does Slurm end with BAD_OPTION for it?"""
-    elsewhere = error.refusal in (Refusal.BAD_NUMBER, Refusal.BAD_LINE) or words_of(error)
+    elsewhere = error.refusal in FATAL or words_of(error)
     return isinstance(error, BadOptions) and not elsewhere

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeVar
@@ -14,7 +14,7 @@ from rm.arrays import JobId, mask, parse_id, split_ids
 from rm.cli.output import all_printable, printable
 from rm.cli.past import past_moment
 from rm.cli.slurm.jobs import NEVER, SHORT, STATES, rest_of
-from rm.cli.slurm.sacct_fields import FIELDS, Field, Line
+from rm.cli.slurm.sacct_fields import FIELDS, SUBMIT_LINE, Field, Line, derived_exit
 from rm.cli.slurm.sacct_filters import filters, script_in, script_of
 from rm.cli.slurm.users import named_by
 from rm.cli.slurm.words import Given, Options, read
@@ -91,8 +91,11 @@ def run(words: Sequence[str]) -> int:
         of_arrays = _scripts_of_arrays(jobs)
         sys.stdout.writelines(script_of(job, of_arrays) for job in jobs)
         return 0
-    steps = steps_of(jobs) if "allocations" not in options or _steps_named(given) else {}
-    lines = [line for job in jobs for line in _lines(job, steps.get(job.id, ()), given)]
+    names = {field.name for field, _ in fields}
+    typed = _lines_typed(jobs) if SUBMIT_LINE in names else {}
+    wants = "allocations" not in options or _steps_named(given) or "DerivedExitCode" in names
+    steps = steps_of(jobs) if wants else {}
+    lines = [line for job in jobs for line in _lines(job, steps.get(job.id, ()), given, typed)]
     if "json" in options:
         import json
 
@@ -191,11 +194,11 @@ def _steps_named(given: Given) -> frozenset[str]:
     return frozenset(word.partition(".")[2] for word in split_ids(given.all.get("jobs", "")) if "." in word)
 
 
-def _lines(job: Job, steps: Iterable[JobStep], given: Given) -> Iterator[Line]:
+def _lines(job: Job, steps: Sequence[JobStep], given: Given, typed: Mapping[int, str]) -> Iterator[Line]:
     """The job, and once it has started its script as a step, and what `srun` ran."""
     named = _steps_named(given)
     if not named:
-        yield Line(job)
+        yield Line(job, derived=derived_exit(job, steps), typed=typed.get(job.array_job or job.id, ""))
     if named or "allocations" not in given.options:
         if (STEP in named or not named) and job.started_us is not None:
             yield Line(job, STEP)
@@ -279,6 +282,22 @@ def _scripts_of_arrays(jobs: Sequence[Job]) -> dict[int, str]:
             for array in sorted(unknown):
                 with suppress(NotFound):  # it was forgotten just now
                     found[array] = script_in(client.job(JobId(array)))
+    return found
+
+
+def _lines_typed(jobs: Iterable[Job]) -> dict[int, str]:
+    """By the ids of jobs, and of the arrays of elements: what was typed. Lists of jobs come without it."""
+    from rm.client import Client
+
+    found: dict[int, str] = {}
+    with Client() as client:
+        for job in jobs:
+            first = job.array_job or job.id
+            if first not in found:
+                with suppress(NotFound):  # it was forgotten just now
+                    line = getattr(job.spec, "submit_line", None)
+                    line = line if isinstance(line, str) else client.job(JobId(first)).spec.submit_line
+                    found[first] = line if isinstance(line, str) else ""  # it is another user's
     return found
 
 

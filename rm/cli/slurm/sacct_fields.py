@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rm.cli.shown import elapsed_us, job_ref
@@ -18,13 +18,18 @@ if TYPE_CHECKING:
     from rm.api.jobs import Job, Used
 
 
+SUBMIT_LINE = "SubmitLine"
+
+
 class Line(NamedTuple):
     """A job; with `step` its script, or what `srun` ran, as it is `told`: of these the fields of a job alone
-    are empty."""
+    are empty. `derived` is the largest code of what `srun` ran in a job, `typed` what submitted it."""
 
     job: Job
     step: str = ""
     told: JobStep | None = None
+    derived: str = ""
+    typed: str = ""
 
 
 class Field(NamedTuple):
@@ -65,6 +70,14 @@ def step_elapsed_us(step: JobStep) -> int:
 
 def step_exit(step: JobStep) -> str:
     return f"{step.exit_code or 0}:{step.exit_signal or 0}"
+
+
+def derived_exit(job: Job, steps: Iterable[JobStep]) -> str:
+    """The largest `code:signal` of its steps, of which a code is larger than any signal. Where the script ran
+    for each task, the tasks are the step. Source: sacct(1), "DerivedExitCode"."""
+    if job.spec.launch != "batch":
+        return job.exit or "0:0"
+    return "{}:{}".format(*max(((s.exit_code or 0, s.exit_signal or 0) for s in steps), default=(0, 0)))
 
 
 def step_tres(step: JobStep) -> str:
@@ -213,7 +226,7 @@ KNOWN = (
     Field("CPUTimeRAW", 10, _of_each(lambda j: elapsed_us(j) * cpus(j) // 1_000_000,
                                      lambda j: elapsed_us(j) * script_cpus(j) // 1_000_000,
                                      lambda s: step_elapsed_us(s) * s.cpus // 1_000_000)),
-    Field("DerivedExitCode", 15, _of_job(lambda j: j.exit or "0:0")),
+    Field("DerivedExitCode", 15, lambda line: line.derived),
     Field("Elapsed", 10, _of_both(lambda j: clock(elapsed_us(j)), lambda s: clock(step_elapsed_us(s)))),
     Field("ElapsedRaw", 10, _of_both(lambda j: elapsed_us(j) // 1_000_000,
                                      lambda s: step_elapsed_us(s) // 1_000_000)),
@@ -256,7 +269,7 @@ KNOWN = (
     Field("Start", 19, _of_both(lambda j: moment(j.started_us, "Unknown"), lambda s: moment(s.started_us))),
     Field("State", 10, _of_both(lambda j: j.state, lambda s: s.state)),
     Field("Submit", 19, _of_both(lambda j: moment(j.submitted_us), lambda s: moment(s.started_us))),
-    Field("SubmitLine", 20, _nothing),
+    Field(SUBMIT_LINE, 20, lambda line: line.typed),
     Field("SystemCPU", 10, _cpu_time(lambda u: u.system_us, "system_us")),
     Field("Timelimit", 10, _of_job(lambda j: clock_limit(j.spec.time_limit_us))),
     Field("TimelimitRaw", 10, _of_job(

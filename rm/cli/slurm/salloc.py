@@ -8,6 +8,7 @@ from rm.cli.jobs.alloc import OWN, allocate, how_of
 from rm.cli.session import Session
 from rm.cli.slurm.refusals import refused
 from rm.submission import directives
+from rm.submission.typed import submit_line
 
 
 def run(words: Sequence[str]) -> int:
@@ -19,6 +20,6 @@ def run(words: Sequence[str]) -> int:
         kill_command=flags.pop("kill_command", None),
         quiet=bool(flags.pop("quiet", False)),
         bell=bool(flags.pop("bell", False)),
-    )
+    )._replace(line=submit_line("salloc", words))
     with refused("Job submit/allocate failed", submits=False):
         return allocate(Session(None, None), flags, how, command)

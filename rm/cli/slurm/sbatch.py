@@ -13,10 +13,11 @@ from rm.client.kept_ssh import at_hand
 from rm.client.one_request import opened
 from rm.errors import RmError, UsageError
 from rm.submission import directives, place
-from rm.submission.batch import Submitter, batch_job
+from rm.submission.batch import Source, Submitter, batch_job
 from rm.submission.options import Option
 from rm.submission.remarks import Remarks
 from rm.submission.script import SCRIPT_MAX_BYTES, read_script, script_text
+from rm.submission.typed import found_script, submit_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,10 +45,13 @@ def run(words: Sequence[str]) -> int:
     flags = {option.key: value for option, value in given}
     wrapped, quiet = flags.pop("wrap", None), flags.pop("quiet", False)
     flags.pop("verbose", None)  # says nothing more
+    if wrapped is None and rest:
+        rest = [found_script(rest[0]), *rest[1:]]
     text, name = _wrapped(wrapped, rest) if wrapped is not None else _script(rest)
+    source = Source(submit_line("sbatch", words), rest[0] if rest else "")
     door = _opened()
     try:
-        return _submit(flags, wrapped is not None, rest, text, name, quiet, door)
+        return _submit(flags, wrapped is not None, rest, text, name, quiet, door, source)
     finally:
         if door is not None:
             door.close()
@@ -70,11 +74,12 @@ def _submit(
     name: str,
     quiet: bool,
     door: socket | None,
+    source: Source,
 ) -> int:
     remarks = Remarks()
     options = {} if wrapped else directives.parse(text, rest[0] if rest else "stdin", remarks)
     by = Submitter.here()
-    spec, values = batch_job(text, name, rest[1:], options, flags, by, remarks)
+    spec, values = batch_job(text, name, rest[1:], options, flags, by, remarks, source)
     for warning in () if quiet else remarks.warnings:
         note(f"warning: {warning}")
     with refused(FAILED):

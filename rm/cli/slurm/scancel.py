@@ -14,7 +14,7 @@ from rm.cli.slurm.jobs import ENDED, NEVER, NONE, SHORT, STATES, rows, tasks_of,
 from rm.cli.slurm.refusals import words_of
 from rm.cli.slurm.users import named_by
 from rm.cli.slurm.words import Given, Options, read
-from rm.errors import Conflict, NotFound, RmError, UsageError
+from rm.errors import Conflict, NotFound, Refusal, RmError, UsageError
 from rm.submission.signals import signal_number
 from rm.units import parse_hosts
 
@@ -138,7 +138,8 @@ def _cancel(client: Client, job: JobId, signal: int | None, to: SignalTo, verbos
     try:
         client.cancel(job, signal=signal, signal_to=to)
     except RmError as error:
-        over = signal is None and isinstance(error, NotFound | Conflict)
+        unknown = isinstance(error, NotFound | Conflict) or error.refusal is Refusal.UNKNOWN_JOB
+        over = signal is None and unknown
         if not over or verbose:  # Slurm does not mention that a job is over
             words = words_of(error)
             note(f"error: Kill job error on job id {job}: {f'{words}. ' if words else ''}{error}")

@@ -35,6 +35,9 @@ ELSEWHERE = {
     "topology": "`rmx hosts --json` has the leaf of each host, `rmx network` the measured paths.",
     "aliases": "", "burstbuffer": "", "dwstat": "", "federation": "", "frontend": "", "slurmd": "",
 }  # fmt: skip
+NOTHING = {
+    "reservation": "No reservations in the system", "licenses": "No licenses configured in Slurm.",
+}  # fmt: skip
 FAILED = 1
 REFUSED = ("top", "notify", "cancel_reboot", "reboot", "listpids", "pidinfo", "token")
 STARTED = ("RUNNING", "SUSPENDED")
@@ -231,15 +234,12 @@ def _show(words: list[str], oneliner: bool, details: bool) -> int:
 
             print("\n".join(assoc_mgr.shown(client, named, oneliner)))
             return 0
-        records = list((show.DETAILED if details else show.SHOWN)[entity](client, named))
-        if entity == "reservation" and not records:
-            print("No reservations in the system")
-        if entity == "licenses" and not records:
-            print("No licenses configured in Slurm.")
-        between = "\n" if entity == "config" else "\n   "
-        for record in records:
-            lines = all_printable(record)
+        between, nothing = "\n" if entity == "config" else "\n   ", NOTHING.get(entity, "")
+        for record in (show.DETAILED if details else show.SHOWN)[entity](client, named):
+            lines, nothing = all_printable(record), ""
             print(" ".join(lines) if oneliner and entity != "config" else between.join(lines) + "\n")
+        if nothing:
+            print(nothing)
     return 0
 
 

@@ -21,8 +21,10 @@ from rm.cli.slurm.hosts import (
 )
 from rm.cli.slurm.jobs import (
     NONE,
+    begins_us,
     clock,
     clock_limit,
+    command_of,
     dependency_of,
     gpus_of,
     gpus_on,
@@ -33,6 +35,7 @@ from rm.cli.slurm.jobs import (
     rest_of,
     size,
 )
+from rm.cli.slurm.sacct_fields import derived_exit, script_cpus, script_hosts
 from rm.cli.slurm.sinfo_columns import preempt_mode
 from rm.cli.slurm.users import entry_of, group_of
 from rm.errors import NotFound
@@ -41,19 +44,39 @@ from rm.units import fold_hosts, parse_hosts
 if TYPE_CHECKING:
     from rm.api.hosts import Host
     from rm.api.job_steps import JobStep
-    from rm.api.jobs import Job
+    from rm.api.jobs import Job, Spec
     from rm.api.sharing import Partition
     from rm.client import Client
 
 Record = Sequence[str]
 MIB = 1 << 20
 MINUTE_US = 60_000_000
+MAILED = (
+    "ARRAY_TASKS",
+    "INVALID_DEPEND",
+    "BEGIN",
+    "END",
+    "FAIL",
+    "REQUEUE",
+    "TIME_LIMIT_50",
+    "TIME_LIMIT_80",
+    "TIME_LIMIT_90",
+    "TIME_LIMIT",
+)  # in Slurm's order
+RUNS = ("RUNNING", "SUSPENDED")
+BATCH = "batch"  # of jobs whose script runs once, and the step that it is
 STATES = {"drained": "IDLE+DRAIN", "draining": "MIXED+DRAIN", "down": "DOWN*"}
 
 
 def jobs(client: Client, named: Sequence[str], details: bool = False) -> Iterator[Record]:
     for job in _jobs(client, named):
-        yield _job(job, details)
+        ran = client.job_steps([job.id]) if details and job.spec.launch == BATCH else []
+        lines = _job(job, details)
+        if details:
+            own = [step for step in ran if step.attempt == job.attempt]
+            at = next(number for number, line in enumerate(lines) if line.startswith("RunTime="))
+            lines.insert(at, f"DerivedExitCode={derived_exit(job, own)}")
+        yield lines
 
 
 def detailed(client: Client, named: Sequence[str]) -> Iterator[Record]:
@@ -81,12 +104,15 @@ def _is_record(job: Job) -> bool:
 
 
 def steps(client: Client, named: Sequence[str]) -> Iterator[Record]:
-    """What `srun` runs, or ran of the jobs or steps that are named."""
+    """The scripts that run, and what `srun` runs, or ran of the jobs or steps that are named."""
     if not named:
-        running = {job.id: job for job in client.jobs(state="RUNNING,SUSPENDED")}
-        for step in client.job_steps(list(running)):
-            if step.ended_us is None:
-                yield _step(step, running[step.job])
+        running = {job.id: job for job in client.jobs(state=",".join(RUNS))}
+        told = [step for step in client.job_steps(list(running)) if step.ended_us is None]
+        for job in running.values():
+            yield _script(job)
+            yield from (
+                _step(step, job) for step in told if (step.job, step.attempt) == (job.id, job.attempt)
+            )
         return
     for word in arrays.split_ids(",".join(named)):
         ref, _, number = (word.partition("=")[2] or word).partition(".")
@@ -95,11 +121,26 @@ def steps(client: Client, named: Sequence[str]) -> Iterator[Record]:
         except NotFound:
             raise NotFound("slurm_get_job_steps error: Invalid job id specified.") from None
         found = [one for one in client.job_steps([job.id]) if number in ("", str(one.step))]
-        if number and not found:
-            raise NotFound(f"Step {word} not found.")
+        script = number in ("", BATCH) and job.state in RUNS
+        if number and not found and not script:
+            raise NotFound(f"Job step {word} not found.")
+        if script:
+            yield _script(job)
         for step in found:
             if step.attempt == job.attempt:
                 yield _step(step, job)
+
+
+def _script(job: Job) -> Record:
+    """Of a job that runs, as the step `.batch`."""
+    hosts = script_hosts(job)
+    return [
+        f"StepId={job_ref(job)}.{BATCH} {_owner(job.spec.user).split()[0]} "
+        f"StartTime={moment(job.started_us)} TimeLimit={clock_limit(None)}",
+        f"State={job.state} Partition={job.partition or job.spec.partition} NodeList={fold_hosts(hosts)}",
+        f"Nodes={len(hosts)} CPUs={script_cpus(job)} Tasks=1 Name={BATCH} Network={NONE}",
+        f"TRES={NONE}",
+    ]
 
 
 def _step(step: JobStep, job: Job) -> Record:
@@ -123,7 +164,7 @@ def _owner(user: str) -> str:
     return f"UserId={user}({entry.pw_uid}) GroupId={group_of(user)}({entry.pw_gid})"
 
 
-def _job(found: Job, details: bool = False) -> Record:
+def _job(found: Job, details: bool = False) -> list[str]:
     job = rest_of(found)
     spec = job.spec
     hosts = list(job.hosts)
@@ -143,7 +184,7 @@ def _job(found: Job, details: bool = False) -> Record:
     elif job.array_task is not None:
         array = f" ArrayJobId={job.array_job} ArrayTaskId={job.array_task}"
     output = output_path(spec.output, job)
-    waits = job.state == "PENDING" and (job.held or dependency_of(job) != NONE)
+    waits = job.state == "PENDING" and (job.held or dependency_of(job) != NONE) and not begins_us(job)
     eligible = "Unknown" if waits else moment(max(job.submitted_us, spec.begin_us or 0))
     only, excluded = fold_hosts(spec.hosts_only) or NONE, fold_hosts(spec.hosts_excluded) or NONE
     each = "CPU" if spec.mem_bytes_per_task else "Node"
@@ -160,8 +201,8 @@ def _job(found: Job, details: bool = False) -> Record:
         f"TimeMin={clock_limit(spec.time_min_us) if spec.time_min_us else 'N/A'}",
         f"SubmitTime={moment(job.submitted_us)} EligibleTime={eligible}",
         f"AccrueTime={eligible}",
-        f"StartTime={moment(job.started_us, 'Unknown')} EndTime={moment(ends_us, 'Unknown')} "
-        f"Deadline={moment(spec.deadline_us, 'N/A')}",
+        f"StartTime={moment(job.started_us or begins_us(job), 'Unknown')} "
+        f"EndTime={moment(ends_us, 'Unknown')} Deadline={moment(spec.deadline_us, 'N/A')}",
         f"SuspendTime=None SecsPreSuspend=0 LastSchedEval={moment(job.started_us, 'Unknown')} Scheduler=Main",
         f"Partition={partition} AllocNode:Sid={spec.submit_host or 'N/A'}:0",
         f"ReqNodeList={only} ExcNodeList={excluded}",
@@ -175,21 +216,35 @@ def _job(found: Job, details: bool = False) -> Record:
         f"Features={spec.constraint or NONE} DelayBoot=00:00:00",
         *([f"Reservation={spec.reservation}"] if spec.reservation else []),
         f"OverSubscribe={oversubscribed(spec)} Contiguous=0 Licenses={spec.licenses or NONE} Network={NONE}",
-        f"Command={NONE}",
+        f"Command={command_of(spec)}",
         f"WorkDir={spec.chdir}",
         f"StdErr={output_path(spec.error, job) if spec.error else output}",
         f"StdIn={spec.input or '/dev/null'}",
         f"StdOut={output}",
         "Power=",
+        *_of_gpus(spec),
+        *_mail(spec),
     ]
-    if spec.comment:
-        lines.insert(-4, f"Comment={spec.comment}")
-    if spec.switches:
-        lines.insert(-4, f"Switches={spec.switches}@{clock(spec.switches_wait_us)}")
+    at = next(number for number, line in enumerate(lines) if line.startswith("StdErr="))
+    lines[at:at] = [f"Comment={spec.comment}"] if spec.comment else []
+    lines[at:at] = [f"Switches={spec.switches}@{clock(spec.switches_wait_us)}"] if spec.switches else []
     if details:
         at = next(number for number, line in enumerate(lines) if line.startswith("MinCPUsNode="))
         lines[at:at] = _details(job)
     return lines
+
+
+def _of_gpus(spec: Spec) -> Record:
+    """As what each host or task has; Slurm's TresPerJob is one of these here."""
+    kind = f"{spec.gpu_type}:" if spec.gpu_type else ""
+    found = [f"TresPerNode=gres:gpu:{kind}{spec.gpus_per_host}"] if spec.gpus_per_host else []
+    return [*found, f"TresPerTask=gres:gpu:{kind}{spec.gpus_per_task}"] if spec.gpus_per_task else found
+
+
+def _mail(spec: Spec) -> Record:
+    chosen = spec.mail_events.split(",")
+    events = ",".join(event for event in MAILED if event in chosen)
+    return [f"MailUser={spec.mail_user or spec.user} MailType={events}"] if events else []
 
 
 def _details(job: Job) -> Record:
@@ -213,10 +268,12 @@ def _without_index(gres: str) -> str:
 
 def hosts(client: Client, named: Sequence[str], details: bool = False) -> Iterator[Record]:
     found = {host.name: host for host in client.hosts()}
-    for name in parse_hosts(",".join(named)) or list(found):
-        if name not in found:
-            raise NotFound(f"Node {name} not found.")
-        yield _host(found[name], details)
+    names = parse_hosts(",".join(named)) or list(found)
+    for name in names:
+        if name in found:
+            yield _host(found[name], details)
+    if unknown := [name for name in names if name not in found]:  # said after those that are known
+        raise NotFound(" ".join(f"Node {name} not found." for name in unknown))
 
 
 def hosts_detailed(client: Client, named: Sequence[str]) -> Iterator[Record]:

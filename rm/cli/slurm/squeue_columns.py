@@ -9,6 +9,8 @@ from rm.cli.slurm.jobs import (
     ENDED,
     NONE,
     STATES,
+    begins_us,
+    command_of,
     dependency_of,
     gpus_of,
     hosts_of,
@@ -121,7 +123,7 @@ COLUMNS = {
     "n": Column("REQ_NODES", lambda j: fold_hosts(spec_of(j).hosts_only), "ReqNodes", whole=True),
     "x": Column("EXC_NODES", lambda j: fold_hosts(spec_of(j).hosts_excluded), "ExcNodes", whole=True),
     "V": Column("SUBMIT_TIME", lambda j: moment(j.submitted_us), "SubmitTime"),
-    "S": Column("START_TIME", lambda j: moment(j.started_us), "StartTime"),
+    "S": Column("START_TIME", lambda j: moment(j.started_us or begins_us(j.job)), "StartTime", whole=True),
     "e": Column("END_TIME", lambda j: moment(ends_by_us(j, j.time_limit_us)), "EndTime"),
     "Q": Column("PRIORITY", lambda j: j.priority, "Priority PriorityLong"),
     "y": Column("NICE", lambda j: spec_of(j).nice, "Nice", whole=True),
@@ -146,7 +148,7 @@ COLUMNS = {
     "a": Column("ACCOUNT", lambda j: j.account or NONE, "Account"),
     "q": Column("QOS", lambda j: j.qos or NONE, "QOS"),
     "w": Column("WCKEY", null, "WCKey"),
-    "o": Column("COMMAND", null, "Command"),
+    "o": Column("COMMAND", lambda j: command_of(spec_of(j)), "Command", whole=True),
     "Y": Column("SCHEDNODES", lambda j: fold_hosts(getattr(j, "sched_hosts", ())) or NONE, "SchedNodes"),
 }  # fmt: skip
 # those of -O alone

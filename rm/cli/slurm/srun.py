@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from rm.errors import UsageError
 from rm.submission import directives
 from rm.submission.options import FLAG, MAYBE, Option
+from rm.submission.typed import submit_line
 
 OWN = {
     "pty": Option("pty", ("pty",), takes=FLAG),
@@ -106,6 +107,7 @@ def _in_new_job(words: Sequence[str]) -> int:
         quiet=bool(flags.pop("quiet", False)),
         unbuffered=bool(flags.pop("unbuffered", False)),
         options=options,
+        line=submit_line("srun", words),
     )
     with refused("Unable to allocate resources", submits=False):
         return run_command(Session(None, None), flags, how, command)
@@ -113,10 +115,10 @@ def _in_new_job(words: Sequence[str]) -> int:
 
 def _has_terminal() -> bool:
     """Without one --pty has no effect, in Slurm's words."""
-    from rm.cli.jobs.attended import at_terminal
+    from rm.cli.jobs.attended import shows_terminal
     from rm.cli.output import note
 
-    if at_terminal():
+    if shows_terminal():
         return True
     note(f"error: ioctl(TIOCGWINSZ): {os.strerror(errno.ENOTTY)}")
     note("error: Not using a pseudo-terminal, disregarding --pty option")
@@ -139,14 +141,14 @@ def _without_wait(words: Sequence[str]) -> list[str]:
 
 def _in_allocation(job: str, words: Sequence[str]) -> int:
     """A step of a job that runs, from outside of its hosts: its own `srun`, with our streams."""
-    from rm.cli.jobs.attended import Attendance, Signals, at_terminal, beginning
+    from rm.cli.jobs.attended import Attendance, Signals, beginning, shows_terminal
     from rm.cli.jobs.enter import one_number
     from rm.cli.session import Session
 
     session, number = Session(None, None), one_number(job)
     spec = session.client.job(number).spec
     argv = there(words, os.environ, dict(getattr(spec, "env", ())), os.getcwd(), spec.chdir)
-    terminal = asks_for_terminal(words) and at_terminal()  # else the far `srun` says what is missing
+    terminal = asks_for_terminal(words) and shows_terminal()  # else the far `srun` says what is missing
     begin = beginning(argv, terminal, outside=True)  # where a step without an image runs
     with Signals() as signals:
         name = os.urandom(10).hex()

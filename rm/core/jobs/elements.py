@@ -17,7 +17,7 @@ from rm.core.model.job import Job, JobSpec, JobState
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.replacing import replace
 from rm.core.model.snapshot import Snapshot
-from rm.errors import IllegalTransition
+from rm.errors import IllegalTransition, Refusal
 from rm.shown_ids import SHOWN
 
 S = JobState
@@ -205,7 +205,9 @@ def chosen_of(record: Job, array_tasks: str) -> int:
         return whole
     chosen = mask(array_tasks)
     if beyond := chosen & ~whole:
-        raise IllegalTransition(f"Job array {record.id} has no element {text_of(beyond)[:80]}.")
+        raise IllegalTransition(
+            f"Job array {record.id} has no element {text_of(beyond)[:80]}.", refusal=Refusal.UNKNOWN_JOB
+        )
     return chosen
 
 

@@ -36,7 +36,7 @@ POSITIONAL = frozenset({Phase, Progress, TaskPlacement})
 # What no decision depends on, or what follows from the rest, and what users would not want others to read;
 # read back as this.
 LEFT_OUT: dict[type, dict[str, object]] = {
-    JobSpec: {"script": "", "script_args": (), "env": ()},
+    JobSpec: {"script": "", "script_args": (), "env": (), "submit_line": "", "script_path": ""},
     Job: {
         "history": (),
         "earlier": (),

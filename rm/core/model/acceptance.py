@@ -26,6 +26,7 @@ NUMBER_MAX = 1 << 53
 NAME_BYTES = 255  # NAME_MAX of Linux: names become parts of file names
 PATH_BYTES = 4095  # PATH_MAX of Linux without the NUL
 COMMENT_BYTES = 4096
+SUBMIT_LINE_BYTES = 4096
 DEPENDENCY_BYTES = 64 << 10
 SCRIPT_BYTES = 4 << 20
 ARGUMENTS_BYTES = 128 << 10  # each with its NUL
@@ -45,7 +46,7 @@ LAUNCH_BYTES = 7 << 20
 JSON_FACTOR = 6
 
 _WORDS = ("name", "user", "gpu_type", "partition", "zone", "submit_host", "reservation", "account", "qos")
-_PATHS = ("chdir", "output", "error", "input", "deliver", "container_workdir")
+_PATHS = ("chdir", "output", "error", "input", "deliver", "container_workdir", "script_path")
 _LEAST = {
     "ntasks": 1, "cpus_per_task": 1, "hosts_min": 0, "hosts_max": 0, "tasks_per_host": 0, "gpus_per_task": 0,
     "gpus_per_host": 0, "ntasks_per_gpu": 0, "mem_bytes_per_task": 0, "mem_bytes_per_host": 0,
@@ -54,8 +55,8 @@ _LEAST = {
 }  # fmt: skip
 _short_texts, _counts_of = attrgetter(*_WORDS, *_PATHS, "comment"), attrgetter(*_LEAST)
 _long_texts = attrgetter(
-    "script", "comment", "chdir", "output", "error", "input", "container_image", "container_mounts",
-    "container_workdir", "constraint", "prefer", "licenses", "dependency",
+    "script", "submit_line", "script_path", "comment", "chdir", "output", "error", "input", "container_image",
+    "container_mounts", "container_workdir", "constraint", "prefer", "licenses", "dependency",
 )  # fmt: skip
 _ONE_OF = (("gpus_per_task", "gpus_per_host"), ("mem_bytes_per_task", "mem_bytes_per_host", "mem_all"))
 _WAYS = {"gpu_bind": (PER_TASK, NO_BIND), "launch": LAUNCHES}
@@ -110,6 +111,7 @@ def _texts(spec: JobSpec) -> Iterator[str]:
         for names, most in ((_WORDS, NAME_BYTES), (_PATHS, PATH_BYTES), (("comment",), COMMENT_BYTES)):
             for name in names:
                 yield from _text(name, getattr(spec, name), most)
+    yield from _text("submit_line", spec.submit_line, SUBMIT_LINE_BYTES)
     yield from _array(spec.array)
     yield from _dependency(spec.dependency)
     for name, parsed in (

@@ -152,6 +152,8 @@ class JobSpec(WithDemand):
     low_comm: bool = False
     traffic: TrafficProfile | None = None  # None and not low_comm: profiled on the run
     submit_host: str = ""
+    submit_line: str = ""  # what was typed there, or its beginning
+    script_path: str = ""  # of the file that the script was read from; "" = none, as with --wrap
     comment: str = ""
     mail_events: str = ""  # of which somebody is mailed, as rm.mail_events writes them
     mail_user: str = ""  # who; "" = its user
