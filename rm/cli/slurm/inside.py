@@ -158,7 +158,10 @@ class Inside(place.Place):
         return self._program.does(wire.READ, most_bytes, os.fsencode(file))
 
     def is_file(self, file: str) -> bool:
-        return bool(self._program.does(wire.IS_FILE, 0, os.fsencode(file)))
+        try:
+            return bool(self._program.does(wire.IS_FILE, 0, os.fsencode(file)))
+        except OSError:
+            return False
 
     def write(self, file: str, text: str) -> None:
         self._program.does(wire.WRITE, 0, os.fsencode(file) + b"\0" + text.encode())
