@@ -15,7 +15,7 @@ from rm.core.registry import load
 from rm.daemon.regulation import regulator as module
 from rm.daemon.regulation.running import RunningJobs, View
 from rm.daemon.regulation.slowed import EVERY_US
-from rm.daemon.regulation.unmanaged import Unmanaged
+from rm.daemon.regulation.unmanaged import LINKS_A_TURN, Unmanaged
 from tests import builders
 from tests.regulating import TRAFFIC, House
 
@@ -110,6 +110,27 @@ def test_the_estimate_is_of_the_jobs_that_are_there_now(house: House) -> None:
     house.do(ev.CancelRequested(2, "alice"))
     found.see(View(aligned(house), RunningJobs().of(house.state)))
     assert found.of(1) is None
+
+
+def test_of_many_links_some_are_estimated_each_turn(house: House) -> None:
+    """Pauses must not wait for them. All jobs of a link are known with it."""
+    for pair in range(LINKS_A_TURN + 1):
+        for host in (names := (f"l{pair}", f"r{pair}")):
+            house.do(ev.HostAdded(builders.host(host, cpus=8, interface="eth0", nic_mbps=1_000)))
+        for job in (2 * pair + 1, 2 * pair + 2):
+            house.do(
+                ev.JobSubmitted(job, builders.spec(ntasks=2, traffic=TRAFFIC)),
+                ev.JobPlaced(job, builders.placement(*names)),
+                *(ev.TasksPrepared(job, 1, host) for host in names),
+                *(ev.TasksStarted(job, 1, host, 1_000, (n,)) for n, host in enumerate(names)),
+            )
+    found = known(house, aligned(house))
+    jobs = range(1, 2 * LINKS_A_TURN + 3)
+    told = []
+    for _ in range(3):
+        told.append(len([job for job in jobs if found.of(job)]))
+        found.turn()
+    assert told == [LINKS_A_TURN, 2 * LINKS_A_TURN, len(jobs)], "a pair of jobs meets on two links"
 
 
 def test_on_an_uplink_that_is_narrower_jobs_take_longer(house: House) -> None:

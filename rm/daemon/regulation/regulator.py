@@ -284,6 +284,7 @@ class Regulator:
         """Jobs without a profile get one measured; silent jobs are regulated from outside."""
         self._progress.tell()
         self._slowed.tell()
+        self._unmanaged.turn()
         self._obey(self._desired.passed(self._clock.now_us()))
         self._standings = self._desired.standings()
         now_us = self._clock.now_us()

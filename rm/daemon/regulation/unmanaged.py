@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import is_not
 from typing import NamedTuple
@@ -15,6 +15,8 @@ from rm.daemon.regulation.running import Place, Running, View
 from rm.policies.interleave.circle import LinkLoad
 from rm.policies.interleave.loads import link_loads
 from rm.policies.interleave.unmanaged import unmanaged_periods
+
+LINKS_A_TURN = 4  # that are estimated, some milliseconds each: pauses must not wait for that
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +45,8 @@ class Without(NamedTuple):
 
 
 class Unmanaged:
-    """Belongs to one thread. An estimate is worked out when it is first asked for, and holds as long as the
-    jobs on the link are the same.
+    """Belongs to one thread. An estimate is worked out when it is first asked for, of a number of links each
+    turn, and holds as long as the jobs on the link are the same.
 
     A job that is in rotations on several links takes as long as on the worst of them.
     """
@@ -56,6 +58,7 @@ class Unmanaged:
         self._found: dict[int, Without | None] = {}
         self._loads: dict[int, _Load] = {}
         self._periods: dict[str, tuple[list[_Load], Mapping[int, int]]] = {}
+        self._left = LINKS_A_TURN
 
     def see(self, view: View) -> None:
         before, self._view, self._found = self._view, view, {}
@@ -67,27 +70,37 @@ class Unmanaged:
         for job in self._loads.keys() - view.running.keys():
             del self._loads[job]
 
+    def turn(self) -> None:
+        """Others may be worked out now."""
+        self._left = LINKS_A_TURN
+
     def of(self, job: int) -> Without | None:
-        """None: the job is in no rotation, or it is not known of all jobs there what they send."""
+        """None: the job is in no rotation, it is not known of all jobs there what they send, or it is not
+        worked out yet."""
         if job not in self._links:
             return None
         if job not in self._found:
-            self._found[job] = self._estimated(job)
+            on = [self._on(link) for link in self._links[job]]
+            if None in on:
+                return None
+            self._found[job] = self._longest(job, [one[job] for one in on if one is not None and job in one])
         return self._found[job]
 
-    def _estimated(self, job: int) -> Without | None:
+    def _longest(self, job: int, unmanaged_us: Sequence[int]) -> Without | None:
         load = self._load(job)
-        longest_us = max((self._on(link).get(job, 0) for link in self._links[job]), default=0)
-        return Without(load.period_us, longest_us) if load is not None and longest_us else None
+        return Without(load.period_us, max(unmanaged_us)) if load is not None and unmanaged_us else None
 
-    def _on(self, link: LinkAlignment) -> Mapping[int, int]:
-        """The iteration of each job of the link."""
+    def _on(self, link: LinkAlignment) -> Mapping[int, int] | None:
+        """The iteration of each job of the link; None: not in this turn."""
         found = [self._load(job) for job in link.jobs]
         loads = [load for load in found if load is not None and link.link in load.on]
         if len(loads) < len(link.jobs):
             return {}
         known = self._periods.get(link.link)
         if known is None or len(known[0]) != len(loads) or any(map(is_not, known[0], loads)):
+            if self._left <= 0:
+                return None
+            self._left -= 1
             on = dict(zip(link.jobs, (load.on[link.link] for load in loads), strict=True))
             capacity = next(iter(on.values())).capacity
             whole = LinkLoad(capacity, {job: one.phases[job] for job, one in on.items()})
