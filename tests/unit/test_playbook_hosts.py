@@ -159,6 +159,27 @@ def test_a_connection_is_closed_by_one_thread_at_a_time(monkeypatch: pytest.Monk
     assert most == [1, 1]
 
 
+def test_a_host_that_moves_in_the_middle_of_a_play_is_asked_where_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[str] = []
+
+    def channel(host: Host, *_: Any) -> Mock:
+        made.append(f"{host.login}@{host.address}:{host.port}")
+        return Mock(steps=Mock(return_value={"results": [{"id": 1, "where": made[-1]}], "planned": {}}))
+
+    monkeypatch.setattr("rm.adapters.playbook.channel.StepsChannel", channel)
+    given: dict[str, Any] = {}
+    way = ways(given)
+    said = [send(way, "ping")["where"]]
+    for name, value in (("ansible_host", "10.0.0.66"), ("ansible_port", 2222), ("ansible_user", "ada")):
+        given[name] = value
+        said += [send(way, "ping")["where"] for _ in range(2)]
+    places = ["root@10.0.0.1:22", "root@10.0.0.66:22", "root@10.0.0.66:2222", "ada@10.0.0.66:2222"]
+    assert said == [places[0], *(place for place in places[1:] for _ in range(2))]
+    assert made == places
+
+
 def test_a_lost_way_is_forgotten_and_an_ended_run_opens_none() -> None:
     way = ways({"ansible_connection": "local"})
     try:

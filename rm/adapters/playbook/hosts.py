@@ -28,7 +28,8 @@ OF_SSH = {
 }  # fmt: skip
 # interpreters for which the agent's own may stand
 AGENTS_PYTHON = ("auto", "auto_legacy", "auto_silent", "auto_legacy_silent", "python3", "/usr/bin/python3")
-Key = tuple[str, bool, bool, Way]  # host, as root, local, as the task says
+# host, as root, local, as the task says; Python, and to where: a task may give the host a variable of these
+Key = tuple[str, bool, bool, Way, str, tuple[str, int, str, tuple[tuple[str, str], ...]] | None]
 
 
 class Agents(Protocol):
@@ -131,7 +132,9 @@ class Ways:
 
     def _ask(self, name: str, become: bool, local: bool, way: Way, request: dict[str, Any]) -> dict[str, Any]:
         """One request over a kept-open connection of ours; one that was lost is forgotten."""
-        key = (name, become, local, way)
+        host = None if local else self.host(name, way)
+        place = (host.address, host.port, host.login, host.variables) if host else None
+        key = (name, become, local, way, self._python(name, way), place)
         with self._guard:
             self._refuse_closed(name)
             lock = self._locks.setdefault(key, threading.Lock())
