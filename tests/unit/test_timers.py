@@ -174,6 +174,26 @@ def test_work_that_fails_is_a_sentence_of_the_log_and_done_the_next_time(
     assert defect.getMessage() == "look for crumbs: this is a defect of rm"
 
 
+def test_a_run_that_outlasts_its_interval_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    timers, began, over, ticks = Timers(), threading.Event(), threading.Event(), threading.Semaphore(0)
+
+    def work() -> None:
+        began.set()
+        over.wait(PATIENCE_S)
+
+    timers.follow("slow", Every(20_000), work)
+    timers.start()
+    try:
+        assert began.wait(PATIENCE_S)
+        timers.follow("beside", Every(20_000), ticks.release)
+        for _ in range(10):  # "slow" was due as often
+            assert ticks.acquire(timeout=PATIENCE_S)
+    finally:
+        over.set()
+        timers.stop()
+    assert caplog.text == ""
+
+
 def test_a_clock_that_is_set_back_keeps_nothing_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     back = [timedelta()]
 
