@@ -29,7 +29,7 @@ from rm.errors import ConfigError, RmError
 
 log = logging.getLogger(__name__)
 logging.getLogger("apscheduler").setLevel(logging.WARNING)
-# it warns of each time at which a run still goes on, in words of its own: whose runs take longer says so itself
+# it warns of each time at which a run still goes on: whose runs take longer says so in its own words
 logging.getLogger("apscheduler.scheduler").setLevel(logging.ERROR)
 
 # a star or a range, perhaps with a step; or a single value
