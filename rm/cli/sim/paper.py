@@ -118,6 +118,7 @@ def _progress(name: str, length: int) -> Iterator[Callable[[], None]]:
     """A bar on standard error where that is a terminal, else a line now and then."""
     if not sys.stderr.isatty():
         done: list[None] = []
+        note(f"{name}: {length} pieces")  # at once: the first of them may take long
         with Heartbeat(lambda: f"{name}: {len(done)} of {length} pieces are done"):
             yield lambda: done.append(None)
         return
