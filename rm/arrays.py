@@ -8,11 +8,11 @@ Source: sbatch(1) of Slurm 22.05, --array, and "Job Array Support".
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
-from typing import NamedTuple
 
 from rm.errors import UsageError
+from rm.imported_later import re
+from rm.quick_tuple import NamedTuple
 
 INDEX_MAX = 4_000_000  # Slurm's largest MaxArraySize allows no more
 BYTES_MAX = 100_000  # of the text of an array

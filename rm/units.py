@@ -279,7 +279,7 @@ def parse_hosts(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-_NUMBERED = r"(.*?)(\d+)\Z"
+_DIGITS = "0123456789"
 
 
 def fold_hosts(hosts: Iterable[str]) -> str:
@@ -312,15 +312,15 @@ def hosts_in_order(hosts: Iterable[str]) -> str:
 
 def _split_names(hosts: Iterable[str]) -> list[tuple[tuple[str, int], int]]:
     """((stem, digits), number) of each host, digits 0 for a name that ends in no number."""
-    names = [(name, re.match(_NUMBERED, name)) for name in dict.fromkeys(hosts)]
-    padded = {m[1] for _, m in names if m and len(m[2]) > 1 and m[2].startswith("0")}
+    names = [(name.rstrip(_DIGITS), name) for name in dict.fromkeys(hosts)]
+    numbered = [(stem, name[len(stem) :]) for stem, name in names]
+    padded = {stem for stem, digits in numbered if len(digits) > 1 and digits.startswith("0")}
     split = []
-    for name, match in names:
-        if match is None:
-            split.append(((name, 0), 0))
+    for stem, digits in numbered:
+        if not digits:
+            split.append(((stem, 0), 0))
         else:  # without leading zeros n[8-10] reads back as n8 n9 n10
-            width = len(match[2]) if match[1] in padded else 1
-            split.append(((match[1], width), int(match[2])))
+            split.append(((stem, len(digits) if stem in padded else 1), int(digits)))
     return split
 
 

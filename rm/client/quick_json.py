@@ -8,15 +8,20 @@ from __future__ import annotations
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     def dumps(value: Any) -> str: ...
     def loads(text: str) -> Any: ...
+    def objects(text: str, made: Callable[[dict[str, Any]], Any]) -> Any: ...
 else:
     try:
         from _json import encode_basestring_ascii, make_encoder, make_scanner
     except ImportError:  # another Python than CPython
         from json import dumps, loads
+
+        def objects(text, made):
+            return loads(text, object_hook=made)
     else:
 
         def _strange(value):
@@ -36,15 +41,21 @@ else:
             """As `json.dumps`, of dicts, lists, text, numbers, booleans and None; ValueError for NaN."""
             return "".join(_encode(value, 0))
 
-        def loads(text):
+        def loads(text, scan=_scan):
             """As `json.loads`; ValueError where it is no JSON."""
             try:
-                value, end = _scan(text, len(text) - len(text.lstrip(" \t\n\r")))
+                value, end = scan(text, len(text) - len(text.lstrip(" \t\n\r")))
             except StopIteration:
                 raise ValueError("a value is expected") from None
             if text[end:].strip(" \t\n\r"):
                 raise ValueError("more follows the value")
             return value
 
+        def objects(text, made):
+            """As `loads`, but of each JSON object it has what `made` makes of it."""
+            asked = _Asked()
+            asked.object_hook = made
+            return loads(text, make_scanner(asked))
 
-__all__ = ["dumps", "loads"]
+
+__all__ = ["dumps", "loads", "objects"]

@@ -11,10 +11,10 @@ from datetime import datetime
 import pytest
 
 from rm.api.jobs import FullJob
+from rm.arrays import JobId
 from rm.cli.past import past_moment
+from rm.cli.slurm.asking import Asking
 from rm.cli.slurm.sacct_fields import FIELDS
-from rm.client import Client
-from rm.client.client import JobRef
 from rm.core.model.array import Array
 from rm.core.model.job import JobState
 from rm.core.model.job_step import JobStep, StepName
@@ -124,13 +124,13 @@ def test_the_script_of_an_array_is_printed_for_its_elements(
     service = daemon.service
     service.put(5, array_job=3, array_task=2)
     asked: list[str] = []
-    usual = Client.job
+    usual = Asking.job
 
-    def job(self: Client, job_id: JobRef) -> FullJob:
+    def job(self: Asking, job_id: JobId) -> FullJob:
         asked.append(str(job_id))
         return usual(self, job_id)
 
-    monkeypatch.setattr(Client, "job", job)
+    monkeypatch.setattr(Asking, "job", job)
     said = slurm("sacct", "-B", "-j", "3").out
     assert re.findall(r"^Batch Script for (\S+)\n-{80}\n#!/bin/sh\n", said, re.M) == [
         "3_1", "3_2", "3_[0,2-5%2]",

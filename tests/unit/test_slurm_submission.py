@@ -25,6 +25,8 @@ from tests.command_line import HEAVY, Rmx
 from tests.fake_service import Daemon
 from tests.slurm_program import Slurm
 
+TYPES = {"click", "msgspec", "http.client", "ssl", "email", "rm.api.jobs", "rm.client.client"}
+
 
 @pytest.fixture(autouse=True)
 def script(daemon: Daemon) -> None:
@@ -216,6 +218,21 @@ def test_nothing_heavy_is_loaded(words: tuple[str, ...], daemon: Daemon) -> None
     code = (
         f"import sys; sys.argv = {list(words)}; from rm.cli.slurm.program import command_line\n"
         f"code = command_line('{words[0]}'); print(code, sorted({HEAVY} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "0 []"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("sinfo",), ("sinfo", "-N"), ("sacct",), ("sacct", "-j1"), ("scontrol", "show", "job", "1"),
+     ("scontrol", "show", "node")],
+)  # fmt: skip
+def test_lists_load_no_types_of_the_api(words: tuple[str, ...], daemon: Daemon, rmx: Rmx) -> None:
+    rmx("submit", "plain.sh")
+    code = (
+        f"import sys; sys.argv = {list(words)}; from rm.cli.slurm.program import command_line\n"
+        f"code = command_line('{words[0]}'); print(code, sorted({TYPES} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "0 []"

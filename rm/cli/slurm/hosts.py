@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
-
 from rm.cli.slurm.jobs import NONE
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
     from rm.api.hosts import Host
 
 # compact and long form, and what sinfo's -s counts the host among: allocated, idle, other

@@ -10,6 +10,7 @@ from rm.cli.shown import moment as usual_moment
 from rm.client.address import find_daemon
 from rm.client.kept_ssh import at_hand
 from rm.client.listing import rows_at_once
+from rm.client.told import Told
 from rm.file_patterns import replaced, values_of
 from rm.units import fold_hosts
 
@@ -61,9 +62,13 @@ def rest_of(job: Job) -> Job:
     """The same of a whole job."""
     if job.array is None or job.array.waiting or not job.array.dropped:
         return job
+    changes = {"state": "CANCELLED", "short_state": "CA", "started_us": None, "exit": None, "reason": None}
+    if isinstance(job, Told):
+        made: Any = Told({**job, **changes})
+        return made  # type: ignore[no-any-return]
     from msgspec.structs import replace
 
-    return replace(job, state="CANCELLED", short_state="CA", started_us=None, exit=None, reason=None)
+    return replace(job, **changes)
 
 
 def tasks_of(job: JobRow, ids: Sequence[JobId]) -> str | None:

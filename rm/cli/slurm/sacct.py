@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeVar
 
 from rm.arrays import JobId, mask, parse_id, split_ids
 from rm.cli.output import all_printable, printable
-from rm.cli.past import past_moment
+from rm.cli.slurm.asking import Asking
 from rm.cli.slurm.jobs import NEVER, SHORT, STATES, rest_of
 from rm.cli.slurm.sacct_fields import FIELDS, SUBMIT_LINE, Field, Line, derived_exit
 from rm.cli.slurm.sacct_filters import filters, script_in, script_of
 from rm.cli.slurm.users import named_by
 from rm.cli.slurm.words import Given, Options, read
 from rm.errors import NotFound, UsageError
+from rm.imported_later import re
 from rm.submission import place
 from rm.units import parse_hosts
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import re as real_re
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from typing import Any, Protocol, TextIO, TypeVar
+
     from rm.api.job_steps import JobStep
     from rm.api.jobs import Job
-    from rm.client import Client
+
+    class Named(Protocol):
+        """A field."""
+
+        @property
+        def name(self) -> str: ...
+        @property
+        def width(self) -> int: ...
+
+    Shown = TypeVar("Shown", bound=Named)
 
 OPTIONS = Options(
     taken=(
@@ -53,22 +63,10 @@ LONG = (
 )
 ALL = "ALL"
 UNITS = "KMGTP"
-SIZE = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)([KMGTP])(?![\w.])")
-SIZED = re.compile(r"(Max|Ave)(RSS|VMSize|Disk(Read|Write))\Z|ReqMem\Z|(Req|Alloc)TRES\Z|TRESUsage")
+SIZE = r"(?<![\w.])(\d+(?:\.\d+)?)([KMGTP])(?![\w.])"
+SIZED = r"(Max|Ave)(RSS|VMSize|Disk(Read|Write))\Z|ReqMem\Z|(Req|Alloc)TRES\Z|TRESUsage"
 STEP = "batch"  # the script
 BATCH = "batch"  # of jobs whose script runs once
-
-
-class Named(Protocol):
-    """A field."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def width(self) -> int: ...
-
-
-Shown = TypeVar("Shown", bound=Named)
 
 
 def run(words: Sequence[str]) -> int:
@@ -138,14 +136,14 @@ def in_unit(field: Field, unit: str) -> Field:
     if len(unit) != 1 or at < 0:
         raise UsageError(f"--units is '{unit[:20]}'.", f"Write one of {', '.join(UNITS)}.")
 
-    def written(size: re.Match[str]) -> str:
+    def written(size: real_re.Match[str]) -> str:
         value = float(size[1]) * 1024.0 ** (UNITS.index(size[2]) - at)
         return f"{value:.0f}{unit.upper()}" if value == int(value) else f"{value:.2f}{unit.upper()}"
 
     def text(line: Line) -> str:
-        return SIZE.sub(written, str(field.text(line)))
+        return re.sub(SIZE, written, str(field.text(line)))
 
-    return field._replace(text=text) if SIZED.match(field.name) else field
+    return field._replace(text=text) if re.match(SIZED, field.name) else field
 
 
 def printed(fields: Sequence[tuple[Any, int]], lines: Iterable[Any], given: Given, out: TextIO) -> None:
@@ -178,12 +176,10 @@ def _cell(text: str, width: int) -> str:
 
 def steps_of(jobs: Iterable[Job]) -> dict[int, list[JobStep]]:
     """What `srun` ran of each job's last attempt: only scripts that run once have steps."""
-    from rm.client import Client
-
     attempts = {job.id: job.attempt for job in jobs if job.spec.launch == BATCH and job.attempt}
     found: dict[int, list[JobStep]] = {}
     if attempts:
-        with Client() as client:
+        with Asking() as client:
             for step in client.job_steps(list(attempts)):
                 if step.attempt == attempts[step.job]:
                     found.setdefault(step.job, []).append(step)
@@ -208,14 +204,12 @@ def _lines(job: Job, steps: Sequence[JobStep], given: Given, typed: Mapping[int,
 
 
 def _jobs(given: Given) -> list[Job]:
-    from rm.client import Client
-
     options = given.options
     ids = [_id(word) for word in split_ids(given.all.get("jobs", ""))]
     wanted = _states(given)
-    with Client() as client:
+    with Asking() as client:
         if ids:
-            found = _named(client, ids)
+            found: Sequence[Job] = _named(client, ids)
         else:
             mine = "allusers" not in options and not _users(given) and not place.here.is_root()
             found = client.jobs(ended=True, mine=mine)
@@ -249,7 +243,7 @@ def _id(word: str) -> JobId:
     return parse_id(word.partition(".")[0])
 
 
-def _named(client: Client, ids: Sequence[JobId]) -> list[Job]:
+def _named(client: Asking, ids: Sequence[JobId]) -> list[Job]:
     """By their ids; one that is not known is no error, as in Slurm."""
     found: dict[int, Job] = {}
     arrays: dict[int, int | None] = {}  # None: all elements
@@ -273,12 +267,12 @@ def _named(client: Client, ids: Sequence[JobId]) -> list[Job]:
 
 def _scripts_of_arrays(jobs: Sequence[Job]) -> dict[int, str]:
     """Of each array that has elements among the jobs: lists of jobs come without scripts."""
-    from rm.client import Client
-
     found = {job.id: script_in(job) for job in jobs if job.array is not None}
     unknown = {job.array_job for job in jobs if job.array_job is not None and not script_in(job)} - set(found)
     if unknown:
-        with Client() as client:
+        from contextlib import suppress
+
+        with Asking() as client:
             for array in sorted(unknown):
                 with suppress(NotFound):  # it was forgotten just now
                     found[array] = script_in(client.job(JobId(array)))
@@ -287,10 +281,10 @@ def _scripts_of_arrays(jobs: Sequence[Job]) -> dict[int, str]:
 
 def _lines_typed(jobs: Iterable[Job]) -> dict[int, str]:
     """By the ids of jobs, and of the arrays of elements: what was typed. Lists of jobs come without it."""
-    from rm.client import Client
+    from contextlib import suppress
 
     found: dict[int, str] = {}
-    with Client() as client:
+    with Asking() as client:
         for job in jobs:
             first = job.array_job or job.id
             if first not in found:
@@ -321,6 +315,10 @@ def _states(given: Given) -> frozenset[str]:
 
 def _times(given: Given, named: bool) -> tuple[int, int]:
     """From when to when, in microseconds: today's midnight unless jobs are named, until now."""
+    from datetime import datetime, timedelta
+
+    from rm.cli.past import past_moment
+
     now = datetime.now()
     start, end = given.options.get("starttime"), given.options.get("endtime")
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)

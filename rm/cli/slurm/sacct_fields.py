@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rm.cli.shown import elapsed_us, job_ref
 from rm.cli.slurm import sacct_used as used
 from rm.cli.slurm import step_used
 from rm.cli.slurm.jobs import clock, clock_limit, gpus_of, mem_bytes_of, moment, size
 from rm.cli.slurm.users import entry_of, group_of
+from rm.quick_tuple import NamedTuple
 from rm.units import fold_hosts
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
+
     from rm.api.job_steps import JobStep
     from rm.api.jobs import Job, Used
 

@@ -5,16 +5,16 @@ Source: sacct(1) of Slurm 22.05, and as_mysql_jobacct_process.c: a number alone 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
-
 from rm.cli.shown import job_ref
 from rm.cli.slurm.sacct_fields import cpus
 from rm.errors import UsageError
+from rm.imported_later import re
 from rm.units import parse_time_limit_us
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from rm.api.jobs import Job
 
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?\Z", re.ASCII)

@@ -6,12 +6,13 @@ times below an hour have milliseconds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple
-
 from rm.cli.slurm.jobs import clock
+from rm.quick_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from rm.api.job_steps import StepUsed
     from rm.api.jobs import Job, Used
 

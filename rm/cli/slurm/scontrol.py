@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
 
 from rm.arrays import JobId, parse_id, split_ids
 from rm.cli.jobs.own_job import is_own, requeue_itself
@@ -14,10 +11,15 @@ from rm.cli.output import all_printable, note
 from rm.cli.slurm.refusals import WORDS, words_of
 from rm.cli.slurm.words import Options, read
 from rm.errors import IllegalTransition, NotFound, Refusal, RmError, UsageError
+from rm.imported_later import re
 from rm.submission import place
 from rm.units import fold_hosts, hosts_in_order, parse_hosts
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
+
     from rm.client import Client
 
 OPTIONS = Options(
@@ -226,13 +228,13 @@ def _show(words: list[str], oneliner: bool, details: bool) -> int:
     if entity not in ENTITIES:
         raise UsageError(f"invalid entity: {what} for keyword: show.", f"Known are {', '.join(ENTITIES)}.")
     from rm.cli.slurm import show
-    from rm.client import Client
+    from rm.cli.slurm.asking import Asking
 
-    with Client() as client:
+    with Asking() as client:
         if entity == "assoc_mgr":
             from rm.cli.slurm import assoc_mgr
 
-            print("\n".join(assoc_mgr.shown(client, named, oneliner)))
+            print("\n".join(assoc_mgr.shown(client.client, named, oneliner)))
             return 0
         between, nothing = "\n" if entity == "config" else "\n   ", NOTHING.get(entity, "")
         for record in (show.DETAILED if details else show.SHOWN)[entity](client, named):

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from rm import arrays
 from rm.arrays import text_of
 from rm.cli.shown import elapsed_us, ends_by_us, job_ref
-from rm.cli.slurm import reservations
 from rm.cli.slurm.hosts import (
     by_partition,
     cpus_taken,
@@ -41,14 +38,18 @@ from rm.cli.slurm.users import entry_of, group_of
 from rm.errors import NotFound
 from rm.units import fold_hosts, parse_hosts
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
     from rm.api.hosts import Host
     from rm.api.job_steps import JobStep
     from rm.api.jobs import Job, Spec
     from rm.api.sharing import Partition
-    from rm.client import Client
+    from rm.cli.slurm.asking import Asking
 
-Record = Sequence[str]
+    Record = Sequence[str]
+
 MIB = 1 << 20
 MINUTE_US = 60_000_000
 MAILED = (
@@ -68,7 +69,7 @@ BATCH = "batch"  # of jobs whose script runs once, and the step that it is
 STATES = {"drained": "IDLE+DRAIN", "draining": "MIXED+DRAIN", "down": "DOWN*"}
 
 
-def jobs(client: Client, named: Sequence[str], details: bool = False) -> Iterator[Record]:
+def jobs(client: Asking, named: Sequence[str], details: bool = False) -> Iterator[Record]:
     for job in _jobs(client, named):
         ran = client.job_steps([job.id]) if details and job.spec.launch == BATCH else []
         lines = _job(job, details)
@@ -79,11 +80,11 @@ def jobs(client: Client, named: Sequence[str], details: bool = False) -> Iterato
         yield lines
 
 
-def detailed(client: Client, named: Sequence[str]) -> Iterator[Record]:
+def detailed(client: Asking, named: Sequence[str]) -> Iterator[Record]:
     return jobs(client, named, details=True)
 
 
-def _jobs(client: Client, named: Sequence[str]) -> Iterator[Job]:
+def _jobs(client: Asking, named: Sequence[str]) -> Iterator[Job]:
     if not named:
         yield from filter(_is_record, client.jobs())
         return
@@ -103,7 +104,7 @@ def _is_record(job: Job) -> bool:
     return job.array is None or bool(job.array.waiting or job.array.dropped)
 
 
-def steps(client: Client, named: Sequence[str]) -> Iterator[Record]:
+def steps(client: Asking, named: Sequence[str]) -> Iterator[Record]:
     """The scripts that run, and what `srun` runs, or ran of the jobs or steps that are named."""
     if not named:
         running = {job.id: job for job in client.jobs(state=",".join(RUNS))}
@@ -266,7 +267,7 @@ def _without_index(gres: str) -> str:
     return gres.partition("(")[0]
 
 
-def hosts(client: Client, named: Sequence[str], details: bool = False) -> Iterator[Record]:
+def hosts(client: Asking, named: Sequence[str], details: bool = False) -> Iterator[Record]:
     found = {host.name: host for host in client.hosts()}
     names = parse_hosts(",".join(named)) or list(found)
     for name in names:
@@ -276,7 +277,7 @@ def hosts(client: Client, named: Sequence[str], details: bool = False) -> Iterat
         raise NotFound(" ".join(f"Node {name} not found." for name in unknown))
 
 
-def hosts_detailed(client: Client, named: Sequence[str]) -> Iterator[Record]:
+def hosts_detailed(client: Asking, named: Sequence[str]) -> Iterator[Record]:
     return hosts(client, named, details=True)
 
 
@@ -310,20 +311,24 @@ def _host(host: Host, details: bool) -> Record:
     return lines
 
 
-def partitions(client: Client, named: Sequence[str]) -> Iterator[Record]:
-    from rm.api.sharing import Partition
-
+def partitions(client: Asking, named: Sequence[str]) -> Iterator[Record]:
     found = {name: hosts for name, hosts in by_partition(client.hosts()).items() if name != NONE}
     usual = client.status().settings.partition
-    sharing = client.sharing.accounts()
+    sharing = client.accounts()
     rules = {one.name: one for one in sharing.partitions}
     found = {**found, **{name: [] for name in rules if name not in found}}
     preempts = any(one.preempts for one in sharing.qos)
     for name in named or list(found):
         if name not in found:
             raise NotFound(f"Partition {name} not found.")
-        ruled = rules.get(name) or Partition(name=name)
+        ruled = rules.get(name) or _unruled(name)
         yield _partition(ruled, found[name], name == usual, preempt_mode(ruled, preempts))
+
+
+def _unruled(name: str) -> Partition:
+    from rm.api.sharing import Partition
+
+    return Partition(name=name)
 
 
 def _partition(rules: Partition, hosts: Sequence[Host], usual: bool, mode: str) -> Record:
@@ -354,7 +359,7 @@ def _partition(rules: Partition, hosts: Sequence[Host], usual: bool, mode: str) 
     ]
 
 
-def settings(client: Client, _: Sequence[str]) -> Iterator[Record]:
+def settings(client: Asking, _: Sequence[str]) -> Iterator[Record]:
     from rm import __version__
 
     told = client.status()
@@ -368,7 +373,7 @@ def settings(client: Client, _: Sequence[str]) -> Iterator[Record]:
     yield [head, *(f"{name:<23} = {value}" for name, value in values)]
 
 
-def licenses(client: Client, named: Sequence[str]) -> Iterator[Record]:
+def licenses(client: Asking, named: Sequence[str]) -> Iterator[Record]:
     found = {one.name: one for one in client.status().licenses}
     for name in named or list(found):
         if name not in found:
@@ -379,8 +384,14 @@ def licenses(client: Client, named: Sequence[str]) -> Iterator[Record]:
         yield [f"LicenseName={name}", f"Total={one.total} Used={used} Free={free} Reserved=0 Remote=no"]
 
 
-SHOWN: dict[str, Callable[[Client, Sequence[str]], Iterator[Record]]] = {
-    "job": jobs, "step": steps, "node": hosts, "partition": partitions, "reservation": reservations.shown,
+def _reservations(client: Asking, named: Sequence[str]) -> Iterator[Record]:
+    from rm.cli.slurm import reservations
+
+    yield from reservations.shown(client.client, named)
+
+
+SHOWN: dict[str, Callable[[Asking, Sequence[str]], Iterator[Record]]] = {
+    "job": jobs, "step": steps, "node": hosts, "partition": partitions, "reservation": _reservations,
     "config": settings, "licenses": licenses,
 }  # fmt: skip
 DETAILED = SHOWN | {"job": detailed, "node": hosts_detailed}

@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
 
 from rm.cli.formats import Format, by_letters, by_names
+from rm.cli.slurm.asking import Asking
 from rm.cli.slurm.hosts import SHORT, by_partition, reason_of, state_of
 from rm.cli.slurm.sinfo_columns import COLUMNS, NAMED, OF_GROUPS, Group
 from rm.cli.slurm.words import Given, Options, read
 from rm.errors import UsageError
 from rm.units import parse_hosts
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
     from rm.api.hosts import Host
     from rm.api.sharing import Partition
 
@@ -61,18 +64,16 @@ def run(words: Sequence[str]) -> int:
 
 def _list(given: Given) -> int:
     options, wanted = given.options, _states(given)
-    from rm.client import Client
-
-    with Client() as client:
+    with Asking() as client:
         hosts = [host for host in client.hosts() if _fits(host, given, wanted)]
         usual = client.status().settings.partition
-        rules = {one.name: one for one in client.sharing.partitions()}
+        rules = {one.name: one for one in client.partitions()}
         partitions = by_partition(hosts)
         if named := given.words("partition"):
             partitions = {name: found for name, found in partitions.items() if name in named}
         form = _format(options, partitions, usual)
         asks = COLUMNS["M"] in form.columns
-        preempts = asks and any(one.preempts for one in client.sharing.accounts().qos)
+        preempts = asks and any(one.preempts for one in client.accounts().qos)
     groups = _groups(form, partitions, usual, rules, apart="Node" in options)
     groups = [group._replace(preempts=preempts) for group in groups]
     if sort := options.get("sort"):
@@ -90,9 +91,8 @@ def _json() -> int:
     import json
 
     from rm.cli.slurm.sinfo_json import document
-    from rm.client import Client
 
-    with Client() as client:
+    with Asking() as client:
         print(json.dumps(document(client.hosts())))
     return 0
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
-
 from rm.cli.formats import Column
 from rm.cli.slurm.hosts import SHORT, cpus_taken, gres_of, gres_used, mem_taken_bytes, reason_of, state_of
 from rm.cli.slurm.jobs import NONE, moment
+from rm.quick_tuple import NamedTuple
 from rm.units import fold_hosts, format_elapsed
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
     from rm.api.hosts import Host
     from rm.api.sharing import Partition
 

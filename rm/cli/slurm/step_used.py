@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
-
 from rm.cli.slurm.jobs import clock
 from rm.cli.slurm.sacct_used import busy_percent, cpu_time, exact, memory_size
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Protocol
+
     from rm.api.job_steps import StepUsed
 
+    class Measured(Protocol):
+        """A step."""
 
-class Measured(Protocol):
-    """A step."""
+        @property
+        def used(self) -> StepUsed | None: ...
 
-    @property
-    def used(self) -> StepUsed | None: ...
+    Text = Callable[[Measured], str]
 
-
-Text = Callable[[Measured], str]
 MOST, LEAST, AVERAGE, TOTAL = "most", "least", "average", "total"
 
 
