@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from rm.core.jobs.room import UNLIMITED, admits
 from rm.core.model.demand import Shape
-from rm.core.model.host import Host, is_of_type
+from rm.core.model.gpu_type import is_of_type
+from rm.core.model.host import Host
 from rm.core.model.snapshot import Free, Snapshot, TrackedDict
 from rm.policies.placement.steps.gang import Ints
 
