@@ -166,7 +166,7 @@ class Connection:
         `_note`."""
         response = self._request("GET", path, query, None, None)
         if response.status >= 400:
-            raise _failure(response.status, response.read())
+            raise failure(response.status, response.read())
         if note := response.getheader("Rm-Note"):
             _note(unquote(note))
         try:
@@ -184,7 +184,7 @@ class Connection:
         key, headers = greeting()
         response = self._request("GET", path, {}, None, self._timeout_s, headers=headers)
         if response.status != SWITCHING:
-            raise _failure(response.status, response.read())
+            raise failure(response.status, response.read())
         must_be_accepted(key, response.getheader("Sec-WebSocket-Accept", ""), self.stranger)
         assert self._connection is not None
         return WebSocket(self._connection.sock)
@@ -226,7 +226,7 @@ class Connection:
                 "Look whether it happened before repeating it.",
             ) from None
         if response.status >= 400:
-            raise _failure(response.status, data)
+            raise failure(response.status, data)
         return data
 
     def _request(
@@ -413,7 +413,7 @@ def _ended(sock: socket.socket) -> bool:
     return bool(poll.poll(0))
 
 
-def _failure(status: int, body: bytes) -> RmError:
+def failure(status: int, body: bytes) -> RmError:
     """The daemon's error as the class it had there, so that the exit code is the same."""
     try:
         told = json.loads(body)["error"]

@@ -11,11 +11,12 @@ from _socket import AF_UNIX, SOCK_STREAM, socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 TIMEOUT_S = 60.0
 CHUNK_BYTES = 1 << 18
-SUCCESS = b"HTTP/1.1 2"  # 200, 201
+SUCCESS, REFUSED = 200, range(400, 500)
+LATER = (408, 429)  # of these, those that are to be asked again
 
 
 def opened(path: str) -> socket | None:
@@ -35,13 +36,20 @@ def opened(path: str) -> socket | None:
 
 
 def answered(
-    door: socket | None, method: str, target: str, headers: Mapping[str, str], body: bytes = b""
+    door: socket | None,
+    method: str,
+    target: str,
+    headers: Mapping[str, str],
+    body: bytes = b"",
+    on_refusal: Callable[[int, bytes], None] | None = None,
 ) -> bytes | None:
     """The body of the daemon's answer, where it did what it was asked; None: it did not, or said nothing.
 
     Args:
         door: what `opened` gave; it is closed.
         target: the path below the root, with the query.
+        on_refusal: hears status and body of a refusal that another request would get again, which would be
+            recorded twice.
     """
     if door is None:
         return None
@@ -49,27 +57,33 @@ def answered(
     lines += [f"{name}: {value}" for name, value in headers.items()]
     try:
         door.sendall("\r\n".join([*lines, "", ""]).encode() + body)
-        return _said(door)
+        status, said = _said(door)
     except OSError:
         return None
     finally:
         door.close()
+    if said is None or SUCCESS <= status < SUCCESS + 100:
+        return said
+    if on_refusal is not None and status in REFUSED and status not in LATER:
+        on_refusal(status, said)
+    return None
 
 
-def _said(door: socket) -> bytes | None:
-    """The answer's body, once all of it is there."""
+def _said(door: socket) -> tuple[int, bytes | None]:
+    """Status and body of the answer, once all of it is there."""
     head, ended, first = b"", b"", b""
     while not ended:
         chunk = door.recv(CHUNK_BYTES)
         if not chunk:
-            return None
+            return 0, None
         head, ended, first = (head + chunk).partition(b"\r\n\r\n")
     lengths = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
     length = lengths[0].partition(b":")[2].strip() if len(lengths) == 1 else b""
-    if not (head.startswith(SUCCESS) and length.isdigit()):
-        return None
+    status = head[9:12]
+    if not (head.startswith(b"HTTP/1.1 ") and status.isdigit() and length.isdigit()):
+        return 0, None
     chunks, missing = [first], int(length) - len(first)
     while missing > 0 and (chunk := door.recv(CHUNK_BYTES)):
         chunks.append(chunk)
         missing -= len(chunk)
-    return b"".join(chunks) if missing == 0 else None
+    return int(status), b"".join(chunks) if missing == 0 else None

@@ -19,8 +19,9 @@ from rm.api.job_rows import JobRow
 from rm.cli import start
 from rm.cli.ending import INTERRUPTED
 from rm.cli.jobs import quick_queue, quick_submit
-from rm.client import kept_ssh, listing
+from rm.client import connection, kept_ssh, listing
 from rm.client.address import find_daemon
+from rm.errors import ImpossibleRequest
 from tests.command_line import HEAVY, Rmx
 from tests.fake_service import Daemon
 
@@ -95,7 +96,13 @@ def test_what_is_wrong_or_not_simple_is_left_to_click(
     assert not daemon.service.table
 
 
-def test_a_refusal_of_the_daemon_is_told(daemon: Daemon, rmx: Rmx, quick: Attempt) -> None:
+def test_a_refusal_of_the_daemon_is_told_and_comes_once(
+    daemon: Daemon, rmx: Rmx, quick: Attempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(connection, "Connection", None)  # it would ask again
+        refused = quick("submit", "-n", "101", "train.sh")
+    assert (refused.code, refused.err.count("The cluster has 2 hosts.")) == (ImpossibleRequest.exit_code, 1)
     done, usual = (submit("submit", "-n", "101", "train.sh") for submit in (quick, rmx))
     assert done.err.splitlines()[-1] == usual.err.splitlines()[-1]
     assert done.code == usual.code
@@ -108,7 +115,9 @@ def test_a_lost_answer_is_asked_for_again_with_the_same_key(
     asked: list[str] = []
     sent = quick_submit.answered
 
-    def lost(door: object, method: str, target: str, headers: dict[str, str], body: bytes) -> None:
+    def lost(
+        door: object, method: str, target: str, headers: dict[str, str], body: bytes, refuse: object
+    ) -> None:
         asked.append(headers["Idempotency-Key"])
         assert sent(door, method, target, headers, body)
 

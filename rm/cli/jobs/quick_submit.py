@@ -104,7 +104,13 @@ def submitted(address: Address, spec: dict[str, Any], door: socket | None) -> in
 
 def _at_once(door: socket | None, spec: dict[str, Any], key: str) -> int | None:
     headers = {"Content-Type": "application/json", "Idempotency-Key": key}
-    answer = answered(door, "POST", "/v1/jobs", headers, dumps({"spec": spec}).encode())
+
+    def refuse(status: int, body: bytes) -> None:
+        from rm.client.connection import failure
+
+        raise failure(status, body)
+
+    answer = answered(door, "POST", "/v1/jobs", headers, dumps({"spec": spec}).encode(), refuse)
     if answer is None:
         return None
     try:
