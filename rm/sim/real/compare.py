@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -18,6 +17,7 @@ from rm.sim.real.systems import SYSTEMS
 from rm.sim.real.workloads import Terms, submitted, workload
 from rm.sim.result import Result
 from rm.sim.summary import quantile
+from rm.sim.workers import workers
 from rm.sim.workload import Noise, SimJob
 from rm.sim.world import Settings, World
 
@@ -68,8 +68,7 @@ def compare(units: Sequence[Unit], processes: int, done: Callable[[], None]) -> 
             found[unit] = measure(unit)
             done()
         return found
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(processes, len(units)), context) as pool:
+    with workers(min(processes, len(units))) as pool:
         running = {pool.submit(measure, unit): unit for unit in units}
         try:
             for future in as_completed(running):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-import multiprocessing
 from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from pathlib import Path
 
 from rm.errors import ConfigError
@@ -14,6 +13,7 @@ from rm.sim.papers.frame.expected import DIRECTORY, Expected, read
 from rm.sim.papers.frame.find import load
 from rm.sim.papers.frame.paper import Key, Paper, Result, Row, Sample, Series
 from rm.sim.statistics import mean_std
+from rm.sim.workers import workers
 
 Found = tuple[Sample | Series, ...]
 Unit = tuple[int, str]  # seed, part
@@ -59,8 +59,7 @@ def _carried_out(module: str, units: Sequence[Unit], processes: int) -> Iterator
         for unit in units:
             yield unit, _measure(module, unit)
         return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(processes, len(units)), context) as pool:
+    with workers(min(processes, len(units))) as pool:
         running = {pool.submit(_measure, module, unit): unit for unit in units}
         try:
             for future in as_completed(running):
