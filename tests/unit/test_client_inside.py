@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -149,6 +150,23 @@ def test_a_zone_is_a_name(zone: str, tmp_path: Path) -> None:
             door=daemon.socket,
         )
     assert heard == [(ENDED, 0, b"")]
+
+
+@pytest.mark.parametrize("words", [("squeue",), ("sinfo",), ("sacct",), ("sbatch", "--test-only", "x.sh")])
+def test_no_library_of_the_client_hears_of_the_programs_environment(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Of OPENSSL_CONF a library in C loads programs, and reads any file below TZDIR."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    env = {"OPENSSL_CONF": str(pipe), "TZDIR": str(tmp_path), "TZ": "pipe", "LOCPATH": str(tmp_path)}
+    reads = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)  # so that whoever opens it does not wait
+    os.write(reads, b"\n" * 64)
+    with serving(tmp_path / "rm.sock") as daemon:
+        heard = talk(asked(*words, env=env), lambda *_: frame(ANSWER, 0, b"#!/bin/sh\ntrue\n"), daemon.socket)
+    assert heard[-1][:2] == (ENDED, 0), text(heard)
+    assert os.read(reads, 99) == b"\n" * 64
+    os.close(reads)
 
 
 FENCED = """

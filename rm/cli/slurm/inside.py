@@ -197,11 +197,10 @@ def _run(program: Program, asked: Mapping[str, Any], door: str, who: Who) -> int
     name, words = str(asked["program"]), [str(word) for word in asked["words"]]
     environment = {str(key): str(value) for key, value in asked["env"].items()}
     place.here = Inside(program, words, environment, str(asked["cwd"]), who)
-    os.environ.clear()
-    os.environ.update({k: v for k, v in environment.items() if _can_be_set(k, v)})
-    os.environ["RM_DAEMON__SOCKET"] = door
-    if not _is_zone(os.environ.get("TZ", "")):
-        del os.environ["TZ"]
+    # Python's alone: of OPENSSL_CONF and TZDIR, such as these, C libraries open files and load programs
+    os.environ = {**environment, "RM_DAEMON__SOCKET": door}  # type: ignore[assignment]
+    if "TZ" in environment and _is_zone(environment["TZ"]):
+        os.putenv("TZ", environment["TZ"])
     time.tzset()
     sys.argv = [name, *words]
     _fence(door)
@@ -217,10 +216,6 @@ def _command(name: str, words: Sequence[str]) -> int:
         note(f"error: {name} does not work inside a job. Start steps with srun, and jobs with sbatch.")
         return FAILED
     return run(name, list(words))
-
-
-def _can_be_set(name: str, value: str) -> bool:
-    return bool(name) and not set("=\0") & set(name) and "\0" not in value
 
 
 def _is_zone(text: str) -> bool:
