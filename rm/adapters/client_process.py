@@ -31,15 +31,29 @@ async def run_client(
     ours, its = socket.socketpair()
     try:
         with its:
-            process = await asyncio.to_thread(_started, who, its)
+            process = await _process(who, its)
     except BaseException:
         ours.close()
         raise
     try:
         await _between(ours, read, write)
     finally:
-        process.kill()
-        await asyncio.to_thread(process.wait)
+        await _end(process)
+
+
+async def _process(who: Sequence[str], its: socket.socket) -> subprocess.Popen[bytes]:
+    """A thread that starts it cannot be stopped: who is cancelled waits for it, and ends the process."""
+    starting = asyncio.ensure_future(asyncio.to_thread(_started, who, its))
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await _end(await starting)
+        raise
+
+
+async def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    await asyncio.to_thread(process.wait)
 
 
 async def _between(

@@ -6,14 +6,17 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rm.adapters import client_process
 from rm.adapters.client_process import run_client
 from rm.protocol import clients as wire
 from rm.protocol.clients import ANSWER, ENDED, ERRORS, IS_FILE, OUTPUT, READ, REQUEST, WRITE, frame
@@ -167,6 +170,41 @@ def test_no_library_of_the_client_hears_of_the_programs_environment(
     assert heard[-1][:2] == (ENDED, 0), text(heard)
     assert os.read(reads, 99) == b"\n" * 64
     os.close(reads)
+
+
+def test_a_client_that_is_cancelled_while_it_starts_leaves_no_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begins, goes_on, made = threading.Event(), threading.Event(), []
+    started = client_process._started
+
+    def slowly(who: Sequence[str], its: socket.socket) -> subprocess.Popen[bytes]:
+        begins.set()
+        assert goes_on.wait(PATIENCE_S)
+        made.append(started(who, its))
+        return made[0]
+
+    monkeypatch.setattr(client_process, "_started", slowly)
+
+    async def nothing(*_: bytes) -> bytes:
+        return b""
+
+    async def main() -> None:
+        task = asyncio.ensure_future(run_client(("/nowhere/door", "h1", "ann"), nothing, nothing))  # type: ignore[arg-type]
+        assert await asyncio.to_thread(begins.wait, PATIENCE_S)
+        task.cancel()
+        asyncio.get_running_loop().call_later(0, goes_on.set)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert [process.returncode for process in made] == [-9]
+
+
+def test_a_list_again_after_more_seconds_than_a_frame_can_say_is_later_all_the_same(tmp_path: Path) -> None:
+    with serving(tmp_path / "rm.sock") as daemon:
+        heard = talk(asked("squeue", "-h", f"--iterate={10**12}"), door=daemon.socket)
+    assert heard[-1][:2] == (wire.AGAIN, (1 << 32) - 1)
 
 
 FENCED = """

@@ -33,6 +33,7 @@ PROGRAMS = (
     "sstat", "seff",
 )  # fmt: skip
 MOST_S, MOST_BYTES = 60, 1 << 30
+LATEST_S = (1 << 32) - 1  # that a frame's number can say
 ZONE = re.compile(r":?[A-Za-z<][A-Za-z0-9_+,.:<>/-]*\Z")  # a zone's name or POSIX's form: no path
 READABLE = tuple(
     os.path.realpath(path) + os.sep
@@ -167,7 +168,7 @@ class Inside(place.Place):
         self._program.does(wire.WRITE, 0, os.fsencode(file) + b"\0" + text.encode())
 
     def pause(self, seconds: float, words: Sequence[str] = ()) -> None:
-        raise Later(math.ceil(seconds), words or self._words)
+        raise Later(min(math.ceil(seconds), LATEST_S), words or self._words)
 
 
 def main(door: str, host: str, user: str) -> None:
@@ -198,7 +199,7 @@ def _run(program: Program, asked: Mapping[str, Any], door: str, who: Who) -> int
     environment = {str(key): str(value) for key, value in asked["env"].items()}
     place.here = Inside(program, words, environment, str(asked["cwd"]), who)
     # Python's alone: of OPENSSL_CONF and TZDIR, such as these, C libraries open files and load programs
-    os.environ = {**environment, "RM_DAEMON__SOCKET": door}  # type: ignore[assignment]
+    os.environ = {**environment, "RM_DAEMON__SOCKET": door}  # type: ignore[assignment]  # noqa: B003
     if "TZ" in environment and _is_zone(environment["TZ"]):
         os.putenv("TZ", environment["TZ"])
     time.tzset()
