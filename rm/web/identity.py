@@ -163,6 +163,11 @@ def belongs_to(transport: Any, job: OfJob) -> None:
     _of_jobs[transport] = job
 
 
+def _job_of(request: web.Request) -> OfJob | None:
+    transport = request.transport  # None: who asked has gone
+    return None if transport is None else _of_jobs.get(transport)
+
+
 class TokenFinder(Protocol):
     def find(self, text: str) -> Token | None:
         """The token whose text this is, if it lives."""
@@ -193,7 +198,7 @@ async def caller_of(request: web.Request, keeper: Doorkeeper) -> Caller:
         Forbidden: the caller is unknown in the daemon's user namespace, or the uid has no name on this
             machine.
     """
-    if (job := _of_jobs.get(request.transport)) is not None:
+    if (job := _job_of(request)) is not None:
         return await keeper.of_job(job)
     text = bearer_of(request)
     if not is_local(request):
@@ -289,7 +294,7 @@ def _peer(request: web.Request) -> tuple[int, int] | None:
 
 def origin_of(request: web.Request) -> str:
     """The address, the process, or the job; a trusted program may name the address that it serves."""
-    if (job := _of_jobs.get(request.transport)) is not None:
+    if (job := _job_of(request)) is not None:
         return job.origin
     if not is_local(request):
         return request.remote or "unknown"

@@ -388,6 +388,12 @@ def test_a_caller_without_peer_credentials_needs_a_token() -> None:
         caller_of(SimpleNamespace(transport=tcp, headers={}))
 
 
+def test_who_has_gone_before_the_request_is_looked_at_is_nobody_and_no_defect() -> None:
+    with pytest.raises(Unauthenticated, match="needs a token"):
+        caller_of(SimpleNamespace(transport=None, headers={}))
+    assert identity.origin_of(SimpleNamespace(transport=None, headers={}, remote=None)) == "unknown"  # type: ignore[arg-type]
+
+
 def test_a_caller_whom_the_daemons_user_namespace_does_not_know_is_nobody_to_trust(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

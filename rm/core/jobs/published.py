@@ -74,7 +74,10 @@ class Published:
 
     def user_of(self, host: str, job: int, attempt: int) -> str:
         """Whose job has this current attempt and tasks on the host; "" where none has."""
-        return self._jobs[job].spec.user if host in self.hosts_of(job, attempt) else ""
+        known = self._jobs.get(job)  # once: other threads renew it
+        if known is None or known.attempt != attempt or not known.occupies:
+            return ""
+        return known.spec.user if any(task.host == host for task in known.tasks) else ""
 
     def unsure(self) -> list[tuple[int, int]]:
         """Of which jobs it is not known what has become of them, and from which attempt on."""
