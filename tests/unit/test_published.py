@@ -39,6 +39,16 @@ def test_tasks_are_known_by_host_attempt_and_rank() -> None:
     assert started.started_us == 5
 
 
+def test_a_job_has_its_user_on_its_hosts_alone_while_this_attempt_is_there() -> None:
+    house = House()
+    house.do(ev.JobSubmitted(1, builders.spec(user="ann")), ev.JobPlaced(1, builders.placement("a")))
+    assert house.published.user_of("a", 1, 1) == "ann"
+    for wrong in (("b", 1, 1), ("a", 1, 2), ("a", 1, 0), ("a", 2, 1)):
+        assert house.published.user_of(*wrong) == ""
+    house.do(ev.TaskExited(1, 1, "a", 0, 0, 0, 5, 9))
+    assert house.published.user_of("a", 1, 1) == ""
+
+
 def test_nothing_is_seen_of_a_step_before_it_is_published() -> None:
     house = House()
     assert (house.published.is_heard("a"), house.published.is_heard("b")) == (True, False)
