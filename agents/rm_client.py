@@ -48,16 +48,24 @@ def run(name, words):
     Raises:
         NoAnswer: see there.
     """
+    waits_s = 0  # where the command looks again and again, it goes on when the daemon is back
     while True:
-        seconds, words = once(name, words)
-        if words is None:
-            return seconds
-        time.sleep(seconds)
+        try:
+            number, again = once(name, words)
+        except NoAnswer:
+            if not waits_s:
+                raise
+        else:
+            if again is None:
+                return number
+            waits_s, words = number, again
+        time.sleep(waits_s)
 
 
 def once(name, words):
     """(exit code, None), or (seconds until it is to be asked again, the words of that)."""
     sock, inbox = connection(os.environ.get("RM_STEPS")), bytearray()
+    kept = []  # what the command has written: who reads it slowly keeps no place at the daemon
     asked = {"program": name, "words": words, "env": environment(), "cwd": here()}
     try:
         sock.sendall(frame(REQUEST, 0, json.dumps(asked).encode()))
@@ -67,12 +75,14 @@ def once(name, words):
                 raise NoAnswer("The connection to the daemon was lost before it had answered.")
             inbox += data
             for kind, number, said in frames(inbox):
+                if kind in (OUTPUT, ERRORS):
+                    kept.append((kind, said))
+                    continue
+                while kept:
+                    write(*kept.pop(0))
                 if kind in (ENDED, AGAIN):
                     return number, json.loads(said) if kind == AGAIN else None
-                if kind in (OUTPUT, ERRORS):
-                    write(1 if kind == OUTPUT else 2, said)
-                else:
-                    sock.sendall(frame(ANSWER, *done(kind, number, said)))
+                sock.sendall(frame(ANSWER, *done(kind, number, said)))
     except (OSError, ValueError) as error:
         raise NoAnswer("The connection to the daemon was lost: %s." % error) from None
 
@@ -135,7 +145,8 @@ def done(kind, number, said):
     return errno.ENOSYS, b""
 
 
-def write(descriptor, data):
+def write(kind, data):
+    descriptor = 1 if kind == OUTPUT else 2
     try:
         while data:
             data = data[os.write(descriptor, data) :]

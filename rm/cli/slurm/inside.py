@@ -172,9 +172,8 @@ class Inside(place.Place):
 
 
 def main(door: str, host: str, user: str) -> None:
-    sock = socket.socket(fileno=os.dup(0))
-    program = Program(sock)
-    _, data = program.heard(wire.REQUEST)
+    _fence(door)
+    program = Program(socket.socket(fileno=os.dup(0)))
     sys.stdin = io.TextIOWrapper(io.BufferedReader(Input(program)), encoding="utf-8")
     sys.stdout = io.TextIOWrapper(io.BufferedWriter(Output(program, wire.OUTPUT)), encoding="utf-8")
     sys.stderr = io.TextIOWrapper(
@@ -183,11 +182,12 @@ def main(door: str, host: str, user: str) -> None:
     )  # fmt: skip
     again = b""
     try:
+        _, data = program.heard(wire.REQUEST)
         code = _run(program, json.loads(data), door, Who(host, user))
     except Later as later:
         code, again = later.seconds, json.dumps(list(later.words)).encode()
     except Exception:
-        code = 1  # such as a request that is none
+        code = FAILED  # such as a request that is none, or never comes
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     program.say(wire.AGAIN if again else wire.ENDED, code, again)
@@ -204,7 +204,6 @@ def _run(program: Program, asked: Mapping[str, Any], door: str, who: Who) -> int
         os.putenv("TZ", environment["TZ"])
     time.tzset()
     sys.argv = [name, *words]
-    _fence(door)
 
     speak_as(name)
     return ended(lambda: _command(name, words))

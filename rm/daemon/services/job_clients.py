@@ -19,6 +19,7 @@ from rm.protocol.clients import ENDED, ERRORS, frame
 from rm.protocol.notifications import Asked
 
 MOST, OF_HOST, OF_USER = 64, 16, 8  # clients at once: of all, for a host, for a user
+KEPT, FEW = 16, 2  # of all: for users who have fewer
 OFF = b"error: This cluster's administrator gives jobs no clients: jobs.clients in rm.toml is off.\n"
 log = logging.getLogger(__name__)
 
@@ -69,6 +70,7 @@ class JobClients:
         self._of_user: Counter[str] = Counter()
         self._of_host: Counter[str] = Counter()
         self._of_attempt: Counter[tuple[str, int, int]] = Counter()
+        self._closed = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     def asked(self, host: str, told: Asked) -> None:
@@ -77,6 +79,8 @@ class JobClients:
             self._loop.call_soon_threadsafe(self._begin, host, told, user)
 
     async def close(self) -> None:
+        """No client runs any more."""
+        self._closed = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -87,7 +91,8 @@ class JobClients:
             self._of_attempt[key] < told.waiting
             and self._of_user[user] < OF_USER
             and self._of_host[host] < OF_HOST
-            and len(self._tasks) < MOST
+            and len(self._tasks) < (MOST if self._of_user[user] < FEW else MOST - KEPT)
+            and not self._closed
         ):
             self._of_attempt[key] += 1
             self._of_user[user] += 1
