@@ -150,7 +150,7 @@ def _completing(_: list[str]) -> int:
 def _requeue(words: list[str]) -> int:
     """A job may requeue itself on any host, also where no daemon can be reached."""
     ids = [part for word in words for part in split_ids(word)]
-    own = [word for word in ids if is_own(word, os.environ)]
+    own = [word for word in ids if place.here.stays and is_own(word, os.environ)]
     if own and requeue_itself(os.environ):
         words = [word for word in ids if word not in own]
         if not words:
@@ -163,7 +163,8 @@ def _ping(_: list[str]) -> int:
 
     with Client() as client:
         client.status()
-        print(f"Slurmctld(primary) at {client.connection.address} is UP")
+        where = client.connection.address if place.here.stays else os.uname().nodename
+        print(f"Slurmctld(primary) at {where} is UP")
     return 0
 
 
