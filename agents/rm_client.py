@@ -10,6 +10,7 @@ standard input, all with the rights of this program. Source of the frames: rm/pr
 import errno
 import json
 import os
+import select
 import signal
 import socket
 import sys
@@ -24,6 +25,7 @@ REQUEST, ANSWER = b"R", b"A"  # this program says
 OUTPUT, ERRORS, ENDED, AGAIN = b"O", b"X", b"D", b"Z"  # the daemon says, and what it asks for:
 READ, HEAR, IS_FILE, WRITE = b"F", b"N", b"K", b"W"
 ANSWER_S = 60.0  # that the daemon has to come
+SILENCE_S = 120.0  # of a daemon that has come: it gives a command less
 PIECE_BYTES = 64 << 10
 LOCALTIME, ZONES = "/etc/localtime", "zoneinfo/"
 
@@ -102,8 +104,9 @@ def connection(path):
     except OSError as error:
         raise NoAnswer("The job's host cannot be asked: %s." % os.strerror(error.errno)) from None
     if not passed:
-        raise NoAnswer(json.loads(said)["error"] if said else "The job ends.")
-    passed[0].setblocking(True)
+        told = json.loads(said) if said else {"error": "The job ends."}
+        raise NoAnswer(told.get("error", "The connection to the daemon could not be passed on."))
+    passed[0].settimeout(SILENCE_S)
     return passed[0]
 
 
@@ -119,7 +122,7 @@ def environment():
 def here():
     try:
         return os.getcwd()
-    except FileNotFoundError:
+    except OSError:
         return ""
 
 
@@ -131,6 +134,7 @@ def done(kind, number, said):
             with open(path, "rb") as file:
                 return 0, file.read(min(number, REQUEST_BYTES))
         if kind == HEAR:
+            select.select([0], [], [])  # who started this may have made it one that does not wait
             return 0, os.read(0, min(number, PIECE_BYTES))
         if kind == IS_FILE:
             return 0, b"1" if os.path.isfile(path) and os.access(path, os.R_OK) else b""
@@ -147,11 +151,13 @@ def done(kind, number, said):
 
 def write(kind, data):
     descriptor = 1 if kind == OUTPUT else 2
-    try:
-        while data:
+    while data:
+        try:
             data = data[os.write(descriptor, data) :]
-    except OSError:
-        pass  # nobody reads; the exit code still tells
+        except BlockingIOError:
+            select.select([], [descriptor], [])
+        except OSError:
+            return  # nobody reads; the exit code still tells
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ class Asks:
     def __init__(self):
         self.asking = deque()  # peers, in the order in which they came
         self.ask_at = None  # when it is said that they wait
+        self.asked_at = -SAY_S  # when it was said last
 
     def _queue(self, peer):
         self._forget_gone()
@@ -27,8 +28,7 @@ class Asks:
             self._tell(peer, {"error": "%d programs of the job ask already: no more can." % MOST})
             return
         self.asking.append(peer)
-        now = time.monotonic()
-        self.ask_at = max(now, (self.ask_at or now) - REPEAT_S + SAY_S)
+        self.ask_at = max(time.monotonic(), self.asked_at + SAY_S)
 
     def _at_most(self, patience_s):
         """Or less, where it is to be said earlier that somebody waits."""
@@ -43,6 +43,7 @@ class Asks:
         self._forget_gone()
         self.ask_at = time.monotonic() + REPEAT_S if self.asking else None
         if self.asking:
+            self.asked_at = time.monotonic()
             self.say({"event": "asks", "waiting": len(self.asking)})
 
     def _answer(self, peer):
@@ -51,9 +52,10 @@ class Asks:
         if not self.asking:
             self._tell(peer, {"error": "No program of the job asks."})
             return
-        asker = self.asking.popleft()
         self._tell(peer, {"ok": True})
-        fds = array.array("i", [peer.sock.fileno()])
+        if peer.sock.fileno() < 0:  # the daemon's end has gone: they wait for the next one
+            return
+        asker, fds = self.asking.popleft(), array.array("i", [peer.sock.fileno()])
         with contextlib.suppress(OSError):  # it has just gone, and so does the connection
             asker.sock.sendmsg([b'{"answered": true}\n'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
         self._drop(peer)

@@ -39,12 +39,16 @@ def _relative(name):
 def _refuse_ways_out(members):
     """An archive's own links must not lead what follows them out of the destination, one by one or by way of
     each other."""
-    links = {}
+    links, files, early = {}, set(), None
     for member in members:
         target = member.target
         if member.kind == "hard":  # one to a link is a second name of that link
+            if target not in files and target not in links:
+                early = early or member
             target = links.get(target)
+            files.add(member.name)
         elif member.kind != "link":
+            files.add(member.name)
             continue
         if target is not None:
             links[member.name] = target if links.get(member.name, target) == target else "/"
@@ -54,6 +58,11 @@ def _refuse_ways_out(members):
         link = _left_by(way, links) or min(through, default="")
         if link:
             raise StepFailed("The archive holds '%s', by way of its own link '%s'." % (member.name, link))
+    if early is not None:  # what it is would depend on what lies there
+        raise StepFailed(
+            "The archive holds '%s', a second name of '%s', which does not come before it."
+            % (early.name, early.target)
+        )
 
 
 def _left_by(way, links):

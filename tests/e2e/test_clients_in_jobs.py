@@ -121,6 +121,7 @@ def test_files_and_standard_input_are_the_programs_own(cluster: Cluster) -> None
         sbatch /etc/shadow; echo code $?
         sbatch missing.sh
         squeue -h -o %i -j $SLURM_JOB_ID -i 1 | sed -n 4q
+        until [ -e slurm-$((SLURM_JOB_ID + 1)).out ]; do sleep 0.1; done
         ls
         """,
     )

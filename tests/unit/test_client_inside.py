@@ -4,6 +4,7 @@ reads no file of the daemon's machine and asks nobody but its door."""
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import socket
@@ -18,6 +19,7 @@ import pytest
 
 from rm.adapters import client_process
 from rm.adapters.client_process import run_client
+from rm.cli.slurm.inside import PROGRAMS
 from rm.protocol import clients as wire
 from rm.protocol.clients import ANSWER, ENDED, ERRORS, IS_FILE, OUTPUT, READ, REQUEST, WRITE, frame
 from tests.fake_service import serving
@@ -26,7 +28,9 @@ from tests.fakes import PATIENCE_S
 sys.path.insert(0, str(Path(__file__).parents[2] / "agents"))
 import rm_client
 import rm_step_frames
+import rm_stream_hub
 
+AGENTS = Path(rm_client.__file__).parent
 Answers = Callable[[bytes, int, bytes], bytes | None]
 
 
@@ -62,6 +66,10 @@ def talk(
 
 def text(heard: list[tuple[bytes, int, bytes]], kind: bytes = ERRORS) -> str:
     return b"".join(said for found, _, said in heard if found == kind).decode()
+
+
+def test_both_ends_know_the_same_commands() -> None:
+    assert {*rm_stream_hub.CLIENTS, "scontrol"} == {*PROGRAMS, "salloc"}  # which is refused with a sentence
 
 
 def test_both_ends_speak_alike() -> None:
@@ -209,9 +217,9 @@ def test_a_list_again_after_more_seconds_than_a_frame_can_say_is_later_all_the_s
 
 FENCED = """
 import os, socket, subprocess, sys, tempfile, pathlib
-from rm.cli.slurm import inside
+from rm.cli.slurm.fence import fence
 file = pathlib.Path({file!r})
-inside._fence("/the/door")
+fence("/the/door")
 import tomllib, csv  # Python's own files
 tries = dict(
     read=lambda: file.read_text(),
@@ -245,3 +253,20 @@ def test_the_process_does_nothing_outside_even_if_it_is_asked_to(tmp_path: Path)
         done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False)
     assert (done.stdout, done.returncode) == ("", 0), done.stderr
     assert file.read_text() == "there"
+
+
+def test_a_standard_input_that_cannot_be_read_is_a_sentence() -> None:
+    heard = talk(asked("sbatch"), lambda *_: frame(ANSWER, errno.EISDIR))
+    assert text(heard) == "sbatch: error: The script on standard input cannot be read: Is a directory.\n"
+    assert heard[-1][:2] == (ENDED, 1)
+
+
+def test_all_output_arrives_where_standard_output_does_not_wait() -> None:
+    reads, writes = os.pipe()
+    os.set_blocking(writes, False)
+    code = "import rm_client; rm_client.write(rm_client.OUTPUT, b'x' * 500_000)"
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=writes, cwd=AGENTS)
+    os.close(writes)
+    with os.fdopen(reads, "rb") as file:
+        assert len(file.read()) == 500_000
+    assert process.wait() == 0

@@ -88,6 +88,8 @@ def among(hosts: Hosts, *told: tuple[str, Asked], until: Callable[[Clients], boo
         async with asyncio.timeout(30):
             while not until(clients):
                 await asyncio.sleep(0.01)
+            begun = len(asyncio.all_tasks()) - 1  # each is a task: also those who are not served yet
+            assert begun == len(clients.served) or not clients.served
             clients.over.set()
             await service.close()
         return clients.served
@@ -115,6 +117,22 @@ def test_as_many_are_served_at_once_as_wait_and_no_more_than_a_user_and_a_host_m
     assert served(asked(waiting=64), asked(job=3, waiting=64), asked(job=2), count=OF_USER + 1) == OF_USER + 1
     crowd = [asked(job=job, waiting=64) for job in (1, 2, 4, 5)]  # of four users
     assert served(*crowd, count=OF_HOST) == OF_HOST
+
+
+def test_who_asks_while_others_are_served_is_served_too() -> None:
+    hosts = Hosts(OK)
+
+    async def main() -> None:
+        clients = Clients()
+        service = JobClients(attend=hosts.attend, cluster="c", user_of=user_of, run=clients.run)
+        async with asyncio.timeout(30):
+            for served in (1, 2, 3):
+                service.asked("h1", asked(waiting=1))
+                while len(clients.served) < served:
+                    await asyncio.sleep(0.01)
+            await service.close()
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize(

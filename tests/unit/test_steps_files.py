@@ -408,3 +408,19 @@ def test_links_that_stay_inside_are_unpacked_with_what_lies_behind_them(tmp_path
     done("unarchive", src=f"{tmp_path}/a.tar", dest=str(out))
     assert (out / "v1" / "file").is_file()
     assert [os.readlink(out / name) for name in ("now", "new", "again", "up")] == ["v1", "now", "now", "/etc"]
+
+
+def test_a_hard_link_before_what_it_names_is_refused(tmp_path: Path) -> None:
+    out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
+    for folder in (out, elsewhere):
+        folder.mkdir()
+    (out / "l").symlink_to(elsewhere)  # an earlier archive left it
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        for kind, name, target in ((tarfile.LNKTYPE, "h", "l"), (tarfile.SYMTYPE, "l", "here")):
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.linkname = kind, target
+            archive.addfile(entry)
+        archive.addfile(tarfile.TarInfo("h/evil"), io.BytesIO())
+    said = refused("unarchive", src=f"{tmp_path}/a.tar", dest=str(out))
+    assert "a second name of 'l', which does not come before it" in said
+    assert list(elsewhere.iterdir()) == []

@@ -14,7 +14,7 @@ PROGRAM = "import json, re, sys; sys.exit(0 if re.fullmatch(*json.load(sys.stdin
 
 class Fits:
     """Whether a pattern matches the whole of a text. All that is asked may take WITHIN_S together; what takes
-    longer does not match. The text may be a secret: it goes to standard input."""
+    longer does not match, or cannot be told. The text may be a secret: it goes to standard input."""
 
     def __init__(self) -> None:
         self._left_s = WITHIN_S

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -45,6 +46,7 @@ class Roster:
         self._place: tuple[str, int, str] = ("", 0, "")
         self._each_joins = False
         self._before: dict[str, int] = {}
+        self._order: dict[str, int] = {}  # of the hosts
         self._given: dict[str, dict[str, Any]] = {}  # by host: what add_host says
         self.extra = extra
         self._unknown: dict[str, str] = {}
@@ -215,8 +217,10 @@ class Roster:
         members = self.groups.get(group, ())
         if name not in members:
             before = self._before.setdefault(group, len(members)) if self._each_joins else len(members)
-            order = {host: number for number, host in enumerate(self.hosts)}
-            joined = sorted((*members[before:], name), key=lambda host: order.get(host, len(order)))
+            if len(self._order) != len(self.hosts):
+                self._order = {host: number for number, host in enumerate(self.hosts)}
+            joined = list(members[before:])
+            insort(joined, name, key=lambda host: self._order.get(host, len(self._order)))
             self.groups[group] = (*members[:before], *joined)
             self.shown.setdefault(group, [])[:] = self.groups[group]
             self._joined.setdefault(name, set()).add(group)

@@ -12,7 +12,6 @@ import json
 import math
 import os
 import re
-import resource
 import signal
 import socket
 import sys
@@ -22,6 +21,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from rm.cli.ending import ended
 from rm.cli.output import note, speak_as
+from rm.cli.slurm.fence import fence
 from rm.cli.slurm.program import FAILED, run
 from rm.cli.slurm.sbatch import WAIT_FOR, code_at_end
 from rm.errors import RmError
@@ -32,13 +32,8 @@ PROGRAMS = (
     "sbatch", "squeue", "scancel", "scontrol", "sinfo", "sacct", "sprio", "sshare", "sacctmgr", "sreport",
     "sstat", "seff",
 )  # fmt: skip
-MOST_S, MOST_BYTES = 60, 1 << 30
 LATEST_S = (1 << 32) - 1  # that a frame's number can say
 ZONE = re.compile(r":?[A-Za-z<][A-Za-z0-9_+,.:<>/-]*\Z")  # a zone's name or POSIX's form: no path
-READABLE = tuple(
-    os.path.realpath(path) + os.sep
-    for path in (sys.prefix, sys.base_prefix, os.path.join(os.path.dirname(__file__), "../.."))
-)
 
 
 class Program:
@@ -172,7 +167,7 @@ class Inside(place.Place):
 
 
 def main(door: str, host: str, user: str) -> None:
-    _fence(door)
+    fence(door)
     program = Program(socket.socket(fileno=os.dup(0)))
     sys.stdin = io.TextIOWrapper(io.BufferedReader(Input(program)), encoding="utf-8")
     sys.stdout = io.TextIOWrapper(io.BufferedWriter(Output(program, wire.OUTPUT)), encoding="utf-8")
@@ -180,14 +175,17 @@ def main(door: str, host: str, user: str) -> None:
         io.BufferedWriter(Output(program, wire.ERRORS)), encoding="utf-8", errors="backslashreplace",
         line_buffering=True,
     )  # fmt: skip
-    again = b""
+    again, code = b"", FAILED
     try:
         _, data = program.heard(wire.REQUEST)
         code = _run(program, json.loads(data), door, Who(host, user))
     except Later as later:
         code, again = later.seconds, json.dumps(list(later.words)).encode()
+    except RmError as error:
+        note(f"error: {error}")
     except Exception:
-        code = FAILED  # such as a request that is none, or never comes
+        note("error: The request cannot be understood.")
+    signal.alarm(0)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     program.say(wire.AGAIN if again else wire.ENDED, code, again)
@@ -199,7 +197,7 @@ def _run(program: Program, asked: Mapping[str, Any], door: str, who: Who) -> int
     environment = {str(key): str(value) for key, value in asked["env"].items()}
     place.here = Inside(program, words, environment, str(asked["cwd"]), who)
     # Python's alone: of OPENSSL_CONF and TZDIR, such as these, C libraries open files and load programs
-    os.environ = {**environment, "RM_DAEMON__SOCKET": door}  # type: ignore[assignment]  # noqa: B003
+    os.environ = {**environment, "RM_DAEMON__SOCKET": door, "RM_DEBUG": ""}  # type: ignore[assignment]  # noqa: B003
     if "TZ" in environment and _is_zone(environment["TZ"]):
         os.putenv("TZ", environment["TZ"])
     time.tzset()
@@ -215,50 +213,14 @@ def _command(name: str, words: Sequence[str]) -> int:
     if name not in PROGRAMS:
         note(f"error: {name} does not work inside a job. Start steps with srun, and jobs with sbatch.")
         return FAILED
-    return run(name, list(words))
+    try:
+        return run(name, list(words))
+    except MemoryError:
+        raise RmError("The answer is too large for a command inside a job.", "Ask for less.") from None
 
 
 def _is_zone(text: str) -> bool:
     return not text or (ZONE.match(text) is not None and ".." not in text)
-
-
-def _fence(door: str) -> None:
-    """Against a mistake of ours: from now on this process reads what Python reads, connects to the door, and
-    does nothing else outside."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CPU, (MOST_S, MOST_S))
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
-
-    def late(*_: Any) -> None:
-        raise RmError(f"The daemon gives a command inside a job {MOST_S} s, which are over.")
-
-    signal.signal(signal.SIGALRM, late)
-    signal.alarm(MOST_S)
-
-    def look(event: str, of: tuple[Any, ...]) -> None:
-        if event == "open":
-            _must_be_readable(of[0], of[2])
-        elif event == "socket.connect":
-            if of[1] != door:
-                raise PermissionError(f"no connection to {of[1]!r}")
-        elif event in DONE or event.startswith(("subprocess.", "os.exec", "os.posix_spawn", "ctypes.")):
-            raise PermissionError(f"no {event}")
-
-    sys.addaudithook(look)
-
-
-DONE = frozenset({
-    "os.chmod", "os.chown", "os.fork", "os.forkpty", "os.kill", "os.link", "os.mkdir", "os.remove",
-    "os.rename", "os.rmdir", "os.symlink", "os.system", "os.truncate", "os.utime", "pty.spawn",
-    "shutil.rmtree", "socket.bind", "socket.sendto",
-})  # fmt: skip
-
-
-def _must_be_readable(path: Any, flags: int) -> None:
-    if isinstance(path, int):
-        return
-    if flags & (os.O_WRONLY | os.O_RDWR) or not os.path.realpath(os.fsdecode(path)).startswith(READABLE):
-        raise PermissionError(f"no file {os.fsdecode(path)!r}")
 
 
 def _leave() -> NoReturn:

@@ -130,4 +130,8 @@ def _script(rest: Sequence[str]) -> tuple[str, str]:
     """Its text, and the job's name where no option says another."""
     if rest:
         return read_script(rest[0]), os.path.basename(rest[0]) or rest[0]
-    return script_text(sys.stdin.buffer.read(SCRIPT_MAX_BYTES + 1), None), "sbatch"
+    try:
+        data = sys.stdin.buffer.read(SCRIPT_MAX_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"The script on standard input cannot be read: {error.strerror}.") from None
+    return script_text(data, None), "sbatch"

@@ -112,7 +112,12 @@ class Prober:
             if answer.received and not answer.loss_forward_pct:
                 return answer
             heard_of = answer.received and round(answer.sent * (1 - answer.loss_forward_pct / 100))
-            answered = min(session.answered(answer.received), answer.sent)
+            try:
+                answered = min(session.answered(answer.received), answer.sent)
+            except (RmError, TimeoutError):
+                if answer.received:  # what was heard counts, as far as it goes
+                    return answer
+                raise
             if answered <= heard_of:
                 return answer
         forward_pct = round(100.0 * (answer.sent - answered) / answer.sent, 3)

@@ -69,7 +69,7 @@ class JobClients:
         self._loop = asyncio.get_running_loop()
         self._of_user: Counter[str] = Counter()
         self._of_host: Counter[str] = Counter()
-        self._of_attempt: Counter[tuple[str, int, int]] = Counter()
+        self._coming: Counter[tuple[str, int, int]] = Counter()  # clients on their way, by host, job, attempt
         self._closed = False
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -88,13 +88,13 @@ class JobClients:
     def _begin(self, host: str, told: Asked, user: str) -> None:
         key = (host, told.job, told.attempt)
         while (
-            self._of_attempt[key] < told.waiting
+            self._coming[key] < told.waiting
             and self._of_user[user] < OF_USER
             and self._of_host[host] < OF_HOST
             and len(self._tasks) < (MOST if self._of_user[user] < FEW else MOST - KEPT)
             and not self._closed
         ):
-            self._of_attempt[key] += 1
+            self._coming[key] += 1
             self._of_user[user] += 1
             self._of_host[host] += 1
             task = self._loop.create_task(self._serve(key, user))
@@ -105,20 +105,24 @@ class JobClients:
         host, job, attempt = key
         way = Attended()
         try:
-            await way.reach(self._attend, host)
-            asked = {"cluster": self._cluster, "job": job, "attempt": attempt, "answer": True}
-            if (await way.greet(asked)).get("ok"):  # else nobody waits any more
-                if self._run is None:
-                    await way.write(frame(ERRORS, 0, OFF) + frame(ENDED, 1))
-                else:
-                    await self._run(Asker(user, host, job), way)
+            try:
+                await way.reach(self._attend, host)
+                asked = {"cluster": self._cluster, "job": job, "attempt": attempt, "answer": True}
+                somebody = (await way.greet(asked)).get("ok")  # else nobody waits any more
+            finally:  # who has a client waits no more: the host's next word is of others
+                self._less(self._coming, key)
+            if not somebody:
+                return
+            if self._run is None:
+                await way.write(frame(ERRORS, 0, OFF) + frame(ENDED, 1))
+            else:
+                await self._run(Asker(user, host, job), way)
         except RmError as error:
             log.info("a program of job %d on %s has got no client: %s", job, host, error)
         except Exception:
             log.exception("a client for job %d on %s failed", job, host)
         finally:
             way.close()
-            self._less(self._of_attempt, key)
             self._less(self._of_user, user)
             self._less(self._of_host, host)
 
