@@ -19,6 +19,8 @@ from rm.web.door import Guest, Guests
 from rm.web.identity import OfJob, belongs_to
 from rm.web.limits import LIMITS
 
+SHORT = "/tmp"  # a socket's path has 107 characters, which TMPDIR may use up
+
 
 class JobDoors:
     """Of the API that `runner` serves."""
@@ -35,7 +37,7 @@ class JobDoors:
         def guest() -> _Client:
             return _Client(self._guests, handler_of(), job)
 
-        with tempfile.TemporaryDirectory(prefix="rm-", ignore_cleanup_errors=True) as folder:
+        with tempfile.TemporaryDirectory(prefix="rm-", dir=SHORT, ignore_cleanup_errors=True) as folder:
             path = os.path.join(folder, "door")
             server = await asyncio.get_running_loop().create_unix_server(guest, path)
             try:
