@@ -18,6 +18,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
+from rm_sockets import write
 from rm_step_attached import line
 from rm_step_frames import REQUEST_BYTES, frame, frames
 
@@ -34,9 +35,14 @@ class NoAnswer(Exception):
     """There is no way to the daemon. The message is a sentence."""
 
 
-def main(words):
+def end_by_signals():
+    """As programs do that are not Python's: in silence."""
     for number in (signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
+
+
+def main(words):
+    end_by_signals()
     try:
         return run(words[0], words[1:])
     except NoAnswer as error:
@@ -78,7 +84,7 @@ def once(name, words):
             inbox += data
             for kind, number, said in frames(inbox):
                 if kind in (OUTPUT, ERRORS):
-                    kept.append((kind, said))
+                    kept.append((1 if kind == OUTPUT else 2, said))
                     continue
                 while kept:
                     write(*kept.pop(0))
@@ -147,17 +153,6 @@ def done(kind, number, said):
     except ValueError:  # a path with a zero byte
         return errno.EINVAL, b""
     return errno.ENOSYS, b""
-
-
-def write(kind, data):
-    descriptor = 1 if kind == OUTPUT else 2
-    while data:
-        try:
-            data = data[os.write(descriptor, data) :]
-        except BlockingIOError:
-            select.select([], [descriptor], [])
-        except OSError:
-            return  # nobody reads; the exit code still tells
 
 
 if __name__ == "__main__":

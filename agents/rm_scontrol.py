@@ -10,13 +10,12 @@ and `scontrol show job ID` of the job itself says what it was when it started; w
 
 import grp
 import os
-import signal
 import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from rm_client import NoAnswer, run
+from rm_client import NoAnswer, end_by_signals, run
 from rm_iteration import requeue
 from rm_step_plan import expanded, folded_hosts
 
@@ -138,6 +137,5 @@ def is_this(program):
 
 
 if __name__ == "__main__":
-    for number in (signal.SIGINT, signal.SIGPIPE):
-        signal.signal(number, signal.SIG_DFL)
+    end_by_signals()
     sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,7 @@
-"""To say and to hear through a connection that does not block, for all programs that stream."""
+"""To say and to hear through what does not block, for all programs that stream."""
+
+import os
+import select
 
 
 def say(sock, outbox):
@@ -21,3 +24,15 @@ def hear(sock, most_bytes):
         return None
     except OSError:
         return b""
+
+
+def write(fd, data):
+    """All of it to a descriptor, which may be one that does not wait."""
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(fd, view) :]
+        except BlockingIOError:
+            select.select([], [fd], [])
+        except OSError:
+            return  # nobody reads it any more

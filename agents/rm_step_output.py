@@ -1,8 +1,8 @@
 """Where srun writes what the tasks of its step say: to its own streams, or to files."""
 
 import os
-import select
 
+from rm_sockets import write
 from rm_srun_options import Wrong
 from rm_step_frames import FRAME_BYTES
 
@@ -56,14 +56,3 @@ class Output:
         if rest:
             fd = self._file(rank) if self._named() else self.fd
             write(fd, self._shown(rank, rest) + (b"\n" if self.label else b""))
-
-
-def write(fd, data):
-    view = memoryview(data)
-    while view:
-        try:
-            view = view[os.write(fd, view) :]
-        except BlockingIOError:
-            select.select([], [fd], [])
-        except OSError:
-            return  # nobody reads it any more

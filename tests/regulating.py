@@ -1,13 +1,17 @@
 """A regulator over a state that events change, with hosts that answer by hand."""
 
 import threading
+from collections.abc import Iterator
 from typing import Any
+
+import pytest
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.lifecycle import Changes, Rules, apply
 from rm.core.jobs.state import ClusterState
 from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment, LinkAlignment, Schedule
 from rm.core.model.traffic import TrafficProfile
+from rm.daemon.regulation import regulator
 from rm.daemon.regulation.regulator import PAUSES_PER_EPOCH, Regulator
 from rm.policies.regulate.controller import ControllerOptions
 from rm.protocol.notifications import Iterations
@@ -103,3 +107,11 @@ def pair(**low: Any) -> Alignment:
     link = LinkAlignment("a", 100.0, 100_000, (1, 2))
     low = {"shift_us": 50_000, "gate": True, "cushion_us": 10_000, **low}
     return Alignment(100.0, (link,), (schedule(1, reference=True, high=True), schedule(2, **low)))
+
+
+def turning_house(monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
+    """For a fixture: its regulator takes a turn each millisecond."""
+    monkeypatch.setattr(regulator, "TURN_US", 1_000)
+    made = House()
+    yield made
+    made.regulator.stop()

@@ -264,7 +264,7 @@ def test_a_standard_input_that_cannot_be_read_is_a_sentence() -> None:
 def test_all_output_arrives_where_standard_output_does_not_wait() -> None:
     reads, writes = os.pipe()
     os.set_blocking(writes, False)
-    code = "import rm_client; rm_client.write(rm_client.OUTPUT, b'x' * 500_000)"
+    code = "import rm_client; rm_client.write(1, b'x' * 500_000)"
     process = subprocess.Popen([sys.executable, "-c", code], stdout=writes, cwd=AGENTS)
     os.close(writes)
     with os.fdopen(reads, "rb") as file:

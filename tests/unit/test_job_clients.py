@@ -13,28 +13,7 @@ from rm.daemon.services.job_clients import OF_HOST, OF_USER, Asker, JobClients, 
 from rm.errors import Unreachable
 from rm.protocol.clients import ENDED, ERRORS, HEAD
 from rm.protocol.notifications import Asked
-
-
-class Channel:
-    """To a host that has said `words`; what it is told is in `heard`."""
-
-    def __init__(self, words: bytes) -> None:
-        self._words = words
-        self.heard = b""
-
-    def settimeout(self, seconds: float | None) -> None: ...
-
-    def sendall(self, data: bytes) -> None:
-        self.heard += data
-
-    def recv(self, most: int) -> bytes:
-        data, self._words = self._words[:most], self._words[most:]
-        return data
-
-    def recv_stderr_ready(self) -> bool:
-        return False
-
-    def close(self) -> None: ...
+from tests.fake_channel import Channel
 
 
 class Hosts:

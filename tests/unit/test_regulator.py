@@ -17,15 +17,12 @@ from rm.daemon.regulation.iterations import KEPT_JOBS, IterationBook
 from rm.daemon.regulation.running import RunningJobs
 from rm.daemon.regulation.watching import REGULATE_US
 from tests import builders
-from tests.regulating import FIRST_PAUSE, MEASURED, TRAFFIC, House, pair
+from tests.regulating import FIRST_PAUSE, MEASURED, TRAFFIC, House, pair, turning_house
 
 
 @pytest.fixture
 def house(monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
-    monkeypatch.setattr(module, "TURN_US", 1_000)
-    made = House()
-    yield made
-    made.regulator.stop()
+    yield from turning_house(monkeypatch)
 
 
 def rule(job: int, host: str, priority: int = 0) -> ShapingRule:

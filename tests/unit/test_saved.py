@@ -12,12 +12,11 @@ from rm.core.model.alignment import Alignment, LinkAlignment, Released, Rotation
 from rm.core.model.fabric import Fabric
 from rm.core.model.slowed import Slowed
 from rm.core.registry import load
-from rm.daemon.regulation import regulator as module
 from rm.daemon.regulation.running import RunningJobs, View
 from rm.daemon.regulation.slowed import EVERY_US
 from rm.daemon.regulation.unmanaged import LINKS_A_TURN, Unmanaged
 from tests import builders
-from tests.regulating import TRAFFIC, House
+from tests.regulating import TRAFFIC, House, turning_house
 
 ITERATIONS, PERIOD_US = 20, 100_000
 UNMANAGED_US = 116_000  # two jobs of 40 ms in 100 ms: by chance they lose 0.4^2 of it
@@ -25,10 +24,7 @@ UNMANAGED_US = 116_000  # two jobs of 40 ms in 100 ms: by chance they lose 0.4^2
 
 @pytest.fixture
 def house(monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
-    monkeypatch.setattr(module, "TURN_US", 1_000)
-    made = House()
-    yield made
-    made.regulator.stop()
+    yield from turning_house(monkeypatch)
 
 
 def aligned(house: House) -> Alignment:

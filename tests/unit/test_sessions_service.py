@@ -14,29 +14,10 @@ from rm.core.model.job import Job, JobState, Task
 from rm.daemon.services.sessions import Sessions
 from rm.errors import Conflict, LimitReached, Unreachable
 from tests import builders
+from tests.fake_channel import Channel
 from tests.fakes import PATIENCE_S
 
 MANY = 40  # more than asyncio's own threads
-
-
-class Channel:
-    """The far end of a connection, which has said `words`."""
-
-    def __init__(self, words: bytes) -> None:
-        self._words = words
-
-    def settimeout(self, seconds: float | None) -> None: ...
-
-    def sendall(self, data: bytes) -> None: ...
-
-    def recv(self, most: int) -> bytes:
-        data, self._words = self._words[:most], self._words[most:]
-        return data
-
-    def recv_stderr_ready(self) -> bool:
-        return False
-
-    def close(self) -> None: ...
 
 
 class Hosts:

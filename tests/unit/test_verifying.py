@@ -20,14 +20,13 @@ from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
 from rm.core.scheduling.releasing import groups, left_alone, why_alone
 from rm.core.store import Loaded
-from rm.daemon.regulation import regulator as module
 from rm.errors import ConfigError
 from rm.policies.regulate.controller import ControllerOptions
 from rm.policies.regulate.iterating import Iterating
 from rm.policies.regulate.verifying import Judgement, Manage, Release, Verifier
 from rm.units import MINUTE_US
 from tests import builders
-from tests.regulating import House, pair
+from tests.regulating import House, pair, turning_house
 
 OPTIONS = ControllerOptions()
 PAIR = Alignment(100.0, together=((1, 2),))
@@ -319,10 +318,7 @@ def test_jobs_that_have_gone_meanwhile_are_no_error() -> None:
 
 @pytest.fixture
 def house(monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
-    monkeypatch.setattr(module, "TURN_US", 1_000)
-    made = House()
-    yield made
-    made.regulator.stop()
+    yield from turning_house(monkeypatch)
 
 
 def test_the_daemon_posts_what_was_judged(house: House) -> None:
