@@ -77,6 +77,20 @@ def test_a_role_beside_others_and_what_lies_beside_the_directory_of_roles(tmp_pa
     assert (found.what, found.line) == ("there is no role 'net/gone'.", 1)
 
 
+def test_a_module_beside_one_playbook_is_not_proposed_to_the_next(tmp_path: Path) -> None:
+    top = written(
+        tmp_path,
+        one__site_yml="- hosts: all\n  tasks:\n  - gpu_clock: {mhz: 1400}\n",
+        two__site_yml="- hosts: all\n  tasks:\n  - gpu_clocks: {mhz: 1400}\n",
+    )
+    (top / "one/library").mkdir()
+    (top / "one/library/gpu_clock.py").write_text("#!/usr/bin/python3\n")
+    assert problems_of(top / "one/site.yml", LocalFiles()) == []
+    (found,) = problems_of(top / "two/site.yml", LocalFiles())
+    assert found.what.endswith("unknown module 'gpu_clocks'.")
+    assert "gpu_clock'?" not in found.hint
+
+
 def test_broken_yaml_of_an_included_file_is_one_of_several_problems(tmp_path: Path) -> None:
     written(
         tmp_path,

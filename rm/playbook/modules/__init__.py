@@ -62,6 +62,11 @@ class Registry(MutableMapping[str, ModuleType]):
     def __len__(self) -> int:
         return len(self._files)
 
+    def shipped(self) -> list[str]:
+        """The names of rm's own modules, in order: what may be proposed to everybody. The others belong to
+        the one playbook that lies beside them."""
+        return sorted(name for name, file in self._files.items() if file)
+
 
 @cache
 def registry() -> Registry:

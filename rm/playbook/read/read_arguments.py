@@ -109,4 +109,4 @@ def _read(reader: Reader, name: str, line: int, read: Callable[[], Map]) -> Map:
 
 
 def module_names() -> str:
-    return ", ".join(sorted(name for name in registry() if not name.startswith(PREFIXES)))
+    return ", ".join(name for name in registry().shipped() if not name.startswith(PREFIXES))

@@ -95,7 +95,7 @@ def _defaults(reader: Reader, body: Map, around: Task, library: Library | None) 
         written, line = str(name), defaults.line_of(name)
         known = library.own_name(reader, written, line, around) if library else short(written)
         if known not in registry():
-            raise reader.fail(line, f"unknown module '{name}'.", did_you_mean(name, registry()))
+            raise reader.fail(line, f"unknown module '{name}'.", did_you_mean(name, registry().shipped()))
         found[defaults_name(known)] = value or {}
     return found
 
@@ -206,7 +206,7 @@ def _unknown(
     reader: Reader, body: Map, line: int, around: Task, library: Library, module: str, handler: bool
 ) -> tuple[Node, ...]:
     """A task of a module that rm does not know: it may never be reached, on this distribution for one."""
-    near = nearest(module, (*registry(), *TASK_KEYS, *INCLUDES, "block"))
+    near = nearest(module, (*registry().shipped(), *TASK_KEYS, *INCLUDES, "block"))
     hint = f"Did you mean '{near}'?" if near else "See the list of modules in docs/playbooks.md."
     said = f"unknown module '{module}'."
     reader.note(body.line_of(module), said, hint)
@@ -362,7 +362,7 @@ def _refuse(reader: Reader, key: str, line: int, has_module: bool) -> None:
         raise reader.fail(line, f"'{key}' is not supported.", f"A task knows: {', '.join(TASK_KEYS)}.")
     if has_module:
         raise reader.fail(line, f"unknown keyword '{key}' in a task.", did_you_mean(key, TASK_KEYS))
-    near = nearest(key, (*registry(), *TASK_KEYS, *INCLUDES, "block"))
+    near = nearest(key, (*registry().shipped(), *TASK_KEYS, *INCLUDES, "block"))
     hint = f"Did you mean '{near}'?" if near else f"Modules: {module_names()}."
     raise reader.fail(line, f"unknown module or keyword '{key}'.", hint)
 
