@@ -77,18 +77,38 @@ def test_a_role_beside_others_and_what_lies_beside_the_directory_of_roles(tmp_pa
     assert (found.what, found.line) == ("there is no role 'net/gone'.", 1)
 
 
-def test_a_module_beside_one_playbook_is_not_proposed_to_the_next(tmp_path: Path) -> None:
+def test_what_lies_beside_one_playbook_changes_nothing_for_the_next(tmp_path: Path) -> None:
+    """Neither is it known there, nor proposed for another word."""
+    tasks = """- hosts: all
+  module_defaults: {%s: {mhz: 1}}
+  tasks:
+  - gpu_clock%s: {mhz: 1400}
+  - debug: {msg: "{{ 1 | watts%s }}"}
+  - debug: {msg: "{{ 1 is hot%s }}"}
+  - debug: {msg: "{{ lookup('rack%s') }}"}
+  - debug: {msg: "{{ item }}"}
+    with_lab.gpus.rows: [1]
+"""
     top = written(
         tmp_path,
-        one__site_yml="- hosts: all\n  tasks:\n  - gpu_clock: {mhz: 1400}\n",
-        two__site_yml="- hosts: all\n  tasks:\n  - gpu_clocks: {mhz: 1400}\n",
+        one__site_yml=tasks % ("gpu_clock", "", "", "", ""),
+        two__site_yml=tasks % ("gpu_clock", "", "", "", ""),
+        three__site_yml=tasks % ("gpu_clocks", "s", "_", "_", "s"),
     )
-    (top / "one/library").mkdir()
-    (top / "one/library/gpu_clock.py").write_text("#!/usr/bin/python3\n")
+    for name, text in {
+        "library/gpu_clock.py": "#!/usr/bin/python3\n",
+        "filter_plugins/f.py": "class FilterModule:\n    def filters(self):\n        return {'watts': str}\n",
+        "test_plugins/t.py": "class TestModule:\n    def tests(self):\n        return {'hot': bool}\n",
+        "lookup_plugins/rack.py": "",
+        "collections/ansible_collections/lab/gpus/plugins/lookup/rows.py": "",
+    }.items():
+        (top / "one" / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / "one" / name).write_text(text)
+    others = [top / "two/site.yml", top / "three/site.yml"]
+    before = [problems_of(path, LocalFiles()) for path in others]
+    assert [len(found) for found in before] == [6, 6]
     assert problems_of(top / "one/site.yml", LocalFiles()) == []
-    (found,) = problems_of(top / "two/site.yml", LocalFiles())
-    assert found.what.endswith("unknown module 'gpu_clocks'.")
-    assert "gpu_clock'?" not in found.hint
+    assert [problems_of(path, LocalFiles()) for path in others] == before
 
 
 def test_broken_yaml_of_an_included_file_is_one_of_several_problems(tmp_path: Path) -> None:

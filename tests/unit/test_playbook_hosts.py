@@ -42,8 +42,9 @@ def test_a_task_can_say_where_a_host_is(module: str) -> None:
 
 
 @pytest.mark.parametrize("result", [MOVED, {"results": [MOVED]}, JOINED], ids=["host", "loop", "group"])
-def test_a_hosts_answer_cannot(result: dict[str, Any]) -> None:
-    roster = adopted("command", result)
+@pytest.mark.parametrize("module", ["command", "lab.net.add_host", "lab.net.group_by"])
+def test_a_hosts_answer_cannot(module: str, result: dict[str, Any]) -> None:
+    roster = adopted(module, result)
     assert roster.connection_of("two")["ansible_host"] == "10.0.0.2"
     assert "odd" not in roster.groups
 

@@ -7,7 +7,7 @@ import glob
 import json
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,6 +54,10 @@ class Plugins:
         self._asking = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
         self._stopped = False
+
+    def names(self) -> Collection[tuple[str, str]]:
+        """The (kind, name) of each that is known by now, or may be there."""
+        return {*self._files, *self._perhaps}
 
     def learn(self, place: str) -> list[tuple[str, str]]:
         """The (kind, name) of each plug-in of a role's or a playbook's directory. The first of a name stays.

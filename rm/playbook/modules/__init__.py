@@ -9,6 +9,8 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
+from rm.playbook.model.keywords import short
+
 ALIASES = {  # a module's file -> other names of it
     "dnf": ("dnf5", "yum"),
     "service": ("sysvinit",),
@@ -33,39 +35,42 @@ BUILTIN = ("ansible.builtin", "ansible.legacy")
 
 class Registry(MutableMapping[str, ModuleType]):
     """Every module by its names, Ansible's fully qualified forms included. A file is loaded when somebody
-    asks for what is in it: a playbook has a tenth of the modules."""
+    asks for what is in it: a playbook has a tenth of the modules.
+
+    What is put in lies beside one playbook, and has an `own_name`: no task calls it that, so that the other
+    playbooks of the process, which other threads may read at once, never meet it.
+    """
 
     def __init__(self, files: Mapping[str, str]) -> None:
         self._files = dict(files)
         self._loaded: dict[str, ModuleType] = {}
+        self._own: dict[str, ModuleType] = {}
 
     def __getitem__(self, name: str) -> ModuleType:
-        found = self._loaded.get(name)
+        found = self._loaded.get(name) or self._own.get(name)
         if found is None:
             found = self._loaded[name] = importlib.import_module(f"{__name__}.{self._files[name]}")
         return found
 
     def __setitem__(self, name: str, module: ModuleType) -> None:
-        self._files.setdefault(name, "")
-        self._loaded[name] = module
+        self._own[name] = module
 
     def __delitem__(self, name: str) -> None:
-        del self._files[name]
-        self._loaded.pop(name, None)
+        del self._own[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._files
+        return name in self._files or name in self._own
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._files)
+        return iter((*self._files, *self._own))
 
     def __len__(self) -> int:
-        return len(self._files)
+        return len(self._files) + len(self._own)
 
     def shipped(self) -> list[str]:
         """The names of rm's own modules, in order: what may be proposed to everybody. The others belong to
         the one playbook that lies beside them."""
-        return sorted(name for name, file in self._files.items() if file)
+        return sorted(self._files)
 
 
 @cache
@@ -82,6 +87,16 @@ def registry() -> Registry:
     return Registry(found)
 
 
+def own_name(written: str, path: str) -> str:
+    """The registry's name of a module that lies in a file and that a playbook calls `written`."""
+    return f"{written} ({path})"
+
+
+def called(name: str) -> str:
+    """What a playbook calls the module of this name of the registry."""
+    return name.partition(" (")[0]
+
+
 def control(name: str) -> bool:
     """Is the module of this name carried out by the control machine?"""
     return bool(getattr(registry()[name], "CONTROL", False))
@@ -89,7 +104,7 @@ def control(name: str) -> bool:
 
 def changes_groups(name: str) -> bool:
     """Does the module of this name let hosts join groups?"""
-    return name.rpartition(".")[2] in ("add_host", "group_by")
+    return short(name) in ("add_host", "group_by")
 
 
 def brings_facts(name: str) -> bool:

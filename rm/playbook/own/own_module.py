@@ -8,7 +8,7 @@ from typing import Any
 
 from rm.playbook.model.problems import BadArgument
 from rm.playbook.module import Arg, CompileContext, Files, packed
-from rm.playbook.modules import registry
+from rm.playbook.modules import own_name, registry
 from rm.playbook.own.place import Found, beside, in_collections, own_places
 from rm.playbook.own.style import JSON_ARGS, style_of
 
@@ -73,7 +73,7 @@ def own_module(
     for collection in collections if "." not in written else ():
         if collection not in ("ansible.builtin", "ansible.legacy"):
             full = f"{collection}.{written}"
-            if full in known and not isinstance(known[full], OwnModule):
+            if full in known:
                 return full
             if in_collections(files, full, directory) is not None:
                 return own_module(files, directory, roles, full)
@@ -84,16 +84,14 @@ def own_module(
             f"{found.path} stands for '{short}', around which ansible-core runs an action plug-in of its own "
             f"and rm does not; give the module another name, or write 'ansible.builtin.{short}' for rm's"
         )
-    if found is None and (written not in known or isinstance(known[written], OwnModule)):
+    if found is None and written not in known:
         found = in_collections(files, written, directory)
     if found is None:
         return ""
-    for name in (written, f"{written} ({found.path})"):
-        one = known.get(name)
-        if isinstance(one, OwnModule) and one.is_of(found, files):
-            return name
-        if one is None or (isinstance(one, OwnModule) and one.found == found):
-            break
+    name = own_name(written, found.path)
+    one = known.get(name)
+    if isinstance(one, OwnModule) and one.is_of(found, files):
+        return name
     module = OwnModule(found, files, directory)
     module.sent()
     known[name] = module

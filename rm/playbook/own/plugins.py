@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from rm.playbook.module import Files
 from rm.playbook.template.filters import LOOKUPS
-from rm.playbook.template.jinja import BUILTIN, ENVIRONMENT, OWN_LOOKUPS
+from rm.playbook.template.jinja import BUILTIN, ENVIRONMENT, OWN_LOOKUPS, Own
 from rm.playbook.template.plugins import is_asked_for, know
 
 TEXT_MAX_BYTES = 1 << 20
@@ -27,6 +27,10 @@ BUILT_IN = frozenset((*LOOKUPS, *(f"{BUILTIN}{name}" for name in LOOKUPS)))
 
 class Plugins(Protocol):
     """Who runs them. Each raises BadArgument, with the file, where a plug-in does not do."""
+
+    def names(self) -> Collection[tuple[str, str]]:
+        """The (kind, name) of those that are known by now, and of what may be one."""
+        ...
 
     def learn(self, place: str) -> list[tuple[str, str]]:
         """The (kind, name) of those, and of what may be one, of a role's or a playbook's directory. No code
@@ -47,6 +51,12 @@ class Plugins(Protocol):
 def plugins_of(files: Files) -> Plugins | None:
     found: Plugins | None = getattr(files, "plugins", None)
     return found
+
+
+def own_of(files: Files) -> Own:
+    """What to ask for the plug-ins of this run, or what may be one, as they become known."""
+    plugins = plugins_of(files)
+    return plugins.names if plugins is not None else tuple
 
 
 def learn_place(files: Files, place: str) -> None:

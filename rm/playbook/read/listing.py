@@ -8,6 +8,7 @@ from typing import Any
 from rm.playbook.model.keywords import DYNAMIC_INCLUDES
 from rm.playbook.model.schema import Play, Task, tasks_of
 from rm.playbook.model.tags import selected
+from rm.playbook.modules import called
 
 # what an include brings is known when it runs
 _GROWING = ("add_host", "group_by", *DYNAMIC_INCLUDES)
@@ -26,7 +27,13 @@ def plan_of_play(play: Play, tags: Sequence[str], skip_tags: Sequence[str]) -> d
     """The chosen tasks, and every tag that the play's tasks have."""
     return {
         "tasks": [
-            {"name": shown_name(t), "module": t.module, "line": t.line, "file": t.file, "tags": list(t.tags)}
+            {
+                "name": shown_name(t),
+                "module": called(t.module),
+                "line": t.line,
+                "file": t.file,
+                "tags": list(t.tags),
+            }
             for t in _written(play)
             if selected(t, tags, skip_tags)
         ],

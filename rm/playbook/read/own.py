@@ -27,15 +27,11 @@ def own_name(
     reader: Reader, written: str, line: int, files: Files, directory: str, roles: list[str],
     collections: Sequence[str] = (),
 ) -> str:  # fmt: skip
-    """The registry's name of the module that is called `written` here; "" where nobody knows one. Raises
-    UsageError."""
+    """The registry's name of the module that is called `written` here. Raises UsageError."""
     try:
-        name = own_module(files, directory, roles, written, collections)
+        return own_module(files, directory, roles, written, collections) or short(written)
     except BadArgument as problem:
         raise reader.fail(line, f"{problem}.") from None
-    if not name and isinstance(registry().get(written), OwnModule):  # another playbook's
-        return ""
-    return name or short(written)
 
 
 def defaults_name(written: str) -> str:
@@ -55,10 +51,8 @@ def with_own_module(
             name = own_module(files, directory, roles, str(key), collections)
         except BadArgument as problem:
             raise reader.fail(body.line_of(key), f"{problem}.") from None
-        if name and name != key:
+        if name:
             found = Map({(name if one == key else one): value for one, value in body.items()})
             found.line, found.lines = body.line, {**body.lines, name: body.line_of(key)}
             return found
-        if not name and isinstance(registry().get(str(key)), OwnModule):  # another playbook's
-            raise reader.fail(body.line_of(key), f"unknown module '{key}'.")
     return body

@@ -21,6 +21,7 @@ from rm.playbook.model.problems import BadArgument
 from rm.playbook.model.schema import Node, Play, Playbook, PlayDefaults, Prompt, Task, tasks_of
 from rm.playbook.module import CompileContext, Files, typed
 from rm.playbook.modules import registry
+from rm.playbook.own.plugins import own_of
 from rm.playbook.read.own import learn
 from rm.playbook.read.read_tasks import beside, common, read_tasks
 from rm.playbook.read.reader import Reader
@@ -271,8 +272,9 @@ def parse_playbook(
 ) -> Playbook:
     """A playbook from its text; raises UsageError with file, line and what to do. With a list all that is
     wrong is put there, and what could be read is returned."""
-    reader = Reader(filename, found)
+    files = files or NoFiles()
+    reader = Reader(filename, found, own_of(files))
     plays: list[Play] = []
     with reader.going_on():
-        plays = _Plays(files or NoFiles()).playbook(reader, text)
+        plays = _Plays(files).playbook(reader, text)
     return Playbook(filename, tuple(plays))

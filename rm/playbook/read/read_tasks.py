@@ -23,7 +23,7 @@ from rm.playbook.model.keywords import (
 )  # fmt: skip
 from rm.playbook.model.located import Map, Seq
 from rm.playbook.model.schema import Block, Loop, Node, Task
-from rm.playbook.modules import executor_of, registry
+from rm.playbook.modules import called, executor_of, registry
 from rm.playbook.read.own import defaults_name
 from rm.playbook.read.read_arguments import arguments, module_names
 from rm.playbook.read.reader import Reader
@@ -143,7 +143,7 @@ def _task(
     body = library.with_own_module(reader, _without_action(reader, body), around)
     modules = registry()
     named = [k for k in body if k in modules or short(str(k)) in modules or short(str(k)) in INCLUDES]
-    others = [k for k in body if k not in TASK_KEYS and k not in named and not is_loop(str(k))]
+    others = [k for k in body if k not in TASK_KEYS and k not in named and not is_loop(str(k), reader.own)]
     if not named and len(others) == 1 and others[0] not in LATER and _IS_MODULE.fullmatch(str(others[0])):
         return _unknown(reader, body, line, around, library, str(others[0]), handler)
     for key in others:
@@ -152,7 +152,8 @@ def _task(
     if not named and others:
         return ()
     if len(named) != 1:
-        what = f"two modules, '{named[0]}' and '{named[1]}', in one task." if named else "no module."
+        both = [called(str(one)) for one in named]
+        what = f"two modules, '{both[0]}' and '{both[1]}', in one task." if named else "no module."
         raise reader.fail(line, f"the task has {what}", "A task calls exactly one module.")
     written = named[0]
     name = short(str(written))
@@ -163,13 +164,14 @@ def _task(
     if body.get("poll") in (0, "0"):
         patience, background = 0, patience
     own = modules.get(str(written)) or modules[name]
+    shown = called(name)
     control = getattr(own, "CONTROL", False) or executor_of(own) == "note"
     for key, given in (("async", background or patience), ("timeout", body.get("timeout"))):
         # whether a template is more than 0 is known when the task is reached
         ansibles = key == "async" and name in WITHOUT_ASYNC and isinstance(given, (int, float))
         if given and (control or ansibles):
             raise reader.fail(
-                body.line_of(key), f"'{key}' is not possible with '{name}'.", f"Leave '{key}' out."
+                body.line_of(key), f"'{key}' is not possible with '{shown}'.", f"Leave '{key}' out."
             )
     usual = fields["defaults"].get(defaults_name(str(written)), {})
     register = body.get("register") or ""
@@ -178,9 +180,9 @@ def _task(
     task = replace(
         around,
         **fields,
-        name=str(reader.text(body, "name") or name),
+        name=str(reader.text(body, "name") or shown),
         module=name,
-        args=reader.attempt(lambda: arguments(reader, name, own, body, str(written), usual), {}),
+        args=reader.attempt(lambda: arguments(reader, shown, own, body, str(written), usual), {}),
         line=line,
         file=reader.filename,
         register=str(register),
@@ -252,7 +254,7 @@ def _without_action(reader: Reader, body: Map) -> Map:
 
 
 def _loop(reader: Reader, body: Map, line: int) -> Loop | None:
-    kinds = [k for k in body if is_loop(str(k))]
+    kinds = [k for k in body if is_loop(str(k), reader.own)]
     control = reader.mapping(body, "loop_control")
     for key in control:
         if key not in LOOP_CONTROL_KEYS:
@@ -330,7 +332,7 @@ def _include(
         )
         library.foresee(reader, task)
         return (task,)
-    loop = next((key for key in body if is_loop(str(key))), "")
+    loop = next((key for key in body if is_loop(str(key), reader.own)), "")
     if loop:
         raise reader.fail(body.line_of(loop), f"'{name}' cannot loop.", f"Use include_{name[7:]}.")
     inner = replace(around, **fields)

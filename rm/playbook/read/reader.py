@@ -13,6 +13,7 @@ from rm.playbook.model.located import Map, Seq
 from rm.playbook.model.problems import TemplateProblem
 from rm.playbook.model.schema import Conditions, Truth
 from rm.playbook.template.filters import FALSE, TRUE
+from rm.playbook.template.jinja import Own
 from rm.playbook.template.template import bare, check, has_template
 
 T = TypeVar("T")
@@ -20,14 +21,15 @@ T = TypeVar("T")
 
 class Reader:
     """Checks values of one file; `filename` begins every complaint. `found` collects complaints, so that
-    reading goes on behind each; None: the first ends it."""
+    reading goes on behind each; None: the first ends it.
+    `own`: the plug-ins that come with the playbook."""
 
-    def __init__(self, filename: str, found: list[UsageError] | None = None) -> None:
-        self.filename, self.found = filename, found
+    def __init__(self, filename: str, found: list[UsageError] | None = None, own: Own = tuple) -> None:
+        self.filename, self.found, self.own = filename, found, own
 
     def of(self, filename: str) -> Reader:
         """The same for another file."""
-        return Reader(filename, self.found)
+        return Reader(filename, self.found, self.own)
 
     def complain(self, line: int, what: str, hint: str = "") -> None:
         """A mistake behind which reading can go on, where complaints are collected."""
@@ -137,7 +139,7 @@ class Reader:
         if isinstance(value, str):
             if has_template(value):
                 try:
-                    check(value)
+                    check(value, own=self.own)
                 except TemplateProblem as problem:
                     self.complain(line, f"{problem}".rstrip(".") + ".")
         elif isinstance(value, dict):
@@ -154,7 +156,7 @@ class Reader:
             if isinstance(one, str):
                 one = bare(one)
                 try:
-                    check(one, expression=True)
+                    check(one, expression=True, own=self.own)
                 except TemplateProblem as problem:
                     hint = "A condition is written without {{ }}." if "{{" in one else ""
                     what = f"{problem}".rstrip(".") + "."

@@ -14,6 +14,7 @@ from rm.playbook.model.located import Map, Seq, load
 from rm.playbook.model.schema import Node, Role, Task, tasks_of
 from rm.playbook.module import Files
 from rm.playbook.own.place import collection_of
+from rm.playbook.own.plugins import own_of
 from rm.playbook.read.own import learn, own_name, with_own_module
 from rm.playbook.read.read_tasks import beside, common, include_context, read_list
 from rm.playbook.read.reader import Reader
@@ -64,10 +65,13 @@ class Shelf:
         self._variables: dict[str, Mapping[str, Any]] = {}
         self.open_ended = False  # some include's name is known only while the play runs
 
+    def _reader(self, path: str) -> Reader:
+        return Reader(path, self.found, own_of(self.files))
+
     def variables(self, path: str, line: int) -> Mapping[str, Any]:
         """A file of variables, read once; raises UsageError."""
         if path not in self._variables:
-            self._variables[path] = load_mapping(Reader(path, self.found), self.files, path, line)
+            self._variables[path] = load_mapping(self._reader(path), self.files, path, line)
         return self._variables[path]
 
     def with_own_module(self, reader: Reader, body: Map, around: Task) -> Map:
@@ -76,7 +80,7 @@ class Shelf:
         return with_own_module(reader, body, self.files, self.directory, self._role_paths(around), known)
 
     def own_name(self, reader: Reader, written: str, line: int, around: Task) -> str:
-        """The registry's name of a module, "" where nobody knows it."""
+        """The registry's name of a module."""
         roles = self._role_paths(around)
         return own_name(reader, written, line, self.files, self.directory, roles, around.collections)
 
@@ -293,7 +297,7 @@ class Shelf:
         return found
 
     def _included(self, task: Task, args: Mapping[str, Any], plain: Mapping[str, Any]) -> tuple[Node, ...]:
-        reader = Reader(task.file, self.found)
+        reader = self._reader(task.file)
         inner = include_context(task, task.apply, reader, self)
         if task.module == "include_role":
             own = {k: v for k, v in task.variables.items() if k not in inner.variables}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rm.playbook.model.keywords import COMMON_KEYS
 from rm.playbook.template.filters import LOOKUPS
-from rm.playbook.template.jinja import OWN_LOOKUPS
+from rm.playbook.template.jinja import Own
 
 # `now` is no lookup of Ansible's
 LOOP_KEYS = ("loop", *(f"with_{name}" for name in LOOKUPS if name != "now"))
@@ -14,7 +14,7 @@ TASK_KEYS = (
 )  # fmt: skip
 
 
-def is_loop(key: str) -> bool:
-    """`loop`, or `with_…` of a lookup, those of collections by their full names."""
-    own = key.removeprefix("with_")
-    return key in LOOP_KEYS or (own != key and "." in own and own in OWN_LOOKUPS)
+def is_loop(key: str, own: Own) -> bool:
+    """`loop`, or `with_…` of a lookup, those of collections (of the `own` plug-ins) by their full names."""
+    name = key.removeprefix("with_")
+    return key in LOOP_KEYS or (name != key and "." in name and ("lookup", name) in own())

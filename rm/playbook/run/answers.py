@@ -14,7 +14,7 @@ from rm.playbook.facts import gather
 from rm.playbook.facts.subset import chosen
 from rm.playbook.model.connection import is_reserved
 from rm.playbook.model.steps import Step
-from rm.playbook.modules import control, facts_of, registry
+from rm.playbook.modules import called, control, facts_of, registry
 
 DEPTH_MAX = 64
 NUMBER_MAX = 1 << 64  # sizes of file systems are unsigned 64-bit numbers
@@ -66,7 +66,7 @@ def received(step: Step, module: str, answer: Mapping[str, Any]) -> dict[str, An
         more = found.get("ansible_facts", {})
         undeclared = [] if found["failed"] or "*" in declared else sorted(more.keys() - declared)
         if undeclared:
-            raise Unfit(f"returns facts that '{module}' does not provide: {_few(undeclared)}")
+            raise Unfit(f"returns facts that '{called(module)}' does not provide: {_few(undeclared)}")
         _named({name.removeprefix("ansible_"): value for name, value in more.items()})
         return found
     except Unfit as problem:

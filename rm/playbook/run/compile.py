@@ -13,7 +13,7 @@ from rm.playbook.model.problems import BadArgument, TemplateProblem, sentence
 from rm.playbook.model.schema import Loop, Task, Truth
 from rm.playbook.model.steps import THE_HOSTS, Step, Way
 from rm.playbook.module import CompileContext, typed
-from rm.playbook.modules import executor_of, registry
+from rm.playbook.modules import called, executor_of, registry
 from rm.playbook.template.filters import FALSE, TRUE
 from rm.playbook.template.jinja import bare
 from rm.playbook.template.plain import plain
@@ -223,7 +223,7 @@ def _one(task: Task, scope: Scope, context: CompileContext, check: bool) -> Item
     text = {str(k): str(v) for k, v in environment.items() if v is not OMIT}
     patience_s, background_s = (_seconds(value, "async", scope) for value in (task.patience, task.background))
     if (patience_s or background_s) and task.module in WITHOUT_ASYNC:
-        raise TemplateProblem(f"'async' is not possible with '{task.module}'")
+        raise TemplateProblem(f"'async' is not possible with '{called(task.module)}'")
     limits = [_seconds(task.timeout, "timeout", scope), patience_s]
     timeout_s = min((limit for limit in limits if limit), default=0)
     work = Work(executor_of(module), args, text, checking, user, become, timeout_s, background_s)
@@ -272,7 +272,7 @@ def module_arguments(task: Task, scope: Scope, context: CompileContext) -> dict[
         found: dict[str, Any] = module.compile(typed(module, given), replace(context, scope=scope, task=task))
         return found
     except (BadArgument, ValueError) as problem:  # ValueError: a host's text may hold what is no Unicode
-        raise BadArgument(f"{task.module}: {problem}") from None
+        raise BadArgument(f"{called(task.module)}: {problem}") from None
 
 
 def _becomes(task: Task, scope: Scope, context: CompileContext) -> tuple[bool, str]:

@@ -22,7 +22,7 @@ from rm.playbook.model.schema import Play, Task
 from rm.playbook.model.steps import THE_HOSTS, Batch, Step, TaskResult, Way
 from rm.playbook.model.tags import selected
 from rm.playbook.module import Files
-from rm.playbook.modules import brings_facts, changes_groups, control, registry
+from rm.playbook.modules import brings_facts, called, changes_groups, control, registry
 from rm.playbook.run.answers import GATHERS
 from rm.playbook.run.compile import Item, Skip, TaskProblem
 from rm.playbook.run.crew import Alone, Blocked, Crew, OnceResult, Options
@@ -295,7 +295,7 @@ class HostPlay(Making):
             if failed:
                 self.host.learnt["ansible_failed_result"] = registered
                 self.host.learnt["ansible_failed_task"] = {
-                    "name": made.task.name, "action": made.task.module, "args": {},
+                    "name": made.task.name, "action": called(made.task.module), "args": {},
                 }  # fmt: skip
                 self._frame, self.failed_at = made.frame, made.frame.position
                 self._fail()
@@ -315,7 +315,7 @@ class HostPlay(Making):
         ignored = bool(made and made.flags.ignore_unreachable)
         name = name_of(at, made.scope) if made else at.name
         result = TaskResult(
-            self.host.name, self.play.name, name, at.module, "unreachable", message, ignored,
+            self.host.name, self.play.name, name, called(at.module), "unreachable", message, ignored,
             line=at.line, file=at.file, delegated=target,
         )  # fmt: skip
         self.results.append(result)

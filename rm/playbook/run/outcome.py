@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from rm.playbook.model.problems import TemplateProblem
 from rm.playbook.model.schema import Task
 from rm.playbook.model.steps import TaskResult
+from rm.playbook.modules import called
 from rm.playbook.run.compile import Flags, Item, Skip
 from rm.playbook.template.template import Layer, NeedResult, Scope, condition, evaluate
 
@@ -59,7 +60,7 @@ def summarise(
         host=host,
         play=play,
         task=name_of(task, waiting.scope),
-        module=task.module,
+        module=called(task.module),
         status=status,
         message=HIDDEN if hidden and status != "skipped" else _message(bad[0], status, _var(task)),
         ignored=status == "failed" and flags.ignore_errors,

@@ -7,6 +7,7 @@ asks.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Collection
 from datetime import UTC
 from typing import Any
 
@@ -131,10 +132,13 @@ def _lookup(context: Context, name: str, *terms: Any, wantlist: bool = False, **
 
 
 ENVIRONMENT = _environment()
+_OURS = {"filter": dict(ENVIRONMENT.filters), "test": dict(ENVIRONMENT.tests), "lookup": LOOKUPS}
+Own = Callable[[], Collection[tuple[str, str]]]  # (kind, name) of the plug-ins that come with a playbook
 
 
-def check(source: str, expression: bool = False) -> None:
-    """Raises TemplateProblem when a template or expression is malformed or uses unknown filters."""
+def check(source: str, expression: bool = False, own: Own = tuple) -> None:
+    """Raises TemplateProblem when a template or expression is malformed, or uses filters that are neither
+    rm's nor among `own`, whatever other playbooks of this process have."""
     try:
         if source.startswith(HEADER) and not expression:
             text, syntax = syntax_of(source)
@@ -143,14 +147,13 @@ def check(source: str, expression: bool = False) -> None:
             tree = ENVIRONMENT.parse("{{ " + source + " }}" if expression else backslashes(source))
     except TemplateError as problem:
         raise TemplateProblem(f"'{short(source)}' is not a Jinja2 template: {problem.message}") from None
-    for kind, known in ((nodes.Filter, ENVIRONMENT.filters), (nodes.Test, ENVIRONMENT.tests)):
-        for node in tree.find_all(kind):
-            name = node.name
-            if name not in known:
-                word = kind.__name__.lower()
-                near = nearest(name.removeprefix("ansible.builtin."), known)
+    for kind, what in (("filter", nodes.Filter), ("test", nodes.Test)):
+        for node in tree.find_all(what):
+            if not _is_known(kind, node.name, own):
+                known = [*_OURS[kind], *(name for its, name in own() if its == kind)]
+                near = nearest(node.name.removeprefix(BUILTIN), known)
                 hint = f" Did you mean '{near}'?" if near else ""
-                raise TemplateProblem(f"unknown {word} '{name}'.{hint}")
+                raise TemplateProblem(f"unknown {kind} '{node.name}'.{hint}")
     for call in tree.find_all(nodes.Call):
         if isinstance(call.node, nodes.Name) and call.node.name == "lipsum":
             raise TemplateProblem("'lipsum' gives another text each time, which rm does not follow")
@@ -158,9 +161,13 @@ def check(source: str, expression: bool = False) -> None:
             continue
         first = call.args[0] if call.args else None
         if isinstance(first, nodes.Const):
-            name = str(first.value).removeprefix("ansible.builtin.")
-            if name not in LOOKUPS and name not in OWN_LOOKUPS:
+            name = str(first.value).removeprefix(BUILTIN)
+            if not _is_known("lookup", name, own):
                 raise TemplateProblem(f"unknown lookup '{name}'. {did_you_mean(name, LOOKUPS)}")
+
+
+def _is_known(kind: str, name: str, own: Own) -> bool:
+    return name in _OURS[kind] or (kind, name) in own()
 
 
 def bare(source: str) -> str:

@@ -47,7 +47,7 @@ def _asking(kind: str, name: str, before: Callable[..., Any] | None) -> Callable
         if found:
             return found[0]
         if before is None:
-            raise ValueError(f"this playbook has no {kind} '{name}'")
+            raise ValueError(f"No {kind} named '{name}'.")  # as where no run has had one
         passed = getattr(before, "jinja_pass_arg", None)
         more = (_PASSED[passed.name](context),) if passed is not None else ()
         return before(*more, *args, **kwargs)
