@@ -66,18 +66,23 @@ class Agent:
         else:
             self.process = preloaded.agent(env)
         self.events: list[dict[str, Any]] = []
-        self._news: queue.Queue[dict[str, Any]] = queue.Queue()
+        self._news: queue.Queue[dict[str, Any] | None] = queue.Queue()  # None: it says nothing more
         self._number = 0
         self._replies: dict[int, dict[str, Any]] = {}
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        self.hello = self.event("hello")
+        try:
+            self.hello = self.event("hello")
+        except BaseException:
+            self.kill()  # or a later test fails by what is left of it
+            raise
 
     def _read(self) -> None:
         assert self.process.stdout is not None
         with self.process.stdout as lines:
             for line in lines:
                 self._news.put(json.loads(line))
+        self._news.put(None)
 
     def _next(self, seen: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         for old in self.events:
@@ -85,6 +90,9 @@ class Agent:
                 return old
         while True:
             message = self._news.get(timeout=WAIT_S)
+            if message is None:
+                self._news.put(None)
+                raise AssertionError("the agent has ended")
             if "event" in message:
                 self.events.append(message)
             else:

@@ -109,7 +109,8 @@ def test_the_name_of_a_uid_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -
     """An account is deleted and its number given to somebody else, who must not have its rights."""
     now_s, uid = 1000.0, 54321
     named = {uid: "carol"}
-    monkeypatch.setattr(identity.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(identity, "_names", {})
+    monkeypatch.setattr(identity, "time", SimpleNamespace(monotonic=lambda: now_s))
     monkeypatch.setattr(identity.pwd, "getpwuid", lambda uid: SimpleNamespace(pw_name=named[uid]))
     assert identity._name_of(uid) == "carol"
     named[uid] = "dave"

@@ -115,7 +115,7 @@ def test_what_is_submitted_is_what_the_program_has(tmp_path: Path) -> None:
     assert (job.spec.name, job.spec.script, job.spec.submit_host) == ("read-there", script.decode(), "h1")
     assert job.spec.chdir == "/there"
     assert dict(job.spec.env)["FLAVOUR"] == "mint"
-    assert dict(job.spec.env).get("RM_DAEMON__SOCKET") in (None, "/elsewhere")  # and not the door
+    assert dict(job.spec.env)["RM_DAEMON__SOCKET"] == "/elsewhere"  # and not the door
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -394,8 +395,10 @@ def test_all_patterns_of_a_survey_together_have_the_time_of_one(
         now_s[0] += timeout
         raise subprocess.TimeoutExpired(argv, timeout)
 
-    monkeypatch.setattr(matching.subprocess, "run", never_ends)
-    monkeypatch.setattr(matching.time, "monotonic", lambda: now_s[0])
+    monkeypatch.setattr(
+        matching, "subprocess", SimpleNamespace(run=never_ends, TimeoutExpired=subprocess.TimeoutExpired)
+    )
+    monkeypatch.setattr(matching, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
     survey = tmp_path / "playbooks" / "plain.survey.yml"
     survey.write_text("".join(f"words{n}: {{pattern: a+}}\n" for n in range(9)))
     with pytest.raises(UsageError, match="words8' does not match"):

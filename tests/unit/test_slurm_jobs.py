@@ -8,6 +8,7 @@ import json
 import re
 import sys
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -457,7 +458,7 @@ def test_a_list_is_repeated_until_it_fails(slurm: Slurm, monkeypatch: pytest.Mon
         if len(waits) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("rm.cli.slurm.again.time.sleep", sleep)
+    monkeypatch.setattr("rm.submission.place.here.pause", sleep)
     done = slurm("squeue", "-h", "-j1", "-o", "%i", "-i", "5")
     assert re.fullmatch(r"(\w{3} \w{3} .*\n1\n\n){2}", done.out)
     assert waits == [5, 5]
@@ -478,9 +479,14 @@ def test_times_are_written_as_the_environment_asks(slurm: Slurm, monkeypatch: py
     assert started("standard") == "1970-01-01T00:00:05"
     assert started("%s|%H") == "5|00"
     assert started("relative") == "1 Jan 1970"
-    now_us = int(time.time() * 1_000_000)
-    assert moment(now_us) == time.strftime("%H:%M:%S", time.localtime(now_us // 1_000_000))
-    assert moment(now_us - 86_400_000_000).startswith("Ystday ")
+    now_s = time.mktime((2026, 3, 5, 23, 59, 59, 0, 0, -1))
+    monkeypatch.setattr(
+        "rm.cli.slurm.jobs.time",
+        SimpleNamespace(localtime=lambda s=now_s: time.localtime(s), strftime=time.strftime),
+    )
+    assert moment(int(now_s) * 1_000_000) == "23:59:59"
+    assert moment(int(now_s - 86_400) * 1_000_000) == "Ystday 23:59"
+    assert moment(int(now_s + 1) * 1_000_000) == "Tomorr 00:00"
     assert moment(None, "Unknown") == "Unknown"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from datetime import datetime, tzinfo
 
 import pytest
 
@@ -21,8 +21,6 @@ RULE, DASHES_13 = "-" * 80, "-" * 13
 @pytest.fixture(autouse=True)
 def used(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three hosts; root in physics used most, and in optics below it GPUs; nobody is in biology."""
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
     service = daemon.service
     service.shared = checked(
         [Account("physics"), Account("optics", "physics"), Account("biology")],
@@ -185,10 +183,17 @@ def test_a_cluster_of_another_name_has_used_nothing(slurm: Slurm) -> None:
     assert slurm("sreport", "-a", "user", "top", *TIME, "clusters=rm", "-nP", "topc=1").out
 
 
-def test_the_day_before_is_reported_where_no_time_is_named(slurm: Slurm) -> None:
-    midnight = time.time() // 86_400 * 86_400
-    first, last = (time.strftime("%FT%T", time.gmtime(midnight - s)) for s in (86_400, 1))
-    assert f"Utilization {first} - {last} (86400 secs)" in slurm("sreport", "cluster", "account").out
+def test_the_day_before_is_reported_where_no_time_is_named(
+    slurm: Slurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Clock:
+            return cls(2026, 3, 5, 23, 59, 59, tzinfo=tz)
+
+    monkeypatch.setattr("rm.cli.slurm.sreport.datetime", Clock)
+    day = "2026-03-04T00:00:00 - 2026-03-04T23:59:59"
+    assert f"Utilization {day} (86400 secs)" in slurm("sreport", "cluster", "account").out
     backwards = slurm("sreport", "cluster", "account", "start=1970-02-01", "end=1970-01-02").out
     assert "1970-02-01T00:00:00 - 1970-02-01T00:59:59 (3600 secs)" in backwards
 

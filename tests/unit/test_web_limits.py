@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from time import monotonic
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +22,7 @@ from rm.client.connection import Connection
 from rm.config import Config, DaemonConfig, JobsConfig, LimitsConfig
 from rm.core.store import Lease
 from rm.errors import LimitReached, Standby
-from rm.web import door, identity, limits, malformed
+from rm.web import door, limits, malformed
 from rm.web.shares import FEW, PATIENCE_S, RESERVED, SPARE, Shares
 from tests.fake_service import Daemon, serving
 from tests.standing_by import standing_by
@@ -340,7 +342,7 @@ def test_the_command_line_waits_as_it_is_told(tmp_path: Path, monkeypatch: pytes
 
     with limited(tmp_path, monkeypatch, requests_per_s=0.5, request_burst=1) as daemon:
         client = Connection(daemon.socket)
-        monkeypatch.setattr("rm.client.connection.time.sleep", wait)
+        monkeypatch.setattr("rm.client.connection.time", SimpleNamespace(monotonic=monotonic, sleep=wait))
         assert all("daemon" in client.get("status") for _ in range(3))
         assert waited == [2.0, 2.0]
         client.close()
@@ -440,16 +442,3 @@ def test_what_is_no_http_is_a_few_short_records_of_the_log(
         assert record.getMessage().startswith("a request is no HTTP: ")
         assert record.getMessage().isprintable()
         assert (record.exc_info, record.levelname) == (None, "WARNING")
-
-
-def test_a_name_that_goes_to_another_user_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    now_s = [1000.0]
-    names = {1003: "carol"}
-    monkeypatch.setattr(identity.time, "monotonic", lambda: now_s[0])
-    monkeypatch.setattr(identity.pwd, "getpwuid", lambda uid: type("E", (), {"pw_name": names[uid]}))
-    identity._names.clear()
-    assert identity._name_of(1003) == "carol"
-    names[1003] = "dave"
-    now_s[0] += identity.NAME_S
-    assert identity._name_of(1003) == "dave"
-    identity._names.clear()
