@@ -13,9 +13,9 @@ from rm.web.identity import OfJob
 from rm.web.job_door import JobDoors
 
 
-def wire_clients(*, ground: Ground, jobs: Jobs, runner: web.AppRunner) -> JobClients:
-    """For the API that `runner` serves."""
-    doors, allowed = JobDoors(runner), ground.config.jobs.clients
+def wire_clients(*, ground: Ground, jobs: Jobs, runner: web.AppRunner, folder: str) -> JobClients:
+    """For the API that `runner` serves; their doors lie in `folder`."""
+    doors, allowed = JobDoors(runner, folder), ground.config.jobs.clients
 
     async def run(asker: Asker, way: Way) -> None:
         job = OfJob(asker.user, Scope(allowed), f"job {asker.job} on {asker.host}")
@@ -26,5 +26,6 @@ def wire_clients(*, ground: Ground, jobs: Jobs, runner: web.AppRunner) -> JobCli
         attend=ground.fleet.attend,
         cluster=ground.fleet.cluster.id,
         user_of=jobs.published.user_of,
+        waiting=jobs.waiters.waiting,
         run=None if allowed == "off" else run,
     )

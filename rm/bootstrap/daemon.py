@@ -44,6 +44,7 @@ from rm.daemon.services.service import Service
 from rm.errors import RmError, StoreError
 from rm.protocol.notifications import Asked, Reflecting, Streamed, Unasked
 from rm.web.api import serve
+from rm.web.job_door import folder_of_doors
 from rm.web.listener import claimed
 from rm.web.pages.listen import serve_page
 from rm.web.pages.settings import settings_of
@@ -162,7 +163,8 @@ class Daemon:
             runner = await serve(service, config.daemon.socket, config)
             ends.push_async_callback(runner.cleanup)
             await self._serve_page(ends)
-            clients = wire_clients(ground=ground, jobs=jobs, runner=runner)
+            folder = ends.enter_context(folder_of_doors())
+            clients = wire_clients(ground=ground, jobs=jobs, runner=runner, folder=folder)
             ends.push_async_callback(clients.close)
             # before the doors close: what clients wait for ends
             ends.push_async_callback(asyncio.to_thread, alerting.close)

@@ -7,10 +7,13 @@ door is decided here, whatever the process says.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
+import shutil
 import tempfile
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from itertools import count
 from typing import Any, cast
 
 from aiohttp import web
@@ -20,14 +23,61 @@ from rm.web.identity import OfJob, belongs_to
 from rm.web.limits import LIMITS
 
 SHORT = "/tmp"  # a socket's path has 107 characters, which TMPDIR may use up
+PREFIX = "rm-doors-"
+
+
+@contextmanager
+def folder_of_doors(place: str = SHORT) -> Iterator[str]:
+    """A new one, locked as long as its daemon lives. Those in `place` that daemons of this account left when
+    they were killed are removed: others' are not, nor locked ones."""
+    for left in os.listdir(place):
+        if left.startswith(PREFIX):
+            path = os.path.join(place, left)
+            with _locked(path) as ours:
+                if ours:
+                    shutil.rmtree(path, ignore_errors=True)
+    while True:
+        path = tempfile.mkdtemp(prefix=PREFIX, dir=place)
+        with _locked(path) as ours:
+            if not ours:  # another daemon begins, which removes it
+                continue
+            try:
+                yield path
+            finally:
+                shutil.rmtree(path, ignore_errors=True)
+            return
+
+
+@contextmanager
+def _locked(path: str) -> Iterator[bool]:
+    """Is this a directory of this account that nobody had locked?"""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:  # another user's, or no directory
+        yield False
+        return
+    try:
+        yield _lock(fd, path)
+    finally:
+        os.close(fd)
+
+
+def _lock(fd: int, path: str) -> bool:
+    """Of a directory that is removed meanwhile the lock says nothing."""
+    with suppress(OSError):
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        here, there = os.fstat(fd), os.lstat(path)
+        return here.st_uid == os.geteuid() and os.path.samestat(here, there)
+    return False
 
 
 class JobDoors:
-    """Of the API that `runner` serves."""
+    """Of the API that `runner` serves, in the daemon's `folder` for them."""
 
-    def __init__(self, runner: web.AppRunner) -> None:
-        self._runner = runner
+    def __init__(self, runner: web.AppRunner, folder: str) -> None:
+        self._runner, self._folder = runner, folder
         self._guests = runner.app[LIMITS].guests
+        self._numbers = count()
 
     @asynccontextmanager
     async def open(self, job: OfJob) -> AsyncIterator[str]:
@@ -37,13 +87,14 @@ class JobDoors:
         def guest() -> _Client:
             return _Client(self._guests, handler_of(), job)
 
-        with tempfile.TemporaryDirectory(prefix="rm-", dir=SHORT, ignore_cleanup_errors=True) as folder:
-            path = os.path.join(folder, "door")
-            server = await asyncio.get_running_loop().create_unix_server(guest, path)
-            try:
-                yield path
-            finally:
-                server.close()
+        path = os.path.join(self._folder, str(next(self._numbers)))
+        server = await asyncio.get_running_loop().create_unix_server(guest, path)
+        try:
+            yield path
+        finally:
+            server.close()
+            with suppress(FileNotFoundError):  # asyncio removes it, from Python 3.13 on
+                os.unlink(path)
 
 
 class _Client(Guest):

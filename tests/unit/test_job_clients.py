@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from rm.daemon.services.job_clients import OF_HOST, OF_USER, Asker, JobClients, Way
+from rm.daemon.services.job_clients import OF_HOST, OF_USER, Asker, JobClients, RunsClient, Way
+from rm.daemon.services.job_waiters import JobWaiters
 from rm.errors import Unreachable
 from rm.protocol.clients import ENDED, ERRORS, HEAD
 from rm.protocol.notifications import Asked
+from tests import builders
 from tests.fake_channel import Channel
 
 
@@ -49,6 +51,12 @@ def user_of(host: str, job: int, attempt: int) -> str:
     )
 
 
+def service_of(hosts: Hosts, run: RunsClient | None) -> JobClients:
+    return JobClients(
+        attend=hosts.attend, cluster="c", user_of=user_of, waiting=JobWaiters().waiting, run=run
+    )
+
+
 def asked(job: int = 1, attempt: int = 2, waiting: int = 1) -> Asked:
     return Asked(job=job, attempt=attempt, waiting=waiting)
 
@@ -61,13 +69,14 @@ def among(hosts: Hosts, *told: tuple[str, Asked], until: Callable[[Clients], boo
 
     async def main() -> list[Asker]:
         clients = Clients()
-        service = JobClients(attend=hosts.attend, cluster="c", user_of=user_of, run=clients.run)
+        service = service_of(hosts, clients.run)
         for host, words in told:
             service.asked(host, words)
         async with asyncio.timeout(30):
             while not until(clients):
                 await asyncio.sleep(0.01)
-            begun = len(asyncio.all_tasks()) - 1  # each is a task: also those who are not served yet
+            serving = JobClients._serve.__qualname__  # a task for each: also for those who are not served yet
+            begun = sum(task.get_coro().__qualname__ == serving for task in asyncio.all_tasks())
             assert begun == len(clients.served) or not clients.served
             clients.over.set()
             await service.close()
@@ -103,7 +112,7 @@ def test_who_asks_while_others_are_served_is_served_too() -> None:
 
     async def main() -> None:
         clients = Clients()
-        service = JobClients(attend=hosts.attend, cluster="c", user_of=user_of, run=clients.run)
+        service = service_of(hosts, clients.run)
         async with asyncio.timeout(30):
             for served in (1, 2, 3):
                 service.asked("h1", asked(waiting=1))
@@ -127,7 +136,7 @@ def test_where_jobs_have_no_clients_a_program_is_told_so() -> None:
     hosts = Hosts(OK)
 
     async def main() -> None:
-        service = JobClients(attend=hosts.attend, cluster="c", user_of=user_of, run=None)
+        service = service_of(hosts, None)
         service.asked("h1", asked())
         while not hosts.channels or ENDED not in hosts.channels[0][1].heard:
             await asyncio.sleep(0.01)
@@ -139,3 +148,44 @@ def test_where_jobs_have_no_clients_a_program_is_told_so() -> None:
     assert kind == ERRORS
     assert b"jobs.clients in rm.toml is off" in frames[HEAD.size : HEAD.size + length]
     assert HEAD.unpack(frames[HEAD.size + length :]) == (ENDED, 1, 0)
+
+
+def test_a_client_ends_with_its_job_though_the_host_keeps_the_channel() -> None:
+    hosts, waiters, users = Hosts(OK), JobWaiters(), {1: "ann", 2: "bob"}
+    gone = asyncio.Event()
+
+    async def run(asker: Asker, way: Way) -> None:
+        begun.append(asker.job)
+        try:
+            await asyncio.Event().wait()  # the host says nothing and keeps the channel
+        finally:
+            ended.append(asker.job)
+            gone.set()
+
+    async def main() -> None:
+        service = JobClients(
+            attend=hosts.attend,
+            cluster="c",
+            user_of=lambda host, job, attempt: users.get(job, ""),
+            waiting=waiters.waiting,
+            run=run,
+        )
+        for job in users:
+            service.asked("h1", asked(job=job))
+        async with asyncio.timeout(30):
+            while len(begun) < 2:
+                await asyncio.sleep(0.01)
+            changed = builders.job(1)
+            waiters.changed([changed])  # a new version that has its tasks still
+            await asyncio.sleep(0)
+            assert ended == []
+            del users[1]
+            waiters.changed([changed])
+            await gone.wait()
+        assert ended == [1]
+        await service.close()
+        assert sorted(ended) == [1, 2]
+
+    begun: list[int] = []
+    ended: list[int] = []
+    asyncio.run(main())

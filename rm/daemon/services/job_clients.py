@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
 from rm.daemon.services.sessions import Attended
@@ -53,6 +54,7 @@ class JobClients:
     attend: opens a channel to a host, as `Fleet.attend`; called in a thread.
     cluster: the id of ours.
     user_of: whose attempt of a job is placed on a host, "" where none is; called in any thread.
+    waiting: an event that is set by each new version of a job meanwhile.
     run: None where jobs have no clients.
     """
 
@@ -62,10 +64,11 @@ class JobClients:
         attend: Callable[[str], Any],
         cluster: str,
         user_of: Callable[[str, int, int], str],
+        waiting: Callable[[int], AbstractContextManager[asyncio.Event]],
         run: RunsClient | None,
     ) -> None:
         self._attend, self._cluster = attend, cluster
-        self._user_of, self._run = user_of, run
+        self._user_of, self._waiting, self._run = user_of, waiting, run
         self._loop = asyncio.get_running_loop()
         self._of_user: Counter[str] = Counter()
         self._of_host: Counter[str] = Counter()
@@ -116,7 +119,7 @@ class JobClients:
             if self._run is None:
                 await way.write(frame(ERRORS, 0, OFF) + frame(ENDED, 1))
             else:
-                await self._run(Asker(user, host, job), way)
+                await self._while_placed(key, self._run(Asker(user, host, job), way))
         except RmError as error:
             log.info("a program of job %d on %s has got no client: %s", job, host, error)
         except Exception:
@@ -125,6 +128,25 @@ class JobClients:
             way.close()
             self._less(self._of_user, user)
             self._less(self._of_host, host)
+
+    async def _while_placed(self, key: tuple[str, int, int], client: Coroutine[Any, Any, None]) -> None:
+        """A host that keeps the channel does not speak for a job that has ended."""
+        running = asyncio.ensure_future(client)
+        ending = asyncio.ensure_future(self._until_ended(*key))
+        try:
+            await asyncio.wait({running, ending}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in (running, ending):
+                one.cancel()
+            await asyncio.wait({running, ending})
+        if not running.cancelled():
+            running.result()
+
+    async def _until_ended(self, host: str, job: int, attempt: int) -> None:
+        with self._waiting(job) as changed:
+            while self._user_of(host, job, attempt):
+                await changed.wait()
+                changed.clear()
 
     @staticmethod
     def _less(counter: Counter[Any], key: Any) -> None:
