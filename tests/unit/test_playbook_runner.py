@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
+import resource
 import threading
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -388,22 +388,40 @@ def test_a_pattern_that_takes_hours_keeps_no_thread_of_the_daemon_waiting(
 def test_all_patterns_of_a_survey_together_have_the_time_of_one(
     playing: Playing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now_s, waited_s = [0.0], []
-
-    def never_ends(argv: Any, *, timeout: float, **_: Any) -> None:
-        waited_s.append(timeout)
-        now_s[0] += timeout
-        raise subprocess.TimeoutExpired(argv, timeout)
-
-    monkeypatch.setattr(
-        matching, "subprocess", SimpleNamespace(run=never_ends, TimeoutExpired=subprocess.TimeoutExpired)
-    )
-    monkeypatch.setattr(matching, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    """Counted is what the processes compute, not the time that passes."""
+    monkeypatch.setattr(matching, "WITHIN_S", 0.5)
     survey = tmp_path / "playbooks" / "plain.survey.yml"
-    survey.write_text("".join(f"words{n}: {{pattern: a+}}\n" for n in range(9)))
-    with pytest.raises(UsageError, match="words8' does not match"):
-        start(playing, **{f"words{n}": "a" for n in range(9)})
-    assert waited_s == [matching.WITHIN_S]
+    survey.write_text("".join(f"words{n}: {{pattern: '(a+)+'}}\n" for n in range(20)))
+    before_s = computed_s()
+    with pytest.raises(UsageError, match="words19' does not match"):
+        start(playing, **{f"words{n}": "a" * 60_000 + "!" for n in range(20)})
+    assert computed_s() - before_s < 5  # and not 20 times a half
+
+
+def computed_s() -> float:
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return spent.ru_utime + spent.ru_stime
+
+
+def test_neither_many_patterns_nor_a_slow_machine_make_an_answer_wrong(
+    playing: Playing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One process for all, which may start as slowly as it does."""
+    begun: list[Any] = []
+    popen = matching.subprocess.Popen
+
+    def slow(argv: Any, **how: Any) -> Any:
+        begun.append(argv)
+        return popen(["/bin/sh", "-c", 'sleep 1; exec "$@"', "sh", *argv], **how)
+
+    monkeypatch.setattr(matching, "WITHIN_S", 0.5)
+    starts = SimpleNamespace(Popen=slow, DEVNULL=subprocess.DEVNULL)
+    monkeypatch.setattr(matching, "subprocess", starts)
+    survey = tmp_path / "playbooks" / "plain.survey.yml"
+    survey.write_text("".join(f"words{n}: {{pattern: a+}}\n" for n in range(50)))
+    start(playing, **{f"words{n}": "a" for n in range(50)})
+    assert len(playing.next().orders["extra"]) == 50
+    assert len(begun) == 1
 
 
 def test_whose_patterns_take_long_keeps_nobody_else_waiting(

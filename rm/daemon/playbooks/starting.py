@@ -60,7 +60,8 @@ class Starting:
 
         check_options(options)
         found, questions = self.survey(name)
-        return found, answered(questions, given, Fits())
+        with Fits() as fits:
+            return found, answered(questions, given, fits)
 
     def start(
         self, name: str, options: RunOptions, given: Mapping[str, Any], by: str, schedule: int = 0
