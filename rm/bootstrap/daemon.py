@@ -72,7 +72,7 @@ def run_daemon(config: Config) -> None:
     declared = inventory_of(config)
     make_state_dir(Path(config.daemon.state_dir))
     with claimed(config.daemon.socket, config.daemon.shared) as name:
-        store = patiently(lambda: open_store(config.daemon.database))
+        store = patiently(lambda: open_store(config.daemon.database, copied=_tell_of_copy))
         holder = f"{socket.gethostname()}:{config.daemon.socket}:{name}"
         try:
             daemon = Daemon(
@@ -238,6 +238,10 @@ class Daemon:
             self._store.release_lease()
         except RmError as error:
             log.warning("the lease was not given back: %s", error)
+
+
+def _tell_of_copy(copy: Path) -> None:
+    log.info("the database is upgraded; as it was before it is kept in %s", copy)
 
 
 def _shut_down(ground: Ground, jobs: Jobs) -> None:

@@ -29,13 +29,14 @@ LEASE_S = 1.0  # beyond the time of a lease: then its holder would have renewed 
 class Look:
     """What an upgrade would meet. `found` is the database's schema ("" = there is no database yet), `problem`
     why it cannot be brought to `wanted`, `damaged` counts rows that would be set aside, `hosts` have other
-    agents than those of this rm."""
+    agents than those of this rm, `copy` is the database as it was before the upgrade."""
 
     found: str
     wanted: str
     problem: str = ""
     damaged: int = 0
     hosts: tuple[str, ...] = ()
+    copy: Path | None = None
 
     @property
     def exit_code(self) -> int:
@@ -45,6 +46,7 @@ class Look:
         return {
             "rm": __version__, "schema": self.found, "wanted": self.wanted, "problem": self.problem,
             "damaged": self.damaged, "agents": agents_version(), "outdated_hosts": list(self.hosts),
+            "copy": str(self.copy or ""),
         }  # fmt: skip
 
     def sentences(self) -> list[str]:
@@ -55,6 +57,11 @@ class Look:
             lines.append(f"The database has schema {self.found}, as this rm needs.")
         else:
             lines.append(f"The database has schema {self.found}, and this rm needs {self.wanted}.")
+        if self.copy:
+            lines.append(
+                f"The database as it was before is kept in {self.copy}. The way back: stop the daemon, "
+                f"rmx restore {self.copy}, then install the older rm."
+            )
         if self.problem:
             lines.append(f"It cannot be upgraded: {self.problem}")
         elif self.found != self.wanted:
@@ -89,15 +96,18 @@ def restore_database(config: Config, file: Path, hold: bool = True) -> Restored:
     return done
 
 
-def upgrade_database(config: Config) -> None:
-    """Bring the database to this rm's schema; raises Conflict when a daemon runs on it."""
+def upgrade_database(config: Config) -> Path | None:
+    """Bring the database to this rm's schema. The copy that was made before, of a SQLite database that had
+    another one; raises Conflict when a daemon runs on it."""
     url = config.daemon.database
     make_state_dir(Path(config.daemon.state_dir))
     with claimed(config.daemon.socket, config.daemon.shared):
         _refuse_another_leader(url)
         if not is_sqlite(url):
             upgrade(url)
-        open_store(url).close()
+        copies: list[Path] = []
+        open_store(url, copied=copies.append).close()
+    return copies[0] if copies else None
 
 
 def look(config: Config) -> Look:

@@ -91,14 +91,15 @@ def upgrade(session: Session, /, check: bool, as_json: bool) -> int:
 
     Without --check the daemon must be stopped. A SQLite database is copied first.
     """
+    from dataclasses import replace
+
     from rm.bootstrap.database import look, upgrade_database
 
     config = _config(session)
     doing = "a copy of the database is upgraded" if check else "the database is upgraded"
     with Heartbeat(lambda: doing):
-        if not check:
-            upgrade_database(config)
-        found = look(config)
+        copy = None if check else upgrade_database(config)
+        found = replace(look(config), copy=copy)
     if as_json:
         emit_json(found.as_json())
     else:

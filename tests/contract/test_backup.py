@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sqlite3
@@ -16,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from rm.adapters.store import backup as module
-from rm.adapters.store.backup import IDS_LEFT_OUT, back_up_to, restore_from
+from rm.adapters.store.backup import IDS_LEFT_OUT, back_up_to, found_schema, restore_from
 from rm.adapters.store.migrate import MIGRATIONS, head, upgrade
 from rm.cli.main import rmx
 from rm.core.model.array import Array
@@ -204,9 +205,14 @@ def test_the_commands_back_up_restore_and_look_ahead(tmp_path: Path) -> None:
     told = run(tmp_path, "upgrade", "--check").output
     assert f"schema 0007, and this rm needs {head()}" in told
     assert "The upgrade will work" in told
-    assert run(tmp_path, "upgrade").exit_code == 0
-    assert "as this rm needs" in run(tmp_path, "upgrade", "--check").output
-    assert (state / "rm.sqlite3.0007.backup").exists()
+    done = run(tmp_path, "upgrade")
+    assert done.exit_code == 0
+    copy = state / "rm.sqlite3.0007.backup"
+    assert f"rmx restore {copy}, then install the older rm." in done.output
+    assert copy.exists()
+    again = run(tmp_path, "upgrade").output
+    assert "as this rm needs" in again
+    assert "kept in" not in again
 
     led(url, 1).close()
     file = tmp_path / "backup"
@@ -222,6 +228,22 @@ def test_the_commands_back_up_restore_and_look_ahead(tmp_path: Path) -> None:
     store = open_store(url)
     assert ids(store) == [1]
     store.close()
+
+
+def test_the_copy_before_an_upgrade_leads_back(tmp_path: Path) -> None:
+    """As the commands say: what waited then is held, and an older rm finds its own schema."""
+    state = tmp_path / "state"
+    state.mkdir()
+    url = f"sqlite:///{state}/rm.sqlite3"
+    upgrade(url, MIGRATIONS, f"{int(head()) - 1:04}")
+    done = run(tmp_path, "upgrade", "--json")
+    copy = json.loads(done.output)["copy"]
+    led(url, 1).close()
+    (state / "acknowledged").write_text("somebody 5\n")
+    told = run(tmp_path, "restore", copy)
+    assert told.exit_code == 0, told.output
+    assert f"is kept in {state}/rm.sqlite3.before-restore." in told.output
+    assert found_schema(url) == f"{int(head()) - 1:04}"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can leave a file to another account")

@@ -190,6 +190,17 @@ def test_what_waits_together_is_one_transaction_and_a_refusal_is_alone(house: Ho
     assert house.fatal.items == []
 
 
+def test_why_a_job_waits_is_known_before_a_host_says_hello(house: House) -> None:
+    state = house.cycle.state
+    for job, held in ((1, True), (2, False)):
+        state.jobs[job] = replace(builders.job(job), held=held)
+        state.enqueue(job)
+    state.fresh.clear()  # as after a load
+    house.start()
+    told = house.leader.ask(lambda cycle, now_us: [cycle.reason_of(cycle.state.jobs[n]) for n in (1, 2)])
+    assert [reason.code.value for reason in told.result(PATIENCE_S)] == ["JobHeldUser", "ReqNodeNotAvail"]
+
+
 def test_a_failed_commit_answers_everybody_and_stops(house: House) -> None:
     house.store.failing = True
     waiting = [house.request(ev.JobSubmitted(n, builders.spec())) for n in (1, 2)]

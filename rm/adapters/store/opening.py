@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,11 +21,13 @@ _FOUND = sa.text(f"SELECT version_num FROM {VERSION_TABLE}")
 _KEY_CHECK = "PRAGMA foreign_key_check"
 
 
-def open_store(url: str, migrations: Path = MIGRATIONS) -> SqlStore:
+def open_store(
+    url: str, migrations: Path = MIGRATIONS, copied: Callable[[Path], None] = lambda copy: None
+) -> SqlStore:
     """Opens the database at `url`, `sqlite:////path/to/rm.db` or `postgresql://user@host/name`.
 
-    An empty database gets its tables. An older SQLite file is copied beside itself, then
-    upgraded; an older PostgreSQL database is left alone and the error names the upgrading command.
+    An empty database gets its tables. An older SQLite file is copied beside itself, which `copied` is told,
+    then upgraded; an older PostgreSQL database is left alone and the error names the upgrading command.
 
     Raises:
         ConfigError: the URL is wrong, or its driver is not installed.
@@ -40,7 +42,7 @@ def open_store(url: str, migrations: Path = MIGRATIONS) -> SqlStore:
         with sentences(name, "open"), engine.connect() as c, c.begin():
             tables = set(sa.inspect(c).get_table_names())
             found = c.scalar(_FOUND) if VERSION_TABLE in tables else None
-        _bring_up_to_date(engine.url, name, tables, found, migrations)
+        _bring_up_to_date(engine.url, name, tables, found, migrations, copied)
         if engine.dialect.name == "sqlite":
             with sentences(name, "open"):
                 files = DatabaseFiles(Path(str(engine.url.database)))
@@ -76,7 +78,14 @@ def read_store(url: str) -> SqlStore:
         raise
 
 
-def _bring_up_to_date(url: URL, name: str, tables: set[str], found: str | None, migrations: Path) -> None:
+def _bring_up_to_date(
+    url: URL,
+    name: str,
+    tables: set[str],
+    found: str | None,
+    migrations: Path,
+    copied: Callable[[Path], None],
+) -> None:
     wanted = head(migrations)
     if found == wanted:
         return
@@ -101,7 +110,7 @@ def _bring_up_to_date(url: URL, name: str, tables: set[str], found: str | None, 
         return
     if found is not None:
         with sentences(name, "copy before its upgrade"):
-            back_up(Path(str(url.database)), found)
+            copied(back_up(Path(str(url.database)), found))
     upgrade(whole, migrations)
 
 

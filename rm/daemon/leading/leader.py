@@ -88,6 +88,7 @@ class Leader:
     def start(self, open_actions: tuple[StoredAction, ...]) -> None:
         """Begin with the outbox of the last life: its actions are carried out first."""
         self._executor.submit([revive(a) for a in open_actions])
+        self.post(ev.Tick())  # why each job waits is known before a host says hello
         self._thread.start()
 
     def stop(self) -> None:
