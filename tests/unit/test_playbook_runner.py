@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import subprocess
 import threading
 from collections.abc import Iterator
 from dataclasses import asdict, replace
