@@ -20,6 +20,7 @@ from rm.sim.network.fluid import Fluid
 from rm.sim.program import program_of
 from rm.sim.workload import SimJob, hosts
 from rm.sim.world import World
+from rm.units import DAY_US
 from tests.fake_service import Daemon, serving
 from tests.unit.test_web_api import SPEC, as_user, call
 
@@ -58,6 +59,7 @@ def phases(count: int) -> TrafficProfile:
         ({"hosts_excluded": ("h" * 256,)}, "hosts_excluded has 256 bytes"),
         ({"ntasks": 65537}, "a job may have 65536 tasks"),
         ({"traffic": phases(65)}, "65 phases, and may have 64"),
+        ({"traffic": on_off(DAY_US + 1, 0.5, 1_000)}, "at most a day"),
     ],
 )
 def test_each_field_has_a_bound(fields: dict[str, Any], sentence: str) -> None:

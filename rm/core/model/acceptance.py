@@ -19,7 +19,7 @@ from rm.core.model.launching import LAUNCHES
 from rm.core.model.traffic import TrafficProfile
 from rm.dependencies import parse
 from rm.errors import UsageError
-from rm.units import LEASE_LEAST_US, LEASE_MOST_US
+from rm.units import DAY_US, LEASE_LEAST_US, LEASE_MOST_US
 
 # Columns have 64 bits, and policies multiply and divide: far above any true number, far below both.
 NUMBER_MAX = 1 << 53
@@ -41,6 +41,7 @@ CONDITION_BYTES = 256  # with its place in the index of dependents
 SETS_BYTES = 25_000  # two sets of 100,000 indices
 SIGNAL_MAX = 64
 PHASES = 64  # of a traffic profile
+PERIOD_MAX_US = DAY_US  # of one: circles of several such periods are still exact in 64 bits
 # A launch is one line to an agent, which takes 8 MiB. JSON makes up to six bytes of one.
 LAUNCH_BYTES = 7 << 20
 JSON_FACTOR = 6
@@ -287,8 +288,8 @@ def _json_bytes(text: str) -> int:
 
 def _traffic(traffic: TrafficProfile) -> Iterator[str]:
     period_us = traffic.period_us
-    if not 0 < period_us <= NUMBER_MAX:
-        yield f"the traffic's period must be above 0 and at most {NUMBER_MAX}"
+    if not 0 < period_us <= PERIOD_MAX_US:
+        yield "the traffic's period must be above 0 and at most a day"
     if len(traffic.phases) > PHASES:
         yield f"the traffic has {len(traffic.phases)} phases, and may have {PHASES}"
     for phase in traffic.phases:

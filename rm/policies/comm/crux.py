@@ -65,9 +65,9 @@ class Crux:
             meets = {n: {m for on in shared.values() if n in on for m in on} for n in among}
             for number, level in levels(among, worth, meets, self.options.levels).items():
                 for host in sorted(set(jobs[number].placement.hosts) & snapshot.hosts.keys()):
-                    capacity = snapshot.hosts[host].nic_bps
-                    least = max(1, capacity // LEAST_SHARE)
-                    rules.append(ShapingRule(number, host, level, least, capacity))
+                    if capacity := snapshot.hosts[host].nic_bps:  # no class without a rate
+                        least = max(1, capacity // LEAST_SHARE)
+                        rules.append(ShapingRule(number, host, level, least, capacity))
         paths: tuple[JobPath, ...] = ()
         if self.options.paths:
             in_turn = [replace(jobs[number], sequence=turn) for turn, number in enumerate(order)]

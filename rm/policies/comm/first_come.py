@@ -45,15 +45,19 @@ class FirstCome:
         self._bursts = Bursts(round(chosen.gap_ms * 1000), round(chosen.longest_ms * 1000))
 
     def align(self, placed: Sequence[PlacedJob], snapshot: Snapshot, offline: bool = False) -> Alignment:
-        """The bursts of all jobs on links that several jobs use; those of one job need no order."""
+        """The bursts of all jobs on links that several jobs use; those of one job need no order.
+
+        Links of unknown speed are left alone: classes on them would have no rate.
+        """
         on: dict[str, list[PlacedJob]] = {}
         for job in placed:
             for host in job.placement.hosts if job.may_communicate else ():
                 on.setdefault(host, []).append(job)
         rules: list[ShapingRule] = []
         for host in sorted(on.keys() & snapshot.hosts.keys()):
-            if len(on[host]) > 1:
-                rules += burst_rules(host, snapshot.hosts[host].nic_bps, on[host], self._bursts)
+            bps = snapshot.hosts[host].nic_bps
+            if len(on[host]) > 1 and bps:
+                rules += burst_rules(host, bps, on[host], self._bursts)
         return Alignment(PERFECT, shaping=tuple(rules))
 
 

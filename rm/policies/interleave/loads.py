@@ -44,7 +44,7 @@ def link_loads(
     """Each job's demand (period as self-limited by its links) and the load of each link that has any.
 
     LowComm jobs and jobs without a profile put no load. The capacity of a host link is the
-    snapshot's, or else the host's.
+    snapshot's, or else the host's. A link of unknown capacity (0) has no load: nobody can say what it bears.
     """
     demands: dict[int, Demand] = {}
     loads: dict[str, dict[int, Phases]] = {}
@@ -80,7 +80,7 @@ def uplinks_of(job: PlacedJob, snapshot: Links) -> dict[str, tuple[int, int]]:
 
 
 def capacity_of(link: str, snapshot: Links) -> int:
-    """Bit/s, one way."""
+    """Bit/s, one way; 0 = not known."""
     if link in snapshot.links:
         return snapshot.links[link].capacity_bps
     if link in snapshot.hosts:

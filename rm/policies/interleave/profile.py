@@ -112,7 +112,8 @@ def job_demands(
     """Demands on all links of one job, with one common period, self-limited (R13).
 
     A collective transfer moves at the pace of its slowest link, so each phase is stretched by
-    the worst ratio of demand to capacity among the job's links, on every link alike.
+    the worst ratio of demand to capacity among the job's links, on every link alike. A link of
+    unknown capacity (0) stretches nothing, and nothing is demanded of it.
 
     Args:
         uplinks: of leaves that the job's traffic leaves: the tasks below it, and how often a ring
@@ -148,6 +149,7 @@ def _demands_at(
             if place.crossings is not None and model == "ring"
             else _demanded(bw, place.tasks, total, model)
             for place in places
+            if place.capacity
         }
         slower = max([Fraction(1), *(Fraction(rate, place.capacity) for place, rate in wanted.items())])
         lasts = _ceil(duration * slower)

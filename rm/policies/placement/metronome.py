@@ -297,7 +297,7 @@ POLICY = MetronomePolicy
 
 
 def narrow_links(demand: Demand, capacities: Capacities, caps: Ints, loads: PlacedLoads) -> dict[int, Reason]:
-    """Hosts with room whose link is slower than the declared rate of a task (eq. 14)."""
+    """Hosts with room whose link is known to be slower than the declared rate of a task (eq. 14)."""
     rate = demand.declared_bps
     if rate <= loads.least_bps:
         return {}
@@ -308,7 +308,7 @@ def narrow_links(demand: Demand, capacities: Capacities, caps: Ints, loads: Plac
             (("rate_bps", rate), ("link_bps", bps)),
         )
         for n in np.flatnonzero(caps)
-        if (bps := loads.capacity[capacities.hosts[n].name]) < rate
+        if 0 < (bps := loads.capacity[capacities.hosts[n].name]) < rate
     }
 
 

@@ -12,7 +12,16 @@ from rm.policies.interleave.unify import Demand
 
 ROUNDS = 24  # iterations of the slowest job; the first half finds its order
 STARTS = 3  # arrangements of the first iterations
+MOST_BURSTS = 4_000  # of all jobs in those rounds
 GOLDEN = (math.sqrt(5) - 1) / 2
+
+
+def is_playable(link: LinkLoad, demands: Mapping[int, Demand]) -> bool:
+    """Do the jobs make few enough bursts? Beside a job with a period of an hour those of milliseconds make
+    millions, for each of which something is computed."""
+    longest = max(demands[job].period for job in link.phases)
+    each = (len(phases) * ROUNDS * longest / demands[job].period for job, phases in link.phases.items())
+    return sum(each) <= MOST_BURSTS
 
 
 def burst_loss(link: LinkLoad, demands: Mapping[int, Demand], high: Container[int]) -> float:

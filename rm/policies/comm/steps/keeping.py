@@ -15,7 +15,7 @@ import math
 from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass
 
-from rm.policies.comm.steps.burst_loss import burst_loss
+from rm.policies.comm.steps.burst_loss import burst_loss, is_playable
 from rm.policies.interleave.circle import LinkLoad
 from rm.policies.interleave.score import random_phase
 from rm.policies.interleave.unify import Demand
@@ -102,8 +102,11 @@ def _in_order(link: LinkLoad, demands: Mapping[int, Demand], high: Container[int
     """Does serving bursts as they come cost the slowest job less than what else there is?
 
     That is contention, which on an overloaded link costs less than phases at random would, since jobs push
-    one another apart; or classes by rank, where a high job must keep its place on an overloaded link.
+    one another apart; or classes by rank, where a high job must keep its place on an overloaded link. What
+    cannot be played is not known, and not chosen.
     """
+    if not is_playable(link, demands):
+        return False
     chance = chance_loss(link, demands)
     full = share(link, demands) > 1
     bound = CROWDED * chance if full else chance

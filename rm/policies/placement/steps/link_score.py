@@ -37,7 +37,7 @@ class PlacedLoads:
         self._seen: dict[int, PlacedJob] = {}
         self._hosts: dict[int, tuple[str, ...]] = {}
         self.capacity: dict[str, int] = {}
-        self.least_bps = 0  # of these
+        self.least_bps = 0  # of those that are known
         self.demands: dict[int, Demand] = {}
         self._signatures: dict[str, Signature] = {}
         self._changes = 0  # entries of the snapshot's `changed` that are reflected
@@ -54,7 +54,7 @@ class PlacedLoads:
             if capacity != self.capacity:
                 for job in list(self._seen):
                     self._forget(job)
-                self.capacity, self.least_bps = capacity, min(capacity.values(), default=0)
+                self.capacity, self.least_bps = capacity, min(filter(None, capacity.values()), default=0)
         placed = snapshot.placed
         changed = placed.changed if isinstance(placed, TrackedDict) else None
         if changed is not None and self._snapshot is snapshot:
