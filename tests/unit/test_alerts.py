@@ -9,7 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rm.core.alerts.alert import FIRING, RESOLVED, Alert, Finding, Rule, delivered, forget, step
+from rm.core.alerts.alert import (
+    FIRING,
+    GRADED,
+    LEVELS,
+    RESOLVED,
+    Alert,
+    Finding,
+    Rule,
+    delivered,
+    forget,
+    step,
+)
 from rm.core.alerts.blame import blamed, pair
 from rm.core.alerts.draining import AUTHOR, DrainRules, Health, after_checks, is_automatic, still
 from rm.core.alerts.findings import (
@@ -28,7 +39,7 @@ from tests import builders
 
 S = 1_000_000
 RULE = Rule("r", after_us=10 * S, clear_us=60 * S, tell=("c",))
-BAD = Finding("loss", "h1", "h1 loses", ("h1",), "critical")
+BAD = Finding("loss", "h1", "h1 loses", ("h1",), "warn")
 FROZEN = replace(BAD, frozen="maintenance")
 HOSTS = {name: builders.host(name, zone) for name, zone in (("h1", "z1"), ("h2", "z1"), ("h3", "z2"))}
 
@@ -135,12 +146,22 @@ def test_down_covers_silent_where_both_are_told() -> None:
 
 
 def test_rules_choose_hosts_zones_and_levels() -> None:
-    pairs = Finding("loss", "h1 - h3", "", ("h1", "h3"), "critical")
+    pairs = Finding("mtu", "h1 - h3", "", ("h1", "h3"), "critical")
     assert Rule("r", hosts=("h3",)).hears(pairs, HOSTS)
     assert Rule("r", zones=("z2",)).hears(pairs, HOSTS)
     assert not Rule("r", hosts=("h2",)).hears(pairs, HOSTS)
+    assert Rule("r", level="critical").hears(pairs, HOSTS)
     assert not Rule("r", level="warn").hears(pairs, HOSTS)
     assert not Rule("r", on=("disk",)).hears(pairs, HOSTS)
+
+
+def test_a_rule_without_a_level_notifies_of_every_loss_and_of_other_conditions_when_critical() -> None:
+    def heard(condition: str, level: str) -> bool:
+        return Rule("r").hears(Finding(condition, "h1", "", ("h1",), level), HOSTS)
+
+    told = {(condition, level) for condition in GRADED for level in LEVELS if heard(condition, level)}
+    # what is critical is a warning, too (`network_findings` yields both): so one fault is one alert
+    assert told == {("loss", "warn"), *((one, "critical") for one in GRADED if one != "loss")}
 
 
 def test_what_fires_by_a_rule_that_has_gone_is_over() -> None:
@@ -174,7 +195,7 @@ def test_a_silence_holds_back_what_is_new_until_it_ends() -> None:
     assert m.see(BAD, other) == []
     assert (m.state(), m.state("r/loss/h2 - h3")) == ("firing", "pending")
     assert m.alerts["r/loss/h2 - h3"].frozen == "silenced by alice: cable"
-    assert m.see(replace(BAD, condition="delay"), other) == [FIRING]  # the silence is of loss
+    assert m.see(replace(BAD, condition="delay", level="critical"), other) == [FIRING]  # the silence is of loss
     assert m.see(other, after_s=60) == [RESOLVED]  # what was told is told as over
     assert m.see(other, after_s=39) == []
     assert m.see(other, after_s=1) == [FIRING]

@@ -17,6 +17,9 @@ from rm.units import HOUR_US
 GRADED = ("loss", "delay", "delay_p95", "jitter", "clock", "bandwidth", "mtu", "trace", "dns", "http")
 CONDITIONS = (*GRADED, "unmeasured", "host-down", "agent-silent", "rotation-lost", "disk", "gpu", "gpus-idle")
 LEVELS = ("warn", "critical")
+# The level from which a rule that names none notifies: "critical" but for these. A loss is judged with
+# confidence over many packets, and 1 % of them in one direction already halves what TCP carries.
+USUAL_LEVELS = {"loss": "warn"}
 # One that comes back within this time is flapping: each further time its recovery must hold twice as long.
 FLAPPING_US = HOUR_US
 DOUBLINGS = 4
@@ -44,12 +47,13 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Which channels get what: findings of the conditions `on` at `level`, of these hosts and zones ([] =
-    all), after they held for `after_us`; recovery after `clear_us` without. `tell` names channels."""
+    """Which channels get what: findings of the conditions `on` from `level` on ("": each from its usual one),
+    of these hosts and zones ([] = all), after they held for `after_us`; recovery after `clear_us` without.
+    `tell` names channels."""
 
     name: str
     on: tuple[str, ...] = CONDITIONS
-    level: str = "critical"
+    level: str = ""
     hosts: tuple[str, ...] = ()
     zones: tuple[str, ...] = ()
     after_us: int = 10_000_000
@@ -57,7 +61,8 @@ class Rule:
     tell: tuple[str, ...] = ()
 
     def hears(self, finding: Finding, hosts: Mapping[str, Host]) -> bool:
-        if finding.condition not in self.on or finding.level not in ("", self.level):
+        level = self.level or USUAL_LEVELS.get(finding.condition, "critical")
+        if finding.condition not in self.on or finding.level not in ("", level):
             return False
         if not self.hosts and not self.zones:
             return True

@@ -29,7 +29,7 @@ KEYS = {
 class RuleTable:
     name: str
     on: tuple[str, ...] = CONDITIONS
-    level: str = "critical"
+    level: str = ""  # each condition from its usual level on
     hosts: tuple[str, ...] = ()
     zones: tuple[str, ...] = ()
     after_s: float = 10.0
@@ -74,7 +74,8 @@ def rules_of(tables: Sequence[Mapping[str, Any]], channels: Sequence[str]) -> tu
             _check_word(f"{where}, on", condition, CONDITIONS)
         for channel in r.tell:
             _check_word(f"{where}, tell", channel, channels)
-        _check_word(f"{where}, level", r.level, LEVELS)
+        if r.level:
+            _check_word(f"{where}, level", r.level, LEVELS)
         for key, value in (("after_s", r.after_s), ("clear_s", r.clear_s)):
             if not 0 <= value <= MOST_S:
                 raise ConfigError(f"{where}, {key}: {value} is not a duration.", "Write seconds, 0 or more.")

@@ -191,7 +191,8 @@ class Controller:
         self._dead_band = Fraction(str(self.options.dead_band))
         self._components: dict[int, _Component] = {}
         self._of: dict[int, _Component] = {}
-        self._given_up: dict[int, str] = {}
+        self._doubted: set[int] = set()  # given up once: what makes a host slow for seconds does that
+        self._given_up: dict[int, str] = {}  # again, without a good window in between
 
     def install(
         self,
@@ -242,11 +243,13 @@ class Controller:
                 del self._of[job]
 
     def _forget(self) -> None:
+        self._doubted &= self._of.keys()
         self._given_up = {job: why for job, why in self._given_up.items() if job in self._of}
 
     def standings(self) -> dict[int, str | None]:
         """Of each regulated job: "" = it keeps its slot, None = not known yet, else why pausing it was
-        given up. That stays, over new plans too, until a whole window of its reports is good."""
+        given up twice: it was inspected after the first time, which may find a new plan for it. That stays,
+        over new plans too, until a whole window of its reports is good."""
         return {
             track.member.job: self._given_up.get(track.member.job)
             or ("" if len(track.samples) == self.options.window else None)
@@ -306,6 +309,7 @@ class Controller:
         slow = sum(s.slow for s in track.samples) > limit
         full = len(track.samples) == self.options.window
         if full and not slow:
+            self._doubted.discard(track.member.job)
             self._given_up.pop(track.member.job, None)
         # a changed job need not be slow: its gate, or contention, may fill the time it no longer needs
         if (slow or full) and self._computes_differently(track):
@@ -394,7 +398,9 @@ class Controller:
         return commands
 
     def _give_up(self, part: _Component, track: _Track, jobs: Sequence[int], why: str) -> list[Command]:
-        self._given_up[track.member.job] = GIVEN_UP[why]
+        if track.member.job in self._doubted:
+            self._given_up[track.member.job] = GIVEN_UP[why]
+        self._doubted.add(track.member.job)
         return self._inspect(part, jobs, why)
 
     def _inspect(self, part: _Component, jobs: Sequence[int], why: str) -> list[Command]:
