@@ -105,7 +105,7 @@ def _digest(session: Session, account: str, since: str | None, until: str | None
 
 
 def _us(text: str | None, now: datetime, usual: datetime) -> int:
-    from rm.cli.past import past_moment
+    from rm.submission.begin import past_moment
 
     return round((usual if text is None else past_moment(text, now)).timestamp() * 1_000_000)
 

@@ -445,5 +445,5 @@ READERS = {
     "partition": _partition, "time": _time, "time_min": _time_min, "priority": _priority,
     "nice": _nice, "mail_type": _mail, "nodelist": _hosts,
     "exclude": _hosts, "constraint": _features, "prefer": _features, "licenses": _licenses,
-    "reservation": _reservation, "dependency": _dependency,
+    "reservation": _reservation, "dependency": _dependency, "account": _account, "qos": _qos,
 }  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rm.submission.updates import NAMES
 from tests.command_line import Rmx
 from tests.fake_service import Daemon
 
@@ -20,8 +21,14 @@ def test_every_option_that_may_change_is_read_as_at_the_submission(rmx: Rmx, dae
         "name=two comment=c mail-type=END mail-user=a@b partition=a,b priority=high nice=7 time=2:00:00 "
         "requeue=no dependency=singleton "
         "hosts= exclude=h[2-3] constraint=a100 prefer=a100 licenses=x:2 exclusive=yes nodes=2 ntasks=4 "
-        "ntasks-per-node=2 cpus-per-task=3 mem=0 gpus-per-node=a100:2 begin="
+        "ntasks-per-node=2 cpus-per-task=3 mem=0 gpus-per-node=a100:2 begin= "
+        "account=lab qos=high reservation=r time-min=30 deadline=now+3days"
     )
+    assert {word.partition("=")[0] for word in words.split()} >= set(NAMES) - {
+        "job-name",
+        "nodelist",
+        "gpus-per-task",
+    }
     done = rmx("set", "1", *words.split(" "))
     assert (done.code, done.out) == (0, "Job 1 is changed\n")
     spec = daemon.service.table[1].spec
@@ -30,6 +37,10 @@ def test_every_option_that_may_change_is_read_as_at_the_submission(rmx: Rmx, dae
     assert (spec.hosts_only, spec.hosts_excluded) == ((), ("h2", "h3"))
     assert (spec.constraint, spec.prefer, spec.licenses) == ("a100", "a100", "x:2")
     assert (spec.dependency, spec.exclusive) == ("singleton", True)
+    assert (spec.account, spec.qos, spec.reservation) == ("lab", "high", "r")
+    assert rmx("set", "1", "account=", "qos=", "reservation=").code == 0
+    spec = daemon.service.table[1].spec
+    assert (spec.account, spec.qos, spec.reservation) == ("", "", "")
     assert (spec.hosts_min, spec.hosts_max, spec.ntasks) == (2, 2, 4)
     assert (spec.tasks_per_host, spec.cpus_per_task) == (2, 3)
     assert (spec.mem_all, spec.mem_bytes_per_host) == (True, 0)

@@ -12,7 +12,6 @@ import pytest
 
 from rm.api.jobs import FullJob
 from rm.arrays import JobId
-from rm.cli.past import past_moment
 from rm.cli.slurm.asking import Asking
 from rm.cli.slurm.sacct_fields import FIELDS
 from rm.core.model.array import Array
@@ -21,6 +20,7 @@ from rm.core.model.job_step import JobStep, StepName
 from rm.core.model.step_used import Spread, StepUsed
 from rm.core.model.used import HostUsed, Used
 from rm.errors import UsageError
+from rm.submission.begin import past_moment
 from tests.command_line import Rmx
 from tests.fake_service import Daemon
 from tests.slurm_program import Slurm
@@ -302,7 +302,7 @@ def test_jobs_are_selected(slurm: Slurm) -> None:
 
     everything = ("-S", "1970-01-01")
     assert ids(*everything) == ["1", "2", "4", "3", "5"]
-    assert ids(*everything, "-s", "F,CD") == ["1", "4"]
+    assert ids(*everything, "-E", "now", "-s", "F,CD") == ["1", "4"]
     assert ids(*everything, "--name", "many,two") == ["2", "4", "3"]
     assert ids(*everything, "-r", "fast") == ["2"]
     assert ids(*everything, "-N", "h[1-9]") == ["1", "2", "4"]
@@ -333,6 +333,28 @@ def test_each_field_shows_each_line(slurm: Slurm) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "ids"),
+    [
+        # compared with Slurm 22.05; 1 ran from second 5 to 9, 4 ran as the only element of 3 that has started
+        (["-s", "R"], "2"),
+        (["-s", "PD"], "3 5"),
+        (["-s", "F"], ""),
+        (["-s", "F", "-S", "1970-01-01"], ""),
+        (["-s", "F", "-S", "1970-01-01", "-E", "now"], "1"),
+        (["-s", "F", "-j", "1,2"], "1"),
+        (["-s", "R", "-S", "1970-01-01", "-E", "now"], "1 2 4"),
+        (["-s", "R", "-S", "1970-01-01T00:00:08"], "1 2 4"),
+        (["-s", "R", "-S", "1970-01-01", "-E", "1970-01-01T00:00:02"], ""),
+        (["-s", "PD", "-S", "1970-01-01T00:00:03", "-E", "1970-01-01T00:00:04"], "1 2 4 3"),
+    ],
+    ids=str,
+)
+def test_states_are_those_of_the_time_that_is_asked_for(words: list[str], ids: str, slurm: Slurm) -> None:
+    done = slurm("sacct", "-X", "-n", "-P", "-o", "JobIDRaw", *words)
+    assert (done.code, done.out.split(), done.err) == (0, ids.split(), "")
+
+
+@pytest.mark.parametrize(
     ("text", "moment"),
     [
         ("2026-01-31T16:00:05", "2026-01-31 16:00:05"),
@@ -345,7 +367,19 @@ def test_each_field_shows_each_line(slurm: Slurm) -> None:
         ("now-2days", "2026-11-20 12:30:00"),
         ("now-1hour", "2026-11-22 11:30:00"),
         ("now+90", "2026-11-22 12:31:30"),
-        ("now-3min", "2026-11-22 12:27:00"),
+        ("now - 3 minutes", "2026-11-22 12:27:00"),
+        ("now-1week", "2026-11-15 12:30:00"),
+        ("1122", "2026-11-22 00:00:00"),
+        ("1231", "2025-12-31 00:00:00"),
+        ("1123", "2026-11-23 00:00:00"),
+        ("01.31", "2026-01-31 00:00:00"),
+        ("01/31/26-10:20", "2026-01-31 10:20:00"),
+        ("013126-10:20:30", "2026-01-31 10:20:30"),
+        ("0131-16:00", "2026-01-31 16:00:00"),
+        ("4:15pm", "2026-11-22 16:15:00"),
+        ("tomorrow", "2026-11-23 00:00:00"),
+        ("teatime", "2026-11-22 16:00:00"),
+        ("fika", "2026-11-22 15:00:00"),
         ("today", "2026-11-22 00:00:00"),
         ("yesterday", "2026-11-21 00:00:00"),
         ("noon", "2026-11-22 12:00:00"),
@@ -374,6 +408,8 @@ def test_what_is_no_time_is_refused(text: str) -> None:
             ["-S", "2020-01-02", "-E", "2020-01-01"],
             "Start time (2020-01-02T00:00:00) requested is after end time (2020-01-01T00:00:00).",
         ),
+        (["-S", "now+1hour"], "Start time ("),
+        (["-E", "1970-01-02"], "Start time ("),
         (["-M", "other"], "--clusters is not supported."),
         (["-W", "key"], "--wckeys is not supported."),
         (["42"], "Unrecognized option: 42."),

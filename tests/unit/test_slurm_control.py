@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rm.cli.slurm.sinfo_columns import COLUMNS
+from rm.cli.slurm.update import OPTIONS, REFUSED
 from rm.core.model.array import Array
 from rm.core.model.host import HostState
 from rm.core.model.job import Job, JobState, Task
@@ -168,6 +169,22 @@ def test_a_job_requeues_itself_without_a_daemon(
     assert slurm("scontrol", "requeue", "1").code == 1  # another job is the daemon's
 
 
+def test_each_field_of_jobs_that_slurm_names_is_changed_or_refused_by_a_sentence() -> None:
+    """The fields of scontrol(1) of Slurm 22.05, "UPDATE COMMAND"."""
+    fields = (
+        "Account AdminComment ArrayTaskThrottle BurstBuffer Clusters ClusterFeatures Comment Contiguous "
+        "CoreSpec CPUsPerTask Deadline DelayBoot Dependency EligibleTime EndTime ExcNodeList Features "
+        "Gres JobName Licenses MailType MailUser MinCPUsNode MinMemoryCPU MinMemoryNode MinTmpDiskNode "
+        "TimeMin Name Nice NodeList NumCPUs NumNodes NumTasks OverSubscribe Partition Priority QOS "
+        "ReqNodeList ReqNodes ReqProcs ReqSockets ReqThreads Requeue ReservationName ResetAccrueTime "
+        "SiteFactor StdOut Shared StartTime Switches wait-for-switch TresBind TresFreq TresPerJob "
+        "TresPerNode TresPerSocket TresPerTask ThreadSpec TimeLimit UserID WCKey WorkDir "
+    )
+    own = {"arraytaskthrottle", "endtime"}
+    assert {name.lower() for name in fields.split()} - own <= {*OPTIONS, *REFUSED}
+    assert not OPTIONS.keys() & REFUSED.keys()
+
+
 def test_parameters_are_updated(slurm: Slurm, daemon: Daemon) -> None:
     service = daemon.service
     assert slurm("scontrol", "update", "jobid=2", "ArrayTaskThrottle=5") == (0, "", "")
@@ -179,6 +196,13 @@ def test_parameters_are_updated(slurm: Slurm, daemon: Daemon) -> None:
     spec = service.table[1].spec
     assert (spec.name, spec.time_limit_us, spec.nice) == ("x", 120 * 60_000_000, 5)
     assert (spec.constraint, spec.gpus_per_host, spec.exclusive) == ("a100", 2, True)
+    assert slurm("scontrol", "update", "JobName=x", "Account=lab", "QOS=high", "Nice") == (0, "", "")
+    spec = service.table[1].spec
+    assert (spec.account, spec.qos, spec.nice) == ("lab", "high", 100)
+    assert slurm("scontrol", "update", "JobId=1", "ReqNodes=1-2", "ReservationName=r") == (0, "", "")
+    assert (service.table[1].spec.hosts_max, service.table[1].spec.reservation) == (2, "r")
+    assert slurm("scontrol", "update", "JobId=1", "EndTime=1970-01-01T02:00:05") == (0, "", "")
+    assert service.table[1].spec.time_limit_us == 2 * 3600 * 1_000_000
     assert slurm("scontrol", "update", "NodeName=h[1-2]", "State=drain", "Reason=hot") == (0, "", "")
     assert [service.inventory[name].drained_by for name in ("h1", "h2")] == ["root: hot"] * 2
     assert slurm("scontrol", "update", "nodename=h1", "state=RESUME") == (0, "", "")
@@ -230,12 +254,27 @@ def test_jobs_that_are_ending_are_told(slurm: Slurm, daemon: Daemon) -> None:
         (["show"], "invalid entity:  for keyword: show."),
         (["show", "weather"], "invalid entity: weather for keyword: show."),
         (["hold"], "too few arguments: no job is named."),
-        (["update", "JobId=1", "WorkDir=/x"], "Update of this parameter is not supported: workdir=/x."),
+        (
+            ["update", "JobId=1", "WorkDir=/x"],
+            "Update of this parameter is not supported: WorkDir=/x. Files and directories",
+        ),
         (["update", "JobId=1", "TimeLimit=soon"], "'soon' is not a time limit"),
         (["update", "JobId=2", "TimeLimit=+5"], "The job has no time limit to be changed"),
         (["update", "JobId=1"], "Nothing is to be changed."),
+        (["update", "JobId=1", "EndTime=1970-01-01"], "EndTime=1970-01-01 is before the job's start."),
+        (["update", "JobId=2", "EndTime=now"], "EndTime is of a job that runs."),
+        (["update", "JobId=2_3", "ArrayTaskThrottle=4"], "ArrayTaskThrottle is the whole array's."),
+        (
+            ["update", "JobId=1", "NumCPUs=4"],
+            "Update of this parameter is not supported: NumCPUs=4. NumTasks and",
+        ),
+        (["update", "JobId=1", "Bogus=4"], "Update of this parameter is not supported: Bogus=4. docs/slurm"),
+        (
+            ["update", "JobName=nosuch", "Nice"],
+            "Invalid job id specified: no job that has not ended has the name",
+        ),
         (["update", "JobId=1", "word"], "Update of this parameter is not supported: word."),
-        (["update", "Reason=x"], "No JobId, NodeName or PartitionName is named."),
+        (["update", "Reason=x"], "No JobId, JobName, NodeName or PartitionName is named."),
         (["update", "NodeName=h1", "State=DRAIN"], "You must specify a reason when DRAINING a node."),
         (["update", "NodeName=h1", "State=FAIL"], "Update of this parameter is not supported: State=FAIL."),
         (["update", "NodeName=h9", "State=RESUME"], "There is no host h9"),
@@ -430,7 +469,7 @@ def test_no_text_of_a_user_commands_the_terminal_of_who_looks(slurm: Slurm, rmx:
         assert not {"\x1b", "\u202e"} & set(shown)
     refused = slurm("scontrol", "update", f"jobid={job}", f"{evil}=1")
     assert refused.code != 0
-    assert "?[2jred?" in refused.err
+    assert "?[2Jred?" in refused.err
     assert not {"\x1b", "\u202e"} & set(refused.err)
 
 

@@ -11,6 +11,7 @@ from rm.cli.slurm.asking import Asking
 from rm.cli.slurm.jobs import NEVER, SHORT, STATES, rest_of
 from rm.cli.slurm.sacct_fields import FIELDS, SUBMIT_LINE, Field, Line, derived_exit
 from rm.cli.slurm.sacct_filters import filters, script_in, script_of
+from rm.cli.slurm.sacct_times import times, within
 from rm.cli.slurm.users import named_by
 from rm.cli.slurm.words import Given, Options, read
 from rm.errors import NotFound, UsageError
@@ -227,12 +228,8 @@ def _jobs(given: Given) -> list[Job]:
     if "nodelist" in options:
         hosts = frozenset(parse_hosts(options["nodelist"]))
         tests.append(lambda job: not hosts.isdisjoint(job.hosts))
-    if wanted:
-        tests.append(lambda job: job.state in wanted)
     tests += filters(options)
-    since_us, until_us = _times(given, bool(ids))
-    tests.append(lambda job: job.submitted_us <= until_us)
-    tests.append(lambda job: job.ended_us is None or job.ended_us >= since_us)
+    tests.append(within(wanted, *times(given, bool(ids))))
     # an array of which nothing is left is its elements
     tests.append(lambda job: job.array is None or bool(job.array.waiting or job.array.dropped))
     chosen = [job for job in map(rest_of, found) if all(test(job) for test in tests)]
@@ -313,21 +310,3 @@ def _states(given: Given) -> frozenset[str]:
         if word not in SHORT and word not in STATES and word not in NEVER:
             raise UsageError(f"Invalid state: {word}.", f"Valid states include: {','.join(STATES)}")
     return frozenset(SHORT.get(word, word) for word in words)
-
-
-def _times(given: Given, named: bool) -> tuple[int, int]:
-    """From when to when, in microseconds: today's midnight unless jobs are named, until now."""
-    from datetime import datetime, timedelta
-
-    from rm.cli.past import past_moment
-
-    now = datetime.now()
-    start, end = given.options.get("starttime"), given.options.get("endtime")
-    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    since = past_moment(start, now) if start else datetime.fromtimestamp(0) if named else midnight
-    until = past_moment(end, now) if end else now + timedelta(days=1)
-    if start and end and since > until:
-        raise UsageError(
-            f"Start time ({since:%Y-%m-%dT%H:%M:%S}) requested is after end time ({until:%Y-%m-%dT%H:%M:%S})."
-        )
-    return round(since.timestamp() * 1_000_000), round(until.timestamp() * 1_000_000)

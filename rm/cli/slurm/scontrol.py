@@ -18,7 +18,6 @@ from rm.units import fold_hosts, hosts_in_order, parse_hosts
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from typing import Any
 
     from rm.client import Client
 
@@ -45,6 +44,7 @@ REFUSED = ("top", "notify", "cancel_reboot", "reboot", "listpids", "pidinfo", "t
 STARTED = ("RUNNING", "SUSPENDED")
 SHORTEST = 3  # letters of a keyword
 LOOK_S = 1.0
+NICE = "100"  # of `Nice` without a value. Source: scontrol(1) of Slurm 22.05
 ADMIN = ("abort", "create", "delete", "reconfigure", "setdebug", "setdebugflags", "shutdown", "takeover")
 
 
@@ -260,29 +260,28 @@ def _host_list(how: str, named: list[str]) -> int:
 
 
 def _update(words: list[str]) -> int:
-    fields = {}
+    fields: dict[str, str] = {}
     for word in words:
         name, equals, value = word.partition("=")
-        if not equals:
+        if not equals and name.lower() != "nice":
             raise UsageError(f"Update of this parameter is not supported: {word}.", "Write NAME=VALUE.")
-        fields[name.lower()] = value
-    if job := fields.pop("jobid", "") or fields.pop("job", ""):
-        return _update_job([job], fields)
-    if host := fields.pop("nodename", ""):
-        return _update_hosts(parse_hosts(host), fields)
-    if partition := fields.pop("partitionname", ""):
-        return _update_partition(partition, fields)
+        fields[name] = value if equals else NICE
+    lower = {name.lower(): value for name, value in fields.items()}
+    for kind, act in UPDATED.items():
+        if kind in lower and (lower[kind] or kind != "jobname"):
+            return act(lower[kind], {name: value for name, value in fields.items() if name.lower() != kind})
     raise UsageError(
-        "No JobId, NodeName or PartitionName is named.", "Write: scontrol update JobId=42 NAME=VALUE."
+        "No JobId, JobName, NodeName or PartitionName is named.",
+        "Write: scontrol update JobId=42 NAME=VALUE.",
     )
 
 
-def _update_job(words: list[str], fields: dict[str, str]) -> int:
+def _update_job(job: str, fields: dict[str, str]) -> int:
     if not fields:
         raise UsageError("Nothing is to be changed.", "Write: scontrol update JobId=42 NAME=VALUE.")
     from rm.cli.slurm.update import changes_of
 
-    return max(_each(words, change) for change in changes_of(fields))
+    return max(_each([job], change) for change in changes_of(fields))
 
 
 def _update_partition(name: str, fields: dict[str, str]) -> int:
@@ -290,11 +289,12 @@ def _update_partition(name: str, fields: dict[str, str]) -> int:
     from rm.client import Client
 
     with Client() as client:
-        update_partition(client, name, fields)
+        update_partition(client, name, {field.lower(): value for field, value in fields.items()})
     return 0
 
 
-def _update_hosts(hosts: Sequence[str], fields: dict[str, Any]) -> int:
+def _update_hosts(named: str, given: dict[str, str]) -> int:
+    hosts, fields = parse_hosts(named), {name.lower(): value for name, value in given.items()}
     state, reason = fields.pop("state", "").upper(), fields.pop("reason", "")
     if fields or state not in ("DRAIN", "RESUME", "UNDRAIN"):
         asked = f"{next(iter(fields))}=" if fields else f"State={state}"
@@ -319,3 +319,13 @@ def _update_hosts(hosts: Sequence[str], fields: dict[str, Any]) -> int:
                 note(f"error: {f'{known}. ' if known else ''}{error}")
                 code = FAILED
     return code
+
+
+# what names the things to change, in this order: JobName is a job's new name beside JobId
+UPDATED: dict[str, Callable[[str, dict[str, str]], int]] = {
+    "jobid": _update_job,
+    "job": _update_job,
+    "nodename": _update_hosts,
+    "partitionname": _update_partition,
+    "jobname": lambda name, fields: _update_job(f"jobname={name}", fields),
+}

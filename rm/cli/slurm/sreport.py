@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from rm.cli.past import past_moment
 from rm.cli.slurm.sreport_asked import Asked, Report
 from rm.cli.slurm.sreport_print import RULE, USUAL, Table, form_of
 from rm.cli.slurm.words import Options, read
 from rm.errors import UsageError
+from rm.submission.begin import past_moment
 
 if TYPE_CHECKING:
     from rm.client import Client

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from rm.arrays import JobId
 from rm.cli.jobs.set import update_of
 from rm.errors import UsageError
+from rm.submission.begin import begin_us
 from rm.units import parse_time_limit_us
 
 if TYPE_CHECKING:
@@ -25,9 +27,29 @@ OPTIONS = {
     "requeue": "requeue", "dependency": "dependency", "nodelist": "nodelist",
     "reqnodelist": "nodelist", "excnodelist": "exclude", "features": "constraint", "licenses": "licenses",
     "oversubscribe": "exclusive", "shared": "exclusive", "numnodes": "nodes", "minnodes": "nodes",
+    "reqnodes": "nodes", "reservation": "reservation", "reservationname": "reservation",
     "numtasks": "ntasks", "ntaskspernode": "ntasks-per-node", "cpuspertask": "cpus-per-task",
     "cpus-per-task": "cpus-per-task", "minmemorynode": "mem", "trespernode": "gpus-per-node",
     "gres": "gpus-per-node", "trespertask": "gpus-per-task", "account": "account", "qos": "qos",
+}  # fmt: skip
+# Slurm's other fields, as scontrol(1) of 22.05 names them -> what tells or changes the same here
+_COUNTS = "NumTasks and CPUsPerTask change how many processors a job has."
+_PATHS = "Files and directories of a submitted job stay as they are."
+_IGNORED = "It has no effect on a job here."
+REFUSED = {
+    **dict.fromkeys(("numcpus", "mincpus", "reqcpus", "reqprocs", "reqcores", "reqsockets", "reqthreads",
+                     "mincpusnode"), _COUNTS),
+    **dict.fromkeys(("stdin", "stdout", "stderr", "workdir"), _PATHS),
+    **dict.fromkeys(("contiguous", "corespec", "threadspec", "delayboot", "mintmpdisknode", "tresfreq",
+                     "tresbind", "resetaccruetime", "clusterfeatures"), _IGNORED),
+    **dict.fromkeys(("switches", "reqswitch", "wait-for-switch"), "--switches of a submitted job stays."),
+    **dict.fromkeys(("tresperjob", "trespersocket"), "TresPerNode and TresPerTask change its GPUs."),
+    **dict.fromkeys(("cpuspertres", "mempertres", "minmemorycpu"),
+                    "CPUsPerTask and MinMemoryNode change what it has."),
+    **dict.fromkeys(("admincomment", "systemcomment", "extra"), "Comment changes the one comment of a job."),
+    "sitefactor": "Priority changes its place in the queue.",
+    "userid": "A job stays with the user who submitted it.",
+    **dict.fromkeys(("burstbuffer", "clusters", "container", "wckey", "mcslabel"), "rm has no counterpart."),
 }  # fmt: skip
 _RELATIVE = re.compile(r"([+-])\s*=?\s*(.+)\Z")
 _GRES = re.compile(r"(?:gres[:/])?gpu[:=/]", re.IGNORECASE)
@@ -35,7 +57,7 @@ _SHARED = {"no": "yes", "exclusive": "yes", "yes": "no", "ok": "no", "force": "n
 
 
 def changes_of(fields: dict[str, str]) -> list[Change]:
-    """What is to be asked of the daemon, each for a job.
+    """What is to be asked of the daemon, each for a job. `fields`: by Slurm's names, as they were written.
 
     Raises:
         UsageError: a field cannot be changed, or not so.
@@ -43,19 +65,22 @@ def changes_of(fields: dict[str, str]) -> list[Change]:
     changes: list[Change] = []
     values: dict[str, str] = {}
     relative = ""
-    for name, value in fields.items():
+    for given, value in fields.items():
+        name = given.lower()
         if name == "arraytaskthrottle" and re.match(r"\d{1,9}\Z", value):
             changes.append(_limit_array(int(value)))
         elif name == "priority" and value == "0":
             changes.append(lambda client, job: client.hold(job))
         elif name == "timelimit" and _RELATIVE.match(value):
             relative = value
+        elif name == "endtime":
+            changes.append(_ending_at(value))
         elif option := OPTIONS.get(name):
             values[option] = _value(name, value)
         else:
             raise UsageError(
-                f"Update of this parameter is not supported: {name}={value}.",
-                f"ArrayTaskThrottle and {', '.join(sorted(OPTIONS))} can be changed.",
+                f"Update of this parameter is not supported: {given}={value}.",
+                REFUSED.get(name) or "docs/slurm-commands.md has those that can be changed.",
             )
     if values or relative:
         update_of(values)  # all that is wrong is said before anything is done
@@ -64,7 +89,32 @@ def changes_of(fields: dict[str, str]) -> list[Change]:
 
 
 def _limit_array(limit: int) -> Change:
-    return lambda client, job: client.limit_array(job.job, limit)
+    def change(client: Client, job: JobId) -> None:
+        if job.tasks:
+            raise UsageError(
+                "ArrayTaskThrottle is the whole array's.",
+                f"Write: scontrol update JobId={job.job} ArrayTaskThrottle={limit}.",
+            )
+        client.limit_array(job.job, limit)
+
+    return change
+
+
+def _ending_at(text: str) -> Change:
+    """EndTime is what the time limit leaves of a job that runs. Source: scontrol(1)."""
+    end_us = begin_us(text, datetime.now().astimezone(), "EndTime")
+
+    def change(client: Client, job: JobId) -> None:
+        for one in job.each():
+            started_us = client.job(one).started_us
+            if started_us is None:
+                raise UsageError("EndTime is of a job that runs.", "TimeLimit changes its limit before.")
+            seconds = (end_us - started_us) // 1_000_000
+            if seconds < 1:
+                raise UsageError(f"EndTime={text} is before the job's start.")
+            _update(client, one, {"time": _clock(seconds)}, "")
+
+    return change
 
 
 def _value(name: str, value: str) -> str:
@@ -97,5 +147,8 @@ def _moved(limit_us: int | None, relative: str) -> str:
     new_us = limit_us + (by_us if match[1] == "+" else -by_us)
     if new_us < 1_000_000:
         raise UsageError(f"TimeLimit={relative} leaves the job no time.")
-    seconds = new_us // 1_000_000
+    return _clock(new_us // 1_000_000)
+
+
+def _clock(seconds: int) -> str:
     return f"{seconds // 3600}:{seconds % 3600 // 60:02}:{seconds % 60:02}"
