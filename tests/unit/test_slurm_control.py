@@ -347,8 +347,26 @@ def test_hosts_are_selected(slurm: Slurm) -> None:
     assert found("-t", "drain") == found("--states=drained") == "h3"
     assert found("-t", "idle,mix") == "h[1-2]"
     assert found("-t", "all") == "h[1-3]"
+    assert found("-t", "alloc") == "h[1-2]"  # as in Slurm also those that have room
+    assert found("-t", "idle&drain") == "h3"
+    assert found("-t", "mix&drain") == found("-t", "down&drain") == ""
     assert found("-d") == ""
     assert found("-r") == "h[1-3]"
+
+
+def test_a_partition_of_which_no_host_is_chosen_has_a_line(slurm: Slurm) -> None:
+    """Compared with Slurm 22.05: where the partition is shown, and hosts are not listed one by one."""
+    form = "%P|%a|%D|%t|%N|%c|%m|%G|%f|%C|%A|%F"
+    nothing = "up|0|n/a||0|0|(null)|(null)|0/0/0/0|0/0|0/0/0/0"
+    assert slurm("sinfo", "-h", "-t", "down", "-o", form).out == f"fast|{nothing}\n(null)|{nothing}\n"
+    assert slurm("sinfo", "-h", "-t", "drain", "-o", "%R %D").out == "fast 0\n(null) 1\n"
+    assert slurm("sinfo", "-h", "-n", "h1", "-p", "fast", "-o", "%R %D").out == "fast 1\n"
+    for words in (["-o", "%D"], ["-N"], ["-R"], ["-p", "nosuch"]):
+        assert slurm("sinfo", "-h", "-t", "down", *words).out == ""
+
+
+def test_all_columns_have_a_name_too(slurm: Slurm) -> None:
+    assert slurm("sinfo", "-O", "all") == slurm("sinfo", "-o", "%all")
 
 
 def test_every_letter_shows_every_group(slurm: Slurm) -> None:

@@ -444,6 +444,33 @@ def test_names_that_have_no_letter(slurm: Slurm) -> None:
     )
 
 
+def test_each_name_that_slurm_has_is_known(slurm: Slurm) -> None:
+    """Those of squeue(1) of Slurm 22.05, --Format, as its squeue takes them."""
+    names = (
+        "accruetime admin_comment allocnodes allocsid account arrayjobid arraytaskid associd batchflag "
+        "batchhost boardspernode burstbuffer burstbufferstate clusterfeature contiguous comment "
+        "command container corespec cores cpus-per-task cpus-per-tres deadline delayboot dependency "
+        "derivedec eligibletime endtime exit_code feature groupid groupname hetjobid hetjoboffset "
+        "hetjobidset jobarrayid jobid lastschedeval licenses maxcpus maxnodes mcslabel mem-per-tres "
+        "mincpus minmemory mintime mintmpdisk name network nice nodelist ntpercore ntpernode ntpersocket "
+        "ntperboard numcpus numnodes numtasks origin originraw oversubscribe partition pendingtime "
+        "preempttime prefer priority prioritylong profile qos reason reasonlist reboot reqnodes "
+        "reqswitch requeue reservation resizetime restartcnt sct schednodes selectjobinfo siblingsactive "
+        "siblingsactiveraw siblingsviable siblingsviableraw sockets sperboard starttime state "
+        "statecompact stderr stdin stdout submittime system_comment threads timeleft timelimit timeused "
+        "tres-alloc tres-bind tres-freq tres-per-job tres-per-node tres-per-socket tres-per-task userid "
+        "username wait4switch wckey workdir "
+    )
+    done = slurm("squeue", "-j2", "-O", ",".join(f"{name}:|" for name in names.split()))
+    header, line = (text.split("|") for text in done.out.splitlines())
+    assert len(header) == len(line) == len(names.split()) + 1
+    shown = dict(zip(names.split(), zip(header, line, strict=True), strict=False))
+    assert shown["tres-per-job"] == ("TRES_PER_JOB", "N/A")
+    assert shown["cpus-per-task"] == ("CPUS_PER_TASK", "1")
+    assert shown["maxnodes"] == ("MAX_NODES", "3")
+    assert shown["mcslabel"] == ("MCSLABEL", "(null)")
+
+
 def test_users_by_id_and_one_who_does_not_exist(slurm: Slurm) -> None:
     assert slurm("squeue", "-h", "-u", "0", "-j1", "-o", "%i") == (0, "1\n", "")
     none = slurm("squeue", "-h", "-u", "nobodythere", "-o", "%i")

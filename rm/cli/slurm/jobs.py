@@ -114,6 +114,14 @@ def whole(**selection: Any) -> list[Any]:
         return [Whole(job, row(job)) for job in client.jobs(**selection)]
 
 
+def eligible_us(job: Any) -> int | None:
+    """Since when it may start; None: nobody knows when, since it is held or waits for a job."""
+    if job.state == "PENDING" and (job.held or dependency_of(job) != NONE) and not begins_us(job):
+        return None
+    since_us: int = max(job.submitted_us, job.spec.begin_us or 0)
+    return since_us
+
+
 def moment(us: int | None, never: str = "N/A") -> str:
     """As `rm.cli.shown.moment`, or as SLURM_TIME_FORMAT asks. Source: squeue(1), sacct(1) of Slurm 22.05."""
     form = os.environ.get("SLURM_TIME_FORMAT", "")

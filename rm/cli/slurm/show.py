@@ -23,6 +23,7 @@ from rm.cli.slurm.jobs import (
     clock_limit,
     command_of,
     dependency_of,
+    eligible_us,
     gpus_of,
     gpus_on,
     mem_bytes_of,
@@ -185,8 +186,7 @@ def _job(found: Job, details: bool = False) -> list[str]:
     elif job.array_task is not None:
         array = f" ArrayJobId={job.array_job} ArrayTaskId={job.array_task}"
     output = output_path(spec.output, job)
-    waits = job.state == "PENDING" and (job.held or dependency_of(job) != NONE) and not begins_us(job)
-    eligible = "Unknown" if waits else moment(max(job.submitted_us, spec.begin_us or 0))
+    eligible = moment(eligible_us(job), "Unknown")
     only, excluded = fold_hosts(spec.hosts_only) or NONE, fold_hosts(spec.hosts_excluded) or NONE
     each = "CPU" if spec.mem_bytes_per_task else "Node"
     partition = job.partition or spec.partition or NONE

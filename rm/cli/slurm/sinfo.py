@@ -6,10 +6,10 @@ import os
 import sys
 import time
 
-from rm.cli.formats import Format, by_letters, by_names
+from rm.cli.formats import ALL, Format, by_letters, by_names
 from rm.cli.slurm.asking import Asking
 from rm.cli.slurm.hosts import SHORT, by_partition, reason_of, state_of
-from rm.cli.slurm.sinfo_columns import COLUMNS, NAMED, OF_GROUPS, Group
+from rm.cli.slurm.sinfo_columns import COLUMNS, NAMED, OF_GROUPS, OF_PARTITIONS, Group
 from rm.cli.slurm.words import Given, Options, read
 from rm.errors import UsageError
 from rm.units import parse_hosts
@@ -38,12 +38,17 @@ USUAL = "%9P %.5a %.10l %.6D %.6t %N"
 LONG = "%9P %.5a %.10l %.10s %.4r %.8h %.10g %.6D %.11T %N"
 SUMMARY = "%9P %.5a %.10l %.16F %N"
 REASONS = "%20E %9u %19H %N"
+NO_STATE = "none"
 LEAST_NAME, LEAST_PARTITION = 9, 9  # of the columns of --Node, which are as wide as they need
 # states that Slurm's words select; each also by its whole name
 WORDS = {
     "alloc": "allocated", "mix": "mixed", "unk": "unknown", "drng": "draining",
 }  # fmt: skip
-SEVERAL = {"drain": ("drained", "draining"), "all": tuple(SHORT)}
+SEVERAL = {
+    "drain": ("drained", "draining"), "all": tuple(SHORT), "allocated": ("allocated", "mixed"),
+}  # fmt: skip
+# what a host that takes no more jobs is beside it: `idle&drain`
+DRAINED_TOO = {"idle": "drained", "mixed": "draining", "allocated": "draining"}
 
 
 def run(words: Sequence[str]) -> int:
@@ -65,10 +70,14 @@ def run(words: Sequence[str]) -> int:
 def _list(given: Given) -> int:
     options, wanted = given.options, _states(given)
     with Asking() as client:
-        hosts = [host for host in client.hosts() if _fits(host, given, wanted)]
+        told = client.hosts()
+        hosts = [host for host in told if _fits(host, given, wanted)]
         usual = client.status().settings.partition
         rules = {one.name: one for one in client.partitions()}
         partitions = by_partition(hosts)
+        if not {"Node", "list-reasons"} & options.keys():
+            # as in Slurm one of which nothing is chosen has a line, too
+            partitions = {name: partitions.get(name, []) for name in by_partition(told)}
         if named := given.words("partition"):
             partitions = {name: found for name, found in partitions.items() if name in named}
         form = _format(options, partitions, usual)
@@ -106,16 +115,24 @@ def _reservations(bare: bool) -> int:
 
 
 def _states(given: Given) -> frozenset[str]:
-    """Those to show; empty for all."""
+    """Those to show; empty for all. `mix&drain`: those of which both are true."""
     found: set[str] = set()
     for word in (word.lower() for word in given.words("states")):
-        state = WORDS.get(word, word)
-        if word not in SEVERAL and state not in SHORT:
-            raise UsageError(
-                f"Bad state string: '{word}'.", f"Valid states include: {','.join([*SEVERAL, *SHORT])}"
-            )
-        found.update(SEVERAL.get(word, (state,)))
+        several = [_state(one) for one in word.split("&")]
+        if len(several) > 1:
+            several = [states | {DRAINED_TOO.get(state, state) for state in states} for states in several]
+        found |= several[0].intersection(*several[1:]) or {NO_STATE}
     return frozenset(found)
+
+
+def _state(word: str) -> set[str]:
+    state = WORDS.get(word, word)
+    if state not in SEVERAL and state not in SHORT:
+        raise UsageError(
+            f"Bad state string: '{word}'.",
+            f"Valid states include: {','.join({**SEVERAL, **dict.fromkeys(SHORT)})}",
+        )
+    return set(SEVERAL.get(state, (state,)))
 
 
 def _fits(host: Host, given: Given, wanted: frozenset[str]) -> bool:
@@ -131,6 +148,8 @@ def _fits(host: Host, given: Given, wanted: frozenset[str]) -> bool:
 
 def _format(options: dict[str, str], partitions: Any, usual: str) -> Format:
     if long := options.get("Format"):
+        if long.lower() == "all":
+            return by_letters(ALL, COLUMNS)
         return by_names(long, {**COLUMNS, **NAMED})
     if form := options.get("format"):
         return by_letters(form, COLUMNS)
@@ -154,6 +173,12 @@ def _groups(
         if letter not in OF_GROUPS and column in form.columns
     ]
     found: dict[tuple[Any, ...], dict[str, tuple[str, Host]]] = {}
+    shown = any(COLUMNS[letter] in form.columns for letter in OF_PARTITIONS)
+    empty = [
+        Group(name, name == usual, (), rules.get(name))
+        for name, hosts in partitions.items()
+        if not hosts and shown
+    ]
     for partition, hosts in partitions.items():
         for host in hosts:
             alone = Group(partition, partition == usual, (host,), rules.get(partition))
@@ -166,7 +191,8 @@ def _groups(
         groups.append(Group(partition, partition == usual, hosts, rules.get(partition)))
     if apart:
         groups.sort(key=lambda group: group.hosts[0].name)
-    return groups
+    places = {name: place for place, name in enumerate(partitions)}
+    return sorted([*groups, *empty], key=lambda group: places[group.partition]) if empty else groups
 
 
 def _sorted(groups: list[Group], by: str) -> list[Group]:

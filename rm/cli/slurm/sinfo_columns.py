@@ -32,8 +32,9 @@ class Group(NamedTuple):
     preempts: bool = False
 
 
-def _first(text: Callable[[Host], Any]) -> Callable[[Group], Any]:
-    return lambda group: text(group.hosts[0]) if group.hosts else "n/a"
+def _first(text: Callable[[Host], Any], nothing: str = "") -> Callable[[Group], Any]:
+    """`nothing`: what Slurm shows of a partition of which no host is chosen."""
+    return lambda group: text(group.hosts[0]) if group.hosts else nothing
 
 
 def _in_state(group: Group, states: Sequence[str]) -> int:
@@ -106,6 +107,7 @@ def constant(text: str) -> Callable[[Group], str]:
 
 # those of a whole group, by which hosts are not told apart
 OF_GROUPS = "ACDFN"
+OF_PARTITIONS = "PR"  # a partition of which no host is chosen has a line where one of them is shown
 COLUMNS = {
     "P": Column("PARTITION", lambda g: f"{g.partition}*" if g.usual else g.partition, "Partition"),
     "R": Column("PARTITION", lambda g: g.partition, "PartitionName"),
@@ -121,33 +123,33 @@ COLUMNS = {
     "A": Column("NODES(A/I)", lambda g: f"{_in_state(g, TAKEN)}/{_in_state(g, IDLE)}", "NodeAI"),
     "F": Column("NODES(A/I/O/T)", hosts_counted, "NodeAIOT"),
     "C": Column("CPUS(A/I/O/T)", cpus_counted, "CPUsState"),
-    "t": Column("STATE", _first(state_short), "StateCompact"),
-    "T": Column("STATE", _first(state_long), "StateLong"),
+    "t": Column("STATE", _first(state_short, "n/a"), "StateCompact"),
+    "T": Column("STATE", _first(state_long, "n/a"), "StateLong"),
     "N": Column("NODELIST", lambda g: fold_hosts(sorted(host.name for host in g.hosts)), "NodeList"),
     "n": Column("HOSTNAMES", _first(lambda h: h.name), "NodeHost"),
     "o": Column("NODE_ADDR", _first(lambda h: h.address), "NodeAddr"),
-    "c": Column("CPUS", _first(lambda h: h.cpus), "CPUs"),
-    "m": Column("MEMORY", _first(lambda h: h.mem_bytes // MIB), "Memory"),
+    "c": Column("CPUS", _first(lambda h: h.cpus, "0"), "CPUs"),
+    "m": Column("MEMORY", _first(lambda h: h.mem_bytes // MIB, "0"), "Memory"),
     "e": Column("FREE_MEM", constant("N/A"), "FreeMem"),
     "O": Column("CPU_LOAD", constant("N/A"), "CPUsLoad"),
     "d": Column("TMP_DISK", constant("0"), "Disk"),
     "w": Column("WEIGHT", constant("1"), "Weight"),
-    "z": Column("S:C:T", _first(lambda h: f"{h.cpus}:1:1"), "SocketCoreThread"),
-    "f": Column("AVAIL_FEATURES", _first(lambda h: ",".join(h.features) or NONE), "Features"),
-    "b": Column("ACTIVE_FEATURES", _first(lambda h: ",".join(h.features) or NONE), "Features_act"),
-    "G": Column("GRES", _first(gres_of), "Gres"),
+    "z": Column("S:C:T", _first(lambda h: f"{h.cpus}:1:1", "0:0:0"), "SocketCoreThread"),
+    "f": Column("AVAIL_FEATURES", _first(lambda h: ",".join(h.features) or NONE, NONE), "Features"),
+    "b": Column("ACTIVE_FEATURES", _first(lambda h: ",".join(h.features) or NONE, NONE), "Features_act"),
+    "G": Column("GRES", _first(gres_of, NONE), "Gres"),
     "B": Column("MAX_CPUS_PER_NODE", constant("UNLIMITED"), "MaxCPUsPerNode"),
     "L": Column("DEFAULTTIME", default_time, "DefaultTime"),
     "M": Column("PREEMPT_MODE", lambda g: preempt_mode(g.rules, g.preempts), "PreemptMode"),
     "S": Column("ALLOCNODES", constant("all"), "AllocNodes"),
     "V": Column("CLUSTER", constant("N/A"), "Cluster"),
-    "X": Column("SOCKETS", _first(lambda h: h.cpus), "Sockets"),
+    "X": Column("SOCKETS", _first(lambda h: h.cpus, "0"), "Sockets"),
     "Y": Column("CORES", constant("1"), "Cores"),
     "Z": Column("THREADS", constant("1"), "Threads"),
-    "E": Column("REASON", _first(lambda h: reason_of(h) or "none"), "Reason"),
-    "H": Column("TIMESTAMP", _first(_reason_moment), "TimeStamp"),
+    "E": Column("REASON", _first(lambda h: reason_of(h) or "none", "none"), "Reason"),
+    "H": Column("TIMESTAMP", _first(_reason_moment, "Unknown"), "TimeStamp"),
     "u": Column("USER", _first(_who), "User"),
-    "v": Column("VERSION", _first(lambda h: h.agent_version or "N/A"), "Version"),
+    "v": Column("VERSION", _first(lambda h: h.agent_version or "N/A", "N/A"), "Version"),
 }  # fmt: skip
 # those of -O alone
 NAMED = {

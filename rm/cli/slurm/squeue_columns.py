@@ -12,6 +12,7 @@ from rm.cli.slurm.jobs import (
     begins_us,
     command_of,
     dependency_of,
+    eligible_us,
     gpus_of,
     hosts_of,
     mem_bytes_of,
@@ -26,6 +27,7 @@ from rm.units import fold_hosts, format_elapsed, format_time_limit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 FULL_PRIORITY = 1 << 32  # %p is the part of it. Source: squeue(1), "PRIORITY"
@@ -84,6 +86,30 @@ def left(job: JobRow) -> str:
     return format_time_limit(None if limit_us is None else limit_us - elapsed_us(job))
 
 
+def switches_wait(job: Any) -> str:
+    spec = spec_of(job)
+    return format_time_limit(spec.switches_wait_us if spec.switches else 0)
+
+
+def constant(text: str) -> Callable[[object], str]:
+    return lambda _: text
+
+
+def of_tasks(job: Any) -> str:
+    spec = spec_of(job)
+    kind = f"{spec.gpu_type}:" if spec.gpu_type else ""
+    return f"gres:gpu:{kind}{spec.gpus_per_task}" if spec.gpus_per_task else "N/A"
+
+
+def pending_s(job: Any) -> int:
+    """How long it has been eligible, or was until it started, in seconds."""
+    import time
+
+    since_us = eligible_us(job)
+    until_us = job.started_us or job.ended_us or time.time_ns() // 1000
+    return max(0, until_us - (since_us or job.submitted_us)) // 1_000_000
+
+
 def shared(job: Any) -> str:
     return oversubscribed(spec_of(job))
 
@@ -113,7 +139,7 @@ COLUMNS = {
     "L": Column("TIME_LEFT", left, "TimeLeft", order=_left_us),
     "D": Column("NODES", lambda j: len(j.hosts) or j.hosts_min, "NumNodes"),
     "C": Column("CPUS", lambda j: j.cpus, "NumCPUs"),
-    "c": Column("MIN_CPUS", lambda j: spec_of(j).cpus_per_task, "MinCpus cpus-per-task", whole=True),
+    "c": Column("MIN_CPUS", lambda j: spec_of(j).cpus_per_task, "MinCpus", whole=True),
     "m": Column("MIN_MEMORY", lambda j: size(j.mem_bytes), "MinMemory", order=lambda j: j.mem_bytes),
     "b": Column("TRES_PER_NODE", gpus, "tres-per-node Gres", whole=True),
     "R": Column("NODELIST(REASON)", where_or_why, "ReasonList"),
@@ -154,7 +180,21 @@ COLUMNS = {
 # those of -O alone
 NAMED = {
     "tasks": Column("TASKS", lambda j: j.tasks, "NumTasks"),
-    "tres": Column("TRES_ALLOC", tres, "tres-alloc", whole=True),
+    "tres": Column("TRES_ALLOC", tres, "tres-alloc tres", whole=True),
+    "of tasks": Column("TRES_PER_TASK", of_tasks, "tres-per-task", whole=True),
+    "switches": Column("REQ_SWITCH", lambda j: spec_of(j).switches, "ReqSwitch", whole=True),
+    "switches wait": Column("WAIT4SWITCH", switches_wait, "Wait4Switch", whole=True),
+    "each": Column("CPUS_PER_TASK", lambda j: spec_of(j).cpus_per_task, "cpus-per-task", whole=True),
+    "most cpus": Column("MAX_CPUS", lambda j: j.cpus, "MaxCPUs"),
+    "most hosts": Column("MAX_NODES", lambda j: spec_of(j).hosts_max or j.hosts_min, "MaxNodes", whole=True),
+    "per host": Column("NTASKS_PER_NODE", lambda j: spec_of(j).tasks_per_host or 0, "NTPerNode", whole=True),
+    "least": Column("TIME_MIN", lambda j: format_time_limit(spec_of(j).time_min_us or 0), "MinTime",
+                    whole=True),
+    "eligible": Column("ELIGIBLE_TIME", lambda j: moment(eligible_us(j.job)), "EligibleTime", whole=True),
+    "accrue": Column("ACCRUE_TIME", lambda j: moment(eligible_us(j.job)), "AccrueTime", whole=True),
+    "pending": Column("PENDING_TIME", lambda j: pending_s(j.job), "PendingTime", whole=True),
+    "prefer": Column("PREFER", lambda j: spec_of(j).prefer or NONE, "Prefer", whole=True),
+    "submitted on": Column("ALLOC_NODES", lambda j: spec_of(j).submit_host or NONE, "AllocNodes", whole=True),
     "deadline": Column("DEADLINE", lambda j: moment(spec_of(j).deadline_us), "Deadline", whole=True),
     "requeue": Column("REQUEUE", lambda j: int(spec_of(j).requeue), "Requeue", whole=True),
     "restarts": Column("RESTART_COUNT", lambda j: j.job.restarts, "RestartCnt", whole=True),
@@ -164,3 +204,32 @@ NAMED = {
     "stderr": Column("STDERR", lambda j: output_path(spec_of(j).error or spec_of(j).output, j.job), "STDERR",
                      whole=True),
 }  # fmt: skip
+# those of which rm knows nothing: as Slurm shows a job that did not ask for them
+_UNKNOWN = {
+    NONE: (
+        "BurstBuffer=BURST_BUFFER", "BurstBufferState=BURST_BUFFER_STATE", "ClusterFeature=CLUSTER_FEATURES",
+        "admin_comment=ADMIN_COMMENT", "system_comment=SYSTEM_COMMENT", "Container=CONTAINER",
+        "MCSLabel=MCSLABEL", "Network=NETWORK",
+    ),
+    "N/A": (
+        "cpus-per-tres=CPUS_PER_TRES", "mem-per-tres=MEM_PER_TRES", "tres-bind=TRES_BIND",
+        "tres-freq=TRES_FREQ", "tres-per-job=TRES_PER_JOB", "tres-per-socket=TRES_PER_SOCKET",
+        "HetJobID=HET_JOB_ID", "HetJobOffset=HET_JOB_OFFSET", "HetJobIDSet=HET_JOB_ID_SET",
+        "NTPerCore=NTASKS_PER_CORE", "NTPerSocket=NTASKS_PER_SOCKET", "PreemptTime=PREEMPT_TIME",
+        "ResizeTime=RESIZE_TIME", "LastSchedEval=LAST_SCHED_EVAL",
+    ),
+    "NA": (
+        "Origin=ORIGIN", "OriginRaw=ORIGIN_RAW", "SiblingsActive=ACTIVE_SIBLINGS",
+        "SiblingsActiveRaw=ACTIVE_SIBLINGS_RAW", "SiblingsViable=VIABLE_SIBLINGS",
+        "SiblingsViableRaw=VIALBLE_SIBLINGS_RAW",  # as Slurm writes it
+    ),
+    "0": (
+        "AllocSID=ALLOC_SID", "AssocID=ASSOC_ID", "BoardsPerNode=BOARDS_PER_NODE", "DerivedEC=DERIVED_EC",
+        "NTPerBoard=NTASKS_PER_BOARD", "Reboot=REBOOT", "SPerBoard=SOCKETS_PER_BOARD",
+    ),
+    "0:00": ("DelayBoot=DELAY_BOOT",), "1": ("BatchFlag=BATCH_FLAG",), "NotSet": ("Profile=PROFILE",),
+}  # fmt: skip
+for _text, _words in _UNKNOWN.items():
+    for _word in _words:
+        _name, _, _header = _word.partition("=")
+        NAMED[_name] = Column(_header, constant(_text), _name)
