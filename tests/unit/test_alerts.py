@@ -195,7 +195,8 @@ def test_a_silence_holds_back_what_is_new_until_it_ends() -> None:
     assert m.see(BAD, other) == []
     assert (m.state(), m.state("r/loss/h2 - h3")) == ("firing", "pending")
     assert m.alerts["r/loss/h2 - h3"].frozen == "silenced by alice: cable"
-    assert m.see(replace(BAD, condition="delay", level="critical"), other) == [FIRING]  # the silence is of loss
+    delay = replace(BAD, condition="delay", level="critical")
+    assert m.see(delay, other) == [FIRING]  # the silence is of loss
     assert m.see(other, after_s=60) == [RESOLVED]  # what was told is told as over
     assert m.see(other, after_s=39) == []
     assert m.see(other, after_s=1) == [FIRING]
