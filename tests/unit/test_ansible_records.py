@@ -1,7 +1,15 @@
 """The records of what Ansible did in the corpus are those of its playbooks."""
 
+from __future__ import annotations
+
+import py_compile
+import shutil
+from pathlib import Path
+
+import pytest
+
 from tests.e2e.equivalence import recorded
-from tests.e2e.equivalence.recipe import corpus
+from tests.e2e.equivalence.recipe import corpus, read
 
 
 def test_each_playbook_has_the_record_of_its_content_and_no_record_is_left_of_another() -> None:
@@ -9,3 +17,19 @@ def test_each_playbook_has_the_record_of_its_content_and_no_record_is_left_of_an
     old = [recipe.name for recipe in lasting if not recorded.is_of(recipe)]
     assert old == [], "`make records` asks Ansible, and writes them down"
     assert {path.stem for path in recorded.RECORDS.iterdir()} == {recipe.name for recipe in lasting}
+
+
+def test_a_record_holds_whether_python_has_compiled_a_plugin_or_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Among the words of a compiled file is the name of another one, which then seemed to be read, too."""
+    here = tmp_path / "equivalence"
+    shutil.copytree(recorded.HERE, here, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(recorded, "HERE", here)
+    monkeypatch.setattr(recorded, "CORPUS", here / "corpus")
+    recipe = read(here / "corpus/collection_roles.yml")
+    before = recorded.content(recipe)
+    for plugin in (here / "corpus/collections").rglob("*.py"):
+        py_compile.compile(str(plugin), doraise=True)
+    assert len(list((here / "corpus").rglob("*.pyc"))) == 3
+    assert recorded.content(recipe) == before

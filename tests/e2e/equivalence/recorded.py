@@ -58,7 +58,7 @@ def content(recipe: Recipe) -> str:
     digest = hashlib.sha256()
     beside = [recipe.beside, *recipe.beside.rglob("*"), *(CORPUS / "only" / recipe.name).rglob("*")]
     for path in sorted({recipe.path, *_shared(recipe), *beside, *(HERE / name for name in COMPARISON)}):
-        if path.is_file() and "__pycache__" not in path.parts:
+        if _written(path):
             digest.update(f"{path.relative_to(HERE)} {path.stat().st_size}\n".encode() + path.read_bytes())
     return digest.hexdigest()
 
@@ -71,10 +71,15 @@ def _shared(recipe: Recipe) -> set[Path]:
     read, left = recipe.path.read_text(), set(tops)
     while named := {top for top in left if top.name.partition(".")[0] in read}:
         left -= named
-        more = {path for top in named for path in (top, *top.rglob("*")) if path.is_file()}
+        more = {path for top in named for path in (top, *top.rglob("*")) if _written(path)}
         found |= more
         read = "\n".join(path.read_text(errors="replace") for path in more)
     return found
+
+
+def _written(path: Path) -> bool:
+    """A file that somebody wrote: whether Python has compiled it changes nothing."""
+    return path.is_file() and "__pycache__" not in path.parts
 
 
 def is_of(recipe: Recipe) -> bool:
