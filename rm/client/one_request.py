@@ -1,7 +1,7 @@
 """One request to a daemon of this machine, at the least cost: for commands that scripts call in loops.
 
 It knows only the answer that all went well. For any other, `rm.client.connection` asks again, which knows
-restarts, standbys and limits; so nothing but a read, or a request with an idempotency key, is asked here.
+restarts, standbys and limits; so what may not be done twice needs an idempotency key, or hears of silence.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 60.0
 CHUNK_BYTES = 1 << 18
-SUCCESS, REFUSED = 200, range(400, 500)
+NO_STATUS, SUCCESS, REFUSED, DEFECT = 0, 200, range(400, 500), 500
 LATER = (408, 429)  # of these, those that are to be asked again
 
 
@@ -42,6 +42,7 @@ def answered(
     headers: Mapping[str, str],
     body: bytes = b"",
     on_refusal: Callable[[int, bytes], None] | None = None,
+    on_silence: Callable[[], None] | None = None,
 ) -> bytes | None:
     """The body of the daemon's answer, where it did what it was asked; None: it did not, or said nothing.
 
@@ -50,21 +51,25 @@ def answered(
         target: the path below the root, with the query.
         on_refusal: hears status and body of a refusal that another request would get again, which would be
             recorded twice.
+        on_silence: hears that the request was made and nobody knows what became of it.
     """
     if door is None:
         return None
     lines = [f"{method} {target} HTTP/1.1", "Host: rm", "Connection: close", f"Content-Length: {len(body)}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
+    said: bytes | None = None
     try:
         door.sendall("\r\n".join([*lines, "", ""]).encode() + body)
         status, said = _said(door)
     except OSError:
-        return None
+        status = NO_STATUS
     finally:
         door.close()
+    if said is None and on_silence is not None:
+        on_silence()
     if said is None or SUCCESS <= status < SUCCESS + 100:
         return said
-    if on_refusal is not None and status in REFUSED and status not in LATER:
+    if on_refusal is not None and (status in REFUSED or status == DEFECT) and status not in LATER:
         on_refusal(status, said)
     return None
 
@@ -75,13 +80,13 @@ def _said(door: socket) -> tuple[int, bytes | None]:
     while not ended:
         chunk = door.recv(CHUNK_BYTES)
         if not chunk:
-            return 0, None
+            return NO_STATUS, None
         head, ended, first = (head + chunk).partition(b"\r\n\r\n")
     lengths = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
     length = lengths[0].partition(b":")[2].strip() if len(lengths) == 1 else b""
     status = head[9:12]
     if not (head.startswith(b"HTTP/1.1 ") and status.isdigit() and length.isdigit()):
-        return 0, None
+        return NO_STATUS, None
     chunks, missing = [first], int(length) - len(first)
     while missing > 0 and (chunk := door.recv(CHUNK_BYTES)):
         chunks.append(chunk)

@@ -9,7 +9,7 @@ from rm.client.told import told
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
+    from typing import Any, Self
 
     from rm.api.hosts import Host
     from rm.api.job_steps import JobStep
@@ -31,7 +31,7 @@ class Asking:
         self._path = at_hand(find_daemon(None, None))
         self._client: Client | None = None
 
-    def __enter__(self) -> Asking:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from signal import SIGKILL
-from typing import TYPE_CHECKING, Any
 
 from rm.arrays import JobId, parse_id, split_ids
 from rm.cli.output import note
+from rm.cli.slurm.changing import Changing
 from rm.cli.slurm.jobs import ENDED, NEVER, NONE, SHORT, STATES, rows, tasks_of, whole
 from rm.cli.slurm.refusals import words_of
 from rm.cli.slurm.users import named_by
 from rm.cli.slurm.words import Given, Options, read
 from rm.errors import Conflict, NotFound, Refusal, RmError, UsageError
-from rm.submission.signals import signal_number
 from rm.units import parse_hosts
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
     from rm.api.job_requests import SignalTo
-    from rm.client import Client
 
 OPTIONS = Options(
     taken=(
@@ -38,6 +38,7 @@ OPTIONS = Options(
 FILTERS = ("account", "me", "name", "nodelist", "partition", "qos", "reservation", "state", "user")
 USEFUL = ("PENDING", "RUNNING", "SUSPENDED")  # states of jobs that can be cancelled
 FAILED = 1
+SIGKILL = 9
 
 
 def run(words: Sequence[str]) -> int:
@@ -54,9 +55,7 @@ def run(words: Sequence[str]) -> int:
         ids = _matching(filters, state, ids)
     if not ids:
         return 0
-    from rm.client import Client
-
-    with Client() as client:
+    with Changing() as client:
         if "interactive" in given.options:
             ids = [job for job in ids if _confirmed(client, job)]
         return max([0, *(_cancel(client, job, signal, to, "verbose" in given.options) for job in ids)])
@@ -72,7 +71,11 @@ def _id(word: str) -> JobId:
 def _signal(given: Given) -> int | None:
     """None: SIGTERM, and SIGKILL after the grace time, as without an option."""
     text = given.options.get("signal")
-    return None if text is None else signal_number(text)
+    if text is None:
+        return None
+    from rm.submission.signals import signal_number
+
+    return signal_number(text)
 
 
 def _receivers(given: Given) -> SignalTo:
@@ -89,7 +92,7 @@ def _state(text: str) -> str:
     return state
 
 
-def _confirmed(client: Client, job: JobId) -> bool:
+def _confirmed(client: Changing, job: JobId) -> bool:
     """Asks until the answer is y or n, as Slurm's does; the end of the answers is a no."""
     try:
         spec = client.job(JobId(job.job)).spec
@@ -132,7 +135,7 @@ def _matching(filters: dict[str, str], state: str, ids: list[JobId]) -> list[Job
     return [JobId(job.id, tasks) for job, tasks in targets if tasks is not None]
 
 
-def _cancel(client: Client, job: JobId, signal: int | None, to: SignalTo, verbose: bool) -> int:
+def _cancel(client: Changing, job: JobId, signal: int | None, to: SignalTo, verbose: bool) -> int:
     if verbose:
         note(f"Terminating job {job}" if signal in (None, SIGKILL) else f"Signal {signal} to job {job}")
     try:

@@ -8,6 +8,7 @@ import sys
 from rm.arrays import JobId, parse_id, split_ids
 from rm.cli.jobs.own_job import is_own, requeue_itself
 from rm.cli.output import all_printable, note
+from rm.cli.slurm.changing import Changing
 from rm.cli.slurm.refusals import WORDS, words_of
 from rm.cli.slurm.words import Options, read
 from rm.errors import IllegalTransition, NotFound, Refusal, RmError, UsageError
@@ -19,7 +20,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from rm.client import Client
 
 OPTIONS = Options(
     taken=("details/d", "oneliner/o"),
@@ -112,12 +112,10 @@ def _of_name(name: str) -> list[JobId]:
     return found
 
 
-def _each(words: list[str], act: Callable[[Client, JobId], object]) -> int:
+def _each(words: list[str], act: Callable[[Changing, JobId], object]) -> int:
     """Do it to every job; a failure does not keep the others from it."""
-    from rm.client import Client
-
     code = 0
-    with Client() as client:
+    with Changing() as client:
         for job in _ids(words):
             try:
                 act(client, job)
@@ -128,7 +126,7 @@ def _each(words: list[str], act: Callable[[Client, JobId], object]) -> int:
     return code
 
 
-def _release(client: Client, job: JobId) -> None:
+def _release(client: Changing, job: JobId) -> None:
     """As in Slurm, one that runs is held by nobody, and that is no error."""
     try:
         client.release(job)

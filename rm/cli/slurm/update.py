@@ -8,15 +8,15 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from rm.arrays import JobId
-from rm.cli.jobs.set import update_of
 from rm.errors import UsageError
 from rm.submission.begin import begin_us
+from rm.submission.updates import fields_of
 from rm.units import parse_time_limit_us
 
 if TYPE_CHECKING:
-    from rm.client import Client
+    from rm.cli.slurm.changing import Changing
 
-Change = Callable[["Client", JobId], object]
+Change = Callable[["Changing", JobId], object]
 
 # Slurm's name in lower case -> the long option of `rmx submit`
 OPTIONS = {
@@ -83,28 +83,32 @@ def changes_of(fields: dict[str, str]) -> list[Change]:
                 REFUSED.get(name) or "docs/slurm-commands.md has those that can be changed.",
             )
     if values or relative:
-        update_of(values)  # all that is wrong is said before anything is done
+        fields_of(values, _now())  # all that is wrong is said before anything is done
         changes.append(lambda client, job: _update(client, job, values, relative))
     return changes
 
 
+def _now() -> datetime:
+    return datetime.now().astimezone()
+
+
 def _limit_array(limit: int) -> Change:
-    def change(client: Client, job: JobId) -> None:
+    def change(client: Changing, job: JobId) -> None:
         if job.tasks:
             raise UsageError(
                 "ArrayTaskThrottle is the whole array's.",
                 f"Write: scontrol update JobId={job.job} ArrayTaskThrottle={limit}.",
             )
-        client.limit_array(job.job, limit)
+        client.limit_array(job, limit)
 
     return change
 
 
 def _ending_at(text: str) -> Change:
     """EndTime is what the time limit leaves of a job that runs. Source: scontrol(1)."""
-    end_us = begin_us(text, datetime.now().astimezone(), "EndTime")
+    end_us = begin_us(text, _now(), "EndTime")
 
-    def change(client: Client, job: JobId) -> None:
+    def change(client: Changing, job: JobId) -> None:
         for one in job.each():
             started_us = client.job(one).started_us
             if started_us is None:
@@ -127,12 +131,12 @@ def _value(name: str, value: str) -> str:
     return _GRES.sub("", value) if name in ("trespernode", "trespertask", "gres") else value
 
 
-def _update(client: Client, job: JobId, values: dict[str, str], relative: str) -> None:
+def _update(client: Changing, job: JobId, values: dict[str, str], relative: str) -> None:
     for one in job.each() if relative else [job]:
         told = dict(values)
         if relative:
             told["time"] = _moved(client.job(one).spec.time_limit_us, relative)
-        if (update := update_of(told)) is not None:
+        if update := fields_of(told, _now()):
             client.update(one, update)
 
 
