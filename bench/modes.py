@@ -41,6 +41,7 @@ UNLIKE_US = (
     200_000, 167_300, 143_900, 181_700, 127_100, 191_300,
     153_700, 109_900, 173_900, 119_300, 137_300, 187_700,
 )  # fmt: skip
+ARRIVAL_US, ARRIVED_US = 250_000, 3_000_000  # between two jobs; when the last has come at the latest
 PROFILED = 100  # iterations, whose mean is the profile: it is off by the jitter over this root
 SEEDS = 3  # one after the other over the cases
 NOISE_PCT = 3.0  # between runs of a case that differ in nothing but the seed
@@ -78,7 +79,7 @@ class Case:
             return round(PERIOD_US * (1 - 0.05 * (1 - index / (self.jobs - 1))))
         if self.periods == "parts":
             return PERIOD_US // 2 if index % 2 else PERIOD_US
-        return UNLIKE_US[index] if self.periods == "unlike" else PERIOD_US
+        return UNLIKE_US[index % len(UNLIKE_US)] if self.periods == "unlike" else PERIOD_US
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,7 @@ def lost(case: Case, mode: str, seed: int, verify: bool = False) -> list[float]:
 
 def arriving(case: Case, seed: int) -> list[SimJob]:
     chance = random.Random(f"arrivals/{seed}")
+    apart_us = min(ARRIVAL_US, ARRIVED_US // case.jobs)
     jobs = []
     for index in range(case.jobs):
         profile = on_off(case.period_us(index), case.fill / case.jobs, LINK_BPS)
@@ -127,7 +129,7 @@ def arriving(case: Case, seed: int) -> list[SimJob]:
         )
         accept(spec, runs=False)  # what no daemon takes measures nothing
         enough = 2 * SPAN_US // profile.period_us
-        jobs.append(SimJob(round(250_000 * (index + chance.random())), spec, program_of(profile, enough)))
+        jobs.append(SimJob(round(apart_us * (index + chance.random())), spec, program_of(profile, enough)))
     return jobs
 
 

@@ -3,23 +3,37 @@
     python -m bench unmanaged
 
 The cases of `bench never_worse`: two to twelve jobs that meet on the links of two hosts, with jitter up to
-10 %. By how much an iteration takes longer than alone is estimated by `rm.policies.interleave.unmanaged` from
-profiles alone, and simulated without management, over 20 s and two seeds.
+10 %; and crowds of 25 to 64 like them. By how much an iteration takes longer than alone is estimated by
+`rm.policies.interleave.unmanaged` from profiles alone, and simulated without management, over 20 s and two
+seeds.
 """
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Iterator
+from itertools import chain
 from statistics import fmean
 
 from bench.figure import Figure, Settings
-from bench.modes import LINK_BPS, UNMANAGED, Case, lost
+from bench.modes import LINK_BPS, PERIODS, UNMANAGED, Case, lost
 from bench.never_worse import CASES, QUICK, SEEDS, drawn
 from rm.core.model.traffic import on_off
 from rm.policies.interleave.circle import LinkLoad
 from rm.policies.interleave.profile import phases_of
 from rm.policies.interleave.unmanaged import unmanaged_periods
+
+CROWDS, QUICK_CROWDS = 10, 2
+CROWDED = (25, 64)
+
+
+def crowds(number: int) -> Iterator[Case]:
+    """The same cases each time; kinds of periods in turn."""
+    chance = random.Random("crowds")
+    for index in range(number):
+        fill, jitter = round(chance.uniform(0.5, 1.3), 2), round(chance.uniform(0, 0.1), 3)
+        yield Case(chance.randint(*CROWDED), fill, jitter, PERIODS[index % len(PERIODS)], False)
 
 
 def estimated(case: Case) -> list[float]:
@@ -45,9 +59,12 @@ def compared(cases: Iterator[Case]) -> Iterator[tuple[Case, list[float], list[fl
 
 
 def run(settings: Settings) -> list[Figure]:
-    found = list(compared(drawn(QUICK if settings.quick else CASES)))
+    quick = settings.quick
+    cases = chain(drawn(QUICK if quick else CASES), crowds(QUICK_CROWDS if quick else CROWDS))
+    found = list(compared(cases))
     figures = []
-    for what, few in (("2 jobs", (2, 2)), ("3 to 6 jobs", (3, 6)), ("7 to 12 jobs", (7, 12))):
+    for few in ((2, 2), (3, 6), (7, 12), CROWDED):
+        what = "2 jobs" if few == (2, 2) else f"{few[0]} to {few[1]} jobs"
         of = [one for one in found if few[0] <= one[0].jobs <= few[1]]
         whole = fmean(fmean(ours) for _, ours, _, _ in of), fmean(fmean(theirs) for _, _, theirs, _ in of)
         off = sorted(abs(a - b) for _, ours, theirs, _ in of for a, b in zip(ours, theirs, strict=True))

@@ -45,7 +45,9 @@ WAITS = tuple(name for name in SUMS if name.startswith("waited_") and name != "w
 @click.option("--partition", metavar="NAME", help="Only of this partition.")
 @click.option("--host", metavar="NAME", help="Only of this host.")
 @click.option("--waits", is_flag=True, help="For how long the jobs waited for what, added up.")
-@click.option("--digest", metavar="ACCOUNT", help="As the weekly mail; by default of the last week.")
+@click.option(
+    "--digest", metavar="ACCOUNT", help="As the weekly mail; without times of the last week."
+)
 @click.option("--csv", "as_csv", is_flag=True, help="Comma-separated values, with a first line of names.")
 @json_option
 @click.pass_obj
@@ -90,16 +92,14 @@ def usage(
 
 def _digest(session: Session, account: str, since: str | None, until: str | None) -> str:
     from rm.cli.output import printable
-    from rm.core.sharing.digest import digest, week_before
+    from rm.core.sharing.digest import WEEK_US, digest, week_before
 
     now = datetime.now()
     first_us, last_us = week_before(round(now.timestamp() * 1_000_000))
-    found = session.client.sharing.usage(
-        ["user"],
-        since_us=first_us if since is None else _us(since, now, now),
-        until_us=last_us if until is None else _us(until, now, now),
-        account=account,
-    )
+    if since is not None or until is not None:
+        last_us = _us(until, now, now)
+        first_us = last_us - WEEK_US if since is None else _us(since, now, now)
+    found = session.client.sharing.usage(["user"], since_us=first_us, until_us=last_us, account=account)
     text = digest(account, found.since_us, found.until_us, [(line.user, line) for line in found.lines])
     return "".join(f"{printable(line)}\n" for line in text.splitlines())
 

@@ -39,6 +39,13 @@ def test_the_first_account_of_a_user_is_the_default_until_another_is() -> None:
     assert account_for(without_member(moved, "teaching", "alice"), "alice", "") == "physics"
 
 
+def test_who_is_changed_keeps_the_place() -> None:
+    changed = put_member(LAB, Member("physics", "alice", 7, default=True))
+    assert [(one.account, one.user, one.shares) for one in changed.members] == [
+        ("physics", "alice", 7), ("teaching", "alice", 1), ("teaching", "bob", 5),
+    ]  # fmt: skip
+
+
 def test_a_user_of_no_account_has_none_and_can_name_none() -> None:
     assert account_for(LAB, "carol", "") == ""
     for named, says in (

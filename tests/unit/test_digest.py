@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Future
 from datetime import UTC, datetime
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from rm.adapters.store.memory import MemoryDatabase, MemoryStore
 from rm.bootstrap.checks import complaints, must_hold
+from rm.client.sharing import Sharing
 from rm.config import Config
 from rm.config.sections import SharingConfig
 from rm.core.alerts.channel import NotTold
@@ -198,3 +200,21 @@ def test_the_command_prints_the_same_text(daemon: Daemon, rmx: Rmx) -> None:
     assert rmx(*words).out == expected
     assert rmx(*words, "--csv").code != 0
     assert rmx("usage", "--digest", "nobody").out.endswith("ended in this time.\n")
+
+
+def test_one_end_of_the_time_is_enough(daemon: Daemon, rmx: Rmx, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From a day on until now, and the week before a day."""
+    asked: list[tuple[int, int]] = []
+    usual = Sharing.usage
+
+    def usage(self: Sharing, by: Sequence[str], **words: Any) -> Any:
+        asked.append((words["since_us"], words["until_us"]))
+        return usual(self, by, **words)
+
+    monkeypatch.setattr(Sharing, "usage", usage)
+    now_us = round(datetime.now().timestamp() * 1_000_000)
+    assert rmx("usage", "--digest", "physics", "--from", "2026-11-16").code == 0
+    assert rmx("usage", "--digest", "physics", "--to", "2026-11-23").code == 0
+    (since_us, until_us), (before_us, to_us) = asked
+    assert (since_us, now_us <= until_us) == (MONDAY_US - WEEK_US, True)
+    assert (before_us, to_us) == (MONDAY_US - WEEK_US, MONDAY_US)

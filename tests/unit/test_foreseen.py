@@ -136,7 +136,7 @@ def ended(number: int, user: str, part: float) -> Job:
 @pytest.mark.parametrize("ran_part", [0.0, 0.3])
 def test_four_of_five_jobs_end_between_the_first_play_and_the_last(ran_part: float) -> None:
     rng, within, asked = random.Random(1), 0, 600
-    known = Lengths(ended(n, "ann", rng.betavariate(1, 2)) for n in range(1, 500))
+    known = Lengths((ended(n, "ann", rng.betavariate(1, 2)) for n in range(1, 500)), 0)
     for number in range(asked):
         while (truth := rng.betavariate(1, 2)) <= ran_part:
             pass
@@ -152,7 +152,7 @@ def test_so_it_is_where_few_jobs_have_ended() -> None:
     for number in range(asked):
         jobs = [ended(n, "ann", rng.betavariate(1, 2)) for n in range(1, 12)]
         truth = rng.betavariate(1, 2)
-        known = Lengths(jobs)
+        known = Lengths(jobs, 0)
         plays = [known.left_us(ended(1_000 + number, "ann", truth), 0, play) for play in range(PLAYS)]
         within += min(plays) <= truth * 100 * SECOND <= max(plays)
     assert 0.75 <= within / asked <= 0.85
@@ -165,21 +165,56 @@ def test_jobs_with_limits_of_another_size_are_judged_apart() -> None:
     spec = builders.spec(time_limit_us=10_000 * SECOND)
     long = [replace(ended(n, "ann", 50.0), spec=spec) for n in range(90, 110)]
     job = replace(ended(200, "ann", 1.0), spec=spec)
-    known = Lengths([*short, *long])
+    known = Lengths([*short, *long], 0)
     found = sorted(known.left_us(job, 0, play) for play in range(PLAYS))
     assert found[len(found) // 2] == pytest.approx(5_000 * SECOND, rel=0.01)
 
 
 def test_users_are_judged_by_their_own_jobs_where_there_are_enough() -> None:
     jobs = [ended(n, "ann", 0.9) for n in range(20)] + [ended(n, "bob", 0.1) for n in range(20, 39)]
-    known = Lengths(jobs)
+    known = Lengths(jobs, 0)
     fresh = {user: ended(100, user, 1.0) for user in ("ann", "bob")}
     anns, bobs = ([known.left_us(fresh[user], 0, play) for play in range(PLAYS)] for user in ("ann", "bob"))
     assert anns.count(90 * SECOND) >= PLAYS - 2
     assert {90 * SECOND, 10 * SECOND} <= set(bobs)
     left_us = known.left_us(fresh["ann"], 95 * SECOND, 0)
     assert 0 < left_us <= 5 * SECOND, "longer than all before it"
-    assert not Lengths(jobs[:9])
+    assert not Lengths(jobs[:9], 0)
+
+
+def running(number: int, user: str) -> Job:
+    """From the beginning on."""
+    spec = builders.spec(user=user, time_limit_us=100 * SECOND)
+    return Job(number, spec, 0, JobState.RUNNING, started_us=0)
+
+
+def test_who_runs_long_counts_among_those_that_ended() -> None:
+    """Of jobs of which half are long none has ended that is: 20 ended after 10 s, 20 run for 30 s."""
+    jobs = [*(ended(n, "ann", 0.1) for n in range(20)), *(running(n, "ann") for n in range(20, 40))]
+    known = Lengths(jobs, 30 * SECOND)
+    draws = [known.left_us(running(100 + n, "ann"), 0, 0) for n in range(400)]
+    assert sum(us > 30 * SECOND for us in draws) == pytest.approx(200, abs=40)
+    assert min(draws) <= 10 * SECOND
+    draws = [Lengths(jobs[:20], 0).left_us(running(100 + n, "ann"), 0, 0) for n in range(400)]
+    assert sum(us > 30 * SECOND for us in draws) < 30, "of those that ended alone nobody would say so"
+
+
+def test_four_of_five_lie_between_while_the_long_ones_run() -> None:
+    """As many come each second as before; who has not ended after 60 s still runs."""
+    rng, within, asked = random.Random(1), 0, 1500
+    for number in range(asked):
+        jobs = list[Job]()
+        for n in range(40):
+            came_s, took_s = rng.uniform(0, 60), 100 * rng.betavariate(1, 2)
+            job = replace(running(n, "ann"), started_us=round(came_s * SECOND))
+            if came_s + took_s <= 60:
+                ended_us = round((came_s + took_s) * SECOND)
+                job = replace(job, state=JobState.COMPLETED, ended_us=ended_us)
+            jobs.append(job)
+        truth_us, known = 100 * SECOND * rng.betavariate(1, 2), Lengths(jobs, 60 * SECOND)
+        plays = [known.left_us(running(1_000 + number, "ann"), 0, play) for play in range(PLAYS)]
+        within += min(plays) <= truth_us <= max(plays)
+    assert 0.75 <= within / asked <= 0.85
 
 
 JOBS = st.tuples(st.integers(1, 2), st.integers(1, 3), st.sampled_from([5, 20, 60]), st.integers(0, 2))

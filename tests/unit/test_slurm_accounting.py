@@ -332,6 +332,20 @@ def test_each_field_shows_each_line(slurm: Slurm) -> None:
     assert slurm("sacct", "--helpformat").out.split() == names
 
 
+def test_what_the_network_cost_and_interleaving_saved_stands_on_the_line_of_the_job(
+    slurm: Slurm, daemon: Daemon
+) -> None:
+    slowed = ((40, 120_000_000), (41, 71_500_000), (0, 3_600_000_000))
+    daemon.service.put(1, slowed=slowed, saved_us=250_900_000)
+    fields = "JobID,NetSlowed,NetSlowedRaw,NetSlowedBy,NetSaved,NetSavedRaw"
+    assert slurm("sacct", "-n", "-P", "-j", "1,2", "-o", fields).out.splitlines() == [
+        "1|01:03:11|3791|40=120,41=71,0=3600|00:04:10|250",
+        "1.batch|||||",
+        "2|||||",
+        "2.batch|||||",
+    ]
+
+
 @pytest.mark.parametrize(
     ("words", "ids"),
     [

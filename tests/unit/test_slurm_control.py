@@ -323,6 +323,22 @@ def test_hosts_are_listed_by_partition_and_state(slurm: Slurm) -> None:
     )
 
 
+def test_partitions_of_which_no_host_is_shown_are_listed(slurm: Slurm, rmx: Rmx) -> None:
+    rmx("partition", "add", "later", "--max-time", "30:00")
+    assert slurm("sinfo", "-h").out.splitlines() == [
+        "fast         up   infinite      2    mix h[1-2]",
+        "later        up      30:00      0    n/a ",
+        "(null)       up   infinite      1  drain h3",
+    ]
+    assert slurm("sinfo", "-h", "-p", "later", "-o", "%P|%F|%C|%c|%m|%t|%N").out == (
+        "later|0/0/0/0|0/0/0/0|0|0|n/a|\n"
+    )
+    idle = slurm("sinfo", "-h", "-t", "idle", "-o", "%P %D %t").out
+    assert idle.splitlines() == ["fast 0 n/a", "later 0 n/a"], "so it is where states leave none"
+    assert slurm("sinfo", "-h", "-N", "-p", "later").out == "", "hosts alone"
+    assert slurm("sinfo", "-h", "-o", "%N").out == "h[1-3]\n"
+
+
 def test_why_hosts_are_drained_is_listed(slurm: Slurm) -> None:
     header, line = slurm("sinfo", "-R").out.splitlines()
     assert header == "REASON               USER      TIMESTAMP           NODELIST"

@@ -208,6 +208,20 @@ def _network(name: str) -> Callable[[Line], Any]:
     return _of_job(text)
 
 
+def _slowed_us(job: Job) -> int:
+    return sum(us for _, us in job.slowed)
+
+
+def _told_time(us: Callable[[Job], int], shown: Callable[[int], Any]) -> Callable[[Line], Any]:
+    """rm's own fields: of the job alone, empty where nothing is told."""
+    return _of_job(lambda job: shown(found) if (found := us(job)) else "")
+
+
+def _slowed_by(job: Job) -> str:
+    """`40=120,41=72`: seconds by job; 0 stands for those that are not named."""
+    return ",".join(f"{other}={us // 1_000_000}" for other, us in job.slowed)
+
+
 KNOWN = (
     Field("Account", 10, lambda line: line.job.account),
     Field("AllocCPUS", 10, _of_each(_allocated(cpus), script_cpus, lambda s: s.cpus)),
@@ -255,7 +269,12 @@ KNOWN = (
     Field("NCPUS", 10, _of_each(cpus, script_cpus, lambda s: s.cpus)),
     Field("NNodes", 8, _nodes),
     Field("NetReceived", 12, _network("received_bytes")),
+    Field("NetSaved", 10, _told_time(lambda j: j.saved_us, clock)),
+    Field("NetSavedRaw", 11, _told_time(lambda j: j.saved_us, lambda us: us // 1_000_000)),
     Field("NetSent", 12, _network("sent_bytes")),
+    Field("NetSlowed", 10, _told_time(_slowed_us, clock)),
+    Field("NetSlowedBy", 20, _of_job(_slowed_by)),
+    Field("NetSlowedRaw", 12, _told_time(_slowed_us, lambda us: us // 1_000_000)),
     Field("NodeList", 15, _hosts),
     Field("NTasks", 8, _tasks),
     Field("Partition", 10, _of_job(lambda j: j.partition or j.spec.partition)),

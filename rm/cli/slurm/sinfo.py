@@ -9,6 +9,7 @@ import time
 from rm.cli.formats import ALL, Format, by_letters, by_names
 from rm.cli.slurm.asking import Asking
 from rm.cli.slurm.hosts import SHORT, by_partition, reason_of, state_of
+from rm.cli.slurm.jobs import NONE
 from rm.cli.slurm.sinfo_columns import COLUMNS, NAMED, OF_GROUPS, OF_PARTITIONS, Group
 from rm.cli.slurm.words import Given, Options, read
 from rm.errors import UsageError
@@ -77,7 +78,8 @@ def _list(given: Given) -> int:
         partitions = by_partition(hosts)
         if not {"Node", "list-reasons"} & options.keys():
             # as in Slurm one of which nothing is chosen has a line, too
-            partitions = {name: partitions.get(name, []) for name in by_partition(told)}
+            every = [name for name in (*by_partition(told), *rules) if name != NONE]
+            partitions = {**dict.fromkeys(every, ()), **partitions}
         if named := given.words("partition"):
             partitions = {name: found for name, found in partitions.items() if name in named}
         form = _format(options, partitions, usual)

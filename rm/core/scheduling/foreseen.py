@@ -146,7 +146,7 @@ class Playing:
         now_us: int,
         new: JobSpec | None,
     ) -> Iterator[None]:
-        lengths = Lengths(state.jobs.values())
+        lengths = Lengths(state.jobs.values(), now_us)
         for number in range(PLAYS) if lengths else ():
             play = _Played(copied(state), policies, rules, tuning, lengths, number)
             self._drawn.append(play)

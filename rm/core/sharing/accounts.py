@@ -248,13 +248,21 @@ def put_account(old: Accounts, wanted: Account, new: bool) -> Accounts:
 
 
 def put_member(old: Accounts, wanted: Member) -> Accounts:
-    """With a user in an account, or with other shares there; the first account of a user is the default."""
+    """With a user in an account, or with other shares there; the first account of a user is the default.
+    Who is there keeps the place among the members."""
     known(old, wanted.account)
     _check_member(old, wanted)
-    kept = [one for one in old.members if (one.account, one.user) != (wanted.account, wanted.user)]
-    if wanted.default:
-        kept = [replace(one, default=False) if one.user == wanted.user else one for one in kept]
-    return replace_accounts(old, old.accounts, _with_defaults((*kept, wanted)))
+    others, there = list[Member](), False
+    for one in old.members:
+        if (one.account, one.user) == (wanted.account, wanted.user):
+            others.append(wanted)
+            there = True
+        elif wanted.default and one.user == wanted.user:
+            others.append(replace(one, default=False))
+        else:
+            others.append(one)
+    made = others if there else [*others, wanted]
+    return replace_accounts(old, old.accounts, _with_defaults(tuple(made)))
 
 
 def without_account(old: Accounts, name: str) -> Accounts:

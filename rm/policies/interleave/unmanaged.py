@@ -1,4 +1,5 @@
-"""How long iterations take on a link that nobody manages, by playing it.
+"""How long iterations take on a link that nobody manages, by playing it; of many jobs by what they meet on
+average.
 
 Ours, by the model of the simulator's `rm.sim.network.fluid`: flows under way share the link max-min fairly,
 each up to the rate of its phase. Jobs compute between their phases as long as their profiles say, and begin
@@ -18,40 +19,57 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rm.policies.interleave.circle import LinkLoad
+from rm.policies.interleave.mean_value import mean_periods
 from rm.policies.interleave.profile import Phases
 
 Floats = NDArray[np.float64]
-JOBS_MOST = 24  # on the link: of more of them nothing is said
-STARTS = 16  # arrangements of the first iterations
+PLAYED_MOST = 24  # jobs on the link: with more of them, what one meets differs little from the mean
+STARTS = 64  # arrangements of the first iterations
 SETTLED = 4  # iterations in which a job finds its place among the others
 ROUNDS = 12  # until this one of the slowest job they count
 STEPS_MOST = 6_000  # begins and ends of phases that are played in each arrangement
-GOLDEN = (5**0.5 - 1) / 2
 SAME_TIME = 1e-6  # ticks: ends that are closer fall together
 
 
 def unmanaged_periods(load: LinkLoad, periods: Mapping[int, int]) -> dict[int, int]:
     """The mean iteration of each job of the link, in ticks, never below its own period.
 
-    `periods`: how long an iteration takes alone. Nothing at all is said of a link with more than `JOBS_MOST`
-    jobs, or whose jobs' periods differ so much that the slowest does not come far in `STEPS_MOST` steps.
+    `periods`: how long an iteration takes alone. Not played, but known from mean values, is a link with more
+    than `PLAYED_MOST` jobs, or with jobs' periods that differ so much that the slowest does not come far in
+    `STEPS_MOST` steps.
     """
     order = sorted(load.phases, key=lambda job: (periods[job], load.phases[job], job))
-    if len(order) > JOBS_MOST:
-        return {}
     jobs = tuple((periods[job], load.phases[job]) for job in order)
-    return dict(zip(order, played(jobs, load.capacity), strict=False))
+    return dict(zip(order, _estimated(jobs, load.capacity), strict=True))
 
 
 @lru_cache(maxsize=1024)
+def _estimated(jobs: tuple[tuple[int, Phases], ...], capacity: int) -> tuple[int, ...]:
+    """Of (period, canonical phases) the mean iterations."""
+    slowest = max(period for period, _ in jobs)
+    steps = ROUNDS * sum((len(phases) + 1) * slowest // period for period, phases in jobs)
+    known = played(jobs, capacity) if len(jobs) <= PLAYED_MOST and steps <= STEPS_MOST else ()
+    return known or mean_periods(jobs, capacity)
+
+
 def played(jobs: tuple[tuple[int, Phases], ...], capacity: int) -> tuple[int, ...]:
-    """Of (period, canonical phases) the mean iterations; () where they are not known."""
+    """() where the slowest does not come far enough."""
     alone = np.array([period for period, _ in jobs], dtype=float)
-    parts = (GOLDEN * np.outer(np.arange(1, STARTS + 1), np.arange(1, len(jobs) + 1))) % 1
-    means = _means(_Stages(jobs, capacity), parts * alone)
+    means = _means(_Stages(jobs, capacity), _starts(len(jobs)) * alone)
     if means is None:
         return ()
     return tuple(round(max(mean, period)) for mean, period in zip(means, alone, strict=True))
+
+
+def _starts(jobs: int) -> Floats:
+    """By arrangement and job, in parts of its period: a Latin hypercube, in which the first job stays where
+    it is and each other one begins once in each part of its period. The same for
+    the same count."""
+    chance = np.random.default_rng(0)
+    strata = chance.permuted(np.tile(np.arange(STARTS), (jobs, 1)), axis=1).T
+    starts: Floats = (strata + chance.random(jobs)) / STARTS
+    starts[:, 0] = 0.0
+    return starts
 
 
 class _Stages:

@@ -1,4 +1,5 @@
-"""What iterations take on a link that nobody manages: the estimate against playing it tick by tick."""
+"""What iterations take on a link that nobody manages: the estimate against playing it tick by tick; of many
+jobs against playing them by events."""
 
 from __future__ import annotations
 
@@ -11,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rm.policies.interleave.circle import LinkLoad
+from rm.policies.interleave.mean_value import mean_periods
 from rm.policies.interleave.profile import Phases
-from rm.policies.interleave.unmanaged import JOBS_MOST, unmanaged_periods
+from rm.policies.interleave.unmanaged import PLAYED_MOST, played, unmanaged_periods
 from tests.examples import examples
 
 CAPACITY = 12
@@ -120,13 +122,59 @@ def test_two_equal_jobs_lose_what_their_phases_meet_by_chance() -> None:
     assert found == {job: pytest.approx(100_000 * (1 + 0.45**2), rel=0.005) for job in (1, 2)}
 
 
+def test_three_equal_jobs_meet_as_if_they_began_anywhere() -> None:
+    """Not only two of them at a time: as of all starts on a grid."""
+    found = estimate(dict.fromkeys((1, 2, 3), (100, ((0, 30, CAPACITY),))))
+    grid = [(0.0, 100 * (a + 0.5) / 12, 100 * (b + 0.25) / 12) for a in range(12) for b in range(12)]
+    truth = fmean(fmean(walked([(100, ((0, 30, CAPACITY),))] * 3, starts)) for starts in grid)
+    assert fmean(found.values()) / 1000 == pytest.approx(truth, rel=0.015)
+
+
 def test_a_job_without_others_takes_its_period() -> None:
     assert estimate({7: (50, ((10, 40, CAPACITY),))}) == {7: 50_000}
 
 
-def test_nothing_is_said_of_crowds_and_of_paces_too_far_apart() -> None:
-    many = dict.fromkeys(range(JOBS_MOST + 1), (100, ((0, 10, CAPACITY),)))
-    assert estimate(many) == {}
-    del many[0]
-    assert estimate(many).keys() == many.keys()
-    assert estimate({1: (10, ((0, 5, CAPACITY),)), 2: (1_000_000, ((0, 500_000, CAPACITY),))}) == {}
+@settings(max_examples=examples(20), deadline=None)
+@given(
+    st.integers(10, PLAYED_MOST),
+    st.sampled_from([0.3, 0.6, 0.9, 1.2]),
+    st.sampled_from([4, CAPACITY]),
+    st.data(),
+)
+def test_mean_values_say_of_many_jobs_what_playing_them_says(
+    count: int, fill: float, rate: int, data: st.DataObject
+) -> None:
+    """`fill`: of the link's time, if each sent alone; `rate`: what a job takes of the link at most."""
+    periods = [data.draw(st.sampled_from([100_000, 150_000, 163_000, 200_000])) for _ in range(count)]
+    many = [(one, ((0, int(one * fill * CAPACITY / count / rate), rate),)) for one in sorted(periods)]
+    many = [(one, ((0, min(phases[0][1], one), rate),)) for one, phases in many]
+    ours, theirs = (
+        fmean(one / period - 1 for one, (period, _) in zip(found, many, strict=True))
+        for found in (mean_periods(many, CAPACITY), played(tuple(many), CAPACITY))
+    )
+    assert ours == pytest.approx(theirs, abs=0.005 + 0.25 * theirs)
+
+
+def test_of_a_crowd_the_estimate_goes_on_where_playing_ends() -> None:
+    """One job more changes little, though it is another method; and 400 jobs are no matter."""
+    found = [
+        estimate(dict.fromkeys(range(count), (1_000, ((0, 900 // count, CAPACITY),))))
+        for count in (PLAYED_MOST, PLAYED_MOST + 1, 400)
+    ]
+    few, more, many = (fmean(one.values()) / 1_000_000 for one in found)
+    assert 1.08 < few < 1.12
+    assert more == pytest.approx(few, abs=0.02)
+    assert 1 < many < more
+    assert len(found[2]) == 400
+
+
+def test_a_crowd_with_more_than_fits_is_as_slow_as_the_link() -> None:
+    found = estimate(dict.fromkeys(range(50), (1_000, ((0, 40, CAPACITY),))))
+    assert list(found.values()) == [pytest.approx(2_000_000, rel=0.03)] * 50
+
+
+def test_paces_that_are_far_apart_are_not_played() -> None:
+    """The slow job sends for half of its time, in which the fast one's phases take twice as long."""
+    found = estimate({1: (10, ((0, 5, CAPACITY),)), 2: (1_000_000, ((0, 500_000, CAPACITY),))})
+    assert 11_000 < found[1] < 15_000
+    assert 1_100_000_000 < found[2] < 1_500_000_000
