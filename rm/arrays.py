@@ -217,7 +217,19 @@ def parse_id(text: str) -> JobId:
 
 def split_ids(text: str) -> list[str]:
     """`7,8,9_[3-4,6]` to its ids."""
-    return [part for part in re.split(r",(?![^\[]*\])", text) if part]
+    return [part for part in split(text, ",") if part]
+
+
+def split(text: str, between: str) -> list[str]:
+    """At `between`, but not within the brackets around elements of an array: before a bracket that closes."""
+    parts, end, inside = [], len(text), False
+    for found in reversed(list(re.finditer(rf"[\[\]{re.escape(between)}]", text))):
+        if found[0] != between:
+            inside = found[0] == "]"
+        elif not inside:
+            parts.append(text[found.end() : end])
+            end = found.start()
+    return [*reversed([*parts, text[:end]])]
 
 
 def _wrong(text: str, why: str) -> UsageError:

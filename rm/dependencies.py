@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from rm.arrays import JobId, parse_id
+from rm.arrays import JobId, parse_id, split
 from rm.errors import UsageError
 from rm.units import MINUTE_US
 
@@ -61,7 +61,7 @@ def parse(text: str) -> Conditions:
     text = text.strip()
     if not text:
         return Conditions()
-    parts = {between: _split(text, between) for between in ",?"}
+    parts = {between: split(text, between) for between in ",?"}
     if len(parts[","]) > 1 and len(parts["?"]) > 1:
         raise _wrong(text, "it has both ',' (all) and '?' (any)", "Separate the conditions by one of them.")
     any_of = len(parts["?"]) > 1
@@ -101,19 +101,7 @@ def _part(text: str, part: str) -> list[Condition]:
         raise _wrong(text, f"{kind} is not supported: {_REFUSED[kind]}", _HINT)
     if kind not in KINDS or kind == SINGLETON:
         raise _wrong(text, f"'{part[:80]}' is no condition", _HINT)
-    return [_condition(text, kind, job.strip()) for job in _split(jobs, ":")[: WRITTEN_MAX + 1]]
-
-
-def _split(text: str, between: str) -> list[str]:
-    """At `between`, but not within the brackets around elements of an array: before a bracket that closes."""
-    parts, end, inside = [], len(text), False
-    for found in reversed(list(re.finditer(rf"[\[\]{re.escape(between)}]", text))):
-        if found[0] != between:
-            inside = found[0] == "]"
-        elif not inside:
-            parts.append(text[found.end() : end])
-            end = found.start()
-    return [*reversed([*parts, text[:end]])]
+    return [_condition(text, kind, job.strip()) for job in split(jobs, ":")[: WRITTEN_MAX + 1]]
 
 
 def _condition(text: str, kind: str, job: str) -> Condition:

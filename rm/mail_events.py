@@ -15,6 +15,7 @@ LIMIT, ARRAY_TASKS = "TIME_LIMIT", "ARRAY_TASKS"
 SHARES = (50, 80, 90)  # of the time limit, in percent
 EVENTS = (BEGIN, END, FAIL, REQUEUE, INVALID, LIMIT, *(f"{LIMIT}_{share}" for share in SHARES), ARRAY_TASKS)
 _ALL = (BEGIN, END, FAIL, REQUEUE, INVALID)
+TEXT_MAX = 1_000  # characters
 NOTHING = frozenset({"NONE", "STAGE_OUT"})  # no burst buffers: nothing is ever staged out
 _ADDRESS = re.compile(r"[^@\s,<>;\"\\]{1,64}(@[A-Za-z0-9][A-Za-z0-9.-]{0,252})?\Z")
 
@@ -23,8 +24,10 @@ def parse(text: str) -> str:
     """The events in their own order, with commas; "" for none.
 
     Raises:
-        UsageError: a word is no event.
+        UsageError: a word is no event, or there are very many.
     """
+    if len(text) > TEXT_MAX:
+        raise UsageError(f"A list of events has {len(text)} characters, and may have {TEXT_MAX}.")
     words = [word.strip().upper() for word in text.split(",") if word.strip()]
     chosen: set[str] = set()
     for word in words:

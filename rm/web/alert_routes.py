@@ -15,6 +15,7 @@ from rm.core.people.audit import listed
 from rm.errors import Conflict, UsageError
 from rm.web import wire
 from rm.web.answers import respond, respond_as, typed
+from rm.web.handling import decoded
 from rm.web.identity import CALLER
 from rm.web.ports import Alerts, Service
 from rm.web.visible_jobs import VisibleJobs
@@ -47,7 +48,7 @@ class AlertRoutes:
 
     async def acknowledge(self, request: web.Request) -> web.Response:
         by = request[CALLER].user
-        body = wire.decode(await request.read(), wire.LIST_BYTES)
+        body = await decoded(request, wire.LIST_BYTES)
         wire.fields(body, "alerts", "comment")
         names = texts(body, "alerts")
         if not names:
@@ -59,7 +60,7 @@ class AlertRoutes:
 
     async def silence(self, request: web.Request) -> web.Response:
         by = request[CALLER].user
-        body = wire.decode(await request.read(), wire.LIST_BYTES)
+        body = await decoded(request, wire.LIST_BYTES)
         wire.fields(body, "conditions", "hosts", "for_s", "comment")
         for_s = body.get("for_s")
         if isinstance(for_s, bool) or not isinstance(for_s, int | float) or not abs(for_s) < math.inf:

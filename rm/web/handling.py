@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from rm.errors import Conflict, UsageError
+from rm.web import wire
 from rm.web.planning_ports import Answer
 from rm.web.ports import Monitoring, Service
 
@@ -56,6 +57,14 @@ async def beside(request: web.Request, work: Callable[[], T], rests: bool = Fals
         return await asyncio.to_thread(work)
     finally:
         loop.call_later(min(REST * (loop.time() - since_s), REST_MAX_S) if rests else 0.0, turn.release)
+
+
+async def decoded(request: web.Request, most_bytes: int) -> dict[str, Any]:
+    """The body of a request, as `wire.decode`; a long one beside the event loop."""
+    body = await request.read()
+    if len(body) <= wire.SMALL_BYTES:
+        return wire.decode(body, most_bytes)
+    return await beside(request, lambda: wire.decode(body, most_bytes), rests=True)
 
 
 async def made(request: web.Request, work: Callable[[], T], jobs: int) -> T:

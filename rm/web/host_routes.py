@@ -6,11 +6,12 @@ from __future__ import annotations
 from aiohttp import web
 
 from rm.api import hosts
+from rm.core.model.host import Host
 from rm.errors import UsageError
 from rm.web import wire
 from rm.web.access import Gate
 from rm.web.answers import host_of, listed_host, respond, respond_as
-from rm.web.handling import settled
+from rm.web.handling import beside, settled
 from rm.web.identity import CALLER
 from rm.web.ports import Service
 from rm.web.visible_jobs import VisibleJobs
@@ -48,14 +49,13 @@ class HostRoutes:
 
     async def add_hosts(self, request: web.Request) -> web.Response:
         by = request[CALLER].user
-        body = wire.decode(await request.read(), request.client_max_size)
-        wire.fields(body, "hosts")
-        values = body.get("hosts")
-        if not isinstance(values, list) or not values:
-            raise UsageError("'hosts' must be a list of at least one host.")
-        added = await settled(
-            self._service.host_service.add_hosts([wire.host_from(value) for value in values], by)
+        body = await request.read()
+        asked = (
+            await beside(request, lambda: _hosts_of(body), rests=True)
+            if len(body) > wire.SMALL_BYTES
+            else _hosts_of(body)
         )
+        added = await settled(self._service.host_service.add_hosts(asked, by))
         return respond(hosts.Hosts(hosts=[host_of(host) for host in added]), 201)
 
     async def remove_host(self, request: web.Request) -> web.Response:
@@ -103,3 +103,12 @@ class HostRoutes:
             self._service.host_service.accept_key(request.match_info["name"], fingerprint, by)
         )
         return respond_as(hosts.HostKeys, keys)
+
+
+def _hosts_of(text: bytes) -> list[Host]:
+    body = wire.decode(text, len(text))
+    wire.fields(body, "hosts")
+    values = body.get("hosts")
+    if not isinstance(values, list) or not values:
+        raise UsageError("'hosts' must be a list of at least one host.")
+    return [wire.host_from(value) for value in values]

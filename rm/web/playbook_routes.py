@@ -15,7 +15,7 @@ from rm.errors import Conflict, UsageError
 from rm.typed import convert
 from rm.web import wire
 from rm.web.answers import respond, typed
-from rm.web.handling import number
+from rm.web.handling import decoded, number
 from rm.web.identity import CALLER
 from rm.web.playbook_ports import Playbooks
 from rm.web.ports import Service
@@ -143,7 +143,7 @@ def _id(request: web.Request) -> int:
 
 async def _asked(request: web.Request, kind: type[Asked], most_bytes: int = wire.LIST_BYTES) -> Asked:
     """Nothing of the answers is in what is said of them: they may be secrets."""
-    body = wire.decode(await request.read(), most_bytes)
+    body = await decoded(request, most_bytes)
     wire.fields(body, *kind.__struct_fields__)
     try:
         return convert(body, kind)

@@ -15,7 +15,7 @@ from rm.errors import UsageError
 from rm.typed import convert
 from rm.web import wire
 from rm.web.answers import respond, typed
-from rm.web.handling import settled
+from rm.web.handling import decoded, settled
 from rm.web.identity import CALLER
 from rm.web.ports import Service
 from rm.web.visible_jobs import VisibleJobs
@@ -64,7 +64,7 @@ class ReservationRoutes:
 
 async def _asked(request: web.Request, kind: type[Asked]) -> dict[str, Any]:
     """The fields that the request names."""
-    body = wire.decode(await request.read(), wire.LIST_BYTES)
+    body = await decoded(request, wire.LIST_BYTES)
     wire.fields(body, *kind.__struct_fields__)
     try:
         made = convert(body, kind)

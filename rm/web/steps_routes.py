@@ -8,7 +8,7 @@ from rm.api import channels
 from rm.errors import Conflict, UsageError
 from rm.web import wire
 from rm.web.answers import respond_as
-from rm.web.handling import while_connected
+from rm.web.handling import decoded, while_connected
 from rm.web.ports import Service, Steps
 
 LINE_BYTES = (8 << 20) - 4096  # an agent takes lines of up to 8 MiB
@@ -35,8 +35,7 @@ class StepsRoutes:
         return respond_as(channels.Channels, {"channels": self._steps().channels()})
 
     async def run(self, request: web.Request) -> web.Response:
-        text = await request.read()
-        body = {**wire.decode(text, LINE_BYTES), "host": request.match_info["host"]}
+        body = {**await decoded(request, LINE_BYTES), "host": request.match_info["host"]}
         wire.fields(body, *DOOR, *REQUEST)
         for key, kind in {**DOOR, **REQUEST}.items():
             value = body.get(key)

@@ -60,6 +60,7 @@ def phases(count: int) -> TrafficProfile:
         ({"ntasks": 65537}, "a job may have 65536 tasks"),
         ({"traffic": phases(65)}, "65 phases, and may have 64"),
         ({"traffic": on_off(DAY_US + 1, 0.5, 1_000)}, "at most a day"),
+        ({"container_mounts": "/a:/b," * 30_000}, "has 180000 characters, and may have 131072"),
     ],
 )
 def test_each_field_has_a_bound(fields: dict[str, Any], sentence: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rm.arrays import JobId, each, mask, parse, parse_id, text_of
+from rm.arrays import JobId, each, mask, parse, parse_id, split_ids, text_of
 from rm.errors import UsageError
 from rm.shown_ids import shown_id
 
@@ -84,3 +84,8 @@ def test_ids_are_shown_as_squeue_shows_them() -> None:
     many = text_of(sum(1 << n for n in range(0, 400, 3)) | 2)
     assert len(shown_id(36, 0, None, many)) < 80
     assert shown_id(36, 0, None, many).endswith(",...]")
+
+
+def test_lists_of_ids_are_split_between_arrays_however_long_they_are() -> None:
+    assert split_ids("7,8,9_[3-4,6],,10_2") == ["7", "8", "9_[3-4,6]", "10_2"]
+    assert len(split_ids("1," * 300_000 + "9_[" + "1," * 100_000)) == 400_000  # it took hours

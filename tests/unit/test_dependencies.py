@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rm.dependencies import CONDITIONS_MAX, MINUTE_US, WRITTEN_MAX, Condition, Conditions, _split, parse
+from rm.arrays import split
+from rm.dependencies import CONDITIONS_MAX, MINUTE_US, WRITTEN_MAX, Condition, Conditions, parse
 from rm.errors import UsageError
 
 
@@ -107,4 +108,4 @@ def test_a_list_that_names_one_job_again_and_again_has_an_end_too() -> None:
 @given(st.text("a:,?[]", max_size=12), st.sampled_from(":,?"))
 def test_a_list_is_cut_outside_of_brackets(text: str, between: str) -> None:
     """As an expression does that looks ahead for the next bracket, for minutes where there are many."""
-    assert _split(text, between) == re.split(re.escape(between) + r"(?![^\[\]]*\])", text)
+    assert split(text, between) == re.split(re.escape(between) + r"(?![^\[\]]*\])", text)

@@ -22,7 +22,7 @@ from rm.client.connection import Connection
 from rm.config import Config, DaemonConfig, JobsConfig, LimitsConfig
 from rm.core.store import Lease
 from rm.errors import LimitReached, Standby
-from rm.web import door, limits, malformed
+from rm.web import door, limits, malformed, wire
 from rm.web.shares import FEW, PATIENCE_S, RESERVED, SPARE, Shares
 from tests.fake_service import Daemon, serving
 from tests.standing_by import standing_by
@@ -293,6 +293,42 @@ def test_no_long_body_is_read_in_the_event_loop_but_for_what_needs_one(
     status, told = call(daemon_of_all, "POST", f"/v1/{path}", raw=b'{"name":[' + b"[]," * (1 << 20) + b"[]]}")
     assert (status, told["error"]["kind"]) == (400, "UsageError")
     assert "this one may have" in told["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/hosts", {"hosts": [{"name": f"h{n}", "cpus": 1, "mem_bytes": 1} for n in range(3_000)]}),
+        ("/v1/jobs", {"specs": [{**SPEC, "comment": "c" * 2_000}] * 50}),
+        ("/v1/alerts/silences", {"comment": "c" * 100_000}),
+        ("/v1/alerts/acknowledge", {"comment": "c" * 100_000}),
+        ("/v1/reservations", {"name": "c" * 100_000}),
+        ("/v1/reservations/r", {"name": "c" * 100_000}),
+        ("/v1/playbooks/drain/start", {"limit": "c" * 100_000}),
+        ("/v1/channels/h1/steps", {"kind": "c" * 100_000}),
+    ],
+)
+def test_what_may_be_long_is_taken_apart_beside_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, Any]
+) -> None:
+    seen: set[str] = set()
+
+    def noting(decode: Any) -> Any:
+        def noted(body: Any, *more: Any) -> Any:
+            seen.add(threading.current_thread().name)
+            return decode(body, *more)
+
+        return noted
+
+    monkeypatch.setattr(wire, "decode", noting(wire.decode))
+    monkeypatch.setattr(wire, "submission", noting(wire.submission))
+    with serving(tmp_path / "rm.sock") as daemon:
+        daemon.service.alerting = daemon.service.playbooks = daemon.service.steps = object()
+        loop: list[str] = []
+        daemon.loop.call_soon_threadsafe(lambda: loop.append(threading.current_thread().name))
+        call(daemon, "POST", path, body)
+    assert seen
+    assert seen.isdisjoint(loop)
 
 
 def test_bodies_under_way_are_bounded_in_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

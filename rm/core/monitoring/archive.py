@@ -7,8 +7,10 @@ stop the others.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 from rm.core.monitoring.listed import heading, names_of
@@ -22,6 +24,7 @@ OPS = ("put", "post")
 RUNS = ("succeeded", "failed", "all")
 OUTCOME_BYTES = 512  # of a result without what it found
 OF_TEXT = 8  # bytes in memory for each character that Python writes of it, measured with histograms
+HEAP_FEW = 64  # entries of what has gone that are not worth to be removed
 USUAL_POLICY = ((5, MINUTE_US), (11, 5 * MINUTE_US))
 
 
@@ -100,11 +103,18 @@ class Waiting:
 
 
 class Queue:
-    """The results before an archive that were read from the store, in memory. Not thread-safe."""
+    """The results before an archive that were read from the store, in memory. Not thread-safe.
+
+    Each has a place: the smaller it is, the longer it has waited; one that is tried again has waited longest.
+    What has gone stays in the heaps until its time comes, so that to take one is quick, however many wait.
+    """
 
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
-        self._waiting: list[Waiting] = []
+        self._waiting: OrderedDict[int, Waiting] = OrderedDict()  # by place
+        self._due: list[tuple[int, int]] = []  # a heap: (when, place)
+        self._ended: list[tuple[int, int]] = []  # a heap, where results get too old: (when, place)
+        self._last = self._first = 0  # places
         self._bytes = 0
         self.dropped = 0
 
@@ -113,38 +123,58 @@ class Queue:
 
     def numbers(self) -> tuple[int, ...]:
         """Of those that are stored, in order."""
-        return tuple(sorted(waiting.number for waiting in self._waiting if waiting.number))
+        return tuple(sorted(waiting.number for waiting in self._waiting.values() if waiting.number))
 
     def put(self, outcome: Outcome, now_us: int, number: int = 0) -> None:
         if self._archive.takes(outcome):
-            self._waiting.append(Waiting(outcome, now_us, size_bytes=_size_bytes(outcome), number=number))
-            self._bytes += self._waiting[-1].size_bytes
-            self._shorten()
+            self._last += 1
+            self._add(self._last, Waiting(outcome, now_us, size_bytes=_size_bytes(outcome), number=number))
+
+    def _add(self, place: int, waiting: Waiting) -> None:
+        self._waiting[place] = waiting
+        if place < 0:
+            self._waiting.move_to_end(place, last=False)
+        self._bytes += waiting.size_bytes
+        heappush(self._due, (waiting.due_us, place))
+        if self._archive.ttl_us:
+            heappush(self._ended, (waiting.outcome.ended_us, place))
+        self._shorten()
 
     def _shorten(self) -> None:
-        archive, gone = self._archive, 0
-        while len(self._waiting) - gone > archive.queue or self._bytes > archive.queue_mib << 20:
-            self._bytes -= self._waiting[gone].size_bytes
-            gone += 1
-        del self._waiting[:gone]
-        self.dropped += gone
+        archive = self._archive
+        while len(self._waiting) > archive.queue or self._bytes > archive.queue_mib << 20:
+            self._drop(next(iter(self._waiting)))
+        for heap in (self._due, self._ended):
+            if len(heap) > 2 * len(self._waiting) + HEAP_FEW:
+                heap[:] = [entry for entry in heap if entry[1] in self._waiting]
+                heapify(heap)
+
+    def _drop(self, place: int) -> None:
+        self._take(place)
+        self.dropped += 1
+
+    def _take(self, place: int) -> Waiting:
+        waiting = self._waiting.pop(place)
+        self._bytes -= waiting.size_bytes
+        return waiting
 
     def next(self, now_us: int) -> Waiting | int | None:
         """Take the result that has been due longest; else in how many microseconds one is; None: there is
         none."""
         ttl_us = self._archive.ttl_us
-        if ttl_us:
-            fresh = [w for w in self._waiting if w.outcome.ended_us + ttl_us > now_us]
-            self.dropped += len(self._waiting) - len(fresh)
-            self._waiting, self._bytes = fresh, sum(waiting.size_bytes for waiting in fresh)
-        if not self._waiting:
+        while ttl_us and self._ended and self._ended[0][0] + ttl_us <= now_us:
+            _, place = heappop(self._ended)
+            if place in self._waiting:
+                self._drop(place)
+        while self._due and self._due[0][1] not in self._waiting:
+            heappop(self._due)
+        if not self._due:
             return None
-        first = min(self._waiting, key=lambda waiting: waiting.due_us)
-        if first.due_us > now_us:
-            return first.due_us - now_us
-        self._waiting.remove(first)
-        self._bytes -= first.size_bytes
-        return first
+        due_us, place = self._due[0]
+        if due_us > now_us:
+            return due_us - now_us
+        heappop(self._due)
+        return self._take(place)
 
     def failed(self, waiting: Waiting, now_us: int, again: bool) -> None:
         """The archive did not take it; `again`: it may do so later."""
@@ -152,10 +182,8 @@ class Queue:
         if wait_us is None:
             self.dropped += 1
         else:
-            later = replace(waiting, due_us=now_us + wait_us, attempts=waiting.attempts + 1)
-            self._waiting.insert(0, later)
-            self._bytes += later.size_bytes
-            self._shorten()
+            self._first -= 1
+            self._add(self._first, replace(waiting, due_us=now_us + wait_us, attempts=waiting.attempts + 1))
 
 
 def _size_bytes(outcome: Outcome) -> int:
