@@ -1,10 +1,12 @@
 """Modules, filters and tests that are not rm's: found, packed, run; refused by name where they cannot be."""
 
+import gc
 import json
 import os
 import re
 import subprocess
 import sys
+import weakref
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
@@ -19,7 +21,7 @@ from rm.errors import UsageError
 from rm.playbook.model.problems import BadArgument
 from rm.playbook.model.schema import tasks_of
 from rm.playbook.modules import called
-from rm.playbook.own.own_module import OwnModule, own_module
+from rm.playbook.own.own_module import own_module
 from rm.playbook.own.packing import packed_module
 from rm.playbook.own.place import Found, Installed, in_collections
 from rm.playbook.own.style import style_of
@@ -640,5 +642,16 @@ def test_a_registered_module_is_one_of_rm_s_shape(files: LocalFiles, tmp_path: P
         "key_value",
         {"a": "1"},
     )
-    assert isinstance(OwnModule(Found("/x", "x"), files, "/"), OwnModule)
-    assert os.path.exists(tmp_path / "library/shape.sh")
+
+
+def test_what_a_run_has_read_does_not_stay_with_the_process(tmp_path: Path) -> None:
+    """The table of modules kept the run's files, which hold their contents, and the vault's passwords."""
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library/shape.sh").write_text("#!/bin/sh\n")
+    (tmp_path / "site.yml").write_text("- hosts: all\n  tasks:\n    - shape: a=1\n")
+    files = LocalFiles()
+    read_playbook(tmp_path / "site.yml", files)
+    kept = weakref.ref(files)
+    del files
+    gc.collect()
+    assert kept() is None

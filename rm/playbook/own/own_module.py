@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
@@ -30,35 +31,33 @@ class OwnModule(ModuleType):
     ARGS: dict[str, Arg] = {}  # noqa: RUF012 - as in rm's modules
 
     def __init__(self, found: Found, files: Files, directory: str) -> None:
+        """Raises BadArgument where it cannot run."""
         super().__init__(f"own.{found.name}")
-        self.found, self._files, self._directory = found, files, directory
-        self._sent: dict[str, Any] | None = None
+        self.found, self._sent = found, _sent(found, files, directory)
+        self._files = weakref.ref(files)  # the module stays with the process, what a run has read does not
 
     def compile(self, args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
-        return {**self.sent(), "arguments": args}
+        return {**self._sent, "arguments": args}
 
     def is_of(self, found: Found, files: Files) -> bool:
         """Is it this very module, read by this run?"""
-        return self.found == found and self._files is files
+        return self.found == found and self._files() is files
 
-    def sent(self) -> dict[str, Any]:
-        """What travels besides the arguments; raises BadArgument."""
-        if self._sent is None:
-            found, text = self.found, self._files.read(self.found.path)
-            if found.action:
-                raise BadArgument(
-                    f"'{found.name}' has an action plug-in, {found.action}, which rm does not run"
-                )
-            style, module = style_of(text, found.name), found.name
-            if style.kind == "python":
-                from rm.playbook.own.packing import packed_module  # most playbooks need none
 
-                text, module = packed_module(found, text, self._files, self._directory)
-            self._sent = {
-                "content": packed(text), "kind": style.kind, "interpreter": list(style.interpreter),
-                "module": module, "name": found.name, "marker": JSON_ARGS.decode(),
-            }  # fmt: skip
-        return self._sent
+def _sent(found: Found, files: Files, directory: str) -> dict[str, Any]:
+    """What travels besides the arguments; raises BadArgument."""
+    text = files.read(found.path)
+    if found.action:
+        raise BadArgument(f"'{found.name}' has an action plug-in, {found.action}, which rm does not run")
+    style, module = style_of(text, found.name), found.name
+    if style.kind == "python":
+        from rm.playbook.own.packing import packed_module  # most playbooks need none
+
+        text, module = packed_module(found, text, files, directory)
+    return {
+        "content": packed(text), "kind": style.kind, "interpreter": list(style.interpreter),
+        "module": module, "name": found.name, "marker": JSON_ARGS.decode(),
+    }  # fmt: skip
 
 
 def own_module(
@@ -92,7 +91,5 @@ def own_module(
     one = known.get(name)
     if isinstance(one, OwnModule) and one.is_of(found, files):
         return name
-    module = OwnModule(found, files, directory)
-    module.sent()
-    known[name] = module
+    known[name] = OwnModule(found, files, directory)
     return name

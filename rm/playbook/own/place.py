@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import posixpath
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from rm.playbook.model.bounded_yaml import load_plain
@@ -129,7 +129,7 @@ def _root(files: Files, tops: Sequence[str], space: str, collection: str) -> str
     return next((root for root in roots if files.exists(posixpath.join(root, "plugins"))), "")
 
 
-@cache
+@lru_cache(maxsize=64)  # collections change, while a daemon reads playbooks
 def _routed(text: bytes) -> dict[str, dict[str, Any]]:
     document = load_plain(text.decode())
     routing = (document or {}).get("plugin_routing") or {}
