@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -105,6 +106,7 @@ def _become(main: Callable[[], int], request: dict[str, Any], streams: list[int]
         os.umask(request["umask"])
         os.environ.clear()
         os.environ.update(request["env"])
+        time.tzset()  # as its TZ says
         sys.argv = request["argv"]
         Path("/proc/self/comm").write_text(Path(sys.argv[0]).name)
         # those that are there know what their files were when they were made

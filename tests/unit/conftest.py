@@ -3,6 +3,7 @@ tools of hosts that tests write."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +14,16 @@ from tests.command_line import Rmx, caller
 from tests.fake_service import Daemon, serving
 from tests.slurm_program import Slurm
 from tests.slurm_program import caller as slurm_caller
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _utc() -> Iterator[None]:
+    """The times that tests expect are written in one zone, wherever they run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from dataclasses import replace
 from datetime import datetime
 
@@ -27,10 +26,8 @@ from tests.slurm_program import Slurm
 
 
 @pytest.fixture(autouse=True)
-def jobs(daemon: Daemon, rmx: Rmx, monkeypatch: pytest.MonkeyPatch) -> None:
+def jobs(daemon: Daemon, rmx: Rmx) -> None:
     """1 has failed, 2 runs, 3 is an array of which 3_1 has ended as 4, 5 waits: all in January 1970."""
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
     rmx("submit", "--job-name=averylongname", "--mem=1G", "--time=90", "--wrap=true")
     rmx("submit", "--job-name=two", "-n2", "--partition=fast", "--wrap=true")
     rmx("submit", "--job-name=many", "--array=0-5%2", "--wrap=true")

@@ -19,7 +19,7 @@ RULE, DASHES_13 = "-" * 80, "-" * 13
 
 
 @pytest.fixture(autouse=True)
-def used(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+def used(daemon: Daemon) -> None:
     """Three hosts; root in physics used most, and in optics below it GPUs; nobody is in biology."""
     service = daemon.service
     service.shared = checked(

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import fields, replace
 
@@ -41,15 +40,6 @@ import rm_used
 SECOND_US = 1_000_000
 GIB = 1 << 30
 USED = Used(3_000_000, 1_000_000, GIB, 2 * GIB, 100, 200)
-
-
-@pytest.fixture(autouse=True)
-def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 def job_on(*hosts: str, **more: object) -> Job:
