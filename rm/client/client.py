@@ -25,7 +25,7 @@ from rm.client.asking import Asking
 from rm.client.connection import PATIENCE_S, PAUSE_S, Connection
 from rm.client.named_rows import NamedRows, rows_of
 from rm.client.topics import Topics
-from rm.errors import NotFound, TimedOut, Unreachable
+from rm.errors import NotFound, TimedOut, Unreachable, UsageError
 
 if TYPE_CHECKING:
     from rm.api.job_steps import JobStep, UsedNow
@@ -341,7 +341,12 @@ class Client(Topics):
             ImpossibleRequest: no state of the cluster could take the job then.
         """
         job, tasks = _named(job_id)
-        return self._ask.post(OneJob, "jobs", job, "update", body=update, array_tasks=tasks).job
+        try:
+            return self._ask.post(OneJob, "jobs", job, "update", body=update, array_tasks=tasks).job
+        except UsageError as error:
+            from rm.client.older_daemon import explained
+
+            raise explained(error, lambda: update.__struct_fields__) from None
 
     def _change(self, job_id: JobRef, verb: Verb, **query: Any) -> Job:
         job, tasks = _named(job_id)

@@ -15,7 +15,7 @@ from rm.client.address import Address, find_daemon
 from rm.client.kept_ssh import at_hand
 from rm.client.one_request import answered, opened
 from rm.client.quick_json import dumps, loads
-from rm.errors import RmError
+from rm.errors import RmError, UsageError
 from rm.submission import directives
 from rm.submission.batch import Source, Submitter, batch_job
 from rm.submission.remarks import Remarks
@@ -107,8 +107,11 @@ def _at_once(door: socket | None, spec: dict[str, Any], key: str) -> int | None:
 
     def refuse(status: int, body: bytes) -> None:
         from rm.client.connection import failure
+        from rm.client.older_daemon import is_older
 
-        raise failure(status, body)
+        error = failure(status, body)
+        if not (isinstance(error, UsageError) and is_older(error)):  # else it is asked without the field
+            raise error
 
     answer = answered(door, "POST", "/v1/jobs", headers, dumps({"spec": spec}).encode(), refuse)
     if answer is None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from rm.cli.slurm.asking import Asking
 from rm.client.one_request import answered, opened
 from rm.client.quick_json import dumps, objects
-from rm.errors import RmError, Unreachable, as_told
+from rm.errors import RmError, Unreachable, UsageError, as_told
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,7 +54,13 @@ class Changing(Asking):
 
     def update(self, job: JobId, fields: Mapping[str, Any]) -> None:
         """`fields`: those of `rm.api.job_requests.JobUpdate`, as plain values."""
-        if not self._done("POST", job, "/update", fields=fields):
+        try:
+            done = self._done("POST", job, "/update", fields=fields)
+        except UsageError as error:
+            from rm.client.older_daemon import explained
+
+            raise explained(error, lambda: fields) from None
+        if not done:
             from rm.api.job_requests import JobUpdate
 
             self.client.update(job, JobUpdate(**fields))
