@@ -24,6 +24,8 @@ PRIORITIES = {"high": 100, "low": 0}
 _PRIORITY_MAX = 1_000_000_000
 NICE = 100
 CONTAINER = ("container_image", "container_mounts", "container_workdir", "container_name")
+# what an empty variable of a script leaves of these options would silently be less than was meant
+NEVER_EMPTY = ("mem", "mem_per_cpu", "mem_per_gpu", "gres", "signal", "mail_type")
 LAUNCHES = ("tasks", "batch", "auto")
 OF_A_JOB = ("SLURM_", "SLURMD_")
 # option -> the variable in which the job finds it; what the placement decides is
@@ -55,6 +57,12 @@ def build(
     spec: dict[str, Any] = {"env": []}
     with said.gathering():
         spec["env"] = [*_export(values.get("export", "ALL"), environment), *told(values)]
+    for key in NEVER_EMPTY:
+        if values.get(key) == "":
+            option = f"--{key.replace('_', '-')}"
+            said.errors.append(
+                UsageError(f"{option} has no value.", f"Write {option}=VALUE, or leave it out.")
+            )
     for key in ("name", "output", "error", "input", "comment", "zone"):
         if values.get(key):
             spec[key] = values[key]
@@ -133,10 +141,17 @@ def _time(values: Mapping[str, Any]) -> dict[str, Any]:
 def _time_min(values: Mapping[str, Any]) -> dict[str, Any]:
     if "time_min" not in values:
         return {}
+    from contextlib import suppress
+
     try:
         least_us = units.parse_time_limit_us(values["time_min"])
     except UsageError as error:
         raise UsageError(f"--time-min: {error.what}", error.hint) from None
+    limit_us = None
+    with suppress(UsageError):  # which is said of --time itself
+        limit_us = units.parse_time_limit_us(values["time"]) if values.get("time") else None
+    if least_us and limit_us and least_us > limit_us:
+        raise UsageError("--time-min is longer than --time.", "Write less, or leave it out.")
     return {"time_min_us": least_us} if least_us else {}
 
 

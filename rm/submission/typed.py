@@ -33,5 +33,9 @@ def found_script(file: str) -> str:
 
 def script_path(file: str, cwd: str) -> str:
     """As Slurm's Command tells it: a bare name with its directory, a path as it was typed."""
-    path = file if os.path.dirname(file) else os.path.join(cwd, file)
+    return printable_path(file if os.path.dirname(file) else os.path.join(cwd, file))
+
+
+def printable_path(path: str) -> str:
+    """As UTF-8, where the name of a file may be any bytes."""
     return path.encode(errors="surrogateescape").decode(errors="replace").replace("\ufffd", "?")

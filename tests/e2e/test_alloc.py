@@ -144,6 +144,9 @@ def test_salloc_speaks_as_slurms_and_leaves_an_allocation_for_srun(cluster: Clus
     assert "does not run" in run("srun", f"--jobid={job}", "hostname").stderr
     missing = run("salloc", "no-such-command")
     assert (missing.returncode, "no-such-command" in missing.stderr) == (1, True)
+    assert cluster.job(job)["spec"]["script_path"] == ""  # as in Slurm, `Command` of `srun` alone
+    assert run("srun", "-Q", "hostname").returncode == 0
+    assert cluster.job(newest(cluster))["spec"]["script_path"] == "hostname"
     done = run("salloc", "-n2", "-Q", "srun", "hostname")
     assert (done.returncode, done.stderr, len(done.stdout.split())) == (0, "", 2)
 

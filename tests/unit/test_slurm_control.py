@@ -169,6 +169,15 @@ def test_a_job_requeues_itself_without_a_daemon(
     assert slurm("scontrol", "requeue", "1").code == 1  # another job is the daemon's
 
 
+def test_how_many_hosts_a_job_that_waits_asks_for(slurm: Slurm, rmx: Rmx) -> None:
+    """Compared with Slurm 22.05."""
+    rmx("submit", "--hold", "-N2-4", "--ntasks-per-node=2", "--wrap=true")
+    rmx("submit", "--hold", "-n4", "--ntasks-per-node=2", "--wrap=true")
+    assert record(slurm, "show", "job", "4")["NumNodes"] == "2-4"
+    assert record(slurm, "show", "job", "4")["NtasksPerN:B:S:C"] == "2:0:*:*"
+    assert record(slurm, "show", "job", "5")["NumNodes"] == "2"
+
+
 def test_each_field_of_jobs_that_slurm_names_is_changed_or_refused_by_a_sentence() -> None:
     """The fields of scontrol(1) of Slurm 22.05, "UPDATE COMMAND"."""
     fields = (

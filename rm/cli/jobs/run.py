@@ -19,6 +19,7 @@ from rm.errors import RmError, UsageError
 from rm.submission.batch import UNTOLD, Source, Submitter, batch_job
 from rm.submission.options import SBATCH
 from rm.submission.remarks import Remarks
+from rm.submission.typed import printable_path
 
 if TYPE_CHECKING:
     from rm.api.jobs import FullJob
@@ -71,9 +72,11 @@ def held_job(
     what: str,
     prefix: str = SBATCH,
     source: Source = UNTOLD,
+    program: str = "",
 ) -> int:
     """Submit a job whose script waits for the end of a session; its id. `what` it is for, in refusals;
-    `prefix`: of the variables that are options; `source`: what was typed.
+    `prefix`: of the variables that are options; `source`: what was typed; `program`: the command of the
+    job for lists, as it was typed.
 
     Raises:
         UsageError: an option is none of such a job.
@@ -88,6 +91,8 @@ def held_job(
         note(f"Warning: {warning}")
     remarks.refuse()
     spec.update(launch="batch", output="/dev/null")
+    if program:
+        spec["script_path"] = printable_path(program)
     if "requeue" not in values:
         spec["requeue"] = False  # nobody would attend a second attempt
     return submission.submit(session.connection, spec)
@@ -125,7 +130,7 @@ def run_command(session: Session, flags: Mapping[str, Any], how: How, command: S
     flags = {key: value for key, value in flags.items() if key not in CONTAINER}
     with Signals() as signals:
         name = flags.get("name") or os.path.basename(command[0])
-        job = held_job(session, flags, name, "rmx run", source=Source(how.line))
+        job = held_job(session, flags, name, "rmx run", source=Source(how.line), program=command[0])
 
         def cancel() -> None:
             with suppress(RmError), session.new_client() as client:

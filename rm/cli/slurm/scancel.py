@@ -65,7 +65,13 @@ def _id(word: str) -> JobId:
     try:
         return parse_id(word)
     except UsageError:
-        raise UsageError(f"Invalid job id {word}") from None
+        job, _, step = word.partition(".")
+        hint = (
+            f"A step is not cancelled alone: `scancel --signal=TERM {job}` reaches all of them."
+            if step
+            else ""
+        )
+        raise UsageError(f"Invalid job id {word}", hint) from None
 
 
 def _signal(given: Given) -> int | None:

@@ -170,7 +170,9 @@ def _job(found: Job, details: bool = False) -> list[str]:
     job = rest_of(found)
     spec = job.spec
     hosts = list(job.hosts)
-    number = len(hosts) or spec.hosts_min or 1
+    fewest = spec.hosts_min or (-(-spec.ntasks // spec.tasks_per_host) if spec.tasks_per_host else 1)
+    number = len(hosts) or fewest
+    asked = f"{fewest}-{spec.hosts_max}" if not hosts and spec.hosts_max > fewest else str(number)
     ends_us = ends_by_us(job, spec.time_limit_us)
     mem_bytes = spec.mem_bytes_per_host or spec.mem_bytes_per_task // spec.cpus_per_task
     all_bytes, gpus = mem_bytes_of(spec, number), gpus_of(spec, number)
@@ -209,10 +211,10 @@ def _job(found: Job, details: bool = False) -> list[str]:
         f"ReqNodeList={only} ExcNodeList={excluded}",
         f"NodeList={fold_hosts(hosts)}",
         *([f"BatchHost={hosts[0]}"] if hosts else []),
-        f"NumNodes={number} NumCPUs={spec.cpus_per_task * spec.ntasks} NumTasks={spec.ntasks} "
+        f"NumNodes={asked} NumCPUs={spec.cpus_per_task * spec.ntasks} NumTasks={spec.ntasks} "
         f"CPUs/Task={spec.cpus_per_task} ReqB:S:C:T=0:0:*:*",
         f"TRES={','.join(filter(None, tres))}",
-        "Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=*",
+        f"Socks/Node=* NtasksPerN:B:S:C={spec.tasks_per_host}:0:*:* CoreSpec=*",
         f"MinCPUsNode={spec.cpus_per_task} MinMemory{each}={size(mem_bytes)} MinTmpDiskNode=0",
         f"Features={spec.constraint or NONE} DelayBoot=00:00:00",
         *([f"Reservation={spec.reservation}"] if spec.reservation else []),
