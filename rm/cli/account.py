@@ -149,7 +149,8 @@ def _rows(found: Accounts, parent: str, depth: int = 0) -> Iterator[tuple[Any, .
 
 
 def _given(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value not in (None, False)}
+    # by identity: 0 shares are said, and equal False
+    return {name: value for name, value in options.items() if value is not None and value is not False}
 
 
 def _of_users(options: Mapping[str, Any]) -> dict[str, Any]:

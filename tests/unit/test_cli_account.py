@@ -37,6 +37,16 @@ def test_a_tree_is_made_changed_shown_and_taken_away(daemon: Daemon, rmx: Rmx) -
     assert rmx("account", "remove", "physics").out == "Account physics is removed.\n"
 
 
+def test_no_shares_are_a_number_of_shares(daemon: Daemon, rmx: Rmx) -> None:
+    """Whose part comes after all that others use."""
+    assert rmx("account", "add", "guests", "--shares", "0").code == 0
+    assert rmx("account", "add", "guests", "ann", "--shares", "0").code == 0
+    rmx("account", "add", "guests", "bob")
+    assert rmx("account", "set", "guests", "bob", "--shares", "0").out == "Account guests is changed.\n"
+    found = rmx("account", "show", "--json").json
+    assert [one["shares"] for one in found["accounts"] + found["members"]] == [0, 0, 0]
+
+
 def test_what_is_exported_is_imported_again(daemon: Daemon, rmx: Rmx, tmp_path: Path) -> None:
     rmx("account", "add", "a.1", "--description", 'says "hi" \\ ü')
     rmx("account", "add", "b", "--parent", "a.1", "--shares", "0")
