@@ -49,10 +49,18 @@ def _interface_of(address):
     return ""
 
 
+def _is_known(name):
+    try:
+        return bool(socket.getaddrinfo(name, None))
+    except (OSError, UnicodeError):  # the latter: it cannot be a name
+        return False
+
+
 def _peer(peer, answers):
-    """From which of our interfaces a peer is reached, and what its sshd's port says to a connection."""
+    """From which of our interfaces a peer is reached, what its sshd's port says to a connection, and whether
+    programs find it by its name."""
     address, port = peer["address"], peer["port"]
-    answer = {"name": peer["name"], "interface": "", "problem": ""}
+    answer = {"name": peer["name"], "interface": "", "problem": "", "named": _is_known(peer["name"])}
     answers.append(answer)
     try:
         kind = socket.getaddrinfo(address, port, type=socket.SOCK_DGRAM)[0]

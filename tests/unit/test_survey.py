@@ -8,13 +8,14 @@ import pytest
 
 from rm.playbook.inventory.survey import TOPICS, findings, row
 
+PEER = {"name": "b", "interface": "eth0", "problem": "", "named": True}
 GOOD: dict[str, Any] = {
     "python": "3.11.2", "kernel": "6.1", "root": True, "synchronized": True,
     "cgroup": 2, "bpf": True, "bursts": True,
     "tools": ["tc", "nft", "ip"],
     "controllers": ["cpu", "cpuset", "devices", "freezer", "memory", "pids"],
     "interfaces": {"eth0": {"mtu_bytes": 1500, "mbps": 25000, "up": True}},
-    "peers": [{"name": "b", "interface": "eth0", "problem": ""}], "home": ["nas:/home", "nfs4"],
+    "peers": [PEER], "home": ["nas:/home", "nfs4"],
     "free_bytes": {"/opt": 1 << 34}, "uids": {"ada": 1001},
 }  # fmt: skip
 USERS = {"ada": 1001}
@@ -37,13 +38,14 @@ def test_a_good_host_has_no_finding() -> None:
         ({"cgroup": 0, "controllers": []}, "cgroup", "There are no control groups", False),
         ({"controllers": ["cpu", "pids", "freezer"]}, "cgroup", "(version 2) lack memory", False),
         ({"tools": ["tc", "ip"]}, "tools", "The program nft is missing", False),
-        ({"peers": [{"name": "b", "interface": "lo", "problem": ""}]}, "network", "does not leave", True),
+        ({"peers": [{**PEER, "interface": "lo"}]}, "network", "does not leave", True),
         (
-            {"peers": [{"name": "b", "interface": "e", "problem": "late"}]},
+            {"peers": [{**PEER, "problem": "late"}]},
             "network",
             "b is not reached",
             True,
         ),
+        ({"peers": [{**PEER, "named": False}]}, "names", "not known there by their names: b.", False),
         ({"free_bytes": {"/opt": 5 << 20}}, "disk", "/opt has 5 MiB free", True),
         ({"uids": {"ada": 2002}}, "users", "The user ada has uid 2002, on the control machine 1001", True),
         ({"uids": {"ada": None}}, "users", "unknown: ada", False),
@@ -69,7 +71,7 @@ def test_each_fault_is_named_with_what_to_mend(
     ],
 )
 def test_a_name_that_hosts_do_not_know_is_no_closed_network(problem: str, mend: str) -> None:
-    peer = {"name": "b", "interface": "", "problem": problem}
+    peer = {**PEER, "interface": "", "problem": problem}
     (found,) = findings({"a": {**GOOD, "peers": [peer]}}, {}, USERS)
     assert found.mend.startswith(mend)
 

@@ -59,9 +59,9 @@ class Fits:
     def _begin(self) -> socket.socket:
         self._until_s = time.monotonic() + AT_MOST_S
         self._way, its = socket.socketpair()
+        argv = [sys.executable, "-I", "-S", "-c", PROGRAM, str(WITHIN_S)]
         with its:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", PROGRAM, str(WITHIN_S)], stdin=its, stdout=its,
-                stderr=subprocess.DEVNULL,
-            )  # fmt: skip
+                argv, stdin=its.fileno(), stdout=its.fileno(), stderr=subprocess.DEVNULL
+            )
         return self._way

@@ -12,9 +12,10 @@ CLOCK_MAX_US = 100_000  # slots are tens of milliseconds long; the agents measur
 PYTHON = (3, 8)
 FREE_BYTES = 64 << 20  # for the agents, and the logs of a few jobs
 NEEDED = ("cpu", "memory", "pids", "freezer")
+LISTED = 5  # names in a sentence
 SHARED = ("nfs", "nfs4", "ceph", "lustre", "gpfs", "beegfs", "glusterfs", "fuse.glusterfs", "9p", "cifs")
 
-TOPICS = ("reach", "python", "root", "clock", "cgroup", "tools", "network", "disk", "home", "users")
+TOPICS = ("reach", "python", "root", "clock", "cgroup", "tools", "network", "names", "disk", "home", "users")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,11 @@ def _of_host(
             add("network", f"The route to {peer['name']} does not leave the host.",
                 "Give each host an address of its own as ansible_host; /etc/hosts may say 127.0.1.1.",
                 True)  # fmt: skip
+    nameless = [peer["name"] for peer in survey["peers"] if not peer["named"]]
+    if nameless:
+        add("names", f"Hosts are not known there by their names: {_some(nameless)}",
+            "Put the names into DNS or /etc/hosts for scripts that meet at a host of $SLURM_JOB_NODELIST; "
+            "$MASTER_ADDR is an address.")  # fmt: skip
     ways = {peer["interface"] for peer in survey["peers"] if peer["interface"] not in ("", "lo")}
     if len(ways) > 1:
         add("network", f"Other hosts are reached by several interfaces: {', '.join(sorted(ways))}.",
@@ -133,10 +139,14 @@ def _of_host(
             "Give users the same uid everywhere, such as by a directory service.", True)  # fmt: skip
     absent = sorted(name for name, uid in survey["uids"].items() if uid is None)
     if absent:
-        add("users", f"These users of the control machine are unknown: {', '.join(absent[:5])}"
-            + (f" and {len(absent) - 5} more." if absent[5:] else "."),
+        add("users", f"These users of the control machine are unknown: {_some(absent)}",
             "Make those that submit jobs; a job of an unknown user is refused.")  # fmt: skip
     return found
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return f"{', '.join(names[:LISTED])}{more}."
 
 
 def row(survey: Mapping[str, Any], offset: tuple[int, int]) -> tuple[str, ...]:
