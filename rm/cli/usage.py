@@ -45,9 +45,7 @@ WAITS = tuple(name for name in SUMS if name.startswith("waited_") and name != "w
 @click.option("--partition", metavar="NAME", help="Only of this partition.")
 @click.option("--host", metavar="NAME", help="Only of this host.")
 @click.option("--waits", is_flag=True, help="For how long the jobs waited for what, added up.")
-@click.option(
-    "--digest", metavar="ACCOUNT", help="As the weekly mail; without times of the last week."
-)
+@click.option("--digest", metavar="ACCOUNT", help="As the weekly mail; without times of the last week.")
 @click.option("--csv", "as_csv", is_flag=True, help="Comma-separated values, with a first line of names.")
 @json_option
 @click.pass_obj
