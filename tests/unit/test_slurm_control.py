@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -56,7 +58,9 @@ def record(slurm: Slurm, *words: str) -> dict[str, str]:
     return dict(re.findall(r"(\S+?)=(.*?)(?=\s+\S+?=|\s*$)", done.out.strip()))
 
 
-def test_a_job_has_slurms_fields(slurm: Slurm) -> None:
+def test_a_job_has_slurms_fields(slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = SimpleNamespace(**vars(time) | {"time_ns": lambda: 65_000_000_000})
+    monkeypatch.setattr("rm.cli.shown.time", now)  # it is asked several times
     found = record(slurm, "show", "job", "1")
     assert found == record(slurm, "-o", "show", "job", "1")
     assert found == record(slurm, "show", "jobid=1") == record(slurm, "show", "JobId", "1")
@@ -65,7 +69,7 @@ def test_a_job_has_slurms_fields(slurm: Slurm) -> None:
         "ExitCode": "0:0", "Restarts": "0", "TimeLimit": "01:30:00", "NodeList": "h1", "BatchHost": "h1",
         "ReqNodeList": "h1", "NumNodes": "1", "NumCPUs": "2", "NumTasks": "2",
         "TRES": "cpu=2,mem=1G,node=1,billing=2", "MinMemoryNode": "1G", "StartTime": "1970-01-01T00:00:05",
-        "Partition": "(null)",
+        "Partition": "(null)", "RunTime": "00:01:00",
     }  # fmt: skip
     assert wanted.items() <= found.items()
     assert found["StdOut"] == found["StdErr"] == f"{Path.cwd()}/one-1.txt"
