@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -34,6 +35,13 @@ def rmx(capfd: pytest.CaptureFixture[str]) -> Rmx:
 @pytest.fixture
 def slurm(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Slurm:
     return slurm_caller(capfd, monkeypatch)
+
+
+@pytest.fixture
+def a_minute_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs that the fake service has started run for a minute by now, and by whatever is asked next."""
+    clock = SimpleNamespace(**vars(time) | {"time_ns": lambda: 65_000_000_000})
+    monkeypatch.setattr("rm.cli.shown.time", clock)
 
 
 @pytest.fixture

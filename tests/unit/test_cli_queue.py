@@ -79,6 +79,7 @@ def test_no_word_is_broken_on_a_narrow_terminal(rmx: Rmx, monkeypatch: pytest.Mo
     assert all(word in text for word in ("PARTITION", "HOSTS(REASON)", "narrow", "h1"))
 
 
+@pytest.mark.usefixtures("a_minute_later")
 def test_every_column_shows_every_job(rmx: Rmx, daemon: Daemon) -> None:
     assert len({column.letter for column in COLUMNS.values()}) == len(COLUMNS)
     with Client(daemon.socket) as client:

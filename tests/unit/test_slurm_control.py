@@ -5,9 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -58,9 +56,8 @@ def record(slurm: Slurm, *words: str) -> dict[str, str]:
     return dict(re.findall(r"(\S+?)=(.*?)(?=\s+\S+?=|\s*$)", done.out.strip()))
 
 
-def test_a_job_has_slurms_fields(slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = SimpleNamespace(**vars(time) | {"time_ns": lambda: 65_000_000_000})
-    monkeypatch.setattr("rm.cli.shown.time", now)  # it is asked several times
+@pytest.mark.usefixtures("a_minute_later")
+def test_a_job_has_slurms_fields(slurm: Slurm) -> None:
     found = record(slurm, "show", "job", "1")
     assert found == record(slurm, "-o", "show", "job", "1")
     assert found == record(slurm, "show", "jobid=1") == record(slurm, "show", "JobId", "1")

@@ -24,6 +24,8 @@ from tests.command_line import Rmx
 from tests.fake_service import Daemon
 from tests.slurm_program import Slurm
 
+pytestmark = pytest.mark.usefixtures("a_minute_later")
+
 
 @pytest.fixture(autouse=True)
 def jobs(daemon: Daemon, rmx: Rmx) -> None:
@@ -39,11 +41,6 @@ def jobs(daemon: Daemon, rmx: Rmx) -> None:
     service.run(4, "h2")
     service.put(4, array_job=3, array_task=1)
     service.finish(5, 3)
-
-
-@pytest.fixture(autouse=True)
-def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rm.cli.shown.time.time_ns", lambda: 65_000_000_000)
 
 
 def test_the_usual_list_is_slurms(slurm: Slurm) -> None:
