@@ -55,12 +55,14 @@ class Silence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """`level` "" and `after_us` null: the usual ones of each condition."""
+
     name: str
     on: Sequence[str]
     level: str
     hosts: Sequence[str]
     zones: Sequence[str]
-    after_us: int
+    after_us: int | None
     clear_us: int
     tell: Sequence[str]
 

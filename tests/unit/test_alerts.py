@@ -164,6 +164,21 @@ def test_a_rule_without_a_level_notifies_of_every_loss_and_of_other_conditions_w
     assert told == {("loss", "warn"), *((one, "critical") for one in GRADED if one != "loss")}
 
 
+def test_a_rule_without_a_time_waits_longer_for_a_lost_rotation() -> None:
+    """Under load jobs lose their slots, are inspected and planned anew, for minutes."""
+    lost = Finding("rotation-lost", "job 1", "job 1 shares a link and has no rotation")
+    m = Machine(Rule("r", tell=("c",)))
+    m.see(BAD, lost)
+    assert m.see(BAD, lost, after_s=10) == [FIRING]
+    m.see(BAD, lost, after_s=280)
+    assert (m.state("r/rotation-lost/job 1"), m.state()) == ("pending", "firing")
+    m.see(BAD, replace(lost, frozen="not known yet"), after_s=5)  # it is inspected: the time begins anew
+    m.see(BAD, lost, after_s=5)
+    assert m.state("r/rotation-lost/job 1") == "pending"
+    m.see(BAD, lost, after_s=300)
+    assert m.state("r/rotation-lost/job 1") == "firing"
+
+
 def test_what_fires_by_a_rule_that_has_gone_is_over() -> None:
     """Or by one that tells somebody else now: who heard of the firing hears of its end."""
     m = Machine(replace(RULE, after_us=0))
@@ -396,13 +411,14 @@ def test_rotations_that_are_lost() -> None:
     assert found[2].message == "job 3 is not kept in its slot: it had to be moved back"
     follows = rotation_findings(alignment, HOSTS, 90.0, never, {9: ""}, places)
     assert "job 9" not in [f.subject for f in follows], "it follows a plan of single iterations"
-    alone = (Released((2, 4), 1.3, 1.1, 99), Released((8, 9), 1.4))
+    alone = (Released((2, 4), 1.3, 1.1, 99, times=2), Released((8, 9), 1.4), Released((6, 7), 1.3, 1.1, 99))
     told = {
         f.subject: f.frozen or f.message
         for f in rotation_findings(replace(alignment, released=alone), HOSTS, 90.0, never, standings, places)
     }
     assert told["job 2"].startswith("job 2 is left alone: the slowest job took 1.30 times")
     assert told["job 9"] == "not known yet", "what it takes without is being measured"
+    assert "job 6" not in told, "one comparison may be chance"
     silenced = rotation_findings(alignment, HOSTS, 90.0, lambda h: h.name == "h1", standings, places)
     assert [f.frozen for f in silenced] == ["maintenance", "not known yet", "maintenance", ""]
 

@@ -98,9 +98,9 @@ def test_an_iteration_does_not_look_at_each_group_that_is_left_alone() -> None:
 
 def test_one_that_is_faster_left_alone_is_tried_again_later_and_later() -> None:
     group = Group()
-    for minutes in (30, 60, 120):
+    for times, minutes in enumerate((30, 60, 120), 1):
         found = group.released()
-        assert (found.jobs, found.managed, found.unmanaged) == ((1, 2), 1.3, 1.1)
+        assert (found.jobs, found.managed, found.unmanaged, found.times) == ((1, 2), 1.3, 1.1, times)
         assert found.until_us is not None
         assert minutes * MINUTE_US - 50_000 * WINDOW <= found.until_us - group.us <= minutes * MINUTE_US
         assert group.iterate(2.0, 2.0) == []

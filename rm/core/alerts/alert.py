@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from rm.core.model.host import Host, selected
-from rm.units import HOUR_US
+from rm.units import HOUR_US, MINUTE_US, SECOND_US
 
 # Conditions that a mesh's cells show (rm.core.monitoring.cells), in two levels, and the others.
 GRADED = ("loss", "delay", "delay_p95", "jitter", "clock", "bandwidth", "mtu", "trace", "dns", "http")
@@ -20,6 +20,10 @@ LEVELS = ("warn", "critical")
 # The level from which a rule that names none notifies: "critical" but for these. A loss is judged with
 # confidence over many packets, and 1 % of them in one direction already halves what TCP carries.
 USUAL_LEVELS = {"loss": "warn"}
+# How long a condition must hold where a rule does not say: `USUAL_AFTER_US` but for these. Jobs that share
+# links come and go, are inspected, measured without management and planned anew, for minutes.
+USUAL_AFTER_US = 10 * SECOND_US
+LONGER_AFTER_US = {"rotation-lost": 5 * MINUTE_US}
 # One that comes back within this time is flapping: each further time its recovery must hold twice as long.
 FLAPPING_US = HOUR_US
 DOUBLINGS = 4
@@ -48,17 +52,22 @@ class Finding:
 @dataclass(frozen=True, slots=True)
 class Rule:
     """Which channels get what: findings of the conditions `on` from `level` on ("": each from its usual one),
-    of these hosts and zones ([] = all), after they held for `after_us`; recovery after `clear_us` without.
-    `tell` names channels."""
+    of these hosts and zones ([] = all), after they held for `after_us` (None: for the usual time of each);
+    recovery after `clear_us` without. `tell` names channels."""
 
     name: str
     on: tuple[str, ...] = CONDITIONS
     level: str = ""
     hosts: tuple[str, ...] = ()
     zones: tuple[str, ...] = ()
-    after_us: int = 10_000_000
+    after_us: int | None = None
     clear_us: int = 60_000_000
     tell: tuple[str, ...] = ()
+
+    def waits_us(self, condition: str) -> int:
+        """How long the condition must hold before it fires."""
+        usual_us = LONGER_AFTER_US.get(condition, USUAL_AFTER_US)
+        return usual_us if self.after_us is None else self.after_us
 
     def hears(self, finding: Finding, hosts: Mapping[str, Host]) -> bool:
         level = self.level or USUAL_LEVELS.get(finding.condition, "critical")
@@ -172,7 +181,7 @@ def _after(
             return alert
         begun_us = min(alert.pending_us or now_us, now_us)  # the clock may go back
         why = silenced(finding)
-        if why or now_us - begun_us < rule.after_us:
+        if why or now_us - begun_us < rule.waits_us(alert.condition):
             return replace(alert, pending_us=begun_us, frozen=why)
         return _fire(rule, alert, now_us)
     if not alert.firing:

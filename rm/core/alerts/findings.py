@@ -15,6 +15,9 @@ from rm.core.monitoring.cells import Cell, Status
 
 MAINTENANCE = "maintenance"
 SUSPECT_SHARE = 0.25
+# Two comparisons, half an hour apart: in one what else the hosts do may make the difference. Meanwhile the
+# jobs are left alone, which is as good as without rm.
+ALONE_TIMES = 2
 SMALL_DISK = 10  # at most one part in this many of a disk is wanted free
 UNMEASURED = "not measured now"
 PAUSED = "paused"
@@ -224,12 +227,12 @@ def rotation_findings(
             jobs = ", ".join(map(str, link.jobs))
             said = f"jobs {jobs} contend on {link.link}: score {link.score:.1f}, wanted {least:g}"
             yield Finding("rotation-lost", link.link, said, host, "", frozen(host))
-    alone = {job: one for one in alignment.released for job in one.jobs if one.until_us is not None}
+    alone = {job: one for one in alignment.released for job in one.jobs if one.times >= ALONE_TIMES}
     measured = {job for one in alignment.released for job in one.jobs} - alone.keys()
     for job in sorted({*alignment.unmatched, *standings, *alone}):
         where = places.get(job, ())
         name, why = f"job {job}", standings.get(job)
-        if job in measured:  # for some iterations
+        if job in measured:  # for some iterations, or left alone by one comparison
             yield Finding("rotation-lost", name, hosts=where, frozen="not known yet")
             continue
         if job in alone:

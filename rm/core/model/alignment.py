@@ -97,13 +97,14 @@ class Released:
 
     `managed` is by how much the slowest job's iterations took longer than its profile says while they were
     managed (1.2: a fifth longer), `unmanaged` the same since; None while that is measured, and then they are
-    managed again at `until_us`.
+    managed again at `until_us`. `times`: how often in a row they were slower managed than since.
     """
 
     jobs: tuple[int, ...]
     managed: float
     unmanaged: float | None = None
     until_us: int | None = None
+    times: int = 1
 
 
 PERFECT = 100.0  # the score of jobs that never meet on a link

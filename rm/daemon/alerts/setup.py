@@ -32,7 +32,7 @@ class RuleTable:
     level: str = ""  # each condition from its usual level on
     hosts: tuple[str, ...] = ()
     zones: tuple[str, ...] = ()
-    after_s: float = 10.0
+    after_s: float | None = None  # each condition for its usual time
     clear_s: float = 60.0
     tell: tuple[str, ...] = ()
 
@@ -77,9 +77,10 @@ def rules_of(tables: Sequence[Mapping[str, Any]], channels: Sequence[str]) -> tu
         if r.level:
             _check_word(f"{where}, level", r.level, LEVELS)
         for key, value in (("after_s", r.after_s), ("clear_s", r.clear_s)):
-            if not 0 <= value <= MOST_S:
+            if value is not None and not 0 <= value <= MOST_S:
                 raise ConfigError(f"{where}, {key}: {value} is not a duration.", "Write seconds, 0 or more.")
-        after_us, clear_us = round(r.after_s * 1e6), round(r.clear_s * 1e6)
+        after_us = None if r.after_s is None else round(r.after_s * 1e6)
+        clear_us = round(r.clear_s * 1e6)
         tell = r.tell or tuple(channels)
         rules.append(Rule(r.name, r.on, r.level, r.hosts, r.zones, after_us, clear_us, tell))
     return tuple(rules)
