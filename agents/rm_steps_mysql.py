@@ -44,6 +44,9 @@ class Client:
             ("ssl-key", args["client_key"]),
             ("ssl-ca", args["ca_cert"]),
         ]
+        if args["check_hostname"] is not None:  # MariaDB's client knows the one, MySQL's the other
+            given.append(("loose-ssl-verify-server-cert", int(args["check_hostname"])))
+            given.append(("loose-ssl-mode", "VERIFY_IDENTITY" if args["check_hostname"] else "PREFERRED"))
         if args["login_host"] != "localhost":
             given += [("host", args["login_host"]), ("port", args["login_port"]), ("protocol", "tcp")]
         lines.append("[client]")
@@ -283,6 +286,28 @@ def _same_password(args, client, host):
     return stored.upper() == client.run(["SELECT CONCAT('*', UCASE(%s))" % half])[0][0]
 
 
+_TLS_KINDS = {"": "NONE", "ANY": "SSL", "X509": "X509"}
+_TLS_COLUMNS = (("CIPHER", "ssl_cipher"), ("ISSUER", "x509_issuer"), ("SUBJECT", "x509_subject"))
+
+
+def _required(args, client, host):
+    """What the account's connections need now, as `tls_requires` says it."""
+    columns = ", ".join("CONVERT(%s USING utf8mb4)" % column for _, column in _TLS_COLUMNS)
+    where = " WHERE user = %s AND host = %s" % (text(args["name"]), text(host))
+    rows = client.run(["SELECT ssl_type, %s FROM mysql.user%s" % (columns, where)])
+    kind, values = (rows[0][0], rows[0][1:]) if rows else ("", [])
+    found = dict(zip([key for key, _ in _TLS_COLUMNS], values))  # noqa: B905 - not in Python 3.8
+    specified = {key: value for key, value in found.items() if value not in ("", "NULL")}
+    return specified or _TLS_KINDS.get(kind, kind)
+
+
+def _require(wanted):
+    """The clause of CREATE USER and ALTER USER."""
+    if isinstance(wanted, str):
+        return " REQUIRE " + wanted
+    return " REQUIRE " + " AND ".join("%s %s" % (key, text(wanted[key])) for key in sorted(wanted))
+
+
 def do_mysql_user(run, args):
     client = client_for(args)
     try:
@@ -307,7 +332,8 @@ def _user(run, args, client):
         if host not in there:
             told.append("User added")
             password = bool(_identified(args, maria))
-            statements.append("CREATE USER " + account + _identified(args, maria))
+            required = _require(args["tls_requires"]) if args["tls_requires"] != "NONE" else ""
+            statements.append("CREATE USER " + account + _identified(args, maria) + required)
             for where, words in (args["priv"] or {}).items():
                 statements += _grant(where, words, account) if not args["subtract_privs"] else []
             continue
@@ -318,8 +344,13 @@ def _user(run, args, client):
             statements.append("ALTER USER " + account + said)
         if args["priv"] is not None:
             statements += _privileges(args, account, _granted(client, account), told)
+        if _required(args, client, host) != args["tls_requires"]:
+            told.append("TLS requires updated")
+            statements.append("ALTER USER " + account + _require(args["tls_requires"]))
     key = "mysql account %s %s" % (user, ",".join(hosts))
-    if statements and not run.is_new_state(key, [args["state"], args["priv"], args["password"] is not None]):
+    if statements and not run.is_new_state(
+        key, [args["state"], args["priv"], args["password"] is not None, args["tls_requires"]]
+    ):
         statements = []
     if statements and not run.check:
         client.run(statements)

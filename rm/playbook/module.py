@@ -103,6 +103,15 @@ class CompileContext:
         return posixpath.join(places[-1], name)
 
 
+WHOLE = "*"  # the argument of a task that stands for a template of all: [module_defaults, the template]
+
+
+def argument_names(module: ModuleType) -> set[str]:
+    """What may be written, with all other names of an argument."""
+    known = {name: arg for name, arg in module.ARGS.items() if not name.startswith("_")}
+    return {alias for name, arg in known.items() for alias in (name, *arg.aliases)}
+
+
 def typed(module: ModuleType, given: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments by their first names, converted; raises BadArgument."""
     specs: Mapping[str, Arg] = module.ARGS
@@ -209,6 +218,7 @@ MYSQL_LOGIN = {
     "client_cert": Arg(aliases=("ssl_cert",)),
     "client_key": Arg(aliases=("ssl_key",)),
     "ca_cert": Arg(aliases=("ssl_ca",)),
+    "check_hostname": Arg("bool"),
 }
 # `unsafe_writes` is taken for Ansible's sake and never needed: a file is written aside and renamed
 OWNERSHIP = {

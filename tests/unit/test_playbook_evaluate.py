@@ -372,3 +372,17 @@ def test_the_time_of_steps_is_the_tasks_and_no_variable(told, took_us):
     assert results[0].took_us == took_us
     assert "took_us" not in str(results[0].result)
     assert "took_us" not in str(host.learnt["made"])
+
+
+def test_one_template_gives_all_arguments_and_no_condition() -> None:
+    tasks = """
+  - command: "true"
+    register: r
+  - file: "{{ {'path': '/x', 'state': 'touch', 'mode': '0600'} }}"
+    args: {mode: "0640"}
+  - assert: "{{ {'that': r.stdout} }}"
+"""
+    results, batches, _ = play(tasks, answer=lambda step: {"stdout": "1 == 1"})
+    (made,) = (step["args"] for batch in batches for step in batch if step["op"] == "file")
+    assert (made["path"], made["state"], made["mode"]) == ("/x", "touch", 0o640)
+    assert "'that' of 'assert' is a condition, which is written in the task" in results[-1].message

@@ -1,5 +1,6 @@
 """Filters and lookups that draw, hash, ask web servers or keep passwords, as in Ansible 2.19."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,57 @@ def test_url(tmp_path: Path) -> None:
     assert value(f"{{{{ query('ansible.builtin.url', 'file://{page}') }}}}") == ["one", "two"]
     with pytest.raises(TemplateProblem, match="cannot be asked"):
         value(f"{{{{ lookup('url', 'file://{page}.not') }}}}")
+
+
+@pytest.mark.parametrize(
+    ("text", "is_"),
+    [  # what ansible-core 2.19 gives
+        ("lookup('ini', 'user', section='production', file='users.ini')", "robert"),
+        ("lookup('ini', 'user section=integration file=users.ini')", "gertrude"),
+        ("lookup('ini', 'user name section=integration file=users.ini')", "with a space"),
+        (
+            "query('ini', 'u.*', section='integration', file='users.ini', re=true)",
+            ["gertrude", "with a space"],
+        ),
+        ("lookup('ini', 'nobody', section='production', file='users.ini')", ""),
+        ("lookup('ini', 'nobody', section='production', file='users.ini', default='me')", "me"),
+        ("lookup('ini', 'User', section='production', file='users.ini', case_sensitive=true)", ""),
+        ("lookup('ansible.builtin.ini', 'user.name', type='properties', file='users.properties')", "robert"),
+        ("lookup('csvfile', 'Li', file='elements.csv', delimiter=',')", "3"),
+        ("lookup('csvfile', 'Li file=elements.csv delimiter=, col=2')", "6.9, or so"),
+        ("lookup('csvfile', '3', file='elements.csv', delimiter=',', col=0, keycol=1)", "Li"),
+        ("lookup('csvfile', 'Xx', file='elements.csv', delimiter=',', default='none')", "none"),
+        ("query('csvfile', 'one', 'two', file='tabs.csv')", ["1", "2"]),
+    ],
+)
+def test_values_in_files(tmp_path: Path, text: str, is_: Any) -> None:
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files/users.ini").write_text(
+        "[production]\nuser=robert\n[integration]\nuser=gertrude\nuser name=with a space\n"
+    )
+    (tmp_path / "users.properties").write_text("user.name=robert\n")
+    (tmp_path / "elements.csv").write_text('Symbol,Number,Mass\nLi,3,"6.9, or so"\nLi,4,5\n')
+    (tmp_path / "tabs.csv").write_text("one\t1\ntwo\t2\n")
+    assert value(f"{{{{ {text} }}}}", str(tmp_path)) == is_
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("lookup('ini', 'a', section='no', file='x.ini')", "No section: 'no'"),
+        ("lookup('ini', 'a', colour='x')", "no option 'colour'"),
+        ("lookup('ini', 'section=a file=x.ini')", "names no key"),
+        ("lookup('ini', '(', section='a', file='x.ini', re=true)", "x.ini: "),
+        ("lookup('csvfile', 'a', file='x.ini', col='many')", "x.ini: invalid literal"),
+        ("lookup('csvfile', 'a=1', file='x.ini', delimiter=',', col=7)", "no option 'a'"),
+        ("lookup('csvfile', '[a]', file='x.ini', delimiter=',', col=7)", "a row lacks column 7"),
+        ("lookup('csvfile', 'a', file='nowhere.csv')", "nowhere.csv"),
+    ],
+)
+def test_what_is_not_in_a_file_is_told(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "x.ini").write_text("[a]\nb=1\n")
+    with pytest.raises(TemplateProblem, match=re.escape(says)):
+        value(f"{{{{ {text} }}}}", str(tmp_path))
 
 
 def test_password(tmp_path: Path) -> None:

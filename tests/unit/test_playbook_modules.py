@@ -97,6 +97,8 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("replace", {"path": "/x", "regexp": "("}, "regular expression"),
     ("rm_burn_in", {"tests": "cpu,fans"}, "fans"),
     ("service", {"name": "x"}, "'state' or 'enabled'"),
+    ("service", {"state": "started"}, "'name' is missing"),
+    ("service", {"state": "started", "daemon_reload": True}, "'state' needs 'name'"),
     ("service", {"name": "x", "state": "running"}, "one of"),
     ("systemd", {"state": "started"}, "needs 'name'"),
     ("sysctl", {"name": "x"}, "needs 'value'"),

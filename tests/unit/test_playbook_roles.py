@@ -42,6 +42,18 @@ def test_a_role_brings_defaults_vars_handlers_templates_and_its_dependencies_fir
     ]
 
 
+def test_a_role_includes_roles_that_lie_in_it():
+    files = {
+        "roles/outer/tasks/main.yml": "- include_role: {name: '{{ role_path }}/roles/inner'}\n",
+        "roles/outer/roles/inner/tasks/main.yml": (
+            "- {name: inner, debug: {msg: '{{ role_path }}'}, notify: mend}\n"
+        ),
+        "roles/outer/roles/inner/handlers/main.yml": "- {name: mend, command: mend}\n",
+    }
+    world = run("- hosts: all\n  gather_facts: false\n  roles: [outer]\n", files=files)
+    assert world.told()[-1] == "inner : inner: /p/roles/outer/roles/inner"
+
+
 def test_handlers_of_a_role_are_notified_by_their_name_with_or_without_the_roles():
     text = "- hosts: all\n  gather_facts: false\n  roles: [app]\n"
     text += "  tasks:\n  - {command: x, notify: 'app : restart'}\n"

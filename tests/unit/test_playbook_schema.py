@@ -53,7 +53,7 @@ def test_shipped_playbooks_are_valid(path):
         (PLAY + "  - import_role: {nmae: x}\n", 3, "Did you mean 'name'?"),
         (PLAY + "  - command: x\n    notify: restart\n", 3, "no handler is called 'restart'"),
         (PLAY + "  - command: x\n    until: a is definde\n", 4, "Did you mean 'defined'?"),
-        (PLAY + "  - command: x\n    when: a == '{{ b }}'\n", 4, "without {{ }}"),
+        (PLAY + "  - command: x\n    when: \"{{ a }} == 'b'\"\n", 4, "without {{ }}"),
         (PLAY + "  - debug: {msg: \"{{ lookup('fil', 'x') }}\"}\n", 3, "Did you mean 'file'?"),
         (PLAY + "  - command: x\n    retries: often\n", 4, "must be a number"),
         (PLAY + "  - command: x\n    become_method: su\n", 4, "sudo"),

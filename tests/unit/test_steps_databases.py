@@ -80,11 +80,13 @@ case "$sql" in
   *"SELECT VERSION"*) echo 10.11.18-MariaDB-0+deb12u1;;
   *"SELECT host FROM"*) [ -f account ] && echo '%'; true;;
   *"SELECT plugin"*) printf 'mysql_native_password\t%s\n' "$(cat account)";;
+  *"SELECT ssl_type"*) cat tls;;
   *"SELECT CONCAT"*) case "$sql" in *"'new'"*) echo '*NEW';; *) echo '*OLD';; esac;;
   *"SHOW GRANTS"*) cat grants;;
   *"CREATE DATABASE"*) echo shop >> made;;
   *"DROP DATABASE"*) rm made;;
-  *"CREATE USER"*) echo '*OLD' > account; cat created > grants;;
+  *"CREATE USER"*) echo '*OLD' > account; cat created > grants
+    case "$sql" in *"REQUIRE SSL"*) printf 'ANY\t\t\t\n' > tls;; esac;;
   *"ALTER USER"*) echo '*NEW' > account;;
   *"DROP USER"*) rm account;;
   *GRANT*|*REVOKE*) cat changed > grants;;
@@ -98,6 +100,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The statements that the client was given."""
     (tmp_path / "mysql").write_text(f"#!/bin/sh\ncd {tmp_path}\n{MYSQL}")
     (tmp_path / "mysql").chmod(0o755)
+    (tmp_path / "tls").write_text("\t\t\t\n")  # an account that needs nothing
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     return tmp_path / "asked"
 
@@ -172,6 +175,29 @@ def test_mysql_users(asked: Path) -> None:
     done("mysql_user", state="absent", host_all=True, **{**given, "host": "localhost"})
     with pytest.raises(BadArgument, match="no privilege such as"):
         step(1, "mysql_user", name="x", priv="shop")
+
+
+def test_what_connections_of_an_account_of_mysql_need(asked: Path) -> None:
+    folder = asked.parent
+    (folder / "created").write_text(USAGE)
+    given = {"name": "joe", "host": "%", "config_file": "/no"}
+    done("mysql_user", password="old", tls_requires={"SSL": None}, **given)
+    assert "CREATE USER 'joe'@'%' IDENTIFIED BY 'old' REQUIRE SSL;" in asked.read_text()
+    kept("mysql_user", tls_requires={"ssl": True}, **given)
+    # as with Ansible: who names nothing takes back what was required
+    assert one("mysql_user", **given)["msg"] == "TLS requires updated"
+    assert "ALTER USER 'joe'@'%' REQUIRE NONE;" in asked.read_text()
+    (folder / "tls").write_text("SPECIFIED\t\t/CN=o'ne\t/CN=two\n")
+    kept("mysql_user", tls_requires={"SSL": None, "SUBJECT": "/CN=two", "ISSUER": "/CN=o'ne"}, **given)
+    assert one("mysql_user", tls_requires={"X509": None}, **given)["changed"]
+    assert one("mysql_user", tls_requires={"CIPHER": "A'B", "ISSUER": "/CN=i"}, **given)["changed"]
+    assert "REQUIRE CIPHER 'A''B' AND ISSUER '/CN=i';" in asked.read_text()
+    done("mysql_user", state="absent", check_hostname=True, **given)
+    assert 'loose-ssl-mode="VERIFY_IDENTITY"' in (folder / "options").read_text()
+    with pytest.raises(BadArgument, match="'tls_requires' has no 'TLS'"):
+        step(1, "mysql_user", name="x", tls_requires={"TLS": None})
+    with pytest.raises(BadArgument, match="'ISSUER' of 'tls_requires' must be text"):
+        step(1, "mysql_user", name="x", tls_requires={"ISSUER": None})
 
 
 def test_what_the_client_of_mysql_refuses_shows_no_statement(asked: Path) -> None:

@@ -24,6 +24,7 @@ ARGS = {
     "plugin_auth_string": Arg(),
     "check_implicit_admin": Arg("bool", default=False),
     "sql_log_bin": Arg("bool", default=True),
+    "tls_requires": Arg("dict"),
     "column_case_sensitive": Arg("bool", default=False),  # columns are always compared as they are written
     **MYSQL_LOGIN,
 }
@@ -36,7 +37,23 @@ def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
         raise BadArgument("give only one of 'password' and 'plugin'")
     if (args["plugin_hash_string"] or args["plugin_auth_string"]) and not args["plugin"]:
         raise BadArgument("'plugin_hash_string' and 'plugin_auth_string' need 'plugin'")
-    return {**args, "priv": _privileges(args)}
+    return {**args, "priv": _privileges(args), "tls_requires": _required(args["tls_requires"] or {})}
+
+
+_SPECIFIED = ("CIPHER", "ISSUER", "SUBJECT")
+
+
+def _required(given: dict[str, Any]) -> dict[str, str] | str:
+    """What a connection of the account needs: "NONE", "SSL", "X509", or what its certificate must have."""
+    wanted = {key.upper(): value for key, value in given.items()}
+    for key, value in wanted.items():
+        if key not in (*_SPECIFIED, "SSL", "X509"):
+            raise BadArgument(f"'tls_requires' has no '{key}'; known: SSL, X509, {', '.join(_SPECIFIED)}")
+        if key in _SPECIFIED and not isinstance(value, str):
+            raise BadArgument(f"'{key}' of 'tls_requires' must be text, not {value!r}")
+    if specified := {key: str(wanted[key]) for key in _SPECIFIED if key in wanted}:
+        return specified
+    return "X509" if "X509" in wanted else "SSL" if wanted else "NONE"
 
 
 def _privileges(args: dict[str, Any]) -> dict[str, list[str]] | None:

@@ -8,7 +8,7 @@ from rm.playbook.model.problems import BadArgument
 from rm.playbook.module import Arg, CompileContext
 
 ARGS = {
-    "name": Arg(required=True),
+    "name": Arg(),
     "state": Arg(choices=("reloaded", "restarted", "started", "stopped")),
     "enabled": Arg("bool"),
     "sleep": Arg("int"),
@@ -27,6 +27,12 @@ ARGS = {
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
+    if args["name"] is None:  # as Ansible hands it on to systemd, which alone can do without
+        if not args["daemon_reload"] and not args["daemon_reexec"]:
+            raise BadArgument("the argument 'name' is missing")
+        for name in ("state", "enabled", "masked"):
+            if args[name] is not None:
+                raise BadArgument(f"'{name}' needs 'name'")
     only_systemd = args["masked"] is not None or args["daemon_reload"] or args["daemon_reexec"]
     if args["state"] is None and args["enabled"] is None and not only_systemd:
         raise BadArgument("give 'state' or 'enabled'")

@@ -69,11 +69,11 @@ def in_collections(files: Files, name: str, directory: str) -> Found | None:
     """
     home = installed(files)
     tops = collection_tops(files, directory)
-    if name.count(".") < 2 and home.core:
+    if home.core and "." not in _of_core(name):
         routing = _routing(files, posixpath.join(home.core, "config", "ansible_builtin_runtime.yml"))
-        name = routing.get(name.removeprefix("ansible.builtin."), {}).get("redirect", name)
+        name = routing.get(_of_core(name), {}).get("redirect", name)
     for _ in range(REDIRECTS_MAX):
-        of_core = name.removeprefix("ansible.builtin.").removeprefix("ansible.legacy.")
+        of_core = _of_core(name)
         if home.core and "." not in of_core:
             path = posixpath.join(home.core, "modules", f"{of_core}.py")
             action = posixpath.join(home.core, "plugins", "action", f"{of_core}.py")
@@ -100,6 +100,10 @@ def in_collections(files: Files, name: str, directory: str) -> Found | None:
         routed = entry.get("action_plugin", "")
         return Found(path, name, (), action or routed)
     return None
+
+
+def _of_core(name: str) -> str:
+    return name.removeprefix("ansible.builtin.").removeprefix("ansible.legacy.")
 
 
 def collection_tops(files: Files, directory: str) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -10,7 +10,7 @@ from rm.hints import did_you_mean
 from rm.playbook.model.keywords import PREFIXES
 from rm.playbook.model.located import Map
 from rm.playbook.model.problems import BadArgument
-from rm.playbook.module import typed
+from rm.playbook.module import WHOLE, argument_names, typed
 from rm.playbook.modules import registry
 from rm.playbook.read.reader import Reader
 from rm.playbook.read.words import assigned, key_values, words_of
@@ -63,19 +63,22 @@ def arguments(
         given = _read(reader, name, line, lambda: free_form(str(value), module, free))
     elif isinstance(value, str) and "=" in value:
         given = _read(reader, name, line, lambda: Map(key_values(value)))
+    elif has_template(value):
+        given = _whole(reader, name, value, line)
     else:
-        if has_template(value):
-            raise reader.fail(line, f"a template for all arguments of '{name}' is not supported.", _EACH)
         raise reader.fail(line, f"the arguments of '{name}' must be a mapping, not {value!r}.")
     extra = body.get("args")
-    if isinstance(extra, str):
-        reader.templates(extra, body.line_of("args"))
-        if has_template(extra):
-            raise reader.fail(body.line_of("args"), "'args' as a template is not supported.", _EACH)
-        raise reader.fail(body.line_of("args"), "'args' must be a mapping.")
-    extra = reader.mapping(body, "args")
-    known = {n: arg for n, arg in module.ARGS.items() if not n.startswith("_")}
-    names = {a for n, arg in known.items() for a in (n, *arg.aliases)}
+    if isinstance(extra, str) and has_template(extra):
+        extra = _whole(reader, name, extra, body.line_of("args"))
+    else:
+        if isinstance(extra, str):
+            raise reader.fail(body.line_of("args"), "'args' must be a mapping.")
+        extra = reader.mapping(body, "args")
+    names = argument_names(module)
+    if WHOLE in given or WHOLE in extra:
+        whole = given.get(WHOLE) or extra[WHOLE]
+        known = None if getattr(module, "ANY_ARGUMENT", False) else (*names, free)
+        return _around(reader, name, {**extra, **given}, [dict(usual), whole], known, line)
     for source in (given, extra, usual):
         for key in source:
             if key not in names and key != free and not getattr(module, "ANY_ARGUMENT", False):
@@ -99,6 +102,29 @@ def arguments(
         except BadArgument as problem:
             reader.complain(line, f"{name}: {problem}.")
     return merged
+
+
+def _whole(reader: Reader, name: str, template: str, line: int) -> Map:
+    if name in ("set_fact", "add_host"):  # a host's answer would say which variables are set
+        raise reader.fail(line, f"a template for all arguments of '{name}' is not supported.", _EACH)
+    reader.templates(template, line)
+    return Map({WHOLE: template})
+
+
+def _around(
+    reader: Reader,
+    name: str,
+    given: Mapping[str, Any],
+    whole: list[Any],
+    names: Sequence[str] | None,
+    line: int,
+) -> Mapping[str, Any]:
+    """Arguments beside a template that gives the others: only the host's turn shows what is missing."""
+    for key, value in given.items():
+        if key != WHOLE and names is not None and key not in names:
+            reader.complain(line, f"'{name}' has no argument '{key}'.", did_you_mean(str(key), names))
+        reader.templates(value, line)
+    return {**given, WHOLE: whole}
 
 
 def _read(reader: Reader, name: str, line: int, read: Callable[[], Map]) -> Map:

@@ -32,6 +32,7 @@ from rm.playbook.read.specifications import validates, validation
 from rm.playbook.template.template import has_template
 
 DEPTH_MAX = 40
+_PLACED = re.compile(r"\{\{\s*(role_path|playbook_dir)\s*\}\}")
 
 
 class Shelf:
@@ -104,11 +105,14 @@ class Shelf:
         if self._depth > DEPTH_MAX:
             raise reader.fail(line, "the includes form a loop.")
 
+    def _placed(self, name: str, around: Task) -> str:
+        """A path or a name with the two variables that are known while a file is read."""
+        known = {"role_path": around.role.path if around.role else "", "playbook_dir": self.directory}
+        return _PLACED.sub(lambda match: known[match[1]], name)
+
     def locate(self, reader: Reader, name: str, line: int, around: Task) -> str:
         """An included file: beside the file that names it, in the role's tasks/, beside the playbook."""
-        role = around.role
-        known = {"role_path": role.path if role else "", "playbook_dir": self.directory}
-        name = re.sub(r"\{\{\s*(role_path|playbook_dir)\s*\}\}", lambda m: known[m[1]], name)
+        role, name = around.role, self._placed(name, around)
         places = [beside(reader.filename, name)]
         if role:
             places += [posixpath.join(role.path, "tasks", name), posixpath.join(role.path, name)]
@@ -127,7 +131,7 @@ class Shelf:
         """The tasks of a role, those of its dependencies first; its handlers go to the play's. `once`: not
         again in this play with the same word, unless the role allows it."""
         parent = around.role
-        name = str(given["name"])
+        name = self._placed(str(given["name"]), around)
         path = find_role(reader, self.files, name, line, self.directory, parent.path if parent else "",
                          around.collections)  # fmt: skip
         if public:
@@ -250,7 +254,7 @@ class Shelf:
         name = str(task.args.get("name" if task.module == "include_role" else "file"))
         if task.apply is not None and not isinstance(task.apply, Map):
             raise reader.fail(task.line, "'apply' must be a mapping of keywords.")
-        if not has_template(re.sub(r"\{\{\s*(role_path|playbook_dir)\s*\}\}", "", name)):
+        if not has_template(_PLACED.sub("", name)):
             if self._depth < DEPTH_MAX - 1:  # a file may include itself, under a condition
                 self.expand(task, task.args)
             return

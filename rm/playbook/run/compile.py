@@ -12,7 +12,7 @@ from rm.playbook.model.keywords import INCLUDES, WITHOUT_ASYNC
 from rm.playbook.model.problems import BadArgument, TemplateProblem, sentence
 from rm.playbook.model.schema import Loop, Task, Truth
 from rm.playbook.model.steps import THE_HOSTS, Step, Way
-from rm.playbook.module import CompileContext, typed
+from rm.playbook.module import WHOLE, CompileContext, argument_names, typed
 from rm.playbook.modules import called, executor_of, registry
 from rm.playbook.template.filters import FALSE, TRUE
 from rm.playbook.template.jinja import bare
@@ -266,13 +266,32 @@ def module_arguments(task: Task, scope: Scope, context: CompileContext) -> dict[
         if k in expressions
         else evaluate(v, scope)
         for k, v in task.args.items()
+        if k != WHOLE
     }
+    if WHOLE in task.args:
+        given = {**_whole(task, scope), **given}
     given = {k: plain(v) for k, v in given.items() if v is not OMIT}
     try:
         found: dict[str, Any] = module.compile(typed(module, given), replace(context, scope=scope, task=task))
         return found
     except (BadArgument, ValueError) as problem:  # ValueError: a host's text may hold what is no Unicode
         raise BadArgument(f"{called(task.module)}: {problem}") from None
+
+
+def _whole(task: Task, scope: Scope) -> dict[str, Any]:
+    """The arguments that one template gives, on top of module_defaults. Conditions are none of them: they may
+    come from a host. Raises BadArgument, TemplateProblem or NeedResult."""
+    module, name_of = registry()[task.module], called(task.module)
+    usual, found = evaluate(task.args[WHOLE], scope)
+    if not isinstance(found, Mapping):
+        raise BadArgument(f"the arguments of '{name_of}' must be a mapping, not {found!r}")
+    names = {*argument_names(module), getattr(module, "FREE_FORM", "")} - {""}
+    for name in found:
+        if name not in names and not getattr(module, "ANY_ARGUMENT", False):
+            raise BadArgument(f"'{name_of}' has no argument '{name}'")
+        if name in getattr(module, "EXPRESSIONS", ()) and found[name] not in (True, False):
+            raise BadArgument(f"'{name}' of '{name_of}' is a condition, which is written in the task")
+    return {**usual, **found}
 
 
 def _becomes(task: Task, scope: Scope, context: CompileContext) -> tuple[bool, str]:

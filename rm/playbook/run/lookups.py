@@ -17,6 +17,7 @@ from rm.playbook.model.problems import BadArgument, TemplateProblem
 from rm.playbook.module import Files
 from rm.playbook.own.plugins import plugins_of
 from rm.playbook.run import machine_lookups
+from rm.playbook.run.file_lookups import FILE_LOOKUPS
 from rm.playbook.run.sought import Control, Sought
 from rm.playbook.template.filters import to_bool
 from rm.playbook.template.filters.data import flatten, subelements
@@ -296,7 +297,7 @@ _LOOKUPS: dict[str, Callable[[Sought], list[Any]]] = {
     "varnames": _varnames, "first_found": _first_found, "sequence": _sequence, "together": _together,
     "nested": _nested, "cartesian": _nested, "subelements": _subelements, "indexed_items": _indexed,
     **dict.fromkeys(("flattened", "community.general.flattened"), lambda call: flatten(call.terms)),
-    "inventory_hostnames": _inventory_hostnames,
+    "inventory_hostnames": _inventory_hostnames, **FILE_LOOKUPS,
     "url": machine_lookups.url, "password": machine_lookups.password, "random": machine_lookups.drawn,
     "shuffle": machine_lookups.shuffled, "password_hash": machine_lookups.hashed,
     LOOK: machine_lookups.looked,

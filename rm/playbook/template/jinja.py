@@ -171,9 +171,34 @@ def _is_known(kind: str, name: str, own: Own) -> bool:
 
 
 def bare(source: str) -> str:
-    """A condition without the braces that some people put around the whole of it."""
+    """A condition without the braces that some people put around the whole of it, or inside its texts."""
     whole = re.fullmatch(r"\s*\{\{-?((?:(?!\{\{|\}\}).)*?)-?\}\}\s*", source, re.DOTALL)
-    return whole[1].strip() if whole else source
+    return inlined(whole[1].strip() if whole else source)
+
+
+_INSIDE = re.compile(r"\{\{-?(.*?)-?\}\}", re.DOTALL)
+
+
+def inlined(source: str) -> str:
+    """A condition with the templates in its texts as parts of it: `a == "x{{ b }}"` is `a == ("x" ~ (b))`. As
+    in ansible-core, a text that is one template has its value, of whatever type."""
+    if "{{" not in source:
+        return source
+    try:
+        tokens = list(ENVIRONMENT.lex("{{ " + source + " }}"))[2:-2]
+    except TemplateError:
+        return source  # `check` says what is wrong
+    return "".join(_inlined(text) if kind == "string" else text for _, kind, text in tokens)
+
+
+def _inlined(text: str) -> str:
+    quote, parts = text[0], _INSIDE.split(text[1:-1])
+    if len(parts) == 1:
+        return text
+    made = [
+        f"({part})" if number % 2 else f"{quote}{part}{quote}" for number, part in enumerate(parts) if part
+    ]
+    return made[0] if len(made) == 1 else f"({' ~ '.join(made)})"
 
 
 def is_template(text: str) -> bool:
