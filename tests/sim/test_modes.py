@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.modes import DEFAULT, LINK_BPS, NOISE_PCT, UNMANAGED, Case, play
+from bench.modes import DEFAULT, LINK_BPS, NOISE_PCT, UNMANAGED, Case, mean, play
 from bench.never_worse import compare, drawn
 from rm.policies.comm.steps.burst_loss import burst_loss
 from rm.policies.interleave.circle import LinkLoad
@@ -12,6 +12,8 @@ ONE_PRIORITY = [
     Case(2, 0.9, 0.01, "equal", False),
     Case(2, 1.1, 0.01, "near", False),
     Case(2, 1.3, 0.01, "unlike", False),
+    Case(2, 1.0, 0.04, "parts", False),
+    Case(2, 0.95, 0.1, "parts", False),
     Case(3, 0.9, 0.04, "parts", False),
     Case(4, 0.9, 0.01, "equal", False),
     Case(4, 0.5, 0.01, "rising", False),
@@ -99,6 +101,17 @@ def test_what_first_come_costs_is_known_before(case: Case) -> None:
     demands = {n: Demand(n, case.period_us(n), phases[n], (n,)) for n in phases}
     predicted = burst_loss(LinkLoad(LINK_BPS, phases), demands, {0} if case.high else ())
     assert abs(100 * predicted - play(case, "first come", 1).slowest) <= NOISE_PCT
+
+
+def test_an_order_that_the_first_late_burst_ends_is_known_before() -> None:
+    """Two jobs that fill a link, one with half the period: exact ones stay in an order for ever."""
+    phases = {0: ((100_000, 100_000, LINK_BPS),), 1: ((50_000, 50_000, LINK_BPS),)}
+    demands = {n: Demand(n, period, phases[n], (n,)) for n, period in enumerate((200_000, 100_000))}
+    link = LinkLoad(LINK_BPS, phases)
+    assert burst_loss(link, demands, ()) < 0.3
+    assert burst_loss(link, demands, (), varies=0.04) > 0.4
+    case = Case(2, 1.0, 0.04, "parts", False)
+    assert mean(play(case, "first come", seed) for seed in range(1, 5)).slowest > 40
 
 
 def test_first_come_lets_high_jobs_pass() -> None:

@@ -14,6 +14,7 @@ ROUNDS = 24  # iterations of the slowest job; the first half finds its order
 STARTS = 3  # arrangements of the first iterations
 MOST_BURSTS = 4_000  # of all jobs in those rounds
 GOLDEN = (math.sqrt(5) - 1) / 2
+SILVER = math.sqrt(2) - 1
 
 
 def is_playable(link: LinkLoad, demands: Mapping[int, Demand]) -> bool:
@@ -24,25 +25,33 @@ def is_playable(link: LinkLoad, demands: Mapping[int, Demand]) -> bool:
     return sum(each) <= MOST_BURSTS
 
 
-def burst_loss(link: LinkLoad, demands: Mapping[int, Demand], high: Container[int]) -> float:
+def burst_loss(
+    link: LinkLoad, demands: Mapping[int, Demand], high: Container[int], varies: float = 0.0
+) -> float:
     """The share of its period by which the slowest job's iterations grow, in the mean of some arrangements of
-    their starts; jobs iterate exactly as profiled, and bursts of high jobs come first."""
+    their starts; bursts of high jobs come first.
+
+    `varies`: the standard deviation of what jobs compute before an iteration's first burst, as a share.
+    Without it they iterate exactly as profiled, and may stay in an order that the first late one ends.
+    """
     order = sorted(link.phases, key=lambda job: (demands[job].period, link.phases[job]))
     jobs = tuple((demands[job].period, link.phases[job], job in high) for job in order)
-    return _played(jobs, link.capacity)
+    return _played(jobs, link.capacity, varies)
 
 
 @lru_cache(maxsize=1024)
-def _played(jobs: tuple[tuple[int, Phases, bool], ...], capacity: int) -> float:
-    return sum(_slowest(jobs, capacity, start) for start in range(STARTS)) / STARTS
+def _played(jobs: tuple[tuple[int, Phases, bool], ...], capacity: int, varies: float) -> float:
+    return sum(_slowest(jobs, capacity, start, varies) for start in range(STARTS)) / STARTS
 
 
-def _slowest(jobs: Sequence[tuple[int, Phases, bool]], capacity: int, arrangement: int) -> float:
+def _slowest(
+    jobs: Sequence[tuple[int, Phases, bool]], capacity: int, arrangement: int, varies: float
+) -> float:
     longest = max(period for period, _, _ in jobs)
     playing = []
     for number, (period, phases, high) in enumerate(jobs):
         part = (GOLDEN * (number + 1) * (arrangement + 1)) % 1
-        playing.append(_Job(period, phases, high, capacity, part * period))
+        playing.append(_Job(period, phases, high, part * period, (varies, number + 1)))
     until, now = ROUNDS * longest, 0.0
     while now < until:
         left, step = float(capacity), math.inf
@@ -61,10 +70,15 @@ def _slowest(jobs: Sequence[tuple[int, Phases, bool]], capacity: int, arrangemen
 
 
 class _Job:
-    """Its next phase begins at `next` if nothing of one is `left`, in capacity times ticks."""
+    """Its next phase begins at `next` if nothing of one is `left`, in capacity times ticks. `noise`: how much
+    what it computes varies, and its number among the jobs, with which it has a sequence of its own."""
 
-    def __init__(self, period: int, phases: Phases, high: bool, capacity: int, start: float) -> None:
+    def __init__(
+        self, period: int, phases: Phases, high: bool, start: float, noise: tuple[float, int]
+    ) -> None:
         self.period, self.high = period, high
+        self._varies, self._number = noise
+        self._begun = 0
         self.left = self.got = 0.0
         self.place: tuple[bool, float] = (False, 0.0)
         self._stages = [(offset, length, rate) for offset, length, rate in phases]
@@ -72,7 +86,7 @@ class _Job:
         self.rate = 0
         self.next = start + self._stages[0][0]
         self._counted_from = self._counted = 0.0
-        self._iterations = 0
+        self._alone, self._alone_next = 0.0, float(period)  # of what was counted, and of this iteration
 
     def go_on(self, now: float, step: float, settled: float) -> None:
         if self.left > 0:
@@ -91,17 +105,26 @@ class _Job:
         self._at += 1
         if self._at == len(self._stages):
             self._at = 0
-            self.next = now + self.period - (offset + length) + self._stages[0][0]
+            computes = self.period - (offset + length) + self._stages[0][0]
+            more, alone = max(-computes, computes * self._varies * self._chance()), self._alone_next
+            self.next, self._alone_next = now + computes + more, self.period + more
             if now >= settled:
                 if not self._counted_from:
                     self._counted_from = now
                 else:
-                    self._iterations += 1
+                    self._alone += alone
                     self._counted = now
         else:
             self.next = now + self._stages[self._at][0] - (offset + length)
 
+    def _chance(self) -> float:
+        """Of mean 0 and standard deviation 1, in the same order each time: the sum of two even sequences."""
+        self._begun += 1
+        one = GOLDEN * self._begun * (2 * self._number + 1) % 1
+        other = SILVER * self._begun * self._number % 1
+        return (one + other - 1) * math.sqrt(6)
+
     def loss(self, now: float) -> float:
-        if not self._iterations:
+        if not self._alone:
             return math.inf
-        return (self._counted - self._counted_from) / self._iterations / self.period - 1
+        return (self._counted - self._counted_from) / self._alone - 1
