@@ -85,11 +85,11 @@ def runs_of(
 
 
 @contextlib.contextmanager
-def lab_stage(gpus: int) -> Iterator[Stage]:
-    """Two hosts, with all that the jobs need."""
+def lab_stage(gpus: int, hosts: int = 2) -> Iterator[Stage]:
+    """Hosts, with all that the jobs need."""
     spec = LabSpec(
         zones=1,
-        hosts=2,
+        hosts=hosts,
         gpus_per_host=gpus,
         link_mbps=scenario.LINK_MBPS,
         queue_packets=scenario.QUEUE_PACKETS,

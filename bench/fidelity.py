@@ -1,15 +1,23 @@
-"""How well does the simulator predict live hosts? `python -m bench fidelity` (as root), about eight minutes.
+"""How well does the simulator predict live hosts? `python -m bench fidelity` (as root), about eleven minutes.
 
-Each scenario runs on the hosts of a lab, and simulated: jobs with the profile that each had alone on those
-hosts, that begin when they began and whose computation varies as much as it did, under the same policies. So
-the profile predicts, and of the run itself the simulation knows the begins and the noise of the machine, of
-which others' programs are a part. Compared are the mean and the 99th
-percentile of each job's iterations, as errors of the simulation, in per cent. All scenarios are simulated
-twice: with exactly fair sharing on a link, and with newcomers that count by `NEWCOMER` of their weight, which
-is calibrated on the scenarios without management (the best of `WEIGHTS`, printed beside it).
+Each scenario runs on two hosts of a lab, and simulated: jobs with the profile that each had alone on those
+hosts, that begin when they began, under the same policies. So the profile predicts, and of the run itself the
+simulation knows the begins and how jobs waited for the machine, of which others' programs are a part:
+
+- The computation of a simulated iteration is drawn from what the job's own computing took in the run.
+- Its exchange takes as long as the fastest one of the job alone, and begins later by what is drawn from a
+  control: a job like the first one, which nobody shares links with, runs on two further hosts of the same
+  machine at the same time. By how much its exchanges take longer than its fastest one is the wait of its
+  processes for each other and for a processor.
+
+Compared are the mean and the 99th percentile of each job's iterations, as errors of the simulation, in per
+cent. All scenarios are simulated twice: with exactly fair sharing on a link, and with newcomers that count by
+`NEWCOMER` of their weight, which is calibrated on the scenarios without management (the best of `WEIGHTS`,
+printed beside it).
 
 Nothing keeps jobs without management apart, and single runs of equal ones differ by 5 to 10 per cent, live as
-simulated. So these are played `RUNS` times, and compared are the means over the runs.
+simulated; and the 99th percentile of some 40 iterations is the longest one. So each scenario is played `RUNS`
+times, and looked at are the iterations of all runs together.
 """
 
 from __future__ import annotations
@@ -17,7 +25,7 @@ from __future__ import annotations
 import os
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bench.crowd import lab_stage
 from bench.figure import Figure, Settings
@@ -26,14 +34,16 @@ from rm.core.registry import load
 from rm.core.scheduling.engine import Policies
 from rm.demo import figures, scenario
 from rm.demo.scenario import MODES, Mode, Training
-from rm.demo.simulated import NEWCOMER, Links, Ran, Times, jitter_of, means, simulated, times
+from rm.demo.simulated import NEWCOMER, Links, Ran, Times, pooled, simulated, within
 from rm.demo.stage import Stage
 from rm.demo.training import JobRun, Trainer, program_text
+from rm.sim.workload import Noise
 
 WEIGHTS = (0.7, 0.75, 0.8, 0.85, 0.87, 0.9, 0.95, 1.0)
 SEEDS = (1, 2, 3, 4, 5)  # of the simulated jitter
-RUNS = 3  # of a scenario in which nothing is managed
+RUNS = 3  # of a scenario
 LEFT_OUT_S = 2.0
+HOSTS = 2  # on which a scenario's jobs run; on two further ones its control
 ITERATIONS, ALONE = 45, 20
 BYTES_PER_MS = 11_400  # of an all-reduce: what the demo's jobs send alone
 MODE = {mode.name: mode for mode in MODES}
@@ -52,15 +62,31 @@ class Scenario:
 
 
 @dataclass(frozen=True, slots=True)
+class Alone:
+    """A job by itself: its profile, by medians, and the exchange that waited least for the machine."""
+
+    profile: TrafficProfile
+    fastest_us: int
+
+    @property
+    def sends(self) -> TrafficProfile:
+        """The profile without those waits."""
+        (phase,) = self.profile.phases
+        saved_us = phase.duration_us - self.fastest_us
+        shorter = replace(phase, duration_us=self.fastest_us)
+        return TrafficProfile(self.profile.period_us - saved_us, (shorter,))
+
+
+@dataclass(frozen=True, slots=True)
 class Played:
-    """One scenario on live hosts: each job's begin, after the first one's, how many iterations it made, the
-    jitter of all their computing, and their times within the span that is compared."""
+    """One scenario on live hosts: each job's begin, after the first one's, how many iterations it made, how
+    it waited for the machine, and how long its iterations took within the span that is compared."""
 
     scenario: Scenario
     begins_us: tuple[int, ...]
     iterations: tuple[int, ...]
-    jitter: float
-    live: tuple[Times, ...]
+    machine: tuple[Noise, ...]
+    took_us: tuple[list[float], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +101,25 @@ class Repeated:
 
     @property
     def live(self) -> tuple[Times, ...]:
-        return means(one.live for one in self.runs)
+        return pooled(one.took_us for one in self.runs)
 
     @property
     def jitter(self) -> float:
-        return statistics.fmean(one.jitter for one in self.runs)
+        """The standard deviation of what the jobs computed, as a share."""
+        return statistics.fmean(statistics.pstdev(job.factors) for one in self.runs for job in one.machine)
+
+    @property
+    def late_ms(self) -> float:
+        """For how long the control's exchanges waited for the machine, in the mean."""
+        return statistics.fmean(late for one in self.runs for late in one.machine[0].late_us) / 1000
 
     @property
     def spread_pct(self) -> float:
         """By how much the runs' means differ: the standard deviation of the job for which it is largest."""
         if len(self.runs) == 1:
             return 0.0
-        found = [
-            [times.mean_ms for times in each] for each in zip(*(one.live for one in self.runs), strict=True)
-        ]
+        by_job = zip(*(one.took_us for one in self.runs), strict=True)
+        found = [[statistics.fmean(took) for took in each] for each in by_job]
         return max(100 * statistics.stdev(each) / statistics.fmean(each) for each in found)
 
 
@@ -126,9 +157,9 @@ def run(settings: Settings) -> list[Figure]:
     chosen = scenarios()
     if settings.quick:
         chosen = (chosen[0], chosen[4], chosen[5])
-    alone: dict[str, TrafficProfile] = {}
+    alone: dict[str, Alone] = {}
     played: list[Repeated] = []
-    with lab_stage(4) as stage:
+    with lab_stage(4, hosts=4) as stage:
         trainer = Trainer(stage, program_text(), scenario.CONGESTION_CONTROL)
         stage.start_daemon(MODE["unmanaged"])
         stage.await_hosts()
@@ -137,20 +168,18 @@ def run(settings: Settings) -> list[Figure]:
         for one in chosen:
             stage.start_daemon(one.mode)
             stage.await_hosts()
-            times_played = 1 if settings.quick or is_managed(one.mode) else RUNS
+            times_played = 1 if settings.quick else RUNS
             played.append(Repeated(tuple(_live(trainer, stage, one, alone) for _ in range(times_played))))
     return list(_compared(played, alone))
 
 
-def _alone(
-    trainer: Trainer, stage: Stage, training: Training, known: Mapping[str, TrafficProfile]
-) -> TrafficProfile:
+def _alone(trainer: Trainer, stage: Stage, training: Training, known: Mapping[str, Alone]) -> Alone:
     """Measured, but for jobs that differ from a known one by their names alone."""
     like = (j for j in _all_jobs() if j.name in known and _same(j, training))
     if (twin := next(like, None)) is not None:
         return known[twin.name]
-    (ran,) = _ran(trainer, stage, (training,), (ALONE,), (0.0,), {})
-    return figures.profile(ran.iterations)
+    (ran,) = _ran(trainer, stage, (Turn(training, ALONE),))
+    return Alone(figures.profile(ran.iterations), min(i.comm_us for i in ran.iterations))
 
 
 def _all_jobs() -> Iterator[Training]:
@@ -162,37 +191,60 @@ def _same(a: Training, b: Training) -> bool:
     return (a.compute_ms, a.bytes, a.buckets) == (b.compute_ms, b.bytes, b.buckets)
 
 
-def _ran(
-    trainer: Trainer,
-    stage: Stage,
-    jobs: Sequence[Training],
-    iterations: Sequence[int],
-    delays_ms: Sequence[float],
-    alone: Mapping[str, TrafficProfile],
-) -> list[JobRun]:
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A job of one run; `beside`: on the hosts that the others do not use."""
+
+    training: Training
+    iterations: int
+    delay_ms: float = 0.0
+    profile: TrafficProfile | None = None
+    beside: bool = False
+
+
+def _ran(trainer: Trainer, stage: Stage, turns: Sequence[Turn]) -> list[JobRun]:
     """Submitted held, released together, and followed to their ends."""
+    names = [host.name for host in stage.lab.hosts]
     runs = []
-    for training, count, delay_ms in zip(jobs, iterations, delays_ms, strict=True):
-        profile = alone[training.name] if alone else None
-        names = [host.name for host in stage.lab.hosts]
-        words = trainer.prepare(training, count, delay_ms / 1000, profile, names)
-        runs.append(trainer.submit(training, [*words, "--hold"]))
+    for turn in turns:
+        where = names[HOSTS:] if turn.beside else names[:HOSTS]
+        words = trainer.prepare(turn.training, turn.iterations, turn.delay_ms / 1000, turn.profile, where)
+        runs.append(trainer.submit(turn.training, [*words, "--hold"]))
     for one in runs:
         stage.client.release(one.job)
     trainer.follow(runs, lambda _: None)
     return runs
 
 
-def _live(trainer: Trainer, stage: Stage, one: Scenario, alone: Mapping[str, TrafficProfile]) -> Played:
+def _live(trainer: Trainer, stage: Stage, one: Scenario, alone: Mapping[str, Alone]) -> Played:
     counts = one.iterations or (ITERATIONS,) * len(one.jobs)
-    runs = _ran(trainer, stage, one.jobs, counts, one.delays_ms, alone)
+    turns = [
+        Turn(training, count, delay_ms, alone[training.name].profile)
+        for training, count, delay_ms in zip(one.jobs, counts, one.delays_ms, strict=True)
+    ]
+    control = replace(one.jobs[0], name="control")
+    turns.append(Turn(control, ITERATIONS, 0.0, turns[0].profile, beside=True))
+    *runs, beside = _ran(trainer, stage, turns)
     first_us = min(r.iterations[0].start_us for r in runs)
     begins_us = tuple(r.iterations[0].start_us - first_us for r in runs)
-    live = []
+    took_us = []
     for ran in runs:
-        own = [(i.start_us - first_us, i.duration_us) for i in ran.iterations]
-        live.append(times(own, max(begins_us) + 1e6 * LEFT_OUT_S, _until(runs, first_us)))
-    return Played(one, begins_us, counts, jitter_of(runs), tuple(live))
+        own = [(float(i.start_us - first_us), float(i.duration_us)) for i in ran.iterations]
+        took_us.append(within(own, max(begins_us) + 1e6 * LEFT_OUT_S, _until(runs, first_us)))
+    machine = tuple(machine_of(ran, alone[ran.training.name], beside) for ran in runs)
+    return Played(one, begins_us, counts, machine, tuple(took_us))
+
+
+def machine_of(ran: JobRun, alone: Alone, control: JobRun) -> Noise:
+    """What was measured of a job's waiting for the machine; its first iteration opens connections."""
+    computes_us = alone.profile.period_us - alone.profile.comm_us
+    computed_us = [i.duration_us - i.comm_us - i.paused_us for i in ran.iterations[1:]]
+    exchanged_us = [i.comm_us for i in control.iterations[1:]]
+    fastest_us = min(exchanged_us)
+    return Noise(
+        factors=tuple(took / computes_us for took in computed_us),
+        late_us=tuple(float(took - fastest_us) for took in exchanged_us),
+    )
 
 
 def _until(runs: Sequence[JobRun], first_us: int) -> int:
@@ -204,25 +256,34 @@ def _until(runs: Sequence[JobRun], first_us: int) -> int:
 # -- simulated ---------------------------------------------------------------------------------
 
 
-def averaged(one: Repeated, alone: Mapping[str, TrafficProfile], newcomer: float) -> tuple[Times, ...]:
-    """The same jobs in the simulator: means over the seeds of its jitter, and over the begins of the runs."""
-    return means(_simulated(ran, alone, newcomer, seed) for ran in one.runs for seed in SEEDS)
+def averaged(one: Repeated, alone: Mapping[str, Alone], newcomer: float) -> tuple[Times, ...]:
+    """The same jobs in the simulator, with several seeds of its noise, and the begins of each of the runs."""
+    return pooled(_simulated(ran, alone, newcomer, seed) for ran in one.runs for seed in SEEDS)
 
 
 def _simulated(
-    one: Played, alone: Mapping[str, TrafficProfile], newcomer: float, seed: int
-) -> tuple[Times, ...]:
+    one: Played, alone: Mapping[str, Alone], newcomer: float, seed: int
+) -> tuple[list[float], ...]:
     names = ("host1", "host2")
+    about = zip(one.scenario.jobs, one.begins_us, one.iterations, one.machine, strict=True)
     jobs = [
-        Ran(training, alone[training.name], names, begin_us, count)
-        for training, begin_us, count in zip(one.scenario.jobs, one.begins_us, one.iterations, strict=True)
+        Ran(
+            training,
+            alone[training.name].profile,
+            names,
+            begin_us,
+            count,
+            alone[training.name].sends,
+            machine,
+        )
+        for training, begin_us, count, machine in about
     ]
     links = Links(dict.fromkeys(names, scenario.LINK_MBPS * 1_000_000))
     return simulated(
         jobs,
         _policies(one.scenario.mode),
         links,
-        jitter=one.jitter,
+        jitter=0.0,
         left_out_s=LEFT_OUT_S,
         seed=seed,
         newcomer=newcomer,
@@ -252,7 +313,7 @@ def errors(live: Sequence[Times], found: Sequence[Times]) -> list[tuple[float, f
     ]
 
 
-def calibrated(played: Sequence[Repeated], alone: Mapping[str, TrafficProfile]) -> float:
+def calibrated(played: Sequence[Repeated], alone: Mapping[str, Alone]) -> float:
     """Of WEIGHTS the one with which the means without management are least wrong; of equals the largest."""
     free = [one for one in played if not is_managed(one.scenario.mode)]
 
@@ -264,7 +325,7 @@ def calibrated(played: Sequence[Repeated], alone: Mapping[str, TrafficProfile]) 
     return min(sorted(WEIGHTS, reverse=True), key=wrong) if free else 1.0
 
 
-def _compared(played: Sequence[Repeated], alone: Mapping[str, TrafficProfile]) -> Iterator[Figure]:
+def _compared(played: Sequence[Repeated], alone: Mapping[str, Alone]) -> Iterator[Figure]:
     means: dict[float, list[float]] = {1.0: [], NEWCOMER: []}
     tails: dict[float, list[float]] = {1.0: [], NEWCOMER: []}
     for one in played:
@@ -284,19 +345,19 @@ def _compared(played: Sequence[Repeated], alone: Mapping[str, TrafficProfile]) -
             worst,
             "%",
             f"live {live} ms, of {len(one.runs)} runs that differ by {one.spread_pct:.1f} %, jitter "
-            f"{100 * one.jitter:.2f} %; {'; '.join(told)}",
+            f"{100 * one.jitter:.2f} %, exchanges {one.late_ms:.1f} ms late; {'; '.join(told)}",
         )
     profiles = "; ".join(
-        f"{name} {profile.period_us / 1000:.1f} ms, {profile.comm_us / 1000:.1f} of them communicating"
-        for name, profile in alone.items()
+        f"{name} {known.period_us / 1000:.1f} ms, {known.comm_us / 1000:.1f} of them communicating"
+        for name, known in ((name, one.profile) for name, one in alone.items())
     )
-    for what, table, target in (("mean", means, MEDIAN_PCT), ("99th percentile", tails, None)):
+    for what, table in (("mean", means), ("99th percentile", tails)):
         for weight, found in table.items():
-            yield Figure(
-                f"error of the {what}, newcomers at {weight:g}, median", statistics.median(found), "%",
-                f"the worst {max(found):.1f} %; goals {MEDIAN_PCT:g} and {WORST_PCT:g} %",
-                target=target if weight == NEWCOMER else None,
-            )  # fmt: skip
+            measured = weight == NEWCOMER
+            about = f"error of the {what}, newcomers at {weight:g}"
+            yield Figure(f"{about}, median", statistics.median(found), "%",
+                         target=MEDIAN_PCT if measured else None)  # fmt: skip
+            yield Figure(f"{about}, the worst", max(found), "%", target=WORST_PCT if measured else None)
     load = os.getloadavg()[0]
     yield Figure(
         "a newcomer's weight that fits best here", calibrated(played, alone), "",

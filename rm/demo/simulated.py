@@ -26,13 +26,18 @@ NEWCOMER = 0.87  # of its weight, by which one counts on a link that others are 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A live job: `hosts` by its ranks; `begin_us` counts from the first iteration of the first job."""
+    """A live job: `hosts` by its ranks; `begin_us` counts from the first iteration of the first job.
+
+    `machine` is how it waited for the machine, as measured; without such waits it sends as `sends` says.
+    """
 
     training: Training
     profile: TrafficProfile
     hosts: tuple[str, ...]
     begin_us: int
     iterations: int
+    sends: TrafficProfile | None = None
+    machine: Noise | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +67,11 @@ def links_of(lab: Lab, dscp: Sequence[int] = ()) -> Links:
 def simulated(
     jobs: Sequence[Ran], policies: Policies, links: Links, *, jitter: float, left_out_s: float, seed: int,
     newcomer: float = 1.0,
-) -> tuple[Times, ...]:  # fmt: skip
-    """Iteration times of each job, in the simulator, over the span that live ones are looked at.
+) -> tuple[list[float], ...]:  # fmt: skip
+    """Each job's iterations in the simulator, microseconds, over the span that live ones are looked at.
 
-    `jitter` is the standard deviation of the jobs' computing, as a share; the jobs run where they ran.
+    `jitter` is the standard deviation of the computing of jobs whose `machine` was not measured, as a share;
+    the jobs run where they ran.
     """
     cluster = tuple(
         replace(one, name=name, address=name, nic_bps=bps)
@@ -93,22 +99,24 @@ def simulated(
         for took_us in one.durations_us:
             own.append((begin_us, took_us))
             begin_us += took_us
-        found.append(times(own, max(job.begin_us for job in jobs) + 1e6 * left_out_s, min(ends_us)))
+        found.append(within(own, max(job.begin_us for job in jobs) + 1e6 * left_out_s, min(ends_us)))
     return tuple(found)
 
 
-def means(every: Iterable[Sequence[Times]]) -> tuple[Times, ...]:
-    """Of each job over runs of other seeds."""
-    return tuple(
-        Times(statistics.fmean(t.mean_ms for t in each), statistics.fmean(t.p99_ms for t in each))
-        for each in zip(*every, strict=True)
-    )
-
-
-def times(own: Sequence[tuple[float, float]], from_us: float, until_us: float) -> Times:
-    """Of the iterations, (begin, duration), within the span; of all where it holds none."""
+def within(own: Sequence[tuple[float, float]], from_us: float, until_us: float) -> list[float]:
+    """How long the iterations, (begin, duration), took that lie within the span; all where it holds none."""
     kept = [took for begin, took in own if begin >= from_us and begin + took <= until_us]
-    ordered = sorted(kept or [took for _, took in own])
+    return kept or [took for _, took in own]
+
+
+def pooled(every: Iterable[Sequence[Sequence[float]]]) -> tuple[Times, ...]:
+    """Of each job over all of its iterations in several runs. The 99th percentile of one short run is its
+    longest iteration: chance."""
+    return tuple(_times([took for run in each for took in run]) for each in zip(*every, strict=True))
+
+
+def _times(took_us: Sequence[float]) -> Times:
+    ordered = sorted(took_us)
     return Times(statistics.fmean(ordered) / 1000, ordered[max(0, -(-99 * len(ordered) // 100) - 1)] / 1000)
 
 
@@ -137,4 +145,4 @@ def _sim_job(ran: Ran) -> SimJob:
         hosts_only=spread,
         hosts_min=len(spread),
     )
-    return SimJob(ran.begin_us, spec, program_of(ran.profile, ran.iterations))
+    return SimJob(ran.begin_us, spec, program_of(ran.sends or ran.profile, ran.iterations), ran.machine)

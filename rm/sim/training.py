@@ -327,12 +327,23 @@ class Training:
     # -- communication -------------------------------------------------------------------------
 
     def _communicate(self, attempt: Attempt, stage: Communicate) -> None:
+        now_us, late_us = self._time.now_us, attempt.story.chance.late_us()
+        if late_us > 0:
+            self._time.at(now_us + late_us, self._send, attempt, (stage, now_us))
+        else:
+            self._send(attempt, (stage, now_us))
+
+    def _send(self, attempt: Attempt, ready: tuple[Communicate, float]) -> None:
+        """`ready`: what is sent, and since when the job thinks that it communicates."""
+        if not attempt.alive:
+            return
+        stage, since_us = ready
         attempt.barrier = 0
         attempt.asked_us, attempt.asked = self._time.now_us, None
         self._begun += 1
         attempt.burst = self._begun
         if self._gate is None:
-            attempt.comm_from_us = self._time.now_us
+            attempt.comm_from_us = since_us
             self._transmit(attempt, stage)
         else:
             self._let(self._gate.arrive(attempt, self._asked))

@@ -14,11 +14,13 @@ from rm.units import GIB
 
 @dataclass(frozen=True, slots=True)
 class SimJob:
-    """A job of a workload. `arrival_us` counts from the start of the simulation."""
+    """A job of a workload. `arrival_us` counts from the start of the simulation; without a `noise` of its
+    own it has the simulation's."""
 
     arrival_us: int
     spec: JobSpec
     program: Program
+    noise: Noise | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +28,17 @@ class Noise:
     """How real iterations differ from the program; shares of the compute time.
 
     `jitter` is the standard deviation of each compute stage, `drift` the one of a factor which each
-    job keeps, `straggle` the chance that an iteration's compute takes `straggle_factor` as long.
+    job keeps, `straggle` the chance that an iteration's compute takes `straggle_factor` as long. Where
+    a machine was measured, one of `factors` is drawn for each compute stage, and one of `late_us` for
+    each communication, before which its processes wait so long.
     """
 
     jitter: float = 0.0
     drift: float = 0.0
     straggle: float = 0.0
     straggle_factor: float = 2.0
+    factors: tuple[float, ...] = ()
+    late_us: tuple[float, ...] = ()
 
 
 class Chance:
@@ -55,9 +61,15 @@ class Chance:
         noise, factor = self._noise, self._factor
         if noise.jitter:
             factor *= max(0.0, self._random.gauss(1.0, noise.jitter))
+        if noise.factors:
+            factor *= self._random.choice(noise.factors)
         if self._straggles:
             factor *= noise.straggle_factor
         return nominal_us * factor
+
+    def late_us(self) -> float:
+        """For how long a communication waits for the machine before it begins."""
+        return self._random.choice(self._noise.late_us) if self._noise.late_us else 0.0
 
 
 def poisson(jobs: Iterable[SimJob], mean_gap_us: float, seed: int) -> list[SimJob]:

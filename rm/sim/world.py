@@ -116,7 +116,7 @@ class World:
             tasks = [*arrays.each(arrays.parse(job.spec.array).mask)]
         made = []
         for task in tasks:
-            chance = Chance(self.settings.seed, len(self._stories), self.settings.noise)
+            chance = Chance(self.settings.seed, len(self._stories), job.noise or self.settings.noise)
             made.append(Story(job, chance, element=task))
             self._stories.append(made[-1])
         return made

@@ -4,20 +4,54 @@ from dataclasses import replace
 
 import pytest
 
-from bench.fidelity import Played, Repeated, averaged, calibrated, errors, scenarios
-from rm.core.model.traffic import on_off
-from rm.demo.simulated import Times, times
+from bench.fidelity import Alone, Played, Repeated, averaged, calibrated, errors, machine_of, scenarios
+from rm.core.model.traffic import Phase, TrafficProfile
+from rm.demo.simulated import Times, pooled, within
+from rm.demo.training import Iteration, JobRun
+from rm.sim.workload import Noise
 
 EQUAL = next(one for one in scenarios() if one.name == "equal pair, unmanaged")
-ALONE = {job.name: on_off(200_000, 0.45, 100_000_000) for job in EQUAL.jobs}
-PLAYED = Played(EQUAL, (0, 20_000), (30, 30), 0.005, ())
+PROFILE = TrafficProfile(200_000, (Phase(110_000, 90_000, 100_000_000),))
+ALONE = {job.name: Alone(PROFILE, 90_000) for job in EQUAL.jobs}
+STEADY = Noise(factors=(0.995, 1.0, 1.005))
+PLAYED = Played(EQUAL, (0, 20_000), (30, 30), (STEADY, STEADY), ())
 ONCE = Repeated((PLAYED,))
 
 
 def test_only_iterations_count_that_all_jobs_made_together() -> None:
     own = [(n * 1e6, 1e6 + n) for n in range(10)]
-    assert times(own, 3_500_000, 8e6) == Times(pytest.approx(1000.005), pytest.approx(1000.006))
-    assert times(own[:2], 2_000_000, 8e6).mean_ms == pytest.approx(1000.0005), "all, where none is left"
+    assert within(own, 3_500_000, 8e6) == [1e6 + n for n in (4, 5, 6)]
+    assert within(own[:2], 2_000_000, 8e6) == [1e6, 1e6 + 1], "all, where none is left"
+
+
+def test_the_99th_percentile_is_of_all_runs_together() -> None:
+    """Of each run alone it would be its longest iteration."""
+    calm, disturbed = [200_000.0] * 60, [200_000.0] * 59 + [900_000.0]
+    (both,) = pooled([[calm], [disturbed]])
+    assert both == Times(pytest.approx(200 + 700 / 120), 200)
+
+
+def test_what_a_job_waited_for_the_machine_comes_from_its_own_computing_and_a_control() -> None:
+    def run(*iterations: tuple[int, int, int]) -> JobRun:
+        made = [Iteration(0, compute + comm + paused, paused, comm) for compute, comm, paused in iterations]
+        return JobRun(EQUAL.jobs[0], 1, iterations=made)
+
+    opening = (500_000, 500_000, 0)
+    job = run(opening, (110_000, 170_000, 0), (121_000, 90_000, 7_000))
+    control = run(opening, (110_000, 85_000, 0), (110_000, 97_000, 0))
+    found = machine_of(job, ALONE["equal-1"], control)
+    assert found == Noise(factors=(1.0, 1.1), late_us=(0.0, 12_000.0))
+
+
+@pytest.mark.parametrize("newcomer", [1.0, 0.87])
+def test_waits_for_the_machine_lengthen_iterations_by_themselves(newcomer: float) -> None:
+    """What nobody shares a link with takes its profile and the waits, and its tail is theirs."""
+    one = replace(EQUAL, jobs=EQUAL.jobs[:1])
+    noise = Noise(factors=(1.0,), late_us=(0.0,) * 9 + (50_000.0,))
+    played = replace(PLAYED, scenario=one, begins_us=(0,), iterations=(400,), machine=(noise,))
+    (found,) = averaged(Repeated((played,)), {"equal-1": Alone(PROFILE, 85_000)}, newcomer)
+    assert found.mean_ms == pytest.approx(195 + 5, abs=1)
+    assert found.p99_ms == pytest.approx(245)
 
 
 def test_errors_are_of_the_simulation() -> None:
@@ -28,14 +62,20 @@ def test_the_weight_that_made_the_times_is_found_again() -> None:
     """Equal jobs that share fairly stay in step; else they slide apart."""
     assert averaged(ONCE, ALONE, 1.0)[0].mean_ms > averaged(ONCE, ALONE, 0.8)[0].mean_ms + 10
     for weight in (0.8, 1.0):
-        made = Repeated((replace(PLAYED, live=averaged(ONCE, ALONE, weight)),))
+        made = Repeated((replace(PLAYED, took_us=as_measured(averaged(ONCE, ALONE, weight))),))
         assert calibrated([made], ALONE) == weight
 
 
-def test_what_was_played_several_times_is_compared_by_its_means() -> None:
-    later = replace(PLAYED, begins_us=(0, 60_000), live=(Times(220, 300), Times(200, 200)))
-    twice = Repeated((replace(PLAYED, live=(Times(180, 200), Times(200, 300))), later))
-    assert twice.live == (Times(200, 250), Times(200, 250))
+def test_what_was_played_several_times_is_compared_as_one() -> None:
+    later = replace(PLAYED, begins_us=(0, 60_000), took_us=([220_000.0] * 2, [200_000.0] * 2))
+    twice = Repeated((replace(PLAYED, took_us=([180_000.0] * 2, [200_000.0] * 2)), later))
+    assert twice.live == (Times(200, 220), Times(200, 200))
     assert twice.spread_pct == pytest.approx(100 * 2**0.5 * 20 / 200)
-    single = [averaged(Repeated((one,)), ALONE, 1.0)[0].mean_ms for one in twice.runs]
-    assert averaged(twice, ALONE, 1.0)[0].mean_ms == pytest.approx(sum(single) / 2)
+    both = averaged(twice, ALONE, 1.0)[0].mean_ms
+    assert min(means := [averaged(Repeated((one,)), ALONE, 1.0)[0].mean_ms for one in twice.runs]) < both
+    assert both < max(means)
+
+
+def as_measured(found: tuple[Times, ...]) -> tuple[list[float], ...]:
+    """Iterations with these means."""
+    return tuple([1000 * one.mean_ms] for one in found)

@@ -15,7 +15,7 @@ from rm.core.scheduling.engine import Policies
 from rm.demo.papers.scene import Scene, Way
 from rm.demo.papers.scenes import BYTES_PER_MS, SCENES, scene_of
 from rm.demo.scenario import LINK_MBPS, Training
-from rm.demo.simulated import Links, Ran, means, simulated
+from rm.demo.simulated import Links, Ran, pooled, simulated
 from rm.errors import NotFound
 from rm.lab.spec import plan_hosts
 
@@ -57,7 +57,7 @@ def slowest(scene: Scene, way: Way, placed: tuple[tuple[str, ...], ...]) -> floa
     comm = load("comm", way.comm, way.options.get("comm", {}))
     policies = Policies(load("queue", "fifo"), load("placement", "first-fit"), comm)
     every = (simulated(jobs, policies, links, jitter=0.005, left_out_s=1.5, seed=seed) for seed in range(4))
-    found = means(every)
+    found = pooled(every)
     return max(t.mean_ms * 1000 / job.profile.period_us for t, job in zip(found, jobs, strict=True))
 
 

@@ -15,7 +15,7 @@ from rm.demo.again import Spoiled
 from rm.demo.papers.scene import Scene, Way
 from rm.demo.play import Screen
 from rm.demo.scenario import Training
-from rm.demo.simulated import NEWCOMER, Ran, Times, jitter_of, links_of, means, simulated, times
+from rm.demo.simulated import NEWCOMER, Ran, Times, jitter_of, links_of, pooled, simulated, within
 from rm.demo.stage import Stage, stage
 from rm.demo.training import JobRun, Trainer, program_text
 from rm.units import fold_hosts
@@ -123,10 +123,16 @@ class _Play:
         until_us = min(run.iterations[-1].end_us for run in runs) - first_us
         if until_us <= from_us:
             raise Spoiled(figures.hardly_together(runs, LEFT_OUT_S))
-        live = [
-            times([(i.start_us - first_us, i.duration_us) for i in run.iterations], from_us, until_us)
-            for run in runs
-        ]
+        live = pooled(
+            [
+                [
+                    within(
+                        [(i.start_us - first_us, i.duration_us) for i in run.iterations], from_us, until_us
+                    )
+                    for run in runs
+                ]
+            ]
+        )
         ran = [
             Ran(
                 run.training,
@@ -153,7 +159,7 @@ class _Play:
             load("comm", way.comm, way.options.get("comm", {})),
         )
         links, jitter = links_of(self._cluster.lab, way.dscp), jitter_of(runs)
-        return means(
+        return pooled(
             simulated(
                 ran, policies, links, jitter=jitter, left_out_s=LEFT_OUT_S, seed=seed, newcomer=NEWCOMER
             )
