@@ -9,9 +9,9 @@ from __future__ import annotations
 from rm import units
 from rm.errors import Refusal, UsageError, refusing
 from rm.imported_later import re
+from rm.submission.exported import exported
 from rm.submission.remarks import Remarks
 from rm.submission.resources import count, resources
-from rm.submission.script import is_text
 
 TYPE_CHECKING = False
 
@@ -27,7 +27,6 @@ CONTAINER = ("container_image", "container_mounts", "container_workdir", "contai
 # what an empty variable of a script leaves of these options would silently be less than was meant
 NEVER_EMPTY = ("mem", "mem_per_cpu", "mem_per_gpu", "gres", "signal", "mail_type")
 LAUNCHES = ("tasks", "batch", "auto")
-OF_A_JOB = ("SLURM_", "SLURMD_")
 # option -> the variable in which the job finds it; what the placement decides is
 # rm.daemon.execution.environment's
 TOLD = {
@@ -56,7 +55,7 @@ def build(
     said = remarks if remarks is not None else Remarks()
     spec: dict[str, Any] = {"env": []}
     with said.gathering():
-        spec["env"] = [*_export(values.get("export", "ALL"), environment), *told(values)]
+        spec["env"] = [*exported(values.get("export", "ALL"), environment), *told(values)]
     for key in NEVER_EMPTY:
         if values.get(key) == "":
             option = f"--{key.replace('_', '-')}"
@@ -364,46 +363,6 @@ def _absolute(path: str, cwd: str) -> str:
     import os.path
 
     return os.path.normpath(os.path.join(cwd, path))
-
-
-def _export(text: str, environment: Mapping[str, str]) -> list[list[str]]:
-    """--export: ALL, NONE, or names and assignments; with ALL among them beside everything."""
-    parts = [part for part in _split_export(text) if part]
-    if [part.upper() for part in parts] in (["NONE"], ["NIL"]):
-        return []
-    chosen: dict[str, str] = {}
-    # what describes the job that submits does not describe the one that is submitted
-    inherited = {name: value for name, value in environment.items() if not name.startswith(OF_A_JOB)}
-    for part in parts:
-        name, equals, value = part.partition("=")
-        if part.upper() == "ALL":
-            chosen = inherited | chosen
-        elif equals and name:
-            chosen[name] = value
-        elif not equals and part in environment:
-            chosen[part] = environment[part]
-        elif equals or not re.match(r"[A-Za-z_]\w*\Z", part):
-            raise UsageError(
-                f"--export={text}: '{part}' is not a variable name.", "Write ALL, NONE, NAME or NAME=VALUE."
-            )
-    # bytes that are no UTF-8 cannot travel in JSON; such a variable is of no use to another host
-    return [[name, value] for name, value in chosen.items() if is_text(name + value)]
-
-
-def _split_export(text: str) -> list[str]:
-    """At commas, except inside quotes: A="1,2",B=3."""
-    parts, quote, current = [], "", ""
-    for char in text:
-        if char == quote:
-            quote = ""
-        elif not quote and char in "'\"":
-            quote = char
-        elif char == "," and not quote:
-            parts.append(current)
-            current = ""
-        else:
-            current += char
-    return [*parts, current]
 
 
 def _fraction(text: str) -> tuple[int, int]:
