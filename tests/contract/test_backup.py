@@ -72,6 +72,17 @@ def test_a_backup_of_a_database_in_use_brings_back_what_was_committed(
     last.close()
 
 
+@pytest.mark.postgres
+def test_the_url_of_the_database_may_have_spaces(
+    make_postgres: Callable[[], Database], tmp_path: Path
+) -> None:
+    """In the path of its socket, for one, or in options."""
+    url, file = make_postgres().url + "&options=-c%20statement_timeout%3D0", tmp_path / "backup"
+    led(url, 1).close()
+    assert back_up_to(url, file) > 0
+    assert restore_from(url, file, tmp_path / "kept").jobs == 1
+
+
 @pytest.mark.parametrize("hold", [True, False])
 def test_what_may_have_run_since_is_marked_and_what_waited_held(
     make_durable: Callable[[], Database], tmp_path: Path, hold: bool

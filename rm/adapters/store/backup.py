@@ -286,7 +286,9 @@ def _postgres(program: str, options: list[str], url: URL | None = None, text: st
         if url.password:
             environment["PGPASSWORD"] = str(url.password)
         plain = url.set(drivername="postgresql", password=None).render_as_string(hide_password=False)
-        options = [*options, f"--dbname={plain}"]
+        start, mark, query = plain.partition("?")
+        # for libpq a plus sign of the query is one, and no space (one that is meant is %2B here)
+        options = [*options, "--dbname=" + start + mark + query.replace("+", "%20")]
     try:
         done = subprocess.run(
             [program, *options], input=text, env=environment, capture_output=True, text=True, check=False
