@@ -3,6 +3,8 @@ tools of hosts that tests write."""
 
 from __future__ import annotations
 
+import os
+import shlex
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,13 +20,16 @@ from tests.slurm_program import caller as slurm_caller
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _utc() -> Iterator[None]:
-    """The times that tests expect are written in one zone, wherever they run."""
+def _usual() -> Iterator[None]:
+    """The times that tests expect are written in one zone, and the modes of files under one umask, wherever
+    they run."""
+    umask = os.umask(0o022)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TZ", "UTC")
         time.tzset()
         yield
     time.tzset()
+    os.umask(umask)
 
 
 @pytest.fixture
@@ -76,7 +81,8 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str]
 
     def add(name: str, script: str) -> Path:
         log = tmp_path / f"{name}.log"
-        (folder / name).write_text(f'#!/bin/sh\necho "$*" >> {log}\ncd {tmp_path}\n{script}\n')
+        log_word, there = shlex.quote(str(log)), shlex.quote(str(tmp_path))
+        (folder / name).write_text(f'#!/bin/sh\necho "$*" >> {log_word}\ncd {there}\n{script}\n')
         (folder / name).chmod(0o755)
         return log
 
