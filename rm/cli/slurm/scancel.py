@@ -66,12 +66,12 @@ def _id(word: str) -> JobId:
         return parse_id(word)
     except UsageError:
         job, _, step = word.partition(".")
-        hint = (
-            f"A step is not cancelled alone: `scancel --signal=TERM {job}` reaches all of them."
-            if step
-            else ""
-        )
-        raise UsageError(f"Invalid job id {word}", hint) from None
+        if not step:
+            raise UsageError(f"Invalid job id {word}") from None
+        raise UsageError(
+            f"Invalid job id {word}: a step is not cancelled alone.",
+            f"`scancel --signal=TERM {job}` reaches all of them.",
+        ) from None
 
 
 def _signal(given: Given) -> int | None:
