@@ -12,6 +12,7 @@ from rm.imported_later import re
 from rm.submission.exported import exported
 from rm.submission.remarks import Remarks
 from rm.submission.resources import count, resources
+from rm.submission.time_limits import time_limit, time_min
 
 TYPE_CHECKING = False
 
@@ -131,27 +132,6 @@ def _partition(values: Mapping[str, Any]) -> dict[str, Any]:
     if not all(names):
         raise UsageError(f"--partition is '{text}', and one of its names is empty.", "Write NAME[,NAME...].")
     return {"partition": ",".join(dict.fromkeys(names))}
-
-
-def _time(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {"time_limit_us": units.parse_time_limit_us(values["time"])} if "time" in values else {}
-
-
-def _time_min(values: Mapping[str, Any]) -> dict[str, Any]:
-    if "time_min" not in values:
-        return {}
-    from contextlib import suppress
-
-    try:
-        least_us = units.parse_time_limit_us(values["time_min"])
-    except UsageError as error:
-        raise UsageError(f"--time-min: {error.what}", error.hint) from None
-    limit_us = None
-    with suppress(UsageError):  # which is said of --time itself
-        limit_us = units.parse_time_limit_us(values["time"]) if values.get("time") else None
-    if least_us and limit_us and least_us > limit_us:
-        raise UsageError("--time-min is longer than --time.", "Write less, or leave it out.")
-    return {"time_min_us": least_us} if least_us else {}
 
 
 def _mail(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -410,13 +390,13 @@ def _traffic(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _READERS = (
-    _exclusive, _partition, _time, _time_min, _launch, _open_mode, _expected, _iterations, _fence,
+    _exclusive, _partition, time_limit, time_min, _launch, _open_mode, _expected, _iterations, _fence,
     _priority, _nice, _hosts, _mail, _features, _licenses, _account, _qos, _reservation, _container, _array,
     _switches, _dependency, _traffic,
 )  # fmt: skip
 # those of one option alone, for a change of a job that was submitted
 READERS = {
-    "partition": _partition, "time": _time, "time_min": _time_min, "priority": _priority,
+    "partition": _partition, "time": time_limit, "time_min": time_min, "priority": _priority,
     "nice": _nice, "mail_type": _mail, "nodelist": _hosts,
     "exclude": _hosts, "constraint": _features, "prefer": _features, "licenses": _licenses,
     "reservation": _reservation, "dependency": _dependency, "account": _account, "qos": _qos,
