@@ -239,13 +239,17 @@ class Limiter:
         for measure in OF_A_JOB:
             if measure in ruled.job and (found := self._of_job(job, need, measure, *ruled.job[measure])):
                 return found
+        amounts: dict[str, float] = {}  # the same under all keys
         for key in ruled.keys:
             for measure, limit in self._tally.limits[key].items():
                 if measure == SUBMITTED:
                     continue  # asked at the submission
                 in_use = 0.0 if idle else self._in_use(key, measure)
-                if found := self._in_key(job, need, key, measure, limit, in_use):
-                    return found
+                amount = amounts.get(measure)
+                if amount is None:
+                    amount = amounts[measure] = self._amount(job, need, measure)
+                if in_use + amount > limit:
+                    return self._over(key, measure, limit, in_use, amount)
         return None
 
     def _of_job(self, job: Job, need: Resources, measure: str, limit: int, key: Key) -> Limited | None:
@@ -261,12 +265,8 @@ class Limiter:
         said = f"{asks}, and a job of {key} has at most {limit}"
         return Limited(key, measure, Reason(code_of_job(key, measure), said, (("limit", limit),)), True)
 
-    def _in_key(
-        self, job: Job, need: Resources, key: Key, measure: str, limit: int, in_use: float
-    ) -> Limited | None:
-        amount = self._amount(job, need, measure)
-        if in_use + amount <= limit:
-            return None
+    def _over(self, key: Key, measure: str, limit: int, in_use: float, amount: float) -> Limited:
+        """It needs that much, and there is too little left."""
         noun = NOUNS[measure]
         numbers = [("limit", limit), ("in_use", round(in_use))]
         if amount == FOREVER:
