@@ -46,8 +46,9 @@ class Settings:
 class Waits:
     """Under one policy. Times in seconds; `utilisation` until the last submission. Of the `asked` jobs whose
     start was foreseen: how far it was from the time said if all use up their limits, and from the likely one,
-    in the middle of them; which part of them started between the soonest and the latest, and which before
-    and after; and how long that is, in the middle of them."""
+    in the middle of them. Of those for which an interval was said (too few have ended for the first ones):
+    which part started between the soonest and the latest, and which before and after; and how long that is,
+    in the middle of them."""
 
     jobs: int
     mean_s: float
@@ -123,6 +124,7 @@ def waits_of(played: Played) -> Waits:
     waits = sorted(wait for one in played.stays if (wait := one.wait_us) is not None)
     last_us = max(one.work.at_us for one in played.stays)
     told = [one for one in played.stays if one.expected_us is not None and one.start_us is not None]
+    between = [one for one in told if _interval_us(one)]
     likely, latest = (sorted(abs(_off(one, which)) for one in told) for which in (1, 3))
     return Waits(
         len(waits),
@@ -133,10 +135,10 @@ def waits_of(played: Played) -> Waits:
         len(told),
         _at(latest, 0.5) / 1e6,
         _at(likely, 0.5) / 1e6,
-        _part(told, 0),
-        _part(told, -1),
-        _part(told, 1),
-        _at(sorted(_interval_us(one) for one in told), 0.5) / 1e6,
+        _part(between, 0),
+        _part(between, -1),
+        _part(between, 1),
+        _at(sorted(_interval_us(one) for one in between), 0.5) / 1e6,
     )
 
 

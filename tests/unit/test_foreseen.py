@@ -126,6 +126,26 @@ def test_it_lies_between_what_the_jobs_before_it_took() -> None:
     assert 58.8 <= latest_s <= at_s == pytest.approx(100, rel=0.02)
 
 
+def test_earliest_and_latest_are_a_fifth_further_away_than_the_plays_say(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Reserving(cpus=1)
+    for number in range(12):
+        job = cluster.state.jobs[cluster.submit("", **limited(100))]
+        cluster.do(ev.TasksStarted(job.id, job.attempt, "h1", cluster.now_us, (0,)))
+        cluster.now_us += (40 + number) * SECOND
+        cluster.end(cluster.state.jobs[job.id])
+    cluster.submit("", **limited(100))
+    waits = cluster.submit("", **limited(100))
+    wide = foreseen(cluster).starts[waits]
+    monkeypatch.setattr("rm.core.scheduling.foreseen.WIDER", 1.0)
+    said = foreseen(cluster).starts[waits]
+    assert wide.likely_us == said.likely_us
+    before_us, after_us = said.likely_us - said.soonest_us, said.latest_us - said.likely_us
+    assert wide.likely_us - wide.soonest_us == round(1.2 * before_us) > before_us > 0
+    assert wide.latest_us == min(said.at_us, wide.likely_us + round(1.2 * after_us)) > said.latest_us
+
+
 def ended(number: int, user: str, part: float) -> Job:
     return Job(
         number, builders.spec(user=user, time_limit_us=100 * SECOND), 0, JobState.COMPLETED, started_us=0,

@@ -8,7 +8,8 @@ import pytest
 
 from rm.errors import UsageError
 from rm.sim import month, trace
-from rm.sim.batch import held_by
+from rm.sim.batch import Played, Stay, Work, held_by
+from tests import builders
 from tests.command_line import Rmx
 
 MONTH = Path("examples/sim/month.toml")
@@ -125,6 +126,18 @@ def test_a_trace_is_played_and_expected_starts_are_compared(
     table = rmx(*words, "--queue", "backfill:1").out.splitlines()
     assert table[0].split()[:2] == ["QUEUE", "WAIT"]
     assert table[-1] == "4 jobs on 1 hosts with 4 GPUs each."
+
+
+def test_who_was_told_no_interval_started_within_none() -> None:
+    """Before ten jobs have ended only the latest start is said."""
+    work = Work(0, 10_000_000, builders.spec())
+    stays = [
+        Stay(work, 1, 4_000_000, 14_000_000, expected)
+        for expected in ((9_000_000,) * 4, (1_000_000, 2_000_000, 5_000_000, 9_000_000))
+    ]
+    found = trace.waits_of(Played(stays, 8, 20_000_000))
+    assert (found.asked, found.within, found.before, found.interval_s) == (2, 1.0, 0.0, 4.0)
+    assert found.likely_error_s == 5.0, "how far it was off is known of both"
 
 
 def test_a_sample_that_comes_with_rm_is_played_by_its_name(rmx: Rmx) -> None:
