@@ -80,8 +80,8 @@ class _Link:
 
 
 def _level(wanted: Floats, more: int) -> Floats:
-    """What nobody gets more of when those share the link with `more` others, who want all that they can get:
-    by instant, as a column."""
+    """What nobody gets more of when those share the link, with `more` others who want all that they can
+    get: by instant, as a column."""
     ordered = np.sort(wanted, axis=1)
     left = 1.0 - (np.cumsum(ordered, axis=1) - ordered)
     levels: Floats = (left / (np.arange(wanted.shape[1], 0, -1) + more)).max(axis=1, keepdims=True)

@@ -23,7 +23,7 @@ from rm.policies.interleave.mean_value import mean_periods
 from rm.policies.interleave.profile import Phases
 
 Floats = NDArray[np.float64]
-PLAYED_MOST = 24  # jobs on the link: with more of them, what one meets differs little from the mean
+PLAYED_MOST = 12  # jobs on the link: with more of them, what one meets differs little from the mean
 STARTS = 64  # arrangements of the first iterations
 SETTLED = 4  # iterations in which a job finds its place among the others
 ROUNDS = 12  # until this one of the slowest job they count

@@ -136,7 +136,7 @@ def test_a_job_without_others_takes_its_period() -> None:
 
 @settings(max_examples=examples(20), deadline=None)
 @given(
-    st.integers(10, PLAYED_MOST),
+    st.integers(10, 24),
     st.sampled_from([0.3, 0.6, 0.9, 1.2]),
     st.sampled_from([4, CAPACITY]),
     st.data(),
@@ -162,7 +162,7 @@ def test_of_a_crowd_the_estimate_goes_on_where_playing_ends() -> None:
         for count in (PLAYED_MOST, PLAYED_MOST + 1, 400)
     ]
     few, more, many = (fmean(one.values()) / 1_000_000 for one in found)
-    assert 1.08 < few < 1.12
+    assert 1.12 < few < 1.17
     assert more == pytest.approx(few, abs=0.02)
     assert 1 < many < more
     assert len(found[2]) == 400
