@@ -12,9 +12,10 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import psycopg
+if TYPE_CHECKING:
+    import psycopg
 
 NOBODY = 65534
 START_S = 60
@@ -58,6 +59,8 @@ class Server:
             raise
 
     def start(self) -> None:
+        import psycopg  # few of the workers need it
+
         flags = [arg for name, value in self._settings.items() for arg in ("-c", f"{name}={value}")]
         with open(self.directory / "log", "ab") as log:
             self._process = subprocess.Popen(
@@ -80,6 +83,8 @@ class Server:
                 time.sleep(0.05)
 
     def connect(self, database: str = "postgres") -> psycopg.Connection[Any]:
+        import psycopg
+
         return psycopg.connect(host=str(self.directory), user="rm", dbname=database, autocommit=True)
 
     def url(self, database: str) -> str:

@@ -13,7 +13,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import psycopg
 import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
@@ -81,6 +80,8 @@ def run_sql(url: str, script: str) -> None:
         with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as c:
             c.executescript(script)
     else:
+        import psycopg  # as few workers need it
+
         name, _, host = url.removeprefix("postgresql://rm@/").partition("?host=")
         with psycopg.connect(host=host, user="rm", dbname=name) as c:
             c.execute(script)

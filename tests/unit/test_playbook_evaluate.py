@@ -5,7 +5,6 @@ import itertools
 import zlib
 
 import pytest
-from ansible.playbook.taggable import Taggable
 
 from rm.adapters.playbook.files import LocalFiles
 from rm.playbook.model.problems import BadArgument
@@ -231,6 +230,8 @@ def test_tags_choose_tasks():
 
 
 def test_tags_choose_what_ansible_chooses():
+    from ansible.playbook.taggable import Taggable  # loads all of ansible-core
+
     words = ("x", "always", "never", "untagged")
     sets = [tuple(c) for size in range(4) for c in itertools.combinations(words, size)]
     options = ("x", "y", "all", "tagged", "never", "untagged", "always")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -88,5 +89,7 @@ def _runs(difference: dict[str, Any]) -> list[dict[str, Any]]:
     return [{**difference, "where": f"{one}{colon}{rest}"} for one in wanted]
 
 
-def corpus() -> list[Recipe]:
-    return [read(path) for path in sorted((Path(__file__).parent / "corpus").glob("*.yml"))]
+@cache
+def corpus() -> tuple[Recipe, ...]:
+    """All of them: each file of tests takes its part."""
+    return tuple(read(path) for path in sorted((Path(__file__).parent / "corpus").glob("*.yml")))
