@@ -8,7 +8,7 @@ from tests.cluster import Cluster
 
 # each task leaves one line for each time it ran, where a reboot does not wipe it
 MARK = "echo $RM_ATTEMPT >>/var/tmp/ran.$SLURM_JOB_ID.$RANK"
-GO = "while [ ! -e /var/tmp/go.$SLURM_JOB_ID ]; do sleep 0.05; done"
+GO = "while [ ! -e /var/tmp/go.$SLURM_JOB_ID ]; do sleep 0.2; done"  # each costs a process
 
 
 def runs(cluster: Cluster, job: int, rank: int = 0) -> list[str]:

@@ -122,7 +122,7 @@ def test_one_failing_task_ends_the_others(cluster: Cluster) -> None:
 
 
 def test_logs_are_followed_while_the_job_runs(cluster: Cluster) -> None:
-    line = "while [ ! -e /tmp/go.$SLURM_JOB_ID ]; do sleep 0.05; done"
+    line = "while [ ! -e /tmp/go.$SLURM_JOB_ID ]; do sleep 0.2; done"
     job_id = cluster.submit("-N2", "--wrap", f'echo "begin $RANK"; {line}; echo "end $RANK"; echo oops >&2')
     with subprocess.Popen(
         [RMX, "--config", cluster.config, "logs", str(job_id), "--task", "1", "--follow"],
@@ -215,10 +215,10 @@ def test_large_output_is_whole(cluster: Cluster) -> None:
 
 TREE = """
 trap 'echo told' TERM
-setsid sh -c 'trap "" TERM; while :; do sleep 0.07; done; : escaped.%d' &
-sh -c 'trap "" TERM HUP; (setsid sleep 700.%d &) ; while :; do sleep 0.07; done; : child.%d' &
+setsid sh -c 'trap "" TERM; while :; do sleep 0.2; done; : escaped.%d' &
+sh -c 'trap "" TERM HUP; (setsid sleep 700.%d &) ; while :; do sleep 0.2; done; : child.%d' &
 echo ready
-while :; do sleep 0.05; done
+while :; do sleep 0.2; done
 """
 
 
@@ -250,8 +250,8 @@ def test_what_a_finished_task_leaves_behind_is_ended(cluster: Cluster) -> None:
 
 
 def test_the_time_limit_is_sigterm_grace_sigkill(cluster: Cluster) -> None:
-    meek = "trap 'echo term; exit 0' TERM; while :; do sleep 0.05; done"
-    stubborn = "trap 'echo term' TERM; while :; do sleep 0.05; done"
+    meek = "trap 'echo term; exit 0' TERM; while :; do sleep 0.2; done"
+    stubborn = "trap 'echo term' TERM; while :; do sleep 0.2; done"
     # long enough for the scripts to have set their traps
     jobs = [cluster.submit("--time=0:6", "--wrap", script) for script in (meek, stubborn)]
     for job_id, signalled in zip(jobs, (0, 9), strict=True):
@@ -263,7 +263,7 @@ def test_the_time_limit_is_sigterm_grace_sigkill(cluster: Cluster) -> None:
 
 
 def test_a_signal_reaches_every_task(cluster: Cluster) -> None:
-    script = "trap 'echo usr1; exit 5' USR1; echo ready; while :; do sleep 0.05; done"
+    script = "trap 'echo usr1; exit 5' USR1; echo ready; while :; do sleep 0.2; done"
     job_id = cluster.submit("-N2", "--wrap", script)
     cluster.wait(job_id, "RUNNING")
     for rank in range(2):
