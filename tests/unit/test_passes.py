@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
-from rm.core.model.host import Zone
-from rm.core.model.reasons import ReasonCode
+from rm.core.model.host import Host, HostState, Zone
+from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import Free
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies, Tuning
+from rm.policies.placement.steps import blockers
+from rm.policies.placement.steps.filters import refusal
 from tests.builders import asked, host, job, profile, snapshot, spec
 
 SECOND_US = 1_000_000
@@ -152,3 +155,48 @@ def test_headline_is_the_first_of_the_gathered_reasons(seed: int) -> None:
     reasons = load("placement", "zone").candidates(asked(one), snap, explain=True).reasons
     assert reasons[0].message == f"no host can take a task; {reasons[1].message}"
     assert reasons[0].numbers == reasons[1].numbers
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_headline_of_a_shape_that_no_host_admits_is_the_first_whatever_was_asked_before(
+    seed: int,
+) -> None:
+    """With one policy for all, as a daemon has it: hosts go and come back between."""
+    chance, policy = random.Random(seed), load("placement", "zone")
+    names = [f"h{i}" for i in range(4)]
+    for _ in range(20):
+        hosts = [
+            replace(host(n, gpus=2), state=chance.choice((HostState.DOWN, HostState.UNKNOWN, HostState.UP)))
+            for n in names
+        ]
+        for cpus in (1, 3, 9):
+            one = job(
+                cpus_per_task=cpus,
+                partition=chance.choice(("", "gpu")),
+                hosts_excluded=tuple(chance.sample(names, 2)),
+                gpu_type=chance.choice(("", "h100")),
+            )
+            reasons = policy.candidates(asked(one), snapshot(*hosts), explain=True).reasons
+            if reasons and reasons[0].message.startswith("no host can take a task; "):
+                assert reasons[0].message == f"no host can take a task; {reasons[1].message}"
+                assert reasons[0].numbers == reasons[1].numbers
+
+
+def test_why_no_host_is_there_is_not_asked_of_each_for_each_size_of_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Somebody submits thousands of jobs, each of another size, while hosts are away: each took 2 ms."""
+    refused: list[str] = []
+
+    def counted(one: Host, *more: Any) -> Reason | None:
+        refused.append(one.name)
+        return refusal(one, *more)
+
+    monkeypatch.setattr(blockers, "refusal", counted)
+    snap = snapshot(*(replace(host(f"h{i}"), state=HostState.DOWN) for i in range(100)))
+    policy = load("placement", "metronome")
+    for mem_gib in range(1, 101):
+        for partition in ("", "gpu"):
+            why = policy.candidates(asked(job(mem_gib=mem_gib, partition=partition)), snap).reasons[0]
+            assert "100 of 100 hosts, for one h0: is DOWN" in why.message
+    assert len(refused) == 200

@@ -53,6 +53,14 @@ class Shape(NamedTuple):
     def least_mem_bytes(self) -> int:
         return self.mem_bytes_per_task + self.mem_bytes_per_host
 
+    @property
+    def filters(self) -> Shape:
+        """The same without quantities: which hosts it may have at all."""
+        return self._replace(
+            cpus_per_task=0, mem_bytes_per_task=0, mem_bytes_per_host=0, gpus_per_task=0, gpus_per_host=0,
+            ntasks_per_gpu=0, gpu_mem_bytes=0, tasks_per_host=0,
+        )  # fmt: skip
+
     def gpus_for(self, tasks: int) -> int:
         """GPUs of a host with this many tasks of the job."""
         return self.gpus_per_host or self.gpus_per_task * tasks

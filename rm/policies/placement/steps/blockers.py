@@ -20,7 +20,10 @@ def headline(demand: Demand, capacities: Capacities) -> Reason:
         return Reason(ReasonCode.HOST_NOT_AVAILABLE, "there are no hosts yet", (("hosts", 0),))
     if caps.any() or gang.most_hosts < gang.hosts_min:
         return gang.blocker(caps)
-    worst = _lacking_most(shape, capacities) or by_kind(shape, capacities)[0]
+    if not capacities.admitted(shape).any():
+        worst = capacities.shut(shape, lambda filters: by_kind(filters, capacities)[0])
+    else:
+        worst = _lacking_most(shape, capacities) or by_kind(shape, capacities)[0]
     return Reason(worst.code, f"no host can take a task; {worst.message}", worst.numbers)
 
 

@@ -8,7 +8,7 @@ some ten microseconds with 1,000 hosts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import compress
 from operator import attrgetter, is_, is_not
@@ -20,6 +20,7 @@ from rm.core.jobs.room import UNLIMITED, admits
 from rm.core.model.demand import Shape
 from rm.core.model.gpu_type import is_of_type
 from rm.core.model.host import Host
+from rm.core.model.reasons import Reason
 from rm.core.model.snapshot import Free, Snapshot, TrackedDict
 from rm.policies.placement.steps.gang import Ints
 
@@ -58,7 +59,8 @@ class Capacities:
         self._schedulable = np.array([h.schedulable for h in self.hosts], dtype=bool)
         self.gpus_max = max((len(h.gpus) for h in self.hosts), default=0)
         self._of_type: dict[str, Mask] = {}
-        self._admits: dict[Shape, Mask] = {}
+        self._admits: dict[Shape, Mask] = {}  # by filters
+        self._shut: dict[Shape, Reason] = {}  # by filters
         self._most: dict[Shape, Ints] = {}  # tasks that each host may take, whatever is free there
         self._caps: dict[Shape, tuple[int, Ints]] = {}  # with the version of the tables
         self._free = np.full((3, len(self.hosts)), -1, dtype=np.int64)
@@ -86,7 +88,7 @@ class Capacities:
         else:
             other._caps = {}
         if not same:
-            other.hosts, other._admits, other._most = hosts, {}, {}
+            other.hosts, other._admits, other._shut, other._most = hosts, {}, {}, {}
             other._schedulable = np.array([h.schedulable for h in hosts], dtype=bool)
         other._free, other._idle, other._gpu_mem = self._free.copy(), self._idle.copy(), self._gpu_mem.copy()
         other._read, other._log_seen = list(self._read), -1
@@ -141,11 +143,22 @@ class Capacities:
         names = shape.partitions or shape.hosts_only or shape.hosts_excluded or shape.zone
         if not (names or shape.foreign or shape.closed or shape.features or shape.container):
             return self._schedulable
-        if shape not in self._admits:
+        filters = shape.filters
+        if filters not in self._admits:
             if len(self._admits) >= SHAPES_MAX:
                 self._admits.clear()
-            self._admits[shape] = np.array([admits(h, shape) for h in self.hosts], dtype=bool)
-        return self._admits[shape]
+            self._admits[filters] = np.array([admits(h, shape) for h in self.hosts], dtype=bool)
+        return self._admits[filters]
+
+    def shut(self, shape: Shape, why: Callable[[Shape], Reason]) -> Reason:
+        """What `why` says of a shape that no host is admitted to. It says the same whatever the quantities
+        are, and is asked once for all of them."""
+        filters = shape.filters
+        if filters not in self._shut:
+            if len(self._shut) >= SHAPES_MAX:
+                self._shut.clear()
+            self._shut[filters] = why(filters)
+        return self._shut[filters]
 
     def free_table(self) -> Ints:
         """Free CPUs, bytes of memory and GPUs of each host, in three rows; -1 = not known."""
