@@ -137,22 +137,34 @@ def test_passes_of_a_few_placements_each_decide_together_like_one_of_any_number(
     assert cut > 5
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(200))
 def test_headline_is_the_first_of_the_gathered_reasons(seed: int) -> None:
     chance = random.Random(seed)
     hosts = [
         host(f"h{i}", gpus=chance.choice((0, 4)), cpus=chance.choice((4, 8)), mem_gib=chance.choice((8, 32)))
         for i in range(6)
     ]
+    if chance.random() < 0.3:
+        hosts[chance.randrange(6)] = replace(hosts[0], name="away", state=HostState.DOWN)
     free = {
         h.name: Free(
             chance.randrange(h.cpus + 1), chance.randrange(h.mem_bytes + 1), tuple(range(chance.randrange(3)))
         )
         for h in hosts
     }
-    one = job(cpus_per_task=9, mem_gib=chance.choice((0, 40)), gpus_per_task=chance.choice((0, 5)))
+    if chance.random() < 0.3:
+        free[hosts[1].name] = Free(hosts[1].cpus, hosts[1].mem_bytes, tuple(range(len(hosts[1].gpus))))
+    one = job(
+        cpus_per_task=chance.choice((1, 9)),
+        gpus_per_task=chance.choice((0, 5)),
+        exclusive=chance.choice((False, True)),
+        **chance.choice(({"mem_gib": 0}, {"mem_gib": 40}, {"mem_all": True})),
+        gpu_type=chance.choice(("", "", "a100", "b")),
+    )
     snap = snapshot(*hosts, free=free)
     reasons = load("placement", "zone").candidates(asked(one), snap, explain=True).reasons
+    if not reasons or not reasons[0].message.startswith("no host can take"):
+        return  # there is room
     assert reasons[0].message == f"no host can take a task; {reasons[1].message}"
     assert reasons[0].numbers == reasons[1].numbers
 
@@ -200,3 +212,22 @@ def test_why_no_host_is_there_is_not_asked_of_each_for_each_size_of_job(
             why = policy.candidates(asked(job(mem_gib=mem_gib, partition=partition)), snap).reasons[0]
             assert "100 of 100 hosts, for one h0: is DOWN" in why.message
     assert len(refused) == 200
+
+
+def test_what_hosts_lack_is_not_asked_of_each_for_each_size_of_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same while hosts are in use, by jobs of all kinds."""
+    asked_of: list[str] = []
+
+    def counted(one: Host, *more: Any) -> Reason | None:
+        asked_of.append(one.name)
+        return refusal(one, *more)
+
+    monkeypatch.setattr(blockers, "refusal", counted)
+    hosts = [host(f"h{i}", gpus=2, cpus=8) for i in range(100)]
+    snap = snapshot(*hosts, free={h.name: Free(4, h.mem_bytes // 2, (0,)) for h in hosts})
+    policy = load("placement", "metronome")
+    for cpus in range(1, 9):
+        for more in ({"exclusive": True}, {"mem_all": True}, {"gpus_per_task": 2, "gpu_type": "a100"}):
+            why = policy.candidates(asked(job(cpus_per_task=cpus, **more)), snap).reasons[0]
+            assert "100 of 100 hosts lack resources" in why.message
+    assert len(asked_of) == 24

@@ -50,15 +50,11 @@ def _lacking_most(shape: Shape, capacities: Capacities) -> Reason | None:
 
     A long queue needs one for each of its shapes after each change.
     """
-    if shape.exclusive or shape.gpu_type or shape.mem_all:
-        return None
     free = capacities.free_table()
     left = capacities.admitted(shape) & (free[CPUS] >= 0)
     groups: list[tuple[int, int, int]] = []  # hosts, minus the first of them, and the closest
-    for have, need in capacities.left(shape):
-        if not need:
-            continue
-        lacking = left & (have < need)
+    for have, lacks in capacities.lacking(shape):
+        lacking = left & lacks
         if count := int(np.add.reduce(lacking)):
             closest = int(((have + 1) * lacking).argmax())
             groups.append((count, -int(lacking.argmax()), closest))

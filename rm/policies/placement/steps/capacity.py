@@ -8,7 +8,7 @@ some ten microseconds with 1,000 hosts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import compress
 from operator import attrgetter, is_, is_not
@@ -202,6 +202,26 @@ class Capacities:
         if shape.gpu_mem_bytes or shape.gpu_type:
             gpus = np.add.reduce(self.usable(shape), axis=1)
         return (gpus, shape.least_gpus), (free[CPUS], shape.cpus_per_task), (free[MEM], shape.least_mem_bytes)
+
+    def lacking(self, shape: Shape) -> Iterator[tuple[Ints, Mask]]:
+        """Which hosts lack something that a single task needs, by what: whole hosts, GPUs, CPUs, memory; and
+        what each has of it, of which the most is the closest."""
+        free, whole = self.free_table(), self._whole
+        if shape.exclusive:
+            yield whole[CPUS], (free < whole).any(axis=0)
+        for have, need in self.left(shape):
+            if need:
+                yield have, have < need
+        if shape.mem_all:
+            yield free[MEM], free[MEM] < whole[MEM]
+
+    @cached_property
+    def _whole(self) -> Ints:
+        """CPUs, bytes of memory and GPUs of each host, in three rows."""
+        found = np.zeros((3, len(self.hosts)), dtype=np.int64)
+        for i, host in enumerate(self.hosts):
+            found[:, i] = host.cpus, host.mem_bytes, len(host.gpus)
+        return found
 
     def _note(self, i: int, have: Free | None) -> None:
         self._read[i] = have
