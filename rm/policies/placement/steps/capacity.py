@@ -208,7 +208,8 @@ class Capacities:
         what each has of it, of which the most is the closest."""
         free, whole = self.free_table(), self._whole
         if shape.exclusive:
-            yield whole[CPUS], (free < whole).any(axis=0)
+            touched: Mask = np.logical_or.reduce(free < whole, axis=0)
+            yield whole[CPUS], touched
         for have, need in self.left(shape):
             if need:
                 yield have, have < need
