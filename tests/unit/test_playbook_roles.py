@@ -54,6 +54,17 @@ def test_a_role_includes_roles_that_lie_in_it():
     assert world.told()[-1] == "inner : inner: /p/roles/outer/roles/inner"
 
 
+def test_playbooks_that_lie_beside_files_of_tasks_are_none():
+    files = {
+        "site.yml": "- hosts: all\n  tasks: []\n",
+        "all.yml": "- ansible.builtin.import_playbook: site.yml\n",
+    }
+    text = (
+        "- hosts: all\n  gather_facts: false\n  vars: {n: two}\n  tasks:\n  - include_tasks: '{{ n }}.yml'\n"
+    )
+    assert "in two: changed" in run(text, files=files).told()
+
+
 def test_handlers_of_a_role_are_notified_by_their_name_with_or_without_the_roles():
     text = "- hosts: all\n  gather_facts: false\n  roles: [app]\n"
     text += "  tasks:\n  - {command: x, notify: 'app : restart'}\n"

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from rm.errors import UsageError
-from rm.playbook.model.keywords import COMMON_KEYS
+from rm.playbook.model.keywords import COMMON_KEYS, short
 from rm.playbook.model.located import Map, Seq, load
 from rm.playbook.model.schema import Node, Role, Task, tasks_of
 from rm.playbook.module import Files
@@ -318,4 +318,9 @@ def _sorted(value: Any) -> Any:
 def load_list_or_none(reader: Reader, files: Files, path: str, line: int) -> Seq | None:
     document = load(files.read(path).decode(errors="replace"), path, decrypt=getattr(files, "decrypt", None))
     tasks = isinstance(document, Seq) and all(isinstance(one, Map) for one in document)
-    return document if tasks else None
+    return document if tasks and not any(_is_play(one) for one in document) else None
+
+
+def _is_play(entry: Map) -> bool:
+    """A playbook may lie beside files of tasks."""
+    return "hosts" in entry or any(short(str(key)) == "import_playbook" for key in entry)
