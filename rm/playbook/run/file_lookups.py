@@ -32,7 +32,7 @@ def ini(call: Sought) -> list[Any]:
     for term in map(str, call.terms):
         key, options = _asked(term, _INI, call.options)
         parser = configparser.ConfigParser(
-            allow_no_value=to_bool(options["allow_no_value"]) or to_bool(options["allow_none"]),
+            allow_no_value=any(to_bool(options[name]) for name in ("allow_no_value", "allow_none")),
             interpolation=configparser.BasicInterpolation() if to_bool(options["interpolation"]) else None,
         )
         if to_bool(options["case_sensitive"]):
