@@ -20,11 +20,11 @@ from rm.collector import pass_over_survivors
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
 from rm.core.journal.digest import Digests
-from rm.core.model.alignment import PERFECT, Alignment
-from rm.core.model.fabric import Fabric
+from rm.core.model.asked.traffic import on_off
 from rm.core.model.host import Gpu, Host, HostState, Zone
 from rm.core.model.job import Job, JobSpec, Placement, TaskPlacement
-from rm.core.model.traffic import on_off
+from rm.core.model.network.alignment import PERFECT, Alignment
+from rm.core.model.network.fabric import Fabric
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle, Outcome
 from rm.core.scheduling.engine import Policies

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bench.figure import Figure, Settings
-from rm.core.model.traffic import TrafficProfile
+from rm.core.model.asked.traffic import TrafficProfile
 from rm.demo import figures, scenario
 from rm.demo.scenario import Training
 from rm.demo.stage import Stage, stage

@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 
 from bench.crowd import lab_stage
 from bench.figure import Figure, Settings
-from rm.core.model.traffic import TrafficProfile
+from rm.core.model.asked.traffic import TrafficProfile
 from rm.core.registry import load
 from rm.core.scheduling.engine import Policies
 from rm.demo import figures, scenario

@@ -16,7 +16,7 @@ from pathlib import Path
 from bench.cluster import Cluster, cluster
 from bench.figure import Figure, Settings
 from rm.client.connection import Connection
-from rm.core.model.traffic import Phase, TrafficProfile
+from rm.core.model.asked.traffic import Phase, TrafficProfile
 from rm.demo.scenario import Training
 from rm.demo.training import batch_script, program_text, traffic_file
 from rm.errors import RmError

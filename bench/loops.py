@@ -15,11 +15,11 @@ import statistics
 import time
 
 from bench.figure import Figure, Settings
+from rm.core.model.asked.traffic import Phase, TrafficProfile
 from rm.core.model.host import Host, HostState
 from rm.core.model.job import Placement, TaskPlacement
-from rm.core.model.network import Link, NetworkView
+from rm.core.model.network.links import Link, NetworkView
 from rm.core.model.snapshot import PlacedJob, Snapshot
-from rm.core.model.traffic import Phase, TrafficProfile
 from rm.policies.comm.cassini import Cassini, CassiniOptions
 
 RATE_BPS = 10**10

@@ -21,9 +21,9 @@ from typing import Any
 
 from bench.figure import Figure, Settings
 from rm.core.model.acceptance import accept
-from rm.core.model.demand import PRIORITY_HIGH
+from rm.core.model.asked.demand import PRIORITY_HIGH
+from rm.core.model.asked.traffic import on_off
 from rm.core.model.job import PRIORITY_LOW, JobSpec
-from rm.core.model.traffic import on_off
 from rm.core.registry import load
 from rm.core.scheduling.engine import Policies
 from rm.policies.regulate.controller import ControllerOptions

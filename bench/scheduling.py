@@ -18,10 +18,10 @@ from rm.collector import uncollected
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
 from rm.core.model.acceptance import accept
+from rm.core.model.asked.traffic import on_off
 from rm.core.model.host import Gpu, Host, HostState, Zone
 from rm.core.model.job import JobSpec
-from rm.core.model.network import LinkStats
-from rm.core.model.traffic import on_off
+from rm.core.model.network.links import LinkStats
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from bench.figure import Figure, Settings
-from rm.core.model.fabric import Fabric
+from rm.core.model.network.fabric import Fabric
 from rm.sim.network.fabric import Topology
 from rm.sim.network.fluid import Fluid
 from rm.sim.network.penalty import Penalty

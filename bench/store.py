@@ -25,7 +25,7 @@ from rm.adapters.store.opening import open_store
 from rm.core.jobs import events as ev
 from rm.core.journal.journal import event_to_plain
 from rm.core.model.job import Job, JobSpec, JobState, Task
-from rm.core.model.network import LinkStats
+from rm.core.model.network.links import LinkStats
 from rm.core.store import STEP, Batch, Entry, Measured, Store, StoredAction
 
 SMALL_COMMITS = 500

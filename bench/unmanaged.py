@@ -19,7 +19,7 @@ from statistics import fmean
 from bench.figure import Figure, Settings
 from bench.modes import LINK_BPS, PERIODS, UNMANAGED, Case, lost
 from bench.never_worse import CASES, QUICK, SEEDS, drawn
-from rm.core.model.traffic import on_off
+from rm.core.model.asked.traffic import on_off
 from rm.policies.interleave.circle import LinkLoad
 from rm.policies.interleave.profile import phases_of
 from rm.policies.interleave.unmanaged import unmanaged_periods

@@ -13,12 +13,12 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from rm.core.jobs.free import all_of
 from rm.core.model.acceptance import accept
+from rm.core.model.asked.traffic import Phase, TrafficProfile
 from rm.core.model.host import Gpu, Host, HostState, Zone
 from rm.core.model.job import Job, JobSpec, JobState, Placement, Task, TaskPlacement
-from rm.core.model.network import Link, LinkStats, NetworkView
+from rm.core.model.network.links import Link, LinkStats, NetworkView
 from rm.core.model.placement_request import PlacementRequest, request_of
 from rm.core.model.snapshot import Free, PlacedJob, Snapshot
-from rm.core.model.traffic import Phase, TrafficProfile
 
 GIB = 1 << 30
 MBPS = 1_000_000

@@ -13,14 +13,14 @@ from typing import Any, Self
 from aiohttp import web
 
 from rm.config import Config, JobsConfig
-from rm.core.model.alignment import Alignment, Schedule
+from rm.core.model.asked.job_update import JobUpdate
 from rm.core.model.choice import Choice, Compared
 from rm.core.model.described import Described
 from rm.core.model.host import Host, Nic
 from rm.core.model.host_reservation import HostReservation
 from rm.core.model.job import Job, JobSpec, JobState, Placement, Task, TaskPlacement
 from rm.core.model.job_step import JobStep, StepName
-from rm.core.model.job_update import JobUpdate
+from rm.core.model.network.alignment import Alignment, Schedule
 from rm.core.model.priority_parts import PriorityParts
 from rm.core.model.progress import Progress
 from rm.core.model.reasons import HostVerdict, Reason, ReasonCode

@@ -12,7 +12,7 @@ from rm.core.jobs.free import all_of, needs
 from rm.core.jobs.lending import lent
 from rm.core.jobs.state import ClusterState, placed_view
 from rm.core.jobs.strays import without_strays
-from rm.core.model.array import SETS
+from rm.core.model.asked.array import SETS
 from rm.core.model.host import Host
 from rm.core.model.job import Job, JobState
 from rm.core.model.snapshot import Free

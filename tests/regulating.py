@@ -9,8 +9,8 @@ import pytest
 from rm.core.jobs import events as ev
 from rm.core.jobs.lifecycle import Changes, Rules, apply
 from rm.core.jobs.state import ClusterState
-from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment, LinkAlignment, Schedule
-from rm.core.model.traffic import TrafficProfile
+from rm.core.model.asked.traffic import TrafficProfile
+from rm.core.model.network.alignment import NOTHING_TO_ALIGN, Alignment, LinkAlignment, Schedule
 from rm.daemon.regulation import regulator
 from rm.daemon.regulation.regulator import PAUSES_PER_EPOCH, Regulator
 from rm.policies.regulate.controller import ControllerOptions

@@ -14,8 +14,8 @@ from rm.core.jobs.lifecycle import Rules
 from rm.core.jobs.published import Published
 from rm.core.jobs.state import ClusterState
 from rm.core.journal.journal import Recorder
-from rm.core.model.alignment import Alignment
 from rm.core.model.logs import LogPlace
+from rm.core.model.network.alignment import Alignment
 from rm.core.ports import AdmissionPolicy
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies

@@ -15,7 +15,7 @@ from rm.collector import made_to_stay
 from rm.config import Config, SharingConfig, licenses
 from rm.core.jobs.state import ClusterState, rebuild
 from rm.core.journal.restoring import accounts_in, reservations_in, usage_in
-from rm.core.model.fabric import fabric_of
+from rm.core.model.network.fabric import fabric_of
 from rm.core.ports import Clock
 from rm.core.sharing.ledger import Billing, Ledger
 from rm.core.store import Lease, Loaded, Store

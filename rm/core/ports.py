@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeGuard, runtime_checkable
 
-from rm.core.model.alignment import Alignment
 from rm.core.model.choice import Judged
 from rm.core.model.job import Job, Placement
+from rm.core.model.network.alignment import Alignment
 from rm.core.model.placement_request import PlacementRequest
 from rm.core.model.quickly_made import quickly_made
 from rm.core.model.reasons import HostVerdict, Reason

@@ -16,7 +16,7 @@ from rm.core.model.host import Host, Zone
 from rm.core.model.job import Job, JobState
 from rm.core.model.job_step import JobStep, StepName
 from rm.core.model.logs import KeptLog
-from rm.core.model.network import LinkStats
+from rm.core.model.network.links import LinkStats
 from rm.core.model.quickly_made import quickly_made
 from rm.core.monitoring.history import History
 from rm.core.monitoring.results import Results

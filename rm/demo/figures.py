@@ -8,7 +8,7 @@ from statistics import mean, median
 from typing import Any
 
 from rm.api.reasons import Verdict, Why
-from rm.core.model.traffic import Phase, TrafficProfile
+from rm.core.model.asked.traffic import Phase, TrafficProfile
 from rm.demo import scenario
 from rm.demo.scenario import Training
 from rm.demo.training import Iteration, JobRun

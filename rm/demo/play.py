@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from rm.core.model.traffic import TrafficProfile
+from rm.core.model.asked.traffic import TrafficProfile
 from rm.demo import figures, scenario
 from rm.demo.again import Spoiled, await_quiet, measured_again
 from rm.demo.figures import Measured, Run

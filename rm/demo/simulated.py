@@ -6,10 +6,10 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from rm.core.model.demand import PRIORITY_HIGH
-from rm.core.model.fabric import Fabric
+from rm.core.model.asked.demand import PRIORITY_HIGH
+from rm.core.model.asked.traffic import TrafficProfile
 from rm.core.model.job import PRIORITY_LOW, JobSpec
-from rm.core.model.traffic import TrafficProfile
+from rm.core.model.network.fabric import Fabric
 from rm.core.scheduling.engine import Policies
 from rm.demo.scenario import Training
 from rm.demo.training import JobRun

@@ -12,7 +12,7 @@ from rm.adapters.playbook.shipped import shipped_directory
 from rm.api.jobs import Iterations, Job
 from rm.api.network import Link
 from rm.api.reasons import Schedule, Why
-from rm.core.model.traffic import TrafficProfile
+from rm.core.model.asked.traffic import TrafficProfile
 from rm.demo.again import Spoiled
 from rm.demo.scenario import Training
 from rm.demo.stage import Stage

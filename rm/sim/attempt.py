@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rm.core.model.job import Placement
-from rm.core.model.routes import PlannedIteration
+from rm.core.model.network.routes import PlannedIteration
 from rm.core.ports import Transfer as Asked
 from rm.sim.gpus import Device, Gpu
 from rm.sim.network.port import Flow

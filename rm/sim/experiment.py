@@ -11,11 +11,11 @@ from pathlib import Path
 import msgspec
 
 from rm.core import registry
-from rm.core.model.demand import PRIORITY_HIGH
-from rm.core.model.fabric import Fabric
+from rm.core.model.asked.demand import PRIORITY_HIGH
+from rm.core.model.asked.traffic import Phase, TrafficProfile, on_off
 from rm.core.model.host import Host
 from rm.core.model.job import PRIORITY_LOW, JobSpec
-from rm.core.model.traffic import Phase, TrafficProfile, on_off
+from rm.core.model.network.fabric import Fabric
 from rm.core.scheduling.engine import Policies, Tuning
 from rm.errors import UsageError
 from rm.sim import scenario as form

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from rm.core.model.routes import CommPlan, PlannedIteration
+from rm.core.model.network.routes import CommPlan, PlannedIteration
 from rm.sim.attempt import Attempt
 from rm.sim.network.port import Flow
 

@@ -12,8 +12,8 @@ from statistics import median_low
 
 from rm.core.jobs import events as ev
 from rm.core.journal.journal import Setup, Start, Step
-from rm.core.model.alignment import Alignment
 from rm.core.model.job import Job, JobSpec, JobState
+from rm.core.model.network.alignment import Alignment
 from rm.core.model.snapshot import Snapshot
 from rm.core.ports import CommPolicy
 from rm.core.scheduling.cycle import Cycle, Outcome

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from rm.core.model.alignment import Alignment, ShapingRule
+from rm.core.model.asked.traffic import TrafficProfile
+from rm.core.model.network.alignment import Alignment, ShapingRule
 from rm.core.model.replacing import replace
-from rm.core.model.traffic import TrafficProfile
 from rm.policies.regulate.controller import ControllerOptions, Inspect, Report
 from rm.policies.regulate.desired import Desired, Learn, Order
 from rm.policies.regulate.iterating import Iterating

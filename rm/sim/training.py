@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from rm.core.model.alignment import Alignment
+from rm.core.model.asked.traffic import TrafficProfile
+from rm.core.model.network.alignment import Alignment
 from rm.core.model.replacing import replace
-from rm.core.model.traffic import TrafficProfile
 from rm.core.ports import AdmissionPolicy, WeighingPolicy, looks_at_left
 from rm.core.ports import Transfer as Asked
 from rm.policies.regulate.controller import ControllerOptions, Inspect, Report

@@ -18,9 +18,9 @@ from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Action, Launch, Start, Stop
 from rm.core.jobs.state import ClusterState
 from rm.core.model.acceptance import accept
-from rm.core.model.fabric import Fabric
 from rm.core.model.host import Host
-from rm.core.model.network import LinkStats
+from rm.core.model.network.fabric import Fabric
+from rm.core.model.network.links import LinkStats
 from rm.core.model.progress import Progress
 from rm.core.scheduling.cycle import Cycle, Outcome
 from rm.core.scheduling.engine import Policies, Tuning

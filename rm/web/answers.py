@@ -46,7 +46,6 @@ from rm.api.reasons import (
     Why,
 )
 from rm.core.jobs.array_state import shown
-from rm.core.model import alignment as core_alignment
 from rm.core.model import choice as core_choice
 from rm.core.model import host as core_host
 from rm.core.model import job as core_job
@@ -54,6 +53,7 @@ from rm.core.model import progress as core_progress
 from rm.core.model import reasons as core_reasons
 from rm.core.model import snapshot as core_snapshot
 from rm.core.model.described import Described
+from rm.core.model.network import alignment as core_alignment
 from rm.errors import RmError
 from rm.typed import convert
 

@@ -17,11 +17,11 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar, Protocol
 
 from rm.api.job_requests import SignalTo
+from rm.core.model.asked.job_update import JobUpdate
 from rm.core.model.described import Described
 from rm.core.model.host import Host
 from rm.core.model.job import Job, JobSpec, JobState
 from rm.core.model.job_step import JobStep, StepName
-from rm.core.model.job_update import JobUpdate
 from rm.core.model.progress import Progress
 from rm.core.model.reasons import Reason
 from rm.core.model.snapshot import Free

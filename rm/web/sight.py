@@ -13,14 +13,14 @@ from typing import Any, Protocol, TypeVar
 
 from rm.config import PrivacyConfig
 from rm.core.jobs.chain import Chain
-from rm.core.model.alignment import Alignment, Schedule
 from rm.core.model.choice import Choice
 from rm.core.model.host import Host
 from rm.core.model.host_reservation import HostReservation
 from rm.core.model.job import Job, JobState
+from rm.core.model.network.alignment import Alignment, Schedule
+from rm.core.model.network.slowed import SOME, with_more
 from rm.core.model.reasons import USED_BY, HostVerdict, Reason
 from rm.core.model.replacing import replace
-from rm.core.model.slowed import SOME, with_more
 from rm.core.model.snapshot import Free
 from rm.core.people.privacy import veiled, without_others
 from rm.core.scheduling.foreseen import Start

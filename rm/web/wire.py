@@ -11,10 +11,10 @@ import msgspec
 
 from rm.api import job_requests
 from rm.core.model.acceptance import ENVIRONMENT_BYTES, accept
+from rm.core.model.asked.job_update import NAMES, JobUpdate
+from rm.core.model.asked.launching import AUTO, launch_of
 from rm.core.model.host import Host
 from rm.core.model.job import JobSpec, JobState
-from rm.core.model.job_update import NAMES, JobUpdate
-from rm.core.model.launching import AUTO, launch_of
 from rm.errors import UsageError
 from rm.hints import did_you_mean
 from rm.typed import convert, decoder_of

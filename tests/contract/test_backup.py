@@ -20,7 +20,7 @@ from rm.adapters.store import backup as module
 from rm.adapters.store.backup import IDS_LEFT_OUT, back_up_to, found_schema, restore_from
 from rm.adapters.store.migrate import MIGRATIONS, head, upgrade
 from rm.cli.main import rmx
-from rm.core.model.array import Array
+from rm.core.model.asked.array import Array
 from rm.core.model.job import JobState, Task
 from rm.core.store import Batch, Entry
 from rm.errors import Conflict, StoreError, UsageError

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rm.core.jobs import events as ev
-from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment, LinkAlignment, Schedule
+from rm.core.model.asked.traffic import TrafficProfile
 from rm.core.model.job import JobState
-from rm.core.model.traffic import TrafficProfile
+from rm.core.model.network.alignment import NOTHING_TO_ALIGN, Alignment, LinkAlignment, Schedule
 from rm.daemon.regulation.inspection import profile_of
 from rm.policies.regulate.controller import ControllerOptions, Inspect, Report
 from rm.policies.regulate.desired import Learn

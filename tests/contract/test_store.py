@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 
 from rm.adapters.store import sql as store_sql
 from rm.adapters.store.memory import MemoryDatabase, MemoryStore
-from rm.core.model.array import SETS, Array
+from rm.core.model.asked.array import SETS, Array
+from rm.core.model.asked.dependency import Dependency, Standing
+from rm.core.model.asked.job_update import JobUpdate
 from rm.core.model.choice import Choice
-from rm.core.model.dependency import Dependency, Standing
 from rm.core.model.host import Host, Zone
 from rm.core.model.job import Job, JobState, Task
 from rm.core.model.job_step import JobStep, StepName
-from rm.core.model.job_update import JobUpdate
 from rm.core.model.logs import KeptLog, LogName
-from rm.core.model.network import LinkStats
+from rm.core.model.network.links import LinkStats
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.people.audit import Act
 from rm.core.people.token import Token

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rm.adapters.store.sql import SqlStore
-from rm.core.model.array import Array
+from rm.core.model.asked.array import Array
 from rm.core.monitoring.cells import Cell, Change, Status
 from rm.core.monitoring.history import Retention, Sample
 from rm.core.monitoring.mesh import MeshState

@@ -26,7 +26,7 @@ from rm.core.model.choice import Choice
 from rm.core.model.host import Zone
 from rm.core.model.job import Job, JobState, Task
 from rm.core.model.logs import KeptLog, LogName
-from rm.core.model.network import LinkStats
+from rm.core.model.network.links import LinkStats
 from rm.core.monitoring.mesh import MeshState
 from rm.core.people.audit import Act, Outcome
 from rm.core.people.token import Token

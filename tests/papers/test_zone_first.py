@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from rm.core.model.network import NetworkView
+from rm.core.model.network.links import NetworkView
 from rm.sim.papers import zone_first
 from rm.sim.papers._zone_first import selection, testbed
 from rm.sim.papers._zone_first.tcp import throughput_bps

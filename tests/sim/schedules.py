@@ -20,7 +20,7 @@ from dataclasses import replace
 from rm.arrays import each
 from rm.arrays import parse as parse_array
 from rm.core.jobs.free import all_of
-from rm.core.model.array import Array
+from rm.core.model.asked.array import Array
 from rm.core.model.job import Job, JobState
 from rm.core.model.reasons import ReasonCode
 from rm.core.sharing.ended import SPANS_US

@@ -16,7 +16,7 @@ from rm.core.jobs import events as ev
 from rm.core.jobs import transitions as job_transitions
 from rm.core.jobs.dependents import Dependents
 from rm.core.jobs.state import ClusterState
-from rm.core.model.dependency import Dependency, Standing
+from rm.core.model.asked.dependency import Dependency, Standing
 from rm.core.model.job import JobState
 from tests.sim import schedules, world
 from tests.sim.choices import Choices, Event, Played, shrunk

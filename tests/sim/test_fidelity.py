@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from bench.fidelity import Alone, Played, Repeated, averaged, calibrated, errors, machine_of, scenarios
-from rm.core.model.traffic import Phase, TrafficProfile
+from rm.core.model.asked.traffic import Phase, TrafficProfile
 from rm.demo.simulated import Times, pooled, within
 from rm.demo.training import Iteration, JobRun
 from rm.sim.workload import Noise

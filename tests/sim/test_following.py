@@ -6,12 +6,12 @@ from math import inf
 
 import pytest
 
-from rm.core.model.alignment import Alignment
-from rm.core.model.fabric import Fabric
+from rm.core.model.asked.traffic import Phase, TrafficProfile
 from rm.core.model.job import JobSpec, Placement, TaskPlacement
-from rm.core.model.routes import CommPlan, FlowRoute, PlannedIteration, RoutedRange
+from rm.core.model.network.alignment import Alignment
+from rm.core.model.network.fabric import Fabric
+from rm.core.model.network.routes import CommPlan, FlowRoute, PlannedIteration, RoutedRange
 from rm.core.model.snapshot import PlacedJob
-from rm.core.model.traffic import Phase, TrafficProfile
 from rm.core.ports import Candidate, Proposal
 from rm.core.registry import load
 from rm.core.scheduling.engine import Policies

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rm import config
-from rm.core.model.fabric import Fabric
-from rm.core.model.traffic import Phase, TrafficProfile
+from rm.core.model.asked.traffic import Phase, TrafficProfile
+from rm.core.model.network.fabric import Fabric
 from rm.core.registry import load
 from rm.core.scheduling.engine import Policies
 from rm.demo.papers.scene import Scene, Way

@@ -2,8 +2,8 @@
 
 import pytest
 
+from rm.core.model.asked.traffic import on_off
 from rm.core.model.job import JobSpec
-from rm.core.model.traffic import on_off
 from rm.core.registry import load
 from rm.core.scheduling.engine import Policies
 from rm.sim.network.fabric import Topology

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from rm.cli import main as rmx
-from rm.core.model.demand import PRIORITY_HIGH
+from rm.core.model.asked.demand import PRIORITY_HIGH
+from rm.core.model.asked.traffic import on_off
 from rm.core.model.job import JobSpec
-from rm.core.model.traffic import on_off
 from rm.core.registry import load
 from rm.core.scheduling.engine import Policies
 from rm.errors import RmError

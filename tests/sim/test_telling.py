@@ -1,9 +1,9 @@
 """What happens outside reaches the cycle of a simulated world at its instant."""
 
 from rm.core.jobs import events as ev
+from rm.core.model.asked.traffic import on_off
 from rm.core.model.job import JobSpec
-from rm.core.model.network import LinkStats
-from rm.core.model.traffic import on_off
+from rm.core.model.network.links import LinkStats
 from rm.core.registry import load
 from rm.core.scheduling.engine import Policies
 from rm.sim.network.fabric import Topology

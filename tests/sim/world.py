@@ -27,13 +27,13 @@ from rm.core.jobs.reconcile import (
 )
 from rm.core.jobs.state import rebuild
 from rm.core.journal.journal import Chosen, Recorder
+from rm.core.model.asked.job_update import JobUpdate
+from rm.core.model.asked.traffic import TrafficProfile
 from rm.core.model.host import HostState
 from rm.core.model.job import Job, JobSpec, JobState
-from rm.core.model.job_update import JobUpdate
-from rm.core.model.network import LinkStats
+from rm.core.model.network.links import LinkStats
 from rm.core.model.progress import Progress
 from rm.core.model.replacing import replace
-from rm.core.model.traffic import TrafficProfile
 from rm.core.registry import KINDS, load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies, Tuning

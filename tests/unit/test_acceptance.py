@@ -10,8 +10,8 @@ import pytest
 
 from rm.config import Config, DaemonConfig, JobsConfig, LimitsConfig
 from rm.core.model.acceptance import accept
+from rm.core.model.asked.traffic import Phase, TrafficProfile, on_off
 from rm.core.model.job import JobSpec
-from rm.core.model.traffic import Phase, TrafficProfile, on_off
 from rm.core.registry import load
 from rm.core.scheduling.engine import Policies
 from rm.errors import UsageError

@@ -8,7 +8,7 @@ from math import inf
 import pytest
 
 from rm.core.jobs import events as ev
-from rm.core.model.alignment import NOTHING_TO_ALIGN
+from rm.core.model.network.alignment import NOTHING_TO_ALIGN
 from rm.core.ports import AdmissionPolicy
 from rm.core.registry import load
 from rm.daemon.regulation.admission import QUEUED_MAX, Admission

@@ -32,8 +32,8 @@ from rm.core.alerts.findings import (
 )
 from rm.core.alerts.silence import Silence, silenced_by
 from rm.core.jobs import events as ev
-from rm.core.model.alignment import Alignment, LinkAlignment, Released
 from rm.core.model.host import HostState
+from rm.core.model.network.alignment import Alignment, LinkAlignment, Released
 from rm.core.monitoring.cells import Cell, Status
 from tests import builders
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from rm.core.model.array import Array
+from rm.core.model.asked.array import Array
 from rm.core.sharing.accounts import Account, Member, Qos, checked
 from rm.core.sharing.usage import Usage
 from tests.command_line import Rmx

@@ -21,8 +21,8 @@ from rm.cli.heartbeat import Heartbeat
 from rm.cli.main import JOB_VERBS, VERBS, run
 from rm.client import connection as client_module
 from rm.core.jobs.chain import Chain, Link
-from rm.core.model.array import Array
-from rm.core.model.dependency import Dependency, Standing
+from rm.core.model.asked.array import Array
+from rm.core.model.asked.dependency import Dependency, Standing
 from rm.core.model.earlier_attempt import EarlierAttempt
 from rm.core.model.job import JobSpec, JobState, Task
 from rm.core.scheduling.queue_position import QueuePosition

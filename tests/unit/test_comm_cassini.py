@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment
+from rm.core.model.network.alignment import NOTHING_TO_ALIGN, Alignment
 from rm.core.model.reasons import ReasonCode
 from rm.core.model.snapshot import PlacedJob
 from rm.errors import ConfigError

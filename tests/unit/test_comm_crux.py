@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rm.core.model.alignment import NOTHING_TO_ALIGN
-from rm.core.model.fabric import Fabric
+from rm.core.model.network.alignment import NOTHING_TO_ALIGN
+from rm.core.model.network.fabric import Fabric
 from rm.errors import ConfigError
 from rm.policies.comm.crux import Crux, CruxOptions, intensity, levels
 from rm.policies.interleave.loads import link_loads

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rm.core.model.alignment import NOTHING_TO_ALIGN
-from rm.core.model.fabric import Fabric
+from rm.core.model.network.alignment import NOTHING_TO_ALIGN
+from rm.core.model.network.fabric import Fabric
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import Snapshot
 from rm.core.ports import AdmissionPolicy

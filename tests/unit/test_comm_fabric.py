@@ -7,9 +7,9 @@ import pytest
 from rm.config import load_config
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
-from rm.core.model.fabric import Fabric, fabric_of
+from rm.core.model.asked.traffic import TrafficProfile
+from rm.core.model.network.fabric import Fabric, fabric_of
 from rm.core.model.snapshot import PlacedJob, Snapshot
-from rm.core.model.traffic import TrafficProfile
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies

@@ -4,7 +4,7 @@ import pytest
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
-from rm.core.model.alignment import NOTHING_TO_ALIGN, Bursts, ShapingRule
+from rm.core.model.network.alignment import NOTHING_TO_ALIGN, Bursts, ShapingRule
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies

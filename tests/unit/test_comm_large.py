@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rm.core.jobs import events as ev
 from rm.core.journal.digest import Digests
 from rm.core.journal.plain import from_plain, to_plain
-from rm.core.model.alignment import (
+from rm.core.model.network.alignment import (
     NOTHING_TO_ALIGN,
     Alignment,
     Released,
@@ -22,7 +22,7 @@ from rm.core.model.alignment import (
     combined,
     differing,
 )
-from rm.core.model.fabric import Fabric
+from rm.core.model.network.fabric import Fabric
 from rm.core.model.snapshot import Aligned, PlacedJob, Snapshot
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.neighbours import FEW, Neighbourhood

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
-from rm.core.model.alignment import Alignment, Schedule
+from rm.core.model.network.alignment import Alignment, Schedule
 from rm.core.model.snapshot import PlacedJob
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle

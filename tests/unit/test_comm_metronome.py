@@ -6,9 +6,9 @@ import pytest
 
 from rm.bootstrap.choices import policies_of
 from rm.config import load_config
-from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment
+from rm.core.model.asked.traffic import TrafficProfile
+from rm.core.model.network.alignment import NOTHING_TO_ALIGN, Alignment
 from rm.core.model.snapshot import PlacedJob
-from rm.core.model.traffic import TrafficProfile
 from rm.policies.comm.metronome import Metronome, MetronomeOptions
 from tests.builders import MBPS, host, placed, profile, snapshot
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rm.core.model.traffic import Phase, TrafficProfile
+from rm.core.model.asked.traffic import Phase, TrafficProfile
 from rm.core.registry import load
 from rm.core.scheduling.engine import Policies
 from rm.errors import ConfigError

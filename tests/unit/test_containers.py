@@ -17,7 +17,7 @@ import pytest
 from rm import containers
 from rm.core.jobs.room import capacity
 from rm.core.model.acceptance import accept
-from rm.core.model.demand import Shape
+from rm.core.model.asked.demand import Shape
 from rm.errors import UsageError
 from rm.policies.placement.steps.filters import refusal
 from rm.submission.specification import build

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rm.core.model.alignment import Schedule
+from rm.core.model.network.alignment import Schedule
 from rm.policies.regulate.controller import (
     Command,
     Controller,

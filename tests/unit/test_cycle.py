@@ -10,9 +10,9 @@ from rm.core.jobs import events as ev
 from rm.core.jobs.lifecycle import Rules
 from rm.core.jobs.reconcile import Reported, ReportedTask, reconcile
 from rm.core.jobs.state import ClusterState, rebuild
-from rm.core.model.alignment import Alignment, LinkAlignment
 from rm.core.model.host import HostState
 from rm.core.model.job import Job, JobState, Task
+from rm.core.model.network.alignment import Alignment, LinkAlignment
 from rm.core.model.reasons import ReasonCode
 from rm.core.model.snapshot import Free, PlacedJob, Snapshot
 from rm.core.registry import load

@@ -6,8 +6,8 @@ import pytest
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import rebuild
+from rm.core.model.asked.job_update import JobUpdate
 from rm.core.model.job import JobState
-from rm.core.model.job_update import JobUpdate
 from rm.core.model.reasons import ReasonCode
 from tests.unit.test_job_arrays import Cluster
 

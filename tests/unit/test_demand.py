@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 
-from rm.core.model.demand import Demand, Shape
+from rm.core.model.asked.demand import Demand, Shape
 from rm.core.model.job import Job, JobSpec
 from rm.core.model.placement_request import PlacementRequest
 from rm.core.model.reasons import Reason, ReasonCode

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rm.core.model.traffic import Phase, TrafficProfile
+from rm.core.model.asked.traffic import Phase, TrafficProfile
 from rm.demo.again import LOOK_S, PATIENCE_S, Spoiled, await_quiet, measured_again, processor_ticks
 from rm.demo.figures import why_no_room
 from rm.errors import RmError

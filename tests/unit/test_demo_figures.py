@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rm.api.reasons import Why
-from rm.core.model.traffic import Phase, TrafficProfile
+from rm.core.model.asked.traffic import Phase, TrafficProfile
 from rm.demo import scenario
 from rm.demo.figures import hardly_together, score_together, span, why_not_apart
 from rm.demo.training import Iteration, JobRun

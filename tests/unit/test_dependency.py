@@ -15,7 +15,7 @@ from rm.core.jobs.dependents import PastJob, named_by
 from rm.core.jobs.lifecycle import Rules
 from rm.core.jobs.state import ClusterState, rebuild
 from rm.core.journal.starting_point import dump_state, restore_state
-from rm.core.model.dependency import Standing
+from rm.core.model.asked.dependency import Standing
 from rm.core.model.job import Job, JobState
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.registry import load

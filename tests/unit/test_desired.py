@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rm.core.model.alignment import Alignment, LinkAlignment, Schedule
+from rm.core.model.network.alignment import Alignment, LinkAlignment, Schedule
 from rm.policies.regulate.controller import ControllerOptions, Report
 from rm.policies.regulate.desired import Desired, Order, Tell
 from rm.policies.regulate.iterating import Iterating

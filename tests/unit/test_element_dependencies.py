@@ -15,8 +15,8 @@ from rm.core.jobs.dependents import PastJob
 from rm.core.jobs.lifecycle import Rules
 from rm.core.jobs.state import rebuild
 from rm.core.journal.starting_point import dump_state, restore_state
-from rm.core.model.array import SETS
-from rm.core.model.dependency import Standing, free_elements, lost_elements
+from rm.core.model.asked.array import SETS
+from rm.core.model.asked.dependency import Standing, free_elements, lost_elements
 from rm.core.model.job import Job, JobState
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.dependencies import AFTER, AFTERANY, AFTERCORR, AFTERNOTOK, AFTEROK, Condition, parse

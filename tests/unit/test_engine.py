@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from rm.core.model.alignment import Alignment, LinkAlignment
-from rm.core.model.fabric import Fabric
+from rm.core.model.asked.traffic import TrafficProfile
 from rm.core.model.host import HostState
 from rm.core.model.job import Job, Placement
-from rm.core.model.network import Link
+from rm.core.model.network.alignment import Alignment, LinkAlignment
+from rm.core.model.network.fabric import Fabric
+from rm.core.model.network.links import Link
 from rm.core.model.placement_request import PlacementRequest
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import Free, PlacedJob, Snapshot, TrackedDict
-from rm.core.model.traffic import TrafficProfile
 from rm.core.ports import Candidate, Proposal
 from rm.core.registry import load
 from rm.core.scheduling.blocked import Blocked

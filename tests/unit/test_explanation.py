@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from rm.core.model.alignment import Alignment, LinkAlignment, Schedule
-from rm.core.model.paths import JobPath
+from rm.core.model.network.alignment import Alignment, LinkAlignment, Schedule
+from rm.core.model.network.paths import JobPath
 from rm.daemon.services.job_reading import alignment_around
 
 

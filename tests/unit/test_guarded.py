@@ -10,8 +10,8 @@ import pytest
 from rm.core.jobs import events as ev
 from rm.core.jobs.lifecycle import Rules
 from rm.core.jobs.state import ClusterState
-from rm.core.model.alignment import NOTHING_TO_ALIGN
 from rm.core.model.job import JobState
+from rm.core.model.network.alignment import NOTHING_TO_ALIGN
 from rm.core.model.reasons import ReasonCode
 from rm.core.ports import Candidate, Proposal, reserves
 from rm.core.registry import load

@@ -13,9 +13,9 @@ from rm.api import hosts, job_requests, jobs, reasons
 from rm.api.openapi import document
 from rm.api.routes import ROUTES
 from rm.config import Config
-from rm.core.model.alignment import Schedule
 from rm.core.model.host import Gpu, Host, HostState
 from rm.core.model.job import Job, JobSpec, JobState, Task
+from rm.core.model.network.alignment import Schedule
 from rm.errors import Refusal
 from rm.web.alert_routes import COMMENT_MAX, NAMES_MAX
 from rm.web.answers import job_of, respond, respond_jobs

@@ -7,7 +7,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rm.core.model.traffic import Phase, TrafficProfile
+from rm.core.model.asked.traffic import Phase, TrafficProfile
 from rm.daemon.regulation.inspection import CLEAN_ITERATIONS, Inspection, profile_of, undisturbed
 from rm.daemon.regulation.running import Place, Running
 from rm.protocol.network import Profiled

@@ -8,8 +8,8 @@ import pytest
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
 from rm.core.jobs.strays import Held
-from rm.core.model.alignment import Alignment, Schedule
 from rm.core.model.job import JobState
+from rm.core.model.network.alignment import Alignment, Schedule
 from rm.core.model.progress import Progress
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle

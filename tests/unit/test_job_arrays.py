@@ -13,7 +13,7 @@ from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Launch
 from rm.core.jobs.lifecycle import Rules
 from rm.core.jobs.state import ClusterState, rebuild
-from rm.core.model.array import Array
+from rm.core.model.asked.array import Array
 from rm.core.model.job import Job, JobState
 from rm.core.model.reasons import ReasonCode
 from rm.core.registry import load

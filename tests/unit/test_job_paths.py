@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
-from rm.core.model.fabric import Fabric
-from rm.core.model.paths import JobPath
+from rm.core.model.network.fabric import Fabric
+from rm.core.model.network.paths import JobPath
 from rm.core.model.snapshot import PlacedJob
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle

@@ -10,8 +10,8 @@ import pytest
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import SetLimit
 from rm.core.jobs.state import rebuild
+from rm.core.model.asked.job_update import JobUpdate
 from rm.core.model.job import JobState
-from rm.core.model.job_update import JobUpdate
 from rm.core.model.reasons import ReasonCode
 from rm.web.answers import job_of
 from tests import builders

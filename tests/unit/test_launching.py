@@ -9,8 +9,8 @@ import pytest
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Collect, Discard, Launch, Stop
 from rm.core.jobs.state import ClusterState
+from rm.core.model.asked.launching import AUTO, BATCH, TASKS, launch_of
 from rm.core.model.job import JobState
-from rm.core.model.launching import AUTO, BATCH, TASKS, launch_of
 from rm.daemon.execution.launch import LaunchRules, launch_request
 from rm.daemon.execution.sending import failed
 from rm.protocol.attempts import Fence

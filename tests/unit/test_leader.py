@@ -18,7 +18,7 @@ from rm.core.jobs.state import ClusterState
 from rm.core.journal.journal import Step
 from rm.core.model.host import HostState
 from rm.core.model.job import JobState
-from rm.core.model.network import LinkStats
+from rm.core.model.network.links import LinkStats
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies

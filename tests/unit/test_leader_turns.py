@@ -10,9 +10,9 @@ import pytest
 
 from rm.adapters.store.memory import MemoryStore
 from rm.core.jobs import events as ev
+from rm.core.model.asked.job_update import JobUpdate
+from rm.core.model.asked.traffic import Phase, TrafficProfile
 from rm.core.model.job import JobSpec, JobState
-from rm.core.model.job_update import JobUpdate
-from rm.core.model.traffic import Phase, TrafficProfile
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Tuning
 from rm.core.store import Batch

@@ -10,8 +10,8 @@ import pytest
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
 from rm.core.journal.starting_point import dump_state, restore_state
+from rm.core.model.asked.job_update import JobUpdate
 from rm.core.model.job import JobState
-from rm.core.model.job_update import JobUpdate
 from rm.core.model.reasons import ReasonCode
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle

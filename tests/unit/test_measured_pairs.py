@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rm.core.model.network import LinkStats, NetworkView, bandwidth_confidence, confidence
+from rm.core.model.network.links import LinkStats, NetworkView, bandwidth_confidence, confidence
 from rm.policies.placement.steps.measured import Measured, Readings
 from rm.units import MINUTE_US
 

@@ -18,7 +18,7 @@ import yaml
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from rm.core.model.alignment import Rotation
+from rm.core.model.network.alignment import Rotation
 from rm.core.sharing.ended import Ended, Sums
 from rm.errors import StoreError
 from rm.web.metric_families import PAIRS_MOST, Told, families

@@ -15,7 +15,7 @@ from rm.adapters.store.memory import MemoryStore
 from rm.core.jobs import events as ev
 from rm.core.jobs.lifecycle import Changes, Rules, apply
 from rm.core.jobs.state import ClusterState
-from rm.core.model.network import LinkStats
+from rm.core.model.network.links import LinkStats
 from rm.core.monitoring.cells import Status
 from rm.core.monitoring.history import Retention
 from rm.core.monitoring.maintenance import HostWindow, parse_window

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from rm.core.journal.starting_point import stats_from, stats_row
-from rm.core.model.network import LinkStats, NetworkView, bandwidth_confidence, confidence
+from rm.core.model.network.links import LinkStats, NetworkView, bandwidth_confidence, confidence
 from rm.core.monitoring.history import Sample, complaint, learn
 from rm.policies.placement.steps.network_score import NetworkWeights
 from rm.policies.placement.steps.network_table import LatestNetworkTable, NetworkTable

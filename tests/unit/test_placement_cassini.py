@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from rm.core.model.fabric import Fabric
 from rm.core.model.job import Job
+from rm.core.model.network.fabric import Fabric
 from rm.core.model.reasons import ReasonCode
 from rm.core.model.snapshot import Snapshot
 from rm.core.registry import load, names

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rm.core.model.fabric import Fabric
+from rm.core.model.network.fabric import Fabric
 from rm.core.model.reasons import ReasonCode
 from rm.core.model.snapshot import Free
 from rm.errors import ConfigError

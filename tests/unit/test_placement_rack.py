@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rm.core.model.fabric import Fabric
 from rm.core.model.job import Job, Placement
+from rm.core.model.network.fabric import Fabric
 from rm.core.model.snapshot import Snapshot
 from rm.core.registry import load
 from rm.errors import ConfigError

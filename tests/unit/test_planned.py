@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import to_builtins
 
-from rm.core.model.routes import CommPlan, FlowRoute, PlannedIteration, RoutedRange
+from rm.core.model.network.routes import CommPlan, FlowRoute, PlannedIteration, RoutedRange
 from rm.policies.regulate.iterating import Iterating
 from rm.policies.regulate.planned import AGAIN_US, LEAST_MOVES, WINDOW, Plans
 from rm.protocol.attempts import Grid

@@ -8,7 +8,7 @@ import pytest
 
 from rm.core.model.host import Host, Nic
 from rm.core.model.job import Task
-from rm.core.model.rails import rails, rdma_devices
+from rm.core.model.network.rails import rails, rdma_devices
 from rm.daemon.execution.environment import task_environment
 from tests import builders
 

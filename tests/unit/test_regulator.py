@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from rm.core.jobs import events as ev
-from rm.core.model.alignment import Alignment, Bursts, ShapingRule
-from rm.core.model.paths import JobPath
+from rm.core.model.network.alignment import Alignment, Bursts, ShapingRule
+from rm.core.model.network.paths import JobPath
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies

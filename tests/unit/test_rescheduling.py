@@ -9,9 +9,9 @@ from rm.core.jobs.actions import Stop
 from rm.core.jobs.state import ClusterState
 from rm.core.journal.journal import taken
 from rm.core.journal.starting_point import dump_state, restore_state
+from rm.core.model.asked.traffic import TrafficProfile
 from rm.core.model.job import Job, JobState
 from rm.core.model.reasons import ReasonCode
-from rm.core.model.traffic import TrafficProfile
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle, Outcome
 from rm.core.scheduling.engine import Policies

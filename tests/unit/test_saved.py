@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from rm.core.jobs import events as ev
-from rm.core.model.alignment import Alignment, LinkAlignment, Released, Rotation, Schedule
-from rm.core.model.fabric import Fabric
-from rm.core.model.slowed import Slowed
+from rm.core.model.network.alignment import Alignment, LinkAlignment, Released, Rotation, Schedule
+from rm.core.model.network.fabric import Fabric
+from rm.core.model.network.slowed import Slowed
 from rm.core.registry import load
 from rm.daemon.regulation.running import RunningJobs, View
 from rm.daemon.regulation.slowed import EVERY_US

@@ -12,9 +12,9 @@ import pytest
 from rm.arrays import mask
 from rm.core.jobs import events as ev
 from rm.core.jobs.lifecycle import IllegalTransition
-from rm.core.model.array import Array
+from rm.core.model.asked.array import Array
+from rm.core.model.asked.job_update import JobUpdate
 from rm.core.model.job import Job, JobState
-from rm.core.model.job_update import JobUpdate
 from rm.core.model.reasons import ReasonCode
 from rm.core.scheduling.cycle import Cycle, Outcome
 from rm.daemon.services.array_elements import PART

@@ -10,7 +10,7 @@ import pytest
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.chain import Chain
-from rm.core.model.dependency import Standing
+from rm.core.model.asked.dependency import Standing
 from rm.core.model.job import JobState
 from rm.core.model.reasons import ReasonCode
 from rm.core.scheduling.cycle import Cycle

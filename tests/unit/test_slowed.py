@@ -9,8 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rm.core.jobs import events as ev
-from rm.core.model.alignment import LinkAlignment
-from rm.core.model.slowed import OTHERS_MOST, PERIODS_MOST, SOME, Slowed, lost_us, more_saved, with_more
+from rm.core.model.network.alignment import LinkAlignment
+from rm.core.model.network.slowed import (
+    OTHERS_MOST,
+    PERIODS_MOST,
+    SOME,
+    Slowed,
+    lost_us,
+    more_saved,
+    with_more,
+)
 from rm.core.model.used import HostUsed, Used
 from rm.core.sharing.ended import ended_parts
 from rm.daemon.regulation.slowed import EVERY_US, TOLD_MOST, Neighbours, SlowedWatch

@@ -11,7 +11,7 @@ from rm.arrays import JobId
 from rm.cli.slurm import asking
 from rm.cli.slurm.asking import Asking
 from rm.client import Client
-from rm.core.model.array import Array
+from rm.core.model.asked.array import Array
 from rm.errors import NotFound
 from tests.command_line import Rmx
 from tests.fake_service import Daemon

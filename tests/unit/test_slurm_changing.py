@@ -16,7 +16,7 @@ import pytest
 from rm.arrays import JobId
 from rm.cli.slurm.changing import Changing
 from rm.client import Client
-from rm.core.model.array import Array
+from rm.core.model.asked.array import Array
 from rm.errors import RmError, Unreachable
 from tests.command_line import Rmx
 from tests.fake_service import Daemon

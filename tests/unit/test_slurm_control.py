@@ -11,7 +11,7 @@ import pytest
 
 from rm.cli.slurm.sinfo_columns import COLUMNS
 from rm.cli.slurm.update import OPTIONS, REFUSED
-from rm.core.model.array import Array
+from rm.core.model.asked.array import Array
 from rm.core.model.host import HostState
 from rm.core.model.job import Job, JobState, Task
 from rm.errors import IllegalTransition

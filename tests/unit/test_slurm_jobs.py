@@ -17,8 +17,8 @@ from rm.api.reasons import Priority, PriorityWeights
 from rm.cli.slurm.jobs import moment
 from rm.cli.slurm.squeue_columns import COLUMNS
 from rm.client import Client
-from rm.core.model.array import Array
-from rm.core.model.dependency import Dependency, Standing
+from rm.core.model.asked.array import Array
+from rm.core.model.asked.dependency import Dependency, Standing
 from rm.core.model.job import JobState
 from tests.command_line import Rmx
 from tests.fake_service import Daemon

@@ -19,7 +19,7 @@ from rm.adapters import sources as archives
 from rm.adapters.sources import asking
 from rm.cli import main
 from rm.core.jobs import events as ev
-from rm.core.model.network import LinkStats
+from rm.core.model.network.links import LinkStats
 from rm.core.monitoring.archive import parse_archive
 from rm.core.monitoring.cells import Status
 from rm.core.monitoring.history import Sample

@@ -5,8 +5,8 @@ from __future__ import annotations
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
 from rm.core.journal.starting_point import dump_state, restore_state
+from rm.core.model.asked.job_update import JobUpdate
 from rm.core.model.job import JobState
-from rm.core.model.job_update import JobUpdate
 from tests.unit.test_limits import Cluster, lab
 
 MOVE = JobUpdate(qos="fast")

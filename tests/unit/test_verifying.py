@@ -13,7 +13,7 @@ from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
 from rm.core.journal.restoring import restore
 from rm.core.journal.starting_point import dump_state, restore_state
-from rm.core.model.alignment import Alignment, LinkAlignment, Released, Schedule, ShapingRule
+from rm.core.model.network.alignment import Alignment, LinkAlignment, Released, Schedule, ShapingRule
 from rm.core.model.reasons import ReasonCode
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle

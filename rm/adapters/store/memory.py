@@ -17,7 +17,7 @@ from rm.core.model.host import Host, Zone
 from rm.core.model.job import Job, JobState
 from rm.core.model.job_step import JobStep, StepName
 from rm.core.model.logs import KeptLog, LogName
-from rm.core.model.network import LinkStats
+from rm.core.model.network.links import LinkStats
 from rm.core.people.audit import Act
 from rm.core.people.token import Token
 from rm.core.sharing.ended import SPANS_US, Heap, Sums, added_up

@@ -15,14 +15,14 @@ from typing import Any, TypeVar
 import msgspec
 
 from rm.arrays import INDEX_MAX, mask
-from rm.core.model.array import SETS, Array
+from rm.core.model.asked.array import SETS, Array
 from rm.core.model.choice import Choice
 from rm.core.model.element import sharing
 from rm.core.model.host import Host, Zone
 from rm.core.model.job import Job, JobSpec
 from rm.core.model.job_step import JobStep, StepName
 from rm.core.model.logs import KeptLog, LogName
-from rm.core.model.network import LinkStats
+from rm.core.model.network.links import LinkStats
 from rm.core.model.step_used import StepUsed
 from rm.core.monitoring.cells import Cell, Change, Status
 from rm.core.monitoring.history import Sample, Stat, Summary

@@ -54,7 +54,7 @@ def gres_used(host: Host) -> str:
 
 def _gpus_by_type(host: Host) -> dict[str, list[int]]:
     """`gpu:a100`, or `gpu` of those without a model -> their indices."""
-    from rm.core.model.gpu_type import gpu_type_of
+    from rm.core.model.asked.gpu_type import gpu_type_of
 
     kinds: dict[str, list[int]] = {}
     for gpu in host.gpus:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from rm.core.alerts.alert import GRADED, LEVELS, Finding
 from rm.core.alerts.blame import Pair, blamed, pair
-from rm.core.model.alignment import Alignment, in_words
 from rm.core.model.host import Host, HostState
+from rm.core.model.network.alignment import Alignment, in_words
 from rm.core.monitoring.cells import Cell, Status
 
 MAINTENANCE = "maintenance"

@@ -18,7 +18,7 @@ from rm.core.jobs.slicing import give_back
 from rm.core.jobs.submitted_limits import refuse_again
 from rm.core.jobs.transitions import handler_of
 from rm.core.jobs.updating import update_array, update_elements
-from rm.core.model.array import Array
+from rm.core.model.asked.array import Array
 from rm.core.model.job import Job
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.replacing import replace

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rm.core.model.array import Array
+from rm.core.model.asked.array import Array
 from rm.core.model.job import Job, JobState
 
 

@@ -9,7 +9,7 @@ from functools import cache
 from rm.arrays import mask
 from rm.core.jobs.array_state import state_of
 from rm.core.jobs.dependents import Group, group_of, submission_of
-from rm.core.model.dependency import Standing
+from rm.core.model.asked.dependency import Standing
 from rm.core.model.job import Job, JobState
 from rm.dependencies import SINGLETON
 

@@ -12,7 +12,7 @@ from rm.core.model.host import Host
 from rm.core.model.host_reservation import HostReservation
 from rm.core.model.job import Job, JobState
 from rm.core.model.logs import KeptLog
-from rm.core.model.network import LinkStats
+from rm.core.model.network.links import LinkStats
 from rm.core.model.replacing import replace
 from rm.core.sharing.accounts import Accounts
 from rm.core.sharing.ended import Ended

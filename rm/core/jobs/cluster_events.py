@@ -15,12 +15,12 @@ from rm.core.jobs.elements import array_of
 from rm.core.jobs.fencing import ended_after_us
 from rm.core.jobs.state import touch
 from rm.core.jobs.transitions import lose_tasks
-from rm.core.model.alignment import combined, in_words
 from rm.core.model.host import FINDABLE, Host, HostState, Nic, Zone
 from rm.core.model.job import Job, JobSpec, JobState
+from rm.core.model.network.alignment import combined, in_words
+from rm.core.model.network.slowed import more_saved, with_more
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.replacing import copier, replace
-from rm.core.model.slowed import more_saved, with_more
 
 # A new job is a copy of it: a Job of 60 fields takes several times as long to make.
 BLANK = Job(0, JobSpec("", "", ""), 0)

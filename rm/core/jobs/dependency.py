@@ -23,7 +23,7 @@ from rm.core.jobs.dependents import (
 )
 from rm.core.jobs.elements import drop, short
 from rm.core.jobs.state import ClusterState, touch
-from rm.core.model.dependency import Dependency, Standing, together
+from rm.core.model.asked.dependency import Dependency, Standing, together
 from rm.core.model.job import Job, JobSpec, JobState
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.replacing import replace

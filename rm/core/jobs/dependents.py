@@ -13,8 +13,8 @@ from heapq import heappop, heappush
 from rm.arrays import each, mask, text_of
 from rm.arrays import parse as parse_array
 from rm.core.jobs.array_state import state_of
-from rm.core.model.array import Array
-from rm.core.model.dependency import Dependency, Standing
+from rm.core.model.asked.array import Array
+from rm.core.model.asked.dependency import Dependency, Standing
 from rm.core.model.job import Job, JobSpec, JobState
 from rm.core.model.replacing import replace
 from rm.dependencies import AFTER, AFTERANY, AFTERCORR, AFTEROK, SINGLETON, parse

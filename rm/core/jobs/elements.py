@@ -12,7 +12,7 @@ from typing import Protocol
 from rm.arrays import each, mask, parse, text_of
 from rm.core.jobs.array_state import state_of
 from rm.core.jobs.state import ClusterState, touch
-from rm.core.model.array import Array
+from rm.core.model.asked.array import Array
 from rm.core.model.job import Job, JobSpec, JobState
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.replacing import replace

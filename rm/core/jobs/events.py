@@ -86,8 +86,8 @@ from rm.core.jobs.network_events import (
 from rm.core.jobs.network_events import (
     ZoneMeasured as ZoneMeasured,
 )
+from rm.core.model.asked.job_update import JobUpdate
 from rm.core.model.job import Job, JobSpec, Placement
-from rm.core.model.job_update import JobUpdate
 from rm.core.model.logs import KeptLog
 from rm.core.model.quickly_made import quickly_made
 from rm.core.model.reasons import Reason

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rm.core.model.alignment import Alignment, Difference, Released
-from rm.core.model.network import LinkStats
+from rm.core.model.asked.traffic import TrafficProfile
+from rm.core.model.network.alignment import Alignment, Difference, Released
+from rm.core.model.network.links import LinkStats
+from rm.core.model.network.slowed import Slowed
 from rm.core.model.progress import Progress
-from rm.core.model.slowed import Slowed
-from rm.core.model.traffic import TrafficProfile
 
 
 @dataclass(frozen=True, slots=True)

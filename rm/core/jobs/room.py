@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from rm.core.jobs.free import usable_gpus
-from rm.core.model.demand import Shape
-from rm.core.model.gpu_type import is_of_type
+from rm.core.model.asked.demand import Shape
+from rm.core.model.asked.gpu_type import is_of_type
 from rm.core.model.host import Host
 from rm.core.model.snapshot import Free
 from rm.features import matches

@@ -11,14 +11,14 @@ from rm.core.jobs.dependents import Dependents, is_singleton
 from rm.core.jobs.free import all_of, left_on, one_of_each_slice, take
 from rm.core.jobs.mailing import next_mark
 from rm.core.jobs.strays import Held, without_strays
-from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment, Released
-from rm.core.model.dependency import Standing
+from rm.core.model.asked.dependency import Standing
 from rm.core.model.element import sharing
-from rm.core.model.fabric import Fabric
 from rm.core.model.host import Host, HostState, Zone
 from rm.core.model.host_reservation import HostReservation
 from rm.core.model.job import Job, JobState, Placement
-from rm.core.model.network import Link, LinkStats, NetworkView
+from rm.core.model.network.alignment import NOTHING_TO_ALIGN, Alignment, Released
+from rm.core.model.network.fabric import Fabric
+from rm.core.model.network.links import Link, LinkStats, NetworkView
 from rm.core.model.planned import Planned
 from rm.core.model.progress import Progress
 from rm.core.model.reasons import Reason

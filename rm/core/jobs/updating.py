@@ -17,8 +17,8 @@ from rm.core.jobs.elements import chosen_of, element_of, short
 from rm.core.jobs.state import ClusterState, touch
 from rm.core.jobs.submitted_limits import refuse_moved
 from rm.core.model.acceptance import accept
+from rm.core.model.asked.job_update import GIVEN, SAID_ONLY, WHILE_RUNNING, JobUpdate
 from rm.core.model.job import Job, JobSpec, JobState
-from rm.core.model.job_update import GIVEN, SAID_ONLY, WHILE_RUNNING, JobUpdate
 from rm.core.model.replacing import replace
 from rm.core.sharing.accounts import account_for
 from rm.core.sharing.partitions import refuse_closed, taking

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
 
 from rm.core.journal.plain import to_plain
-from rm.core.model.alignment import Alignment
+from rm.core.model.network.alignment import Alignment
 from rm.core.scheduling.cycle import Outcome
 
 LONG = ("links", "schedules", "shaping", "together")  # of a large cluster thousands, few of which change

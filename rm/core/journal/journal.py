@@ -23,7 +23,7 @@ from rm.core.jobs.state import ClusterState
 from rm.core.journal.digest import Digests
 from rm.core.journal.plain import from_plain, to_plain
 from rm.core.journal.starting_point import dump_state, restore_state, stats_from, stats_row
-from rm.core.model.network import LinkStats
+from rm.core.model.network.links import LinkStats
 from rm.core.registry import KINDS
 from rm.core.scheduling.cycle import Cycle, Outcome
 from rm.core.scheduling.engine import Policies, Tuning

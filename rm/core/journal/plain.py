@@ -20,11 +20,11 @@ from typing import Any, TypeVar, get_args, get_origin
 import numpy as np
 
 from rm.core.jobs.events import TaskExited
-from rm.core.model.alignment import Alignment
+from rm.core.model.asked.traffic import Phase
 from rm.core.model.host import Host
 from rm.core.model.job import Job, JobSpec, TaskPlacement
+from rm.core.model.network.alignment import Alignment
 from rm.core.model.progress import Progress
-from rm.core.model.traffic import Phase
 
 T = TypeVar("T")
 Reader = Callable[[Any], Any]

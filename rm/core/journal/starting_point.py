@@ -14,12 +14,12 @@ from typing import Any
 from rm.core.jobs.state import ClusterState, placed_view
 from rm.core.jobs.strays import Held
 from rm.core.journal.plain import from_plain, to_plain
-from rm.core.model.alignment import Alignment, Released
-from rm.core.model.fabric import Fabric
 from rm.core.model.host import Host, Zone
 from rm.core.model.host_reservation import HostReservation
 from rm.core.model.job import Job
-from rm.core.model.network import LinkStats
+from rm.core.model.network.alignment import Alignment, Released
+from rm.core.model.network.fabric import Fabric
+from rm.core.model.network.links import LinkStats
 from rm.core.model.planned import Planned
 from rm.core.model.progress import Progress
 from rm.core.sharing.accounts import Accounts

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from operator import attrgetter, ge
 
 from rm import arrays, containers, features, licenses, mail_events
-from rm.core.model.array import BITS_KEPT
-from rm.core.model.distribution import ranks_in_turn
+from rm.core.model.asked.array import BITS_KEPT
+from rm.core.model.asked.distribution import ranks_in_turn
+from rm.core.model.asked.launching import LAUNCHES
+from rm.core.model.asked.traffic import TrafficProfile
 from rm.core.model.job import NO_BIND, PER_TASK, JobSpec
-from rm.core.model.launching import LAUNCHES
-from rm.core.model.traffic import TrafficProfile
 from rm.dependencies import parse
 from rm.errors import UsageError
 from rm.units import DAY_US, LEASE_LEAST_US, LEASE_MOST_US

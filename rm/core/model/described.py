@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rm.core.model.alignment import Schedule
 from rm.core.model.host import Host
 from rm.core.model.job import Job
+from rm.core.model.network.alignment import Schedule
 from rm.core.model.progress import Progress
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from rm.core.model.array import Array
-from rm.core.model.demand import PRIORITY_HIGH, Demand, Shape
-from rm.core.model.dependency import (
+from rm.core.model.asked.array import Array
+from rm.core.model.asked.demand import PRIORITY_HIGH, Demand, Shape
+from rm.core.model.asked.dependency import (
     Dependency,
     Standing,
     free_elements,
@@ -15,17 +15,17 @@ from rm.core.model.dependency import (
     lost_elements,
     together,
 )
-from rm.core.model.distribution import BLOCK
+from rm.core.model.asked.distribution import BLOCK
+from rm.core.model.asked.interned import features_of, interned, kinds_of
+from rm.core.model.asked.job_update import JobUpdate
+from rm.core.model.asked.launching import BATCH, TASKS
+from rm.core.model.asked.traffic import TrafficProfile
 from rm.core.model.earlier_attempt import EarlierAttempt
-from rm.core.model.interned import features_of, interned, kinds_of
-from rm.core.model.job_update import JobUpdate
 from rm.core.model.kept import WithDemand
-from rm.core.model.launching import BATCH, TASKS
 from rm.core.model.placement import Placement as Placement
 from rm.core.model.placement import TaskPlacement as TaskPlacement
 from rm.core.model.quickly_made import quickly_made
 from rm.core.model.reasons import Reason
-from rm.core.model.traffic import TrafficProfile
 from rm.core.model.used import HostUsed
 from rm.licenses import parse
 from rm.shown_ids import shown_id
@@ -94,13 +94,13 @@ class JobSpec(WithDemand):
     user: str
     script: str
     script_args: tuple[str, ...] = ()
-    launch: str = TASKS  # the script once for each task, or once: rm.core.model.launching
+    launch: str = TASKS  # the script once for each task, or once: rm.core.model.asked.launching
     hosts_min: int = 0
     hosts_max: int = 0
     ntasks: int = 1
     tasks_per_host: int = 0
     cpus_per_task: int = 1
-    distribution: str = BLOCK  # of the ranks; rm.core.model.distribution has the ways
+    distribution: str = BLOCK  # of the ranks; rm.core.model.asked.distribution has the ways
     mem_bytes_per_task: int = 0
     mem_bytes_per_host: int = 0  # Slurm's --mem
     mem_all: bool = False  # all memory of each host: Slurm's --mem=0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rm.core.model.demand import Demand
+from rm.core.model.asked.demand import Demand
 
 
 class WithDemand:

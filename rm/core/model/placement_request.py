@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rm.core.model.demand import Demand
+from rm.core.model.asked.demand import Demand
 from rm.core.model.host_reservation import closed_to
 from rm.core.model.job import Job
 from rm.core.model.progress import remaining_us

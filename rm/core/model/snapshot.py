@@ -7,16 +7,16 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from rm.core.model.alignment import Alignment
-from rm.core.model.fabric import Fabric
+from rm.core.model.asked.traffic import TrafficProfile
 from rm.core.model.host import Host, Zone
 from rm.core.model.host_reservation import HostReservation
 from rm.core.model.job import Job, Placement
-from rm.core.model.network import Link, NetworkView
+from rm.core.model.network.alignment import Alignment
+from rm.core.model.network.fabric import Fabric
+from rm.core.model.network.links import Link, NetworkView
 from rm.core.model.planned import Planned
 from rm.core.model.progress import Progress
 from rm.core.model.quickly_made import quickly_made
-from rm.core.model.traffic import TrafficProfile
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -1,6 +1,6 @@
 """--switches: how few racks a job wants its hosts in, and how long it waits for that.
 
-A rack is what hangs on one leaf (`rm.core.model.fabric`); a host on no known leaf is one of its own.
+A rack is what hangs on one leaf (`rm.core.model.network.fabric`); a host on no known leaf is one of its own.
 """
 
 from __future__ import annotations

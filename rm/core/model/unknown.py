@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from rm.core.model.gpu_type import is_of_type
+from rm.core.model.asked.gpu_type import is_of_type
 from rm.core.model.host import Host
 from rm.core.model.job import JobSpec
 from rm.errors import Refusal

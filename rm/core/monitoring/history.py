@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from rm.core.model.network import LinkStats
+from rm.core.model.network.links import LinkStats
 from rm.core.monitoring.cells import Cell, Change
 from rm.core.monitoring.mesh import MeshState
 from rm.core.monitoring.metrics import BY_NAME, METRIC_OF

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil
 
-from rm.core.model.traffic import TrafficProfile
+from rm.core.model.asked.traffic import TrafficProfile
 
 Span = tuple[int, int]  # from, until; microseconds
 LEAST_SEEN = 4  # iterations needed to predict the next ones

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
-from rm.core.model.demand import Demand
+from rm.core.model.asked.demand import Demand
 from rm.core.model.job import Job, Placement
 from rm.core.model.planned import Planned
 from rm.core.model.reasons import Reason

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from rm.core.jobs.free import may_take
 from rm.core.jobs.state import ClusterState
-from rm.core.model.demand import Demand
+from rm.core.model.asked.demand import Demand
 from rm.core.model.job import Job
 from rm.core.model.reasons import Reason, ReasonCode
 

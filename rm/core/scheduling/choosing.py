@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from rm.core.model.alignment import Alignment
 from rm.core.model.choice import CHOSEN_MAX, COMPARED_MAX, NAMED_MAX, Choice, Compared, Judged, Refused
 from rm.core.model.job import Job, Placement
+from rm.core.model.network.alignment import Alignment
 from rm.core.model.quickly_made import quickly_made
 from rm.core.model.reasons import HostVerdict, Reason, ReasonCode
 from rm.core.model.replacing import replace

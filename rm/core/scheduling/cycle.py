@@ -14,11 +14,11 @@ from rm.core.jobs.actions import Intent
 from rm.core.jobs.fencing import on_silent_hosts
 from rm.core.jobs.lifecycle import Changes, Rules, apply, go_on, note_waits
 from rm.core.jobs.state import ClusterState
-from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment, Released, differing
 from rm.core.model.host import HostState
 from rm.core.model.job import Job, JobState
-from rm.core.model.network import NetworkView
-from rm.core.model.paths import JobPath
+from rm.core.model.network.alignment import NOTHING_TO_ALIGN, Alignment, Released, differing
+from rm.core.model.network.links import NetworkView
+from rm.core.model.network.paths import JobPath
 from rm.core.model.planned import gives_way
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.replacing import replace

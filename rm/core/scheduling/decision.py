@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rm.core.jobs import events as ev
-from rm.core.model.alignment import Alignment
 from rm.core.model.job import Placement
+from rm.core.model.network.alignment import Alignment
 from rm.core.model.quickly_made import quickly_made
 from rm.core.scheduling.choosing import Grounds
 

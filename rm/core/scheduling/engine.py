@@ -14,10 +14,10 @@ from rm.core.jobs.dependency import why_not
 from rm.core.jobs.elements import limited
 from rm.core.jobs.free import take
 from rm.core.jobs.state import placed_view
-from rm.core.model.alignment import NOTHING_TO_ALIGN, PERFECT, Alignment
-from rm.core.model.demand import Demand
+from rm.core.model.asked.demand import Demand
 from rm.core.model.host_reservation import waits_for as reserved_later
 from rm.core.model.job import Job, Placement
+from rm.core.model.network.alignment import NOTHING_TO_ALIGN, PERFECT, Alignment
 from rm.core.model.placement_request import PlacementRequest, request_of
 from rm.core.model.planned import Planned
 from rm.core.model.reasons import Reason, ReasonCode

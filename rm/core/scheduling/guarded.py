@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment
 from rm.core.model.choice import Judged
 from rm.core.model.job import Job
+from rm.core.model.network.alignment import NOTHING_TO_ALIGN, Alignment
 from rm.core.model.placement_request import PlacementRequest
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import PlacedJob, Snapshot

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TypeVar
 
 from rm.core.jobs.room import capacity
-from rm.core.model.demand import Demand
+from rm.core.model.asked.demand import Demand
 from rm.core.model.host import Host
 from rm.core.model.placement_request import PlacementRequest
 from rm.core.model.reasons import Reason, ReasonCode

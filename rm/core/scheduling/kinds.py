@@ -3,7 +3,7 @@ they still wait for hosts of few racks."""
 
 from __future__ import annotations
 
-from rm.core.model.demand import Demand
+from rm.core.model.asked.demand import Demand
 from rm.core.model.host_reservation import HostReservation, closed_hosts, standing_against
 from rm.core.model.job import Job
 from rm.core.model.snapshot import Snapshot

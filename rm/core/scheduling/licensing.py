@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from rm.core.model.demand import Demand
+from rm.core.model.asked.demand import Demand
 from rm.core.model.job import Job
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import Snapshot

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rm.core.model.fabric import Fabric, uplink_name
+from rm.core.model.network.fabric import Fabric, uplink_name
 from rm.core.model.snapshot import PlacedJob, Snapshot, TrackedDict
 
 MOST = 64  # jobs that are looked at as a whole: what is connected with more is judged by its own links

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from operator import add
 
-from rm.core.model.fabric import Fabric
 from rm.core.model.host import Host
-from rm.core.model.paths import JobPath
+from rm.core.model.network.fabric import Fabric
+from rm.core.model.network.paths import JobPath
 from rm.core.model.snapshot import PlacedJob
 
 

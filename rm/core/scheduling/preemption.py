@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from rm.core.jobs.state import ClusterState
-from rm.core.model.demand import Demand
+from rm.core.model.asked.demand import Demand
 from rm.core.model.host import HostState
 from rm.core.model.job import Job, JobState, Placement
 from rm.core.model.planned import Planned

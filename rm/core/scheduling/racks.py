@@ -7,9 +7,9 @@ from itertools import accumulate, combinations, islice
 from typing import TypeVar
 
 from rm.core.jobs.room import capacity
-from rm.core.model.demand import Demand
-from rm.core.model.fabric import leaf_of
+from rm.core.model.asked.demand import Demand
 from rm.core.model.host import Host
+from rm.core.model.network.fabric import leaf_of
 from rm.core.model.placement_request import PlacementRequest
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.replacing import replace

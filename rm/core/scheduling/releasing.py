@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 
-from rm.core.model.alignment import Alignment, Released, in_words
+from rm.core.model.network.alignment import Alignment, Released, in_words
 from rm.core.model.reasons import Reason, ReasonCode
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from rm.core.model.described import partition_of
 from rm.core.model.host import Host
 from rm.core.model.job import Job, JobState, Task
-from rm.core.model.slowed import lost_us
+from rm.core.model.network.slowed import lost_us
 from rm.core.model.used import ALL_TASKS, Used
 from rm.core.sharing.resources import resources_of
 from rm.core.sharing.waits import by_kind

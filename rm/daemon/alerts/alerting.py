@@ -28,8 +28,8 @@ from rm.core.alerts.findings import (
 )
 from rm.core.alerts.idle_gpus import GpuJob, gpu_jobs
 from rm.core.alerts.notices import Notice, notice_of
-from rm.core.model.alignment import Alignment
 from rm.core.model.host import Host
+from rm.core.model.network.alignment import Alignment
 from rm.core.monitoring.cells import Cell
 from rm.core.monitoring.maintenance import HostWindow
 from rm.core.ports import Clock

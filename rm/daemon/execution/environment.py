@@ -12,7 +12,7 @@ from itertools import groupby
 from rm import arrays
 from rm.core.model.host import Host
 from rm.core.model.job import NO_BIND, Job, JobSpec, Placement, TaskPlacement
-from rm.core.model.rails import rails, rdma_devices
+from rm.core.model.network.rails import rails, rdma_devices
 from rm.file_patterns import Letters, replaced, values_of
 from rm.units import MIB, hosts_in_order
 

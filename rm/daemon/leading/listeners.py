@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rm.core.jobs.state import ClusterState
-from rm.core.model.alignment import Alignment
 from rm.core.model.job import Job
+from rm.core.model.network.alignment import Alignment
 from rm.core.sharing.ended import Ended
 
 

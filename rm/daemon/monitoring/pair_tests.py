@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import msgspec
 
 from rm.core.model.host import Host
-from rm.core.model.network import LinkStats
+from rm.core.model.network.links import LinkStats
 from rm.core.monitoring.history import Sample, checks_of, complaint
 from rm.core.monitoring.mesh import Mesh
 from rm.core.monitoring.metrics import SERVICES, checks_of_test

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any, Protocol
 
 from rm.core.model.host import Host
-from rm.core.model.network import bandwidth_confidence
+from rm.core.model.network.links import bandwidth_confidence
 from rm.core.monitoring.cells import Cell, Change, Status
 from rm.core.monitoring.history import History, Retention, Sample, Summary
 from rm.core.monitoring.mesh import Mesh, MeshState

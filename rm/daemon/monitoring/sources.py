@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
 from rm.core.model.host import Host
-from rm.core.model.network import LinkStats
+from rm.core.model.network.links import LinkStats
 from rm.core.monitoring.history import History, Sample, checks_of, complaint, learn
 from rm.core.monitoring.mesh import MeshState
 from rm.core.monitoring.metrics import BY_NAME

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from rm.core.jobs.state import ClusterState
-from rm.core.model.alignment import Alignment
 from rm.core.model.job import Job, JobState
+from rm.core.model.network.alignment import Alignment
 from rm.core.model.progress import gpus_of, remaining_us
 from rm.core.model.snapshot import PlacedJob
 from rm.core.ports import AdmissionPolicy, Clock

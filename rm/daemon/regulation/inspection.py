@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from statistics import median
 
-from rm.core.model.traffic import Phase, TrafficProfile
+from rm.core.model.asked.traffic import Phase, TrafficProfile
 from rm.daemon.agents import Agents
 from rm.daemon.regulation.running import Running
 from rm.errors import RmError

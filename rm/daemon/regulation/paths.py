@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from rm.core.model.paths import JobPath
+from rm.core.model.network.paths import JobPath
 from rm.daemon.agents import Agents
 from rm.daemon.regulation.asking import ask
 from rm.daemon.regulation.rules import Rules, warn_unless_verified

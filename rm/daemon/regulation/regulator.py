@@ -18,8 +18,8 @@ import msgspec
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
-from rm.core.model.alignment import Alignment, in_words
-from rm.core.model.traffic import TrafficProfile
+from rm.core.model.asked.traffic import TrafficProfile
+from rm.core.model.network.alignment import Alignment, in_words
 from rm.core.ports import Clock
 from rm.daemon.agents import Agents
 from rm.daemon.regulation.asking import ask

@@ -8,13 +8,13 @@ from itertools import compress
 from operator import is_not
 
 from rm.core.jobs.state import ClusterState
-from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment
-from rm.core.model.fabric import Fabric
+from rm.core.model.asked.traffic import TrafficProfile
 from rm.core.model.host import Host
 from rm.core.model.job import Job, JobState
+from rm.core.model.network.alignment import NOTHING_TO_ALIGN, Alignment
+from rm.core.model.network.fabric import Fabric
 from rm.core.model.quickly_made import quickly_made
 from rm.core.model.snapshot import PlacedJob
-from rm.core.model.traffic import TrafficProfile
 
 
 @quickly_made

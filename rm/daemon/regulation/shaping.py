@@ -9,7 +9,7 @@ from typing import Protocol
 from msgspec import UNSET, UnsetType
 
 import rm.protocol.network as wire
-from rm.core.model.alignment import Bursts, ShapingRule
+from rm.core.model.network.alignment import Bursts, ShapingRule
 from rm.daemon.agents import Agents
 from rm.daemon.regulation.asking import ask
 from rm.daemon.regulation.rules import Rules, warn_unless_verified

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from rm.core.jobs import events as ev
-from rm.core.model.alignment import LinkAlignment
-from rm.core.model.slowed import PERIODS_MOST, Slowed, with_more
+from rm.core.model.network.alignment import LinkAlignment
+from rm.core.model.network.slowed import PERIODS_MOST, Slowed, with_more
 from rm.core.ports import Clock
 from rm.daemon.regulation.unmanaged import Without
 

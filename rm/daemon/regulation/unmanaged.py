@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from operator import is_not
 from typing import NamedTuple
 
-from rm.core.model.alignment import Alignment, LinkAlignment
-from rm.core.model.fabric import Fabric
-from rm.core.model.network import Link
+from rm.core.model.network.alignment import Alignment, LinkAlignment
+from rm.core.model.network.fabric import Fabric
+from rm.core.model.network.links import Link
 from rm.core.model.snapshot import PlacedJob
 from rm.daemon.regulation.running import Place, Running, View
 from rm.policies.interleave.circle import LinkLoad

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from rm.arrays import each, mask
 from rm.core.jobs.state import ClusterState
 from rm.core.model.acceptance import size_bytes
+from rm.core.model.asked.job_update import JobUpdate
 from rm.core.model.job import Job, JobSpec, JobState
-from rm.core.model.job_update import JobUpdate
 from rm.errors import Conflict
 
 

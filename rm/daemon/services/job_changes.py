@@ -11,8 +11,8 @@ from rm.arrays import JobId, each, mask
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
 from rm.core.model.acceptance import accept
+from rm.core.model.asked.job_update import JobUpdate
 from rm.core.model.job import Job, JobSpec, JobState
-from rm.core.model.job_update import JobUpdate
 from rm.core.scheduling.cycle import Cycle
 from rm.core.store import Store
 from rm.daemon.agents import Hosts

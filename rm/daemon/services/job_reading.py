@@ -10,10 +10,10 @@ from typing import Any
 from rm.core.jobs.actions import Collect
 from rm.core.jobs.chain import Chain, chain_of
 from rm.core.jobs.fencing import waiting
-from rm.core.model.alignment import PERFECT, Alignment
 from rm.core.model.described import Described, partition_of
 from rm.core.model.job import Job, JobState
 from rm.core.model.job_step import JobStep, StepName
+from rm.core.model.network.alignment import PERFECT, Alignment
 from rm.core.model.progress import Progress
 from rm.core.model.reasons import Reason
 from rm.core.model.replacing import replace

@@ -14,10 +14,10 @@ from rm.core.jobs import events as ev
 from rm.core.jobs.accounting import with_time_limit
 from rm.core.jobs.dependency import depending_now
 from rm.core.jobs.state import ClusterState
-from rm.core.model.demand import Demand
+from rm.core.model.asked.demand import Demand
+from rm.core.model.asked.job_update import JobUpdate
 from rm.core.model.host import Host
 from rm.core.model.job import Job, JobSpec
-from rm.core.model.job_update import JobUpdate
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import Snapshot
 from rm.core.model.unknown import Against, unknown_names

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rm.core.jobs.state import ClusterState
-from rm.core.model.fabric import uplink_name
-from rm.core.model.network import LinkStats, confidence
+from rm.core.model.network.fabric import uplink_name
+from rm.core.model.network.links import LinkStats, confidence
 from rm.core.scheduling.cycle import Cycle
 from rm.daemon.monitoring.monitor import Measured
 from rm.daemon.regulation.demands import link_demands

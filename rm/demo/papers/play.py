@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rm.core.model.traffic import TrafficProfile
+from rm.core.model.asked.traffic import TrafficProfile
 from rm.core.registry import load
 from rm.core.scheduling.engine import Policies
 from rm.demo import figures, scenario

@@ -36,7 +36,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from rm.core.model.alignment import NOTHING_TO_ALIGN, PERFECT, Alignment, LinkAlignment, Schedule
+from rm.core.model.network.alignment import NOTHING_TO_ALIGN, PERFECT, Alignment, LinkAlignment, Schedule
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import PlacedJob, Snapshot
 from rm.errors import ConfigError

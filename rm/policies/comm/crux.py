@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rm.core.model.alignment import PERFECT, Alignment, ShapingRule
-from rm.core.model.paths import JobPath
+from rm.core.model.network.alignment import PERFECT, Alignment, ShapingRule
+from rm.core.model.network.paths import JobPath
 from rm.core.model.snapshot import PlacedJob, Snapshot
 from rm.core.scheduling.paths import job_paths
 from rm.errors import ConfigError

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rm.core.model.alignment import PERFECT, Alignment, Bursts, ShapingRule
+from rm.core.model.network.alignment import PERFECT, Alignment, Bursts, ShapingRule
 from rm.core.model.snapshot import PlacedJob, Snapshot
 from rm.errors import ConfigError
 from rm.policies.comm.steps.bursts import USUAL, burst_rules

@@ -29,11 +29,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from rm.core.model.alignment import Alignment, LinkAlignment, Schedule
-from rm.core.model.fabric import Fabric, uplink_name
-from rm.core.model.routes import CommPlan
+from rm.core.model.asked.traffic import TrafficProfile
+from rm.core.model.network.alignment import Alignment, LinkAlignment, Schedule
+from rm.core.model.network.fabric import Fabric, uplink_name
+from rm.core.model.network.routes import CommPlan
 from rm.core.model.snapshot import PlacedJob, Snapshot
-from rm.core.model.traffic import TrafficProfile
 from rm.errors import ConfigError
 from rm.policies.foresight.demand import JobDemand, Links
 from rm.policies.foresight.estimate import mean_iteration_us

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rm.core.model.alignment import Alignment
+from rm.core.model.network.alignment import Alignment
 from rm.core.model.snapshot import PlacedJob, Snapshot
 from rm.core.scheduling.rescheduling import Rescheduling
 from rm.policies.comm.steps.known import follow

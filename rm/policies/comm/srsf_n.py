@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment
+from rm.core.model.network.alignment import NOTHING_TO_ALIGN, Alignment
 from rm.core.model.snapshot import PlacedJob, Snapshot
 from rm.core.ports import Admission, Transfer
 from rm.errors import ConfigError

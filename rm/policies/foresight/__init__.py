@@ -1,7 +1,7 @@
 """FORESIGHT: communication scheduled in time (delays, throttles) and in space (spines) together.
 
 Source: FORESIGHT (Zandi, Ghobadi, Ganjali). Integers throughout: microseconds, bit/s, and units of
-a spine link. `schedule` is the door; a plan is a value of the core (rm/core/model/routes.py).
+a spine link. `schedule` is the door; a plan is a value of the core (rm/core/model/network/routes.py).
 """
 
 from rm.policies.foresight.colouring import edge_colouring, max_degree

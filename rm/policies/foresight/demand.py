@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from rm.core.model.fabric import Fabric
+from rm.core.model.network.fabric import Fabric
 from rm.errors import UsageError
 
 

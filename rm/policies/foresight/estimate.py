@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rm.core.model.routes import CommPlan, PlannedIteration
+from rm.core.model.network.routes import CommPlan, PlannedIteration
 from rm.policies.foresight.demand import JobDemand, Links
 from rm.policies.foresight.patterns import Pattern, Shape, shapes_of
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from math import lcm
 
-from rm.core.model.fabric import Fabric
+from rm.core.model.network.fabric import Fabric
 from rm.core.model.snapshot import PlacedJob
 from rm.policies.foresight.demand import JobDemand, Piece, Profile
 from rm.policies.foresight.patterns import LogicalLink

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rm.core.model.routes import CommPlan, FlowRoute, PlannedIteration, RoutedRange
+from rm.core.model.network.routes import CommPlan, FlowRoute, PlannedIteration, RoutedRange
 from rm.errors import UsageError
 from rm.policies.foresight.cycle import cycle_us
 from rm.policies.foresight.demand import JobDemand, Links

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import lcm
 
-from rm.core.model.paths import JobPath
-from rm.core.model.routes import CommPlan
+from rm.core.model.network.paths import JobPath
+from rm.core.model.network.routes import CommPlan
 from rm.policies.foresight.demand import JobDemand, Links
 from rm.policies.foresight.occupancy import Occupancy
 from rm.policies.foresight.patterns import capacity, shapes_of

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from rm.core.model.fabric import Fabric, uplink_name
-from rm.core.model.network import Link
+from rm.core.model.network.fabric import Fabric, uplink_name
+from rm.core.model.network.links import Link
 from rm.core.model.snapshot import PlacedJob
 from rm.policies.interleave.circle import LinkLoad
 from rm.policies.interleave.profile import Phases, job_demands, phases_of

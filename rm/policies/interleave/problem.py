@@ -17,7 +17,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from rm.core.model.traffic import Phase, TrafficProfile
+from rm.core.model.asked.traffic import Phase, TrafficProfile
 from rm.errors import UsageError
 from rm.policies.interleave.circle import LinkLoad
 from rm.policies.interleave.profile import job_demands, phases_of

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from rm.core import registry
-from rm.core.model.fabric import uplink_name
 from rm.core.model.job import Placement
+from rm.core.model.network.fabric import uplink_name
 from rm.core.model.placement_request import PlacementRequest
 from rm.core.model.snapshot import NEWEST, PlacedJob, Snapshot
 from rm.core.ports import Candidate, PlacementPolicy, Proposal

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rm.core.model.demand import Shape
+from rm.core.model.asked.demand import Shape
 from rm.core.model.placement_request import PlacementRequest
 from rm.core.model.snapshot import Snapshot
 from rm.core.ports import Proposal

@@ -30,8 +30,8 @@ from itertools import chain, islice
 
 import numpy as np
 
+from rm.core.model.asked.demand import Demand, Shape
 from rm.core.model.choice import CHOSEN_MAX
-from rm.core.model.demand import Demand, Shape
 from rm.core.model.placement_request import PlacementRequest
 from rm.core.model.quickly_made import quickly_made
 from rm.core.model.reasons import HostVerdict, Reason, ReasonCode

@@ -24,8 +24,8 @@ from operator import neg
 
 import numpy as np
 
-from rm.core.model.fabric import Fabric
 from rm.core.model.host import Host
+from rm.core.model.network.fabric import Fabric
 from rm.core.model.placement_request import PlacementRequest
 from rm.core.model.snapshot import Snapshot
 from rm.core.ports import Proposal

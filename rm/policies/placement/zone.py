@@ -19,7 +19,7 @@ from itertools import chain, islice
 
 import numpy as np
 
-from rm.core.model.demand import Shape
+from rm.core.model.asked.demand import Shape
 from rm.core.model.placement_request import PlacementRequest
 from rm.core.model.reasons import HostVerdict
 from rm.core.model.snapshot import Snapshot

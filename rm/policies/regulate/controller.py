@@ -14,7 +14,7 @@ from enum import StrEnum
 from fractions import Fraction
 from statistics import median
 
-from rm.core.model.alignment import Schedule
+from rm.core.model.network.alignment import Schedule
 from rm.errors import ConfigError
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment, Schedule
-from rm.core.model.traffic import TrafficProfile
+from rm.core.model.asked.traffic import TrafficProfile
+from rm.core.model.network.alignment import NOTHING_TO_ALIGN, Alignment, Schedule
 from rm.policies.regulate.controller import (
     Command,
     Controller,

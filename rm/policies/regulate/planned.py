@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rm.core.model.routes import CommPlan, PlannedIteration
+from rm.core.model.network.routes import CommPlan, PlannedIteration
 from rm.policies.regulate.iterating import Iterating
 from rm.protocol.attempts import Grid
 from rm.units import SECOND_US

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
 
-from rm.core.model.alignment import Alignment, Released
+from rm.core.model.network.alignment import Alignment, Released
 from rm.policies.regulate.controller import ControllerOptions
 from rm.policies.regulate.iterating import Iterating
 from rm.units import MINUTE_US

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Literal
 
-from rm.core.model.fabric import Fabric
+from rm.core.model.network.fabric import Fabric
 from rm.errors import UsageError
 from rm.sim.network.port import Flow, Transfer
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rm.core.model.network import NetworkView
+from rm.core.model.network.links import NetworkView
 from rm.policies.placement.zone import ZonePolicy
 from rm.sim.papers._zone_first import selection, testbed
 from rm.sim.papers._zone_first.tcp import measured_bps, throughput_bps

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from rm.core.model.fabric import Fabric
 from rm.core.model.host import Host
+from rm.core.model.network.fabric import Fabric
 from rm.sim.real.workloads import rows
 from rm.sim.workload import hosts
 from rm.units import MBPS

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from rm.core.model.asked.traffic import Phase, TrafficProfile
 from rm.core.model.job import JobSpec
-from rm.core.model.traffic import Phase, TrafficProfile
 from rm.errors import UsageError
 from rm.sim.program import Compute, Program, program_of
 from rm.sim.workload import SimJob

@@ -6,7 +6,7 @@ Times are ticks, rates are shares of a spine link in 1/UPLINK.
 from collections.abc import Iterable
 from fractions import Fraction
 
-from rm.core.model.fabric import Fabric
+from rm.core.model.network.fabric import Fabric
 from rm.policies.foresight.demand import JobDemand, Links, Piece, Profile
 
 UPLINK = 48

@@ -7,8 +7,8 @@ import pytest
 
 from rm.core import registry
 from rm.core.journal.plain import to_plain
-from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment
-from rm.core.model.fabric import Fabric
+from rm.core.model.network.alignment import NOTHING_TO_ALIGN, Alignment
+from rm.core.model.network.fabric import Fabric
 from rm.core.model.snapshot import PlacedJob
 from rm.errors import ConfigError
 from tests.builders import MBPS, host, placed, profile, snapshot

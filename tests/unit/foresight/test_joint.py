@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rm.core.model.routes import CommPlan, PlannedIteration
+from rm.core.model.network.routes import CommPlan, PlannedIteration
 from rm.policies.foresight import JobDemand, Links, schedule
 from tests.examples import examples
 from tests.unit.foresight.demands import UPLINK, demand, links, parallel

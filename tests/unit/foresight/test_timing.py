@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rm.core.model.fabric import Fabric
+from rm.core.model.network.fabric import Fabric
 from rm.errors import UsageError
 from rm.policies.foresight import JobDemand, Links, Piece, Profile, schedule
 from rm.policies.foresight.occupancy import Occupancy

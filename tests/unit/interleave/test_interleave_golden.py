@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rm.core.model.traffic import on_off
+from rm.core.model.asked.traffic import on_off
 from rm.policies.interleave import (
     Circle,
     Demand,

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from rm.core.model.fabric import Fabric
+from rm.core.model.network.fabric import Fabric
 from rm.errors import UsageError
 from rm.sim.network.fabric import Topology, logical_spine
 from rm.sim.network.port import Flow, Transfer

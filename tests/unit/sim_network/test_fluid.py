@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rm.core.model.fabric import Fabric
+from rm.core.model.network.fabric import Fabric
 from rm.errors import UsageError
 from rm.sim.network import rates
 from rm.sim.network.fabric import Topology

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rm.core.model.alignment import Bursts, ShapingRule
+from rm.core.model.network.alignment import Bursts, ShapingRule
 from rm.core.model.snapshot import PlacedJob
 
 USUAL = Bursts(gap_us=10_000, longest_us=1_000_000)

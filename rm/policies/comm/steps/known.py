@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from rm.core.model.alignment import Alignment, LinkAlignment, Schedule, ShapingRule
+from rm.core.model.network.alignment import Alignment, LinkAlignment, Schedule, ShapingRule
 from rm.core.model.snapshot import Aligned, PlacedJob, Snapshot
 from rm.policies.interleave.affinity import peak_sum
 from rm.policies.interleave.circle import LinkLoad

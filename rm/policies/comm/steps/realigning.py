@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from operator import attrgetter
 
-from rm.core.model.alignment import PERFECT, Alignment, LinkAlignment, Rotation, Schedule, ShapingRule
+from rm.core.model.network.alignment import PERFECT, Alignment, LinkAlignment, Rotation, Schedule, ShapingRule
 from rm.core.model.snapshot import PlacedJob
 from rm.policies.comm.steps.bursts import LEAST_SHARE, burst_rules
 from rm.policies.comm.steps.keeping import PAIR, Keeping, everything, is_alike, least_loss

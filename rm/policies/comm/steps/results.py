@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rm.core.model.alignment import LinkAlignment, Rotation
+from rm.core.model.network.alignment import LinkAlignment, Rotation
 from rm.policies.interleave.circle import LinkLoad
 from rm.policies.interleave.solve import Solution
 

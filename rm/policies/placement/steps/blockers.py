@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rm.core.model.demand import Demand, Shape
+from rm.core.model.asked.demand import Demand, Shape
 from rm.core.model.host import Host
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.policies.placement.steps.capacity import CPUS, Capacities

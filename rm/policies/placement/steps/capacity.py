@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rm.core.jobs.room import UNLIMITED, admits
-from rm.core.model.demand import Shape
-from rm.core.model.gpu_type import is_of_type
+from rm.core.model.asked.demand import Shape
+from rm.core.model.asked.gpu_type import is_of_type
 from rm.core.model.host import Host
 from rm.core.model.reasons import Reason
 from rm.core.model.snapshot import Free, Snapshot, TrackedDict

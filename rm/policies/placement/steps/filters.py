@@ -6,7 +6,7 @@ For any host there is one exactly when its capacity (`rm.core.jobs.room`) is 0.
 from __future__ import annotations
 
 from rm.core.jobs.room import closed_hosts, gpus_for, has_features, of_type, untouched
-from rm.core.model.demand import Shape
+from rm.core.model.asked.demand import Shape
 from rm.core.model.host import Host
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import Free

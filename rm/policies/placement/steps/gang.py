@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rm.core.jobs.room import gpus_for
-from rm.core.model.demand import Demand, Shape
-from rm.core.model.distribution import ranks_in_turn
+from rm.core.model.asked.demand import Demand, Shape
+from rm.core.model.asked.distribution import ranks_in_turn
 from rm.core.model.host import Host
 from rm.core.model.job import NO_BIND, Placement, TaskPlacement
 from rm.core.model.quickly_made import quickly_made

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rm.core.model.alignment import PERFECT
+from rm.core.model.asked.traffic import TrafficProfile
+from rm.core.model.network.alignment import PERFECT
 from rm.core.model.placement_request import PlacementRequest
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import NEWEST, PlacedJob, Snapshot, TrackedDict
-from rm.core.model.traffic import TrafficProfile
 from rm.policies.interleave.affinity import blocks, peak_sum
 from rm.policies.interleave.circle import LinkLoad
 from rm.policies.interleave.loads import link_loads

@@ -14,7 +14,7 @@ from operator import attrgetter, is_, itemgetter
 import numpy as np
 from numpy.typing import NDArray
 
-from rm.core.model.network import FAILED_TRY, GRACE_INTERVALS, HALVING_INTERVALS, LinkStats
+from rm.core.model.network.links import FAILED_TRY, GRACE_INTERVALS, HALVING_INTERVALS, LinkStats
 from rm.policies.placement.steps.network_score import Floats
 
 _FIELDS = (
@@ -142,7 +142,7 @@ def _ends_of(directions: Sequence[tuple[str, str]], names: Sequence[str | None])
 
 
 def _worth(age_us: Floats, fresh_us: Floats, failures: Floats) -> Floats:
-    """As in `rm.core.model.network`: 1 when measured lately and with success, halved by failures and age."""
+    """As in `rm.core.model.network.links`: 1 when measured lately, halved by failures and age."""
     intervals = np.divide(age_us, fresh_us, out=np.zeros_like(age_us), where=fresh_us > 0)
     late = np.maximum(0.0, intervals - GRACE_INTERVALS)
     worth: Floats = FAILED_TRY ** np.minimum(failures, 64.0) * 0.5 ** np.minimum(late / HALVING_INTERVALS, 64)

@@ -12,8 +12,8 @@ from itertools import islice
 
 import numpy as np
 
+from rm.core.model.asked.demand import Shape
 from rm.core.model.choice import CHOSEN_MAX, REFUSED_MAX, Judged, Refused
-from rm.core.model.demand import Shape
 from rm.core.model.job import Placement
 from rm.core.model.quickly_made import quickly_made
 from rm.core.model.reasons import HostVerdict, Reason

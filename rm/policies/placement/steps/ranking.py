@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from rm.core.model.demand import Shape
+from rm.core.model.asked.demand import Shape
 from rm.core.model.job import Placement
 from rm.core.model.placement_request import PlacementRequest
 from rm.core.model.quickly_made import quickly_made

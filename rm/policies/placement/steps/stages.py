@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rm.core.model.alignment import PERFECT
+from rm.core.model.network.alignment import PERFECT
 from rm.core.model.quickly_made import quickly_made
 from rm.core.model.reasons import Reason
 from rm.policies.placement.steps.gang import Filling, Gang, Ints

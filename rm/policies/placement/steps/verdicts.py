@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from rm.core.model.demand import Shape
+from rm.core.model.asked.demand import Shape
 from rm.core.model.job import Placement
 from rm.core.model.reasons import HostVerdict, Reason, ReasonCode
 from rm.policies.placement.steps.capacity import Capacities

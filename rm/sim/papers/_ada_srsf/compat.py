@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from heapq import heappush
 
-from rm.core.model.alignment import Alignment
+from rm.core.model.network.alignment import Alignment
 from rm.core.model.snapshot import PlacedJob, Snapshot
 from rm.core.ports import Admission
 from rm.core.ports import Transfer as Asked

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rm.core.model.alignment import Alignment
+from rm.core.model.asked.traffic import Phase, TrafficProfile
 from rm.core.model.job import Placement, TaskPlacement
-from rm.core.model.network import NetworkView
+from rm.core.model.network.alignment import Alignment
+from rm.core.model.network.links import NetworkView
 from rm.core.model.snapshot import PlacedJob, Snapshot
-from rm.core.model.traffic import Phase, TrafficProfile
 from rm.core.registry import load
 from rm.sim.papers._cassini.testbed import LINK, one_link
 from rm.sim.papers.frame.paper import Sample

@@ -15,9 +15,9 @@ from fractions import Fraction
 from itertools import combinations
 from statistics import fmean
 
-from rm.core.model.alignment import PERFECT, Alignment, LinkAlignment, Schedule
 from rm.core.model.job import Placement, TaskPlacement
-from rm.core.model.network import NetworkView
+from rm.core.model.network.alignment import PERFECT, Alignment, LinkAlignment, Schedule
+from rm.core.model.network.links import NetworkView
 from rm.core.model.snapshot import PlacedJob, Snapshot
 from rm.core.registry import load
 from rm.core.scheduling.engine import Policies

@@ -12,8 +12,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rm.core.model.asked.traffic import Phase, TrafficProfile
 from rm.core.model.job import JobSpec
-from rm.core.model.traffic import Phase, TrafficProfile
 from rm.sim.papers.frame.parameters import parameters
 from rm.sim.program import program_of
 from rm.sim.workload import SimJob

@@ -8,8 +8,8 @@ from statistics import fmean
 
 import numpy as np
 
+from rm.core.model.asked.traffic import Phase, TrafficProfile
 from rm.core.model.job import JobSpec
-from rm.core.model.traffic import Phase, TrafficProfile
 from rm.core.registry import load
 from rm.core.scheduling.engine import Policies
 from rm.sim.papers._cassini.circles import SNAPSHOTS, members

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rm.core.model.fabric import Fabric, uplink_name
 from rm.core.model.host import Host
+from rm.core.model.network.fabric import Fabric, uplink_name
 from rm.sim.network.fabric import Topology
 from rm.sim.network.fluid import Fluid
 from rm.sim.network.ideal import Ideal

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from rm.core.model.fabric import Fabric
+from rm.core.model.asked.traffic import Phase, TrafficProfile
 from rm.core.model.host import Host
 from rm.core.model.job import JobSpec, Placement, TaskPlacement
+from rm.core.model.network.fabric import Fabric
 from rm.core.model.placement_request import PlacementRequest
 from rm.core.model.snapshot import Snapshot
-from rm.core.model.traffic import Phase, TrafficProfile
 from rm.core.ports import Candidate, Proposal
 from rm.sim.papers.frame.parameters import parameters
 from rm.sim.program import Communicate, Compute, Program

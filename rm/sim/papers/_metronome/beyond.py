@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from rm.core.model.fabric import Fabric
 from rm.core.model.host import Host
 from rm.core.model.job import JobSpec
+from rm.core.model.network.fabric import Fabric
 from rm.sim.network.fabric import Topology
 from rm.sim.network.fluid import Fluid
 from rm.sim.network.ideal import Ideal

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from rm.core.model.fabric import Fabric
 from rm.core.model.host import Host
+from rm.core.model.network.fabric import Fabric
 from rm.sim.network.fluid import Fluid
 from rm.sim.papers._metronome import testbed
 from rm.sim.papers._metronome.schedulers import Scheduler

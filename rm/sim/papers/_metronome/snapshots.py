@@ -17,9 +17,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rm.core.model.demand import PRIORITY_HIGH
+from rm.core.model.asked.demand import PRIORITY_HIGH
+from rm.core.model.asked.traffic import Phase, TrafficProfile
 from rm.core.model.job import JobSpec
-from rm.core.model.traffic import Phase, TrafficProfile
 from rm.sim.papers._metronome.testbed import A30
 from rm.sim.papers.frame.parameters import parameters
 from rm.sim.program import program_of

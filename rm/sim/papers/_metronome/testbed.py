@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterator, Sequence
 
 from rm.core.model.host import Gpu, Host, HostState
-from rm.core.model.network import LinkStats
+from rm.core.model.network.links import LinkStats
 from rm.sim.network.fabric import Topology
 from rm.sim.network.fluid import Fluid
 from rm.sim.network.ideal import Ideal

@@ -9,7 +9,7 @@ import numpy as np
 
 from rm.core.model.acceptance import accept
 from rm.core.model.job import JobSpec
-from rm.core.model.network import LinkStats, NetworkView
+from rm.core.model.network.links import LinkStats, NetworkView
 from rm.core.model.placement_request import PlacementRequest
 from rm.core.model.snapshot import Snapshot
 from rm.policies.placement.steps.network_score import Floats, NetworkWeights, points, select

@@ -13,7 +13,7 @@ from itertools import combinations
 import numpy as np
 
 from rm.core.model.host import Host, HostState, Zone
-from rm.core.model.network import Link, LinkStats, NetworkView
+from rm.core.model.network.links import Link, LinkStats, NetworkView
 from rm.core.model.snapshot import Free, Snapshot
 from rm.sim.papers._zone_first.tcp import throughput_bps
 from rm.sim.papers.frame.parameters import parameters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from rm.core.model.demand import Demand
+from rm.core.model.asked.demand import Demand
 from rm.features import alternatives, kinds
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from rm.core.model.paths import JobPath
+from rm.core.model.network.paths import JobPath
+from rm.core.model.network.routes import CommPlan
 from rm.core.model.reasons import Reason
-from rm.core.model.routes import CommPlan
 
 
 @dataclass(frozen=True, slots=True)

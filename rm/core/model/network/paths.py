@@ -1,7 +1,7 @@
 """Over which spine what a job sends from one of its hosts goes, for as long as the job runs.
 
 Live hosts carry this out: they write the spine's code point into the packets (`Fabric.dscp`), and switches
-choose by static rules. FORESIGHT's plans say more, for single iterations (`rm.core.model.routes`).
+choose by static rules. FORESIGHT's plans say more, for single iterations (`rm.core.model.network.routes`).
 """
 
 from __future__ import annotations

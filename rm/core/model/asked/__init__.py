@@ -1,0 +1,1 @@
+"""What a job asks for: its demand, its traffic, its array, what it waits for."""

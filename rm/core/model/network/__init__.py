@@ -1,0 +1,1 @@
+"""Links, fabrics and routes, and how jobs on them are aligned."""
