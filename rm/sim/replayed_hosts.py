@@ -14,9 +14,9 @@ from functools import partial
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Action, Collect, Discard, Launch, Start, Stop
+from rm.core.jobs.handlers.transitions import JOB_FAULTS
 from rm.core.jobs.reconcile import Reported, ReportedTask, reconcile, worth_repeating
 from rm.core.jobs.state import ClusterState
-from rm.core.jobs.transitions import JOB_FAULTS
 from rm.core.journal.journal import Start as JournalStart
 from rm.core.model.host import HostState
 from rm.core.model.job import Job, JobState

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from rm.core.jobs import cluster_events, dependency, dependents
+from rm.core.jobs import dependents
 from rm.core.jobs import events as ev
-from rm.core.jobs import transitions as job_transitions
 from rm.core.jobs.dependents import Dependents
+from rm.core.jobs.handlers import cluster_events, dependency
+from rm.core.jobs.handlers import transitions as job_transitions
 from rm.core.jobs.state import ClusterState
 from rm.core.model.asked.dependency import Dependency, Standing
 from rm.core.model.job import JobState

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rm.core.jobs import dependency, dependents
+from rm.core.jobs import dependents
 from rm.core.jobs import events as ev
 from rm.core.jobs.chain import LINKS_MAX, Link, chain_of
 from rm.core.jobs.dependents import PastJob, named_by
+from rm.core.jobs.handlers import dependency
 from rm.core.jobs.lifecycle import Rules
 from rm.core.jobs.state import ClusterState, rebuild
 from rm.core.journal.starting_point import dump_state, restore_state

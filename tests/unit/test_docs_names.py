@@ -12,9 +12,9 @@ import pytest
 import rm.playbook.modules
 from rm.core.alerts.alert import CONDITIONS
 from rm.core.jobs import events, host_events, network_events
-from rm.core.jobs.array_requests import HANDLERS
-from rm.core.jobs.cluster_events import CLUSTER_EVENTS
-from rm.core.jobs.transitions import TRANSITIONS
+from rm.core.jobs.handlers.array_requests import HANDLERS
+from rm.core.jobs.handlers.cluster_events import CLUSTER_EVENTS
+from rm.core.jobs.handlers.transitions import TRANSITIONS
 from rm.core.registry import names
 from rm.web.metric_families import Told, families
 

@@ -7,10 +7,10 @@ import pytest
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Launch, Stop
-from rm.core.jobs.fencing import DRIFT, MARGIN_US, ended_after_us, over_at_us, waiting
+from rm.core.jobs.handlers.fencing import DRIFT, MARGIN_US, ended_after_us, over_at_us, waiting
+from rm.core.jobs.handlers.transitions import LOSS_BACKOFF_US
 from rm.core.jobs.lifecycle import Rules
 from rm.core.jobs.state import ClusterState, rebuild
-from rm.core.jobs.transitions import LOSS_BACKOFF_US
 from rm.core.model.host import HostState
 from rm.core.model.job import Job, JobState
 from rm.core.model.reasons import ReasonCode

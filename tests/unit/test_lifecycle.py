@@ -8,14 +8,14 @@ import pytest
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Collect, Discard, Launch, Start, Stop
 from rm.core.jobs.free import all_of
-from rm.core.jobs.lifecycle import TRANSITIONS, Changes, Rules, apply
-from rm.core.jobs.state import ClusterState
-from rm.core.jobs.transitions import (
+from rm.core.jobs.handlers.transitions import (
     INNOCENT_US,
     LONGEST_BACKOFF_US,
     LOSS_BACKOFF_US,
     MAX_LAUNCH_FAILURES,
 )
+from rm.core.jobs.lifecycle import TRANSITIONS, Changes, Rules, apply
+from rm.core.jobs.state import ClusterState
 from rm.core.model.host import HostState
 from rm.core.model.job import Job, JobState, Placement, TaskPlacement
 from rm.core.model.reasons import ReasonCode

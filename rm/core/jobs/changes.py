@@ -22,7 +22,7 @@ from rm.core.sharing.fair_tree import Pair
 @dataclass(slots=True)
 class Changes:
     """What one batch of events changed: the store writes it, the executor carries it out. `judged` counts the
-    conditions of dependents that were judged, as `rm.core.jobs.dependency` weighs them."""
+    conditions of dependents that were judged, as `rm.core.jobs.handlers.dependency` weighs them."""
 
     jobs: set[int] = field(default_factory=set)
     hosts: set[str] = field(default_factory=set)

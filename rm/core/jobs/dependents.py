@@ -1,7 +1,7 @@
 """Which pending jobs wait for which others: an index, so that the end of a job concerns those alone that
 named it.
 
-It is derived from the jobs. `rm.core.jobs.dependency` keeps it in step with them.
+It is derived from the jobs. `rm.core.jobs.handlers.dependency` keeps it in step with them.
 """
 
 from __future__ import annotations

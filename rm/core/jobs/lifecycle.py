@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from itertools import islice
 
-from rm.core.jobs import array_requests
 from rm.core.jobs import events as ev
 from rm.core.jobs.changes import Changes, Context, Rules
-from rm.core.jobs.cluster_events import CLUSTER_EVENTS, stray
-from rm.core.jobs.dependency import settle
 from rm.core.jobs.elements import begin
+from rm.core.jobs.handlers import array_requests
+from rm.core.jobs.handlers.cluster_events import CLUSTER_EVENTS, stray
+from rm.core.jobs.handlers.dependency import settle
+from rm.core.jobs.handlers.transitions import TRANSITIONS, handler_of
 from rm.core.jobs.state import ClusterState
-from rm.core.jobs.transitions import TRANSITIONS, handler_of
 from rm.core.model.job import Job
 from rm.core.model.replacing import replace
 from rm.errors import IllegalTransition, Refusal

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from rm.arrays import parse
-from rm.core.jobs.accounting import with_time_limit
+from rm.core.jobs.handlers.accounting import with_time_limit
 from rm.core.jobs.state import ClusterState
 from rm.core.model.job import Job, JobSpec
 from rm.core.model.replacing import replace

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Intent
-from rm.core.jobs.fencing import on_silent_hosts
+from rm.core.jobs.handlers.fencing import on_silent_hosts
 from rm.core.jobs.lifecycle import Changes, Rules, apply, go_on, note_waits
 from rm.core.jobs.state import ClusterState
 from rm.core.model.host import HostState

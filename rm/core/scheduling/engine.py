@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 
-from rm.core.jobs.dependency import why_not
 from rm.core.jobs.elements import limited
 from rm.core.jobs.free import take
+from rm.core.jobs.handlers.dependency import why_not
 from rm.core.jobs.state import placed_view
 from rm.core.model.asked.demand import Demand
 from rm.core.model.host_reservation import waits_for as reserved_later

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Collect
-from rm.core.jobs.transitions import HOST_FAULTS
+from rm.core.jobs.handlers.transitions import HOST_FAULTS
 from rm.core.model.logs import KeptLog
 from rm.daemon.agents import Hosts
 from rm.daemon.execution.deliver import Deliverer, Delivery

@@ -13,8 +13,8 @@ import msgspec
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Collect, Discard, Intent, Launch, Start
+from rm.core.jobs.handlers.verdict import UNSTARTED
 from rm.core.jobs.reconcile import before_its_end
-from rm.core.jobs.verdict import UNSTARTED
 from rm.core.model.logs import KeptLog
 from rm.core.ports import Clock
 from rm.daemon.execution.aside import Aside

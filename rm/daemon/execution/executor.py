@@ -14,7 +14,7 @@ from typing import Any
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Collect, Discard, Freeze, Intent, Launch, Mail, SetLimit, Start, Stop, ToHost
-from rm.core.jobs.transitions import HOST_FAULTS
+from rm.core.jobs.handlers.transitions import HOST_FAULTS
 from rm.core.model.job import Task
 from rm.core.ports import Clock
 from rm.daemon.agents import Hosts

@@ -9,7 +9,7 @@ from typing import Any
 
 from rm.core.jobs.actions import Collect
 from rm.core.jobs.chain import Chain, chain_of
-from rm.core.jobs.fencing import waiting
+from rm.core.jobs.handlers.fencing import waiting
 from rm.core.model.described import Described, partition_of
 from rm.core.model.job import Job, JobState
 from rm.core.model.job_step import JobStep, StepName

@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any
 
 from rm.core.jobs import events as ev
-from rm.core.jobs.accounting import with_time_limit
-from rm.core.jobs.dependency import depending_now
+from rm.core.jobs.handlers.accounting import with_time_limit
+from rm.core.jobs.handlers.dependency import depending_now
 from rm.core.jobs.state import ClusterState
 from rm.core.model.asked.demand import Demand
 from rm.core.model.asked.job_update import JobUpdate

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 from rm.core.jobs import events as ev
-from rm.core.jobs import reserving
-from rm.core.jobs.accounting import accounts_set, as_accepted
 from rm.core.jobs.actions import Discard, Stop
 from rm.core.jobs.changes import Context
 from rm.core.jobs.dependents import asked_for
 from rm.core.jobs.elements import array_of
-from rm.core.jobs.fencing import ended_after_us
+from rm.core.jobs.handlers import reserving
+from rm.core.jobs.handlers.accounting import accounts_set, as_accepted
+from rm.core.jobs.handlers.fencing import ended_after_us
+from rm.core.jobs.handlers.transitions import lose_tasks
 from rm.core.jobs.state import touch
-from rm.core.jobs.transitions import lose_tasks
 from rm.core.model.host import FINDABLE, Host, HostState, Nic, Zone
 from rm.core.model.job import Job, JobSpec, JobState
 from rm.core.model.network.alignment import combined, in_words

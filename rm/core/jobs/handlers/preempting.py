@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.changes import Context
-from rm.core.jobs.ending import finish_if_over, stop_rest
+from rm.core.jobs.handlers.ending import finish_if_over, stop_rest
+from rm.core.jobs.handlers.suspending import suspend_for
 from rm.core.jobs.state import touch
-from rm.core.jobs.suspending import suspend_for
 from rm.core.model.job import Job, JobState
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.sharing.accounts import REQUEUE, SUSPEND

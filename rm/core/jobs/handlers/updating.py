@@ -14,8 +14,8 @@ from rm.core.jobs.actions import SetLimit
 from rm.core.jobs.changes import Context
 from rm.core.jobs.dependents import asked_for, group_of, is_singleton, submission_of
 from rm.core.jobs.elements import chosen_of, element_of, short
+from rm.core.jobs.handlers.submitted_limits import refuse_moved
 from rm.core.jobs.state import ClusterState, touch
-from rm.core.jobs.submitted_limits import refuse_moved
 from rm.core.model.acceptance import accept
 from rm.core.model.asked.job_update import GIVEN, SAID_ONLY, WHILE_RUNNING, JobUpdate
 from rm.core.model.job import Job, JobSpec, JobState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.changes import Context
-from rm.core.jobs.ending import finish_if_over, stop_rest
+from rm.core.jobs.handlers.ending import finish_if_over, stop_rest
 from rm.core.jobs.mailing import mail_of
 from rm.core.jobs.state import touch
 from rm.core.model.job import Job, JobState

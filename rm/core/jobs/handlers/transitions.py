@@ -7,9 +7,9 @@ from typing import Any
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Discard, Launch, Start
-from rm.core.jobs.allowed import allowed_us
 from rm.core.jobs.changes import Context
-from rm.core.jobs.ending import (
+from rm.core.jobs.handlers.allowed import allowed_us
+from rm.core.jobs.handlers.ending import (
     as_launched,
     back_to_queue,
     finish_if_over,
@@ -19,15 +19,15 @@ from rm.core.jobs.ending import (
     stop_rest,
     with_earlier,
 )
-from rm.core.jobs.idle_gpus import idle
+from rm.core.jobs.handlers.idle_gpus import idle
+from rm.core.jobs.handlers.preempting import preempt
+from rm.core.jobs.handlers.slicing import IN_SLICE
+from rm.core.jobs.handlers.submitted_limits import refuse_again
+from rm.core.jobs.handlers.suspending import moved_on, placed_over, resume, suspend
+from rm.core.jobs.handlers.updating import update
+from rm.core.jobs.handlers.verdict import FENCED, REQUEUE, UNSTARTED, WORDS, verdict_of
 from rm.core.jobs.mailing import share_mail
-from rm.core.jobs.preempting import preempt
-from rm.core.jobs.slicing import IN_SLICE
 from rm.core.jobs.state import touch, with_line
-from rm.core.jobs.submitted_limits import refuse_again
-from rm.core.jobs.suspending import moved_on, placed_over, resume, suspend
-from rm.core.jobs.updating import update
-from rm.core.jobs.verdict import FENCED, REQUEUE, UNSTARTED, WORDS, verdict_of
 from rm.core.model.job import Job, JobState, Task
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.replacing import copier, replace

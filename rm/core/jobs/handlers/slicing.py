@@ -8,7 +8,7 @@ from typing import Any
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import HOLD, Stop
 from rm.core.jobs.changes import Context
-from rm.core.jobs.ending import hosts_of
+from rm.core.jobs.handlers.ending import hosts_of
 from rm.core.jobs.state import touch
 from rm.core.model.job import Job
 

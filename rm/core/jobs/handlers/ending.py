@@ -7,8 +7,8 @@ from typing import Any
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Collect, Discard, Stop
 from rm.core.jobs.changes import Context
+from rm.core.jobs.handlers.suspending import counted, go_on_after, moved_on
 from rm.core.jobs.state import touch
-from rm.core.jobs.suspending import counted, go_on_after, moved_on
 from rm.core.model.earlier_attempt import EarlierAttempt
 from rm.core.model.job import Job, JobState, Task
 from rm.core.model.reasons import Reason, ReasonCode

@@ -13,11 +13,11 @@ from rm.arrays import JobId, each, text_of
 from rm.core.jobs import events as ev
 from rm.core.jobs.changes import Context
 from rm.core.jobs.elements import at_once, chosen_of, drop, let_look, put_array, short
-from rm.core.jobs.ending import missed
-from rm.core.jobs.slicing import give_back
-from rm.core.jobs.submitted_limits import refuse_again
-from rm.core.jobs.transitions import handler_of
-from rm.core.jobs.updating import update_array, update_elements
+from rm.core.jobs.handlers.ending import missed
+from rm.core.jobs.handlers.slicing import give_back
+from rm.core.jobs.handlers.submitted_limits import refuse_again
+from rm.core.jobs.handlers.transitions import handler_of
+from rm.core.jobs.handlers.updating import update_array, update_elements
 from rm.core.model.asked.array import Array
 from rm.core.model.job import Job
 from rm.core.model.reasons import Reason, ReasonCode

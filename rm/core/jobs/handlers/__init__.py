@@ -1,0 +1,1 @@
+"""What each event does: to a job in each of its states, to hosts, arrays and reservations."""
