@@ -25,7 +25,7 @@ from rm.core.model.network.links import LinkStats
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
-from rm.core.scheduling.limiting import RETRY_US
+from rm.core.scheduling.limits.limiting import RETRY_US
 from rm.core.sharing.accounts import Account, Accounts, Member, checked
 from rm.units import HOUR_US
 

@@ -18,7 +18,7 @@ from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
 from rm.core.scheduling.explaining import explain, never_fits
-from rm.core.scheduling.licensing import counted as counted_of
+from rm.core.scheduling.limits.licensing import counted as counted_of
 from rm.errors import ConfigError, UsageError
 from tests.builders import host, job, spec
 from tests.invariants import validate_state

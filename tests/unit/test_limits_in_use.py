@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rm.core.scheduling.in_use import Claim, MinutesUse, Use, amount_at, run_of
+from rm.core.scheduling.limits.in_use import Claim, MinutesUse, Use, amount_at, run_of
 from rm.core.scheduling.running import UNKNOWN_US
 from rm.core.sharing.resources import Resources, at_once
 from rm.core.sharing.usage import Usage

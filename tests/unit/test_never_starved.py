@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rm.core.model.job import JobSpec
 from rm.core.registry import load
 from rm.core.scheduling.engine import Policies, Tuning
-from rm.core.scheduling.limiting import RETRY_US
+from rm.core.scheduling.limits.limiting import RETRY_US
 from rm.core.sharing.accounts import Account, Accounts, Member, checked
 from rm.core.sharing.ledger import Billing
 from rm.sim.batch import Batch, Played, Stay, Work, held_by, hosts_of

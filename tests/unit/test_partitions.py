@@ -14,10 +14,10 @@ from rm.core.model.asked.job_update import JobUpdate
 from rm.core.model.job import Job, JobState
 from rm.core.model.reasons import ReasonCode
 from rm.core.registry import load
-from rm.core.scheduling.admission import admitted
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
 from rm.core.scheduling.explaining import explain
+from rm.core.scheduling.limits.admission import admitted
 from rm.core.scheduling.queue_position import queue_position
 from rm.core.sharing import requests
 from rm.core.sharing.accounts import Account, Accounts, Member, Partition, Qos, checked

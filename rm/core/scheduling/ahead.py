@@ -18,7 +18,7 @@ from rm.core.model.job import Job, Placement
 from rm.core.model.planned import Planned
 from rm.core.model.reasons import Reason
 from rm.core.model.snapshot import Snapshot
-from rm.core.scheduling.limiting import Limited, Limiter
+from rm.core.scheduling.limits.limiting import Limited, Limiter
 from rm.core.scheduling.plan import Plan
 from rm.core.scheduling.reservation import Reservation, Tries
 from rm.core.scheduling.running import Ends, Stay

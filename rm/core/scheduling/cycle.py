@@ -30,7 +30,7 @@ from rm.core.scheduling.blocked import Blocked
 from rm.core.scheduling.choosing import Taken
 from rm.core.scheduling.engine import Policies, Tuning, decide, not_yet, tries_of
 from rm.core.scheduling.gates import by_tier, within
-from rm.core.scheduling.limiting import LimitedJobs
+from rm.core.scheduling.limits.limiting import LimitedJobs
 from rm.core.scheduling.neighbours import Neighbourhood
 from rm.core.scheduling.paths import job_paths
 from rm.core.scheduling.preemption import Found, Preemption, Victim

@@ -33,8 +33,8 @@ from rm.core.scheduling.gates import Gates, by_tier, path_of, ran_in, within
 from rm.core.scheduling.held import why_held
 from rm.core.scheduling.host_kinds import of_kinds
 from rm.core.scheduling.kinds import Kinds
-from rm.core.scheduling.licensing import lacking
-from rm.core.scheduling.limiting import Limited, Limiter
+from rm.core.scheduling.limits.licensing import lacking
+from rm.core.scheduling.limits.limiting import Limited, Limiter
 from rm.core.scheduling.neighbours import MOST, Neighbourhood
 from rm.core.scheduling.racks import below_few
 from rm.core.scheduling.slices import slice_length

@@ -17,8 +17,8 @@ from rm.core.scheduling.engine import Policies, Tuning, place, reserving, waitin
 from rm.core.scheduling.gates import Gates, by_tier, ran_in, within
 from rm.core.scheduling.host_kinds import of_kinds
 from rm.core.scheduling.kinds import Kinds
-from rm.core.scheduling.licensing import lacking
-from rm.core.scheduling.limiting import Limiter, exceeded
+from rm.core.scheduling.limits.licensing import lacking
+from rm.core.scheduling.limits.limiting import Limiter, exceeded
 
 
 def explain(

@@ -17,7 +17,7 @@ from rm.core.model.placement_request import request_of
 from rm.core.model.planned import Planned
 from rm.core.model.replacing import replace
 from rm.core.model.snapshot import NEWEST, Free, PlacedJob, Snapshot, TrackedDict
-from rm.core.scheduling.licensing import lacking
+from rm.core.scheduling.limits.licensing import lacking
 from rm.core.scheduling.reservation import Reservation, Tries, holds, overlap
 from rm.core.scheduling.running import FOREVER_US, UNKNOWN_US, Ends, Running, Stay
 

@@ -29,7 +29,7 @@ from rm.core.ports import reserves
 from rm.core.scheduling.after import After, Tries
 from rm.core.scheduling.engine import Policies, Tuning, tries_of, waiting
 from rm.core.scheduling.gates import Gates, by_tier, ran_in, within
-from rm.core.scheduling.limiting import Limiter
+from rm.core.scheduling.limits.limiting import Limiter
 from rm.core.scheduling.turns import Turns
 from rm.core.sharing.accounts import SUSPEND, Accounts
 from rm.core.sharing.preempt_terms import Terms, may_preempt, terms_of

@@ -10,7 +10,7 @@ from typing import Any
 from rm import __version__
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
-from rm.core.scheduling.licensing import counted
+from rm.core.scheduling.limits.licensing import counted
 from rm.daemon.services.asking import Asking
 from rm.daemon.services.host_service import shown
 from rm.daemon.services.stored import StoredCounts

@@ -21,11 +21,11 @@ from rm.core.model.job import Job, JobSpec
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import Snapshot
 from rm.core.model.unknown import Against, unknown_names
-from rm.core.scheduling.admission import admitted
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies, Tuning
 from rm.core.scheduling.explaining import explain, never_fits
 from rm.core.scheduling.gates import accounts_of
+from rm.core.scheduling.limits.admission import admitted
 from rm.core.sharing.accounts import account_for
 from rm.core.sharing.partitions import taking
 from rm.core.sharing.qos import qos_for

@@ -1,5 +1,5 @@
 """Limits of what is submitted, for jobs that come under them later: by another account, QOS or partition,
-or requeued after they had ended. The submission itself asks `rm.core.scheduling.admission`.
+or requeued after they had ended. The submission itself asks `rm.core.scheduling.limits.admission`.
 """
 
 from __future__ import annotations

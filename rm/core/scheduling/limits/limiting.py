@@ -21,10 +21,10 @@ from rm.core.model.progress import attained_us
 from rm.core.model.reasons import USED_BY, Reason
 from rm.core.model.replacing import replace
 from rm.core.model.snapshot import Snapshot
-from rm.core.scheduling.aside import MEASURES, Aside, Short
 from rm.core.scheduling.gates import ran_in, within
-from rm.core.scheduling.in_use import Claim
-from rm.core.scheduling.limit_words import NOUNS, code_of, code_of_job
+from rm.core.scheduling.limits.aside import MEASURES, Aside, Short
+from rm.core.scheduling.limits.in_use import Claim
+from rm.core.scheduling.limits.words import NOUNS, code_of, code_of_job
 from rm.core.scheduling.reservation import said_start
 from rm.core.scheduling.running import UNKNOWN_US, Running
 from rm.core.sharing.limits import OF_A_JOB, SUBMITTED, USED

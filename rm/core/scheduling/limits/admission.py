@@ -10,8 +10,8 @@ from rm.core.jobs.handlers.accounting import with_time_limit
 from rm.core.jobs.state import ClusterState
 from rm.core.model.job import Job, JobSpec
 from rm.core.model.replacing import replace
-from rm.core.scheduling.limit_words import NOUNS, code_of
-from rm.core.scheduling.limiting import Limiter
+from rm.core.scheduling.limits.limiting import Limiter
+from rm.core.scheduling.limits.words import NOUNS, code_of
 from rm.core.sharing.accounts import account_for
 from rm.core.sharing.limits import SUBMITTED
 from rm.core.sharing.partitions import taking

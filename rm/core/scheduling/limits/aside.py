@@ -5,8 +5,8 @@ time. From then until its end its amount of all limits that it is under is set a
 if it has ended by then, or if enough is left of each limit. Without that, later jobs of an account could keep
 a large one waiting for ever. Backfilling (see `rm.core.scheduling.ahead`) with a limit in place of the GPUs.
 
-Of minutes a job has the most at its start, and less with each minute (see `rm.core.scheduling.in_use`). Of
-billing minutes it has used some when it has ended: who ends in time delays others there, too.
+Of minutes a job has the most at its start, and less with each minute (`rm.core.scheduling.limits.in_use`).
+Of billing minutes it has used some when it has ended: who ends in time delays others there, too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from rm.core.model.job import Job
-from rm.core.scheduling.in_use import EPSILON, Claim, MinutesUse, Use, amount_at, run_of
+from rm.core.scheduling.limits.in_use import EPSILON, Claim, MinutesUse, Use, amount_at, run_of
 from rm.core.scheduling.running import UNKNOWN_US, Running
 from rm.core.sharing.limits import AT_ONCE, USED
 from rm.core.sharing.resources import Resources, at_once
