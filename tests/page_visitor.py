@@ -13,7 +13,7 @@ import aiohttp
 
 from rm.core.people.rights import Role
 from rm.errors import Unauthenticated
-from rm.web import identity
+from rm.web.callers import identity
 from rm.web.pages.listen import serve_page
 from rm.web.pages.settings import PageSettings
 

@@ -34,7 +34,7 @@ from rm.api.answer import Count, Request
 
 
 class Who(StrEnum):
-    """Who may call a route: the one table of rights (`rm/web/access.py` enforces it)."""
+    """Who may call a route: the one table of rights (`rm/web/callers/access.py` enforces it)."""
 
     ANYBODY = "anybody"  # everyone whom the door lets in, also anonymous callers
     PROGRAMS = "programs"  # those whom privacy.metrics allows

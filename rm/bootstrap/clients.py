@@ -9,8 +9,8 @@ from rm.bootstrap.ground import Ground
 from rm.bootstrap.jobs import Jobs
 from rm.core.people.rights import Scope
 from rm.daemon.services.job_clients import Asker, JobClients, Way
-from rm.web.identity import OfJob
-from rm.web.job_door import JobDoors
+from rm.web.callers.identity import OfJob
+from rm.web.doors.job_door import JobDoors
 
 
 def wire_clients(*, ground: Ground, jobs: Jobs, runner: web.AppRunner, folder: str) -> JobClients:

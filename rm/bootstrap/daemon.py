@@ -44,8 +44,8 @@ from rm.daemon.services.service import Service
 from rm.errors import RmError, StoreError
 from rm.protocol.notifications import Asked, Reflecting, Streamed, Unasked
 from rm.web.api import serve
-from rm.web.job_door import folder_of_doors
-from rm.web.listener import claimed
+from rm.web.doors.job_door import folder_of_doors
+from rm.web.doors.listener import claimed
 from rm.web.pages.listen import serve_page
 from rm.web.pages.settings import settings_of
 

@@ -19,7 +19,7 @@ from rm.config import Config
 from rm.core.store import Loaded
 from rm.daemon.leading.witness import NAME, acknowledged
 from rm.errors import Conflict, RmError, StoreError
-from rm.web.listener import claimed
+from rm.web.doors.listener import claimed
 
 LISTED = 10
 LEASE_S = 1.0  # beyond the time of a lease: then its holder would have renewed it

@@ -23,7 +23,7 @@ from rm.daemon.playbooks.service import Playbooks
 from rm.daemon.playbooks.starting import Starting
 from rm.daemon.playbooks.telling import Telling
 from rm.units import DAY_US, HOUR_US
-from rm.web.accounts import Accounts
+from rm.web.callers.accounts import Accounts
 
 # -P: nothing is imported from the directory that the daemon was started in, where others may write
 RMX = (

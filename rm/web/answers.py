@@ -173,8 +173,8 @@ def explanation(answer: Mapping[str, Any], kind: type[Explained]) -> Explained:
 
 
 def job_of(job: core_job.Job, progress: core_progress.Progress | None = None, partition: str = "") -> Job:
-    """As the caller may see it: `rm.web.sight`. `partition`: of several the one that it runs in, "" = it has
-    no hosts or did not ask for several."""
+    """As the caller may see it: `rm.web.callers.sight`. `partition`: of several the one that it runs in, "" =
+    it has no hosts or did not ask for several."""
     state = shown(job)
     return Job(
         id=job.id,

@@ -15,36 +15,36 @@ from aiohttp import web
 
 from rm.config import Config
 from rm.core.people.rights import Role
-from rm.web.access import Gate
-from rm.web.account_routes import AccountRoutes
-from rm.web.accounts import Accounts
-from rm.web.alert_routes import AlertRoutes
-from rm.web.daemon_routes import DaemonRoutes
-from rm.web.door import Door
+from rm.web.callers.access import Gate
+from rm.web.callers.accounts import Accounts
+from rm.web.callers.identity import Doorkeeper
+from rm.web.callers.visible_jobs import VisibleJobs
+from rm.web.doors.door import Door
+from rm.web.doors.limits import LIMITS, Limits
+from rm.web.doors.listener import bind
 from rm.web.etag import tagged
 from rm.web.failures import answering_failures
 from rm.web.handling import BESIDE
-from rm.web.host_routes import HostRoutes
 from rm.web.https import HttpsDoor
-from rm.web.identity import Doorkeeper
-from rm.web.job_routes import JobRoutes
-from rm.web.job_step_routes import JobStepRoutes
-from rm.web.limits import LIMITS, Limits
-from rm.web.listener import bind
-from rm.web.log_routes import LogRoutes
-from rm.web.maddash import Maddash
 from rm.web.metrics import metrics_routes
-from rm.web.monitor_routes import MonitorRoutes
-from rm.web.network_routes import NetworkRoutes
-from rm.web.playbook_routes import PlaybookRoutes
 from rm.web.ports import Service
-from rm.web.reservation_routes import ReservationRoutes
-from rm.web.session_routes import SessionRoutes
-from rm.web.sharing_routes import SharingRoutes
-from rm.web.steps_routes import StepsRoutes
-from rm.web.submit_routes import SubmitRoutes
-from rm.web.usage_routes import UsageRoutes
-from rm.web.visible_jobs import VisibleJobs
+from rm.web.routes.accounts import AccountRoutes
+from rm.web.routes.alerts import AlertRoutes
+from rm.web.routes.daemon import DaemonRoutes
+from rm.web.routes.hosts import HostRoutes
+from rm.web.routes.job_steps import JobStepRoutes
+from rm.web.routes.jobs import JobRoutes
+from rm.web.routes.logs import LogRoutes
+from rm.web.routes.maddash import Maddash
+from rm.web.routes.monitor import MonitorRoutes
+from rm.web.routes.network import NetworkRoutes
+from rm.web.routes.playbook_steps import StepsRoutes
+from rm.web.routes.playbooks import PlaybookRoutes
+from rm.web.routes.reservations import ReservationRoutes
+from rm.web.routes.sessions import SessionRoutes
+from rm.web.routes.sharing import SharingRoutes
+from rm.web.routes.submit import SubmitRoutes
+from rm.web.routes.usage import UsageRoutes
 
 log = logging.getLogger("rm.web")
 

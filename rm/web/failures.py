@@ -9,7 +9,7 @@ from aiohttp.typedefs import Handler
 
 from rm.errors import LimitReached, RmError
 from rm.web.answers import refuse, refused
-from rm.web.shares import retry_after_s
+from rm.web.callers.shares import retry_after_s
 
 RETRY_AFTER_S = 1
 log = logging.getLogger("rm.web")

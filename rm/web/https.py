@@ -13,7 +13,7 @@ from aiohttp import web
 
 from rm.config import HttpsConfig
 from rm.errors import ConfigError
-from rm.web.door import Door, Guests
+from rm.web.doors.door import Door, Guests
 from rm.web.pages.listen import address_of
 
 LOOK_EVERY_S = 5.0

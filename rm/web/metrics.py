@@ -18,10 +18,10 @@ from prometheus_client.openmetrics import exposition as openmetrics
 
 from rm.core.model.job import JobState
 from rm.errors import RmError
+from rm.web.callers.sight import Sight
+from rm.web.callers.visible_jobs import VisibleJobs
 from rm.web.metric_families import JOBS_MOST, Told, families
 from rm.web.ports import Service
-from rm.web.sight import Sight
-from rm.web.visible_jobs import VisibleJobs
 
 log = logging.getLogger("rm.web")
 

@@ -17,9 +17,9 @@ from rm.core.store import Lease
 from rm.errors import ConfigError, Standby
 from rm.web.addresses import doors_of, is_of_one_machine
 from rm.web.answers import refused
-from rm.web.door import Door
+from rm.web.doors.door import Door
+from rm.web.doors.listener import bind
 from rm.web.https import HttpsDoor
-from rm.web.listener import bind
 from rm.web.pages.guard import add_headers
 from rm.web.pages.listen import guests_of, page_listener
 

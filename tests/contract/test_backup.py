@@ -24,7 +24,7 @@ from rm.core.model.asked.array import Array
 from rm.core.model.job import JobState, Task
 from rm.core.store import Batch, Entry
 from rm.errors import Conflict, StoreError, UsageError
-from rm.web.listener import claimed
+from rm.web.doors.listener import claimed
 from tests import builders
 from tests.contract.conftest import Database
 from tests.contract.opened import open_store

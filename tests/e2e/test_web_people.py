@@ -32,7 +32,7 @@ def seen(
 ) -> Iterator[Seen]:
     """Jobs 1 and 3 are ann's; boss administers. Nobody is logged in yet."""
     monkeypatch.setattr(
-        "rm.web.access.caller_of", Tokens({"t-ann": "ann", "t-boss": "boss"}, ("boss",)).caller_of
+        "rm.web.callers.access.caller_of", Tokens({"t-ann": "ann", "t-boss": "boss"}, ("boss",)).caller_of
     )
     with looking(browser, tmp_path, PageSettings(), **getattr(request, "param", {})) as seen:
         for job in (1, 3):

@@ -39,7 +39,7 @@ def seen(
     request: pytest.FixtureRequest,
 ) -> Iterator[Seen]:  # fmt: skip
     """boss administers, and is logged in."""
-    monkeypatch.setattr("rm.web.access.caller_of", Tokens({"t-boss": "boss"}, ("boss",)).caller_of)
+    monkeypatch.setattr("rm.web.callers.access.caller_of", Tokens({"t-boss": "boss"}, ("boss",)).caller_of)
     with looking(browser, tmp_path, PageSettings(), **getattr(request, "param", {})) as seen:
         seen.service.playbooks = playing.service
         seen.page.goto(seen.url)

@@ -15,10 +15,10 @@ from rm.core.model.job import Job, JobState
 from rm.core.people.privacy import veiled
 from rm.core.people.rights import Role, Scope
 from rm.errors import Forbidden
-from rm.web import accounts, identity
-from rm.web.access import asker_of, check, need_of
-from rm.web.accounts import Account, Accounts
-from rm.web.identity import Caller
+from rm.web.callers import accounts, identity
+from rm.web.callers.access import asker_of, check, need_of
+from rm.web.callers.accounts import Account, Accounts
+from rm.web.callers.identity import Caller
 from tests import builders
 
 ROLES = list(Role)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rm.web import identity
+from rm.web.callers import identity
 from tests.command_line import Result, caller
 from tests.fake_service import Daemon
 from tests.unit.test_alerting import Life, World
@@ -121,7 +121,7 @@ def test_only_operators_may(world: World, daemon: Daemon, rmx: Rmx, monkeypatch:
     async def caller(*_: Any) -> identity.Caller:
         return identity.Caller(12345, "user")
 
-    monkeypatch.setattr("rm.web.access.caller_of", caller)
+    monkeypatch.setattr("rm.web.callers.access.caller_of", caller)
     for words in (("ack", "b"), ("silence", "--for", "1h", "--host", "b"), ("unsilence", "1")):
         code, _, err = rmx(*words)
         assert code != 0

@@ -19,10 +19,10 @@ from rm.config import Config, LimitsConfig, PlaybooksConfig, PrivacyConfig, Role
 from rm.core.people.audit import Act, Outcome
 from rm.core.people.rights import Role, Scope
 from rm.errors import NotFound
-from rm.web import access, accounts
-from rm.web.accounts import Account
-from rm.web.identity import OfJob
-from rm.web.job_door import JobDoors
+from rm.web.callers import access, accounts
+from rm.web.callers.accounts import Account
+from rm.web.callers.identity import OfJob
+from rm.web.doors.job_door import JobDoors
 from scripts.http_api_tables import FILE
 from tests import builders
 from tests.fake_service import Daemon, FakeService, serving

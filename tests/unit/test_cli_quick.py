@@ -179,7 +179,7 @@ def test_a_long_queue_is_asked_for_in_pages(
 ) -> None:
     monkeypatch.setattr("rm.cli.shown.time.time_ns", lambda: 100_000_000_000)  # elapsed times
     usual = rmx("queue").out
-    monkeypatch.setattr("rm.web.job_routes.JOBS_MOST", page)
+    monkeypatch.setattr("rm.web.routes.jobs.JOBS_MOST", page)
     assert quick("queue").out == usual
 
 

@@ -17,9 +17,9 @@ from rm.core.model.host import Gpu, Host, HostState
 from rm.core.model.job import Job, JobSpec, JobState, Task
 from rm.core.model.network.alignment import Schedule
 from rm.errors import Refusal
-from rm.web.alert_routes import COMMENT_MAX, NAMES_MAX
 from rm.web.answers import job_of, respond, respond_jobs
 from rm.web.api import make_app
+from rm.web.routes.alerts import COMMENT_MAX, NAMES_MAX
 from scripts.http_api_tables import FILE, renewed
 from tests import builders
 from tests.fake_service import FakeService

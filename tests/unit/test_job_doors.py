@@ -11,14 +11,14 @@ import sys
 from pathlib import Path
 
 from rm.core.people.rights import Scope
-from rm.web.identity import OfJob
-from rm.web.job_door import PREFIX, JobDoors, folder_of_doors
+from rm.web.callers.identity import OfJob
+from rm.web.doors.job_door import PREFIX, JobDoors, folder_of_doors
 from tests.fake_service import Daemon, serving
 from tests.fakes import PATIENCE_S
 
 KILLED = """
 import os, signal, socket, sys
-from rm.web.job_door import folder_of_doors
+from rm.web.doors.job_door import folder_of_doors
 with folder_of_doors(sys.argv[1]) as folder:
     socket.socket(socket.AF_UNIX).bind(folder + "/0")
     os.kill(os.getpid(), signal.SIGKILL)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rm.errors import Conflict
-from rm.web.listener import bind, claimed
+from rm.web.doors.listener import bind, claimed
 
 
 def test_two_machines_with_one_host_name_and_one_path_have_leases_of_different_names(tmp_path: Path) -> None:

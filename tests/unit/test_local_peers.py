@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from rm.config import LimitsConfig
-from rm.web import door
-from rm.web.local_peers import user_of
+from rm.web.doors import door
+from rm.web.doors.local_peers import user_of
 from rm.web.pages.listen import serve_page
 from rm.web.pages.settings import PageSettings
 from tests.fake_page import PageService
@@ -94,7 +94,7 @@ def test_a_cookie_that_another_program_of_the_machine_was_sent_logs_nobody_else_
     daemon: Daemon, who: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A browser sends the cookie of 127.0.0.1 to every port there: to what `rmx forward` leads to, too."""
-    monkeypatch.setattr("rm.web.access.caller_of", Tokens({"t-ann": "ann", "t-bob": "bob"}).caller_of)
+    monkeypatch.setattr("rm.web.callers.access.caller_of", Tokens({"t-ann": "ann", "t-bob": "bob"}).caller_of)
 
     async def story(visit: Visit) -> None:
         ann, again, thief, unknown = visit(), visit(), visit(), visit()

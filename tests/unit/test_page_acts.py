@@ -76,7 +76,7 @@ class Monitoring(PageMonitoring):
 @pytest.fixture
 def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
     known = Tokens({"t-ann": "ann", "t-boss": "boss"}, ("boss",))
-    monkeypatch.setattr("rm.web.access.caller_of", known.caller_of)
+    monkeypatch.setattr("rm.web.callers.access.caller_of", known.caller_of)
     with serving(tmp_path / "rm.sock", kind=PageService) as daemon:
         busy = daemon.service.busy("high", "low", "wide")  # type: ignore[attr-defined]
         asyncio.run_coroutine_threadsafe(busy, daemon.loop).result(PATIENCE_S)
@@ -318,7 +318,7 @@ def test_a_log_that_the_daemon_gives_up_has_no_end_and_nothing_else_comes(
             await asyncio.sleep(0.01)
         raise Forbidden("Your rights were taken away meanwhile.")
 
-    monkeypatch.setattr("rm.web.log_routes.until_not_let", until_taken)
+    monkeypatch.setattr("rm.web.routes.logs.until_not_let", until_taken)
 
     async def story(visit: Visit) -> None:
         ann = await someone(visit, "t-ann")

@@ -20,7 +20,7 @@ from tests.page_visitor import Tokens, Visit, visiting
 @pytest.fixture
 def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
     """Jobs 1 to 3 of ann: high and low run on h1 and h2, wide waits."""
-    monkeypatch.setattr("rm.web.access.caller_of", Tokens({"t-boss": "boss"}, ("boss",)).caller_of)
+    monkeypatch.setattr("rm.web.callers.access.caller_of", Tokens({"t-boss": "boss"}, ("boss",)).caller_of)
     with serving(tmp_path / "rm.sock", kind=PageService) as daemon:
         busy = daemon.service.busy("high", "low", "wide")  # type: ignore[attr-defined]
         asyncio.run_coroutine_threadsafe(busy, daemon.loop).result(PATIENCE_S)

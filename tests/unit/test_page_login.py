@@ -46,7 +46,7 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
 @pytest.fixture
 def tokens(monkeypatch: pytest.MonkeyPatch) -> Tokens:
     found = Tokens({"t-ann": "ann", "t-bob": "bob", "t-boss": "boss"}, ("boss",))
-    monkeypatch.setattr("rm.web.access.caller_of", found.caller_of)
+    monkeypatch.setattr("rm.web.callers.access.caller_of", found.caller_of)
     return found
 
 
@@ -129,10 +129,10 @@ def test_a_daemon_that_is_busy_or_away_logs_nobody_out(
             async def refuse(*_: object, error: RmError = trouble) -> None:
                 raise error
 
-            monkeypatch.setattr("rm.web.access.caller_of", refuse)
+            monkeypatch.setattr("rm.web.callers.access.caller_of", refuse)
             while "<bdi>?</bdi>" not in (text := (await ann.get("/")).text):
                 assert "Log out" in text
-        monkeypatch.setattr("rm.web.access.caller_of", tokens.caller_of)
+        monkeypatch.setattr("rm.web.callers.access.caller_of", tokens.caller_of)
         while "<bdi>ann</bdi>" not in (await ann.get("/")).text:
             pass
 
@@ -333,7 +333,7 @@ def test_a_program_whose_token_nobody_has_looked_at_gets_nothing(
             def refuse(*_: object, error: RmError = trouble) -> None:
                 raise error
 
-            monkeypatch.setattr("rm.web.access.caller_of", refuse)
+            monkeypatch.setattr("rm.web.callers.access.caller_of", refuse)
             for path in ("/metrics", "/maddash/grids"):
                 assert (await visit().get(path, Authorization=f"Bearer {status}")).status == status
 

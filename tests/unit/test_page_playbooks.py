@@ -14,7 +14,7 @@ from rm.client.connection import Connection
 from rm.config import Config, PlaybooksConfig, RolesConfig
 from rm.core.people.rights import Role
 from rm.errors import NotFound, UsageError
-from rm.web import identity
+from rm.web.callers import identity
 from tests.cluster import until
 from tests.fake_page import PageService
 from tests.fake_service import Daemon, serving
@@ -48,7 +48,7 @@ def daemon(
     playing: Playing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> Iterator[Daemon]:
     people = Operators({"t-ann": "ann", "t-opal": "opal", "t-boss": "boss"}, ("boss",))
-    monkeypatch.setattr("rm.web.access.caller_of", people.caller_of)
+    monkeypatch.setattr("rm.web.callers.access.caller_of", people.caller_of)
     config = Config(
         playbooks=PlaybooksConfig(role=getattr(request, "param", "operator")), roles=RolesConfig()
     )

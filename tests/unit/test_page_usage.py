@@ -101,7 +101,7 @@ def daemon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> Iterator[Daemon]:
     monkeypatch.setattr(
-        "rm.web.access.caller_of", Tokens({"t-ann": "ann", "t-boss": "boss"}, ("boss",)).caller_of
+        "rm.web.callers.access.caller_of", Tokens({"t-ann": "ann", "t-boss": "boss"}, ("boss",)).caller_of
     )
     config = Config(privacy=PrivacyConfig(**getattr(request, "param", {})))
     with serving(tmp_path / "rm.sock", config=config, kind=PageService) as daemon:

@@ -25,7 +25,7 @@ from rm.protocol.codes import AgentError, Code, NotConnected
 from rm.protocol.line import read_answer
 from rm.protocol.notifications import Features, Hello
 from rm.protocol.request import Request
-from rm.web import identity
+from rm.web.callers import identity
 from tests.fake_service import Daemon, serving
 from tests.fakes import PATIENCE_S, asked
 from tests.steps_request import rm_steps, step
@@ -259,7 +259,7 @@ def test_who_may_not_or_finds_no_daemon_is_told_once_and_goes_another_way(
     async def ash(*_: Any) -> identity.Caller:
         return identity.Caller(1, "ash")
 
-    monkeypatch.setattr("rm.web.access.caller_of", ash)
+    monkeypatch.setattr("rm.web.callers.access.caller_of", ash)
     (note,) = told(daemon.socket)
     assert "Only an administrator" in note
     assert fleet.asked == []

@@ -30,7 +30,7 @@ from rm.playbook.model.steps import TaskResult
 from rm.playbook.run.report import Progress, Report
 from rm.playbook.template.template import Layer, Scope, condition, evaluate
 from rm.typed import convert
-from rm.web.playbook_routes import _lines
+from rm.web.routes.playbooks import _lines
 
 SECRET = "hunter2 of the mirror"
 

@@ -43,9 +43,9 @@ from rm.daemon.services.service import make_service
 from rm.errors import Unreachable
 from rm.protocol.codes import Code
 from rm.protocol.request import Request
-from rm.web import identity
+from rm.web.callers import identity
+from rm.web.callers.sight import sight_of
 from rm.web.pages.parts import ALL_PARTS
-from rm.web.sight import sight_of
 from tests import builders
 from tests.fake_page import PageMonitoring
 from tests.fake_service import serving
@@ -231,7 +231,7 @@ async def by_token(request: Any, keeper: Any) -> identity.Caller:
 def cluster(
     folder: Path, seed: int, monkeypatch: pytest.MonkeyPatch, **privacy: Any
 ) -> Iterator[tuple[World, str]]:
-    monkeypatch.setattr("rm.web.access.caller_of", by_token)
+    monkeypatch.setattr("rm.web.callers.access.caller_of", by_token)
     world = World(folder, seed)
     config = Config(privacy=PrivacyConfig(**privacy))
     kind: Any = lambda: world.service  # noqa: E731

@@ -24,8 +24,8 @@ from rm.core.people.privacy import SHOWN, veiled
 from rm.core.people.rights import Role
 from rm.core.sharing.accounts import Account, Accounts, Member, Qos
 from rm.core.sharing.ended import Sums
-from rm.web import identity
-from rm.web.sight import sight_of
+from rm.web.callers import identity
+from rm.web.callers.sight import sight_of
 from tests import builders
 from tests.unit.test_privacy import ANN, BOB, World, answers, cluster, leaks, pending
 

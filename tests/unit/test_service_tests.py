@@ -12,7 +12,7 @@ from rm.core.monitoring.cells import Status
 from rm.core.monitoring.mesh import Mesh, Thresholds, parse_mesh
 from rm.core.monitoring.pairing import Pairing
 from rm.errors import ConfigError
-from rm.web.maddash import _grid
+from rm.web.routes.maddash import _grid
 from tests.unit.test_monitor import House, Prober
 
 DNS = parse_mesh(

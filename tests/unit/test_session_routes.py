@@ -19,7 +19,8 @@ from rm.client.websocket import TEXT, WebSocket
 from rm.config import Config, JobsConfig
 from rm.core.people.rights import Role
 from rm.errors import Forbidden, Unauthenticated
-from rm.web import access, identity, lasting
+from rm.web.callers import access, identity
+from rm.web.routes import lasting
 from tests.fake_service import serving
 from tests.fakes import PATIENCE_S
 from tests.unit.test_web_api import SPEC, call

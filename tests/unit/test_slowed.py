@@ -23,8 +23,8 @@ from rm.core.model.used import HostUsed, Used
 from rm.core.sharing.ended import ended_parts
 from rm.daemon.regulation.slowed import EVERY_US, TOLD_MOST, Neighbours, SlowedWatch
 from rm.daemon.regulation.unmanaged import Without
-from rm.web.identity import Caller
-from rm.web.sight import Sight
+from rm.web.callers.identity import Caller
+from rm.web.callers.sight import Sight
 from tests import builders
 from tests.command_line import Rmx
 from tests.fake_service import Daemon

@@ -24,8 +24,9 @@ from rm.config import Config, DaemonConfig, HttpsConfig, JobsConfig, WebConfig
 from rm.core.people.rights import Role
 from rm.core.store import Doors, Lease
 from rm.errors import ConfigError, Standby, Unreachable
-from rm.web import access, identity, standby
+from rm.web import standby
 from rm.web.addresses import doors_of
+from rm.web.callers import access, identity
 from tests.certificates import Authority
 from tests.fake_service import serving
 from tests.fakes import PATIENCE_S

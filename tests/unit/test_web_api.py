@@ -22,9 +22,9 @@ from rm.config import Config, DaemonConfig, JobsConfig, RolesConfig
 from rm.core.model.job import JobState
 from rm.core.people.rights import Role
 from rm.errors import ConfigError, Conflict, Forbidden, Unauthenticated
-from rm.web import identity
-from rm.web.accounts import Accounts
-from rm.web.listener import bind
+from rm.web.callers import identity
+from rm.web.callers.accounts import Accounts
+from rm.web.doors.listener import bind
 from tests.fake_service import Daemon, serving
 
 SPEC = {"name": "train", "script": "#!/bin/sh\ntrue\n"}
@@ -67,7 +67,7 @@ def as_user(monkeypatch: pytest.MonkeyPatch, user: str) -> None:
     async def caller(_: Any, keeper: identity.Doorkeeper) -> identity.Caller:
         return identity.Caller(12345, user, await keeper.accounts.role_of(user))
 
-    monkeypatch.setattr("rm.web.access.caller_of", caller)
+    monkeypatch.setattr("rm.web.callers.access.caller_of", caller)
 
 
 def test_submit_knows_the_user_by_the_socket_and_fills_defaults(daemon: Daemon) -> None:
@@ -251,13 +251,15 @@ def test_files_on_this_machine_are_made_only_for_the_caller(
         async def with_token(*_: Any) -> identity.Caller:
             return identity.Caller(12345, "ann", via="unix", token="t1")
 
-        monkeypatch.setattr("rm.web.access.caller_of", with_token)  # whoever holds it, on this machine
+        monkeypatch.setattr(
+            "rm.web.callers.access.caller_of", with_token
+        )  # whoever holds it, on this machine
         assert delivered_as(chdir="/home/ann") == ""
 
         async def root(*_: Any) -> identity.Caller:
             return identity.Caller(0, "root", Role.ADMIN)
 
-        monkeypatch.setattr("rm.web.access.caller_of", root)
+        monkeypatch.setattr("rm.web.callers.access.caller_of", root)
         assert delivered_as() == ""
 
 

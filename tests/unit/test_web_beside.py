@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from rm.web import answers, identity, job_routes
+from rm.web import answers
+from rm.web.callers import identity
 from rm.web.handling import BESIDE, LONG, beside
+from rm.web.routes import jobs as job_routes
 from tests.fake_service import Daemon, serving
 from tests.unit.test_web_api import SPEC, as_user, call
 

@@ -19,10 +19,10 @@ from rm.config import Config, HttpsConfig, JobsConfig, LimitsConfig
 from rm.core.people.audit import Act, Outcome
 from rm.core.people.rights import Role
 from rm.errors import Unauthenticated
-from rm.web import access, identity
-from rm.web.door import Guests
+from rm.web.callers import access, identity
+from rm.web.callers.shares import Shares
+from rm.web.doors.door import Guests
 from rm.web.https import HttpsDoor
-from rm.web.shares import Shares
 from tests.certificates import Authority
 from tests.fake_service import Daemon, FakeService, serving
 from tests.fakes import PATIENCE_S

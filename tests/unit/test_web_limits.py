@@ -22,8 +22,9 @@ from rm.client.connection import Connection
 from rm.config import Config, DaemonConfig, JobsConfig, LimitsConfig
 from rm.core.store import Lease
 from rm.errors import LimitReached, Standby
-from rm.web import door, limits, malformed, wire
-from rm.web.shares import FEW, PATIENCE_S, RESERVED, SPARE, Shares
+from rm.web import wire
+from rm.web.callers.shares import FEW, PATIENCE_S, RESERVED, SPARE, Shares
+from rm.web.doors import door, limits, malformed
 from tests.fake_service import Daemon, serving
 from tests.standing_by import standing_by
 from tests.unit.test_web_api import SPEC, call
@@ -368,7 +369,7 @@ def test_a_flood_of_requests_is_refused_with_the_time_to_wait(
 
 def test_the_command_line_waits_as_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "REFUSE_S", 0.0)
-    monkeypatch.setattr("rm.web.shares.PATIENCE_S", 0.0)
+    monkeypatch.setattr("rm.web.callers.shares.PATIENCE_S", 0.0)
     clock, waited = ManualClock(), list[float]()
     monkeypatch.setattr(limits, "Shares", partial(Shares, clock=clock))
 

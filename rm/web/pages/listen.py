@@ -13,11 +13,11 @@ from aiohttp.typedefs import Handler, Middleware
 
 from rm.config import LimitsConfig
 from rm.errors import ConfigError
-from rm.web.door import BACKLOG, PEER, Door, Guests
+from rm.web.callers.shares import Shares
+from rm.web.doors.door import BACKLOG, PEER, Door, Guests
 from rm.web.pages.guard import names_of_this_machine
 from rm.web.pages.settings import PageSettings
 from rm.web.pages.source import Source
-from rm.web.shares import Shares
 
 FORM_S = 120.0  # for a form to come, at 64 KiB/s, and to be answered
 

@@ -12,7 +12,8 @@ from aiohttp.typedefs import Handler, Middleware
 
 from rm.api.people import Me
 from rm.errors import Forbidden, RmError, Unreachable
-from rm.web.door import PEER
+from rm.web.callers.shares import LOCAL_USER
+from rm.web.doors.door import PEER
 from rm.web.pages.forms import form_of, simple_form_of
 from rm.web.pages.frame import Frame
 from rm.web.pages.people import (
@@ -27,7 +28,6 @@ from rm.web.pages.people import (
 )
 from rm.web.pages.settings import PROXY_SECRET, PageSettings, Proxy
 from rm.web.pages.source import Source
-from rm.web.shares import LOCAL_USER
 
 PERSON: web.RequestKey[Person] = web.RequestKey("person", Person)
 OPEN_TO_ALL = ("/login", "/enter", "/favicon.ico")

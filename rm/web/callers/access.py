@@ -4,7 +4,7 @@ The rights are the table's (`rm.api.routes`): each route has a role, and a route
 for nobody. What changes something, what is refused and what administrators read of others is recorded, with
 the change where there is one, else before the answer.
 
-A handler finds the caller as `request[CALLER]` (rm.web.identity).
+A handler finds the caller as `request[CALLER]` (rm.web.callers.identity).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from rm.core.people.audit import Act, Outcome, clean
 from rm.core.people.rights import Role, Scope, most
 from rm.core.people.token import id_of
 from rm.errors import Forbidden, LimitReached, RmError
-from rm.web.identity import CALLER, Caller, Doorkeeper, bearer_of, caller_of, door_of, origin_of
+from rm.web.callers.identity import CALLER, Caller, Doorkeeper, bearer_of, caller_of, door_of, origin_of
+from rm.web.callers.shares import source_of
 from rm.web.ports import Service
-from rm.web.shares import source_of
 
 FAILURES, WITHIN_S = 10, 60.0  # wrong tokens of one source that are recorded
 ANSWERED, REFUSE_S = 60, 1.0  # that are answered at once within the same time, and when others are

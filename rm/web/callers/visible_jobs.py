@@ -17,10 +17,10 @@ from rm.core.model.job import Job
 from rm.core.people.rights import Role
 from rm.errors import NotFound, RmError, UsageError
 from rm.web.answers import job_of, respond
+from rm.web.callers.identity import CALLER, Caller
+from rm.web.callers.sight import Sight, is_open, sight_of
 from rm.web.handling import settled
-from rm.web.identity import CALLER, Caller
 from rm.web.ports import Service
-from rm.web.sight import Sight, is_open, sight_of
 
 
 def array_tasks_of(request: web.Request) -> str:

@@ -18,11 +18,11 @@ from rm.core.people.audit import listed
 from rm.core.sharing import accounts as core
 from rm.web import wire
 from rm.web.answers import respond, typed
+from rm.web.callers.identity import CALLER
+from rm.web.callers.visible_jobs import VisibleJobs
 from rm.web.handling import settled
-from rm.web.identity import CALLER
 from rm.web.planning_ports import AccountService
 from rm.web.ports import Service
-from rm.web.visible_jobs import VisibleJobs
 
 Asked = TypeVar("Asked", bound=msgspec.Struct)
 

@@ -13,11 +13,11 @@ from rm.api.sessions import SessionRequest
 from rm.core.people.rights import Role
 from rm.errors import Conflict, RmError, Unreachable, UsageError
 from rm.web import wire
+from rm.web.callers.identity import Doorkeeper
+from rm.web.callers.visible_jobs import VisibleJobs
 from rm.web.handling import settled
-from rm.web.identity import Doorkeeper
-from rm.web.lasting import until_not_let
 from rm.web.ports import AttendedSession, Service
-from rm.web.visible_jobs import VisibleJobs
+from rm.web.routes.lasting import until_not_let
 
 ASKED_S = 20.0
 MESSAGE_BYTES = 64 << 10  # of a message either way

@@ -15,10 +15,10 @@ from rm.errors import UsageError
 from rm.typed import convert
 from rm.web import wire
 from rm.web.answers import respond, typed
+from rm.web.callers.identity import CALLER
+from rm.web.callers.visible_jobs import VisibleJobs
 from rm.web.handling import decoded, settled
-from rm.web.identity import CALLER
 from rm.web.ports import Service
-from rm.web.visible_jobs import VisibleJobs
 
 Asked = TypeVar("Asked", bound=msgspec.Struct)
 

@@ -17,7 +17,6 @@ from rm.core.model.priority_parts import PriorityParts
 from rm.core.model.reasons import ReasonCode
 from rm.errors import Forbidden, UsageError
 from rm.web import wire
-from rm.web.access import Gate
 from rm.web.answers import (
     explanation,
     full_job_of,
@@ -28,11 +27,12 @@ from rm.web.answers import (
     respond_jobs,
     typed,
 )
+from rm.web.callers.access import Gate
+from rm.web.callers.identity import CALLER
+from rm.web.callers.visible_jobs import VisibleJobs, array_tasks_of, signal_to_of
 from rm.web.handling import made, number, settled, while_connected
-from rm.web.identity import CALLER
 from rm.web.planning_ports import Answer
 from rm.web.ports import Service
-from rm.web.visible_jobs import VisibleJobs, array_tasks_of, signal_to_of
 
 WAIT_MAX_S = 300.0
 OF_RUNNING = (ReasonCode.LEASE, ReasonCode.LEFT_ALONE)  # that the job itself does not keep

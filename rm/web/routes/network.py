@@ -8,9 +8,9 @@ from rm.api import network
 from rm.errors import UsageError
 from rm.web import wire
 from rm.web.answers import respond_as
+from rm.web.callers.visible_jobs import VisibleJobs
 from rm.web.handling import settled
 from rm.web.ports import Service
-from rm.web.visible_jobs import VisibleJobs
 
 
 class NetworkRoutes:

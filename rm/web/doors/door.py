@@ -21,10 +21,10 @@ from typing import Any, cast
 from aiohttp import web
 
 from rm.web.answers import refuse
-from rm.web.identity import peer_uid
-from rm.web.local_peers import user_of
-from rm.web.malformed import malformed, server_log
-from rm.web.shares import Key, Shares, local_user, source_of
+from rm.web.callers.identity import peer_uid
+from rm.web.callers.shares import Key, Shares, local_user, source_of
+from rm.web.doors.local_peers import user_of
+from rm.web.doors.malformed import malformed, server_log
 
 BACKLOG = 1024  # connections that the kernel keeps for us
 AT_ONCE = 32  # taken before others are served

@@ -10,10 +10,10 @@ from rm.api import people, status
 from rm.api.openapi import document
 from rm.config import Config
 from rm.web.answers import respond, respond_as
+from rm.web.callers.identity import CALLER
+from rm.web.callers.visible_jobs import VisibleJobs
 from rm.web.handling import settled
-from rm.web.identity import CALLER
 from rm.web.ports import Service
-from rm.web.visible_jobs import VisibleJobs
 
 
 class DaemonRoutes:

@@ -18,7 +18,7 @@ from rm.core.people.rights import Role, Scope, least
 from rm.core.people.token import Token
 from rm.errors import Forbidden, Unauthenticated
 from rm.paths import OVERFLOW_UID
-from rm.web.accounts import Accounts
+from rm.web.callers.accounts import Accounts
 
 JOB = "job"  # `Caller.via` of a program of a job
 UID_MAP = "/proc/self/uid_map"

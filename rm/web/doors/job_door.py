@@ -18,9 +18,9 @@ from typing import Any, cast
 
 from aiohttp import web
 
-from rm.web.door import Guest, Guests
-from rm.web.identity import OfJob, belongs_to
-from rm.web.limits import LIMITS
+from rm.web.callers.identity import OfJob, belongs_to
+from rm.web.doors.door import Guest, Guests
+from rm.web.doors.limits import LIMITS
 
 SHORT = "/tmp"  # a socket's path has 107 characters, which TMPDIR may use up
 PREFIX = "rm-doors-"

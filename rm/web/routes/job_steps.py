@@ -23,10 +23,10 @@ from rm.core.model.job_step import StepName, ended_us, state_of
 from rm.errors import NotFound, UsageError
 from rm.web import wire
 from rm.web.answers import respond, typed
+from rm.web.callers.identity import CALLER
+from rm.web.callers.visible_jobs import VisibleJobs
 from rm.web.handling import made, number, settled
-from rm.web.identity import CALLER
 from rm.web.ports import Service
-from rm.web.visible_jobs import VisibleJobs
 
 _ID = re.compile(r"[0-9]{1,18}\Z")
 _NAME = re.compile(r"([0-9]{1,18})\.([0-9]{1,9})\.([0-9]{1,9})\Z")

@@ -15,10 +15,10 @@ from rm.core.people.audit import listed
 from rm.errors import Conflict, UsageError
 from rm.web import wire
 from rm.web.answers import respond, respond_as, typed
+from rm.web.callers.identity import CALLER
+from rm.web.callers.visible_jobs import VisibleJobs
 from rm.web.handling import decoded
-from rm.web.identity import CALLER
 from rm.web.ports import Alerts, Service
-from rm.web.visible_jobs import VisibleJobs
 
 COMMENT_MAX = 500  # characters
 NAMES_MAX = 1_000

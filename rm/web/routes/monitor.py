@@ -11,8 +11,8 @@ from rm.api import monitoring, network
 from rm.errors import UsageError
 from rm.web import wire
 from rm.web.answers import respond_as
+from rm.web.callers.identity import CALLER
 from rm.web.handling import monitoring_of, number
-from rm.web.identity import CALLER
 from rm.web.ports import Monitoring, Service
 
 DAY_S = 86_400.0

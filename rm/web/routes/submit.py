@@ -17,12 +17,12 @@ from rm.errors import Forbidden, ImpossibleRequest, UsageError
 from rm.units import parse_time_limit_us
 from rm.web import wire
 from rm.web.answers import explanation, respond
-from rm.web.fence_defaults import FenceDefaults
+from rm.web.callers.identity import CALLER, Caller
+from rm.web.callers.visible_jobs import VisibleJobs, array_tasks_of
+from rm.web.doors.limits import LIMITS
 from rm.web.handling import beside, settled, while_connected
-from rm.web.identity import CALLER, Caller
-from rm.web.limits import LIMITS
 from rm.web.ports import Service
-from rm.web.visible_jobs import VisibleJobs, array_tasks_of
+from rm.web.routes.fence_defaults import FenceDefaults
 
 SPECS_PER_REQUEST = 10  # of a user's share of requests: this many jobs in one cost as much as one request
 KEY_MAX = 128

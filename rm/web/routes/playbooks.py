@@ -15,8 +15,8 @@ from rm.errors import Conflict, UsageError
 from rm.typed import convert
 from rm.web import wire
 from rm.web.answers import respond, typed
+from rm.web.callers.identity import CALLER
 from rm.web.handling import decoded, number
-from rm.web.identity import CALLER
 from rm.web.playbook_ports import Playbooks
 from rm.web.ports import Service
 

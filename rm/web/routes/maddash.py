@@ -18,8 +18,8 @@ from rm.core.monitoring.metrics import SERVICES
 from rm.errors import NotFound, UsageError
 from rm.web import wire
 from rm.web.handling import monitoring_of
-from rm.web.maddash_history import bad_times, seconds, tries_of
 from rm.web.ports import Monitoring, Service
+from rm.web.routes.maddash_history import bad_times, seconds, tries_of
 
 DASHBOARD = "rm"
 ROOT = "/maddash"

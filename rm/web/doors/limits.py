@@ -14,9 +14,9 @@ from aiohttp.typedefs import Handler, Middleware
 from rm.api.people import ACTING_FOR
 from rm.config import LimitsConfig
 from rm.errors import LimitReached, UsageError
-from rm.web.door import Guests
-from rm.web.identity import CALLER, Caller
-from rm.web.shares import BODY_UNIT_BYTES, Key, Shares
+from rm.web.callers.identity import CALLER, Caller
+from rm.web.callers.shares import BODY_UNIT_BYTES, Key, Shares
+from rm.web.doors.door import Guests
 
 SLOWEST_BPS = 8 * (64 << 10)  # of a body, or of the reader of an answer
 REFUSE_S = 1.0  # so that a refused client does not ask again at once

@@ -12,12 +12,12 @@ from aiohttp import web
 
 from rm.core.people.rights import Role
 from rm.errors import RmError, UsageError
-from rm.web.access import Gate
+from rm.web.callers.access import Gate
+from rm.web.callers.identity import Doorkeeper
+from rm.web.callers.visible_jobs import VisibleJobs, array_tasks_of
 from rm.web.handling import number, settled, while_connected
-from rm.web.identity import Doorkeeper
-from rm.web.lasting import until_not_let
 from rm.web.ports import Service
-from rm.web.visible_jobs import VisibleJobs, array_tasks_of
+from rm.web.routes.lasting import until_not_let
 
 log = logging.getLogger("rm.web")
 

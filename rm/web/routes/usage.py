@@ -8,10 +8,10 @@ from rm.api.usage import Usage, UsageLine
 from rm.core.sharing.usage_query import NAMES
 from rm.web import wire
 from rm.web.answers import respond
+from rm.web.callers.identity import CALLER
+from rm.web.callers.visible_jobs import VisibleJobs
 from rm.web.handling import number, settled
-from rm.web.identity import CALLER
 from rm.web.ports import Service
-from rm.web.visible_jobs import VisibleJobs
 
 ONLY = (*NAMES, "host")
 

@@ -7,7 +7,7 @@ import asyncio
 from aiohttp import web
 
 from rm.errors import Forbidden
-from rm.web.identity import CALLER, Doorkeeper, caller_of
+from rm.web.callers.identity import CALLER, Doorkeeper, caller_of
 
 AGAIN_S = 10.0  # between two looks at whether the caller's token and role still count
 

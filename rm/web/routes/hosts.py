@@ -9,12 +9,12 @@ from rm.api import hosts
 from rm.core.model.host import Host
 from rm.errors import UsageError
 from rm.web import wire
-from rm.web.access import Gate
 from rm.web.answers import host_of, listed_host, respond, respond_as
+from rm.web.callers.access import Gate
+from rm.web.callers.identity import CALLER
+from rm.web.callers.visible_jobs import VisibleJobs
 from rm.web.handling import beside, settled
-from rm.web.identity import CALLER
 from rm.web.ports import Service
-from rm.web.visible_jobs import VisibleJobs
 
 
 class HostRoutes:

@@ -12,10 +12,10 @@ from rm.core.people import token as core
 from rm.core.people.rights import Scope
 from rm.errors import Conflict, Forbidden, NotFound
 from rm.web import wire
-from rm.web.accounts import Accounts
 from rm.web.answers import respond
+from rm.web.callers.accounts import Accounts
+from rm.web.callers.identity import CALLER, Caller
 from rm.web.handling import number
-from rm.web.identity import CALLER, Caller
 from rm.web.ports import Service, Tokens
 
 ACTS_MOST = 10_000

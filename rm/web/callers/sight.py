@@ -27,7 +27,7 @@ from rm.core.scheduling.foreseen import Start
 from rm.core.scheduling.queue_position import QueuePosition
 from rm.core.sharing.accounts import Accounts
 from rm.errors import ImpossibleRequest
-from rm.web.identity import Caller
+from rm.web.callers.identity import Caller
 
 MOST_US = 1 << 62
 FOR_OPERATORS = "The details are for operators."

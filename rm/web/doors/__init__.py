@@ -1,0 +1,1 @@
+"""Where connections come in, and what each user may cost."""
