@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rm.cli.slurm.sshare import LONG, cells
+from rm.cli.slurm.accounting.sshare import LONG, cells
 from rm.core.sharing.accounts import ROOT, Account, Accounts, Member, checked
 from rm.core.sharing.fair_tree import Pair, fair_tree
 from rm.core.sharing.ledger import Billing, Ledger

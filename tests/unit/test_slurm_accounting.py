@@ -11,8 +11,8 @@ import pytest
 
 from rm.api.jobs import FullJob
 from rm.arrays import JobId
+from rm.cli.slurm.accounting.sacct_fields import FIELDS
 from rm.cli.slurm.asking import Asking
-from rm.cli.slurm.sacct_fields import FIELDS
 from rm.core.model.asked.array import Array
 from rm.core.model.job import JobState
 from rm.core.model.job_step import JobStep, StepName

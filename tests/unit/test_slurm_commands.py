@@ -9,8 +9,9 @@ from types import ModuleType
 
 import pytest
 
-from rm.cli.slurm import sinfo_columns, sprio, squeue_columns
+from rm.cli.slurm.hosts import sinfo_columns
 from rm.cli.slurm.program import PROGRAMS
+from rm.cli.slurm.queue import sprio, squeue_columns
 from rm.cli.slurm.words import Options
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "slurm-commands.md").read_text()
@@ -20,7 +21,7 @@ WITH_OPTIONS = [name for name in PROGRAMS if name not in AS_SBATCH]
 
 
 def options_of(name: str) -> Options:
-    found: Options = import_module(f"rm.cli.slurm.{name}").OPTIONS
+    found: Options = import_module(f"rm.cli.slurm.{PROGRAMS[name]}").OPTIONS
     return found
 
 

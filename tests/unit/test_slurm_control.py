@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rm.cli.slurm.sinfo_columns import COLUMNS
-from rm.cli.slurm.update import OPTIONS, REFUSED
+from rm.cli.slurm.control.update import OPTIONS, REFUSED
+from rm.cli.slurm.hosts.sinfo_columns import COLUMNS
 from rm.core.model.asked.array import Array
 from rm.core.model.host import HostState
 from rm.core.model.job import Job, JobState, Task

@@ -15,7 +15,7 @@ import pytest
 
 from rm.api.reasons import Priority, PriorityWeights
 from rm.cli.slurm.jobs import moment
-from rm.cli.slurm.squeue_columns import COLUMNS
+from rm.cli.slurm.queue.squeue_columns import COLUMNS
 from rm.client import Client
 from rm.core.model.asked.array import Array
 from rm.core.model.asked.dependency import Dependency, Standing

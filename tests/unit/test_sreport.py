@@ -191,7 +191,7 @@ def test_the_day_before_is_reported_where_no_time_is_named(
         def now(cls, tz: tzinfo | None = None) -> Clock:
             return cls(2026, 3, 5, 23, 59, 59, tzinfo=tz)
 
-    monkeypatch.setattr("rm.cli.slurm.sreport.datetime", Clock)
+    monkeypatch.setattr("rm.cli.slurm.accounting.sreport.datetime", Clock)
     day = "2026-03-04T00:00:00 - 2026-03-04T23:59:59"
     assert f"Utilization {day} (86400 secs)" in slurm("sreport", "cluster", "account").out
     backwards = slurm("sreport", "cluster", "account", "start=1970-02-01", "end=1970-01-02").out

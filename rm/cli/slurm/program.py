@@ -10,10 +10,23 @@ from rm.cli.output import note, speak_as
 from rm.cli.start import prepare_streams
 from rm.errors import RmError
 
-PROGRAMS = (
-    "sbatch", "squeue", "scancel", "scontrol", "sinfo", "sacct", "srun", "salloc", "sattach",
-    "sprio", "sshare", "sacctmgr", "sreport", "sstat", "seff",
-)  # fmt: skip
+PROGRAMS = {  # and where each is, below `rm.cli.slurm`
+    "sbatch": "sbatch",
+    "squeue": "queue.squeue",
+    "scancel": "queue.scancel",
+    "scontrol": "control.scontrol",
+    "sinfo": "hosts.sinfo",
+    "sacct": "accounting.sacct",
+    "srun": "srun",
+    "salloc": "salloc",
+    "sattach": "sattach",
+    "sprio": "queue.sprio",
+    "sshare": "accounting.sshare",
+    "sacctmgr": "accounting.sacctmgr",
+    "sreport": "accounting.sreport",
+    "sstat": "accounting.sstat",
+    "seff": "accounting.seff",
+}
 SLURM = "slurm 22.05.8"  # with which these were compared; three numbers, as programs parse them
 OWN_CODE = ("sbatch", "srun", "salloc")  # whose code the user may choose, by SLURM_EXIT_ERROR
 CODE_DIGITS = 7
@@ -42,7 +55,7 @@ def run(name: str, words: list[str]) -> int:
         print(f"Usage: {name} [OPTION]...  as Slurm's; docs/slurm-commands.md of rm says what differs")
         return 0
     try:
-        code: int = __import__(f"rm.cli.slurm.{name}", fromlist=["run"]).run(words)
+        code: int = __import__(f"rm.cli.slurm.{PROGRAMS[name]}", fromlist=["run"]).run(words)
     except RmError as error:
         from rm.cli.slurm.refusals import BAD_OPTION, is_bad_option
 

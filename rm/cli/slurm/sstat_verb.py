@@ -15,6 +15,6 @@ def sstat(ctx: click.Context, /, words: tuple[str, ...]) -> None:
 
     The options are those of Slurm's sstat: -j JOB[.STEP],…, -a, -o FIELDS, -n, -p, -P, -e.
     """
-    from rm.cli.slurm.sstat import run
+    from rm.cli.slurm.accounting.sstat import run
 
     ctx.exit(run(words))

@@ -6,7 +6,7 @@ Source: sacct(1) of Slurm 22.05, and as_mysql_jobacct_process.c: a number alone 
 from __future__ import annotations
 
 from rm.cli.shown import job_ref
-from rm.cli.slurm.sacct_fields import cpus
+from rm.cli.slurm.accounting.sacct_fields import cpus
 from rm.errors import UsageError
 from rm.imported_later import re
 from rm.units import parse_time_limit_us

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from rm.arrays import mask
 from rm.cli.shown import ends_by_us
-from rm.cli.slurm.held import held
-from rm.cli.slurm.sreport_used import ROOT, children_of
+from rm.cli.slurm.accounting.held import held
+from rm.cli.slurm.accounting.sreport_used import ROOT, children_of
 from rm.units import MINUTE_US
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from rm.cli.shown import elapsed_us, job_ref
-from rm.cli.slurm import sacct_used as used
-from rm.cli.slurm import step_used
+from rm.cli.slurm.accounting import sacct_used as used
+from rm.cli.slurm.accounting import step_used
 from rm.cli.slurm.jobs import clock, clock_limit, gpus_of, mem_bytes_of, moment, size
 from rm.cli.slurm.users import entry_of, group_of
 from rm.quick_tuple import NamedTuple

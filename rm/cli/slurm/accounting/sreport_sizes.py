@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from rm.cli.slurm.held import held
-from rm.cli.slurm.sreport_asked import Asked, Report
-from rm.cli.slurm.sreport_print import Column, Row, Table, chosen, lines
-from rm.cli.slurm.sreport_used import ACCOUNT, CLUSTER, ROOT, children_of
+from rm.cli.slurm.accounting.held import held
+from rm.cli.slurm.accounting.sreport_asked import Asked, Report
+from rm.cli.slurm.accounting.sreport_print import Column, Row, Table, chosen, lines
+from rm.cli.slurm.accounting.sreport_used import ACCOUNT, CLUSTER, ROOT, children_of
 from rm.errors import UsageError
 from rm.units import parse_hosts
 

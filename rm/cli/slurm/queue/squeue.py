@@ -10,7 +10,7 @@ from rm.api.job_rows import JobRow
 from rm.cli.formats import Format, by_letters, by_names
 from rm.cli.output import note
 from rm.cli.slurm.jobs import ENDED, NEVER, NONE, SHORT, STATES, expecting, rows, tasks_of, whole
-from rm.cli.slurm.squeue_columns import COLUMNS, NAMED
+from rm.cli.slurm.queue.squeue_columns import COLUMNS, NAMED
 from rm.cli.slurm.users import named_by
 from rm.cli.slurm.words import Given, Options, read
 from rm.errors import NotFound, UsageError
@@ -59,7 +59,7 @@ def run(words: Sequence[str]) -> int:
 def _list(given: Given) -> int:
     _check_users(given)
     if "steps" in given.options:
-        from rm.cli.slurm import squeue_steps
+        from rm.cli.slurm.queue import squeue_steps
 
         running = whole(state=squeue_steps.STATES, mine="me" in given.options)
         sys.stdout.writelines(f"{line}\n" for line in squeue_steps.lines(given, running))
@@ -84,7 +84,7 @@ def _list(given: Given) -> int:
     if "json" in options:
         import json
 
-        from rm.cli.slurm.squeue_json import document
+        from rm.cli.slurm.queue.squeue_json import document
 
         print(json.dumps(document(found)))
         return 0

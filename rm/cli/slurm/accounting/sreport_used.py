@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from rm.cli.slurm.sreport_asked import Asked, Report
-from rm.cli.slurm.sreport_print import TIME, Column, Row, Table, Value, chosen, lines
+from rm.cli.slurm.accounting.sreport_asked import Asked, Report
+from rm.cli.slurm.accounting.sreport_print import TIME, Column, Row, Table, Value, chosen, lines
 from rm.cli.slurm.users import entry_of
 from rm.errors import UsageError
 from rm.units import MIB

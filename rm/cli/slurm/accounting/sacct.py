@@ -7,11 +7,11 @@ import sys
 
 from rm.arrays import JobId, mask, parse_id, split_ids
 from rm.cli.output import all_printable, printable
+from rm.cli.slurm.accounting.sacct_fields import FIELDS, SUBMIT_LINE, Field, Line, derived_exit
+from rm.cli.slurm.accounting.sacct_filters import filters, script_in, script_of
+from rm.cli.slurm.accounting.sacct_times import times, within
 from rm.cli.slurm.asking import Asking
 from rm.cli.slurm.jobs import NEVER, SHORT, STATES, rest_of
-from rm.cli.slurm.sacct_fields import FIELDS, SUBMIT_LINE, Field, Line, derived_exit
-from rm.cli.slurm.sacct_filters import filters, script_in, script_of
-from rm.cli.slurm.sacct_times import times, within
 from rm.cli.slurm.users import named_by
 from rm.cli.slurm.words import Given, Options, read
 from rm.errors import NotFound, UsageError
@@ -98,7 +98,7 @@ def run(words: Sequence[str]) -> int:
     if "json" in options:
         import json
 
-        from rm.cli.slurm.sacct_json import document
+        from rm.cli.slurm.accounting.sacct_json import document
 
         print(json.dumps(document(lines)))
         return 0

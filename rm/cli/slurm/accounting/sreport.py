@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from rm.cli.slurm.sreport_asked import Asked, Report
-from rm.cli.slurm.sreport_print import RULE, USUAL, Table, form_of
+from rm.cli.slurm.accounting.sreport_asked import Asked, Report
+from rm.cli.slurm.accounting.sreport_print import RULE, USUAL, Table, form_of
 from rm.cli.slurm.words import Options, read
 from rm.errors import UsageError
 from rm.submission.begin import past_moment
@@ -97,10 +97,10 @@ def _heads(table: Table) -> int:
 
 def _writer(kind: str, report: str) -> Writer:
     if kind == "job":
-        from rm.cli.slurm.sreport_sizes import sizes
+        from rm.cli.slurm.accounting.sreport_sizes import sizes
 
         return sizes
-    from rm.cli.slurm.sreport_used import REPORTS as USED
+    from rm.cli.slurm.accounting.sreport_used import REPORTS as USED
 
     return USED[report]
 

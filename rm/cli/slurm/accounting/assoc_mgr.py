@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from rm.cli.output import all_printable, printable
-from rm.cli.slurm.held import TRES
-from rm.cli.slurm.in_use import InUse, in_use_of
+from rm.cli.slurm.accounting.held import TRES
+from rm.cli.slurm.accounting.in_use import InUse, in_use_of
+from rm.cli.slurm.accounting.sacctmgr_fields import TRES as LIMIT_OF
+from rm.cli.slurm.accounting.sreport_used import ROOT, children_of
 from rm.cli.slurm.jobs import ENDED
-from rm.cli.slurm.sacctmgr_fields import TRES as LIMIT_OF
-from rm.cli.slurm.sreport_used import ROOT, children_of
 from rm.cli.slurm.users import entry_of
 from rm.errors import UsageError
 

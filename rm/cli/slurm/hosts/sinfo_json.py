@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from rm.cli.slurm.hosts import cpus_taken, gres_of, mem_taken_bytes, reason_of, state_of
+from rm.cli.slurm.hosts.listed import cpus_taken, gres_of, mem_taken_bytes, reason_of, state_of
 from rm.cli.slurm.jobs import size
 from rm.units import MIB
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from rm.cli.shown import ends_by_us
 from rm.cli.slurm.jobs import dependency_of, gpus_on, hosts_of, output_path, spec_of
-from rm.cli.slurm.squeue_columns import gid, group, tres, uid
+from rm.cli.slurm.queue.squeue_columns import gid, group, tres, uid
 from rm.units import fold_hosts
 
 Fields = dict[str, Any]

@@ -7,7 +7,8 @@ import time
 from rm import arrays
 from rm.arrays import text_of
 from rm.cli.shown import elapsed_us, ends_by_us, job_ref
-from rm.cli.slurm.hosts import (
+from rm.cli.slurm.accounting.sacct_fields import derived_exit, script_cpus, script_hosts
+from rm.cli.slurm.hosts.listed import (
     by_partition,
     cpus_taken,
     gres_of,
@@ -16,6 +17,7 @@ from rm.cli.slurm.hosts import (
     reason_of,
     state_of,
 )
+from rm.cli.slurm.hosts.sinfo_columns import preempt_mode
 from rm.cli.slurm.jobs import (
     NONE,
     begins_us,
@@ -33,8 +35,6 @@ from rm.cli.slurm.jobs import (
     rest_of,
     size,
 )
-from rm.cli.slurm.sacct_fields import derived_exit, script_cpus, script_hosts
-from rm.cli.slurm.sinfo_columns import preempt_mode
 from rm.cli.slurm.users import entry_of, group_of
 from rm.errors import NotFound
 from rm.units import fold_hosts, parse_hosts
@@ -387,7 +387,7 @@ def licenses(client: Asking, named: Sequence[str]) -> Iterator[Record]:
 
 
 def _reservations(client: Asking, named: Sequence[str]) -> Iterator[Record]:
-    from rm.cli.slurm import reservations
+    from rm.cli.slurm.hosts import reservations
 
     yield from reservations.shown(client.client, named)
 

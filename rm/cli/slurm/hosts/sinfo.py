@@ -8,9 +8,9 @@ import time
 
 from rm.cli.formats import ALL, Format, by_letters, by_names
 from rm.cli.slurm.asking import Asking
-from rm.cli.slurm.hosts import SHORT, by_partition, reason_of, state_of
+from rm.cli.slurm.hosts.listed import SHORT, by_partition, reason_of, state_of
+from rm.cli.slurm.hosts.sinfo_columns import COLUMNS, NAMED, OF_GROUPS, OF_PARTITIONS, Group
 from rm.cli.slurm.jobs import NONE
-from rm.cli.slurm.sinfo_columns import COLUMNS, NAMED, OF_GROUPS, OF_PARTITIONS, Group
 from rm.cli.slurm.words import Given, Options, read
 from rm.errors import UsageError
 from rm.units import parse_hosts
@@ -101,7 +101,7 @@ def _json() -> int:
     """Of all hosts: as in Slurm, other options have no effect on it."""
     import json
 
-    from rm.cli.slurm.sinfo_json import document
+    from rm.cli.slurm.hosts.sinfo_json import document
 
     with Asking() as client:
         print(json.dumps(document(client.hosts())))
@@ -109,7 +109,7 @@ def _json() -> int:
 
 
 def _reservations(bare: bool) -> int:
-    from rm.cli.slurm.reservations import listed
+    from rm.cli.slurm.hosts.reservations import listed
 
     lines = list(listed())
     print("\n".join(lines[bare:] if lines else ["No reservations in the system"]))

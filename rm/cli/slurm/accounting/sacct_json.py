@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from rm.cli.shown import elapsed_us
-from rm.cli.slurm.sacct_fields import Line, cpus, step_elapsed_us, tres
+from rm.cli.slurm.accounting.sacct_fields import Line, cpus, step_elapsed_us, tres
 from rm.cli.slurm.users import group_of
 from rm.units import fold_hosts, parse_hosts
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from rm.arrays import parse_id, split_ids
 from rm.cli.output import note
 from rm.cli.shown import job_ref
-from rm.cli.slurm import step_used
-from rm.cli.slurm.sacct import printed, read_fields
-from rm.cli.slurm.sacct_fields import script_hosts
+from rm.cli.slurm.accounting import step_used
+from rm.cli.slurm.accounting.sacct import printed, read_fields
+from rm.cli.slurm.accounting.sacct_fields import script_hosts
 from rm.cli.slurm.words import Options, read
 from rm.errors import NotFound, UsageError
 from rm.units import fold_hosts

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from rm.cli.slurm.accounting.sacct_fields import cpus, nodes
 from rm.cli.slurm.jobs import gpus_of, mem_bytes_of
-from rm.cli.slurm.sacct_fields import cpus, nodes
 from rm.units import MIB
 
 if TYPE_CHECKING:

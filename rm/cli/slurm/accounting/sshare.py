@@ -97,10 +97,10 @@ def cells(one: Share | Listed, whole: float) -> Mapping[str, str]:
 def _of_limits(client: Client) -> Mapping[tuple[str, str], Mapping[str, str]]:
     """By account and user ("": of all in it): the minutes that it may use, and what those that run there may
     still use until their time limits. What Slurm counts and rm does not is left out."""
-    from rm.cli.slurm.held import TRES
-    from rm.cli.slurm.in_use import InUse, in_use_of
+    from rm.cli.slurm.accounting.held import TRES
+    from rm.cli.slurm.accounting.in_use import InUse, in_use_of
+    from rm.cli.slurm.accounting.sreport_used import ROOT
     from rm.cli.slurm.jobs import ENDED
-    from rm.cli.slurm.sreport_used import ROOT
 
     found = client.sharing.accounts()
     limits = {(one.name, ""): one.limits for one in found.accounts} | {(ROOT, ""): found.limits}

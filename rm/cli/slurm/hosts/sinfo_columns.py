@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from rm.cli.formats import Column
-from rm.cli.slurm.hosts import SHORT, cpus_taken, gres_of, gres_used, mem_taken_bytes, reason_of, state_of
+from rm.cli.slurm.hosts.listed import (
+    SHORT,
+    cpus_taken,
+    gres_of,
+    gres_used,
+    mem_taken_bytes,
+    reason_of,
+    state_of,
+)
 from rm.cli.slurm.jobs import NONE, moment
 from rm.quick_tuple import NamedTuple
 from rm.units import fold_hosts, format_elapsed

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from rm.cli.slurm.accounting.sacct_used import busy_percent, cpu_time, exact, memory_size
 from rm.cli.slurm.jobs import clock
-from rm.cli.slurm.sacct_used import busy_percent, cpu_time, exact, memory_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,7 +14,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rm.cli.output import note, printable
-from rm.cli.slurm.sacctmgr_fields import FIELDS, LIMITS, MINUTES, OTHER_NAMES, TRES, USUAL, Field, Row
+from rm.cli.slurm.accounting.sacctmgr_fields import (
+    FIELDS,
+    LIMITS,
+    MINUTES,
+    OTHER_NAMES,
+    TRES,
+    USUAL,
+    Field,
+    Row,
+)
 from rm.cli.slurm.words import Options, read
 from rm.errors import UsageError
 from rm.units import GIB, MINUTE_US, parse_memory_bytes, parse_time_limit_us

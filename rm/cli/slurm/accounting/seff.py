@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from rm.arrays import parse_id
 from rm.cli.output import note
 from rm.cli.shown import elapsed_us, job_ref
+from rm.cli.slurm.accounting.sacct_fields import cpus, nodes
+from rm.cli.slurm.accounting.sacct_used import hosts_used
 from rm.cli.slurm.jobs import clock, mem_bytes_of
-from rm.cli.slurm.sacct_fields import cpus, nodes
-from rm.cli.slurm.sacct_used import hosts_used
 from rm.cli.slurm.users import group_of
 from rm.cli.slurm.words import Options, read
 from rm.errors import UsageError

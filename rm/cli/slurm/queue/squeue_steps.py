@@ -10,7 +10,7 @@ from rm import arrays
 from rm.cli.formats import Column, by_letters
 from rm.cli.shown import elapsed_us
 from rm.cli.slurm.jobs import NONE, hosts_of, moment, tasks_of
-from rm.cli.slurm.squeue_columns import uid
+from rm.cli.slurm.queue.squeue_columns import uid
 from rm.units import fold_hosts, format_elapsed, parse_hosts
 
 if TYPE_CHECKING:

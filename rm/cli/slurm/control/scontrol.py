@@ -226,12 +226,12 @@ def _show(words: list[str], oneliner: bool, details: bool) -> int:
         raise UsageError(f"show {other} is not supported.", ELSEWHERE[other] or "rm has no counterpart.")
     if entity not in ENTITIES:
         raise UsageError(f"invalid entity: {what} for keyword: show.", f"Known are {', '.join(ENTITIES)}.")
-    from rm.cli.slurm import show
     from rm.cli.slurm.asking import Asking
+    from rm.cli.slurm.control import show
 
     with Asking() as client:
         if entity == "assoc_mgr":
-            from rm.cli.slurm import assoc_mgr
+            from rm.cli.slurm.accounting import assoc_mgr
 
             print("\n".join(assoc_mgr.shown(client.client, named, oneliner)))
             return 0
@@ -277,13 +277,13 @@ def _update(words: list[str]) -> int:
 def _update_job(job: str, fields: dict[str, str]) -> int:
     if not fields:
         raise UsageError("Nothing is to be changed.", "Write: scontrol update JobId=42 NAME=VALUE.")
-    from rm.cli.slurm.update import changes_of
+    from rm.cli.slurm.control.update import changes_of
 
     return max(_each([job], change) for change in changes_of(fields))
 
 
 def _update_partition(name: str, fields: dict[str, str]) -> int:
-    from rm.cli.slurm.update_partition import update_partition
+    from rm.cli.slurm.control.update_partition import update_partition
     from rm.client import Client
 
     with Client() as client:

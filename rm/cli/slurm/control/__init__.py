@@ -1,0 +1,1 @@
+"""`scontrol`: what it shows of every kind, and what it changes."""

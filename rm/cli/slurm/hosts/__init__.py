@@ -1,0 +1,1 @@
+"""Hosts, partitions and reservations as `sinfo` and `scontrol` show them."""

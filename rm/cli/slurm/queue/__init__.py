@@ -1,0 +1,1 @@
+"""The jobs that have not ended: `squeue`, `sprio`, `scancel`."""
