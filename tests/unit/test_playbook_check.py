@@ -130,3 +130,18 @@ def test_the_command_says_where_and_what_to_write(tmp_path: Path) -> None:
     assert "2 problems" in done.output
     done = CliRunner().invoke(check, [good, "--json"], standalone_mode=False)
     assert (done.return_value, json.loads(done.stdout)["problems"]) == (0, [])
+
+
+def test_what_ansible_cfg_asks_in_vain_is_listed_with_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = "[defaults]\nfact_caching = jsonfile\nforks = many\nroles_path = shared\n"
+    written(tmp_path, site_yml="- hosts: all\n  roles: [net]\n", shared__net__tasks__main_yml="- pign:\n")
+    (tmp_path / "ansible.cfg").write_text(settings)
+    monkeypatch.setenv("ANSIBLE_CONFIG", str(tmp_path / "ansible.cfg"))
+    done = CliRunner().invoke(check, [str(tmp_path / "site.yml"), "--json"], standalone_mode=False)
+    problems = [(Path(one["file"]).name, one["what"]) for one in json.loads(done.stdout)["problems"]]
+    assert [file for file, _ in problems] == ["ansible.cfg", "ansible.cfg", "main.yml"], problems
+    assert "fact_caching in [defaults]" in problems[0][1]
+    assert "forks in [defaults]" in problems[1][1]
+    assert done.return_value == 1

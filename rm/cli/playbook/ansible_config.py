@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from rm.cli.output import note
@@ -14,16 +14,19 @@ from rm.playbook.read.ansible_settings import Settings, read
 SYSTEM = Path("/etc/ansible/ansible.cfg")
 
 
-def ansible_settings(environment: Mapping[str, str], shipped: bool) -> Settings:
+def ansible_settings(
+    environment: Mapping[str, str], shipped: bool, refused: Callable[[UsageError], None] | None = None
+) -> Settings:
     """Tells on standard error which file counts. `shipped`: the playbook comes with rm, so that the current
-    directory is nothing that the caller chose to trust. Raises UsageError."""
+    directory is nothing that the caller chose to trust. Raises UsageError; `refused` is given each refused
+    setting instead."""
     home = os.path.expanduser("~")
     file = _found(environment, Path(home), shipped)
     try:
         text = file.read_text(encoding="utf-8") if file else ""
     except (OSError, UnicodeDecodeError) as problem:
         raise UsageError(f"{file} cannot be read: {problem}.") from None
-    found = read(text, str(file or ""), environment, home, os.getcwd())
+    found = read(text, str(file or ""), environment, home, os.getcwd(), refused)
     if found.used:
         note(f"{file} sets {', '.join(found.used)}.")
     return found

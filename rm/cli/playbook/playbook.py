@@ -86,19 +86,21 @@ def check(
 
     FILE is a playbook as `run` takes it, or the directory of a role. Exit code 1: there are problems.
     """
-    from rm.adapters.playbook.checking import problems_of
+    from rm.adapters.playbook.checking import Problem, problems_of
     from rm.adapters.playbook.files import LocalFiles
     from rm.adapters.playbook.shipped import shipped_directory
     from rm.cli.playbook.ansible_config import ansible_settings
 
     shipped = shipped_directory("playbooks")
     paths = [Path(name) if os.path.isdir(name) else playbook_path(name) for name in files]
-    ansible = ansible_settings(os.environ, all(path.parent == shipped for path in paths))
+    refused: list[UsageError] = []
+    ansible = ansible_settings(os.environ, all(path.parent == shipped for path in paths), refused.append)
     vault = vault_of(
         vault_password_file or ansible.vault_password_file, ask_vault_pass or ansible.ask_vault_pass
     )
     local = LocalFiles(vault, ansible)
-    found = list(dict.fromkeys(one for path in paths for one in problems_of(path, local)))
+    found = [Problem(ansible.source or "environment", 0, one.what, one.hint) for one in refused]
+    found += dict.fromkeys(one for path in paths for one in problems_of(path, local))
     if as_json:
         emit_json({"problems": [asdict(one) for one in found]})
     else:

@@ -155,9 +155,13 @@ def _values_in(text: str, path: str) -> Callable[[Place], str]:
     return value
 
 
-def read(text: str, path: str, environment: Mapping[str, str], home: str, here: str) -> Settings:
+def read(
+    text: str, path: str, environment: Mapping[str, str], home: str, here: str,
+    refused: Callable[[UsageError], None] | None = None,
+) -> Settings:  # fmt: skip
     """The settings of the text of an ansible.cfg and of the environment. `path` is the file ("" = there is
-    none), `home` the caller's directory, `here` the current one. Raises UsageError."""
+    none), `home` the caller's directory, `here` the current one. Raises UsageError; with
+    `refused` it is given each of them instead, and the rest counts."""
     in_file = _values_in(text, path) if text else lambda place: ""
 
     def said(place: Place, variable: str) -> tuple[str, str]:
@@ -171,10 +175,13 @@ def read(text: str, path: str, environment: Mapping[str, str], home: str, here: 
     for place, (variable, same) in REFUSED.items():
         value, where = said(place, variable)
         if value and value.lower() not in same and value not in same:
-            raise UsageError(
+            problem = UsageError(
                 f"{where} is '{value}', which rm does not follow.",
                 "Remove it, or run rmx with ANSIBLE_CONFIG naming another file.",
             )
+            if refused is None:
+                raise problem
+            refused(problem)
     found: dict[str, Any] = {}
     used = []
     for place, (name, variable) in FOLLOWED.items():
@@ -182,7 +189,13 @@ def read(text: str, path: str, environment: Mapping[str, str], home: str, here: 
         if not value:
             continue
         from_file = not where.startswith("the variable")
-        found[name] = _typed(name, value, where, posixpath.dirname(path) if from_file else here, home)
+        try:
+            found[name] = _typed(name, value, where, posixpath.dirname(path) if from_file else here, home)
+        except UsageError as problem:
+            if refused is None:
+                raise
+            refused(problem)
+            continue
         used += [place[1]] if from_file else []
     return Settings(path, tuple(used), **found)
 
