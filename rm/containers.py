@@ -11,7 +11,7 @@ import re
 from rm.errors import UsageError
 
 MOUNTS_MAX = 64
-MOUNTS_BYTES = 128 << 10
+MOUNTS_CHARACTERS = 128 << 10
 IMAGE_BYTES = 4_095
 _FLAGS = ("ro", "rw", "bind", "rbind", "private", "rprivate", "slave", "rslave")
 _IMAGE = re.compile(r"(/[^\0\n]*|(docker://)?(?!docker://)[A-Za-z0-9$][\w.\-/:@#$]*)\Z", re.ASCII)
@@ -53,8 +53,8 @@ def mounts(text: str) -> tuple[tuple[str, str, str], ...]:
     Raises:
         UsageError: what is wrong with the first bad one.
     """
-    if len(text) > MOUNTS_BYTES:
-        raise UsageError(f"The list of mounts has {len(text)} characters, and may have {MOUNTS_BYTES}.")
+    if len(text) > MOUNTS_CHARACTERS:
+        raise UsageError(f"The list of mounts has {len(text)} characters, and may have {MOUNTS_CHARACTERS}.")
     found = tuple(_mount(one) for one in text.split(",") if one) if text else ()
     if len(found) > MOUNTS_MAX:
         raise UsageError(f"{len(found)} mounts are too many.", f"At most {MOUNTS_MAX} can be made.")

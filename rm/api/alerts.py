@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 import msgspec
@@ -55,16 +55,18 @@ class Silence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """`level` "" and `after_us` null: the usual ones of each condition."""
+    """`level` "": each condition from its usual one on. `longer_us`: the conditions that must hold for longer
+    than `after_us` before they fire."""
 
     name: str
     on: Sequence[str]
     level: str
     hosts: Sequence[str]
     zones: Sequence[str]
-    after_us: int | None
+    after_us: int
     clear_us: int
     tell: Sequence[str]
+    longer_us: Mapping[str, int] = {}
 
 
 class Alerts(Answer, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from rm.imported_later import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from typing import Any
 
 _UNKNOWN = r"Unknown field '(\w+)' in the "
@@ -20,15 +20,15 @@ def is_older(error: UsageError) -> bool:
     return re.match(_UNKNOWN, error.what) is not None
 
 
-def without_unknown(spec: Mapping[str, Any], error: UsageError) -> Mapping[str, Any]:
-    """The specification of a job without the field that the daemon does not know.
+def without_unknown(specs: Sequence[Mapping[str, Any]], error: UsageError) -> list[Mapping[str, Any]]:
+    """The specifications of jobs without the field that the daemon does not know.
 
     Raises:
-        UsageError: it is another error, or the job would mean something else without the field.
+        UsageError: it is another error, or a job would mean something else without the field.
     """
     found = re.match(_UNKNOWN, error.what)
-    if found and found[1] in FOR_LISTS and found[1] in spec:
-        return {name: value for name, value in spec.items() if name != found[1]}
+    if found and found[1] in FOR_LISTS and any(found[1] in spec for spec in specs):
+        return [{name: value for name, value in spec.items() if name != found[1]} for spec in specs]
 
     def known() -> Collection[str]:
         from rm.api.job_requests import JobRequest

@@ -47,7 +47,7 @@ def _posted(
 
             if not is_older(error):
                 raise
-            specs = [without_unknown(spec, error) for spec in specs]
+            specs = without_unknown(specs, error)
 
 
 def _new_key() -> str:

@@ -423,4 +423,7 @@ def test_without_rules_every_channel_hears_of_everything() -> None:
     (rule,) = rules_of([], ["a", "b"])
     assert rule.tell == ("a", "b")
     assert rule == replace(rules_of([{"name": "all"}], ["a", "b"])[0], name="all")
+    assert (rule.least_us, rule.waits_us("rotation-lost")) == (10_000_000, 300_000_000)
+    (own,) = rules_of([{"name": "own", "after_s": 5}], [])
+    assert (own.least_us, own.waits_us("rotation-lost")) == (5_000_000, 5_000_000)
     assert channels_of([{**MAIL, "smtp": "[::1]:25"}])[0].server == ("::1", 25)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -152,7 +153,11 @@ def test_where_jobs_have_no_clients_a_program_is_told_so() -> None:
 
 def test_a_client_ends_with_its_job_though_the_host_keeps_the_channel() -> None:
     hosts, waiters, users = Hosts(OK), JobWaiters(), {1: "ann", 2: "bob"}
-    gone = asyncio.Event()
+    gone, looks = asyncio.Event(), Counter[int]()
+
+    def user_of(host: str, job: int, attempt: int) -> str:
+        looks[job] += 1
+        return users.get(job, "")
 
     async def run(asker: Asker, way: Way) -> None:
         begun.append(asker.job)
@@ -166,7 +171,7 @@ def test_a_client_ends_with_its_job_though_the_host_keeps_the_channel() -> None:
         service = JobClients(
             attend=hosts.attend,
             cluster="c",
-            user_of=lambda host, job, attempt: users.get(job, ""),
+            user_of=user_of,
             waiting=waiters.waiting,
             run=run,
         )
@@ -175,9 +180,12 @@ def test_a_client_ends_with_its_job_though_the_host_keeps_the_channel() -> None:
         async with asyncio.timeout(30):
             while len(begun) < 2:
                 await asyncio.sleep(0.01)
-            changed = builders.job(1)
+            changed, before = builders.job(1), looks[1]
             waiters.changed([changed])  # a new version that has its tasks still
-            await asyncio.sleep(0)
+            while looks[1] == before:
+                await asyncio.sleep(0)
+            for _ in range(10):  # as many turns as a cancellation could take
+                await asyncio.sleep(0)
             assert ended == []
             del users[1]
             waiters.changed([changed])

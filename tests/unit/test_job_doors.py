@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import fcntl
 import os
 import socket
 import stat
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
 
 from rm.core.people.rights import Scope
 from rm.web.callers.identity import OfJob
@@ -52,6 +57,16 @@ def test_the_next_daemon_removes_what_a_killed_one_left(tmp_path: Path) -> None:
     left = killed(tmp_path)
     with folder_of_doors(str(tmp_path)) as folder:
         assert [str(one) for one in tmp_path.iterdir()] == [folder] != [str(left)]
+
+
+def test_a_daemon_starts_where_nothing_can_be_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(fd: int, how: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("rm.web.doors.job_door.fcntl", SimpleNamespace(**{**vars(fcntl), "flock": refuse}))
+    with folder_of_doors(str(tmp_path)) as folder:
+        assert [str(one) for one in tmp_path.iterdir()] == [folder]
+    assert not list(tmp_path.iterdir())
 
 
 def test_folders_of_living_daemons_and_of_others_stay(tmp_path: Path) -> None:

@@ -39,7 +39,10 @@ def test_what_only_lists_show_is_left_out(daemon: Daemon, rmx: Rmx, slurm: Slurm
     assert slurm("sbatch", "--job-name=three", "--wrap=true") == (0, "Submitted batch job 3\n", "")
     assert [daemon.service.table[job].spec.name for job in (2, 3)] == ["two", "three"]
     assert daemon.service.table[2].spec.submit_line == ""
-    specs = [{"name": "x", "script": "#!/bin/sh\n", "submit_line": "y"}] * 2
+    specs = [
+        {"name": "x", "script": "#!/bin/sh\n", "submit_line": "y"},
+        {"name": "z", "script": "#!/bin/sh\n"},
+    ]
     with Client() as client:
         assert list(client.submit_many(specs)) == [4, 5]
 

@@ -433,6 +433,14 @@ def test_what_is_wrong_is_an_error_of_sacct(words: list[str], sentence: str, slu
     assert done.err.startswith(f"sacct: error: {sentence}")
 
 
+def test_a_time_may_name_its_zone(slurm: Slurm) -> None:
+    of_zone, local = (
+        slurm("sacct", "-nX", "-o", "jobid", "-S", f"1970-01-01T00:00{zone}") for zone in ("Z", "")
+    )
+    assert of_zone == local
+    assert (local.code, len(local.out.split()) > 1) == (0, True)
+
+
 def test_jobs_are_chosen_by_account_and_qos(daemon: Daemon, slurm: Slurm) -> None:
     for number, account, qos in ((1, "physics", "fast"), (2, "physics", "slow"), (5, "chess", "slow")):
         daemon.service.put(number, account=account, qos=qos)

@@ -213,6 +213,9 @@ def test_parameters_are_updated(slurm: Slurm, daemon: Daemon) -> None:
     assert (service.table[1].spec.hosts_max, service.table[1].spec.reservation) == (2, "r")
     assert slurm("scontrol", "update", "JobId=1", "EndTime=1970-01-01T02:00:05") == (0, "", "")
     assert service.table[1].spec.time_limit_us == 2 * 3600 * 1_000_000
+    service.put(1, stood_us=600 * 1_000_000)
+    assert slurm("scontrol", "update", "JobId=1", "EndTime=1970-01-01T02:00:05") == (0, "", "")
+    assert service.table[1].spec.time_limit_us == (2 * 3600 - 600) * 1_000_000, "it stood for ten minutes"
     assert slurm("scontrol", "update", "NodeName=h[1-2]", "State=drain", "Reason=hot") == (0, "", "")
     assert [service.inventory[name].drained_by for name in ("h1", "h2")] == ["root: hot"] * 2
     assert slurm("scontrol", "update", "nodename=h1", "state=RESUME") == (0, "", "")
@@ -273,6 +276,9 @@ def test_jobs_that_are_ending_are_told(slurm: Slurm, daemon: Daemon) -> None:
         (["update", "JobId=1"], "Nothing is to be changed."),
         (["update", "JobId=1", "EndTime=1970-01-01"], "EndTime=1970-01-01 is before the job's start."),
         (["update", "JobId=2", "EndTime=now"], "EndTime is of a job that runs."),
+        (["update", "NodeName=", "State=DRAIN", "Reason=x"], "No JobId, JobName, NodeName or PartitionName"),
+        (["update", "JobId=", "JobName=many", "Nice=5"], "No JobId, JobName, NodeName or PartitionName"),
+        (["update", "PartitionName=", "State=DOWN"], "No JobId, JobName, NodeName or PartitionName"),
         (["update", "JobId=2_3", "ArrayTaskThrottle=4"], "ArrayTaskThrottle is the whole array's."),
         (
             ["update", "JobId=1", "NumCPUs=4"],

@@ -297,6 +297,7 @@ def test_a_signal_is_sent(slurm: Slurm, daemon: Daemon) -> None:
     [
         ([], "No job identification provided"),
         (["abc"], "Invalid job id abc"),
+        (["abc.def"], "Invalid job id abc.def\n"),
         (["1.0"], "Invalid job id 1.0: a step is not cancelled alone. `scancel --signal=TERM 1`"),
         (["-u", "nobody-of-this-name"], "Invalid user name: nobody-of-this-name"),
         (["-u", "4000000000"], "Invalid user name: 4000000000"),

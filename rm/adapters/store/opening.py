@@ -26,8 +26,9 @@ def open_store(
 ) -> SqlStore:
     """Opens the database at `url`, `sqlite:////path/to/rm.db` or `postgresql://user@host/name`.
 
-    An empty database gets its tables. An older SQLite file is copied beside itself, which `copied` is told,
-    then upgraded; an older PostgreSQL database is left alone and the error names the upgrading command.
+    An empty database gets its tables. An older SQLite file is copied beside itself (`copied` gets the path of
+    the copy), then upgraded; an older PostgreSQL database is left alone and the error names the upgrading
+    command.
 
     Raises:
         ConfigError: the URL is wrong, or its driver is not installed.

@@ -42,7 +42,8 @@ COLUMNS = ("HOST", "PYTHON", "KERNEL", "CLOCK", "CGROUP", "TOOLS", "INTERFACE", 
     "--only",
     metavar="TOPICS",
     default="",
-    help="Only findings about these: reach, python, root, clock, cgroup, tools, network, disk, home, users.",
+    help="Only findings about these: reach, python, root, clock, cgroup, tools, network, names, disk, home, "
+    "users.",
 )
 @json_option
 @click.pass_obj
@@ -52,9 +53,9 @@ def check(
 ) -> int:  # fmt: skip
     """Check hosts over SSH, whether rm is installed there or not, and list what to mend.
 
-    Reach, key, clock, Python, sudo, control groups, tools, interfaces, routes between the hosts, disks, home
-    and uids. It changes nothing. Exit code 1: something must be mended before rm works there. With --only the
-    other findings are neither shown nor counted, except a host that is not reached.
+    Reach, key, clock, Python, sudo, control groups, tools, interfaces, routes between the hosts and their
+    names, disks, home and uids. It changes nothing. Exit code 1: something must be mended before rm works
+    there. With --only the other findings are neither shown nor counted, except a host that is not reached.
     """
     from rm.adapters.playbook.become import Passwords
     from rm.adapters.playbook.hosts import Ways

@@ -64,10 +64,14 @@ class Rule:
     clear_us: int = 60_000_000
     tell: tuple[str, ...] = ()
 
+    @property
+    def least_us(self) -> int:
+        """How long conditions must hold before they fire, but for some that must hold for longer."""
+        return USUAL_AFTER_US if self.after_us is None else self.after_us
+
     def waits_us(self, condition: str) -> int:
         """How long the condition must hold before it fires."""
-        usual_us = LONGER_AFTER_US.get(condition, USUAL_AFTER_US)
-        return usual_us if self.after_us is None else self.after_us
+        return LONGER_AFTER_US.get(condition, USUAL_AFTER_US) if self.after_us is None else self.after_us
 
     def hears(self, finding: Finding, hosts: Mapping[str, Host]) -> bool:
         level = self.level or USUAL_LEVELS.get(finding.condition, "critical")

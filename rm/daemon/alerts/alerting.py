@@ -258,7 +258,7 @@ class Alerting:
         return {
             "alerts": [row(a) for a in alerts],
             "silences": self.silences.view(),
-            "rules": [asdict(r) for r in self._rules],
+            "rules": [_rule(r) for r in self._rules],
             "channels": self._channels,
         }
 
@@ -271,6 +271,12 @@ def see(cycle: Cycle, now_us: int, gpus: bool) -> Seen:
     places = {job: placement.hosts for job, placement in jobs.items() if placement is not None}
     idle = gpu_jobs(state) if gpus else ()
     return Seen(dict(state.hosts), dict(state.silent_since), aligned, places, idle)
+
+
+def _rule(rule: Rule) -> dict[str, Any]:
+    """As the API has it: how long conditions must hold, also where the rule leaves it to each of them."""
+    longer_us = {one: rule.waits_us(one) for one in rule.on if rule.waits_us(one) > rule.least_us}
+    return {**asdict(rule), "after_us": rule.least_us, "longer_us": longer_us}
 
 
 def row(alert: Alert) -> dict[str, Any]:

@@ -139,8 +139,9 @@ class JobClients:
             for one in (running, ending):
                 one.cancel()
             await asyncio.wait({running, ending})
-        if not running.cancelled():
-            running.result()
+        for one in (running, ending):
+            if not one.cancelled():
+                one.result()
 
     async def _until_ended(self, host: str, job: int, attempt: int) -> None:
         with self._waiting(job) as changed:

@@ -63,8 +63,7 @@ def played(jobs: tuple[tuple[int, Phases], ...], capacity: int) -> tuple[int, ..
 
 def _starts(jobs: int) -> Floats:
     """By arrangement and job, in parts of its period: a Latin hypercube, in which the first job stays where
-    it is and each other one begins once in each part of its period. The same for
-    the same count."""
+    it is and each other one begins once in each part of its period. The same for the same count."""
     chance = np.random.default_rng(0)
     strata = chance.permuted(np.tile(np.arange(STARTS), (jobs, 1)), axis=1).T
     starts: Floats = (strata + chance.random(jobs)) / STARTS

@@ -24,6 +24,7 @@ from rm.web.doors.limits import LIMITS
 
 SHORT = "/tmp"  # a socket's path has 107 characters, which TMPDIR may use up
 PREFIX = "rm-doors-"
+TRIES = 10
 
 
 @contextmanager
@@ -36,16 +37,16 @@ def folder_of_doors(place: str = SHORT) -> Iterator[str]:
             with _locked(path) as ours:
                 if ours:
                     shutil.rmtree(path, ignore_errors=True)
-    while True:
+    for more in reversed(range(TRIES)):
         path = tempfile.mkdtemp(prefix=PREFIX, dir=place)
         with _locked(path) as ours:
-            if not ours:  # another daemon begins, which removes it
-                continue
             try:
-                yield path
+                if not ours and more:  # another daemon begins, which removes it
+                    continue
+                yield path  # not locked where nothing can be: then nobody removes what is left, either
+                return
             finally:
                 shutil.rmtree(path, ignore_errors=True)
-            return
 
 
 @contextmanager

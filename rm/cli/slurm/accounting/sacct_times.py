@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from rm.cli.slurm.words import Given
 
 ENDLESS_US = 1 << 62
-AT_WORK = frozenset({"RUNNING", "COMPLETING", "CONFIGURING"})  # those of a job that has its hosts
 
 
 def times(given: Given, named: bool) -> tuple[int, int]:
     """From when to when, in microseconds. Of jobs without ids: since midnight, or with states at this moment,
-    and with states and a start at the start alone.
+    and with states and a start at the start alone. Without an end there is none: the daemon's clock may be
+    ahead.
 
     Raises:
         UsageError: a time cannot be read, or the start is after the end.
@@ -33,19 +33,20 @@ def times(given: Given, named: bool) -> tuple[int, int]:
     now = datetime.now()
     start, end = given.options.get("starttime"), given.options.get("endtime")
     states = bool(given.words("state"))
-    until = past_moment(end, now) if end else now
+    until = past_moment(end, now) if end else None
     if start:
         since = past_moment(start, now)
         until = since if states and not end else until
     elif named:
-        since = until if states and end else datetime.fromtimestamp(0)
+        since = until if states and until else datetime.fromtimestamp(0)
     else:
-        since = until if states else now.replace(hour=0, minute=0, second=0, microsecond=0)
-    if since > until:
+        since = (until or now) if states else now.replace(hour=0, minute=0, second=0, microsecond=0)
+    first, last = since.astimezone(), (until or now).astimezone()
+    if first > last:
         raise UsageError(
-            f"Start time ({since:%Y-%m-%dT%H:%M:%S}) requested is after end time ({until:%Y-%m-%dT%H:%M:%S})."
+            f"Start time ({first:%Y-%m-%dT%H:%M:%S}) requested is after end time ({last:%Y-%m-%dT%H:%M:%S})."
         )
-    return round(since.timestamp() * 1_000_000), round(until.timestamp() * 1_000_000)
+    return round(first.timestamp() * 1_000_000), round(last.timestamp() * 1_000_000) if until else ENDLESS_US
 
 
 def within(states: Set[str], since_us: int, until_us: int) -> Callable[[Job], bool]:

@@ -266,8 +266,10 @@ def _update(words: list[str]) -> int:
         fields[name] = value if equals else NICE
     lower = {name.lower(): value for name, value in fields.items()}
     for kind, act in UPDATED.items():
-        if kind in lower and (lower[kind] or kind != "jobname"):
+        if lower.get(kind):
             return act(lower[kind], {name: value for name, value in fields.items() if name.lower() != kind})
+        if kind in lower and kind != "jobname":  # an empty variable of a script names nothing
+            break
     raise UsageError(
         "No JobId, JobName, NodeName or PartitionName is named.",
         "Write: scontrol update JobId=42 NAME=VALUE.",

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from rm.arrays import JobId
+from rm.cli.shown import ends_by_us
 from rm.errors import UsageError
 from rm.submission.begin import begin_us
 from rm.submission.updates import fields_of
@@ -108,15 +109,19 @@ def _ending_at(text: str) -> Change:
     """EndTime is what the time limit leaves of a job that runs. Source: scontrol(1)."""
     end_us = begin_us(text, _now(), "EndTime")
 
+    def limit_of(client: Changing, job: JobId) -> str:
+        begun_us = ends_by_us(client.job(job), 0)  # later by as long as it stood
+        if begun_us is None:
+            raise UsageError("EndTime is of a job that runs.", "TimeLimit changes its limit before.")
+        seconds = (end_us - begun_us) // 1_000_000
+        if seconds < 1:
+            raise UsageError(f"EndTime={text} is before the job's start.")
+        return _clock(seconds)
+
     def change(client: Changing, job: JobId) -> None:
-        for one in job.each():
-            started_us = client.job(one).started_us
-            if started_us is None:
-                raise UsageError("EndTime is of a job that runs.", "TimeLimit changes its limit before.")
-            seconds = (end_us - started_us) // 1_000_000
-            if seconds < 1:
-                raise UsageError(f"EndTime={text} is before the job's start.")
-            _update(client, one, {"time": _clock(seconds)}, "")
+        limits = {one: limit_of(client, one) for one in job.each()}  # of all, before one is changed
+        for one, limit in limits.items():
+            _update(client, one, {"time": limit}, "")
 
     return change
 

@@ -66,12 +66,20 @@ def _id(word: str) -> JobId:
         return parse_id(word)
     except UsageError:
         job, _, step = word.partition(".")
-        if not step:
+        if not step or not _is_id(job):
             raise UsageError(f"Invalid job id {word}") from None
         raise UsageError(
             f"Invalid job id {word}: a step is not cancelled alone.",
             f"`scancel --signal=TERM {job}` reaches all of them.",
         ) from None
+
+
+def _is_id(word: str) -> bool:
+    try:
+        parse_id(word)
+    except UsageError:
+        return False
+    return True
 
 
 def _signal(given: Given) -> int | None:
