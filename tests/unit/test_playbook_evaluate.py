@@ -387,3 +387,57 @@ def test_one_template_gives_all_arguments_and_no_condition() -> None:
     (made,) = (step["args"] for batch in batches for step in batch if step["op"] == "file")
     assert (made["path"], made["state"], made["mode"]) == ("/x", "touch", 0o640)
     assert "'that' of 'assert' is a condition, which is written in the task" in results[-1].message
+
+
+EVALUATED = "lookup('pipe', 'id')"  # what a host would have evaluated
+
+
+@pytest.mark.parametrize(
+    ("task", "stdout", "says"),
+    [
+        ("debug: '{{ r.stdout | from_json }}'", f'{{"var": "{EVALUATED}"}}', "'var' must name a variable"),
+        (
+            "{debug: , args: '{{ r.stdout | from_json }}'}",
+            f'{{"var": "{EVALUATED}"}}',
+            "must name a variable",
+        ),
+        (
+            "{debug: '{{ {} }}', module_defaults: {debug: {var: '{{ r.stdout }}'}}}",
+            EVALUATED,
+            "'var' must name a variable",
+        ),
+        (
+            "{assert: '{{ {} }}', module_defaults: {assert: {that: '{{ r.stdout }}'}}}",
+            EVALUATED,
+            "gave a text, where a condition is written",
+        ),
+        (
+            "{validate_argument_spec: {argument_spec: {y: {choices: [k]}}}, vars: {y: '{{ r.stdout }}'}}",
+            "{{ " + EVALUATED + " }}",
+            "got: {{ " + EVALUATED,
+        ),
+        (
+            "{command: x, vars: {ansible_become: '{{ r.stdout }}'}}",
+            "{{ " + EVALUATED + " }}",
+            "'ansible_become' gave \"{{ " + EVALUATED,
+        ),
+    ],
+)
+def test_no_host_s_text_is_evaluated(task: str, stdout: str, says: str) -> None:
+    tasks = f"  - {{command: 'true', register: r}}\n  - {task}\n"
+    results, _, _ = play(tasks, answer=lambda step: {"stdout": stdout})
+    assert results[-1].status == "failed"
+    assert says in results[-1].message
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        "debug: \"{{ {'var': 'x.y'} }}\"",
+        "{debug: '{{ {} }}', args: {var: x.y}}",
+        "{debug: {var: '{{ name }}'}, vars: {name: x.y}}",
+    ],
+)
+def test_debug_shows_the_variable_that_a_template_names(task: str) -> None:
+    results, _, _ = play(f"  - {task}\n", inventory={"x": {"y": 7}})
+    assert results[-1].message == "x.y: 7"

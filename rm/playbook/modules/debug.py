@@ -23,11 +23,12 @@ def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
         return {"skipped": True, "result": {"msg": "shown only with -v"}}
     if args["var"] is None:
         return {"failed": False, "result": {"msg": args["msg"]}}
-    given = context.task.args.get("var") if context.task is not None else None
-    if has_template(given) and not _NAME.fullmatch(args["var"]):  # the name may come from a host
+    given = context.task.args.get("var") if context.task is not None else args["var"]
+    # a template gave the name, or all arguments: it may come from a host
+    if (given is None or has_template(given)) and not _NAME.fullmatch(args["var"]):
         raise BadArgument(f"'var' must name a variable, not {args['var']!r}")
     try:
         value = expression(args["var"], context.scope)
     except TemplateProblem as problem:  # as ansible-core 2.19 says it
         value = f"<< error 1 - {str(problem).removeprefix(repr(args['var']) + ': ')} >>"
-    return {"failed": False, "result": {args["var"]: value}}
+    return {"failed": False, "result": {args["var"]: value}, "var": args["var"]}

@@ -9,7 +9,6 @@ from jinja2.utils import missing
 from rm.playbook.model.argument_spec import errors_of
 from rm.playbook.model.problems import BadArgument
 from rm.playbook.module import Arg, CompileContext
-from rm.playbook.template.template import evaluate
 
 ARGS = {
     "argument_spec": Arg("dict", required=True),
@@ -22,7 +21,7 @@ EXECUTOR = "note"
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
     spec = args["argument_spec"]
     seen = {name: context.scope.lookup(str(name)) for name in spec}
-    values = {name: evaluate(value, context.scope) for name, value in seen.items() if value is not missing}
+    values = {name: value for name, value in seen.items() if value is not missing}
     try:
         found = errors_of(spec, {**values, **(args["provided_arguments"] or {})})
     except Exception as problem:  # both may come from a host, and be of any shape

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -90,11 +90,14 @@ def truth(value: Truth | None, scope: Scope, default: bool = False) -> bool:
     if value is None or isinstance(value, bool):
         return default if value is None else value
     found = evaluate(value, scope)
+    return default if found is OMIT else _switch(value, found)
+
+
+def _switch(name: str, found: Any) -> bool:
+    """The truth that a template, or a variable of this name, gave; raises TemplateProblem."""
     text = str(found).strip().lower()
-    if found is OMIT:
-        return default
     if text not in TRUE and text not in FALSE:
-        raise TemplateProblem(f"'{value}' gave {found!r}, not true or false")
+        raise TemplateProblem(f"'{name}' gave {found!r}, not true or false")
     return text in TRUE
 
 
@@ -262,9 +265,7 @@ def module_arguments(task: Task, scope: Scope, context: CompileContext) -> dict[
     expressions = getattr(module, "EXPRESSIONS", ())
     named = getattr(module, "NAMES", False)
     given = {
-        evaluate(k, scope) if named else k: own_conditions(v, scope)
-        if k in expressions
-        else evaluate(v, scope)
+        evaluate(k, scope) if named else k: _argument(k, v, expressions, scope)
         for k, v in task.args.items()
         if k != WHOLE
     }
@@ -278,18 +279,25 @@ def module_arguments(task: Task, scope: Scope, context: CompileContext) -> dict[
         raise BadArgument(f"{called(task.module)}: {problem}") from None
 
 
+def _argument(name: str, value: Any, expressions: Collection[str], scope: Scope) -> Any:
+    return own_conditions(value, scope) if name in expressions else evaluate(value, scope)
+
+
 def _whole(task: Task, scope: Scope) -> dict[str, Any]:
     """The arguments that one template gives, on top of module_defaults. Conditions are none of them: they may
     come from a host. Raises BadArgument, TemplateProblem or NeedResult."""
     module, name_of = registry()[task.module], called(task.module)
-    usual, found = evaluate(task.args[WHOLE], scope)
+    expressions = getattr(module, "EXPRESSIONS", ())
+    defaults, template = task.args[WHOLE]
+    usual = {k: _argument(k, v, expressions, scope) for k, v in defaults.items()}
+    found = evaluate(template, scope)
     if not isinstance(found, Mapping):
         raise BadArgument(f"the arguments of '{name_of}' must be a mapping, not {found!r}")
     names = {*argument_names(module), getattr(module, "FREE_FORM", "")} - {""}
     for name in found:
         if name not in names and not getattr(module, "ANY_ARGUMENT", False):
             raise BadArgument(f"'{name_of}' has no argument '{name}'")
-        if name in getattr(module, "EXPRESSIONS", ()) and found[name] not in (True, False):
+        if name in expressions and found[name] not in (True, False):
             raise BadArgument(f"'{name}' of '{name_of}' is a condition, which is written in the task")
     return {**usual, **found}
 
@@ -298,7 +306,10 @@ def _becomes(task: Task, scope: Scope, context: CompileContext) -> tuple[bool, s
     """Whether root is needed, and the user to become when it is not root; variables beat keywords, and
     these beat the command line."""
     become: Any = scope.lookup("ansible_become")
-    needs_root = truth(task.become if become is missing else become, scope, context.become)
+    if become is missing:
+        needs_root = truth(task.become, scope, context.become)
+    else:  # it has been evaluated, and may hold a host's text
+        needs_root = context.become if become in (None, OMIT) else _switch("ansible_become", become)
     method = scope.lookup("ansible_become_method")
     if needs_root and method is not missing and method not in ("sudo", "ansible.builtin.sudo"):
         raise TemplateProblem(f"ansible_become_method is '{method}': only sudo is known")

@@ -9,7 +9,7 @@ from rm.playbook.model.problems import TemplateProblem
 from rm.playbook.model.schema import Task
 from rm.playbook.model.steps import TaskResult
 from rm.playbook.modules import called
-from rm.playbook.run.compile import Flags, Item, Skip
+from rm.playbook.run.compile import Flags, Item, Skip, Work
 from rm.playbook.template.template import Layer, NeedResult, Scope, condition, evaluate
 
 HIDDEN = "the output is hidden (no_log)"
@@ -55,14 +55,14 @@ def summarise(
     status = _status(registered)
     bad = [a for a in each if a["failed"]] or each[:1]
     labels = zip(waiting.items, each, strict=True)
-    hidden = flags.no_log
+    hidden, var = flags.no_log, _var(waiting.items[0])
     result = TaskResult(
         host=host,
         play=play,
         task=name_of(task, waiting.scope),
         module=called(task.module),
         status=status,
-        message=HIDDEN if hidden and status != "skipped" else _message(bad[0], status, _var(task)),
+        message=HIDDEN if hidden and status != "skipped" else _message(bad[0], status, var),
         ignored=status == "failed" and flags.ignore_errors,
         might_run=any(a.get("might_run") for a in each),
         handler=task.handler,
@@ -80,8 +80,10 @@ def summarise(
     return result, registered
 
 
-def _var(task: Task) -> str:
-    return str(task.args.get("var", "")) if task.module == "debug" else ""
+def _var(item: Item) -> str:
+    """The variable that a `debug` shows; "" where it shows a message, and of another task."""
+    work = item.work
+    return str(work.args.get("var", "")) if isinstance(work, Work) and work.op == "note" else ""
 
 
 def name_of(task: Task, scope: Scope) -> str:
