@@ -236,6 +236,23 @@ def test_what_sets_variables_names_them_in_the_task(name: str) -> None:
     assert "Write each argument" in no.value.hint
 
 
+@pytest.mark.parametrize(
+    "task",
+    [
+        "{set_fact: {'*': '{{ m }}'}}",
+        "{set_fact: '*={{ m }}'}",
+        "{file: {'*': {path: /x}}}",
+        "{file: {'*': }}",
+        "{file: '{{ m }}', args: {'*': x}}",
+        "{file: {path: /x}, args: {'*': x}}",
+        "{file: {path: /x}, module_defaults: {file: {'*': x}}}",
+    ],
+)
+def test_no_argument_is_called_as_the_template_of_all(task: str) -> None:
+    with pytest.raises(UsageError, match=r"^site.yml:3: '(file|set_fact)' has no argument '\*'"):
+        parse_playbook(f"- hosts: all\n  tasks:\n    - {task}\n", "site.yml")
+
+
 def test_each_lookup_of_ansible_may_be_looped_over() -> None:
     assert {"loop", "with_items", "with_url", "with_password", "with_varnames"} <= set(LOOP_KEYS)
     assert "now" in LOOKUPS

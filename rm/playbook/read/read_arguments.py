@@ -55,8 +55,9 @@ def arguments(
     """The checked arguments of `body[written]`; `name` is the module's, `defaults` its module_defaults."""
     value, line, usual = body[written], body.line_of(written), Map(defaults)
     free = getattr(module, "FREE_FORM", "")
+    given, whole = Map(), ""
     if value is None:
-        given = Map()
+        pass
     elif isinstance(value, Map):
         given = value
     elif free and isinstance(value, (str, int)):
@@ -64,19 +65,21 @@ def arguments(
     elif isinstance(value, str) and "=" in value:
         given = _read(reader, name, line, lambda: Map(key_values(value)))
     elif has_template(value):
-        given = _whole(reader, name, value, line)
+        whole = _whole(reader, name, value, line)
     else:
         raise reader.fail(line, f"the arguments of '{name}' must be a mapping, not {value!r}.")
     extra = body.get("args")
     if isinstance(extra, str) and has_template(extra):
-        extra = _whole(reader, name, extra, body.line_of("args"))
+        whole, extra = whole or _whole(reader, name, extra, body.line_of("args")), Map()
     else:
         if isinstance(extra, str):
             raise reader.fail(body.line_of("args"), "'args' must be a mapping.")
         extra = reader.mapping(body, "args")
     names = argument_names(module)
-    if WHOLE in given or WHOLE in extra:
-        whole = given.get(WHOLE) or extra[WHOLE]
+    for source in (given, extra, usual):
+        if WHOLE in source:  # only a template stands for it
+            raise reader.fail(getattr(source, "lines", {}).get(WHOLE, line), f"'{name}' has no argument '*'.")
+    if whole:
         known = None if getattr(module, "ANY_ARGUMENT", False) else (*names, free)
         return _around(reader, name, {**extra, **given}, [dict(usual), whole], known, line)
     for source in (given, extra, usual):
@@ -104,11 +107,11 @@ def arguments(
     return merged
 
 
-def _whole(reader: Reader, name: str, template: str, line: int) -> Map:
+def _whole(reader: Reader, name: str, template: str, line: int) -> str:
     if name in ("set_fact", "add_host"):  # a host's answer would say which variables are set
         raise reader.fail(line, f"a template for all arguments of '{name}' is not supported.", _EACH)
     reader.templates(template, line)
-    return Map({WHOLE: template})
+    return template
 
 
 def _around(
@@ -121,7 +124,7 @@ def _around(
 ) -> Mapping[str, Any]:
     """Arguments beside a template that gives the others: only the host's turn shows what is missing."""
     for key, value in given.items():
-        if key != WHOLE and names is not None and key not in names:
+        if names is not None and key not in names:
             reader.complain(line, f"'{name}' has no argument '{key}'.", did_you_mean(str(key), names))
         reader.templates(value, line)
     return {**given, WHOLE: whole}
