@@ -197,7 +197,7 @@ def test_a_module_that_ansible_core_has_and_rm_has_not(files: LocalFiles, tmp_pa
     keys = tmp_path / "keys"
     given: dict[str, Any] = {"name": "web", "key": "web ssh-ed25519 AAAA", "path": str(keys)}
     known = own_module(files, str(tmp_path), [], "ansible.builtin.known_hosts")
-    assert called(known) == "ansible.builtin.known_hosts"
+    assert called(known) == "known_hosts"
     assert one(known, state="absent", **given)["changed"] is False
     assert in_collections(files, "subversion", "/x") is not None
     assert in_collections(files, "copy", "/x") is None, "it has an action plug-in"
@@ -561,6 +561,35 @@ def test_a_module_is_told_what_it_must_not_log(files: LocalFiles, tmp_path: Path
     batch = HostPlay(play, HostState("h", {}), files, Options(str(tmp_path))).next_batch()
     assert batch is not None
     assert run(*(one.wire() for one in batch.steps))["results"][0]["told"] == str(no_log)
+
+
+@pytest.mark.parametrize(
+    ("written", "ends"),
+    [
+        ("ansible.legacy.tells", "library/tells.sh"),
+        ("tells", "library/tells.sh"),
+        ("ansible.legacy.apt", "library/apt.sh"),
+        ("ansible.builtin.known_hosts", "modules/known_hosts.py"),
+        ("ansible.legacy.known_hosts", "modules/known_hosts.py"),
+    ],
+)
+def test_a_module_that_is_not_rm_s_by_its_full_name(
+    files: LocalFiles, tmp_path: Path, collections: Path, written: str, ends: str
+) -> None:
+    core = files.installed.core
+    files.__dict__["installed"] = Installed(core, (str(collections),))
+    (tmp_path / "library").mkdir()
+    for name in ("tells", "apt"):
+        (tmp_path / f"library/{name}.sh").write_text("#!/bin/sh\n")
+    text = f"- hosts: all\n  gather_facts: false\n  module_defaults: {{{written}: {{b: 2}}}}\n"
+    text += f"  tasks:\n  - {written}: {{a: 1}}\n  - action: {written}\n"
+    play = parse_playbook(text, str(tmp_path / "site.yml"), files).plays[0]
+    tasks = list(tasks_of(play.tasks))[:2]
+    assert [task.args for task in tasks] == [{"b": 2, "a": 1}, {"b": 2}]
+    assert all(task.module.endswith(f"{ends})") for task in tasks)
+    batch = HostPlay(play, HostState("h", {}), files, Options(str(tmp_path))).next_batch()
+    assert batch is not None
+    assert [step.args["arguments"] for step in batch.steps] == [{"b": 2, "a": 1}]
 
 
 def test_nothing_is_imported_from_the_current_directory(

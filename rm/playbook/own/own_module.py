@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
+from rm.playbook.model.keywords import short
 from rm.playbook.model.problems import BadArgument
 from rm.playbook.module import Arg, CompileContext, Files, packed
 from rm.playbook.modules import own_name, registry
@@ -76,18 +77,18 @@ def own_module(
                 return full
             if in_collections(files, full, directory) is not None:
                 return own_module(files, directory, roles, full)
-    short = written.removeprefix("ansible.legacy.")
-    found = beside(files, short, own_places(directory, roles)) if "." not in short else None
-    if found is not None and short in BUILT_IN_ACTIONS:
+    legacy = written.removeprefix("ansible.legacy.")
+    found = beside(files, legacy, own_places(directory, roles)) if "." not in legacy else None
+    if found is not None and legacy in BUILT_IN_ACTIONS:
         raise BadArgument(
-            f"{found.path} stands for '{short}', around which ansible-core runs an action plug-in of its own "
-            f"and rm does not; give the module another name, or write 'ansible.builtin.{short}' for rm's"
+            f"{found.path} stands for '{legacy}', around which ansible-core runs an action plug-in of its own"
+            f" and rm does not; give the module another name, or write 'ansible.builtin.{legacy}' for rm's"
         )
     if found is None and written not in known:
         found = in_collections(files, written, directory)
     if found is None:
         return ""
-    name = own_name(written, found.path)
+    name = own_name(short(written), found.path)
     one = known.get(name)
     if isinstance(one, OwnModule) and one.is_of(found, files):
         return name
