@@ -28,6 +28,27 @@ def _said(value):
     return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
+def _names_ca(config):
+    """Does the file of options, if there is one, name an authority?"""
+    try:
+        with open(config, encoding="utf-8", errors="replace") as file:
+            return re.search(r"(?m)^\s*(loose[-_])?ssl[-_]ca(path)?\s*=", file.read()) is not None
+    except OSError:
+        return False
+
+
+def _checked_name(checks, has_ca):
+    """The options for `check_hostname`: MariaDB's client knows the one, MySQL's the other."""
+    found = []
+    # false ends every check of the certificate by MariaDB's client since 11.4: without it the authority is
+    # checked there, and the name with it
+    if checks or (checks is not None and not has_ca):
+        found.append(("loose-ssl-verify-server-cert", int(checks)))
+    if checks is not None and has_ca:  # without an authority MySQL's client refuses to check
+        found.append(("loose-ssl-mode", "VERIFY_IDENTITY" if checks else "VERIFY_CA"))
+    return found
+
+
 class Client:
     """The client with a way to log in; `close` removes the file of options."""
 
@@ -44,9 +65,7 @@ class Client:
             ("ssl-key", args["client_key"]),
             ("ssl-ca", args["ca_cert"]),
         ]
-        if args["check_hostname"] is not None:  # MariaDB's client knows the one, MySQL's the other
-            given.append(("loose-ssl-verify-server-cert", int(args["check_hostname"])))
-            given.append(("loose-ssl-mode", "VERIFY_IDENTITY" if args["check_hostname"] else "PREFERRED"))
+        given += _checked_name(args["check_hostname"], bool(args["ca_cert"]) or _names_ca(config))
         if args["login_host"] != "localhost":
             given += [("host", args["login_host"]), ("port", args["login_port"]), ("protocol", "tcp")]
         lines.append("[client]")

@@ -192,12 +192,37 @@ def test_what_connections_of_an_account_of_mysql_need(asked: Path) -> None:
     assert one("mysql_user", tls_requires={"X509": None}, **given)["changed"]
     assert one("mysql_user", tls_requires={"CIPHER": "A'B", "ISSUER": "/CN=i"}, **given)["changed"]
     assert "REQUIRE CIPHER 'A''B' AND ISSUER '/CN=i';" in asked.read_text()
-    done("mysql_user", state="absent", check_hostname=True, **given)
-    assert 'loose-ssl-mode="VERIFY_IDENTITY"' in (folder / "options").read_text()
     with pytest.raises(BadArgument, match="'tls_requires' has no 'TLS'"):
         step(1, "mysql_user", name="x", tls_requires={"TLS": None})
     with pytest.raises(BadArgument, match="'ISSUER' of 'tls_requires' must be text"):
         step(1, "mysql_user", name="x", tls_requires={"ISSUER": None})
+
+
+@pytest.mark.parametrize(
+    ("given", "configured", "mariadb", "mysql"),
+    [
+        ({"check_hostname": True, "ca_cert": "/ca.pem"}, "", "1", "VERIFY_IDENTITY"),
+        ({"check_hostname": False, "ca_cert": "/ca.pem"}, "", None, "VERIFY_CA"),
+        ({"check_hostname": True}, "ssl-ca = /ca.pem", "1", "VERIFY_IDENTITY"),
+        ({"check_hostname": False}, "ssl_capath=/cas", None, "VERIFY_CA"),
+        ({"check_hostname": True}, "", "1", None),
+        ({"check_hostname": False}, "#ssl-ca=/ca.pem", "0", None),
+        ({"ca_cert": "/ca.pem"}, "", None, None),
+    ],
+)
+def test_whether_the_client_of_mysql_checks_the_name_of_the_server(
+    asked: Path, given: dict[str, Any], configured: str, mariadb: str | None, mysql: str | None
+) -> None:
+    """The authority is checked wherever one is named, and MySQL's client gets no mode that it refuses."""
+    config = asked.parent / "my.cnf"
+    config.write_text(f"[client]\n{configured}\n")
+    kept("mysql_user", name="joe", state="absent", config_file=str(config), **given)
+    lines = (asked.parent / "options").read_text().splitlines()
+    options = dict(line.split("=", 1) for line in lines if "=" in line)
+    wanted = {"loose-ssl-verify-server-cert": mariadb, "loose-ssl-mode": mysql}
+    assert {name: options.get(name) for name in wanted} == {
+        name: value and f'"{value}"' for name, value in wanted.items()
+    }
 
 
 def test_what_the_client_of_mysql_refuses_shows_no_statement(asked: Path) -> None:
