@@ -13,7 +13,7 @@ from rm.playbook.model.located import Map, Seq
 from rm.playbook.model.problems import TemplateProblem
 from rm.playbook.model.schema import Conditions, Truth
 from rm.playbook.template.filters import FALSE, TRUE
-from rm.playbook.template.jinja import Own
+from rm.playbook.template.jinja import Own, inlined
 from rm.playbook.template.template import bare, check, has_template
 
 T = TypeVar("T")
@@ -154,18 +154,18 @@ class Reader:
         found: list[str | bool] = []
         for one in value if isinstance(value, list) else [value]:
             if isinstance(one, str):
-                one = bare(one)
+                inner = bare(one)
                 try:
-                    check(one, expression=True, own=self.own)
+                    check(inner, expression=True, own=self.own)
                 except TemplateProblem as problem:
-                    hint = "A condition is written without {{ }}." if "{{" in one else ""
+                    hint = "A condition is written without {{ }}." if "{{" in inlined(inner) else ""
                     what = f"{problem}".rstrip(".") + "."
                     self.complain(body.line_of(key), what, hint)
                     continue
-                if "{{" in one:
+                if "{{" in inlined(inner):
                     self.complain(
                         body.line_of(key),
-                        f"the condition '{one}' holds a template.",
+                        f"the condition '{inner}' holds a template.",
                         "A condition is written without {{ }}.",
                     )
             elif not isinstance(one, bool):

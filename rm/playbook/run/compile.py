@@ -15,7 +15,7 @@ from rm.playbook.model.steps import THE_HOSTS, Step, Way
 from rm.playbook.module import WHOLE, CompileContext, argument_names, typed
 from rm.playbook.modules import called, executor_of, registry
 from rm.playbook.template.filters import FALSE, TRUE
-from rm.playbook.template.jinja import bare
+from rm.playbook.template.jinja import bare, inlined
 from rm.playbook.template.plain import plain
 from rm.playbook.template.template import (
     OMIT,
@@ -250,6 +250,8 @@ def own_conditions(value: Any, scope: Scope) -> Any:
     if isinstance(value, list):
         return [own_conditions(one, scope) for one in value]
     name = bare(value).strip()
+    if name == value.strip() and not has_template(inlined(value)):  # templates in its texts only
+        return value
     layer = next((layer for layer in scope.layers if name in layer.values), None)
     if layer is not None and layer.trusted and not has_template(layer.values[name]):
         return layer.values[name]

@@ -144,7 +144,7 @@ def check(source: str, expression: bool = False, own: Own = tuple) -> None:
             text, syntax = syntax_of(source)
             tree = ENVIRONMENT.overlay(**syntax).parse(text)
         else:
-            tree = ENVIRONMENT.parse("{{ " + source + " }}" if expression else backslashes(source))
+            tree = ENVIRONMENT.parse("{{ " + inlined(source) + " }}" if expression else backslashes(source))
     except TemplateError as problem:
         raise TemplateProblem(f"'{short(source)}' is not a Jinja2 template: {problem.message}") from None
     for kind, what in (("filter", nodes.Filter), ("test", nodes.Test)):
@@ -171,12 +171,9 @@ def _is_known(kind: str, name: str, own: Own) -> bool:
 
 
 def bare(source: str) -> str:
-    """A condition without the braces that some people put around the whole of it, or inside its texts."""
+    """A condition without the braces that some people put around the whole of it."""
     whole = re.fullmatch(r"\s*\{\{-?((?:(?!\{\{|\}\}).)*?)-?\}\}\s*", source, re.DOTALL)
-    return inlined(whole[1].strip() if whole else source)
-
-
-_INSIDE = re.compile(r"\{\{-?(.*?)-?\}\}", re.DOTALL)
+    return whole[1].strip() if whole else source
 
 
 def inlined(source: str) -> str:
@@ -188,17 +185,49 @@ def inlined(source: str) -> str:
         tokens = list(ENVIRONMENT.lex("{{ " + source + " }}"))[2:-2]
     except TemplateError:
         return source  # `check` says what is wrong
-    return "".join(_inlined(text) if kind == "string" else text for _, kind, text in tokens)
+    found, texts, space = "", [], ""  # texts that follow each other are one to Jinja2
+    for _, kind, text in [*tokens, (0, "end", "")]:
+        if kind == "string":
+            texts.append(space + text)
+        elif kind == "whitespace" and texts:
+            space = text
+            continue
+        else:
+            found += _inlined(texts) + space + text
+            texts = []
+        space = ""
+    return found
 
 
-def _inlined(text: str) -> str:
-    quote, parts = text[0], _INSIDE.split(text[1:-1])
-    if len(parts) == 1:
-        return text
-    made = [
-        f"({part})" if number % 2 else f"{quote}{part}{quote}" for number, part in enumerate(parts) if part
-    ]
-    return made[0] if len(made) == 1 else f"({' ~ '.join(made)})"
+def _inlined(texts: list[str]) -> str:
+    """The expression for texts as they are written; they themselves where they hold no template, or an empty
+    one, or statements."""
+    written = "".join(texts)
+    if "{{" not in written:
+        return written
+    read = (text.strip()[1:-1].encode("ascii", "backslashreplace").decode("unicode-escape") for text in texts)
+    parts: list[str] = []
+    inside = ""
+    try:
+        for _, kind, part in ENVIRONMENT.lexer.tokeniter("".join(read), None):
+            if kind == "variable_begin":
+                inside = "("
+            elif kind == "variable_end":
+                if not inside[1:].strip():
+                    return written
+                parts.append(f"{inside})")
+                inside = ""
+            elif inside:
+                inside += part
+            elif kind == "data":
+                parts.append(repr(part))
+            else:
+                return written
+    except TemplateError:
+        return written
+    if inside:  # not closed
+        return written
+    return parts[0] if len(parts) == 1 else f"({' ~ '.join(parts)})"
 
 
 def is_template(text: str) -> bool:

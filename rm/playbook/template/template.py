@@ -25,6 +25,7 @@ from rm.playbook.template.jinja import (
     bare,
     check,
     has_template,
+    inlined,
     is_template,
     short,
 )  # fmt: skip
@@ -187,7 +188,9 @@ def condition(source: Any, scope: Scope) -> bool:
     """A condition must be a boolean: the text "no" is true in Jinja2, which nobody means."""
     if isinstance(source, Unsafe):
         raise TemplateProblem("the condition is a text that must not be evaluated (`!unsafe`, or an answer)")
-    value = expression(bare(source), scope) if isinstance(source, str) else source
+    value = source
+    if isinstance(source, str):
+        value = _run("expression", inlined(bare(source)), scope, bare(source))
     if not isinstance(value, bool):
         kind = "str" if isinstance(value, str) else type(value).__name__
         raise TemplateProblem(
@@ -211,14 +214,14 @@ def as_long(text: Any, source: str) -> Any:
     return text + "\n" * max(0, ends - (len(text) - len(text.rstrip("\n"))))
 
 
-def _run(kind: str, source: str, scope: Scope) -> Any:
+def _run(kind: str, source: str, scope: Scope, written: str = "") -> Any:
     def run() -> Any:
         function = _compiled.get((kind, source))
         if function is None:
             function = _compiled[kind, source] = _compile(kind, source)
         return function(scope)
 
-    return guarded(source, run)
+    return guarded(written or source, run)
 
 
 def guarded(source: str, run: Callable[[], Any]) -> Any:
