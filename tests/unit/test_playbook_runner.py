@@ -399,6 +399,12 @@ def test_all_patterns_of_a_survey_together_have_the_time_of_one(
     assert computed_s() - before_s < 5  # and not 20 times a half
 
 
+@pytest.mark.parametrize("broken", ["(", "(" * 900 + ")" * 900, "a{99999999999999999999}"])
+def test_what_is_no_pattern_keeps_no_other_from_matching(broken: str) -> None:
+    with matching.Fits() as fits:
+        assert [fits("a+", "aa"), fits(broken, "a"), fits("b", "b")] == [True, False, True]
+
+
 def computed_s() -> float:
     spent = resource.getrusage(resource.RUSAGE_CHILDREN)
     return spent.ru_utime + spent.ru_stime

@@ -17,7 +17,11 @@ PROGRAM = """
 import json, re, signal, sys
 signal.setitimer(signal.ITIMER_PROF, float(sys.argv[1]))
 for line in sys.stdin:
-    sys.stdout.write("1" if re.fullmatch(*json.loads(line)) else "0")
+    try:
+        fits = re.fullmatch(*json.loads(line)) is not None
+    except (re.error, RecursionError, OverflowError):  # the pattern is none here: the next one may be one
+        fits = False
+    sys.stdout.write("1" if fits else "0")
     sys.stdout.flush()
 """
 
