@@ -13,12 +13,14 @@ WORKFLOWS := .venv-workflows
 WORKFLOW_CLIENTS := dask-jobqueue==0.9.0 distributed==2026.8.0 parsl==2026.10.26 simple-slurm==0.3.6 toil==9.6.0 \
     psij-python==0.9.11 clusterfutures==0.5 qtoolkit==0.1.7
 MPI4PY := mpi4py==4.1.2
+ANSIBLE_LINT := .venv-ansible-lint
+ANSIBLE_LINTER := ansible-lint==26.10.1 ansible-core==2.19.14
 
 # with programs compiled once, also where the environment forbids to keep that, and without pytest's plugins of
 # libraries that no test needs: each worker loads them all
 PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -p no:anyio -p no:schemathesis
 
-.PHONY: help demo ddp frameworks gpu test records check schedules lint bench papers lock dist docs man sbom clean setup setup-dev need-lab need-test
+.PHONY: help demo ddp frameworks gpu test records check schedules lint lint-playbooks bench papers lock dist docs man sbom clean setup setup-dev need-lab need-test
 .NOTPARALLEL:
 help:
 	@echo "make setup   what rm needs to run, in .venv; make setup-dev: what building and testing it needs as well"
@@ -31,6 +33,7 @@ help:
 	@echo "make check   lint, and the tests that need neither hosts nor a built wheel: what to run while writing"
 	@echo "make schedules  the seeded schedules of failures, 10,000 of them (COUNT=100000: more), on all cores"
 	@echo "make lint    ruff and mypy (strict)"
+	@echo "make lint-playbooks  ansible-lint's production profile over the playbooks that come with rm"
 	@echo "make bench   the speed figures"
 	@echo "make papers  the papers' results over seeds; writes the tables and plots of docs/papers (takes a while)"
 	@echo "make docs    the documentation site, in build/site/html; make man: the manual pages, in build/man"
@@ -75,6 +78,10 @@ lint: $(DEV)
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
+
+lint-playbooks: $(ANSIBLE_LINT)/.installed
+	@PATH="$(CURDIR)/$(ANSIBLE_LINT)/bin:$$PATH" ANSIBLE_HOME="$(CURDIR)/$(ANSIBLE_LINT)/home" \
+	    ansible-lint --profile production --offline $(ARGS) playbooks
 
 bench: need-lab $(STAMP)
 	$(PY) -m bench $(ARGS)
@@ -156,5 +163,11 @@ $(WORKFLOWS)/.installed: Makefile scripts/shared_python.py
 	    && $(WORKFLOWS)/bin/python -m pip install --quiet --disable-pip-version-check $(WORKFLOW_CLIENTS)
 	@touch $@
 
+$(ANSIBLE_LINT)/.installed: Makefile
+	@scripts/prerequisites.sh venv
+	@python3 -m venv --clear $(ANSIBLE_LINT)
+	@$(ANSIBLE_LINT)/bin/python -m pip install --quiet --disable-pip-version-check $(ANSIBLE_LINTER)
+	@touch $@
+
 clean:
-	rm -rf .venv $(DDP) $(MPI) $(SUBMITIT) $(WORKFLOWS) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info && find . -name __pycache__ -prune -exec rm -rf {} +
+	rm -rf .venv $(DDP) $(MPI) $(SUBMITIT) $(WORKFLOWS) $(ANSIBLE_LINT) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info && find . -name __pycache__ -prune -exec rm -rf {} +
