@@ -165,7 +165,8 @@ def _convert(name: str, arg: Arg, value: Any) -> Any:
         raise BadArgument(f"'{name}' must be text, not a {'mapping' if isinstance(value, dict) else 'list'}")
     text = str(value)
     if arg.choices and text not in arg.choices:
-        raise BadArgument(f"'{name}' must be one of {', '.join(arg.choices)}, not '{text}'")
+        what = "it" if name == "_raw" else f"'{name}'"
+        raise BadArgument(f"{what} must be one of {', '.join(arg.choices)}, not '{text}'")
     return text
 
 

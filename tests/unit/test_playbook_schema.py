@@ -87,6 +87,13 @@ def test_an_unknown_module_is_a_problem_of_its_task_alone(task, line, says):
     assert [says in one.unknown for one in unknown] == [True]
 
 
+@pytest.mark.parametrize("word", ["end_plai", '"{{ word }}"'])
+def test_a_meta_action_that_nobody_knows_is_refused(word):
+    """As by ansible-core 2.19, which takes a template as it is written, too."""
+    with pytest.raises(UsageError, match=r"p.yml:3: meta: it must be one of flush_handlers, .*, not '"):
+        parse_playbook(PLAY + f"  - meta: {word}\n", "p.yml")
+
+
 def test_all_that_is_wrong_is_collected():
     text = (
         "- hosts: all\n  stratgey: free\n  tasks:\n"

@@ -99,7 +99,8 @@ def arguments(
         else:
             reader.templates(item, getattr(source, "lines", {}).get(key, line))
     known_all = all(key in names or key == free for key in merged) or getattr(module, "ANY_ARGUMENT", False)
-    if known_all and not any(has_template(item) for item in merged.values()):
+    as_written = getattr(module, "AS_WRITTEN", False) or not any(map(has_template, merged.values()))
+    if known_all and as_written:
         try:
             typed(module, merged)
         except BadArgument as problem:
