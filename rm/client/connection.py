@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlencode
 
 from rm.client.address import Address, parse
+from rm.client.failure import failure
 from rm.client.unix_door import Door, UnixDoor
-from rm.errors import ConfigError, RmError, Standby, StoreUnavailable, Unreachable, as_told
+from rm.errors import ConfigError, Standby, StoreUnavailable, Unreachable
 
 if TYPE_CHECKING:
     from rm.client.websocket import WebSocket
@@ -411,12 +412,3 @@ def _ended(sock: socket.socket) -> bool:
     poll = select.poll()
     poll.register(sock, select.POLLIN)
     return bool(poll.poll(0))
-
-
-def failure(status: int, body: bytes) -> RmError:
-    """The daemon's error as the class it had there, so that the exit code is the same."""
-    try:
-        told = json.loads(body)["error"]
-        return as_told(str(told["kind"]), told["message"], told["hint"], told.get("refusal", ""))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return RmError(f"The daemon answered with status {status}.")

@@ -106,7 +106,7 @@ def _at_once(door: socket | None, spec: dict[str, Any], key: str) -> int | None:
     headers = {"Content-Type": "application/json", "Idempotency-Key": key}
 
     def refuse(status: int, body: bytes) -> None:
-        from rm.client.connection import failure
+        from rm.client.failure import failure
         from rm.client.older_daemon import is_older
 
         error = failure(status, body)

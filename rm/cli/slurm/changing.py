@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from rm.cli.slurm.asking import Asking
+from rm.client.failure import failure
 from rm.client.one_request import answered, opened
-from rm.client.quick_json import dumps, objects
-from rm.errors import RmError, Unreachable, UsageError, as_told
+from rm.client.quick_json import dumps
+from rm.errors import Unreachable, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,12 +90,7 @@ class Changing(Asking):
 
 
 def _refuse(status: int, body: bytes) -> None:
-    try:
-        told = objects(body.decode(), dict)["error"]
-        error = as_told(str(told["kind"]), told["message"], told["hint"], told.get("refusal", ""))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        error = RmError(f"The daemon answered with status {status}.")
-    raise error
+    raise failure(status, body)
 
 
 def _unheard() -> None:
