@@ -24,7 +24,7 @@ from rm.core.model.network.paths import JobPath
 from rm.core.model.snapshot import PlacedJob, Snapshot
 from rm.core.scheduling.paths import job_paths
 from rm.errors import ConfigError
-from rm.policies.comm.steps.bursts import LEAST_SHARE
+from rm.policies.comm.steps.bursts import least_bps
 from rm.policies.interleave.affinity import components
 from rm.policies.interleave.circle import LinkLoad
 from rm.policies.interleave.loads import link_loads
@@ -66,8 +66,7 @@ class Crux:
             for number, level in levels(among, worth, meets, self.options.levels).items():
                 for host in sorted(set(jobs[number].placement.hosts) & snapshot.hosts.keys()):
                     if capacity := snapshot.hosts[host].nic_bps:  # no class without a rate
-                        least = max(1, capacity // LEAST_SHARE)
-                        rules.append(ShapingRule(number, host, level, least, capacity))
+                        rules.append(ShapingRule(number, host, level, least_bps(capacity), capacity))
         paths: tuple[JobPath, ...] = ()
         if self.options.paths:
             in_turn = [replace(jobs[number], sequence=turn) for turn, number in enumerate(order)]

@@ -16,7 +16,7 @@ from operator import attrgetter
 
 from rm.core.model.network.alignment import PERFECT, Alignment, LinkAlignment, Rotation, Schedule, ShapingRule
 from rm.core.model.snapshot import PlacedJob
-from rm.policies.comm.steps.bursts import LEAST_SHARE, burst_rules
+from rm.policies.comm.steps.bursts import burst_rules, least_bps
 from rm.policies.comm.steps.keeping import PAIR, Keeping, everything, is_alike, least_loss
 from rm.policies.comm.steps.known import Change, Known
 from rm.policies.comm.steps.metronome_options import MetronomeOptions
@@ -324,7 +324,7 @@ def _ranked(host: str, capacity: int, jobs: Iterable[PlacedJob], shared: bool) -
     for job in sorted(jobs, key=rank_of):
         low += 0 if job.high or (low and shared) else 1
         priority = 0 if job.high else min(low, LOWEST_HTB_PRIORITY)
-        yield ShapingRule(job.job, host, priority, max(1, capacity // LEAST_SHARE), capacity)
+        yield ShapingRule(job.job, host, priority, least_bps(capacity), capacity)
 
 
 def _kept_apart(name: str, load: LinkLoad, work: Patchwork) -> LinkAlignment:
