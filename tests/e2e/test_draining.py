@@ -110,7 +110,7 @@ def test_who_fails_its_checks_is_drained_and_returned_by_the_burn_in(make_cluste
     cluster.wait(job, "RUNNING")
     cluster.rmx("monitor", "run", LOSSY_MESH["name"])
     break_link(cluster, bad)
-    until(lambda: cluster.rmx("monitor", "run", LOSSY_MESH["name"]) and drained(bad), "it is drained")
+    until(lambda: cluster.run("monitor", "run", LOSSY_MESH["name"]) and drained(bad), "it is drained", 240)
     assert drained(bad).startswith(f"failed 2 checks in a row: 2 of 2 pairs of {bad} are bad; {bad} to ")
     assert drained(good) == ""
     cluster.lab.exec(bad, ["touch", "/tmp/end"])
