@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from email import message_from_bytes
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from aiosmtpd.controller import Controller
 
+from tests import preloaded
 from tests.cluster import RMX, until
 from tests.ports import Kept
 
@@ -46,10 +47,10 @@ class Box:
 
 def _stands(process: int) -> bool:
     """All of its threads: one stops the others, once it has its turn."""
-    states = [
-        path.read_text().rpartition(")")[2].split()[0]
-        for path in Path(f"/proc/{process}/task").glob("*/stat")
-    ]
+    states = []
+    for path in Path(f"/proc/{process}/task").glob("*/stat"):
+        with suppress(OSError):  # it ended meanwhile
+            states.append(path.read_text().rpartition(")")[2].split()[0])
     return all(state == "T" for state in states)
 
 
@@ -65,21 +66,20 @@ def box() -> Iterator[tuple[Box, int]]:
 
 
 class Daemon:
+    """Digests are due from an hour of Monday on that is half a day away: no new ones come meanwhile."""
+
     def __init__(self, directory: Path, name: str, smtp: int) -> None:
+        hour = (time.gmtime().tm_hour + 12) % 24
         self._config, self._log = directory / f"{name}.toml", directory / f"{name}.log"
         self._config.write_text(
             f'[daemon]\nsocket = "{directory}/{name}.sock"\nstate_dir = "{directory}/{name}"\n'
             f'database = "sqlite:///{directory}/rm.sqlite3"\n[web]\nlisten = ""\n[monitor]\nenabled = false\n'
             '[jobs]\nmail = "mail"\n[sharing]\n'
-            f'digest = ["physics = {", ".join(ADDRESSES)}"]\n'
+            f'digest = ["physics = {", ".join(ADDRESSES)}"]\ndigest_hour = {hour}\n'
             '[[alerts.channel]]\nname = "mail"\nmail_to = ["ops@example.org"]\nmail_from = "rm@example.org"\n'
             f'smtp = "127.0.0.1:{smtp}"\n'
         )
-        with self._log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [RMX, "--config", self._config, "daemon"], stdout=log, stderr=log, cwd="/",
-                env={**os.environ, "RM_CONFIG": ""},
-            )  # fmt: skip
+        self.process = preloaded.daemon(RMX, self._config, self._log)
 
     def says(self, words: str) -> bool:
         log = self._log.read_text()
