@@ -66,7 +66,10 @@ def test_results_of_every_kind_reach_an_archive_in_pschedulers_documents(
         made.stop()
         made.start()
         made.all_up()
-        assert made.rmx("monitor", "run", "pairs") == "pairs: 1 pairs measured, 0 failed\n"
+        until(  # a test may fail on a busy machine: a host has not answered in time
+            lambda: made.run("monitor", "run", "pairs").stdout == "pairs: 1 pairs measured, 0 failed\n",
+            "every test of the pair succeeds",
+        )
         for mesh in ("names", "page"):
             made.run("monitor", "run", mesh)
 
@@ -110,16 +113,19 @@ def test_a_daemon_that_is_killed_while_an_archive_is_away_loses_no_result(
 ) -> None:
     got: list[str] = []
     refused: list[str] = []
-    there = threading.Event()
+
+    async def refuse(request: web.Request) -> web.Response:
+        refused.append((await request.json())["id"])
+        return web.Response(status=503)
 
     async def take(request: web.Request) -> web.Response:
-        name = (await request.json())["id"]
-        (got if there.is_set() else refused).append(name)
-        return web.Response(status=201 if there.is_set() else 503)
+        got.append((await request.json())["id"])
+        return web.Response(status=201)
 
-    with serving(web.post("/logstash", take)) as url:
+    # at an address of its own: a request of the killed daemon may reach the server after its end
+    with serving(web.post("/away", refuse), web.post("/logstash", take)) as url:
         made = make_cluster({}, zones=1, hosts=2)
-        made.config.write_text(made.config.read_text() + KILLED.replace("URL", f"{url}/logstash"))
+        made.config.write_text(made.config.read_text() + KILLED.replace("URL", f"{url}/away"))
         made.stop()
         made.start()
         made.all_up()
@@ -127,8 +133,7 @@ def test_a_daemon_that_is_killed_while_an_archive_is_away_loses_no_result(
             made.rmx("monitor", "run", "pairs")
         until(lambda: refused, "the archive was tried")
         made.kill()
-        there.set()
-        assert got == []
+        made.config.write_text(made.config.read_text().replace(f"{url}/away", f"{url}/logstash"))
         made.start()
         made.all_up()
         until(lambda: len(set(got)) == 6, "the results of three runs, both ways, are there", 120)
