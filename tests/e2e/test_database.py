@@ -67,7 +67,8 @@ def fill(disk: Path) -> None:
 
 @pytest.fixture(scope="module")
 def cluster(make_cluster: MakeCluster, server: Server) -> Cluster:
-    database = {"daemon": {"database": server.url("rm")}}
+    # the lease is long enough for a leader that waits for a processor not to lose it to the second daemon
+    database = {"daemon": {"database": server.url("rm"), "lease_s": 8.0}}
     return make_cluster(database, zones=1, hosts=2, gpus_per_host=0)
 
 

@@ -227,7 +227,8 @@ def test_a_container_has_its_users_rights_and_ends_with_its_job(cluster: Cluster
     until(over, "it has tried")
     said = [line for line in cluster.log(job).splitlines() if " " not in line]
     assert said == ["0", "tried"]  # root inside, and nothing more outside
-    assert "54321" in run(cluster.lab, host, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
+    look = "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"
+    until(lambda: "sleep 54321" in run(cluster.lab, host, look), "its last program runs")
     cluster.client_of(STRANGER).delete("jobs", job, signal=9)
     assert cluster.wait(job)["state"] == "FAILED"
     nothing_left(cluster, host)

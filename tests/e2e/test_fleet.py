@@ -214,11 +214,12 @@ def test_a_lost_host_is_noticed_and_found_again(
     job = {"cut": 21, "freeze": 22, "crash": 23, "kill_sshd": 24}[harm]
     fleet = up("z2h1")
     task = fleet.call("z2h1", launch("sleep 0.5; exec sleep 600", job=job)).tasks[0]
+    before = len(fleet.said)
     getattr(lab, harm)("z2h1")
     try:
         under_way = fleet.fleet.call("z2h1", Ping(), timeout_s=60)
         after = len(fleet.said)
-        why = fleet.wait("z2h1", "down")  # stock Fabric would wait for minutes
+        why = fleet.wait("z2h1", "down", after=before)  # stock Fabric would wait for minutes
         assert "lost" in why or "does not answer" in why or "ended" in why
         with pytest.raises(Unreachable):
             under_way.result(WAIT_S)
