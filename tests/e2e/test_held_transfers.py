@@ -16,15 +16,26 @@ from .test_admission import Span, spans
 pytestmark = pytest.mark.lab
 
 STEP_S = 0.005
-LONG, LONG_STEPS, SHORT, SHORT_STEPS = 25, 80, 60, 24  # transfers of the two jobs, and steps of each
+LONG, LONG_STEPS, SHORT, SHORT_STEPS = 25, 80, 70, 24  # transfers of the two jobs, and steps of each
 # They declare their communication as longer: who has been held for twice as long as the other declared goes
 # on, and on a busy machine messages and sleeps are late.
 DECLARED = 5
-# communicates in steps, and prints when each was made, then when it was ready, began and ended
+# communicates in steps, and prints when each was made, then when it was ready, began and ended. At the end of
+# a transfer the ranks wait for each other, as in an all-reduce: else one that is late once stays so
 PROGRAM = """#!/usr/bin/env python3
-import os, sys, time
+import os, socket, sys, time
 import rm_iteration, rm_turn
 rm_turn.ANSWER_S = 40.0  # a rank whose agent is late twice asks no more for long: a busy machine is late
+place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+if os.environ["RANK"] == "0":
+    link = socket.create_server(place).accept()[0]
+else:
+    while True:
+        try:
+            link = socket.create_connection(place)
+            break
+        except OSError:
+            time.sleep(0.02)
 while not os.path.exists("/var/tmp/go." + os.environ["SLURM_JOB_ID"]):
     time.sleep(0.02)
 for number in range(int(sys.argv[1])):
@@ -36,6 +47,8 @@ for number in range(int(sys.argv[1])):
             for _ in range(int(sys.argv[3])):
                 time.sleep(0.005)
                 steps.append(time.time())
+            link.send(b"x")
+            link.recv(1)
     print(*steps)
     print(ready, began, steps[-1], flush=True)
 """
