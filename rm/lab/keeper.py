@@ -8,6 +8,7 @@ control groups and the lab's directory, which `rmx lab down` removes.
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 import sys
@@ -240,10 +241,13 @@ class Keeper:
             self.is_cut.discard(name)
 
     def kill_sshd(self, name: str) -> None:
+        """Returns when they have ended: one that still listens would pass for its successor."""
         self._host(name)
-        for pid, comm in self._processes(name):
-            if comm.startswith("sshd"):
-                _signal(pid, signal.SIGKILL)
+        done: set[int] = set()
+        while fresh := {pid for pid, comm in self._processes(name) if comm.startswith("sshd")} - done:
+            for pid in fresh:
+                _end(pid)
+            done |= fresh
 
     def start_sshd(self, name: str) -> None:
         host = self._host(name)
@@ -309,6 +313,19 @@ def _signal(pid: int, number: int) -> None:
         os.kill(pid, number)
     except ProcessLookupError:  # it ended meanwhile, which is as good
         return
+
+
+def _end(pid: int) -> None:
+    """Returns when it has ended, with all that it had open; who reaps it is not waited for."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        _signal(pid, signal.SIGKILL)
+        select.select([handle], [], [], BOOT_PATIENCE_S)
+    finally:
+        os.close(handle)
 
 
 def _new_boot_id() -> str:

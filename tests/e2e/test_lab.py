@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -335,7 +336,8 @@ def test_a_cut_is_silent_and_heals(lab: Lab) -> None:
     lab.cut("z1h2")
     for source, target in (("z1h1", "z1h2"), ("z1h2", "z1h1"), ("z2h1", "z1h2")):
         done = lab.exec(source, ["python3", "-c", probe, address(lab, target), "0.5"])
-        assert b"timed out" in done.stderr, done.stderr
+        # nobody says no: a kernel that has looked for its neighbour for three seconds gives up by itself
+        assert b"timed out" in done.stderr or b"No route to host" in done.stderr, done.stderr
     lab.crash("z1h2")
     lab.boot("z1h2")
     lab.heal("z1h2")
@@ -343,6 +345,11 @@ def test_a_cut_is_silent_and_heals(lab: Lab) -> None:
 
 
 def test_sshd_dies_and_comes_back_and_a_changed_key_is_refused(lab: Lab) -> None:
+    for _ in range(5):  # at once: none that is dying takes another connection
+        lab.kill_sshd("z2h2")
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((address(lab, "z2h2"), 22), 60)
+        lab.start_sshd("z2h2")
     lab.kill_sshd("z2h2")
     assert "refused" in ssh(lab, "z2h2", "true").stderr
     lab.start_sshd("z2h2")

@@ -65,13 +65,19 @@ def spaces(lab: Lab) -> set[str]:
     return {os.readlink(f"/proc/{status.init}/ns/net") for status in lab.statuses() if status.init}
 
 
-def net_spaces() -> set[str]:
-    found = set()
+def users(of: set[str]) -> dict[tuple[str, str], str]:
+    """Which of these network namespaces a process is in, by its number and when it was started.
+
+    The kernel gives the number of a namespace that is gone to the next one, which may be another lab's.
+    """
+    found = {}
     for link in Path("/proc").glob("[0-9]*/ns/net"):
         try:
-            found.add(os.readlink(link))
+            space, status = os.readlink(link), (link.parents[1] / "stat").read_text()
         except OSError:  # it ended meanwhile
             continue
+        if space in of:
+            found[link.parts[2], status.rpartition(")")[2].split()[19]] = space
     return found
 
 
@@ -83,12 +89,13 @@ def test_two_labs_stand_side_by_side_and_leave_nothing(make_lab: MakeLab, tmp_pa
     assert traces(first.directory)
     gone = spaces(first)
     assert len(gone) == 2
-    assert gone <= net_spaces()
+    inside = users(gone)
+    assert {*inside.values()} == gone
     first.down()
     first.down()
     assert not first.directory.exists()
     left_nothing(first.directory)
-    until(lambda: not gone & net_spaces(), "its network is gone")
+    until(lambda: inside.keys().isdisjoint(users(gone)), "nobody is in its networks")
     assert not Path("/sys/class/net", state["control"]).exists()
     assert not (state["cgroup"] and Path(state["cgroup"]).exists())
     assert "rm_lab" not in subprocess.run(["nft", "list", "tables"], capture_output=True, text=True).stdout

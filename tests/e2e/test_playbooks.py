@@ -32,7 +32,12 @@ nft list ruleset
 
 
 def left(lab: Lab, host: str) -> set[str]:
-    """What there is on a host and not on this machine, whose directories the host sees below its own."""
+    """What there is on a host and not on this machine, whose directories the host sees below its own: at both
+    of two looks, since one also finds what is here for a moment."""
+    return seen(lab, host) & seen(lab, host)
+
+
+def seen(lab: Lab, host: str) -> set[str]:
     # this machine is looked at before and after: what comes and goes here meanwhile is not the host's
     before = lines_here(SHARED)
     found = {*out(lab, host, SHARED).splitlines()}

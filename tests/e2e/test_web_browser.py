@@ -119,7 +119,7 @@ def test_a_cell_leads_to_its_history_and_back(seen: Seen) -> None:
     expect(panel.get_by_role("link", name="14d")).to_be_focused()
     panel.get_by_role("link", name="The other way").click()
     expect(panel.get_by_role("heading", name="h3 → h1")).to_be_visible()
-    assert "from=h3&to=h1" in page.url  # to come back to, or to send to somebody
+    expect(page).to_have_url(re.compile("from=h3&to=h1"))  # to come back to, or to send to somebody
     page.keyboard.press("Escape")
     expect(panel).to_have_count(0)
     expect(cell).to_be_focused()

@@ -1,7 +1,7 @@
 #!/bin/bash
 #SBATCH --job-name=checkpoint
 #SBATCH --time=00:01:00
-#SBATCH --signal=B:USR1@55
+#SBATCH --signal=B:USR1@52
 #SBATCH --requeue
 #SBATCH --open-mode=append
 #SBATCH --output=checkpoint-%j.out

@@ -7,7 +7,7 @@
 #= state CANCELLED
 #= file jupyter-%j.log
 #= line .*Jupyter Server .* is running at:?
-port=$(shuf -i 20000-29999 -n 1)
+port=$(shuf -i 8900-9999 -n 1)
 token=$(python3 -c 'import secrets; print(secrets.token_hex(24))')
 echo "http://127.0.0.1:$port/lab?token=$token" > jupyter-$SLURM_JOB_ID.url
 exec ${JUPYTER:-jupyter} lab --no-browser --ip=127.0.0.1 --port=$port --IdentityProvider.token=$token

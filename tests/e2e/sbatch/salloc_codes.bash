@@ -11,11 +11,13 @@ salloc -I1 -N64 true 2>/dev/null
 echo "salloc beyond the cluster ended with $?" >&3
 cat > signalled.sh <<'X'
 #!/bin/bash
-trap 'echo batch got USR1' USR1
+trap 'echo batch got USR1; kill %1' USR1
 srun -n2 -N2 -l bash -c 'trap "echo step got USR2; exit 0" USR2; touch ready-$SLURM_PROCID-$SLURM_JOB_ID; while :; do sleep 0.1; done'
-echo "srun ended with $?"
-sleep 600 & wait $!
-kill %1
+code=$?
+sleep 600 &
+echo "srun ended with $code"
+wait $!
+true
 X
 job=$(sbatch --parsable -n2 -N2 -o signalled.out signalled.sh)
 until [ -e ready-0-$job ] && [ -e ready-1-$job ]; do sleep 0.2; done

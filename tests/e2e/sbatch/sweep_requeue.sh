@@ -1,5 +1,5 @@
 #!/bin/bash
-#SBATCH --job-name=resume --array=1-3%2 --time=1 --signal=B:USR1@57 --requeue --open-mode=append
+#SBATCH --job-name=resume --array=1-3%2 --time=1 --signal=B:USR1@52 --requeue --open-mode=append
 #SBATCH --output=resume-%A_%a.out
 #= state COMPLETED 3
 #= file resume-%j_2.out

@@ -5,7 +5,7 @@
 #= line ssh -N -L \d+:z1h\d:\d+ \w+@login
 #= line the page answers
 #= line trained
-port=$(shuf -i 30000-39999 -n 1)
+port=$(shuf -i 7800-8599 -n 1)
 logdir=runs-$SLURM_JOB_ID
 mkdir -p $logdir
 echo "events" > $logdir/index.html
