@@ -57,19 +57,26 @@ def statuses(cluster: Cluster, mesh: str, check: str) -> dict[tuple[str, str], i
     return {(c["source"], c["destination"]): c["status"] for c in cells if c["check"] == check}
 
 
+def network(cluster: Cluster) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = cluster.client.get("network")["pairs"]
+    return found
+
+
 def until_sound(cluster: Cluster) -> None:
-    """A run on a busy machine may lose an answer that comes too late; the next does not."""
+    """A run on a busy machine may lose an answer that comes too late; the next does not. Nothing is lost, and
+    nothing that was lost counts any more, as a try of two."""
 
     def sound() -> bool:
         cluster.rmx("monitor", "run", "quick")
-        return set(statuses(cluster, "quick", "loss").values()) == {0}
+        cells = json.loads(cluster.rmx("monitor", "status", "quick", "--json"))["cells"]
+        return {(c["status"], c["value"]) for c in cells if c["check"] == "loss"} == {(0, 0.0)}
 
     until(sound, "no link loses anything")
 
 
 def test_a_link_that_goes_bad_shows_after_two_tries_and_heals(cluster: Cluster) -> None:
     assert cluster.rmx("monitor", "run", "quick", "--once") == "quick: 3 pairs measured, 0 failed\n"
-    assert set(statuses(cluster, "quick", "loss").values()) == {0}
+    until_sound(cluster)
     assert "1 z1h1 · o o" in cluster.rmx("network", "--mesh", "quick")
     address = cluster.hosts()["z1h2"]["address"]
     assert cluster.lab.exec("z1h1", ["ip", "route", "add", "blackhole", address]).returncode == 0
@@ -88,8 +95,9 @@ def test_a_link_that_goes_bad_shows_after_two_tries_and_heals(cluster: Cluster) 
     assert "z1h1 to z1h2: measured" in shown
     assert "confidence 100%" in shown
     assert "█" in shown
-    first, *_ = json.loads(cluster.rmx("monitor", "history", "quick", "--check", "loss", "--json"))["changes"]
-    assert (first["source"], first["destination"], first["was"], first["status"]) == ("z1h1", "z1h2", 2, 0)
+    changes = json.loads(cluster.rmx("monitor", "history", "quick", "--check", "loss", "--json"))["changes"]
+    told = [(c["was"], c["status"]) for c in changes if (c["source"], c["destination"]) == ("z1h1", "z1h2")]
+    assert told[0] == (2, 0)
 
 
 def test_packets_that_are_dropped_one_way_are_lost_one_way(cluster: Cluster) -> None:
@@ -106,13 +114,20 @@ def test_packets_that_are_dropped_one_way_are_lost_one_way(cluster: Cluster) -> 
         for _ in range(2):
             cluster.rmx("monitor", "run", "quick")
         bad = {pair for pair, status in statuses(cluster, "quick", "loss").items() if status}
-        pairs = {(p["source"], p["destination"]): p for p in cluster.client.get("network")["pairs"]}
+
+        def one_way(way: tuple[str, str] = (source, destination)) -> bool:
+            """By the newest run; on a busy machine one may get an answer too late."""
+            lost = {(p["source"], p["destination"]): p["loss_pct"] for p in network(cluster)}
+            assert lost[way] == 100.0
+            if lost[way[::-1]] != 0.0:
+                cluster.rmx("monitor", "run", "quick")
+                return False
+            return True
+
+        until(one_way, "nothing is lost on the way back")
         cluster.lab.exec(destination, ["nft", "delete table inet oneway"])
         until_sound(cluster)
         assert bad == {(source, destination)}
-        assert pairs[source, destination]["loss_pct"] == 100.0
-        # of ten packets, of which a busy machine may answer one too late
-        assert pairs[destination, source]["loss_pct"] < 50.0
 
 
 def test_a_malformed_mesh_is_told_and_a_pause_outlasts_the_daemon(cluster: Cluster) -> None:
@@ -148,7 +163,7 @@ def test_throughput_is_found_in_the_gaps_of_running_jobs(cluster: Cluster) -> No
 
         def found() -> dict[str, Any] | None:
             cluster.run("monitor", "run", "rates")
-            pairs = {(p["source"], p["destination"]): p for p in cluster.client.get("network")["pairs"]}
+            pairs = {(p["source"], p["destination"]): p for p in network(cluster)}
             pair = pairs["z1h1", "z1h2"]
             return pair if (pair["bandwidth_bps"] or 0) > 10e6 else None
 
@@ -177,7 +192,8 @@ def test_an_archive_is_a_grid_until_rm_toml_does_not_name_it_any_more(cluster: C
     hosts, before = cluster.hosts(), cluster.config.read_text()
     a, b = hosts["z1h1"]["address"], hosts["z1h3"]["address"]
     esmond = Esmond()
-    now_s = time.time_ns() // 10**9
+    measured_s = time.time_ns() // 10**9
+    now_s = until(lambda: (now := time.time_ns() // 10**9) > measured_s and now, "the next second begins")
     esmond.series[a, b, "packet-loss-rate"] = [
         {"ts": now_s - 60, "val": 0.0},
         {"ts": now_s - 30, "val": 0.25},
@@ -192,7 +208,7 @@ def test_an_archive_is_a_grid_until_rm_toml_does_not_name_it_any_more(cluster: C
         until(lambda: statuses(cluster, "esmond:old", "loss") == bad, "the archive is read")
         assert "1 z1h1 · C" in cluster.rmx("network", "--mesh", "esmond:old")
         assert "loss 25 %, critical from 5 %" in cluster.rmx("monitor", "history", "esmond:old")
-        pairs = {(p["source"], p["destination"]): p for p in cluster.client.get("network")["pairs"]}
+        pairs = {(p["source"], p["destination"]): p for p in network(cluster)}
         assert pairs["z1h3", "z1h1"]["bandwidth_bps"] == 9_400_000_000
         text = subprocess.run(
             ["curl", "-sS", "--unix-socket", cluster.socket, "http://rm/metrics"],

@@ -198,8 +198,16 @@ def assert_each_step_has_its_gpus(cluster: Cluster, host: str, directory: Path) 
     script = directory / "gpus.sh"
     script.write_text(GPU_STEPS)
     job_id = cluster.submit("--launch=batch", "--ntasks=2", "--gpus-per-task=1", str(script))
-    watched = f"/var/lib/rm/jobs/{job_id}.1/gpus.used"
-    until(lambda: json.loads(cluster.read(host, watched) or "[0]")[0] > 10_000_000, "its GPUs were looked at")
+    seen = f"/var/lib/rm/jobs/{job_id}.1/gpus.seen"
+
+    def begun_us() -> int:
+        """When the second of the steps that wait began; 0 before."""
+        steps = cluster.client.get("jobs", "steps", jobs=str(job_id))["steps"]
+        return max(one["started_us"] or 0 for one in steps) if len(steps) == 2 else 0
+
+    later_us = until(begun_us, "both steps run") + 1_000_000
+    looked = "their GPUs were looked at, each for a second at least"
+    until(lambda: json.loads(cluster.read(host, seen) or '{"at_us": 0}')["at_us"] > later_us, looked)
     go(cluster, job_id)
     assert cluster.wait(job_id)["state"] == "COMPLETED", cluster.log(job_id)
 
