@@ -37,7 +37,7 @@ SCRIPTS = Path(__file__).with_name("sbatch")
 TEXTS = {path.name: path.read_text() for path in SCRIPTS.glob("*.sh")}
 NAMES = sorted(TEXTS, key=lambda name: ("\n#= forward" not in TEXTS[name], name))
 FEATURES = {"z1h1": ["nvme", "slow"], "z1h2": ["nvme", "big"], "z1h3": ["slow"]}
-PATIENCE_S = 4 * WAIT_S  # some thirty jobs share three hosts
+PATIENCE_S = 8 * WAIT_S  # some thirty jobs share three hosts, and some submissions wait for several of them
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ def cluster(make_module_lab: MakeLab, older: Path) -> Iterator[Cluster]:
         Path(directory).chmod(0o755)
         made = Cluster(make_module_lab(zones=1, hosts=2), Path(directory), {})
         made.program = older
-        made.rmx("playbook", "run", "bootstrap", "--inventory", made.lab.inventory)
+        made.rmx("playbook", "run", "bootstrap", "--inventory", made.lab.inventory, timeout=4 * WAIT_S)
         made.start()
         try:
             made.rmx("host", "import", made.lab.inventory)
@@ -91,7 +91,7 @@ def test_jobs_run_through_an_upgrade_and_through_the_way_back(cluster: Cluster, 
         return {host["agent_version"] for host in cluster.hosts().values()}
 
     def run_agents() -> None:
-        cluster.rmx("playbook", "run", "agents")
+        cluster.rmx("playbook", "run", "agents", timeout=4 * WAIT_S)
 
     over = cluster.submit("--wrap", "echo over")
     assert cluster.wait(over)["state"] == "COMPLETED"
