@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster import FINAL, LOSING, Cluster, until
+from tests.cluster import FINAL, LOSING, WAIT_S, Cluster, until
 from tests.e2e.conftest import MakeCluster
 from tests.e2e.marks import GO, MARK, go, no_defects, runs
 
@@ -122,7 +122,7 @@ def test_a_fenced_job_ends_on_its_cut_host_before_it_starts_elsewhere(cluster: C
         assert (job["state"], job["attempt"], job["reason"]["code"]) == ("RUNNING", 1, "Lease")
         assert f"until the lease of host {host} has run out" in cluster.rmx("why", str(fenced))
         assert cluster.wait(loose)["attempt"] == 2
-        done = cluster.wait(fenced)
+        done = cluster.wait(fenced, wait_s=3 * WAIT_S)  # half a minute passes until its lease is over
         assert (done["state"], done["attempt"]) == ("COMPLETED", 2)
         assert cluster.alive(host, "sleep 615"), "one without a lease goes on there"
         assert not cluster.alive(host, f"jobs/{fenced}.1/script")
