@@ -259,19 +259,21 @@ def _parsed(line):
 
 
 def _listener(folder):
-    """The socket in the attempt's folder, the user's alone. Its path may be longer than a socket's may be."""
-    path = folder.at(NAME)
+    """The socket in the attempt's folder, the user's alone: seen only once it is listened at, since a rank
+    that is refused goes on without its turn. Its path may be longer than a socket's may be."""
+    aside = folder.at("." + NAME)
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
+        os.unlink(aside)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     directory = os.open(folder.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        sock.bind("/proc/self/fd/%d/%s" % (directory, NAME))
-        os.chmod(path, 0o600)
+        sock.bind("/proc/self/fd/%d/.%s" % (directory, NAME))
+        os.chmod(aside, 0o600)
         if os.getuid() == 0:
             owner = os.stat(folder.at("script"))
-            os.chown(path, owner.st_uid, owner.st_gid)
+            os.chown(aside, owner.st_uid, owner.st_gid)
         sock.listen(64)
+        os.rename(aside, folder.at(NAME))
     except OSError:
         sock.close()
         raise

@@ -171,11 +171,12 @@ def test_a_job_that_stands_still_does_nothing_and_its_time_limit_waits() -> None
 
 
 def is_frozen(group: str, pid: int) -> bool:
-    """By its control group, or stopped by a signal where there is none that freezes."""
+    """By its control group, or stopped by a signal where there is none that freezes. By one of version 1 its
+    processes sleep as if they waited for a disk."""
     events = Path(group, "cgroup.events")
     if group and events.exists():
         return "frozen 1" in events.read_text()
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "TD"
 
 
 def processor_ticks(pid: int) -> int:
