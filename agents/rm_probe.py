@@ -33,6 +33,8 @@ QUESTION = struct.Struct("!4sIIq")  # magic, session, sequence number, t1
 ANSWER = struct.Struct("!4sIIqqqI")  # the question, then t2, t3, questions of this session seen so far
 HOW_MANY = 0xFFFFFFFF  # the sequence number of a question that is only for the number of the others
 HOW_MANY_S = 0.05  # between two of them
+LATE_S = 1.0  # behind the last question its answers may come so late
+PASSES_S = 0.25  # that a packet of some size was answered
 LONGEST_US = 600_000_000
 ROOM_BYTES = 4 << 20
 # no route; a blackhole; a route that forbids
@@ -169,7 +171,7 @@ def exchange(address, port, count, interval_us, size=0):
                     link.send(QUESTION.pack(MAGIC, session, sent, _now_us()) + padding)
                 sent += 1
                 if sent == count:
-                    end = time.monotonic() + 1.0  # the last answers may be this late
+                    end = time.monotonic() + LATE_S
                 continue
             late = end is not None and now > end
             # what came while this process had to wait for a processor was not lost
@@ -241,7 +243,7 @@ def path_mtu(address, port):
         else:
             link.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE)
         link.connect((address, port))
-        link.settimeout(0.25)
+        link.settimeout(PASSES_S)
 
         def passes(size):
             padding = b"\0" * (size - header - QUESTION.size)
