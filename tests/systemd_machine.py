@@ -78,22 +78,21 @@ def machine(
     except AssertionError as problem:
         raise AssertionError(f"{problem}\n{log.read_text()[-2000:]}") from problem
     finally:
-        _end(group)
+        outer.kill()  # its PID 1 ends with it, and with that whatever is there
         outer.wait(60)
+        _end(group)
 
 
 def _end(group: Path) -> None:
-    """Kill what is in the control group, and remove it."""
-    for one in sorted(group.rglob("cgroup.procs"), reverse=True):
-        for pid in one.read_text().split():
-            with suppress(ProcessLookupError):
-                os.kill(int(pid), 9)
+    """Kill what is left in the control group, and remove it."""
 
     def removed() -> bool:
-        for folder in sorted((p for p in group.rglob("*") if p.is_dir()), reverse=True):
-            with suppress(OSError):
-                folder.rmdir()
-        with suppress(OSError):
+        with suppress(OSError):  # a group that has gone meanwhile
+            for pid in (group / "cgroup.procs").read_text().split():
+                os.kill(int(pid), 9)
+            for folder, below, _ in os.walk(group, topdown=False):
+                for name in below:
+                    os.rmdir(f"{folder}/{name}")
             group.rmdir()
         return not group.exists()
 

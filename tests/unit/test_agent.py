@@ -256,7 +256,11 @@ def test_stopping_ends_the_whole_tree_gently_first(start: Start, cgroups: str) -
     found = [
         int(until((pids / n).read_text, n)) for n in ("self", "child", "deaf") if until((pids / n).exists, n)
     ]
-    agent.call("stop", job=1, attempt=1, grace_us=3_000_000, why="cancel")  # the deaf one uses it up
+    stop = {"job": 1, "attempt": 1, "why": "cancel"}
+    agent.call("stop", grace_us=600_000_000, **stop)
+    until(lambda: not alive(found[0]), "the first one has ended as it was asked to")
+    assert alive(found[2])
+    agent.call("stop", grace_us=0, **stop)  # there is no grace left for the deaf one
     end = agent.event("exit", job=1)
     assert (end["code"], end["signal"], end["why"]) == (3, 0, "cancel")
     assert not any(alive(pid) for pid in found)  # the end is told when nothing is left, not before

@@ -65,6 +65,8 @@ def name_server(answer: Answer, over_tcp: Answer | None = None) -> Iterator[int]
 
         def serve() -> None:
             asked, peer = udp.recvfrom(512)
+            if not asked:  # its time was over before it asked
+                return
             if (told := answer(asked)) is not None:
                 udp.sendto(b"x" * 20, peer)  # somebody else's
                 udp.sendto(told, peer)
@@ -77,8 +79,12 @@ def name_server(answer: Answer, over_tcp: Answer | None = None) -> Iterator[int]
 
         thread = threading.Thread(target=serve)
         thread.start()
-        yield udp.getsockname()[1]
-        thread.join()
+        try:
+            yield udp.getsockname()[1]
+        finally:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
+                end.sendto(b"", udp.getsockname())
+            thread.join()
 
 
 def ask(port: int, kind: str, query: str = "www.example.org", timeout_us: int = 10_000_000) -> dict[str, Any]:

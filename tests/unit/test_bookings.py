@@ -3,6 +3,7 @@
 import threading
 
 from rm.daemon.monitoring.bookings import Bookings
+from tests.agent_process import until
 from tests.fakes import PATIENCE_S
 
 
@@ -19,15 +20,19 @@ def begin(bookings: Bookings, a: str, b: str, shared: bool) -> tuple[threading.E
     return begun, over
 
 
+def until_wait(bookings: Bookings, count: int) -> None:
+    until(lambda: len(bookings._freed._waiters) == count, f"{count} wait")  # type: ignore[attr-defined]
+
+
 def test_tests_that_share_a_host_run_side_by_side_and_others_alone() -> None:
     bookings = Bookings()
     (first, end_first), (second, end_second) = (begin(bookings, "a", b, True) for b in "bc")
     assert first.wait(PATIENCE_S)
     assert second.wait(PATIENCE_S)
     alone, end_alone = begin(bookings, "a", "d", False)
-    assert not alone.wait(0.05)
+    until_wait(bookings, 1)
     waiting, end_waiting = begin(bookings, "b", "a", True)  # it does not overtake the one that waits
-    assert not waiting.wait(0.05)
+    until_wait(bookings, 2)
     elsewhere, end_elsewhere = begin(bookings, "x", "y", False)
     assert elsewhere.wait(PATIENCE_S)
     for over in (end_first, end_second, end_elsewhere):
