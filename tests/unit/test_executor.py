@@ -23,6 +23,7 @@ from rm.daemon.execution.greeting import HostReport
 from rm.daemon.execution.leadership import Leadership
 from rm.daemon.execution.log_home import LogHome
 from rm.daemon.execution.mailing import NOWHERE
+from rm.daemon.execution.outbox import Open, Outbox
 from rm.errors import Conflict, NotFound, Unreachable
 from rm.protocol import attempts as wire
 from rm.protocol.codes import Code, NotConnected
@@ -661,6 +662,40 @@ def test_a_slice_whose_answer_is_lost_is_sent_again_together(slicing: House) -> 
     again.answer(refused=[])
     slicing.settled(3)
     assert slicing.open() == []
+
+
+def test_no_repetition_sends_a_part_of_a_slice(slicing: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two parts would run side by side, in the place of one."""
+    rest, repeat = Outbox.rest, slicing.executor._dispatch._repeat
+
+    def rest_late(outbox: Outbox, entry: Open) -> None:
+        if entry.intent.id == 2:  # what failed with the first is due while the second is heard
+            repeat("h1")
+        rest(outbox, entry)
+
+    monkeypatch.setattr(Outbox, "rest", rest_late)
+    slicing.connect()
+    slicing.submit(*SLICE)
+    slicing.hosts.take("slice").refuse(SILENCE)
+    again = slicing.hosts.take("slice")
+    assert [follower["job"] for follower in again.args["followers"]] == [2, 3]
+    again.answer(refused=[])
+    slicing.settled(3)
+    assert slicing.open() == []
+
+
+def test_a_slice_that_is_being_put_in_is_repeated_as_a_whole(tmp_path: Path) -> None:
+    def build(action: Launch) -> wire.Launch:
+        if action.job == 2:  # what failed before is due while the slice is put in
+            house.executor._dispatch._repeat("h1")
+        return element_of(action)
+
+    house = House(tmp_path, launch_of=build, slice_us=900_000)
+    house.connect()
+    house.submit(*SLICE)
+    assert [follower["job"] for follower in house.hosts.take("slice").args["followers"]] == [2, 3]
+    assert (house.hosts.untaken("slice"), house.hosts.untaken("launch")) == ([], [])
+    house.executor.close()
 
 
 def test_a_refused_slice_has_failed_for_each(slicing: House) -> None:

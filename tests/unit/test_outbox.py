@@ -6,7 +6,7 @@ from rm.daemon.execution.outbox import Open, Outbox
 
 def collection(outbox: Outbox, number: int = 1) -> Open:
     made = Open(Intent(number, Collect(1, 1, "h1", ())), None)
-    outbox.put(made)
+    outbox.put([made])
     return made
 
 
@@ -24,7 +24,7 @@ def test_it_is_under_way_once_and_not_after_it_has_settled() -> None:
 def test_what_waits_for_an_exit_is_not_repeated_before_it() -> None:
     outbox = Outbox()
     entry, other = collection(outbox), Open(Intent(2, Discard(2, 1, "h1")), None)
-    outbox.put(other)
+    outbox.put([other])
     outbox.begin(entry)
     assert outbox.rest_until_exit(entry)
     assert (outbox.plan_repeat("h1"), outbox.plan_repeat("h1")) == (True, False)

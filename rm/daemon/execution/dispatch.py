@@ -96,9 +96,8 @@ class Dispatch:
             else:
                 self._send_slice(some)
 
-    def _begin(self, entries: list[Open]) -> list[Open]:
-        """Those that are not under way already, if anything may be sent now."""
-        begun = [] if self._closed else [entry for entry in entries if self._outbox.begin(entry)]
+    def _may_send(self, begun: list[Open]) -> list[Open]:
+        """What is under way now, if anything may be sent now."""
         if self._leadership.may_act():
             return begun
         for entry in begun:
@@ -106,7 +105,9 @@ class Dispatch:
         return []
 
     def _forget_many(self, entries: list[Open]) -> None:
-        if begun := self._begin(entries):
+        if self._closed:
+            return
+        if begun := self._may_send([entry for entry in entries if self._outbox.begin(entry)]):
             actions = [entry.intent.action for entry in begun]
             names = [(action.job, action.attempt) for action in actions]
             request = wire.Forget(epoch=self._leadership.epoch, attempts=names)
@@ -128,12 +129,19 @@ class Dispatch:
         self._safely(entries, take)
 
     def _send_slice(self, entries: list[Open]) -> None:
-        begun = self._begin(entries)
+        """As a whole: two parts of it would run side by side, in the place of one."""
+        if self._closed:
+            return
+        host = entries[0].intent.action.host
+        begun = self._outbox.begin_whole(entries)
+        if begun is None:  # what came of the others is about to be heard
+            self._plan(host, self._repeat_s)
+            return
+        begun = self._may_send(begun)
         if not begun:
             return
         launches = [entry.request for entry in begun if isinstance(entry.request, wire.Launch)]
         request = slice_request(launches, self._slice_us)
-        host = begun[0].intent.action.host
         self._sender.send(host, request).add_done_callback(partial(self._hear_slice, begun))
 
     def _hear_slice(self, entries: list[Open], future: Future[Any]) -> None:
@@ -186,10 +194,12 @@ class Dispatch:
 
     def again(self, entry: Open, seconds: float | None = None) -> None:
         """Send it again in a while, with all of that host that failed meanwhile, in order."""
-        host = entry.intent.action.host
         self._outbox.rest(entry)
+        self._plan(entry.intent.action.host, self._repeat_s if seconds is None else seconds)
+
+    def _plan(self, host: str, seconds: float) -> None:
         if self._outbox.plan_repeat(host):
-            self._aside.after(self._repeat_s if seconds is None else seconds, lambda: self._repeat(host))
+            self._aside.after(seconds, lambda: self._repeat(host))
 
     def _repeat(self, host: str) -> None:
         waiting = self._outbox.begin_repeat(host)

@@ -144,14 +144,14 @@ class Executor:
 
     def submit(self, intents: list[Intent]) -> None:
         """Carry out committed intents, per host in order of their ids."""
-        ready: list[Open] = []
+        entries: list[Open] = []
         for intent in intents:
             action = intent.action
             if isinstance(action, Mail):
                 self._mailer.tell(intent, action, partial(self._mailed, intent, action))
                 continue
             try:
-                entry = self._entry(intent, action)
+                entries.append(self._entry(intent, action))
             except Exception as error:  # the job or a host is gone, or the job cannot be launched at all
                 log.log(
                     logging.WARNING if isinstance(error, RmError) else logging.ERROR,
@@ -163,11 +163,8 @@ class Executor:
                 if isinstance(action, Launch | Start):
                     self._post(failed(action, code_of(error) or Code.DEFECT, error))
                 self._post(ev.ActionSettled(intent.id))
-                continue
-            self._outbox.put(entry)
-            if self._greeter.is_up(action.host):
-                ready.append(entry)
-        self._dispatch.send_all(ready)
+        self._outbox.put(entries)
+        self._dispatch.send_all([entry for entry in entries if self._greeter.is_up(entry.intent.action.host)])
 
     def _entry(self, intent: Intent, action: ToHost) -> Open:
         match action:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,12 +39,14 @@ class Outbox:
         self._repeating: set[str] = set()
         self._lock = threading.Lock()
 
-    def put(self, entry: Open) -> None:
-        action = entry.intent.action
+    def put(self, entries: Sequence[Open]) -> None:
+        """All at once: nobody who repeats what is open finds a part of a slice."""
         with self._lock:
-            self._open.setdefault(action.host, {})[entry.intent.id] = entry
-            if is_end(action):
-                self._ends.setdefault(action.host, Counter())[action.job, action.attempt] += 1
+            for entry in entries:
+                action = entry.intent.action
+                self._open.setdefault(action.host, {})[entry.intent.id] = entry
+                if is_end(action):
+                    self._ends.setdefault(action.host, Counter())[action.job, action.attempt] += 1
 
     def remove(self, intent: Intent) -> None:
         action = intent.action
@@ -97,11 +100,23 @@ class Outbox:
     def begin(self, entry: Open) -> bool:
         """It is under way now; False when it was before, or is settled."""
         with self._lock:
-            known = self._open.get(entry.intent.action.host, {})
-            if entry.under_way or entry.intent.id not in known:
+            if entry.under_way or not self._is_known(entry):
                 return False
             entry.under_way, entry.waits_for_exit = True, False
             return True
+
+    def begin_whole(self, entries: Sequence[Open]) -> list[Open] | None:
+        """Those that are not settled are under way now; None, and nothing has changed, if one was before."""
+        with self._lock:
+            known = [entry for entry in entries if self._is_known(entry)]
+            if any(entry.under_way for entry in known):
+                return None
+            for entry in known:
+                entry.under_way, entry.waits_for_exit = True, False
+            return known
+
+    def _is_known(self, entry: Open) -> bool:
+        return entry.intent.id in self._open.get(entry.intent.action.host, {})
 
     def rest(self, entry: Open) -> None:
         """It is not under way any more, and open still."""
