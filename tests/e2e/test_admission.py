@@ -22,7 +22,8 @@ LONGEST_S = 20.0  # of a wait: half of that of a rank to which its agent says no
 PROGRAM = """#!/usr/bin/env python3
 import os, sys, time
 import rm_iteration, rm_turn
-rm_turn.ANSWER_S = 40.0  # a rank whose agent is late twice asks no more for long: a busy machine is late
+# a rank whose agent is late twice asks no more for long: a busy machine is late, also with the turn
+rm_turn.ANSWER_S, rm_turn.MISSES = 40.0, sys.maxsize
 while not os.path.exists("/var/tmp/go." + os.environ["SLURM_JOB_ID"]):
     time.sleep(0.02)
 for number in range(int(sys.argv[1])):
