@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import shutil
+import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
+from rm.lab import syscalls
 from rm.web.pages.listen import serve_page
 from rm.web.pages.settings import PageSettings
 from tests.fake_page import HOSTILE, PageService
@@ -58,12 +63,42 @@ class Seen:
 
 
 @contextmanager
+def quiet_network() -> Iterator[None]:
+    """What begins here, and listens, is in the browsers' network.
+
+    Chromium gives up its requests when an address of its machine comes or goes (ERR_NETWORK_CHANGED), as with
+    every lab of other tests. These need root, as a network of one's own does.
+    """
+    if os.geteuid():
+        yield
+        return
+    with open("/proc/thread-self/ns/net") as before:
+        syscalls.setns(_quiet(), syscalls.CLONE_NEWNET)
+        try:
+            yield
+        finally:
+            syscalls.setns(before.fileno(), syscalls.CLONE_NEWNET)
+
+
+@cache
+def _quiet() -> int:
+    """A network with nothing but the loopback interface, as a descriptor."""
+    apart = ["unshare", "--net", "sh", "-ec", "ip link set lo up; echo; exec cat"]
+    with subprocess.Popen(apart, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as keeper:
+        assert keeper.stdout is not None
+        assert keeper.stdout.readline(), "it is there"
+        return os.open(f"/proc/{keeper.pid}/ns/net", os.O_RDONLY)
+
+
+@contextmanager
 def chromium() -> Iterator[Browser]:
     """Chromium, as the system has it."""
     found = next(filter(None, map(shutil.which, NAMES)), None)
     if found is None:
         pytest.skip("needs Chromium: apt-get install chromium")
-    with sync_playwright() as playwright:
+    with ExitStack() as stack:
+        with quiet_network():
+            playwright = stack.enter_context(sync_playwright())
         browser = playwright.chromium.launch(executable_path=found, args=ARGUMENTS)
         yield browser
         browser.close()
@@ -88,6 +123,11 @@ def watched(context: BrowserContext, url: str, daemon: Daemon) -> Seen:
     return seen
 
 
+async def _serve(socket: str, settings: PageSettings) -> tuple[web.AppRunner, str]:
+    with quiet_network():
+        return await serve_page(socket, "127.0.0.1:0", settings)
+
+
 @contextmanager
 def looking(browser: Browser, folder: Path, settings: PageSettings, **options: Any) -> Iterator[Seen]:
     """The page of a daemon with two running jobs and two that wait; `options` of the browser's context."""
@@ -95,9 +135,7 @@ def looking(browser: Browser, folder: Path, settings: PageSettings, **options: A
     with serving(folder / "rm.sock", kind=PageService) as daemon:
         await_ = asyncio.run_coroutine_threadsafe
         await_(daemon.service.busy("high", "low", HOSTILE, "wide"), daemon.loop).result(PATIENCE_S)  # type: ignore[attr-defined]
-        runner, url = await_(serve_page(daemon.socket, "127.0.0.1:0", settings), daemon.loop).result(
-            PATIENCE_S
-        )
+        runner, url = await_(_serve(daemon.socket, settings), daemon.loop).result(PATIENCE_S)
         context = browser.new_context(**options)
         try:
             yield watched(context, url, daemon)

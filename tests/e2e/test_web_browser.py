@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from rm.client.connection import Connection
 from rm.web.pages.settings import PageSettings
-from tests.chromium import WAIT_MS, Seen, accessible, chromium, looking
+from tests.chromium import WAIT_MS, Seen, accessible, chromium, looking, quiet_network
 from tests.fake_page import HOSTILE, PageService
 from tests.fake_service import serving
 
@@ -278,9 +278,10 @@ def test_a_daemon_that_goes_and_comes_back(browser: Browser, tmp_path: Path) -> 
     """`rmx web` by itself; the page keeps what it shows, and says that it is old."""
     expect.set_options(timeout=WAIT_MS)
     socket = tmp_path / "rm.sock"
-    with subprocess.Popen(
-        [RMX, "--socket", socket, "web", "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True
-    ) as web:
+    command = [RMX, "--socket", socket, "web", "--listen", "127.0.0.1:0"]
+    with quiet_network():
+        web = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    with web:
         try:
             assert web.stdout is not None
             url = web.stdout.readline().strip()
@@ -304,7 +305,9 @@ def test_the_daemon_serves_it_itself_when_told_to(browser: Browser, tmp_path: Pa
     config = tmp_path / "rm.toml"
     daemon_table = f'[daemon]\nsocket = "{tmp_path}/rm.sock"\nstate_dir = "{tmp_path}/state"\n'
     config.write_text(daemon_table + '[web]\nlisten = "127.0.0.1:0"\nanonymous = true\n')
-    with subprocess.Popen([RMX, "--config", config, "daemon"], stderr=subprocess.PIPE, text=True) as daemon:
+    with quiet_network():
+        daemon = subprocess.Popen([RMX, "--config", config, "daemon"], stderr=subprocess.PIPE, text=True)
+    with daemon:
         try:
             assert daemon.stderr is not None
             lines = iter(daemon.stderr.readline, "")
