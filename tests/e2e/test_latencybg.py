@@ -41,21 +41,22 @@ PATIENCE_S = 120.0
 
 
 class Archive:
-    """Keeps every document that comes."""
+    """Keeps every run. What a daemon sent just before it was killed comes twice, as the same run."""
 
     def __init__(self) -> None:
         self._taking = threading.Lock()
-        self._got: list[dict[str, Any]] = []
+        self._got: dict[str, dict[str, Any]] = {}  # by the run's id
 
     async def take(self, request: web.Request) -> web.Response:
+        document = await request.json()
         with self._taking:
-            self._got.append(await request.json())
+            self._got.setdefault(document["id"], document)
         return web.Response(status=201)
 
     def windows(self, source: str, destination: str) -> list[tuple[float, dict[str, Any]]]:
         """(when it began, the document) of each window of the direction, in order of time."""
         with self._taking:
-            some = [d for d in self._got if d["participants"] == [source, destination]]
+            some = [d for d in self._got.values() if d["participants"] == [source, destination]]
         return sorted(((stamp(d["run"]["start-time"]), d) for d in some), key=lambda one: one[0])
 
 
