@@ -4,8 +4,11 @@ Each rank says lines `cmd=NAME KEY=VALUE ...` on a socket of its own, whose numb
 wire protocol of PMI 1.1 as MPICH's src/pmi speaks it, with its attribute PMI_process_mapping.
 """
 
+import re
+
 LINE_BYTES = 16 << 10
 KEYS = 1 << 20  # of a step
+CODE = re.compile(r"[0-9]{1,10}\Z", re.ASCII)
 NAME = "step"  # of the space in which the ranks put what they tell each other
 
 
@@ -61,7 +64,7 @@ class Pmi:
             return [(other, b"cmd=barrier_out rc=0\n") for other in range(self.size)]
         if asked == "abort":
             code = words.get("exitcode", "")
-            self.aborted = int(code) if code.isdigit() else 1
+            self.aborted = int(code) & 255 if CODE.match(code) else 1
             return []
         return [(rank, self._answer(asked, words).encode("latin-1") + b"\n")]
 

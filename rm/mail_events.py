@@ -17,7 +17,12 @@ EVENTS = (BEGIN, END, FAIL, REQUEUE, INVALID, LIMIT, *(f"{LIMIT}_{share}" for sh
 _ALL = (BEGIN, END, FAIL, REQUEUE, INVALID)
 TEXT_MAX = 1_000  # characters
 NOTHING = frozenset({"NONE", "STAGE_OUT"})  # no burst buffers: nothing is ever staged out
-_ADDRESS = re.compile(r"[^@\s,<>;\"\\]{1,64}(@[A-Za-z0-9][A-Za-z0-9.-]{0,252})?\Z")
+# dot-atoms of RFC 5322, section 3.2.3, with RFC 6532's letters: mail programs read other forms as comments,
+# groups or several addresses. No "?": with it one could be an encoded word (RFC 2047) of such a form.
+_ATOM = r"[\w!#$%&'*+/=^`{|}~-]+"
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_LOCAL, _DOMAIN = rf"{_ATOM}(?:\.{_ATOM})*", rf"{_LABEL}(?:\.{_LABEL})*"
+_ADDRESS = re.compile(rf"(?=[^@]{{1,64}}(?:@|\Z)){_LOCAL}(?:@(?=.{{1,253}}\Z){_DOMAIN})?\Z")
 
 
 def parse(text: str) -> str:

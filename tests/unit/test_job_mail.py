@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from dataclasses import replace
+from email.message import EmailMessage
 from typing import Any
 
 import pytest
@@ -18,7 +20,8 @@ from rm.core.jobs.state import rebuild
 from rm.core.model.job import Job
 from rm.daemon.execution.mailing import NOWHERE, Mailer
 from rm.errors import ConfigError
-from rm.mail_events import parse
+from rm.mail_events import is_address, parse
+from tests.examples import examples
 from tests.fakes import Inbox
 from tests.unit.test_job_arrays import Cluster
 
@@ -235,3 +238,31 @@ def test_the_channel_must_be_one_of_mail(channel: dict[str, Any], sentence: str)
     )
     with pytest.raises(ConfigError, match=sentence):
         letters_of(config)
+
+
+def test_whoever_is_mailed_is_one_address_to_the_mail_library() -> None:
+    """Other forms end in an exception of the library's, whose traceback anybody could fill the log with."""
+    chance, taken = random.Random(20), 0
+    letters = [chr(code) for code in range(1, 0x250)] + [*"().:[]=?!%@"] * 20
+    for _ in range(examples(20_000)):
+        address = "".join(chance.choices(letters, k=chance.randint(1, 4)))
+        address += chance.choice(("", "@a.b", "@a..b", "@a-"))
+        if is_address(address):
+            taken += 1
+            message = EmailMessage()
+            message["To"] = address
+            found = message["To"].addresses
+            assert [(one.addr_spec, one.display_name) for one in found] == [(address, "")]
+    assert taken > 100
+
+
+@pytest.mark.parametrize(
+    "address", ["(a)", ".:", "a..b@c.d", "a@b.", "a@-b", "=?utf-8?q?a=2Cb?=@c", "a@" + "b" * 254]
+)
+def test_what_is_no_plain_address_is_refused(address: str) -> None:
+    assert not is_address(address)
+
+
+@pytest.mark.parametrize("address", ["ann", "o'neil+rm@x-1.org", "SRS0=ab=x.org=ann@y.org", "jürgen@x.org"])
+def test_plain_addresses_are_taken(address: str) -> None:
+    assert is_address(address)

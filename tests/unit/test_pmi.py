@@ -50,6 +50,15 @@ def test_what_is_no_pmi_is_wrong_in_a_sentence(said: bytes) -> None:
         rm_pmi.Pmi([0]).hear(0, said)
 
 
+@pytest.mark.parametrize(
+    ("said", "code"), [("7", 7), ("256", 0), ("-1", 1), ("\xb2", 1), ("9" * 5000, 1), ("", 1)]
+)
+def test_whatever_code_a_rank_aborts_with_is_one_of_a_process(said: str, code: int) -> None:
+    pmi = rm_pmi.Pmi([0])
+    assert pmi.hear(0, f"cmd=abort exitcode={said}\n".encode("latin-1")) == []
+    assert pmi.aborted == code
+
+
 RANK = r"""
 import os, socket
 sock = socket.socket(fileno=int(os.environ["PMI_FD"]))
