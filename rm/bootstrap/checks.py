@@ -17,6 +17,7 @@ from rm.bootstrap.choices import (
 )
 from rm.config import Config, options_for
 from rm.core.model.host import Host
+from rm.core.model.host_acceptance import accept_host
 from rm.core.monitoring.mesh import Mesh
 from rm.daemon.alerts.setup import channels_of
 from rm.daemon.execution.fence import fence_of
@@ -39,12 +40,15 @@ def _channels(config: Config) -> None:
 
 def inventory_of(config: Config) -> list[Host]:
     """The hosts of the inventory that the configuration names. Where it names none, no engine of templates is
-    loaded."""
+    loaded. Raises UsageError: one of them is no host that rm accepts."""
     if not config.hosts.inventory:
         return []
     from rm.adapters.playbook.inventory_files import hosts_for_daemon
 
-    return hosts_for_daemon(config.hosts.inventory)[0]
+    hosts = hosts_for_daemon(config.hosts.inventory)[0]
+    for host in hosts:
+        accept_host(host)
+    return hosts
 
 
 def _database(config: Config) -> None:

@@ -85,6 +85,19 @@ def test_a_silence_that_is_over_is_forgotten(world: World, daemon: Daemon, rmx: 
     assert "SILENCE" not in rmx()[1]
 
 
+def test_silences_have_the_same_order_after_a_restart(world: World, daemon: Daemon, rmx: Rmx) -> None:
+    begin(world, daemon)
+    for number in range(1, 12):
+        rmx("silence", "--for", "1h", "--host", f"h{number}")
+
+    def numbers() -> list[int]:
+        return [one["id"] for one in daemon.service.alerting.view()["silences"]]
+
+    assert numbers() == [*range(1, 12)]
+    begin(world, daemon)
+    assert numbers() == [*range(1, 12)]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

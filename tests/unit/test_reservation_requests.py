@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from datetime import UTC
 from pathlib import Path
@@ -111,6 +112,11 @@ def test_cron_names_the_windows(house: House) -> None:
     assert {begins % HOUR for begins, _ in made.windows} == {0}
     with pytest.raises(UsageError, match="begins again before"):
         create(asked, "s", cron="0 * * * *", lasts_us=2 * HOUR)
+    for wrong in ("@daily", "61 * * * *", "0 0 31 2 *"):
+        with pytest.raises(UsageError, match=f"The cron expression '{re.escape(wrong)}'"):
+            create(asked, "s", cron=wrong, lasts_us=60 * SECOND)
+        with pytest.raises(UsageError, match=f"The cron expression '{re.escape(wrong)}'"):
+            asyncio.run(asked.change("r", {"cron": wrong}, "ops"))
     house.do(
         ev.ReservationSet(HostReservation("r", ("h1",), made.windows[:2], ("ann",), made.cron, made.lasts_us))
     )

@@ -102,4 +102,4 @@ def revived(stored: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[int, Silenc
                 log.error("the stored %s is not a silence: %s", name, error)
                 continue
             found[silence.id] = silence
-    return found
+    return dict(sorted(found.items()))  # they are stored by name: 10 before 9

@@ -10,6 +10,7 @@ from typing import Any
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
 from rm.core.model.host import Host, HostState
+from rm.core.model.host_acceptance import accept_host
 from rm.core.model.snapshot import Free
 from rm.core.scheduling.cycle import Cycle
 from rm.daemon.agents import Hosts
@@ -62,6 +63,9 @@ class HostService:
         return answer
 
     async def add_hosts(self, hosts: Sequence[Host], by: str) -> Sequence[Host]:
+        """Raises UsageError: one of them is no host that rm accepts; none is added."""
+        for host in hosts:
+            accept_host(host)
         names = [h.name for h in hosts]
         for begin in range(0, len(hosts), HOSTS_AT_ONCE):
             part = hosts[begin : begin + HOSTS_AT_ONCE]

@@ -18,7 +18,7 @@ from rm.core.ports import Clock
 from rm.core.scheduling.cycle import Cycle
 from rm.daemon.leading.leader import Leader
 from rm.daemon.services.asking import Asking
-from rm.errors import Forbidden, UsageError
+from rm.errors import ConfigError, Forbidden, UsageError
 
 WINDOWS = 16  # of one that comes again, that are known ahead
 CHOOSES = frozenset(field.name for field in fields(Choice))
@@ -134,7 +134,10 @@ class ReservationService:
         return ((begins_us, begins_us + lasts_us),)
 
     def _again(self, cron: str, lasts_us: int, after_us: int) -> tuple[Window, ...]:
-        begins = self._begins(cron, after_us, WINDOWS)
+        try:
+            begins = self._begins(cron, after_us, WINDOWS)
+        except ConfigError as error:  # it is not rm.toml's
+            raise UsageError(error.what, error.hint) from None
         for this, following in pairwise(begins):
             if this + lasts_us > following:
                 raise UsageError(

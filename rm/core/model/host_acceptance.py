@@ -1,0 +1,85 @@
+"""What a host's description must be for rm to accept it, from any client and any inventory.
+
+Names stand in lists, file names, log lines and command lines, and numbers in columns of 64 bits: no later
+place looks at them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rm.core.model.acceptance import NAME_BYTES, NUMBER_MAX
+from rm.core.model.host import Host
+from rm.errors import UsageError
+
+GPUS = 1024
+NAMES = 4096  # partitions or features
+VARIABLE_BYTES = 1 << 20  # of all variables of a host
+PORT_MAX = 65_535
+_COUNTS = ("cpus", "mem_bytes", "nic_bps")
+
+
+def accept_host(host: Host) -> None:
+    """
+    Raises:
+        UsageError: with the first thing that is wrong.
+    """
+    problem = next(_problems(host), "")
+    if problem:
+        raise UsageError(f"The host {host.name[:80]!a} cannot be accepted: {problem}.")
+
+
+def _problems(host: Host) -> Iterator[str]:
+    if not host.name or set("/,") & set(host.name):
+        yield "its name must be a word without slashes and commas"
+    for what in ("name", "address", "login", "interface"):
+        yield from _word(what, getattr(host, what))
+    if any(getattr(host, what).startswith("-") for what in ("name", "address", "login")):
+        yield "its name, address or login begins with a dash, as an option does"
+    if "@" in host.address or host.address.count(":") == 1:  # an address of IPv6 has several
+        yield "its address names a login or a port, which have fields of their own"
+    yield from _text("zone", host.zone)
+    for what, names in (("partition", host.partitions), ("feature", host.features)):
+        if len(names) > NAMES:
+            yield f"it has {len(names)} {what}s, and may have {NAMES}"
+        for name in names:
+            if not name or "," in name:
+                yield f"the name of a {what} must be a word without commas"
+            yield from _word(what, name)
+    yield from _numbers(host)
+    for name, value in host.variables:
+        if not name or not name.isprintable() or "\0" in value:
+            yield "a variable has a name that is no word, or a NUL byte in its value"
+    if sum(len(name) + len(value) for name, value in host.variables) > VARIABLE_BYTES:
+        yield f"its variables have more than {VARIABLE_BYTES} characters"
+
+
+def _numbers(host: Host) -> Iterator[str]:
+    if not 0 <= host.port <= PORT_MAX:
+        yield f"its port is {host.port}, and must be 0 to {PORT_MAX}"
+    for what in _COUNTS:
+        if not 0 <= getattr(host, what) <= NUMBER_MAX:
+            yield f"{what} is {getattr(host, what)}, and must be 0 to {NUMBER_MAX}"
+    if len(host.gpus) > GPUS:
+        yield f"it has {len(host.gpus)} GPUs, and may have {GPUS}"
+    indices = [gpu.index for gpu in host.gpus]
+    if len(set(indices)) < len(indices) or not all(0 <= index < 1 << 31 for index in indices):
+        yield "its GPUs need different indices of at least 0"
+    for gpu in host.gpus:
+        yield from _text("model of a GPU", gpu.model)
+        yield from _word("UUID of a GPU", gpu.uuid)
+        if not 0 <= gpu.mem_bytes <= NUMBER_MAX:
+            yield f"the memory of a GPU is {gpu.mem_bytes} bytes, and must be 0 to {NUMBER_MAX}"
+
+
+def _word(what: str, text: str) -> Iterator[str]:
+    yield from _text(what, text)
+    if any(map(str.isspace, text)):
+        yield f"its {what} has blanks"
+
+
+def _text(what: str, text: str) -> Iterator[str]:
+    if not text.isprintable():
+        yield f"its {what} has control characters"
+    if len(text.encode(errors="replace")) > NAME_BYTES:
+        yield f"its {what} is longer than {NAME_BYTES} bytes"

@@ -1,0 +1,62 @@
+"""What a host's description must be, whoever made it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rm.bootstrap.checks import inventory_of
+from rm.config import Config, HostsConfig
+from rm.core.model.host import Gpu
+from rm.core.model.host_acceptance import accept_host
+from rm.errors import UsageError
+from tests import builders
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"name": ""}, "must be a word"),
+        ({"name": "a/b"}, "must be a word"),
+        ({"name": "a\r\nX: y"}, "its name has control characters"),
+        ({"name": "a\u202eb"}, "its name has control characters"),
+        ({"name": "a b"}, "its name has blanks"),
+        ({"name": "-oProxyCommand=x"}, "begins with a dash"),
+        ({"name": "h" * 256}, "its name is longer than 255 bytes"),
+        ({"address": "10.0.0.1:22"}, "have fields of their own"),
+        ({"address": "root@h1"}, "have fields of their own"),
+        ({"login": "a\n"}, "its login has"),
+        ({"zone": "\x1b]0;x\x07"}, "its zone has control characters"),
+        ({"interface": "eth0 up"}, "its interface has blanks"),
+        ({"partitions": ("a,b",)}, "must be a word without commas"),
+        ({"features": ("",)}, "must be a word without commas"),
+        ({"port": 65_536}, "must be 0 to 65535"),
+        ({"cpus": -1}, "cpus is -1"),
+        ({"mem_bytes": 1 << 64}, "mem_bytes is 18446744073709551616"),
+        ({"nic_bps": (1 << 53) + 1}, "nic_bps is"),
+        ({"gpus": (Gpu(0), Gpu(0))}, "different indices"),
+        ({"gpus": (Gpu(-1),)}, "different indices"),
+        ({"gpus": tuple(map(Gpu, range(1025)))}, "it has 1025 GPUs"),
+        ({"gpus": (Gpu(0, mem_bytes=-1),)}, "the memory of a GPU is -1 bytes"),
+        ({"gpus": (Gpu(0, uuid="GPU 1"),)}, "its UUID of a GPU has blanks"),
+        ({"variables": (("a", "\0"),)}, "a NUL byte"),
+        ({"variables": (("a", "x" * (1 << 20)),)}, "its variables have more than"),
+    ],
+)
+def test_what_breaks_lists_columns_or_logins_is_no_host(fields: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        accept_host(replace(builders.host("h1"), **fields))
+
+
+@pytest.mark.parametrize("address", ["", "10.0.0.1", "fe80::1%eth0", "gpu01.example.org", "münchen"])
+def test_hosts_as_people_have_them(address: str) -> None:
+    accept_host(builders.host("gpu01", gpus=8, address=address, zone="room 1", variables=(("a", "x\ny"),)))
+
+
+def test_a_daemon_whose_inventory_has_such_a_host_says_so_before_it_leads(tmp_path: Path) -> None:
+    (tmp_path / "hosts.ini").write_text("[all]\nh1 ansible_host=10.0.0.1:22\n")
+    with pytest.raises(UsageError, match="'h1' cannot be accepted: its address names"):
+        inventory_of(Config(hosts=HostsConfig(inventory=str(tmp_path / "hosts.ini"))))
