@@ -22,8 +22,8 @@ class Owed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
-    """`acked`: who acknowledged it; `silenced`: why it does not fire; `failed`: which channel could not be
-    notified."""
+    """`level` is what was notified, null for conditions without levels; `acked`: who acknowledged it;
+    `silenced`: why it does not fire, or worsen; `failed`: which channel could not be notified."""
 
     id: str
     state: Literal["firing", "pending", "resolved"]
@@ -40,6 +40,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     acked: str | None
     owed: Sequence[Owed]
     failed: str | None
+    level: Literal["warn", "critical"] | None = None
 
 
 class Silence(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +57,7 @@ class Silence(msgspec.Struct, frozen=True, kw_only=True):
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """`level` "": each condition from its usual one on. `longer_us`: the conditions that must hold for longer
-    than `after_us` before they fire."""
+    than `after_us` before they fire. `improved`: that what was critical is only a warning is notified too."""
 
     name: str
     on: Sequence[str]
@@ -67,6 +68,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     clear_us: int
     tell: Sequence[str]
     longer_us: Mapping[str, int] = {}
+    improved: bool = False
 
 
 class Alerts(Answer, frozen=True, kw_only=True):

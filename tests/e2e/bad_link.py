@@ -20,8 +20,8 @@ LOSSY_MESH: dict[str, Any] = {
     "loss_warn_pct": 20,
     "loss_critical_pct": 40,
 }
-# 28 of 40 packets, in every test: at random the loss of one would now and then look like 40 % or less
-LOSSY = 'add rule bridge bad from_host iifname "{host}" ip protocol udp numgen inc mod 10 < 7 drop'
+# of ten packets as many in every test: at random the loss of one would now and then look like 40 % or less
+LOSSY = 'add rule bridge bad from_host iifname "{host}" ip protocol udp numgen inc mod 10 < {lost} drop'
 
 
 def switch(cluster: Cluster, *lines: str) -> None:
@@ -35,13 +35,13 @@ def switch(cluster: Cluster, *lines: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def break_link(cluster: Cluster, host: str) -> None:
-    """Most of the datagrams that the host sends are lost; its connections go on."""
+def break_link(cluster: Cluster, host: str, tenths: int = 7) -> None:
+    """This part of the datagrams that the host sends is lost; its connections go on."""
     switch(
         cluster,
         "add table bridge bad",
         "add chain bridge bad from_host { type filter hook prerouting priority -250; }",
-        LOSSY.format(host=host),
+        LOSSY.format(host=host, lost=tenths),
     )
 
 

@@ -9,6 +9,7 @@ import pty
 import re
 import subprocess
 from collections.abc import Callable
+from email import message_from_bytes, policy
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from tests.cluster import RMX, WAIT_S, Cluster, until
 from tests.e2e.bad_link import LOSSY_MESH, break_link, heal_link
 from tests.e2e.told import channel, told
+from tests.unit.test_alert_channels import Hook, Sink, serving
 
 pytestmark = pytest.mark.lab
 
@@ -119,3 +121,49 @@ def test_a_link_goes_bad_and_heals(make_cluster: Callable[..., Cluster], tmp_pat
         ("resolved", "loss", bad),
     ]
     assert told(file)[0]["id"] == told(file)[1]["id"]
+
+
+def test_every_channel_is_notified_once_of_a_loss_that_becomes_critical(
+    make_cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    file, hook, sink = tmp_path / "told", Hook(), Sink()
+    mesh = {**LOSSY_MESH, "loss_warn_pct": 2, "loss_critical_pct": 60}
+    host, port = sink.server_address[:2]
+    mail = {"name": "mail", "mail_to": ["ops@x.test"], "mail_from": "rm@x.test", "smtp": f"{host}:{port}"}
+    channels = [channel(file), {"name": "hook", "webhook": hook.address}, mail]
+    settings = {
+        "monitor": {"mesh": [mesh]},
+        "alerts": {"every_s": 0.1, "channel": channels, "rule": [RULE]},
+    }
+    with serving(hook.server), serving(sink):
+        cluster = make_cluster(settings, zones=1, hosts=4, gpus_per_host=0)
+        bad = sorted(cluster.hosts())[1]
+
+        def all_told(events: list[str]) -> None:
+            def measured() -> bool:
+                measure(cluster, 1)
+                return [m["event"] for m in told(file)] == events
+
+            until(measured, f"{events} are told")
+            until(lambda: [json.loads(m[2])["event"] for m in hook.got] == events, f"the hook has {events}")
+            until(lambda: len(sink.mails) == len(events), f"{events} are mailed")
+
+        break_link(cluster, bad, 3)
+        all_told(["firing"])
+        heal_link(cluster)
+        break_link(cluster, bad, 9)
+        all_told(["firing", "worsened"])
+        assert "critical" in cluster.rmx("alerts", "--active")
+        measure(cluster, 2)  # other figures
+        heal_link(cluster)
+        all_told(["firing", "worsened", "resolved"])
+    assert [(m["subject"], m["level"]) for m in told(file)] == [
+        (bad, "warn"), (bad, "critical"), (bad, "critical")
+    ]  # fmt: skip
+    assert [json.loads(body) for _, _, body in hook.got] == told(file)
+    subjects = [message_from_bytes(m, policy=policy.default)["Subject"] for m in sink.mails]
+    assert subjects == [
+        f"[rm] FIRING: loss {bad}",
+        f"[rm] WORSENED: loss {bad} is critical",
+        f"[rm] RESOLVED: loss {bad}",
+    ]

@@ -16,8 +16,8 @@ def told(file: Path) -> list[dict[str, Any]]:
     """The messages in order; one whose line is not whole yet is being told.
 
     A killed daemon may have had no time to note what it told: its next life tells that again, with the same
-    id, and here it is once.
+    id and instant, and here it is once.
     """
     text = file.read_text() if file.exists() else ""
     messages = [json.loads(line) for line in text.split("\n")[:-1] if line]
-    return list({(m["event"], m["id"]): m for m in messages}.values())
+    return list({(m["event"], m["id"], m["at_us"]): m for m in messages}.values())

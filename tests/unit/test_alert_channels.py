@@ -30,6 +30,7 @@ SECRET = b"s3cr3t-of-the-hook"
 NOTICE = {
     "version": 1, "event": "firing", "id": "r/loss/h1@5", "cluster": "c", "rule": "r", "condition": "loss",
     "subject": "h1\r\nBcc: x@y", "hosts": ["h1"], "message": "loss ä 12 %", "fired_us": 5, "ended_us": None,
+    "level": "warn", "at_us": 5,
     "alerts": [{"id": "r/loss/h1@5", "subject": "h1", "message": "loss ä 12 %"}],
 }  # fmt: skip
 
@@ -237,6 +238,18 @@ def test_mail_arrives_and_its_header_cannot_be_forged(sink: Sink) -> None:
     assert second["References"] == first["Message-ID"] != second["Message-ID"]
 
 
+def test_a_mail_says_how_bad_it_has_become_and_each_worsening_is_a_mail_of_its_own(sink: Sink) -> None:
+    worse = {**NOTICE, "event": "worsened", "subject": "h1", "level": "critical"}
+    for notice in (NOTICE, {**worse, "at_us": 7}, {**worse, "at_us": 7}, {**worse, "at_us": 9}):
+        mail(sink).tell(notice)
+    first, second, repeated, third = (message_from_bytes(m, policy=policy.default) for m in sink.mails)
+    assert second["Subject"] == "[rm] WORSENED: loss h1 is critical"
+    assert "level:     critical" in second.get_content()
+    assert {m["References"] for m in (second, repeated, third)} == {first["Message-ID"]}
+    assert second["Message-ID"] == repeated["Message-ID"]
+    assert len({m["Message-ID"] for m in (first, second, third)}) == 3
+
+
 def test_a_mail_about_many_lists_them(sink: Sink) -> None:
     mail(sink).tell(body_of([notice(f"h{n:02}") for n in range(60)]))
     (got,) = (message_from_bytes(m, policy=policy.default) for m in sink.mails)
@@ -412,7 +425,12 @@ def test_what_is_being_told_at_the_end_is_noted() -> None:
 
 
 notices = st.lists(
-    st.builds(notice, st.sampled_from("abcdefg"), st.sampled_from(["firing", "resolved"]), st.just("loss"))
+    st.builds(
+        notice,
+        st.sampled_from("abcdefg"),
+        st.sampled_from(["firing", "worsened", "resolved"]),
+        st.just("loss"),
+    )
     | st.builds(notice, st.sampled_from("hi"), st.just("firing"), st.just("disk"))
 )
 

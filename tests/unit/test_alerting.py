@@ -85,6 +85,7 @@ class Life:
         self.leader.start(())
         self.hosts = FakeHosts()
         self.bad: set[str] = set()
+        self.bad_status = Status.CRITICAL
         self.forgotten = False
         self.healed = False  # the newest tries are good, which the statuses do not say yet
         self.standings: dict[int, str | None] = {}
@@ -107,7 +108,7 @@ class Life:
 
     def _cells(self, hosts: Mapping[str, Host]) -> list[Cell]:
         def status(*pair: str) -> Status:
-            return Status.CRITICAL if self.bad & set(pair) else Status.OK
+            return self.bad_status if self.bad & set(pair) else Status.OK
 
         if self.forgotten:
             return []
@@ -184,6 +185,28 @@ def test_one_fault_is_told_once_over_restarts(world: World) -> None:
     life = world.life()
     assert [a["state"] for a in life.look(after_s=1)] == ["resolved"]
     assert len(world.channel.heard) == 2
+
+
+def test_a_loss_that_becomes_critical_is_told_once_over_restarts(world: World) -> None:
+    life = world.life()
+    life.bad, life.bad_status = {"b"}, Status.WARN
+    life.look()
+    (alert,) = life.look(after_s=5)
+    assert (alert["state"], alert["level"]) == ("firing", "warn")
+    for _ in range(2):
+        life = world.life()
+        life.bad = {"b"}
+        life.look()
+        (alert,) = life.look(after_s=5)
+        assert (alert["state"], alert["level"]) == ("firing", "critical")
+        life.look(after_s=100)
+    life.bad = set()
+    life.look()
+    life.look(after_s=10)
+    assert world.channel.wait(3) == ["firing", "worsened", "resolved"]
+    assert [n["level"] for n in world.channel.heard] == ["warn", "critical", "critical"]
+    assert len({n["id"] for n in world.channel.heard}) == 1
+    assert len({n["at_us"] for n in world.channel.heard}) == 3
 
 
 def test_what_was_owed_at_the_end_is_told_in_the_next_life(world: World) -> None:

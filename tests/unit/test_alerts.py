@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -12,8 +13,10 @@ from hypothesis import strategies as st
 from rm.core.alerts.alert import (
     FIRING,
     GRADED,
+    IMPROVED,
     LEVELS,
     RESOLVED,
+    WORSENED,
     Alert,
     Finding,
     Rule,
@@ -30,6 +33,7 @@ from rm.core.alerts.findings import (
     network_findings,
     rotation_findings,
 )
+from rm.core.alerts.notices import notice_of
 from rm.core.alerts.silence import Silence, silenced_by
 from rm.core.jobs import events as ev
 from rm.core.model.host import HostState
@@ -40,6 +44,7 @@ from tests import builders
 S = 1_000_000
 RULE = Rule("r", after_us=10 * S, clear_us=60 * S, tell=("c",))
 BAD = Finding("loss", "h1", "h1 loses", ("h1",), "warn")
+WORSE = replace(BAD, message="h1 loses more", worst="critical")
 FROZEN = replace(BAD, frozen="maintenance")
 HOSTS = {name: builders.host(name, zone) for name, zone in (("h1", "z1"), ("h2", "z1"), ("h3", "z2"))}
 
@@ -111,6 +116,85 @@ def test_flapping_is_damped() -> None:
     assert m.see(BAD, after_s=7200) == [FIRING]
     m.see(after_s=1)
     assert m.see(after_s=60) == [RESOLVED]  # calm again
+
+
+def test_what_becomes_critical_is_told_once_more_and_what_becomes_a_warning_is_not() -> None:
+    m = Machine()
+    m.see(BAD)
+    assert m.see(BAD, after_s=10) == [FIRING]
+    assert m.see(WORSE, after_s=100) == []
+    assert m.alerts["r/loss/h1"].level == "warn"
+    assert m.see(WORSE, after_s=9) == []
+    assert m.see(WORSE, after_s=1) == [WORSENED]
+    assert m.alerts["r/loss/h1"].level == "critical"
+    assert m.see(replace(WORSE, message="h1 loses 70 %"), after_s=1000) == []  # other figures
+    assert m.see(BAD, after_s=1) == []
+    assert m.see(BAD, after_s=60) == []
+    assert m.alerts["r/loss/h1"].level == "warn"
+    m.see(after_s=1)
+    assert m.see(after_s=60) == [RESOLVED]
+    assert len({episode for episode, _ in m.told}) == 1
+
+
+def test_what_begins_critical_is_told_once() -> None:
+    m = Machine()
+    m.see(BAD)
+    assert m.see(WORSE, after_s=10) == [FIRING]
+    assert m.see(WORSE, after_s=1000) == []
+
+
+def test_a_status_that_flaps_around_the_threshold_does_not_flood() -> None:
+    m = Machine()
+    m.see(BAD)
+    m.see(BAD, after_s=10)
+    for _ in range(1000):  # critical for less than `after_s`
+        assert m.see(WORSE, after_s=5) == []
+        assert m.see(BAD, after_s=5) == []
+    m.see(WORSE)
+    assert m.see(WORSE, after_s=10) == [WORSENED]
+    for _ in range(1000):  # a warning for less than `clear_s`
+        assert m.see(BAD, after_s=5) == []
+        assert m.see(WORSE, after_s=50) == []
+    told = len(m.told)
+    for _ in range(
+        100
+    ):  # each level for longer, for hours: each further worsening must have been away longer
+        for finding in (BAD, WORSE):
+            m.see(finding, after_s=1)
+            m.see(finding, after_s=130)
+    assert [event for _, event in m.told[told:]] == [WORSENED] * 21
+
+
+def test_a_rule_may_ask_to_be_told_of_what_is_only_a_warning_again() -> None:
+    m = Machine(replace(RULE, after_us=0, improved=True))
+    assert m.see(WORSE) == [FIRING]
+    m.see(BAD, after_s=1)
+    assert m.see(BAD, after_s=60) == [IMPROVED]
+    m.see(WORSE, after_s=1)
+    assert m.see(WORSE) == []
+    m.see(BAD, after_s=1)
+    assert m.see(BAD, after_s=119) == []  # it has worsened twice of late
+    assert m.see(BAD, after_s=1) == [IMPROVED]
+
+
+def test_nothing_worsens_while_nothing_is_known_or_under_a_silence() -> None:
+    m = Machine()
+    m.see(BAD)
+    m.see(BAD, after_s=10)
+    m.see(WORSE, after_s=1)
+    m.see(FROZEN, after_s=100)
+    assert m.see(WORSE, after_s=1) == []  # holds anew from here
+    m.silences = (Silence(1, ("loss",), (), m.now_us, m.now_us + 100 * S, "alice", "cable"),)
+    assert m.see(WORSE, after_s=99) == []
+    assert m.alerts["r/loss/h1"].frozen == "silenced by alice: cable"
+    assert m.see(WORSE, after_s=1) == [WORSENED]
+
+
+def test_what_an_earlier_version_stored_takes_its_level_without_a_word() -> None:
+    m = Machine()
+    m.alerts = {"r/loss/h1": Alert("r", "loss", "h1", fired_us=5, told=("c",))}
+    assert m.see(WORSE, after_s=1000) == []
+    assert m.alerts["r/loss/h1"].level == "critical"
 
 
 def test_maintenance_silences_both_ways() -> None:
@@ -227,13 +311,14 @@ def test_old_ones_are_forgotten_but_not_what_is_owed() -> None:
 
 
 OTHER = replace(BAD, subject="h2 - h3", hosts=("h2", "h3"))
-seen = st.lists(st.sampled_from([BAD, FROZEN, OTHER]), max_size=2, unique_by=lambda f: f.subject)
+seen = st.lists(st.sampled_from([BAD, WORSE, FROZEN, OTHER]), max_size=2, unique_by=lambda f: f.subject)
 rules = st.builds(
     Rule,
     st.sampled_from(["r", "s"]),
     after_us=st.sampled_from([0, 3, 10]),
     clear_us=st.sampled_from([0, 5, 20]),
     tell=st.sampled_from([("c",), ("c", "d"), ("d", "c")]),
+    improved=st.booleans(),
 )
 deeds = st.sampled_from(["", "", "restart", "another rule", "silence"])
 
@@ -246,10 +331,12 @@ def test_never_twice_without_recovery(
     ruled: list[Rule], history: list[tuple[list[Finding], int, str]]
 ) -> None:
     """Whatever is found, also when the clock goes back, over restarts, changed rules and silences: each
-    channel hears firing, recovery, firing, … of each alert, and at last a recovery."""
+    channel hears firing, recovery, firing, … of each alert, and at last a recovery; between them that it
+    worsened and improved."""
     alerts: dict[str, Alert] = {}
     rule, now_us, silences = ruled[0], 1_000 * S, ()
     told: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    identities: dict[str, set[tuple[str, str, int]]] = {}
     calm = [([], 0, ""), ([], 3_600 * S, ""), ([], 3_600 * S, "")]
     for n, (findings, passed_us, deed) in enumerate([*history, *calm]):
         now_us += passed_us
@@ -268,9 +355,16 @@ def test_never_twice_without_recovery(
             for event, channel in alert.owed:
                 alerts[key] = delivered(alerts[key], event, channel)
                 told.setdefault((key, channel), []).append((event, alert.episode))
+                at = (alert.episode, event, notice_of(alert, event, "here").body["at_us"])
+                assert at not in identities.setdefault(channel, set())
+                identities[channel].add(at)
     assert not any(a.firing or a.pending_us for a in alerts.values())
-    for heard in told.values():
+    for all_heard in told.values():
+        heard = [one for one in all_heard if one[0] in (FIRING, RESOLVED)]
         assert [event for event, _ in heard] == [FIRING, RESOLVED] * (len(heard) // 2)
+        assert all(
+            (before[1] == after[1]) is (after[0] != FIRING) for before, after in pairwise(all_heard)
+        )  # what worsened or improved is within its episode
         episodes = [episode for _, episode in heard]
         assert episodes[::2] == episodes[1::2]  # a recovery names its firing
         assert len(set(episodes)) == len(heard) // 2

@@ -14,6 +14,7 @@ from typing import Any
 
 from rm.adapters.channels.webhook import read_secret
 from rm.adapters.http_exchange import NoAnswer, trusting
+from rm.core.alerts.alert import FIRING, IMPROVED, WORSENED
 from rm.core.alerts.channel import NotTold
 
 LISTED = 50  # alerts in a message about many
@@ -107,17 +108,21 @@ class MailChannel:
 
 
 def message_of(notice: Mapping[str, Any], sender: str, to: Sequence[str]) -> EmailMessage:
-    """The Message-ID is the same for each repetition; a recovery refers to its firing."""
+    """The Message-ID is the same for each repetition; what follows a firing refers to it."""
     message = EmailMessage()
-    title = f"[rm] {notice['event'].upper()}: {notice['condition']} {notice['subject']}"
+    event = notice["event"]
+    title = f"[rm] {event.upper()}: {notice['condition']} {notice['subject']}"
+    if event in (WORSENED, IMPROVED):
+        title += f" is {notice['level']}"
     message["Subject"] = " ".join(title.split())
     message["From"] = sender
     message["To"] = ", ".join(to)
     message["Date"] = formatdate()
-    message["Message-ID"] = _name(notice["id"], notice["event"])
+    again = event in (WORSENED, IMPROVED)  # an episode may have several
+    message["Message-ID"] = _name(notice["id"], f"{event} {notice['at_us']}" if again else event)
     message["Auto-Submitted"] = "auto-generated"
-    if notice["event"] == "resolved":
-        message["References"] = _name(notice["id"], "firing")
+    if event != FIRING:
+        message["References"] = _name(notice["id"], FIRING)
     lines = [notice["message"], ""]
     if len(notice["alerts"]) > 1:
         lines += [f"- {a['subject']}: {a['message']}" for a in notice["alerts"][:LISTED]]
@@ -126,6 +131,7 @@ def message_of(notice: Mapping[str, Any], sender: str, to: Sequence[str]) -> Ema
         lines.append("")
     lines += [
         f"condition: {notice['condition']}",
+        *([f"level:     {notice['level']}"] if notice["level"] else []),
         f"subject:   {notice['subject']}",
         f"hosts:     {', '.join(notice['hosts'][:LISTED]) or '-'}",
         f"rule:      {notice['rule']}",

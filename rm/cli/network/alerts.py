@@ -46,6 +46,7 @@ def alerts(ctx: click.Context, /, active: bool, host: str | None, as_json: bool)
     rows = [
         (
             _state(a),
+            a.level or "-",
             a.condition,
             a.subject,
             _ago(a.pending_us if a.state == "pending" else a.fired_us),
@@ -55,7 +56,7 @@ def alerts(ctx: click.Context, /, active: bool, host: str | None, as_json: bool)
         )
         for a in found
     ]
-    columns = ("STATE", "CONDITION", "SUBJECT", "SINCE", "OVER FOR", "RULE", "MESSAGE")
+    columns = ("STATE", "LEVEL", "CONDITION", "SUBJECT", "SINCE", "OVER FOR", "RULE", "MESSAGE")
     table(columns, rows, right=("SINCE", "OVER FOR"))
     for a in found:
         _tell_undelivered(a)

@@ -1,4 +1,5 @@
-"""Alerts: each is notified once when its condition has held for a while, and once when it is over.
+"""Alerts: each is notified once when its condition has held for a while, once for each time that it then
+worsens from a warning to critical, and once when it is over.
 
 A pure state machine over findings. A finding says that a condition holds of a subject, or that nothing
 is known of it now (`frozen`: maintenance, or nothing measured). A condition without a finding does
@@ -27,7 +28,7 @@ LONGER_AFTER_US = {"rotation-lost": 5 * MINUTE_US}
 # One that comes back within this time is flapping: each further time its recovery must hold twice as long.
 FLAPPING_US = HOUR_US
 DOUBLINGS = 4
-FIRING, RESOLVED = "firing", "resolved"
+FIRING, WORSENED, IMPROVED, RESOLVED = "firing", "worsened", "improved", "resolved"
 NO_RULE = "no rule of rm.toml covers this any more"
 
 
@@ -35,9 +36,9 @@ NO_RULE = "no rule of rm.toml covers this any more"
 class Finding:
     """`condition` holds of `subject` (a host, "a - b", "job 7"), which concerns `hosts`.
 
-    `level` is one of LEVELS for the graded conditions, "" otherwise. `frozen` says why nothing is
-    known now, "" = it holds. `covered` names a more specific condition: a channel that gets that one
-    does not need this one.
+    `level` is one of LEVELS for the graded conditions, "" otherwise; `worst` is the worst level that holds
+    of it, "" = `level`. `frozen` says why nothing is known now, "" = it holds. `covered` names a more
+    specific condition: a channel that gets that one does not need this one.
     """
 
     condition: str
@@ -47,13 +48,19 @@ class Finding:
     level: str = ""
     frozen: str = ""
     covered: str = ""
+    worst: str = ""
+
+    @property
+    def grade(self) -> str:
+        return self.worst or self.level
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     """Which channels get what: findings of the conditions `on` from `level` on ("": each from its usual one),
     of these hosts and zones ([] = all), after they held for `after_us` (None: for the usual time of each);
-    recovery after `clear_us` without. `tell` names channels."""
+    recovery after `clear_us` without. `tell` names channels; `improved`: they are also notified when what was
+    critical is only a warning."""
 
     name: str
     on: tuple[str, ...] = CONDITIONS
@@ -63,6 +70,7 @@ class Rule:
     after_us: int | None = None
     clear_us: int = 60_000_000
     tell: tuple[str, ...] = ()
+    improved: bool = False
 
     @property
     def least_us(self) -> int:
@@ -89,7 +97,9 @@ class Alert:
 
     `pending_us`: holds since then, and has not fired yet. `fired_us`, `ended_us`: when the last episode
     fired, and when it ended (0 = not yet). `cleared_us`: does not hold since then, not ended
-    yet. `starts`: when it fired recently. `told`: the channels that are notified of this episode.
+    yet. `starts`: when it fired recently. `level` is what was last notified of a graded condition, since
+    `graded_us`; `worse_us`, `better_us`: it is worse or less bad since then, which does not count yet.
+    `worsenings`: when it became critical recently. `told`: the channels that are notified of this episode.
     `owed`: (event, channel) not yet delivered, in order; `failed`: why a channel was given up.
     `acked`: who looks after it, and in which words.
     """
@@ -109,6 +119,11 @@ class Alert:
     failed: str = ""
     frozen: str = ""
     acked: str = ""
+    level: str = ""
+    graded_us: int = 0
+    worse_us: int = 0
+    better_us: int = 0
+    worsenings: tuple[int, ...] = ()
 
     @property
     def key(self) -> str:
@@ -177,34 +192,75 @@ def _after(
     rule: Rule, old: Alert, finding: Finding | None, now_us: int, silenced: Callable[[Finding], str]
 ) -> Alert:
     if finding is not None and finding.frozen:
-        return replace(old, pending_us=0, cleared_us=0, frozen=finding.frozen)
+        return replace(old, pending_us=0, cleared_us=0, worse_us=0, better_us=0, frozen=finding.frozen)
     alert = replace(old, frozen="")
     if finding is not None:
         alert = replace(alert, message=finding.message, hosts=finding.hosts, cleared_us=0)
         if alert.firing:
-            return alert
+            return _grade(rule, alert, finding, now_us, silenced)
         begun_us = min(alert.pending_us or now_us, now_us)  # the clock may go back
         why = silenced(finding)
         if why or now_us - begun_us < rule.waits_us(alert.condition):
             return replace(alert, pending_us=begun_us, frozen=why)
-        return _fire(rule, alert, now_us)
+        return _fire(rule, alert, finding.grade, now_us)
     if not alert.firing:
         return replace(alert, pending_us=0)
     cleared_us = min(alert.cleared_us or now_us, now_us)
     if now_us - cleared_us < clear_us(rule, alert, now_us):
-        return replace(alert, cleared_us=cleared_us)
+        return replace(alert, cleared_us=cleared_us, worse_us=0)
     return _end(alert, now_us)
 
 
-def _fire(rule: Rule, alert: Alert, now_us: int) -> Alert:
+def _grade(
+    rule: Rule, alert: Alert, finding: Finding, now_us: int, silenced: Callable[[Finding], str]
+) -> Alert:
+    """Goes on holding: whether it is worse than what was notified, for as long as what is new must hold, or
+    less bad, for as long as a recovery must. So a status that flaps at a threshold is notified of once."""
+    grade = finding.grade
+    if grade == alert.level or not alert.level:  # what an earlier version stored has no level
+        return replace(alert, level=grade, worse_us=0, better_us=0)
+    if LEVELS.index(grade) > LEVELS.index(alert.level):
+        begun_us = min(alert.worse_us or now_us, now_us)
+        why = silenced(finding)
+        if why or now_us - begun_us < rule.waits_us(alert.condition):
+            return replace(alert, worse_us=begun_us, better_us=0, frozen=why)
+        worse = replace(alert, worsenings=_recent(alert.worsenings, now_us))
+        return _regrade(worse, grade, WORSENED, alert.told, now_us)
+    begun_us = min(alert.better_us or now_us, now_us)
+    if now_us - begun_us < _damped(rule.clear_us, alert.worsenings, now_us):
+        return replace(alert, better_us=begun_us, worse_us=0)
+    return _regrade(alert, grade, IMPROVED, alert.told if rule.improved else (), now_us)
+
+
+def _regrade(alert: Alert, level: str, event: str, told: tuple[str, ...], now_us: int) -> Alert:
+    return replace(
+        alert,
+        level=level,
+        graded_us=max(now_us, alert.graded_us + 1),  # as with `fired_us`
+        worse_us=0,
+        better_us=0,
+        owed=(*alert.owed, *((event, channel) for channel in told)),
+    )
+
+
+def _recent(instants: tuple[int, ...], now_us: int) -> tuple[int, ...]:
+    """The instants that damping looks at, with this one."""
+    return (*(t for t in instants if 0 <= now_us - t < FLAPPING_US), now_us)[-DOUBLINGS - 1 :]
+
+
+def _fire(rule: Rule, alert: Alert, level: str, now_us: int) -> Alert:
     fired_us = max(now_us, alert.fired_us + 1)  # episodes keep their names apart when the clock goes back
-    starts = (*(t for t in alert.starts if 0 <= now_us - t < FLAPPING_US), now_us)[-DOUBLINGS - 1 :]
     return replace(
         alert,
         pending_us=0,
         fired_us=fired_us,
         ended_us=0,
-        starts=starts,
+        starts=_recent(alert.starts, now_us),
+        level=level,
+        graded_us=max(fired_us, alert.graded_us + 1),
+        worse_us=0,
+        better_us=0,
+        worsenings=_recent(alert.worsenings, now_us) if level == LEVELS[-1] else alert.worsenings,
         told=rule.tell,
         owed=(*alert.owed, *((FIRING, channel) for channel in rule.tell)),
         failed="",
@@ -216,13 +272,17 @@ def _fire(rule: Rule, alert: Alert, now_us: int) -> Alert:
 def _end(alert: Alert, now_us: int) -> Alert:
     """Over: every channel notified of the firing is notified of the end, even if the rules have changed."""
     owed = (*alert.owed, *((RESOLVED, channel) for channel in alert.told))
-    return replace(alert, cleared_us=0, ended_us=max(now_us, 1), owed=owed)
+    return replace(alert, cleared_us=0, worse_us=0, better_us=0, ended_us=max(now_us, 1), owed=owed)
 
 
 def clear_us(rule: Rule, alert: Alert, now_us: int) -> int:
     """How long the condition must not hold before it is over."""
-    recent = sum(1 for t in alert.starts if now_us - t < FLAPPING_US)
-    return rule.clear_us << min(max(recent - 1, 0), DOUBLINGS)
+    return _damped(rule.clear_us, alert.starts, now_us)
+
+
+def _damped(clear_us: int, instants: tuple[int, ...], now_us: int) -> int:
+    recent = sum(1 for t in instants if now_us - t < FLAPPING_US)
+    return clear_us << min(max(recent - 1, 0), DOUBLINGS)
 
 
 def delivered(alert: Alert, event: str, channel: str, failed: str = "") -> Alert:

@@ -100,6 +100,7 @@ def _judge(
     if not any(eyes.bad[k] or eyes.unsure[k] for k in {(c.status, c.result) for c in cells}):
         return  # the usual case, and there may be many cells
     said: dict[Pair, str] = {}
+    critical: set[Pair] = set()
     frozen: dict[Pair, str] = {}
     judged: set[Pair] = set()
     suspect: set[Pair] = set()
@@ -120,7 +121,11 @@ def _judge(
         judged.add(here)
         if eyes.bad[seen]:
             suspect.add(here)
-            said.setdefault(here, f"{cell.source} to {cell.destination}: {cell.said}")
+            worsens = cell.status is Status.CRITICAL and here not in critical
+            if worsens:
+                critical.add(here)
+            if worsens or here not in said:
+                said[here] = f"{cell.source} to {cell.destination}: {cell.said}"
     if condition == "loss" and said:
         suspect |= _lossy(cells, eyes)
     said_of, frozen_of = _by_host(said), _by_host(frozen)
@@ -132,16 +137,20 @@ def _judge(
     pairs, doubtful = (Counter(h for p in some for h in p) for some in (judged, suspect & judged))
     taken: set[Pair] = set()
     for host in guilty:
-        bad = sorted(p for p in said_of.get(host, ()) if p not in taken)
+        bad = sorted(
+            (p for p in said_of.get(host, ()) if p not in taken), key=lambda p: (p not in critical, p)
+        )
         taken.update(bad)
         if bad:
             message = f"{doubtful[host]} of {pairs[host]} pairs of {host} are bad; {said[bad[0]]}"
-            yield Finding(condition, host, message, (host,), level)
+            worst = LEVELS[-1] if bad[0] in critical else ""
+            yield Finding(condition, host, message, (host,), level, worst=worst)
         elif host in frozen_of:
             yield Finding(condition, host, hosts=(host,), level=level, frozen=frozen[frozen_of[host][0]])
     for one, message in said.items():
         if one not in taken:
-            yield Finding(condition, subject_of(one), message, one, level)
+            worst = LEVELS[-1] if one in critical else ""
+            yield Finding(condition, subject_of(one), message, one, level, worst=worst)
     for one, why in frozen.items():
         if one not in said:
             yield Finding(condition, subject_of(one), hosts=one, level=level, frozen=why)
@@ -153,7 +162,8 @@ def _of_itself(cell: Cell, condition: str, level: str, eyes: _Eyes, paused: Set[
     if eyes.bad[seen]:
         message = f"{cell.source}: {cell.said}"
         frozen = PAUSED if cell.mesh in paused else ""
-        yield Finding(condition, subject, message, (cell.source,), level, frozen)
+        worst = LEVELS[-1] if cell.status is Status.CRITICAL else ""
+        yield Finding(condition, subject, message, (cell.source,), level, frozen, worst=worst)
     elif eyes.unsure[seen]:
         frozen = MAINTENANCE if cell.status is Status.MAINTENANCE else UNMEASURED
         yield Finding(condition, subject, hosts=(cell.source,), level=level, frozen=frozen)

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from rm.core.alerts.alert import Alert
+from rm.core.alerts.alert import FIRING, IMPROVED, LEVELS, RESOLVED, WORSENED, Alert
 
 FEW = 4  # waiting for a channel: up to this many are sent one by one
 MOST = 1_000  # in one message
 NAMED = 3  # subjects, in the words of a message about many
-MEMBER = ("id", "subject", "hosts", "message", "fired_us", "ended_us")
+MEMBER = ("id", "subject", "hosts", "message", "level", "at_us", "fired_us", "ended_us")
+LEVEL_OF = {IMPROVED: LEVELS[0], WORSENED: LEVELS[-1]}  # also when the alert has gone on meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,8 @@ def notice_of(alert: Alert, event: str, cluster: str) -> Notice:
         "subject": alert.subject,
         "hosts": list(alert.hosts),
         "message": alert.message,
+        "level": LEVEL_OF.get(event, alert.level) or None,
+        "at_us": {FIRING: alert.fired_us, RESOLVED: alert.ended_us}.get(event, alert.graded_us),
         "fired_us": alert.fired_us,
         "ended_us": alert.ended_us or None,
     }
@@ -80,6 +83,8 @@ def body_of(notices: Sequence[Notice]) -> Mapping[str, Any]:
         "subject": f"{len(bodies)} subjects",
         "hosts": sorted({h for b in bodies for h in b["hosts"]}),
         "message": f"{len(bodies)} alerts: {', '.join(subjects[:NAMED])}{more}",
+        "level": max((b["level"] for b in bodies if b["level"]), key=LEVELS.index, default=None),
+        "at_us": max(b["at_us"] for b in bodies),
         "fired_us": min(b["fired_us"] for b in bodies),
         "ended_us": max(b["ended_us"] or 0 for b in bodies) or None,
         "alerts": members,

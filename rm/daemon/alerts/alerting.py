@@ -161,8 +161,8 @@ class Alerting:
             kept = self._keep(before, after)
         for key, alert in after.items():
             old = before.get(key)
-            if alert.fired_us and (old is None or (old.fired_us, old.state) != (alert.fired_us, alert.state)):
-                log.warning("alert %s: %s: %s", alert.state, key, alert.message)
+            if alert.fired_us and (old is None or _standing(old) != _standing(alert)):
+                log.warning("alert %s: %s: %s", _standing(alert)[1], key, alert.message)
             was = len(old.owed) if old is not None else 0
             self._due += [(key, *owed) for owed in alert.owed[was:]]
         if kept is not None:
@@ -286,6 +286,7 @@ def row(alert: Alert) -> dict[str, Any]:
         "rule": alert.rule,
         "condition": alert.condition,
         "subject": alert.subject,
+        "level": alert.level or None,
         "hosts": alert.hosts,
         "message": alert.message,
         "pending_us": alert.pending_us or None,
@@ -314,4 +315,10 @@ def revived(stored: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, Alert]
 
 def essence(alert: Alert) -> tuple[Any, ...]:
     """What must survive a restart; a pending alert that never fired need not."""
-    return (alert.fired_us, alert.ended_us, alert.starts, alert.told, alert.owed, alert.failed, alert.acked)
+    told = (alert.told, alert.owed, alert.failed, alert.acked)
+    return (alert.fired_us, alert.ended_us, alert.starts, alert.graded_us, alert.level, *told)
+
+
+def _standing(alert: Alert) -> tuple[int, str]:
+    """The episode, and how it stands in words."""
+    return alert.fired_us, f"{alert.state} ({alert.level})" if alert.level and alert.firing else alert.state

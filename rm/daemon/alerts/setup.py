@@ -35,6 +35,7 @@ class RuleTable:
     after_s: float | None = None  # each condition for its usual time
     clear_s: float = 60.0
     tell: tuple[str, ...] = ()
+    improved: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ def rules_of(tables: Sequence[Mapping[str, Any]], channels: Sequence[str]) -> tu
         after_us = None if r.after_s is None else round(r.after_s * 1e6)
         clear_us = round(r.clear_s * 1e6)
         tell = r.tell or tuple(channels)
-        rules.append(Rule(r.name, r.on, r.level, r.hosts, r.zones, after_us, clear_us, tell))
+        rules.append(Rule(r.name, r.on, r.level, r.hosts, r.zones, after_us, clear_us, tell, r.improved))
     return tuple(rules)
 
 

@@ -25,6 +25,7 @@ class AlertRow:
     id: str
     state: str
     condition: str
+    level: str
     subject: str
     count: int
     message: str
@@ -70,7 +71,7 @@ def alike(rows: Sequence[Alert]) -> list[list[Alert]]:
     """Groups of alerts that are drawn as one, in the order of their first."""
     found: dict[Any, list[Alert]] = {}
     for row in rows:
-        found.setdefault((row.condition, tuple(_notes(row))), []).append(row)
+        found.setdefault((row.condition, row.level, tuple(_notes(row))), []).append(row)
     return [
         part
         for group in found.values()
@@ -92,6 +93,7 @@ def _row(group: Sequence[Alert], now_us: int) -> AlertRow:
         id=shown(row.id, 300),
         state=row.state,
         condition=shown(row.condition),
+        level=row.level or "",
         subject=shown(fold_hosts(row.subject for row in group), 200),
         count=len(group),
         message=f"{said}; and {more} like it" if more else said,
