@@ -207,6 +207,38 @@ def test_a_host_lost_in_the_middle_is_told_and_the_next_run_finishes(make_lab: A
     recap = report.recap()
     assert (recap[one].unreachable, recap[two].failed, recap[two].changed) == (1, 0, 2)
     assert "unknown" in report.failures()[0]
+    assert report.failures()[0].endswith("or at one of the 1 that were sent with it, up to 'copy'.")
     lab.exec(one, ["touch", "/srv/go"])
     assert run(lab, plays).ok
     assert out(lab, one, "cat /srv/last") == "x"
+
+
+def test_a_host_whose_steps_are_stopped_is_given_up_after_their_time_limit(
+    make_lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rm.adapters.playbook.program.GRACE_S", 1.0)
+    lab = make_lab(zones=1, hosts=2)
+    one, two = (host.name for host in lab.hosts)
+    plays = tmp_path / "stopped.yml"
+    plays.write_text(
+        "- hosts: all\n  gather_facts: false\n  tasks:\n"
+        "  - copy: {content: x, dest: /srv/first}\n    register: first\n"
+        f"  - name: Wait\n    wait_for: {{path: /srv/go}}\n    timeout: 8\n"
+        f"    when: first is not failed and inventory_hostname == '{one}'\n"
+        "  - copy: {content: x, dest: /srv/last}\n"
+    )
+    stopped: list[int] = []
+
+    def watch(event: Any) -> None:
+        if event.result is not None and event.result.host == one and not stopped:
+            script = "pgrep -f 'import [r]m_steps' | tee /srv/ids | xargs kill -STOP"
+            stopped.append(lab.exec(one, ["sh", "-c", script]).returncode)
+
+    report = run(lab, plays, progress=watch)
+    assert stopped == [0]
+    recap = report.recap()
+    assert (recap[one].ok, recap[one].unreachable, recap[two].failed, recap[two].changed) == (1, 1, 0, 2)
+    (said,) = report.failures()
+    assert said.startswith(f"{one}: Wait: Host {one} did not end steps within their time limits")
+    lab.exec(one, ["sh", "-c", "touch /srv/go; xargs kill -CONT < /srv/ids"])
+    assert run(lab, plays).ok

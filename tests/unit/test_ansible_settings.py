@@ -33,7 +33,7 @@ NOTHING = set(
     defaults: duplicate_dict_key error_on_missing_handler force_valid_group_names
     defaults: invalid_task_attribute_failed max_diff_size network_group_modules module_ignore_exts
     defaults: module_strict_utf8_response old_plugin_cache_clear pager playbook_dir plugin_filters_cfg
-    defaults: python_module_rlimit_nofile retry_files_enabled retry_files_save_path run_vars_plugins
+    defaults: python_module_rlimit_nofile run_vars_plugins
     defaults: show_custom_stats system_warnings target_log_info use_persistent_connections
     defaults: win_async_startup_timeout yaml_valid_extensions validate_action_group_metadata
     defaults: verbose_to_stderr
@@ -87,6 +87,8 @@ def test_what_is_followed_is_read_as_ansible_reads_it() -> None:
     assert (found.host_key_checking, found.become, found.diff) == (False, True, False)
     assert found.private_key_file == "/home/ada/.ssh/key"
     assert found.ssh_common_args == "-o ProxyCommand='ssh -W %h:%p gate'"
+    kept = of("[defaults]\nretry_files_enabled = true\nretry_files_save_path = left")
+    assert (kept.retry_files_enabled, kept.retry_files_save_path) == (True, "/etc/site/left")
     assert (found.tags, found.skip_tags) == (("a", "b"), ("c",))
     assert of("[defaults]\ncollections_path = mine:~/more").collections_path == (
         "/etc/site/mine",

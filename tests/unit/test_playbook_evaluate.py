@@ -7,6 +7,7 @@ import zlib
 import pytest
 
 from rm.adapters.playbook.files import LocalFiles
+from rm.adapters.playbook.program import GRACE_S, answers_within_s
 from rm.playbook.model.problems import BadArgument
 from rm.playbook.model.schema import Task
 from rm.playbook.model.tags import selected
@@ -53,6 +54,15 @@ def play(tasks, head="", files=None, inventory=None, answer=None, **options):
         run.record(answers)
         assert len(batches) < 50
     return run.results, batches, host
+
+
+def test_steps_with_time_limits_only_are_a_batch_which_can_be_waited_for_no_longer():
+    tasks = "".join(f"  - command: {word}\n{limit}" for word, limit in [
+        ("a", ""), ("b", "    timeout: 5\n"), ("c", "    timeout: 7\n"), ("d", ""),
+    ])  # fmt: skip
+    _, batches, _ = play(tasks)
+    assert [[step.get("timeout") for step in batch] for batch in batches] == [[None], [5, 7], [None]]
+    assert [answers_within_s({"steps": batch}) for batch in batches] == [None, 12 + GRACE_S, None]
 
 
 def content(step):

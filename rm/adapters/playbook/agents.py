@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from rm.adapters.playbook.program import digest
+from rm.adapters.playbook.program import OutcomeUnknown, answers_within_s, digest
 from rm.core.model.host import Host
 from rm.errors import RmError, Unreachable
 
@@ -74,11 +74,16 @@ class DaemonAgents:
         try:
             sent = {**door, **request}
             answer = Asking(client).post(
-                StepsAnswer, "channels", host.name, "steps", body=sent, answer_within_s=None
+                StepsAnswer,
+                "channels",
+                host.name,
+                "steps",
+                body=sent,
+                answer_within_s=answers_within_s(request),
             )
         except Unreachable as error:
             self._leave(client, lost=True)
-            raise Unreachable(
+            raise OutcomeUnknown(
                 f"What steps did on host {host.name} is unknown: {error.what}", "Run the playbook again."
             ) from None
         except BaseException:

@@ -11,11 +11,12 @@ from rm.adapters.hosts import ssh
 from rm.adapters.hosts.settings import SshSettings
 from rm.adapters.playbook import become as playbook_become
 from rm.adapters.playbook.become import Passwords, Refused
-from rm.adapters.playbook.program import LOADER, Conversation
+from rm.adapters.playbook.program import GRACE_S, LOADER, Conversation, OutcomeUnknown, answers_within_s
 from rm.core.model.host import Host
 from rm.errors import RmError, Unreachable
 
 LINE_BYTES_MAX = 128 << 20
+HINT = "Run the playbook again when the host is back."
 
 
 class StepsChannel:
@@ -70,10 +71,18 @@ class StepsChannel:
     def steps(self, request: dict[str, Any]) -> dict[str, Any]:
         """The result of one `steps` request."""
         self._write(self._talk.asking(request))
+        within_s = answers_within_s(request)
+        self.channel.settimeout(within_s)
         try:
             line = self.lines.readline(LINE_BYTES_MAX)
+        except TimeoutError:
+            said = (
+                f"Host {self.host.name} did not end steps within their time limits, nor {GRACE_S:g} s later"
+            )
+            raise OutcomeUnknown(f"{said}; their outcome is unknown.", HINT) from None
         except (OSError, EOFError):
             line = b""
+        self.channel.settimeout(None)
         if not line:
             raise self._ended()
         if len(line) >= LINE_BYTES_MAX:
@@ -106,9 +115,9 @@ class StepsChannel:
             return Unreachable(f"Host {self.host.name} has no python3.", "Install Python 3.8 or newer there.")
         if code > 0:
             return Unreachable(f"Steps cannot run on host {self.host.name}: {last or f'exit code {code}'}.")
-        return Unreachable(
+        return OutcomeUnknown(
             f"The connection to host {self.host.name} was lost while steps ran; their outcome is unknown.",
-            "Run the playbook again when the host is back.",
+            HINT,
         )
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from rm.adapters.playbook.control import Hands, carry_out
 from rm.adapters.playbook.hosts import Ways
 from rm.adapters.playbook.orders import Orders
+from rm.adapters.playbook.program import OutcomeUnknown
 from rm.adapters.playbook.roster import Roster
 from rm.adapters.playbook.secrets import masked, masked_text
 from rm.errors import RmError, UsageError
@@ -70,7 +71,7 @@ class Conductor:
             try:
                 result = future.result()
             except RmError as problem:
-                part.lost(name, str(problem))
+                part.lost(name, str(problem), isinstance(problem, OutcomeUnknown))
             else:
                 self.planned[batch.target or name] = result["planned"]
                 part.record(name, result["results"])

@@ -26,6 +26,7 @@ from rm.python_text import parsed
 _IMPORT = re.compile(r"^\s*(?:import|from) (rm_\w+)", re.MULTILINE)
 REQUEST_BYTES = 4 << 20
 PART_BYTES = 1 << 20
+GRACE_S = 30.0  # for a host, after the time limits of its steps, to say that they are over
 
 # nothing is imported from the directory that the login starts in: that is left out before the first import
 # of a file; read the length, then as many bytes; sources become importable; rm_steps runs as if it were the
@@ -85,6 +86,19 @@ def _with_imports(names: frozenset[str]) -> frozenset[str]:
             found.add(name)
             wanted += _IMPORT.findall(texts[name])
     return frozenset(found)
+
+
+class OutcomeUnknown(Unreachable):
+    """A host was lost while steps ran there."""
+
+
+def answers_within_s(request: dict[str, Any]) -> float | None:
+    """How long the answer to a request of the operation `steps` may take; None: a step has no time limit.
+
+    The host ends a step at its limit by itself, unless something has stopped its processes.
+    """
+    limits = [step.get("timeout") for step in request["steps"]]
+    return sum(limits) + GRACE_S if limits and all(limits) else None
 
 
 class Conversation:

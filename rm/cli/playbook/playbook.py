@@ -159,7 +159,7 @@ def history(session: Session, /, last: int, as_json: bool) -> None:
     "-i", "--inventory", multiple=True, metavar="FILE",
     help="Ansible inventory: file, directory, or names with commas (default: the daemon's hosts).",
 )  # fmt: skip
-@click.option("-l", "--limit", metavar="PATTERN", help="Only these hosts and groups.")
+@click.option("-l", "--limit", metavar="PATTERN", help="Only these hosts and groups; @FILE names them.")
 @click.option("-t", "--tags", multiple=True, metavar="TAGS", help="Only tasks with these tags.")
 @click.option("--skip-tags", multiple=True, metavar="TAGS", help="No tasks with these tags.")
 @click.option("-e", "--extra-vars", multiple=True, metavar="VARS", help="name=value …, {JSON} or @FILE.")
@@ -217,9 +217,10 @@ def run(
         from rm.adapters.playbook.files import LocalFiles
         from rm.adapters.playbook.run import plan_of, run_playbook
         from rm.adapters.playbook.shipped import shipped_directory
+        from rm.cli.playbook import retry
         from rm.cli.playbook.ansible_config import ansible_settings
 
-    path = playbook_path(file)
+    path, taken = playbook_path(file), retry.opened(limit)
     ansible = ansible_settings(os.environ, path.parent == shipped_directory("playbooks"))
     login = login.with_settings(ansible)
     vault = vault_of(
@@ -231,7 +232,7 @@ def run(
     files = LocalFiles(vault, ansible)
     if list_hosts or list_tasks or list_tags:
         plan = plan_of(
-            path, fleet.hosts, variables=variables, limit=limit, tags=wanted, skip_tags=unwanted, files=files
+            path, fleet.hosts, variables=variables, limit=taken, tags=wanted, skip_tags=unwanted, files=files
         )
         _list(plan, list_hosts, list_tasks, list_tags, as_json)
         return 0
@@ -255,7 +256,7 @@ def run(
             variables=variables,
             check=check,
             diff=diff or ansible.diff,
-            limit=limit,
+            limit=taken,
             tags=wanted,
             skip_tags=unwanted,
             forks=forks or ansible.forks or FORKS,
@@ -279,6 +280,7 @@ def run(
         emit_json(text.as_object(report))
     else:
         text.recap(report)
+    retry.tell(report, path, ansible)
     if report.interrupted:
         return INTERRUPTED
     if any(one.unreachable for one in report.recap().values()):

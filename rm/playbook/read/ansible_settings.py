@@ -36,6 +36,8 @@ FOLLOWED: dict[Place, tuple[str, str]] = {
     ("defaults", "force_handlers"): ("force_handlers", "ANSIBLE_FORCE_HANDLERS"),
     ("defaults", "any_errors_fatal"): ("any_errors_fatal", "ANSIBLE_ANY_ERRORS_FATAL"),
     ("defaults", "host_key_checking"): ("host_key_checking", "ANSIBLE_HOST_KEY_CHECKING"),
+    ("defaults", "retry_files_enabled"): ("retry_files_enabled", "ANSIBLE_RETRY_FILES_ENABLED"),
+    ("defaults", "retry_files_save_path"): ("retry_files_save_path", "ANSIBLE_RETRY_FILES_SAVE_PATH"),
     ("privilege_escalation", "become"): ("become", "ANSIBLE_BECOME"),
     ("privilege_escalation", "become_user"): ("become_user", "ANSIBLE_BECOME_USER"),
     ("privilege_escalation", "become_ask_pass"): ("become_ask_pass", "ANSIBLE_BECOME_ASK_PASS"),
@@ -97,8 +99,9 @@ REFUSED: dict[Place, tuple[str, tuple[str, ...]]] = {
     ("paramiko_connection", "proxy_command"): ("ANSIBLE_PARAMIKO_PROXY_COMMAND", ()),
 }
 _SWITCHES = ("ask_vault_pass", "ask_pass", "force_handlers", "any_errors_fatal", "host_key_checking",
-             "become", "become_ask_pass", "diff")  # fmt: skip
-_PATHS = ("private_key_file", "vault_password_file", "become_password_file", "connection_password_file")
+             "become", "become_ask_pass", "diff", "retry_files_enabled")  # fmt: skip
+_PATHS = ("private_key_file", "vault_password_file", "become_password_file", "connection_password_file",
+          "retry_files_save_path")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +133,8 @@ class Settings:
     any_errors_fatal: bool = False
     host_key_checking: bool = True
     diff: bool = False
+    retry_files_enabled: bool = False
+    retry_files_save_path: str | None = None
     ssh_args: str = ""
     ssh_common_args: str = ""
     ssh_extra_args: str = ""

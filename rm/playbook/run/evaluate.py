@@ -109,6 +109,8 @@ class HostPlay(Making):
             )
             if steps and new and (root != become or by_control or own != way):
                 break
+            if steps and new and _bounded(steps) != _bounded(new):
+                break  # what has time limits only is waited for only so long
             pieces = in_pieces(made)
             if self._waiting and pieces and new:
                 break
@@ -305,11 +307,17 @@ class HostPlay(Making):
             self.host.failed = True
         return settled
 
-    def abandon(self, message: str, target: str = "") -> TaskResult:
-        """The host was lost while a batch ran (or before): nothing about it is known."""
+    def abandon(self, message: str, target: str = "", at_work: bool = False) -> TaskResult:
+        """The host was lost while a batch ran (`at_work`), or before: nothing about it is known."""
         made = self._waiting[0] if self._waiting else None
         frame = made.frame if made else self._frame
         at = made.task if made else frame.task if frame is not None else self.play.common
+        if at_work and len(self._waiting) > 1:
+            last = self._waiting[-1]
+            message += (
+                f" It was at this task or at one of the {len(self._waiting) - 1} that were sent with it"
+            )
+            message += f", up to '{name_of(last.task, last.scope)}'."
         self._waiting = []
         self.scoping.settled()
         ignored = bool(made and made.flags.ignore_unreachable)
@@ -330,3 +338,8 @@ class HostPlay(Making):
         self.failed_at = frame.position if frame is not None else ()
         self._frame = None
         return result
+
+
+def _bounded(steps: Iterable[Step]) -> bool:
+    """Has each of the steps a time limit?"""
+    return all(step.timeout_s for step in steps)
