@@ -459,6 +459,18 @@ def test_an_archive_is_a_grid_with_statuses_and_their_changes(house: House) -> N
     assert set(grid(house, one).values()) == {Status.UNKNOWN}
 
 
+def test_a_run_names_the_pairs_that_failed_on_standard_error_and_counts_the_others(tmp_path: Path) -> None:
+    house = House(hosts=3)
+    house.agents.dumb.update({"b"})  # it reflects what others send
+    with serving_rm(tmp_path / "rm.sock") as daemon:
+        daemon.service.monitoring = house.service()
+        argv = ["--socket", daemon.socket, "monitor", "run", "latency", "--all"]
+        done = CliRunner().invoke(main.rmx, argv)
+    assert (done.exit_code, done.stdout) == (1, "latency: 2 pairs measured, 1 failed\n")
+    assert done.stderr.startswith("rmx: b - c: nothing is known of delay, loss")
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_the_grid_of_an_archive_is_shown_paused_and_read_like_a_mesh(house: House, tmp_path: Path) -> None:
     reader = Reader()
     reader.found.samples = [sample(60, loss_pct=50.0), sample(30, bandwidth_bps=1e9)]

@@ -14,9 +14,10 @@ from rm.cli.session import Session, emit_answer, emit_json, json_option, table
 from rm.units import format_duration, parse_duration_us
 
 if TYPE_CHECKING:
-    from rm.api.monitoring import Archives, Grid, Meshes, Sources
+    from rm.api.monitoring import Archives, Cell, Grid, Meshes, Run, Sources
 
 MESH = click.argument("mesh")
+FAILED_MOST = 5  # pairs that are named after a run
 
 
 @click.group()
@@ -164,7 +165,26 @@ def run(session: Session, /, mesh: str, once: bool, everything: bool, as_json: b
         no_gap = f", {answer.skipped} left out (no gap)" if answer.skipped else ""
         click.echo(f"{mesh}: {answer.measured} pairs measured, {answer.failed} failed{no_gap}")
     if answer.failed:
+        _say_what_failed(session, answer)
         raise click.exceptions.Exit(1)
+
+
+def _say_what_failed(session: Session, run: Run) -> None:
+    """The pairs of which this run learnt nothing, and why, on standard error."""
+    from rm.cli.network.grid import UNKNOWN
+
+    found: dict[str, list[Cell]] = {}
+    for cell in session.client.monitor.grid(run.name).cells:
+        if cell.result == UNKNOWN and (cell.checked_us or 0) >= (run.begun_us or 0):
+            found.setdefault(" - ".join(sorted({cell.source, cell.destination})), []).append(cell)
+    # what a clock hides is unknown of pairs that have not failed, too
+    ranked = sorted(found.items(), key=lambda one: -len(one[1]))[: run.failed]
+    for pair, cells in ranked[:FAILED_MOST]:
+        checks = ", ".join(dict.fromkeys(cell.check for cell in cells))
+        why = next((f": {cell.message}" for cell in cells if cell.status == UNKNOWN and cell.message), "")
+        note(f"{pair}: nothing is known of {checks}{why}")
+    if len(ranked) > FAILED_MOST:
+        note(f"{len(ranked) - FAILED_MOST} more: `rmx network --mesh {run.name}` shows all.")
 
 
 @monitor.command()
