@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -15,6 +15,15 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     message: str
     numbers: Mapping[str, Number | str] = {}
+
+
+def distinct(told: Iterable[Reason]) -> list[Reason]:
+    """Without those whose sentence is a part of an earlier one: a summary stands before what it sums up."""
+    found: list[Reason] = []
+    for reason in told:
+        if not any(reason.code == one.code and reason.message in one.message for one in found):
+            found.append(reason)
+    return found
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

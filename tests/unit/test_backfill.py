@@ -148,7 +148,7 @@ def test_the_reasons_name_the_job_ahead_and_its_time():
     assert dict(behind.numbers) == {"reserved_job": 2, "reserved_start_us": 100 * SECOND_US}
     ahead = world.why(2)
     assert ahead.code is ReasonCode.RESOURCES
-    assert "expected to start at 1970-01-01 00:01:40 UTC" in ahead.message
+    assert "its reservation begins at 1970-01-01 00:01:40 UTC" in ahead.message
 
 
 def test_why_and_test_only_reckon_with_the_reservation():
@@ -215,7 +215,7 @@ def test_without_limits_nothing_ever_ends():
     world = World()
     assert world.submit(2) == [1]
     assert world.submit(3) == []
-    assert world.why(2).message.endswith("expected to start when jobs without a time limit have ended")
+    assert world.why(2).message.endswith("its reservation begins when jobs without a time limit have ended")
     assert world.submit(2) == []
     assert world.submit(1, 10_000) == [4]  # it will have ended by then
     assert world.submit(1) == [5]  # 3 are left
@@ -253,7 +253,7 @@ def test_a_job_that_no_state_of_the_hosts_can_take_reserves_nothing():
     assert world.why(2).code is ReasonCode.RESOURCES
     assert "expected" not in world.why(2).message
     assert world.step(ev.HostResumed("h0", "root")) == []
-    assert world.why(2).message.endswith("expected to start at 1970-01-01 02:46:40 UTC")
+    assert world.why(2).message.endswith("its reservation begins at 1970-01-01 02:46:40 UTC")
 
 
 def test_gpus_are_reserved_by_index_and_by_memory():

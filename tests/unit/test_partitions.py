@@ -227,6 +227,8 @@ def test_times_and_hosts_of_a_partition_have_slurms_reasons() -> None:
     cluster = Cluster(rules, Partition("b", default_minutes=10))
     assert cluster.job(cluster.submit(partition="a")).spec.time_limit_us == 30 * MINUTE_US
     assert cluster.job(cluster.submit(partition="a,b")).spec.time_limit_us == 10 * MINUTE_US
+    told = cluster.job(cluster.submit(partition="a,b")).history[0][1]
+    assert told == "submitted by ann; its time limit is the default of partition b, 10:00"
     assert cluster.job(cluster.submit(partition="a", time_limit_us=S)).spec.time_limit_us == S
     assert cluster.job(cluster.submit()).spec.time_limit_us is None
     long, wide = {"time_limit_us": 61 * MINUTE_US}, {"hosts_min": 2, "ntasks": 2}
@@ -238,7 +240,9 @@ def test_times_and_hosts_of_a_partition_have_slurms_reasons() -> None:
         admitted(cluster.state, [builders.spec(user="ann", partition="a,b", **ask)], Counter(), True)
     assert cluster.job(cluster.submit(partition="a,b", **long)).partition == "b"
     cluster.rule(Partition("a", limits={"job.minutes": 60}))
-    assert cluster.job(cluster.submit(partition="a")).spec.time_limit_us == 60 * MINUTE_US
+    longest = cluster.job(cluster.submit(partition="a"))
+    assert longest.spec.time_limit_us == 60 * MINUTE_US
+    assert longest.history[0][1].endswith("its time limit is the longest of partition a, 1:00:00")
 
 
 def test_submitted_jobs_count_in_each_partition_until_they_have_one() -> None:

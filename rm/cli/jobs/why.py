@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rm.api.reasons import distinct
 from rm.arrays import JobId
 from rm.cli.output import printable
 from rm.cli.session import Session, emit_answer, job_operand, json_option, one_job, table
@@ -20,7 +21,7 @@ NO_ROOM = 3  # as ImpossibleRequest: it cannot run now
 
 
 def _reasons(reasons: Sequence[Reason]) -> None:
-    for reason in reasons:
+    for reason in distinct(reasons):
         numbers = ", ".join(f"{name}={value}" for name, value in reason.numbers.items())
         click.echo(f"  ({reason.code}) {printable(reason.message)}{f' [{numbers}]' if numbers else ''}")
 

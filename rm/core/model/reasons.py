@@ -79,6 +79,7 @@ class ReasonCode(StrEnum):
     LAUNCH_FAILED = "LaunchFailed"
     HOST_LOST = "HostLost"
     PREEMPTED = "Preempted"  # it gave its hosts up to another job
+    NOBODY_PREEMPTED = "NobodyPreempted"  # though it may preempt others
     LEASE = "Lease"  # a lost host may still run the job's tasks
     LEFT_ALONE = "LeftAlone"  # it runs; the jobs that share its links are slower managed
     TIME_LIMIT = "TimeLimit"

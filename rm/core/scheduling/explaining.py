@@ -19,6 +19,7 @@ from rm.core.scheduling.host_kinds import of_kinds
 from rm.core.scheduling.kinds import Kinds
 from rm.core.scheduling.limits.licensing import lacking
 from rm.core.scheduling.limits.limiting import Limiter, exceeded
+from rm.core.scheduling.unhelped import why_nobody
 
 
 def explain(
@@ -56,6 +57,12 @@ def explain(
     if job.id in snapshot.planned and reasons and ahead is not None:
         promise = ahead.reserve(job, job.id)
         reasons[0] = promise.promised(reasons[0]) if promise is not None else reasons[0]
+    if (
+        waits is None
+        and decision is None
+        and (nobody := why_nobody(job, snapshot, policies, tuning)) is not None
+    ):
+        reasons.append(nobody)
     verdicts = proposal.verdicts if decision is None else as_placed(proposal.verdicts, decision.placement)
     return decision if waits is None else None, ([waits] if waits else []) + reasons, verdicts
 

@@ -68,7 +68,21 @@ class Found:
         return all(one.stands for one in self.victims)
 
 
-def may_go(snapshot: Snapshot, accounts: Accounts, qos: str, partition: str = "") -> list[Victim]:
+@dataclass(frozen=True, slots=True)
+class Supposed:
+    """What is otherwise than the terms say, for who asks whether they are in the way: the `exempt` time of
+    all is over, and all `end` who would only stand still."""
+
+    exempt: bool = False
+    end: bool = False
+
+
+AS_IT_IS = Supposed()
+
+
+def may_go(
+    snapshot: Snapshot, accounts: Accounts, qos: str, partition: str = "", supposed: Supposed = AS_IT_IS
+) -> list[Victim]:
     """Those that a job of this QOS and partition may preempt, the least loss first."""
     up = {name for name, host in snapshot.hosts.items() if host.state is HostState.UP}
     together: dict[tuple[int, int], list[Job]] = {}
@@ -85,11 +99,12 @@ def may_go(snapshot: Snapshot, accounts: Accounts, qos: str, partition: str = ""
             continue
         of = (job.slice_of, 0) if job.slice_of else (0, number)
         ran_us = attained_us(job, None, snapshot.now_us)
-        suspends = terms.mode == SUSPEND
+        suspends = terms.mode == SUSPEND and not supposed.end
+        exempt = ran_us < terms.exempt_us and not (job.waits_in_slice or job.yields_to or supposed.exempt)
         if (
             (not _may_stand(job) if suspends else job.state not in MAY_GO)
             or not up.issuperset(placed.placement.hosts)
-            or (ran_us < terms.exempt_us and not job.waits_in_slice and not job.yields_to)
+            or exempt
         ):
             spared.add(of)
         if suspends:
@@ -295,13 +310,14 @@ def victims_of(
     policies: Policies,
     tuning: Tuning,
     limiter: Limiter | None = None,
+    supposed: Supposed = AS_IT_IS,
 ) -> tuple[Job, tuple[Victim, ...]] | None:
     """Who is to go so that the job can be placed; None where that does not help, or is not needed. Where
     tiers decide, each of its partitions is asked by itself, as far as one is needed."""
     several = accounts.preempted_from is not None and "," in job.spec.partition
     for partition in job.spec.partitions if several else (job.spec.partition,):
         asked = within(job, partition) if several else job
-        candidates = may_go(snapshot, accounts, job.qos, partition)
+        candidates = may_go(snapshot, accounts, job.qos, partition, supposed)
         if candidates and (some := choose(asked, snapshot, candidates, tries_of(policies, tuning), limiter)):
             return asked, some
     return None

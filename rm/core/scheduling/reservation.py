@@ -56,7 +56,7 @@ class Reservation:
 
     def promised(self, reason: Reason) -> Reason:
         """Why the reserved job itself waits, and until when."""
-        message = f"{reason.message}; expected to start {said_start(self.at_us)}"
+        message = f"{reason.message}; its reservation begins {said_start(self.at_us)}"
         return Reason(reason.code, message, (*reason.numbers, *self._numbers))
 
     @property

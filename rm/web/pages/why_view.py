@@ -7,7 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from rm.api.jobs import Job
-from rm.api.reasons import Alignment, Compared, Link, Plan, QueuePosition, Reason, Schedule, Verdict
+from rm.api.reasons import (
+    Alignment,
+    Compared,
+    Link,
+    Plan,
+    QueuePosition,
+    Reason,
+    Schedule,
+    Start,
+    Verdict,
+    distinct,
+)  # fmt: skip
 from rm.api.reasons import Why as Told
 from rm.core.model.job import JobState
 from rm.units import fold_hosts, format_count, format_elapsed
@@ -60,7 +71,7 @@ def why(job: Job, answer: Told, now_us: int, look: Look = look) -> Why:
     return Why(
         job=row(job, now_us, look),
         history=tuple((moment(at), shown(what, 300)) for at, what in job.history[-HISTORY_MOST:]),
-        **_thoughts(answer.reasons, answer.verdicts, answer.alignment, now_us),
+        **_thoughts(answer.reasons, answer.verdicts, answer.alignment, answer.start, now_us),
         **_decided(answer),
         **_position(answer.queue_position),
         chain=tuple(
@@ -77,11 +88,15 @@ def _condition(link: Link) -> str:
 
 def thoughts(answer: Plan, now_us: int) -> Thoughts:
     """Of a dry run's answer."""
-    return Thoughts(**_thoughts(answer.reasons, answer.verdicts, answer.alignment, now_us))
+    return Thoughts(**_thoughts(answer.reasons, answer.verdicts, answer.alignment, answer.start, now_us))
 
 
 def _thoughts(
-    reasons: Sequence[Reason], verdicts: Sequence[Verdict], alignment: Alignment | None, now_us: int
+    reasons: Sequence[Reason],
+    verdicts: Sequence[Verdict],
+    alignment: Alignment | None,
+    start: Start | None,
+    now_us: int,
 ) -> dict[str, Any]:
     accepted = [verdict for verdict in verdicts if not verdict.refused]
     names = list(dict.fromkeys(name for verdict in accepted for name, _ in verdict.scores))
@@ -93,7 +108,7 @@ def _thoughts(
     numbers = {name: value for r in reasons for name, value in r.numbers.items()}
     behind = _number(numbers, "reserved_job")
     return {
-        "start": _start(_number(numbers, "reserved_start_us"), behind, now_us),
+        "start": _start(start, _number(numbers, "reserved_start_us"), behind, now_us),
         "behind": behind,
         "reasons": tuple(_reasons(reasons)),
         "columns": tuple(shown(name).replace("_", " ") for name in names),
@@ -157,7 +172,16 @@ def _compared(one: Compared) -> tuple[str, str, str, str, str]:
     return where, scores[0], scores[1], taken, shown(rejected.message if rejected else one.note, 300)
 
 
-def _start(at_us: int | None, behind: int | None, now_us: int) -> str:
+def _start(start: Start | None, at_us: int | None, behind: int | None, now_us: int) -> str:
+    """As `rmx why` says it; where that is not known, when the reservation begins."""
+    if start is not None:
+        left = "now" if start.likely_us <= now_us else f"in {format_elapsed(start.likely_us - now_us)}"
+        if start.soonest_us == start.at_us:
+            return f"It is expected to start at {moment(start.at_us)}, {left}."
+        return (
+            f"It is likely to start at {moment(start.likely_us)}, {left}: at {moment(start.soonest_us)} "
+            f"at the earliest and at {moment(start.latest_us)} at the latest, if jobs end as those before them did."
+        )
     if at_us is None:
         return ""
     left = "now" if at_us <= now_us else f"in {format_elapsed(at_us - now_us)}"
@@ -167,13 +191,7 @@ def _start(at_us: int | None, behind: int | None, now_us: int) -> str:
 
 
 def _reasons(told: Sequence[Reason]) -> list[tuple[str, str]]:
-    """Without those whose sentence is a part of an earlier one."""
-    found: list[tuple[str, str]] = []
-    for reason in told:
-        code, sentence = shown(reason.code), shown(reason.message, 500)
-        if not any(code == known and sentence in said for known, said in found):
-            found.append((code, sentence))
-    return found
+    return [(shown(one.code), shown(one.message, 500)) for one in distinct(told)]
 
 
 def _verdict(verdict: Verdict, names: Sequence[str]) -> tuple[str, tuple[str, ...]]:

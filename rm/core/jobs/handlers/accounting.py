@@ -15,18 +15,22 @@ from rm.errors import IllegalTransition, UsageError
 MINUTE_US = 60_000_000
 
 
-def as_accepted(ctx: Context, spec: JobSpec) -> tuple[str, str, JobSpec]:
-    """(the account that a new job runs for, its QOS, what it asks for where its partitions take it).
+def as_accepted(ctx: Context, spec: JobSpec) -> tuple[str, str, JobSpec, str]:
+    """(the account that a new job runs for, its QOS, what it asks for where its partitions take it, whose its
+    time limit is if it asked for none).
 
     Raises:
         IllegalTransition: as the functions below.
     """
     if ctx.state.accounts is NO_ACCOUNTS:  # the names are mere words of the job, and nothing is limited
-        return spec.account, spec.qos, spec
+        return spec.account, spec.qos, spec, ""
     account = account_of(ctx, spec)
     qos = qos_of(ctx, spec, account)
     spec = taken_by_partitions(ctx, spec, account, qos)
-    return account, qos, with_time_limit(ctx.state, spec, account, qos)
+    found = _time_limit(ctx.state, spec, account, qos)
+    if found is None:
+        return account, qos, spec, ""
+    return account, qos, replace(spec, time_limit_us=found[0] * MINUTE_US), found[1]
 
 
 def account_of(ctx: Context, spec: JobSpec) -> str:
@@ -48,15 +52,23 @@ def qos_of(ctx: Context, spec: JobSpec, account: str) -> str:
 def with_time_limit(state: ClusterState, spec: JobSpec, account: str, qos: str) -> JobSpec:
     """A job without a time limit has the default one of its partitions, the shortest of several; else, or
     where that is longer, the longest that the limits of each job let it have."""
+    found = _time_limit(state, spec, account, qos)
+    return spec if found is None else replace(spec, time_limit_us=found[0] * MINUTE_US)
+
+
+def _time_limit(state: ClusterState, spec: JobSpec, account: str, qos: str) -> tuple[int, str] | None:
+    """(minutes, whose they are) for a job that asks for none; None: it may run without end, or asks."""
     accounts = state.accounts
     if spec.time_limit_us is not None or not (state.tally.rules or accounts.partitions):
-        return spec
+        return None
     where = spec.partitions if accounts.partitions else ()
     ruled = [accounts.partition_by_name[name] for name in where if name in accounts.partition_by_name]
-    known = [one.default_minutes for one in ruled if one.default_minutes]
+    known = [
+        (one.default_minutes, f"the default of partition {one.name}") for one in ruled if one.default_minutes
+    ]
     if (most := state.tally.of(account, spec.user, qos, where).job.get("minutes")) is not None:
-        known.append(max(1, most[0]))
-    return replace(spec, time_limit_us=min(known) * MINUTE_US) if known else spec
+        known.append((max(1, most[0]), f"the longest of {most[1]}"))
+    return min(known, key=lambda one: one[0], default=None)
 
 
 def taken_by_partitions(ctx: Context, spec: JobSpec, account: str, qos: str) -> JobSpec:

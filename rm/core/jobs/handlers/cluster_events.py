@@ -21,6 +21,7 @@ from rm.core.model.network.alignment import combined, in_words
 from rm.core.model.network.slowed import more_saved, with_more
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.replacing import copier, replace
+from rm.units import format_time_limit
 
 # A new job is a copy of it: a Job of 60 fields takes several times as long to make.
 BLANK = Job(0, JobSpec("", "", ""), 0)
@@ -31,7 +32,10 @@ _new = copier(
 
 
 def _submitted(ctx: Context, e: ev.JobSubmitted) -> None:
-    account, qos, spec = as_accepted(ctx, e.spec)
+    account, qos, spec, whose = as_accepted(ctx, e.spec)
+    said = f"submitted by {e.spec.user}"
+    if whose and spec.time_limit_us is not None:
+        said += f"; its time limit is {whose}, {format_time_limit(spec.time_limit_us)}"
     job = _new(
         BLANK,
         id=e.job,
@@ -44,7 +48,7 @@ def _submitted(ctx: Context, e: ev.JobSubmitted) -> None:
         qos=qos,
         dependencies=asked_for(e.spec, e.past, ctx.now_us) if e.spec.dependency else (),
         array=array_of(e.spec) if e.spec.array else None,
-        history=((ctx.now_us, f"submitted by {e.spec.user}"),),
+        history=((ctx.now_us, said),),
     )
     ctx.put(job)
     ctx.state.enqueue(job.id)

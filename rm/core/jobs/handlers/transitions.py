@@ -158,7 +158,7 @@ def _exited(ctx: Context, job: Job, e: ev.TaskExited) -> None:
         return finish_if_over(ctx, job)  # it held its part of the host; how the job ends, its script says
     # a task that ends well on the signal of its time limit has still reached the limit
     if (e.code or e.signal or e.why == "timeout") and job.ending is None:
-        ending, reason = verdict_of(e)
+        ending, reason = verdict_of(e, job.allowed_us or job.spec.time_limit_us)
         job = touch(job, ctx.now_us, reason.message, ending=ending, reason=reason, failed_rank=e.rank)
         job = stop_rest(ctx, job, "abort")
     if job.spec.runs_once and job.ending is None:

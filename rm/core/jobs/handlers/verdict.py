@@ -5,6 +5,7 @@ from __future__ import annotations
 from rm.core.jobs import events as ev
 from rm.core.model.job import JobState
 from rm.core.model.reasons import Reason, ReasonCode
+from rm.units import format_elapsed
 
 S = JobState
 # what shells mean by a code: the end of the task's log names the program
@@ -19,11 +20,12 @@ UNSTARTED = "unstarted"  # of an element that its host gives back, and has not b
 WORDS = frozenset({"", "cancel", "timeout", "abort", "discard", FENCED, REQUEUE, UNSTARTED})
 
 
-def verdict_of(e: ev.TaskExited) -> tuple[JobState, Reason]:
-    """How a job ends whose first failing task ended like this."""
+def verdict_of(e: ev.TaskExited, limit_us: int | None) -> tuple[JobState, Reason]:
+    """How a job ends, with that time limit, whose first failing task ended like this."""
     at = f"task {e.rank} on {e.host}"
     if e.why == "timeout":
-        return S.TIMEOUT, Reason(ReasonCode.TIME_LIMIT, f"{at} reached the time limit")
+        of = f" of {format_elapsed(limit_us)}" if limit_us is not None else ""
+        return S.TIMEOUT, Reason(ReasonCode.TIME_LIMIT, f"{at} reached the time limit{of}")
     if e.out_of_memory:
         return S.OUT_OF_MEMORY, Reason(ReasonCode.OUT_OF_MEMORY, f"{at} ran out of memory")
     if e.why == "cancel":
