@@ -332,11 +332,10 @@ def test_hosts_refused_alike_are_one_row_and_a_reservation_is_told() -> None:
     assert found.behind == 7
     assert found.start.startswith("Job 7 is expected to start at ")
     assert found.start.endswith(", in 1:00.")
-    alone = {"job": 9, "at_us": 500 * US, "soonest_us": 500 * US, "likely_us": 500 * US, "latest_us": 500 * US,
-             "hosts": []}  # fmt: skip
-    known = why_view.why(
-        job(9, "PENDING"), answer(Why, reasons=reasons, state="PENDING", start=alone), 200 * US
-    )
+    times = dict.fromkeys(("at_us", "soonest_us", "likely_us", "latest_us"), 500 * US)
+    alone: dict[str, Any] = {"job": 9, "hosts": [], **times}
+    both = answer(Why, reasons=reasons, state="PENDING", start=alone)
+    known = why_view.why(job(9, "PENDING"), both, 200 * US)
     assert known.start.startswith("It is expected to start at "), "its own start, as `rmx why` names it"
     assert known.start.endswith(", in 5:00.")
     early = alone | {"soonest_us": 210 * US, "likely_us": 230 * US, "latest_us": 400 * US}
