@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,34 @@ import pytest
 from tests.cluster import RMX, WAIT_S, Cluster, until
 from tests.e2e.conftest import MakeCluster
 from tests.e2e.marks import no_defects
+from tests.postgres import Server, binaries
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.postgres]
 HEADING = "## A lab with three accounts\n"
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: MakeCluster) -> Cluster:
-    return make_cluster({"jobs": {"grace_s": 2.0}}, zones=1, hosts=2)
+def url() -> Iterator[str]:
+    """Of a database of a real PostgreSQL."""
+    programs = binaries()
+    if programs is None:
+        pytest.skip("PostgreSQL's programs are not installed")
+    server = Server(programs)
+    try:
+        server.start()
+        with server.connect() as connection:
+            connection.execute("CREATE DATABASE rm")
+        yield server.url("rm")
+    finally:
+        server.remove()
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def cluster(make_cluster: MakeCluster, request: pytest.FixtureRequest) -> Cluster:
+    config: dict[str, Any] = {"jobs": {"grace_s": 2.0}}
+    if request.param == "postgresql":
+        config["daemon"] = {"database": request.getfixturevalue("url")}
+    return make_cluster(config, zones=1, hosts=2)
 
 
 def typed() -> list[str]:

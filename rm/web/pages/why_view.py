@@ -178,9 +178,10 @@ def _start(start: Start | None, at_us: int | None, behind: int | None, now_us: i
         left = "now" if start.likely_us <= now_us else f"in {format_elapsed(start.likely_us - now_us)}"
         if start.soonest_us == start.at_us:
             return f"It is expected to start at {moment(start.at_us)}, {left}."
+        soonest, latest = moment(start.soonest_us), moment(start.latest_us)
         return (
-            f"It is likely to start at {moment(start.likely_us)}, {left}: at {moment(start.soonest_us)} "
-            f"at the earliest and at {moment(start.latest_us)} at the latest, if jobs end as those before them did."
+            f"It is likely to start at {moment(start.likely_us)}, {left}: at {soonest} at the earliest "
+            f"and at {latest} at the latest, if jobs end as those before them did."
         )
     if at_us is None:
         return ""
