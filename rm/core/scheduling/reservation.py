@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from rm.core.jobs.free import all_of, needs, usable_gpus
 from rm.core.model.host import Host
@@ -68,7 +69,9 @@ class Reservation:
         return () if self._known_us is None else (("reserved_start_us", self.at_us),)
 
 
+@lru_cache(maxsize=256)
 def said_start(at_us: int) -> str:
+    """Of one reservation hundreds of jobs are told in a pass."""
     if at_us >= UNKNOWN_US:
         return "when jobs without a time limit have ended"
     try:

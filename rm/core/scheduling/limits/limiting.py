@@ -37,6 +37,7 @@ NO_LIMIT_US = 365 * 86_400 * 1_000_000  # of a job that runs without a time limi
 WHO_MAX = 4
 RETRY_US = 30_000_000  # a limit that time lifts is looked at again so much later
 FOREVER = float("inf")
+Room = tuple[Key, str, int, float]  # the limit, its value, and what is in use
 Asked = tuple[int, Resources, int | None]  # which limits, for what, and its time limit if that counts
 
 
@@ -61,6 +62,9 @@ class Limiter:
         self._more: dict[Key, Resources] = {}  # by this pass
         self._minutes: dict[tuple[Key, str], float] = {}
         self._refused: dict[Asked, Limited] = {}
+        # until the next job is placed: whom no limit refuses, and what is in use under limits
+        self._fits: set[Asked] = set()
+        self._rooms: dict[int, list[Room]] = {}  # by the identity of what rules a job
         # by what is set aside for others, and until when they would have stayed
         self._kept: dict[Asked, tuple[int, Limited]] = {}
         self._aside: Aside | None = None
@@ -97,10 +101,12 @@ class Limiter:
         need = least_of(job.spec) if placement is None else self._has(job, placement)
         asked = id(ruled), need, job.spec.time_limit_us if ruled.by_length else None
         found = self._refused.get(asked)
-        if found is None:
+        if found is None and asked not in self._fits:
             found = self._find(job, ruled, need)
             if found is not None:
                 self._refused[asked] = found  # as its like: what is in use grows in a pass
+            else:
+                self._fits.add(asked)
         if found is None and self._aside is not None and ruled.keys:
             return self._beside(self._aside, job, ruled, need, asked, placement is not None)
         return found
@@ -215,6 +221,8 @@ class Limiter:
         if not self._tally.rules or not (ruled := self.ruled(job)).keys:
             return
         need = self._has(job, placement)
+        self._fits.clear()
+        self._rooms.clear()
         if self._aside is not None:
             self._aside.placed(job, self._claim(job, ruled, need))
         for key in ruled.keys:
@@ -240,17 +248,25 @@ class Limiter:
             if measure in ruled.job and (found := self._of_job(job, need, measure, *ruled.job[measure])):
                 return found
         amounts: dict[str, float] = {}  # the same under all keys
-        for key in ruled.keys:
-            for measure, limit in self._tally.limits[key].items():
-                if measure == SUBMITTED:
-                    continue  # asked at the submission
-                in_use = 0.0 if idle else self._in_use(key, measure)
-                amount = amounts.get(measure)
-                if amount is None:
-                    amount = amounts[measure] = self._amount(job, need, measure)
-                if in_use + amount > limit:
-                    return self._over(key, measure, limit, in_use, amount)
+        for key, measure, limit, in_use in self._rooms_of(ruled):
+            amount = amounts.get(measure)
+            if amount is None:
+                amount = amounts[measure] = self._amount(job, need, measure)
+            if (0.0 if idle else in_use) + amount > limit:
+                return self._over(key, measure, limit, 0.0 if idle else in_use, amount)
         return None
+
+    def _rooms_of(self, ruled: Ruled) -> list[Room]:
+        """Of its limits of what is in use; of submitted jobs is asked at the submission."""
+        found = self._rooms.get(id(ruled))
+        if found is None:
+            found = self._rooms[id(ruled)] = [
+                (key, measure, limit, self._in_use(key, measure))
+                for key in ruled.keys
+                for measure, limit in self._tally.limits[key].items()
+                if measure != SUBMITTED
+            ]
+        return found
 
     def _of_job(self, job: Job, need: Resources, measure: str, limit: int, key: Key) -> Limited | None:
         if measure == "elements":
@@ -398,7 +414,8 @@ class LimitedJobs:
         """Also those for which something is set aside of the limits that the chosen are under."""
         if not chosen or not state.aside:
             return chosen
-        keys = {key for number in chosen for key in state.tally.ruled(state.jobs[number]).keys}
+        rules = {id(one): one for one in (state.tally.ruled(state.jobs[number]) for number in chosen)}
+        keys = {key for one in rules.values() for key in one.keys}
         ahead = (number for number, mine in state.aside.items() if not keys.isdisjoint(mine))
         return list(dict.fromkeys([*chosen, *ahead]))
 
