@@ -42,7 +42,8 @@ def _unknown(spec: JobSpec, hosts: Mapping[str, Host], ruled: Collection[str]) -
     missing = [name for name in spec.partitions if name not in partitions]
     if strange := [name for name in missing if name not in ruled]:
         yield _unknown_of(Refusal.UNKNOWN_PARTITION, "partition", strange, partitions)
-    if empty := [name for name in missing if name in ruled]:
+    empty = [name for name in missing if name in ruled]
+    if empty and len(missing) == len(spec.partitions):  # else it may run in another one that it names
         others = f"; partitions with hosts: {_listed(partitions, ', ')}" if partitions else ""
         yield Against(Refusal.NEVER_FITS, f"there is no host in partition {_listed(empty, ' or ')}{others}")
     zones = dict.fromkeys(host.zone for host in hosts.values())
