@@ -284,6 +284,7 @@ def test_the_audit_log_tells_who_did_what_from_where(control: Control) -> None:
 
 
 def test_the_audit_log_is_exported(control: Control) -> None:
+    control.token(ANN, "read")
     local = {"RM_DAEMON": "", "RM_DAEMON__SOCKET": control.socket}
     rows = list(csv.DictReader(io.StringIO(control.rmx("audit", "--csv", "--user", ANN, **local).stdout)))
     assert {row["user"] for row in rows} == {ANN}
