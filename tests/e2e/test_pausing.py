@@ -16,11 +16,11 @@ import pytest
 
 from tests.cluster import until
 
-from .test_shaping import AGENTS, Pair, pytestmark, skip_without_classifier
+from .test_shaping import AGENTS, ANSWER_S, Pair, pytestmark, skip_without_classifier
 
 __all__ = ["pytestmark"]
 JOB = 43
-PATIENCE_S = 240  # each try is of some seconds in which a busy machine leaves the job its rhythm
+PATIENCE_S = 240  # each try is of some seconds, in which a busy machine may spoil the rhythm of the job
 EXAMPLE = AGENTS.parent / "examples" / "allreduce.py"
 
 
@@ -118,7 +118,7 @@ def test_an_unhooked_job_is_profiled_and_kept_in_its_slots(pair: Pair) -> None:
         """Do its iterations begin near their instants? Some do not where the machine is busy."""
         agent = pair.start(0, sys.executable, str(AGENTS / "rm_pause.py"), stdin=subprocess.PIPE)
         request = {"op": "regulate", "job": JOB, "attempt": 1, "interface": "eth7", "duration_us": 6_000_000}
-        out, _ = agent.communicate(json.dumps(request | {"schedule": plan}) + "\n", timeout=60)
+        out, _ = agent.communicate(json.dumps(request | {"schedule": plan}) + "\n", timeout=ANSWER_S)
         *events, reply = [json.loads(line) for line in out.splitlines()]
         items = [item for event in events for item in event["items"]]
         assert len(items) == reply["result"]["iterations"]
