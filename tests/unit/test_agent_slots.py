@@ -74,7 +74,7 @@ def test_nothing_that_an_element_leaves_is_the_next_ones(agent: Agent) -> None:
     assert [end["why"] for end in ends] == [""] * 5 + ["requeue", ""]
     assert folders(agent, "jobs") == ["1.1", "2.1", "3.1", "6.1"]
     left = int((agent.state / "left").read_text())
-    assert not Path(f"/proc/{left}").exists()
+    assert gone(left)
 
 
 def test_a_killed_supervisor_s_element_is_ended_in_the_group_that_it_shares(

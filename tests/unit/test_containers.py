@@ -23,6 +23,7 @@ from rm.policies.placement.steps.filters import refusal
 from rm.submission.specification import build
 from tests.agent_process import AGENTS, agents, until
 from tests.builders import host, job, snapshot, spec
+from tests.unit.test_agent_lease import gone
 
 sys.path.insert(0, str(AGENTS))
 rm_container = importlib.import_module("rm_container")
@@ -428,7 +429,7 @@ def test_what_removes_containers_with_a_name_has_no_more_rights_than_the_job_and
             seen = (folder / "seen").read_text()
             assert seen.startswith((folder / "own").read_text())
             assert "NoNewPrivs:\t1\n" in seen
-            assert not Path("/proc", (folder / "left").read_text().strip()).exists()
+            assert gone(int((folder / "left").read_text()))
 
 
 def test_the_words_of_a_named_container() -> None:

@@ -6,12 +6,12 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.agent_process import AGENTS, Agent, agents, launch_request, until
+from tests.unit.test_agent_lease import gone
 
 HOST = {"host": "h1", "address": "10.0.0.1", "tasks": 3, "cpus": 4, "gpus": 2}
 
@@ -203,7 +203,7 @@ echo $second
         agent = start()
         code, lines = run(agent, script)
         assert code == 0
-        assert not Path(f"/proc/{lines[-1]}").exists()
+        assert gone(int(lines[-1]))
 
 
 def test_several_programs_make_one_step() -> None:

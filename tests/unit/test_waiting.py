@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from pathlib import Path
 
@@ -20,17 +21,18 @@ WAIT_S = 30
 
 
 class WatchedStore(MemoryStore):
-    """Tells of each look at the lease, and of each reading of the state: did it lead by then?"""
+    """Tells of each reading of the state: did it lead by then? Time passes by the looks at the lease, until
+    `until`: nobody who is busy misses any of it."""
 
     def __init__(self, db: MemoryDatabase) -> None:
         super().__init__(db)
         self.led_at_load: list[bool] = []
-        self.looks = threading.Semaphore(0)
         self.loaded = threading.Event()
+        self.now = self.until = 100.0
 
     def lease(self) -> Lease:
         found = super().lease()
-        self.looks.release()
+        self.now = min(self.now + 0.5, self.until)
         return found
 
     def load(self, ended_after_us: int | None = None) -> Loaded:
@@ -41,38 +43,25 @@ class WatchedStore(MemoryStore):
 
 
 class Scene:
-    """`one` leads, and `two` waits, by a clock that the test moves."""
+    """`one` leads, and `two` waits, by the clock of its store."""
 
     def __init__(self, directory: Path) -> None:
         db = MemoryDatabase()
         self.one, self.store = MemoryStore(db), WatchedStore(db)
         self.one.acquire_lease("one", 0, int(LEASE_S * 1e6))
-        self.now = 100.0
         config = Config(daemon=DaemonConfig(socket=str(directory / "two.sock"), lease_s=LEASE_S))
         self.clock = ManualClock()
-        self.waiting = Waiting(config, self.store, self.clock, "two", lambda: self.now)
-
-    def pass_s(self, seconds: float) -> None:
-        """In small steps, each of which the standby sees."""
-        for _ in range(round(seconds / 0.5)):
-            self.now += 0.5
-            for _ in range(2):  # the first may have begun before
-                assert self.store.looks.acquire(timeout=WAIT_S)
+        self.waiting = Waiting(config, self.store, self.clock, "two", lambda: self.store.now)
 
     async def played(self, between: Batch | None) -> Found:
         leading = asyncio.create_task(self.waiting.lead(asyncio.Event()))
-        await asyncio.to_thread(self.pass_s, 1.5)
+        self.store.until = self.store.now + LEASE_S / 2
         assert await asyncio.to_thread(self.store.loaded.wait, WAIT_S)
         if between is not None:  # it was only slow, and vanishes afterwards
             self.one.commit(between, 0)
         self.clock.us += 60_000_000
-        while not leading.done():
-            self.now += 0.5
-            for _ in range(2):
-                looked = asyncio.create_task(asyncio.to_thread(self.store.looks.acquire, timeout=WAIT_S))
-                await asyncio.wait({looked, leading}, return_when=asyncio.FIRST_COMPLETED)
-        self.store.looks.release(2)  # nobody waits for it any more
-        assert leading.result() is not None
+        self.store.until = math.inf
+        assert await asyncio.wait_for(leading, WAIT_S) is not None
         return await self.waiting.state(lambda: False)
 
 
