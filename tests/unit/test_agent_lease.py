@@ -90,15 +90,15 @@ def test_tasks_end_without_an_agent_and_beside_one_that_hangs(
 
 
 def test_a_renewed_lease_goes_on_and_an_unfenced_attempt_needs_none(agent: Agent) -> None:
+    agent.launch(FOREVER, job=2)
     heard_us = agent.call("renew", heard_us=0)["alive_us"]
     left_us = 6_000_000
     script = "#!/bin/sh\nsleep 7\n"
     agent.launch(script, lease_us=heard_us + left_us, heard_us=1)  # as if heard at its boot and never since
-    agent.launch(FOREVER, job=2)
     agent.call("renew", heard_us=agent.call("renew", heard_us=0)["alive_us"])
     end = agent.event("exit", job=1)
     assert (end["code"], end["why"]) == (0, "")
-    assert agent.tasks()[1]["state"] == "running"
+    assert {task["job"]: task["state"] for task in agent.tasks()}[2] == "running"
     agent.call("stop", job=2, attempt=1, grace_us=0, why="cancel")
     agent.event("exit", job=2)
 
