@@ -271,7 +271,10 @@ def test_one_who_asks_for_ever_new_things_fills_no_memory() -> None:
     asyncio.run(main())
 
 
-def test_what_is_drawn_serves_all_who_ask_at_the_same_time(daemon: Daemon) -> None:
+def test_what_is_drawn_serves_all_who_ask_at_the_same_time(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rm.web.pages.app.FRESH_S", 10 * PATIENCE_S)
     before = len(daemon.service.log)
     answers = ask(daemon.socket, *[("GET", "/part/jobs", {})] * 5)
     assert len({text for _, text, _ in answers}) == 1
