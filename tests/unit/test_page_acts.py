@@ -249,7 +249,10 @@ def test_what_is_wrong_with_a_script_is_said_and_it_is_still_there(
 
 
 @pytest.mark.parametrize("code", [1, 127])
-def test_the_page_names_the_program_that_a_shell_did_not_find(daemon: Daemon, code: int) -> None:
+def test_the_page_names_the_program_that_a_shell_did_not_find(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    monkeypatch.setattr("rm.web.pages.job_page.END_S", PATIENCE_S)
     daemon.service.output["out"] = b"x: line 3: <b>srun: command not found\n"
     sentence = "The program <bdi>&lt;b&gt;srun</bdi> was not found on <bdi>h1</bdi>"
 
