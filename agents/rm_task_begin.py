@@ -16,8 +16,8 @@ FILES_OF_RANK, FILES_OF_ALL = 4, 256  # that a supervisor has open
 
 
 def begun(rank):
-    """The event that a task has started."""
-    rank.started_us, rank.started_alive_us = now_us(), alive_us()
+    """The event that a task has started: now, unless it has ended before that was heard."""
+    rank.started_us, rank.started_alive_us = (now_us(), alive_us()) if rank.end is None else rank.end[2:]
     return {"event": "started", "rank": rank.rank, "pid": rank.pid, "started_us": rank.started_us}
 
 

@@ -76,6 +76,28 @@ def test_how_long_a_task_ran_is_told_by_a_clock_that_nobody_sets(agent: Agent, s
     assert task["ran_us"] == end["ran_us"]
 
 
+HEARD_LATE = """
+def heard_late(self, rank, hear=Beginning.hear):
+    if rank.end is not None:
+        hear(self, rank)
+Beginning.hear = heard_late
+"""
+
+
+def test_a_task_that_ends_before_its_start_is_heard_of_has_not_started_after_its_end(
+    start: Start, tmp_path: Path
+) -> None:
+    files = tmp_path / "agents"
+    shutil.copytree(AGENTS, files, ignore=shutil.ignore_patterns("__pycache__"))
+    with (files / "rm_task_begin.py").open("a") as file:
+        file.write(HEARD_LATE)
+    agent = start(files=files)
+    agent.launch(SH + "exit 7")
+    end = agent.event("exit", job=1)
+    assert end["code"] == 7
+    assert end["started_us"] <= end["ended_us"]
+
+
 def test_a_task_that_was_never_started_has_not_run(agent: Agent) -> None:
     agent.launch(SH + "echo", hold=True)
     agent.call("stop", job=1, attempt=1, grace_us=0, why="cancel")
