@@ -45,13 +45,13 @@ def lost(agent: Agent) -> dict[str, Any] | None:
 
 
 def test_a_task_runs_as_its_user_with_its_environment_and_its_output_is_kept(agent: Agent) -> None:
-    script = (
-        SH + 'id -un; echo "$GREETING $1" "$RM_RANK" "$CUDA_VISIBLE_DEVICES"; pwd; echo oops >&2; exit 7\n'
-    )
+    script = SH + 'id -un; echo "$GREETING $1" "$RM_RANK" "$CUDA_VISIBLE_DEVICES"; pwd; echo oops >&2\n'
+    script += f"until [ -e {agent.state}/go ]; do sleep 0.02; done; exit 7\n"
     task = {"rank": 3, "gpus": ["GPU-a", "GPU-b"], "env": {"RM_RANK": "3"}}
     reply = agent.launch(script, args=["a b'$x"], env={"GREETING": "hi"}, tasks=[task], chdir="/usr")
     assert reply["result"]["tasks"][0]["state"] == "running"
     assert reply["result"]["chdir"] == "/usr"
+    (agent.state / "go").touch()
     end = agent.event("exit", job=1, rank=3)
     assert (end["code"], end["signal"], end["why"]) == (7, 0, "")
     assert end["started_us"] <= end["ended_us"]

@@ -22,8 +22,10 @@ def launch(agent: Agent, lines: str, ranks: int = 3, **more: Any) -> dict[str, A
 def test_the_script_runs_once_and_ends_all_tasks() -> None:
     with agents() as start:
         agent = start()
-        answer = launch(agent, "echo ran once; exit 4")
+        lines = f"echo ran once; until [ -e {agent.state}/go ]; do sleep 0.02; done; exit 4"
+        answer = launch(agent, lines)
         assert {task["state"] for task in answer["result"]["tasks"]} == {"running"}
+        (agent.state / "go").touch()
         ends = {rank: agent.event("exit", job=1, rank=rank) for rank in (0, 1, 2)}
         assert [(ends[rank]["code"], ends[rank]["why"]) for rank in (0, 1, 2)] == [(4, ""), (0, ""), (0, "")]
         assert agent.log() == "ran once\n"
