@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rm.adapters.store.memory import MemoryDatabase, MemoryStore
-from rm.core.store import Batch
+from rm.core.store import Batch, Lease
 from rm.daemon.leading import lease as lease_module
 from rm.daemon.leading.lease import HeldLease, Standby, patiently
 from rm.errors import StoreError, StoreUnavailable
@@ -21,6 +21,11 @@ class AbsentStore(MemoryStore):
         if self.absent:
             raise StoreUnavailable("The database is away.")
         return super().renew_lease(now_us, ttl_us)
+
+    def lease(self) -> Lease:
+        if self.absent:
+            raise StoreUnavailable("The database is away.")
+        return super().lease()
 
 
 class Machine:
@@ -103,6 +108,41 @@ def test_time_without_a_database_is_not_the_leaders_silence() -> None:
         two.now += 1
         assert two.standby.look() is None
     two.now += 1
+    assert two.leads().epoch == 2
+
+
+def test_a_standby_that_got_no_processor_goes_on_where_it_was() -> None:
+    """It reads the state ahead meanwhile, which takes the processor where a great many jobs wait."""
+    db = MemoryDatabase()
+    one, two = Machine(db, "one"), Machine(db, "two")
+    one.leads()
+    assert two.standby.look() is None
+    for _ in range(3):
+        two.now += 1
+        assert two.standby.look() is None
+    two.now += 30  # it did not ask: nobody knows what the leader did
+    assert two.standby.look() is None
+    two.now += 1
+    assert two.leads().epoch == 2
+
+
+def test_a_database_that_refused_meanwhile_gives_the_leader_all_its_time() -> None:
+    db = MemoryDatabase()
+    one, two = Machine(db, "one"), Machine(db, "two")
+    one.leads()
+    assert two.standby.look() is None
+    for _ in range(3):
+        two.now += 1
+        assert two.standby.look() is None
+    two.store.absent = True
+    for _ in range(30):
+        two.now += 1
+        with pytest.raises(StoreUnavailable):
+            two.standby.look()
+    two.store.absent = False
+    for _ in range(4):
+        assert two.standby.look() is None
+        two.now += 1
     assert two.leads().epoch == 2
 
 

@@ -50,7 +50,8 @@ def patiently(work: Callable[[], T], stopped: Callable[[], bool] = lambda: False
 class Standby:
     """Waits for the lease: takes it when it is free, its own, or its holder has given no sign of life for its
     time. Renewals are signs of life, and so are commits: a long one keeps its leader from renewing. Time in
-    which the database answered nobody does not count."""
+    which the database answered nobody does not count, nor does time in which this side did not ask, since it
+    got no processor: reading the state ahead takes one."""
 
     def __init__(
         self,
@@ -68,8 +69,9 @@ class Standby:
         self._lease_us = lease_us
         self._monotonic = monotonic
         self._seen: Lease | None = None
-        self._since = 0.0  # when it became so, or the database was back
-        self._looked = 0.0
+        self._since = 0.0  # when it became so, or the database was back; later by what does not count
+        self._looked = 0.0  # when the database answered last
+        self._refused = False  # it has refused since
 
     @property
     def pause_s(self) -> float:
@@ -100,9 +102,16 @@ class Standby:
     def look(self) -> HeldLease | None:
         """The lease, if it could be taken now. Call it again after `pause_s`."""
         now = self._monotonic()
-        seen = self._store.lease()
-        away = now - self._looked >= self._ttl_s() * AWAY
-        self._looked = self._monotonic()
+        try:
+            seen = self._store.lease()
+        except StoreUnavailable:
+            self._refused = True
+            raise
+        unseen_s = now - self._looked
+        away = unseen_s >= self._ttl_s() * AWAY
+        if away and not self._refused:  # this side was late: what it saw of the silence before holds
+            away, self._since = False, self._since + unseen_s
+        self._looked, self._refused = self._monotonic(), False
         if away or seen != self._seen:
             if self._seen is None and seen.holder not in ("", self._holder):
                 log.warning("another daemon leads this database (%s); waiting for its end", seen.holder)
