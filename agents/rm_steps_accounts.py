@@ -2,7 +2,7 @@
 
 import os
 
-from rm_steps_base import StepFailed, asks, must, state_diff, tool
+from rm_steps_base import StepFailed, asks, execute, must, plain_environment, state_diff, tool
 from rm_steps_write import account
 
 # what `password_expire_…` is called, the option of chage, the field of /etc/shadow
@@ -279,9 +279,9 @@ def _ssh_key(run, args, result, changes):
             os.makedirs(folder, 0o700)
             os.chown(folder, who.pw_uid, who.pw_gid, follow_symlinks=False)
         comment = args["ssh_key_comment"] or "ansible-generated on " + os.uname().nodename
-        argv = [tool("ssh-keygen"), "-q", "-t", args["ssh_key_type"], "-C", comment, "-f", path, "-N", ""]
+        argv = [tool("ssh-keygen"), "-q", "-t", args["ssh_key_type"], "-C", comment, "-f", path]
         argv += ["-b", str(args["ssh_key_bits"])] if args["ssh_key_bits"] else []
-        must(argv)
+        _keygen(argv, args.get("ssh_key_passphrase"))
         for one in (path, path + ".pub"):
             os.chown(one, who.pw_uid, who.pw_gid, follow_symlinks=False)
     result["ssh_key_file"] = path
@@ -289,6 +289,21 @@ def _ssh_key(run, args, result, changes):
         with open(path + ".pub", encoding="utf-8") as file:
             result["ssh_public_key"] = file.read().strip()
         result["ssh_fingerprint"] = asks([tool("ssh-keygen"), "-l", "-f", path + ".pub"])[1].strip()
+
+
+def _keygen(argv, passphrase):
+    """A passphrase goes over standard input, which ssh-keygen reads where it has no terminal and nothing that
+    asks for it: arguments are seen by everybody on the host."""
+    if passphrase is None:
+        must([*argv, "-N", ""])
+        return
+    if "\n" in passphrase or "\0" in passphrase:
+        raise StepFailed("A passphrase has no line break and no zero byte.")
+    asking = ("DISPLAY", "WAYLAND_DISPLAY", "SSH_ASKPASS", "SSH_ASKPASS_REQUIRE")
+    env = {name: value for name, value in plain_environment().items() if name not in asking}
+    code, out, err = execute(argv, env=env, stdin=(passphrase + "\n") * 2, preexec=os.setsid)
+    if code != 0:
+        raise StepFailed("ssh-keygen failed (%d): %s" % (code, (err or out).strip()[-2000:]), rc=code)
 
 
 def do_getent(run, args):

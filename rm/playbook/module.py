@@ -103,7 +103,8 @@ class CompileContext:
         return posixpath.join(places[-1], name)
 
 
-WHOLE = "*"  # the argument of a task that stands for a template of all: [module_defaults, the template]
+# the argument whose templates give all others: [module_defaults, the template of `args`, the module's own]
+WHOLE = "*"
 
 
 def argument_names(module: ModuleType) -> set[str]:

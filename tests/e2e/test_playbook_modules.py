@@ -48,6 +48,7 @@ PLAY = """
         shell: /bin/sh
         generate_ssh_key: true
         ssh_key_type: ed25519
+        ssh_key_passphrase: of ada alone
     - authorized_key: {user: ada, key: "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGlQUzggxmS8XOj4vb0AbB ada"}
     - command: id -Gn
       become: true
@@ -89,6 +90,13 @@ def test_accounts_mounts_and_settings(lab: Lab, tmp_path: Path) -> None:
     assert out(lab, name, "cat /srv/home; stat -c %a /srv/home; hostname").split() == [
         "/home/ada", "640", f"{name}-lab",
     ]  # fmt: skip
+    key = f"{tmp_path}/id_ed25519"  # read by this machine's program
+    Path(key).write_text(out(lab, name, "cat /home/ada/.ssh/id_ed25519"))
+    Path(key).chmod(0o600)
+    for word, code in (("of ada alone", 0), ("", 255)):
+        argv = ["ssh-keygen", "-y", "-P", word, "-f", key]
+        assert subprocess.run(argv, capture_output=True, check=False).returncode == code
+    assert "alone" not in repr([one.result for one in first.results[name] if one.task == "user"])
     assert "hashed" not in repr([one.result for one in first.results[name] if one.task == "user"])
 
 

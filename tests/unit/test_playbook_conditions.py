@@ -68,3 +68,48 @@ def test_a_condition_of_an_assertion_that_a_host_s_text_completes_is_no_conditio
     tasks = "  - {command: x, register: r}\n  - assert: {that: [\"'1' == '{{ r.stdout }}'\"]}\n"
     results, _, _ = play(tasks, answer=lambda step: {"stdout": "' or true or '"})
     assert results[-1].message == "the assertion ''1' == '{{ r.stdout }}'' does not hold"
+
+
+CONDITIONS = ["b == 2", "b == '{{ 1 + 1 }}'", "'x2' == 'x{{ b }}'", "{{ b == 2 }}", "{{ one }}"]
+NAMED = {"b": 2, "one": "b in [2]", "conds": CONDITIONS, "through": "{{ conds }}", "deep": ["{{ through }}"]}
+
+
+@pytest.mark.parametrize("name", ["one", "conds", "through"])
+def test_conditions_of_the_admin_s_variables_may_hold_templates(name: str) -> None:
+    tasks = f"  - assert: {{that: '{{{{ {name} }}}}'}}\n"
+    results, _, _ = play(tasks, inventory=NAMED)
+    assert [one.message for one in results] == ["All assertions passed"]
+    results, _, _ = play(tasks, inventory={**NAMED, "one": "b in [3]"})
+    assert results[0].status == "failed"
+
+
+ATTACKS = [
+    ["{{ r.stdout }}"],
+    "{{ r.stdout }}",
+    ["b == 2", "{{ r.stdout }}"],
+    "{{ r.stdout_lines }}",
+    ["{{ r.stdout_lines }}"],
+    ["{{ r.stdout }} == 2"],
+    ["{{ inner }}"],
+    "{{ inner }}",
+    "{{ [r.stdout] }}",
+]
+
+
+@pytest.mark.parametrize("written", ATTACKS)
+def test_what_a_host_says_is_no_condition_of_a_variable_either(written: object) -> None:
+    """Text of a host that is a true expression must not hold, nor be evaluated at all."""
+    tasks = "  - {command: x, register: r}\n  - assert: {that: '{{ conds }}'}\n"
+    inventory = {"b": 2, "conds": written, "inner": "{{ r.stdout }}"}
+    for said in ("b == 2", "{{ b == 2 }}", "lookup('pipe', 'touch /srv/owned') == ''"):
+        answer = {"stdout": said, "stdout_lines": [said]}
+        results, _, _ = play(tasks, inventory=inventory, answer=lambda step, answer=answer: answer)
+        assert results[-1].status == "failed"
+        assert "/srv/owned" not in results[-1].message.partition(" gave ")[0]
+
+
+def test_variables_of_conditions_that_name_each_other_are_refused() -> None:
+    results, _, _ = play(
+        "  - assert: {that: '{{ a }}'}\n", inventory={"a": ["{{ c }}"], "c": ["b == 2", "{{ a }}"]}
+    )
+    assert results[0].message.startswith("the variables a > c > a form a loop")

@@ -11,13 +11,17 @@ from rm.adapters.playbook.files import LocalFiles
 from rm.adapters.playbook.history import entry_of, keep, runs
 from rm.adapters.playbook.inventory_files import read_beside, read_inventory
 from rm.adapters.playbook.run import run_playbook
+from rm.adapters.playbook.sources import ThisMachine
 from rm.adapters.playbook.vault import Vault, read_password, seal
 from rm.errors import ConfigError, UsageError
 from rm.playbook.inventory.hosts import to_hosts
+from rm.playbook.model.problems import TemplateProblem
 from rm.playbook.model.steps import TaskResult
 from rm.playbook.read.parse import parse_playbook
 from rm.playbook.run.evaluate import HostPlay, Options
+from rm.playbook.run.lookups import seeker
 from rm.playbook.run.report import Report
+from rm.playbook.template.template import Layer, Scope, evaluate
 from rm.playbook.template.variables import HostState
 
 # made by ansible-vault of ansible-core 2.19 with the password "pass1": "inlinesecret"
@@ -189,3 +193,61 @@ def test_what_is_not_to_be_decrypted_travels_as_it_is(tmp_path, task):
         args = host.next_batch().steps[0].args
         sent = args.get("content") or args["files"]["two"]
         assert zlib.decompress(base64.b64decode(sent)) == content
+
+
+# made by the filter `vault` of ansible-core 2.19: 'plain' | vault('pw', 'salt', 'lab')
+BY_FILTER = """\
+$ANSIBLE_VAULT;1.2;AES256;lab
+37333631366337340a39636265313330373766336262633464316361396265633638656133386630
+3735323662393231616464343864373230633238663531383265616438393630300a363138376238
+6134313965636566323731376233323437326333326134666161
+"""
+EVIL = "{{ lookup('pipe', 'touch %s') }}"
+
+
+def filtered(text, vault=None, **variables):
+    """What a template gives on this machine; the variables are a host's."""
+    machine = ThisMachine(vault=vault)
+    return evaluate(text, Scope([Layer(variables, False)], seek=seeker(LocalFiles(), (), machine)))
+
+
+def test_the_vault_filters_give_and_take_ansible_s_format():
+    assert filtered("{{ 'plain' | vault('pw', 'salt', 'lab') }}") == BY_FILTER
+    assert filtered("{{ 'plain' | vault('pw') }}").startswith("$ANSIBLE_VAULT;1.2;AES256;filter_default\n")
+    assert filtered("{{ 'plain' | vault('pw', vault_id='default') }}").startswith(
+        "$ANSIBLE_VAULT;1.1;AES256\n"
+    )
+    assert filtered("{{ ('é' | vault('pw')) | unvault('pw') }} {{ 'bare' | unvault('pw') }}") == "é bare"
+    vault = Vault([])
+    assert filtered("{{ sealed | unvault('pw') }}", vault, sealed=BY_FILTER) == "plain"
+    assert vault.secrets == {"plain"}  # it is hidden from here on, as what the vault's password opens
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{{ sealed | unvault('no') }}", "the filter 'unvault': it cannot be opened: None of the vault"),
+        ("{{ 1 | vault('pw') }}", "the filter 'vault': it takes texts, not 1"),
+        ("{{ 'a' | vault(2) }}", "the filter 'vault': it takes texts, not 2"),
+        ("{{ 'a' | vault('pw', '') }}", "the salt is empty"),
+        ("{{ 'a' | vault('pw', vault_id='a b') }}", "'a b' is no name of a vault id"),
+        ("{{ 'a' | vault('pw', wrap_object=true) }}", "has no 'wrap_object'"),
+        ("{{ ('a' | vault('pw'))[:60] | unvault('pw') }}", "damaged"),
+        ("{{ sealed | unvault(none_such) }}", "'none_such' is undefined"),
+        ("{{ lookup('vault', 'a', 'pw') }}", "unknown lookup 'vault'"),
+    ],
+)
+def test_the_vault_filters_refuse_in_a_sentence(text, said):
+    with pytest.raises(TemplateProblem) as problem:
+        filtered(text, sealed=BY_FILTER)
+    assert said in str(problem.value)
+
+
+def test_what_a_host_sealed_is_opened_and_never_evaluated(tmp_path):
+    evil = EVIL % (tmp_path / "owned")
+    sealed = seal(evil.encode(), b"pw")
+    assert filtered("{{ r.stdout | unvault('pw') }}", r={"stdout": sealed}) == evil
+    assert filtered("{{ r.stdout | unvault('pw') }}", r={"stdout": evil}) == evil
+    with pytest.raises(TemplateProblem):
+        filtered("{{ 'a' | vault('pw', vault_id=r) }}", r=evil)
+    assert not (tmp_path / "owned").exists()

@@ -20,6 +20,7 @@ from rm.playbook.read.task_keys import LOOP_KEYS, TASK_KEYS
 from rm.playbook.read.words import key_values, words_of
 from rm.playbook.template.filters import LOOKUPS
 from rm.playbook.template.filters.versions import version
+from tests.unit.test_playbook_evaluate import content, play
 
 
 @pytest.mark.parametrize(
@@ -266,3 +267,39 @@ def test_a_prompt_is_hashed_in_one_of_the_ways_that_there_are() -> None:
     with pytest.raises(UsageError, match="'rot13' is not a kind of hash"):
         parse_playbook(text.replace("KIND", "rot13"), "site.yml")
     assert set(SHORT.values()) == set(HASHES)
+
+
+@pytest.mark.parametrize(
+    ("value", "beside", "taken"),
+    [
+        ("'{{ a }}'", "'{{ b }}'", {"src": "of-b", "dest": "/of-a"}),
+        ("'dest=/kv'", "'{{ b }}'", {"src": "of-b", "dest": "/kv"}),
+        ("{dest: /dict}", "'{{ b }}'", {"src": "of-b", "dest": "/dict"}),
+        ("'{{ a }}'", "{src: written, dest: /written}", {"src": "written", "dest": "/written"}),
+        ("'dest=\"{{ a.dest }}\"'", "{src: '{{ b.src }}', dest: /args}", {"src": "of-b", "dest": "/of-a"}),
+    ],
+)
+def test_arguments_of_a_task_and_of_its_args_are_merged_as_ansible_does(
+    value: str, beside: str, taken: dict[str, str]
+) -> None:
+    """ansible-core 2.19: what is written beats templates, and the module's own value beats `args`."""
+    tasks = (
+        f"  - file: {value}\n    args: {beside}\n    module_defaults: {{file: {{state: link, src: usual}}}}\n"
+    )
+    variables = {"a": {"dest": "/of-a"}, "b": {"src": "of-b", "dest": "/of-b"}}
+    _, ((step,),), _ = play(tasks, inventory=variables)
+    assert {"src": step["args"]["src"], "dest": step["args"]["path"]} == taken
+
+
+def test_arguments_that_a_host_gave_are_never_evaluated() -> None:
+    tasks = (
+        "  - {command: x, register: r}\n  - copy: '{{ r.a }}'\n    args: '{{ r.b }}'\n"
+        "  - assert: '{{ r.c }}'\n    args: '{{ r.d }}'\n    ignore_errors: true\n"
+    )
+    evil = "{{ lookup('pipe', 'touch /srv/owned') }}"
+    said = {"a": {"content": evil}, "b": {"dest": "/srv/x" + evil}, "c": {"that": "1 == 1"}, "d": {}}
+    results, batches, _ = play(tasks, answer=lambda step: said)
+    (step,) = batches[1]
+    assert step["args"]["dest"] == "/srv/x" + evil
+    assert content(step) == evil
+    assert "is a condition, which is written in the task" in results[-1].message

@@ -129,7 +129,7 @@ class _Run:
         self.part: Part | None = None  # the running one
         self.report = Report(playbook.filename, orders.check)
         directory = os.path.dirname(os.path.abspath(playbook.filename))
-        self.seek = seeker(orders.files, (directory,), ThisMachine())
+        self.seek = seeker(orders.files, (directory,), ThisMachine(vault=orders.files.vault))
         roster.names = {**orders.magic, "playbook_dir": directory}
         roster.seek = self.seek
 
@@ -266,7 +266,7 @@ class _Run:
         }
         return Options(
             _directory(play), orders.variables, magic, orders.check, orders.tags, orders.skip_tags,
-            orders.start_at, ThisMachine(), prompted,
+            orders.start_at, ThisMachine(vault=orders.files.vault), prompted,
             {"ansible_play_hosts": tuple(every), "ansible_play_batch": tuple(part),
              "play_hosts": tuple(part)}, _late(play),
             orders.become, orders.become_user,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from rm.adapters.playbook.vault import Vault, seal
 from rm.errors import UsageError
 from rm.playbook.model.problems import BadArgument, TemplateProblem
 from rm.playbook.model.schema import Play, Task, tasks_of
@@ -19,9 +20,10 @@ from rm.playbook.template.template_file import check_file
 
 
 class ThisMachine:
-    """`lookups.Control` for the machine that rm runs on."""
+    """`lookups.Control` for this machine; what the filter `unvault` opens is a secret of `vault`."""
 
-    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, environment: Mapping[str, str] | None = None, vault: Vault | None = None) -> None:
+        self._vault = vault or Vault(())
         self._environment = os.environ if environment is None else environment
 
     def environment(self, name: str) -> str | None:
@@ -48,6 +50,17 @@ class ThisMachine:
         from rm.adapters.playbook.here import crypt  # asked for rarely, and long to import
 
         return crypt(secret, setting)
+
+    def seal(self, plain: str, password: str, salt: str | None, label: str) -> str:
+        return seal(plain.encode(), password.encode(), salt.encode() if salt else None, label)
+
+    def unseal(self, sealed: str, password: str) -> str:
+        try:
+            return self._vault.open_by(sealed, password.encode())
+        except UnicodeDecodeError:
+            raise BadArgument("what the vault holds is no UTF-8 text") from None
+        except UsageError as problem:
+            raise BadArgument(f"it cannot be opened: {problem.what}".rstrip(".")) from None
 
     def fetch(self, url: str, options: Mapping[str, Any]) -> bytes:
         from rm.adapters.playbook.here import fetch

@@ -43,6 +43,12 @@ class Vault:
         self._keep(plain)
         return plain
 
+    def open_by(self, text: str, password: bytes) -> str:
+        """What this password opens, whichever the run was given; it is secret from now on."""
+        plain = Vault([password]).open(text.encode()).decode()
+        self._keep(plain)
+        return plain
+
     def open_file(self, data: bytes) -> bytes:
         """An encrypted file. What it holds is secret: of YAML each value, else the whole."""
         plain = self.open(data)
@@ -87,15 +93,16 @@ class Vault:
         raise UsageError("None of the vault passwords opens it.", "Check --vault-password-file.")
 
 
-def seal(plain: bytes, password: bytes, salt: bytes | None = None) -> str:
-    """Encrypt as ansible-vault does."""
+def seal(plain: bytes, password: bytes, salt: bytes | None = None, label: str = "default") -> str:
+    """Encrypt as ansible-vault does, under a label of its vault ids."""
     salt = os.urandom(32) if salt is None else salt
     key, mac_key, counter = _keys(password, salt)
     pad = _BLOCK - len(plain) % _BLOCK
     ciphertext = _cipher(key, counter, plain + bytes([pad]) * pad)
     mac = hmac.new(mac_key, ciphertext, hashlib.sha256).digest()
     body = hexlify(b"\n".join(hexlify(part) for part in (salt, mac, ciphertext))).decode()
-    return "\n".join([f"{HEADER}1.1;AES256", *(body[i : i + 80] for i in range(0, len(body), 80))]) + "\n"
+    head = "1.1;AES256" if label in ("", "default") else f"1.2;AES256;{label}"
+    return "\n".join([f"{HEADER}{head}", *(body[i : i + 80] for i in range(0, len(body), 80))]) + "\n"
 
 
 @lru_cache(maxsize=256)

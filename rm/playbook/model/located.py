@@ -80,6 +80,9 @@ def untemplated(value: Any) -> Any:
     return Unsafe(value) if type(value) is str else value
 
 
+VAULTED = "$ANSIBLE_VAULT;"  # so begins what ansible-vault has encrypted
+
+
 class Encrypted(str):
     """An `!vault` value for which no password was given."""
 

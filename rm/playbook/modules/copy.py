@@ -6,6 +6,7 @@ import json
 import posixpath
 from typing import Any
 
+from rm.playbook.model.located import VAULTED
 from rm.playbook.model.problems import BadArgument
 from rm.playbook.module import OWNERSHIP, Arg, CompileContext, mode_of, packed
 
@@ -41,6 +42,8 @@ def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
             raise BadArgument("'content' needs a file's name in 'dest'")
         content = args["content"]
         text = json.dumps(content) if isinstance(content, (dict, list)) else str(content)
+        if args["decrypt"] and text.startswith(VAULTED):  # Ansible would open it, or fail
+            raise BadArgument("'content' is encrypted: 'decrypt: false' copies it so, 'unvault' opens it")
         return {**rest, "content": packed(text.encode()), "name": ""}
     if args["remote_src"]:
         return {**rest, "remote_src": args["src"]}

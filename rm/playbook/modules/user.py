@@ -38,6 +38,7 @@ ARGS = {
     "ssh_key_bits": Arg("int"),
     "ssh_key_comment": Arg(),
     "ssh_key_file": Arg(),
+    "ssh_key_passphrase": Arg(),
     "ssh_key_type": Arg(default="rsa"),
 }
 

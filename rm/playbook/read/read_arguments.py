@@ -55,7 +55,7 @@ def arguments(
     """The checked arguments of `body[written]`; `name` is the module's, `defaults` its module_defaults."""
     value, line, usual = body[written], body.line_of(written), Map(defaults)
     free = getattr(module, "FREE_FORM", "")
-    given, whole = Map(), ""
+    given, whole = Map(), []
     if value is None:
         pass
     elif isinstance(value, Map):
@@ -65,12 +65,12 @@ def arguments(
     elif isinstance(value, str) and "=" in value:
         given = _read(reader, name, line, lambda: Map(key_values(value)))
     elif has_template(value):
-        whole = _whole(reader, name, value, line)
+        whole = [_whole(reader, name, value, line)]
     else:
         raise reader.fail(line, f"the arguments of '{name}' must be a mapping, not {value!r}.")
     extra = body.get("args")
     if isinstance(extra, str) and has_template(extra):
-        whole, extra = whole or _whole(reader, name, extra, body.line_of("args")), Map()
+        whole, extra = [_whole(reader, name, extra, body.line_of("args")), *whole], Map()
     else:
         if isinstance(extra, str):
             raise reader.fail(body.line_of("args"), "'args' must be a mapping.")
@@ -81,7 +81,7 @@ def arguments(
             raise reader.fail(getattr(source, "lines", {}).get(WHOLE, line), f"'{name}' has no argument '*'.")
     if whole:
         known = None if getattr(module, "ANY_ARGUMENT", False) else (*names, free)
-        return _around(reader, name, {**extra, **given}, [dict(usual), whole], known, line)
+        return _around(reader, name, {**extra, **given}, [dict(usual), *whole], known, line)
     for source in (given, extra, usual):
         for key in source:
             if key not in names and key != free and not getattr(module, "ANY_ARGUMENT", False):

@@ -242,19 +242,23 @@ def _seconds(value: Any, name: str, scope: Scope) -> float:
     return 0 if found is OMIT else max(0.0, number)
 
 
-def own_conditions(value: Any, scope: Scope) -> Any:
-    """Conditions as the admin wrote them, here or in a variable named here. What else a template gives
-    may come from a host, so it is true or false, never a condition. Raises TemplateProblem or NeedResult."""
+def own_conditions(value: Any, scope: Scope, names: tuple[str, ...] = ()) -> Any:
+    """Conditions as the admin wrote them, here or in a variable named here (`names` lead to it). What else a
+    template gives may come from a host, so it is true or false, never a condition.
+
+    Raises TemplateProblem or NeedResult."""
     if not has_template(value):
         return value
     if isinstance(value, list):
-        return [own_conditions(one, scope) for one in value]
+        return [own_conditions(one, scope, names) for one in value]
     name = bare(value).strip()
     if name == value.strip() and not has_template(inlined(value)):  # templates in its texts only
         return value
     layer = next((layer for layer in scope.layers if name in layer.values), None)
-    if layer is not None and layer.trusted and not has_template(layer.values[name]):
-        return layer.values[name]
+    if layer is not None and layer.trusted:
+        if name in names:
+            raise TemplateProblem(f"the variables {' > '.join([*names, name])} form a loop")
+        return own_conditions(layer.values[name], scope, (*names, name))
     found = evaluate(value, scope)
     if any(isinstance(one, str) for one in (found if isinstance(found, list) else [found])):
         raise TemplateProblem(f"'{value}' gave a text, where a condition is written")
@@ -286,22 +290,24 @@ def _argument(name: str, value: Any, expressions: Collection[str], scope: Scope)
 
 
 def _whole(task: Task, scope: Scope) -> dict[str, Any]:
-    """The arguments that one template gives, on top of module_defaults. Conditions are none of them: they may
-    come from a host. Raises BadArgument, TemplateProblem or NeedResult."""
+    """The arguments that templates give, the last strongest, on top of module_defaults. No conditions are
+    among them: they may come from a host. Raises BadArgument, TemplateProblem or NeedResult."""
     module, name_of = registry()[task.module], called(task.module)
     expressions = getattr(module, "EXPRESSIONS", ())
-    defaults, template = task.args[WHOLE]
-    usual = {k: _argument(k, v, expressions, scope) for k, v in defaults.items()}
-    found = evaluate(template, scope)
-    if not isinstance(found, Mapping):
-        raise BadArgument(f"the arguments of '{name_of}' must be a mapping, not {found!r}")
+    defaults, *templates = task.args[WHOLE]
+    given = {k: _argument(k, v, expressions, scope) for k, v in defaults.items()}
     names = {*argument_names(module), getattr(module, "FREE_FORM", "")} - {""}
-    for name in found:
-        if name not in names and not getattr(module, "ANY_ARGUMENT", False):
-            raise BadArgument(f"'{name_of}' has no argument '{name}'")
-        if name in expressions and found[name] not in (True, False):
-            raise BadArgument(f"'{name}' of '{name_of}' is a condition, which is written in the task")
-    return {**usual, **found}
+    for template in templates:
+        found = evaluate(template, scope)
+        if not isinstance(found, Mapping):
+            raise BadArgument(f"the arguments of '{name_of}' must be a mapping, not {found!r}")
+        for name in found:
+            if name not in names and not getattr(module, "ANY_ARGUMENT", False):
+                raise BadArgument(f"'{name_of}' has no argument '{name}'")
+            if name in expressions and found[name] not in (True, False):
+                raise BadArgument(f"'{name}' of '{name_of}' is a condition, which is written in the task")
+        given |= found
+    return given
 
 
 def _becomes(task: Task, scope: Scope, context: CompileContext) -> tuple[bool, str]:

@@ -20,6 +20,7 @@ from rm.playbook.run import machine_lookups
 from rm.playbook.run.file_lookups import FILE_LOOKUPS
 from rm.playbook.run.sought import Control, Sought
 from rm.playbook.template.filters import to_bool
+from rm.playbook.template.filters.chance import UNVAULT, VAULT
 from rm.playbook.template.filters.data import flatten, subelements
 from rm.playbook.template.filters.paths import LOOK
 from rm.playbook.template.filters.text import refuse_undefined
@@ -41,7 +42,8 @@ def seeker(files: Files, search: Sequence[str], control: Control | None) -> Seek
                 raise TemplateProblem(f"unknown lookup '{name}'")
             return function(Sought(terms, options, scope, files, search, control))
         except BadArgument as problem:
-            raise TemplateProblem(f"lookup '{name}': {problem}") from None
+            said = f"the filter '{name[1:]}'" if name in (VAULT, UNVAULT) else f"lookup '{name}'"
+            raise TemplateProblem(f"{said}: {problem}") from None
 
     return seek
 
@@ -300,6 +302,7 @@ _LOOKUPS: dict[str, Callable[[Sought], list[Any]]] = {
     "inventory_hostnames": _inventory_hostnames, **FILE_LOOKUPS,
     "url": machine_lookups.url, "password": machine_lookups.password, "random": machine_lookups.drawn,
     "shuffle": machine_lookups.shuffled, "password_hash": machine_lookups.hashed,
+    VAULT: machine_lookups.sealed, UNVAULT: machine_lookups.unsealed,
     LOOK: machine_lookups.looked,
     OWN["filter"]: _own_plugin("filter"), OWN["test"]: _own_plugin("test"),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Lookups and filters that need chance, the network or a file that is kept: `url`, `password`, `random`, ….
+"""Lookups and filters that need chance, a cipher, the network or a kept file: `url`, `vault`, `random`, ….
 
 All that is not a function of text comes through `Control`.
 """
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rm.playbook.model.hashes import HASHES, SHORT
+from rm.playbook.model.located import VAULTED
 from rm.playbook.model.problems import BadArgument
 from rm.playbook.run.sought import Control, Sought
 from rm.playbook.template.filters import to_bool
@@ -99,6 +100,28 @@ def hashed(call: Sought) -> list[Any]:
     """The filter `password_hash`."""
     secret, kind, salt, salt_size, rounds, ident = call.terms
     return [_hash(_control(call), str(secret), str(kind), salt, salt_size, rounds, ident)]
+
+
+def sealed(call: Sought) -> list[Any]:
+    """The filter `vault`."""
+    plain, password, salt, label = map(_text, call.terms)
+    if salt == "":
+        raise BadArgument("the salt is empty")
+    if set(label or "") & set("; \t\r\n"):
+        raise BadArgument(f"{label!r} is no name of a vault id")
+    return [_control(call).seal(plain, password, salt, label or "")]
+
+
+def unsealed(call: Sought) -> list[Any]:
+    """The filter `unvault`: a text that is not encrypted is given as it is."""
+    text, password = map(_text, call.terms)
+    return [_control(call).unseal(text, password) if text.startswith(VAULTED) else text]
+
+
+def _text(value: Any) -> Any:
+    if value is not None and not isinstance(value, str):
+        raise BadArgument(f"it takes texts, not {value!r}")
+    return value
 
 
 def _hash(

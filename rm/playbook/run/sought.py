@@ -42,6 +42,14 @@ class Control(Protocol):
         """crypt(3); raises BadArgument where it is not there, or does not know the setting."""
         ...
 
+    def seal(self, plain: str, password: str, salt: str | None, label: str) -> str:
+        """A text in ansible-vault's format; a drawn salt where none is given. Raises BadArgument."""
+        ...
+
+    def unseal(self, sealed: str, password: str) -> str:
+        """What is in ansible-vault's format, opened; from now on it is a secret. Raises BadArgument."""
+        ...
+
     def fetch(self, url: str, options: Mapping[str, Any]) -> bytes:
         """What a web server has; raises BadArgument."""
         ...

@@ -1,4 +1,4 @@
-"""Filters that draw: `random`, `shuffle`, `password_hash`. Lookups bring the numbers from outside."""
+"""Filters that draw or cipher: `random`, `password_hash`, `vault`, …. Lookups bring what is from outside."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from jinja2.runtime import Context
 
 from rm.playbook.template.filters.text import refuse_undefined
 
+# lookups that no template can name; the one called `unvault` reads a file
+VAULT, UNVAULT = "\0vault", "\0unvault"
+
 
 def _asked(context: Context, name: str, terms: list[Any]) -> Any:
     scope = context.parent["__scope__"]
     if scope.seek is None:
-        raise ValueError(f"the filter '{name}' is not possible here")
-    (found,) = scope.seek(f"ansible.builtin.{name}", terms, {}, scope)
+        raise ValueError(f"the filter '{name.lstrip(chr(0))}' is not possible here")
+    (found,) = scope.seek(name if name[0] == "\0" else f"ansible.builtin.{name}", terms, {}, scope)
     return found
 
 
@@ -40,8 +43,29 @@ def _password_hash(
     return _asked(context, "password_hash", [password, hashtype, salt, salt_size, rounds, ident])
 
 
+@pass_context
+def _vault(
+    context: Context, data: Any, secret: Any, salt: Any = None, vault_id: str = "filter_default",
+    wrap_object: bool = False,
+) -> Any:  # fmt: skip
+    refuse_undefined(data)
+    refuse_undefined(secret)
+    if wrap_object:
+        raise ValueError("the filter 'vault' has no 'wrap_object' in rm: write '!vault |' before the text")
+    return _asked(context, VAULT, [data, secret, salt, vault_id])
+
+
+@pass_context
+def _unvault(context: Context, sealed: Any, secret: Any, vault_id: str = "filter_default") -> Any:
+    refuse_undefined(sealed)
+    refuse_undefined(secret)
+    return _asked(context, UNVAULT, [sealed, secret])
+
+
 CHANCE: dict[str, Callable[..., Any]] = {
     "random": _random,
     "shuffle": _shuffle,
     "password_hash": _password_hash,
+    "vault": _vault,
+    "unvault": _unvault,
 }
