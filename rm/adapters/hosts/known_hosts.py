@@ -11,6 +11,7 @@ import re
 from base64 import b64decode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 REVOKED, AUTHORITY = "@revoked", "@cert-authority"
@@ -49,7 +50,26 @@ def lines_of(text: str) -> Iterable[Line]:
 
 def about(text: str, names: Sequence[str]) -> list[Line]:
     """The lines about a host by any of its names (`10.0.0.1`, `[10.0.0.1]:2222`)."""
-    return [line for line in lines_of(text) if any(_matches(line.names, name) for name in names)]
+    named, others = _index(text)
+    found = {line.number: line for name in names for line in named.get(name.lower(), ())}
+    found |= {line.number: line for line in others if any(_matches(line.names, name) for name in names)}
+    return [found[number] for number in sorted(found)]
+
+
+@lru_cache(maxsize=2)
+def _index(text: str) -> tuple[dict[str, list[Line]], list[Line]]:
+    """The file's lines by the names that are written out in them, and those with patterns or hashed names.
+
+    Who connects to a thousand hosts looks for each of them in the same text."""
+    named: dict[str, list[Line]] = {}
+    others: list[Line] = []
+    for line in lines_of(text):
+        if set(line.names) & set("*?!|"):
+            others.append(line)
+        else:
+            for name in line.names.lower().split(","):
+                named.setdefault(name, []).append(line)
+    return named, others
 
 
 def with_key(lines: Sequence[str], name: str, kind: str, key: str) -> list[str]:
