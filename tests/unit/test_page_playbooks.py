@@ -155,6 +155,12 @@ def test_a_run_is_stopped_and_a_schedule_made_and_removed(daemon: Daemon, playin
         refused = await boss.send("/playbook/plain", schedule="1", cron="daily")
         assert refused.status == 400
         assert "cron expression" in refused.text
+        runs = (await boss.get("/playbooks")).text.count('href="/run/')
+        entered = await boss.send("/playbook/plain", cron="0 3 * * *", check="on")  # Enter in the field
+        assert entered.status == 400
+        assert "A cron line is given, so nothing was started." in entered.text
+        assert 'value="0 3 * * *"' in entered.text
+        assert (await boss.get("/playbooks")).text.count('href="/run/') == runs
         private = await boss.send(
             "/playbook/site", schedule="1", cron="0 3 * * *", **{"answer.password": PASSWORD}
         )

@@ -16,7 +16,7 @@ from rm.api.playbooks import (
     PlaybookSchedules,
     Survey,
 )
-from rm.errors import RmError
+from rm.errors import RmError, UsageError
 from rm.web.pages import playbook_view
 from rm.web.pages.forms import form_of
 from rm.web.pages.frame import Frame
@@ -95,6 +95,11 @@ class PlaybookPage:
                 body |= {"playbook": name, "cron": sent.get("cron", "").strip()}
                 made = await view.change(OnePlaybookSchedule, "POST", "playbook-schedules", body)
                 told, then = f"Schedule {made.schedule.id} is made.", "/playbooks"
+            elif sent.get("cron", "").strip():  # Enter in that field presses the form's first button
+                raise UsageError(
+                    "A cron line is given, so nothing was started.",
+                    "Press Schedule; or empty By cron, and press Start to start it now.",
+                )
             else:
                 path = f"playbooks/{quote(name, safe='')}/start"
                 run = (await view.change(OnePlaybookRun, "POST", path, body)).run
