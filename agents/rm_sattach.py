@@ -19,12 +19,24 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import rm_sockets
 from rm_srun_options import Wrong
 from rm_srun_terminal import Terminal, line_end
-from rm_step_frames import ALL, ENDED, ERRORS, FRAME_BYTES, INPUT, LOST, OUTPUT, REQUEST, frame, frames
+from rm_step_frames import (
+    ALL,
+    ENDED,
+    ERRORS,
+    FRAME_BYTES,
+    INPUT,
+    LOST,
+    OUTPUT,
+    REQUEST,
+    SIGNAL,
+    frame,
+    frames,
+)
 from rm_step_output import Output
 from rm_step_plan import folded_hosts
 
 LONGS = ("input-filter=", "output-filter=", "error-filter=", "label", "layout", "pty", "quiet", "unbuffered",
-         "verbose", "help", "usage", "version")  # fmt: skip
+         "signal=", "verbose", "help", "usage", "version")  # fmt: skip
 OF_LETTER = {"l": "label", "Q": "quiet", "u": "unbuffered", "v": "verbose", "h": "help", "V": "version"}
 FILTERS = ("input-filter", "output-filter", "error-filter")
 
@@ -62,6 +74,8 @@ def parsed(words, environ):
             raise Wrong("--%s incompatible with --pty option" % name)
         if name in values and not values[name].isdigit():
             raise Wrong("--%s is '%s': write the number of a task." % (name, values[name]))
+    if not (values.get("signal", "0").isdigit() and int(values.get("signal", "0")) < signal.NSIG):
+        raise Wrong("--signal is '%s': write the number of a signal; 0 ends the step." % values["signal"])
     job, _, step = names[0].rpartition(".")
     mine = environ.get("SLURM_JOB_ID", ""), "%s_%s" % (
         environ.get("SLURM_ARRAY_JOB_ID"), environ.get("SLURM_ARRAY_TASK_ID"),
@@ -99,6 +113,8 @@ class Attached:
         while self.hello is None:
             self._hear()
         hosts = {int(rank): host for rank, host in self.hello["hosts"].items()}
+        if "signal" in self.values:
+            return self._send(int(self.values["signal"]))
         if "layout" in self.values:
             sys.stdout.write(layout(hosts))
             return 0
@@ -122,6 +138,18 @@ class Attached:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         with terminal:
             return self._stream()
+
+    def _send(self, number):
+        """A signal to the step, instead of attending it: srun says when it has passed it on."""
+        self.sock.sendall(frame(SIGNAL, number))
+        while True:
+            for kind, answer, _ in frames(self.inbox):
+                if (kind, answer) == (SIGNAL, number):
+                    return 0
+            data = self.sock.recv(FRAME_BYTES)
+            if not data:
+                raise Wrong("Step %d has ended, or its srun is of an older agent." % self.step)
+            self.inbox += data
 
     def _stream(self):
         self._take()  # what came with the first words

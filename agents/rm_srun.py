@@ -50,6 +50,7 @@ FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signa
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGKILL)
 ABORT_S = 1.0  # a second SIGINT within this time kills
 SLURM = "slurm 22.05.8"  # with which it was compared
+LINE = 1000  # characters of what was typed that the step daemon hears
 GRACE_S = 30.0  # from SIGTERM to SIGKILL
 
 
@@ -312,6 +313,16 @@ class Step:
         self._signal(signal.SIGCONT)
         self.kill_at = time.monotonic() + GRACE_S
 
+    def told_by_others(self, number):
+        """Who attends the step sends it a signal; 0: it is to end, as Slurm's scancel of a step says."""
+        if number in ENDING or not number:
+            self.why = self.why or "cancelled"
+        if number:
+            self._signal(number)
+            return
+        say("Job step %s CANCELLED" % self.name)
+        self._terminate()
+
     def _forward(self, number, _frame):
         now = time.monotonic()
         if number == signal.SIGINT and now - self.interrupted_at < ABORT_S:
@@ -335,7 +346,7 @@ def main(words):
         if values.get("mpi") == "list":
             sys.stdout.write("MPI plugin types are...\n\tnone\n\tpmi2\n")
             return 0
-        return run(values, command, environ)
+        return run(values, command, environ, " ".join(["srun", *words]))
     except Wrong as error:
         say("error: %s" % error)
         return rm_srun_options.code_of(error, environ)
@@ -347,7 +358,7 @@ def program_of(values, option):
     return os.path.abspath(path) if path not in ("", "none") else ""
 
 
-def run(values, command, environ):
+def run(values, command, environ, typed):
     if not command:
         raise Wrong("no command given to execute.")
     path = environ.get("RM_STEPS")
@@ -371,6 +382,7 @@ def run(values, command, environ):
     bind = rm_srun_options.cpu_bind_of(values)
     step = rm_srun_options.step_of(values)
     step["name"] = values.get("job-name") or os.path.basename(command[0])
+    step["typed"] = typed[:LINE]
     created, attached = create(control, step, "immediate" in values, None if "quiet" in values else say)
     count = sum(len(part["ranks"]) for part in created["parts"])
     commands = None
@@ -410,7 +422,7 @@ def run(values, command, environ):
         made.send(frame(REQUEST, 0, json.dumps(asked).encode()))
         parts.append(made)
     made = Step(values, created, parts, environ, terminal)
-    made.audience = Audience(control, made.told_to_others, attached)
+    made.audience = Audience(control, made.told_to_others, attached, made.told_by_others)
     with terminal or contextlib.nullcontext():
         code = made.run()
     if created.get("hears_end"):

@@ -8,11 +8,12 @@ what comes meanwhile, and learns how much.
 import array
 import json
 import select
+import signal
 import socket
 import time
 
 import rm_sockets
-from rm_step_frames import ERRORS, FRAME_BYTES, INPUT, LOST, OUTPUT, REQUEST, frame, frames
+from rm_step_frames import ERRORS, FRAME_BYTES, INPUT, LOST, OUTPUT, REQUEST, SIGNAL, frame, frames
 
 KEPT_BYTES = 512 << 10  # of output that one has not taken
 MOST = 16  # who attend a step at once
@@ -54,10 +55,16 @@ def line(control, rest, taken):
     return text
 
 
+def _is_sattachs(kind, number, body):
+    if kind == SIGNAL:
+        return number < signal.NSIG and not body
+    return kind == INPUT and len(body) <= FRAME_BYTES
+
+
 class One:
     def __init__(self, sock, hello):
         sock.setblocking(False)
-        self.sock, self.lost = sock, 0
+        self.sock, self.lost, self.types = sock, 0, False
         self.inbox, self.outbox = bytearray(), bytearray(frame(REQUEST, 0, hello))
 
     def take(self, kind, rank, data):
@@ -71,10 +78,11 @@ class One:
 
 
 class Audience:
-    """`hello` says what the step is at this moment, `taken` are those who came while it began."""
+    """`hello` says what the step is at this moment, `taken` are those who came while it began; `signalled`
+    hears of each signal that one sends to the step, 0: it is to end."""
 
-    def __init__(self, control, hello, taken):
-        self.control, self.hello = control, hello
+    def __init__(self, control, hello, taken, signalled):
+        self.control, self.hello, self.signalled = control, hello, signalled
         self.by_fd = {}  # descriptor -> One
         for sock in taken:
             self._meet(sock)
@@ -97,7 +105,8 @@ class Audience:
         if self.control is not None:
             poll.register(self.control, select.POLLIN)
         for fd, one in self.by_fd.items():
-            poll.register(fd, (select.POLLIN if hears else 0) | (select.POLLOUT if one.outbox else 0))
+            reads = hears or not one.types  # who only sends signals does not wait for the tasks' reading
+            poll.register(fd, (select.POLLIN if reads else 0) | (select.POLLOUT if one.outbox else 0))
 
     def serve(self, fd, events):
         """What they type: (rank or ALL, data) of each piece. None: the descriptor is none of ours."""
@@ -136,10 +145,16 @@ class Audience:
             pieces = list(frames(one.inbox))
         except ValueError:
             pieces = [(None, 0, b"")]
-        if any(kind != INPUT or len(body) > FRAME_BYTES for kind, _, body in pieces):
-            self._drop(one)  # it is no sattach
+        if not all(_is_sattachs(*piece) for piece in pieces):
+            self._drop(one)
             return []
-        return [(rank, body) for _, rank, body in pieces]
+        for number in [number for kind, number, _ in pieces if kind == SIGNAL]:
+            self.signalled(number)
+            one.outbox += frame(SIGNAL, number)  # it was sent
+            self._flush(one)
+        typed = [(rank, body) for kind, rank, body in pieces if kind == INPUT]
+        one.types = one.types or bool(typed)
+        return typed
 
     def _flush(self, one):
         if not rm_sockets.say(one.sock, one.outbox):

@@ -14,6 +14,7 @@ import rm_step_used
 FILE = "steps.recorded"
 STEPS = 10_000  # of an attempt; no later ones are recorded
 WORDS = 200  # characters of a step's name
+LINE = 500  # of what was typed for it
 HOSTS = 2_000  # characters of its list of hosts
 READ_BYTES = 256 << 10
 LATE = 64  # steps that have ended, of which hosts may still tell
@@ -47,8 +48,8 @@ class Records:
             pass
         self.count = self.next
 
-    def begun(self, step, parts, name, folded_hosts):
-        """`parts`: those of the step, as rm_step_plan lays them out, with what they hold."""
+    def begun(self, step, parts, folded_hosts, name, typed):
+        """`parts`: those of the step, as rm_step_plan lays them out, with what they hold; `typed`: for it."""
         if self.count >= STEPS:
             return
         self.count += 1
@@ -56,7 +57,7 @@ class Records:
         if len(hosts) > HOSTS:
             hosts = hosts[:HOSTS].rpartition(",")[0] + ",..."
         self.running[step] = {
-            "step": step, "name": "".join(c if c.isprintable() else "?" for c in name[:WORDS]),
+            "step": step, "name": _printable(name[:WORDS]), "typed": _printable(typed[:LINE]),
             "hosts": hosts, "hosts_count": len(parts),
             "tasks": sum(len(part["ranks"]) for part in parts),
             "cpus": sum(part["holds"][0] for part in parts), "started_us": now_us(),
@@ -114,6 +115,10 @@ class Records:
                 os.close(fd)
         except OSError:
             pass
+
+
+def _printable(text):
+    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def _number(line):

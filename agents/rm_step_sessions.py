@@ -81,7 +81,7 @@ class Sessions:
         if step is not None:
             self.next_step += 1
             part = {"host": self.allocation[0]["host"], "ranks": [0], "holds": (0, [])}
-            self._recorded(self.records.begun, step, [part], str(asked["step"]), folded_hosts)
+            self._recorded(self.records.begun, step, [part], folded_hosts, str(asked["step"]), "")
         self._tell(peer, {"ok": True})
 
     def _step_of(self, asked):

@@ -250,7 +250,9 @@ class StepDaemon(Sessions, Uses, Asks):
             step = checked(asked["step"], self.allocation)
             name = str(asked["step"].get("name", ""))
             peer.kind = "create"
-            peer.asked = {"step": step, "immediate": bool(asked.get("immediate")), "name": name}
+            typed = str(asked["step"].get("typed", ""))
+            immediate = bool(asked.get("immediate"))
+            peer.asked = {"step": step, "immediate": immediate, "name": name, "typed": typed}
             peer.attachable = bool(asked.get("attachable"))
             self._create(peer)
         elif op == "carry":
@@ -309,7 +311,9 @@ class StepDaemon(Sessions, Uses, Asks):
             self._tell(peer, {"error": str(error)})
             return True
         peer.step, self.next_step = self.next_step, self.next_step + 1
-        self._recorded(self.records.begun, peer.step, found, peer.asked["name"], folded_hosts)
+        self._recorded(
+            self.records.begun, peer.step, found, folded_hosts, peer.asked["name"], peer.asked["typed"]
+        )
         self.held[peer.step] = {part["place"]: part.pop("holds") for part in found}
         self.owners[peer.step] = peer
         for part in found:

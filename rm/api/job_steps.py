@@ -52,7 +52,8 @@ class JobStep(msgspec.Struct, frozen=True, kw_only=True):
     """What `srun` ran of an attempt of a job. `name` is empty where the job is another user's. `hosts` is a
     folded list, cut where it is very long; `cpus` the processors that the step held. One of whose end nothing
     is known ended with its attempt: `exit_code` and `exit_signal` are null; while the host may yet tell it,
-    it is COMPLETING. `used` is null until its hosts have told it."""
+    it is COMPLETING. `used` is null until its hosts have told it. `submit_line` is what was typed for it, or
+    its beginning, for its user and administrators."""
 
     job: int
     attempt: int
@@ -68,6 +69,7 @@ class JobStep(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int | None
     exit_signal: int | None
     used: StepUsed | None = None
+    submit_line: str = ""
 
 
 class JobSteps(Answer, frozen=True, kw_only=True):

@@ -48,13 +48,15 @@ class StepUsed(Struct, frozen=True, kw_only=True):
 
 
 class JobStep(Struct, frozen=True, kw_only=True):
-    """A step as its attempt's first host recorded it: `hosts` is its list of hosts, folded, `cpus` the
+    """A step as its attempt's first host recorded it: `typed` is the line of its `srun`, or its
+    beginning, `hosts` its list of hosts, folded, `cpus` the
     processors that it holds; instants by the host's clock. `ended_us` is null while it runs; then `code` and
     `signal` are those of the task that made its exit code, null where nobody said them. `why` it ended
     early."""
 
     step: Annotated[int, Meta(ge=0, lt=1 << 31)]
     name: Annotated[str, Meta(max_length=255)]
+    typed: Annotated[str, Meta(max_length=1_024)] = ""
     hosts: Annotated[str, Meta(max_length=4_096)]
     hosts_count: Annotated[int, Meta(ge=0, le=65_536)]
     tasks: Annotated[int, Meta(ge=0, le=1 << 20)]

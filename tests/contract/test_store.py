@@ -549,7 +549,7 @@ def test_steps_come_back_in_pages_and_leave_with_their_job(database: Any, store:
     runs = JobStep(StepName(1, 1, 0), "train.py", "h[1-2]", 2, 4, 8, 3)
     others = [JobStep(StepName(*name), "x") for name in ((1, 2, 10), (1, 2, 9), (2, 1, 0), (3, 1, 0))]
     store.commit(Batch(jobs=(ended, builders.job(2)), job_steps=(runs, *others)), 0)
-    over = replace(runs, ended_us=4, code=3, signal=9, why="timeout")
+    over = replace(runs, ended_us=4, code=3, signal=9, why="timeout", submit_line="srun train.py")
     store.commit(Batch(job_steps=(over,)), 1)
     again = database.open()
     found = again.job_steps([2, 1])

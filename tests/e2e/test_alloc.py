@@ -174,3 +174,36 @@ def test_a_step_is_attended_beside_its_srun(cluster: Cluster, shims: Path) -> No
     cluster.wait(job)
     late = start(cluster, "attach", f"{job}.0")
     assert "does not run: it is FAILED" in ended(late)[2][0]
+
+
+def test_one_step_is_cancelled_and_another_gets_a_signal(cluster: Cluster, shims: Path) -> None:
+    trap = "trap 'echo got it; exit 7' USR1; echo here; while :; do sleep 0.1; done"
+    steps = f'srun --overlap -n2 sleep 1000 & srun --overlap -n1 sh -c "{trap}" & '
+    steps += "wait %1; echo $?; wait %2; echo $?"
+    going = start(cluster, "alloc", "-N2", "-n2", "sh", "-c", steps)
+    assert going.stdout is not None
+    assert going.stdout.readline() == "here\n"
+    job = newest(cluster)
+    environ = {**os.environ, "RM_DAEMON": cluster.socket}
+
+    def numbers() -> dict[str, int]:
+        told = cluster.client.get("jobs", "steps", jobs=str(job))["steps"]
+        return {one["submit_line"].split()[3]: one["step"] for one in told}
+
+    until(lambda: len(numbers()) == 2, "both steps are known")
+
+    def scancel(*words: str) -> str:
+        command = [shims / "scancel", *words]
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=WAIT_S)
+        return done.stderr
+
+    assert scancel(f"{job}.{numbers()['sleep']}") == ""
+    assert going.stdout.readline() == "143\n"
+    assert "No srun runs step 7." in scancel(f"{job}.7")
+    assert scancel("-s", "USR1", f"{job}.{numbers()['sh']}") == ""
+    assert ended(going)[1] == ["got it", "7"]
+    states = {
+        one["submit_line"].split()[3]: one["state"]
+        for one in cluster.client.get("jobs", "steps", jobs=str(job))["steps"]
+    }
+    assert states == {"sleep": "CANCELLED", "sh": "FAILED"}

@@ -238,7 +238,7 @@ def test_no_process_that_lies_of_its_step_makes_an_answer_that_no_daemon_takes(
 def test_a_host_that_never_ends_to_tell_fills_no_disk_of_the_first_one(tmp_path: Path) -> None:
     records = rm_step_records.Records(Folder(tmp_path))
     parts = [{"host": host, "ranks": [rank], "holds": [1]} for rank, host in enumerate(("h1", "h2"))]
-    records.begun(0, parts, "s", ",".join)
+    records.begun(0, parts, ",".join, "s", "srun s")
     records.ended(0, (0, 0, ""))
     told = [records.used(0, "h2", rm_step_used.summary({1: [n, 0, 0, 0, 0]})) for n in range(1, 1_000)]
     assert 1 <= sum(told) <= 4

@@ -152,7 +152,8 @@ class World:
             self._submit(user, ntasks=24, cpus_per_task=1)
         titles = ((ANN, "scriptword"), (BOB, "train"))
         steps = [
-            JobStep(StepName(self.jobs[user][0], 1, 0), title, "h1", 1, 1, 1, 5) for user, title in titles
+            JobStep(StepName(self.jobs[user][0], 1, 0), title, "h1", 1, 1, 1, 5, submit_line=f"srun {title}")
+            for user, title in titles
         ]
         self.leader.keep_steps(tuple(steps)).result(PATIENCE_S)
         gone = self.jobs[ANN][0]  # an earlier attempt still runs, and holds what it uses
@@ -340,7 +341,11 @@ def test_steps_of_others_have_no_names_and_of_private_jobs_there_are_none(
     with cluster(tmp_path, 0, monkeypatch, jobs=hidden) as (world, socket):
         said = asyncio.run(answers(world, socket, BOB))
         steps = next(answer for request, answer in said.items() if "/v1/jobs/steps?" in request)
-        found = {step["job"]: step["name"] for step in json.loads(steps.partition(" ")[2])["steps"]}
+        steps = json.loads(steps.partition(" ")[2])["steps"]
+        found = {step["job"]: step["name"] for step in steps}
+        lines = {step["job"]: step["submit_line"] for step in steps}
+        typed = {ANN: "", BOB: "srun train"}
+        assert lines == {world.jobs[user][0]: typed[user] for user in told}
         assert found == {world.jobs[user][0]: name for user, name in told.items()}
 
 

@@ -125,3 +125,32 @@ for words in 1.7 2.0 1.batch '' '--input-filter=x 1.0' '--nonsense 1.0'; do satt
             "sattach: error: option --nonsense not recognized; this sattach is rm's.",
         ]
         assert set(lines[1::2]) == {"1"}
+
+
+def test_a_signal_reaches_the_tasks_of_one_step_alone() -> None:
+    script = (
+        BEGIN
+        + f"""
+srun --overlap -n1 sh -c 'trap "echo got it; exit 7" USR1; {TICK}' > $D/0 & zero=$!
+until grep -qs tick $D/0; do sleep 0.02; done
+srun --overlap -n1 sh -c 'trap "echo got it; exit 7" USR1; {TICK}' > $D/1 & one=$!
+until grep -qs tick $D/1; do sleep 0.02; done
+sattach --signal=10 1.1 < /dev/null; echo sent $?
+wait $one; echo one $?
+sattach --signal=10 1.1 < /dev/null 2> $D/err; echo again $?
+sattach --signal=99 1.0 < /dev/null 2>> $D/err; echo wrong $?
+sattach --signal=0 1.0 < /dev/null; echo ended $?
+wait $zero; echo zero $?
+grep -h 'got it' $D/0 && echo other
+cat $D/err
+"""
+    )
+    with agents() as start:
+        _, lines = run(start(), script)
+        of_programs = ("srun: ", "User defined", "Terminated")  # srun, and what a shell says of its sleep
+        assert [line for line in lines if not line.startswith(of_programs)] == [
+            "sent 0", "one 7", "again 1", "wrong 1", "ended 0", "zero 143",
+            "sattach: error: No srun runs step 1.",
+            "sattach: error: --signal is '99': write the number of a signal; 0 ends the step.",
+        ]  # fmt: skip
+        assert any("Job step 1.0 CANCELLED" in line for line in lines)

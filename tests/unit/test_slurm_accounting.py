@@ -613,3 +613,8 @@ def test_what_was_typed_is_told_of_jobs_and_elements(slurm: Slurm) -> None:
         told = slurm("sacct", "-nPX", "-oJobID,SubmitLine", *words).out.splitlines()
         assert told == [f"3_1|{line}", f"3_[0,2-5%2]|{line}"]
     assert slurm("sacct", "-nP", "-oSubmitLine", "-j", "2").out.splitlines()[1:] == [""]  # of its script
+
+
+def test_of_a_step_the_line_of_its_srun_is_told(slurm: Slurm, daemon: Daemon, step: JobStep) -> None:
+    daemon.service.job_step_table = [replace(step, submit_line="srun -l train.py 'a b'")]
+    assert slurm("sacct", "-nP", "-oSubmitLine", "-j2.0").out == "srun -l train.py 'a b'\n"

@@ -22,7 +22,7 @@ def test_a_record_that_a_full_disk_cut_spoils_no_later_one(tmp_path: Path, anew:
     records = rm_step_records.Records(folder)
 
     def begin(step: int) -> None:
-        records.begun(step, [PART], "a step", lambda hosts: ",".join(hosts))
+        records.begun(step, [PART], lambda hosts: ",".join(hosts), "a step", "srun step")
 
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20, limits[1]))

@@ -57,6 +57,7 @@ class StepBody(msgspec.Struct, frozen=True, array_like=True):
     signal: int | None
     why: str
     used: StepUsed | None = None
+    submit_line: str = ""
 
 
 def _sparing(cls: type, without: str = "") -> Callable[[object], msgspec.Struct]:
@@ -156,7 +157,7 @@ def kept_log(row: Any) -> KeptLog:
 def job_step_row(step: JobStep) -> Row:
     name = step.name
     body = (step.title, step.hosts, step.hosts_count, step.tasks, step.cpus, step.started_us, step.ended_us,
-            step.code, step.signal, step.why, step.used)  # fmt: skip
+            step.code, step.signal, step.why, step.used, step.submit_line)  # fmt: skip
     text = to_text(body, f"Step {name.step} of job {name.job}")
     return {"job": name.job, "attempt": name.attempt, "step": name.step, "body": text}
 

@@ -24,7 +24,7 @@ class JobStep:
     """`hosts` is a folded list of hosts, `cpus` the processors that the step held; instants are microseconds
     since the epoch. `ended_us` is None until its end is known; then `code` and `signal` are those of the task
     that made its exit code, None where nobody said them. `why` it ended early: "cancelled" or "timeout".
-    `used`: None until its hosts have told it."""
+    `used`: None until its hosts have told it. `submit_line`: what was typed for it, or its beginning."""
 
     name: StepName
     title: str = ""
@@ -38,6 +38,7 @@ class JobStep:
     signal: int | None = None
     why: str = ""
     used: StepUsed | None = None
+    submit_line: str = ""
 
 
 def _is_over(step: JobStep, job: Job) -> bool:

@@ -158,6 +158,7 @@ class StepBook:
                 one.signal,
                 one.why,
                 None if one.used is None else step_used(one.used),
+                one.typed,
             )
             for one in told
             if one.step < STEPS_MOST

@@ -66,7 +66,8 @@ class JobStepRoutes:
             told = []
             for step in found[:limit]:
                 job = step.name.job
-                told.append(_told(step, jobs[job], private=job in private, coming=job in coming))
+                line = caller.user == jobs[job].spec.user or caller.admin
+                told.append(_told(step, jobs[job], line=line, private=job in private, coming=job in coming))
             return respond(JobSteps(steps=told, more=len(found) > limit))
 
         return await made(request, answer, len(found))
@@ -78,7 +79,7 @@ class JobStepRoutes:
         return respond(UsedNow(job=job_id, attempt=attempt, lines=lines, silent=silent))
 
 
-def _told(step: Step, job: Job, *, private: bool, coming: bool) -> JobStep:
+def _told(step: Step, job: Job, *, line: bool, private: bool, coming: bool) -> JobStep:
     name = step.name
     hidden = private and not job.tasks and not job.earlier  # the caller may not know where it ran
     return JobStep(
@@ -96,6 +97,7 @@ def _told(step: Step, job: Job, *, private: bool, coming: bool) -> JobStep:
         exit_code=step.code,
         exit_signal=step.signal,
         used=None if step.used is None or hidden else typed(step.used, StepUsed),
+        submit_line=step.submit_line if line else "",
     )
 
 

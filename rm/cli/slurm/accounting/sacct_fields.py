@@ -291,7 +291,7 @@ KNOWN = (
     Field("Start", 19, _of_both(lambda j: moment(j.started_us, "Unknown"), lambda s: moment(s.started_us))),
     Field("State", 10, _of_both(lambda j: j.state, lambda s: s.state)),
     Field("Submit", 19, _of_both(lambda j: moment(j.submitted_us), lambda s: moment(s.started_us))),
-    Field(SUBMIT_LINE, 20, lambda line: line.typed),
+    Field(SUBMIT_LINE, 20, lambda line: line.told.submit_line if line.told is not None else line.typed),
     Field("SystemCPU", 10, _cpu_time(lambda u: u.system_us, "system_us")),
     Field("Timelimit", 10, _of_job(lambda j: clock_limit(j.spec.time_limit_us))),
     Field("TimelimitRaw", 10, _of_job(

@@ -46,19 +46,31 @@ def run(words: Sequence[str]) -> int:
     if "jobname" in given.options:
         given.options["name"] = given.options["jobname"]
     filters = {name: given.options[name] for name in FILTERS if name in given.options}
-    ids = [_id(part) for word in given.operands for part in split_ids(word) or [word]]
-    if not ids and not filters:
+    words = [part for word in given.operands for part in split_ids(word) or [word]]
+    steps = [found for word in words if (found := _step(word)) is not None]
+    ids = [_id(word) for word in words if _step(word) is None]
+    if not words and not filters:
         raise UsageError("No job identification provided")
     signal, state = _signal(given), _state(filters.get("state", ""))
     to = _receivers(given)
     if filters:
+        if steps:
+            raise UsageError("Steps are named by themselves, without options that choose jobs.")
         ids = _matching(filters, state, ids)
-    if not ids:
+    if not ids and not steps:
         return 0
     with Changing() as client:
         if "interactive" in given.options:
             ids = [job for job in ids if _confirmed(client, job)]
-        return max([0, *(_cancel(client, job, signal, to, "verbose" in given.options) for job in ids)])
+        verbose = "verbose" in given.options
+        done = [_cancel(client, job, signal, to, verbose) for job in ids]
+        return max([0, *done, *(_cancel_step(client, job, step, signal, verbose) for job, step in steps)])
+
+
+def _step(word: str) -> tuple[JobId, int] | None:
+    """The job and the step that `36.0` and `36_2.0` name; None for another word."""
+    job, _, step = word.rpartition(".")
+    return (parse_id(job), int(step)) if step.isdecimal() and _is_id(job) else None
 
 
 def _id(word: str) -> JobId:
@@ -69,8 +81,8 @@ def _id(word: str) -> JobId:
         if not step or not _is_id(job):
             raise UsageError(f"Invalid job id {word}") from None
         raise UsageError(
-            f"Invalid job id {word}: a step is not cancelled alone.",
-            f"`scancel --signal=TERM {job}` reaches all of them.",
+            f"Invalid job id {word}: a step has a number.",
+            f"`scancel --batch --signal=TERM {job}` reaches the job's script.",
         ) from None
 
 
@@ -161,4 +173,19 @@ def _cancel(client: Changing, job: JobId, signal: int | None, to: SignalTo, verb
             words = words_of(error)
             note(f"error: Kill job error on job id {job}: {f'{words}. ' if words else ''}{error}")
         return 0 if over else FAILED
+    return 0
+
+
+def _cancel_step(client: Changing, job: JobId, step: int, signal: int | None, verbose: bool) -> int:
+    """By its `srun`, which passes the signal on; without one it ends the step."""
+    from rm.client.step_signals import signal_step
+
+    name = f"{job}.{step}"
+    if verbose:
+        note(f"Terminating step {name}" if signal is None else f"Signal {signal} to step {name}")
+    try:
+        signal_step(client.client, job, step, signal)
+    except RmError as error:
+        note(f"error: Kill job error on job step id {name}: {error}")
+        return FAILED
     return 0

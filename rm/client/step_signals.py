@@ -1,0 +1,44 @@
+"""A signal to one step of a job: its `sattach` says it to the `srun` of the step."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from rm.client.attending import Session, Streams
+from rm.errors import Conflict
+
+if TYPE_CHECKING:
+    from rm.arrays import JobId
+    from rm.client.client import Client
+
+END = 0  # SIGTERM, and SIGKILL half a minute later
+SAID_BYTES = 4096
+SAID_BY = "sattach: error: "
+
+
+def signal_step(client: Client, job: JobId, step: int, signal: int | None) -> None:
+    """None ends the step.
+
+    Raises:
+        Conflict: the step does not run, or cannot be reached; any RmError of a session.
+    """
+    number = client.job(job).id if job.tasks else job.job
+    argv = ["sattach", f"--signal={END if signal is None else signal}", f"{number}.{step}"]
+    begin = {"argv": argv, "terminal": False, "rows": 0, "columns": 0, "term": ""}
+    hears, said = os.pipe()
+    try:
+        session = Session(client.connection.beside, number, "", os.urandom(10).hex(), begin, lambda _: None)
+        ended = session.attend(Streams(-1, said, said))
+        os.close(said)
+        said = -1
+        if ended is None or ended.exit_code:
+            told = os.read(hears, SAID_BYTES).decode(errors="replace").strip()
+            raise Conflict(
+                told.partition(SAID_BY)[2] or told or f"Step {number}.{step} was not reached.",
+                f"`rmx show {number}` lists the job's steps.",
+            )
+    finally:
+        for fd in (hears, said):
+            if fd >= 0:
+                os.close(fd)
