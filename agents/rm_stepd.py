@@ -250,8 +250,7 @@ class StepDaemon(Sessions, Uses, Asks):
             step = checked(asked["step"], self.allocation)
             name = str(asked["step"].get("name", ""))
             peer.kind = "create"
-            typed = str(asked["step"].get("typed", ""))
-            immediate = bool(asked.get("immediate"))
+            immediate, typed = bool(asked.get("immediate")), str(asked["step"].get("typed", ""))
             peer.asked = {"step": step, "immediate": immediate, "name": name, "typed": typed}
             peer.attachable = bool(asked.get("attachable"))
             self._create(peer)

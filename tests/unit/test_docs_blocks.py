@@ -35,8 +35,8 @@ BLOCKS = all_blocks()
 RMX = ("rmx", "/opt/rmx/bin/rmx")
 OTHERS = {
     ".", "cat", "cd", "chmod", "chown", "cp", "curl", "date", "eval", "export", "git", "install", "ln",
-    "make", "mkdir", "printf", "python3", "sacct", "sattach", "sbatch", "sbcast", "sleep", "source", "srun",
-    "ssh-keygen", "sshare", "systemctl", "useradd", "/opt/rmx/bin/pip",
+    "make", "mkdir", "printf", "python3", "sacct", "sattach", "sbatch", "sbcast", "scancel", "sleep",
+    "source", "srun", "ssh-keygen", "sshare", "systemctl", "useradd", "/opt/rmx/bin/pip",
 }  # fmt: skip
 FILES = ("train.sh", "prepare.sh", "fit.sh", "mesh.json")  # that the commands of blocks read
 # what a service without a scheduler answers, and of that not arrays, refusals, and the task whose log it lost
