@@ -49,11 +49,14 @@ def without_effect(text):
 
 def with_files(values, environ):
     """The options, with hosts where they named a file of hosts. Raises Unknown."""
-    text = values.get("nodelist", "")
-    if not text and environ.get("SLURM_HOSTFILE"):  # it overrides every other distribution
+    named = values.get("nodelist") or values.get("nodefile")
+    if not named and environ.get("SLURM_HOSTFILE"):  # it overrides every other distribution
         hosts = ",".join(_hosts_in(environ["SLURM_HOSTFILE"]))
         return dict(values, nodelist=hosts, distribution="arbitrary")
-    return dict(values, nodelist=",".join(_hosts_in(text))) if "/" in text else values
+    files = {key: values[key] for key in ("nodelist", "exclude") if "/" in values.get(key, "")}
+    if values.get("nodefile"):
+        files["nodelist"] = values["nodefile"]
+    return dict(values, **{key: ",".join(_hosts_in(file)) for key, file in files.items()})
 
 
 def _hosts_in(path):

@@ -25,10 +25,10 @@ def _table(text):
 
 TAKEN = _table("""
     ntasks/n= nodes/N= ntasks-per-node= cpus-per-task/c= gpus-per-task= gpus-per-node= gpus/G= gres=
-    gpu-bind= exact exclusive? overlap overcommit/O nodelist/w= exclude/x= label/l output/o= error/e=
-    input/i= open-mode= chdir/D= export= kill-on-bad-exit/K? multi-prog job-name/J= distribution/m=
-    jobid= immediate/I? quiet/Q time/t= mpi= unbuffered/u cpu-bind= pty? relative/r= ntasks-per-gpu=
-    container-image= container-name= container-mounts= container-workdir=
+    gpu-bind= exact exclusive? overlap overcommit/O nodelist/w= nodefile/F= exclude/x= label/l
+    output/o= error/e= input/i= open-mode= chdir/D= export= kill-on-bad-exit/K? multi-prog job-name/J=
+    distribution/m= jobid= immediate/I? quiet/Q time/t= mpi= unbuffered/u cpu-bind= pty? relative/r=
+    ntasks-per-gpu= container-image= container-name= container-mounts= container-workdir=
     container-mount-home task-prolog= task-epilog= bcast?
 """)
 IGNORED = _table("""
@@ -44,7 +44,7 @@ IGNORED = _table("""
 """)
 REFUSED = _table("""
     het-group= constraint/C= preserve-env/E container= uid= gid= x11? core-spec/S= test-only
-    network= prolog= epilog= no-allocate/Z array= gpus-per-socket= nodefile/F=
+    network= prolog= epilog= no-allocate/Z array= gpus-per-socket=
     thread-spec= mcs-label= bb= bbf= clusters/M= cluster-constraint=
     container-save= container-remap-root no-container-remap-root
     container-entrypoint container-entrypoint-log container-readonly container-env=

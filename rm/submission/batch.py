@@ -76,6 +76,10 @@ def batch_job(
     """
     values = directives.merge(options, directives.of_environment(by.environment, remarks, by.prefix))
     values = directives.merge(values, directives.of_flags(flags, remarks))
+    if values.get("nodefile") or any("/" in (values.get(key) or "") for key in ("nodelist", "exclude")):
+        from rm.submission.host_files import with_files  # few jobs need it
+
+        values = with_files(values)
     spec = specification.build(values, by.environment, by.cwd, by.now, remarks)
     spec = {"name": name, **spec, "script": text, "script_args": list(arguments)}
     spec["env"].append(["SLURM_SUBMIT_DIR", by.cwd])  # where it was submitted, wherever it runs

@@ -73,6 +73,7 @@ SUPPORTED = (
            metavar="yes|no"),
     Option("hold", ("hold",), "H", FLAG, "Submit in held state."),
     Option("nodelist", ("nodelist", "hosts"), "w", help="On exactly these hosts.", metavar="HOSTS"),
+    Option("nodefile", ("nodefile",), "F", help="On the hosts that this file lists.", metavar="FILE"),
     Option("exclude", ("exclude",), "x", help="Not on these hosts.", metavar="HOSTS"),
     Option("constraint", ("constraint",), "C", help="Hosts with these features: a&!b.", metavar="LIST"),
     Option("licenses", ("licenses",), "L", help="Licences of the cluster that it holds.", metavar="NAME:N,…"),
@@ -131,7 +132,7 @@ UNSUPPORTED = _other(
 ) + _other(
     REFUSED,
     "uid=", "gid=", "clusters/M=", "cluster-constraint=", "bb=", "bbf=", "container=", "het-group=", "jobid=",
-    "core-spec/S=", "thread-spec=", "batch=", "network=", "nodefile/F=",
+    "core-spec/S=", "thread-spec=", "batch=", "network=",
     "mcs-label=", "container-save=", "container-remap-root", "no-container-remap-root",
     "container-entrypoint", "container-entrypoint-log", "container-readonly", "container-env=",
 )  # fmt: skip

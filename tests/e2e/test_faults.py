@@ -254,8 +254,8 @@ def supervisor_of(cluster: Cluster, job: int) -> tuple[str, int]:
 
 def test_a_full_disk_drains_its_host_until_there_is_room_and_the_job_goes_elsewhere(cluster: Cluster) -> None:
     full, other = sorted(cluster.hosts())[:2]
-    cluster.lab.fill_disk(full)
     try:
+        cluster.lab.fill_disk(full)
         spec = {"name": "x", "script": f"#!/bin/sh\n{MARK}\n", "exclusive": True, "hosts_only": [full, other]}
         jobs = cluster.client.post("jobs", body={"specs": [spec, spec]})["jobs"]
         for job_id in jobs:
@@ -278,8 +278,8 @@ def test_a_disk_that_fills_up_under_a_job_keeps_its_exit_code(cluster: Cluster) 
     cluster.until_said(job_id, "begin\n")
     (host,) = cluster.job(job_id)["hosts"]
     cluster.lab.exec(host, ["touch", f"/var/tmp/go.{job_id}.soon"])
-    cluster.lab.fill_disk(host)
     try:
+        cluster.lab.fill_disk(host)
         cluster.lab.exec(host, ["mv", f"/var/tmp/go.{job_id}.soon", f"/var/tmp/go.{job_id}"])
         done = cluster.wait(job_id)
         assert (done["state"], done["exit"]) == ("FAILED", "6:0")

@@ -49,6 +49,44 @@ def test_the_output_lies_where_slurm_puts_it(slurm: Slurm, daemon: Daemon) -> No
     assert found == ["slurm-%j.out", "own-%j.txt", "flag", "slurm-%A_%a.out"]
 
 
+def test_hosts_may_stand_in_a_file(slurm: Slurm, daemon: Daemon) -> None:
+    """As in Slurm: a list with a slash is a file, and --nodefile beats --nodelist."""
+    Path("two").write_text("# of rack 1\nh[1-2],h2\n\nh1*4 # twice\n")
+    Path("own.sh").write_text("#!/bin/sh\n#SBATCH -w ./two\ntrue\n")
+    several = (
+        ["-w", "./two", "plain.sh"], ["own.sh"], ["-F", "two", "plain.sh"],
+        ["-F", "two", "-w", "h9", "plain.sh"],
+    )  # fmt: skip
+    for words in several:
+        assert slurm("sbatch", *words).code == 0, words
+    jobs = [job.spec for job in daemon.service.table.values()]
+    assert [(spec.hosts_only, spec.hosts_min) for spec in jobs] == [(("h1", "h2"), 2)] * len(several)
+    assert slurm("sbatch", "-x", "./two", "plain.sh").code == 0
+    assert daemon.service.table[5].spec.hosts_excluded == ("h1", "h2")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "cannot be read: No such file or directory."),
+        (b"# nobody\n", "names none."),
+        (b"h1\n-x\n", ": '-x' is not a host name."),
+        (b"h[3-1]\n", ": '3-1' is not a range in the host list"),
+        (b"\xff\n", "is not UTF-8 text."),
+        (b"h1\n" * 400_000, "is larger than 1 MiB."),
+    ],
+)
+def test_a_file_of_hosts_that_is_none_is_named(
+    slurm: Slurm, daemon: Daemon, content: bytes | None, said: str
+) -> None:
+    if content is not None:
+        Path("few").write_bytes(content)
+    done = slurm("sbatch", "-w", "./few", "plain.sh")
+    assert done.code == 1
+    assert f"The file of hosts ./few{'' if said.startswith(':') else ' '}{said}" in done.err
+    assert not daemon.service.table
+
+
 def test_the_script_runs_once_unless_it_says_otherwise(slurm: Slurm, daemon: Daemon, rmx: Rmx) -> None:
     Path("tasks.sh").write_text("#!/bin/sh\n#RM --launch=tasks\ntrue\n")
     assert slurm("sbatch", "-n4", "plain.sh").code == 0

@@ -117,6 +117,9 @@ def test_a_file_of_hosts_says_where_each_task_runs(tmp_path: Path) -> None:
     for parts in (by_variable, laid("-m", "arbitrary", "-w", str(path))):
         assert {part["host"]: part["ranks"] for part in parts} == named
     assert [part["host"] for part in laid("-w", str(path))] == ["h1", "h2", "h3"]  # the hosts, and no more
+    assert [part["host"] for part in laid("-F", str(path))] == ["h1", "h2", "h3"]
+    path.with_name("few").write_text("h3\n")
+    assert {part["host"] for part in laid("-x", str(path.with_name("few")))} == {"h1", "h2"}
     held = {2: (4, [])}
     with pytest.raises(plan.Busy):
         laid(environ={"SLURM_HOSTFILE": str(path)}, held=held)
