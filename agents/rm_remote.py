@@ -64,7 +64,8 @@ def main(words):
         if os.path.basename(shell) not in SHELLS:  # nologin, of an account that only runs jobs
             shell = "/bin/sh"
         unset = [word for name in NOT_THEIRS for word in ("-u", name)]
-        return rm_srun.run(values, ["env", *unset, shell, "-c", command], environ)
+        typed = " ".join([PROGRAM, *words])
+        return rm_srun.run(values, ["env", *unset, shell, "-c", command], environ, typed)
     except rm_srun_options.Wrong as error:
         sys.stderr.write("%s: %s\n" % (PROGRAM, error))
         return 255  # as ssh, which leaves all others to the command

@@ -180,7 +180,7 @@ def _say_what_failed(session: Session, run: Run) -> None:
     # what a clock hides is unknown of pairs that have not failed, too
     ranked = sorted(found.items(), key=lambda one: -len(one[1]))[: run.failed]
     for pair, cells in ranked[:FAILED_MOST]:
-        checks = ", ".join(dict.fromkeys(cell.check for cell in cells))
+        checks = ", ".join(sorted({cell.check for cell in cells}))
         why = next((f": {cell.message}" for cell in cells if cell.status == UNKNOWN and cell.message), "")
         note(f"{pair}: nothing is known of {checks}{why}")
     if len(ranked) > FAILED_MOST:
