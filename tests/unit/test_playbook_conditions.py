@@ -83,6 +83,14 @@ def test_conditions_of_the_admin_s_variables_may_hold_templates(name: str) -> No
     assert results[0].status == "failed"
 
 
+@pytest.mark.parametrize("held", [{"a": "{{ 1 }}"}, [{"a": "{{ 1 }}"}]])
+def test_a_mapping_with_a_template_where_a_condition_is_written_is_refused_in_a_sentence(
+    held: object,
+) -> None:
+    results, _, _ = play("  - assert: {that: '{{ conds }}'}\n", inventory={"conds": held})
+    assert "gave {'a': 1} (dict), not true or false" in results[0].message
+
+
 ATTACKS = [
     ["{{ r.stdout }}"],
     "{{ r.stdout }}",

@@ -251,6 +251,8 @@ def own_conditions(value: Any, scope: Scope, names: tuple[str, ...] = ()) -> Any
         return value
     if isinstance(value, list):
         return [own_conditions(one, scope, names) for one in value]
+    if not isinstance(value, str):  # no condition: who asks for one says so
+        return evaluate(value, scope)
     name = bare(value).strip()
     if name == value.strip() and not has_template(inlined(value)):  # templates in its texts only
         return value
