@@ -227,8 +227,15 @@ def test_the_vault_filters_give_and_take_ansible_s_format():
     ("text", "said"),
     [
         ("{{ sealed | unvault('no') }}", "the filter 'unvault': it cannot be opened: None of the vault"),
-        ("{{ 1 | vault('pw') }}", "the filter 'vault': it takes texts, not 1"),
-        ("{{ 'a' | vault(2) }}", "the filter 'vault': it takes texts, not 2"),
+        ("{{ 4711 | vault('pw') }}", "the filter 'vault': 'data' must be a text, not of the type int"),
+        ("{{ 'a' | vault(pin) }}", "the filter 'vault': 'secret' must be a text, not of the type int"),
+        ("{{ 'a' | vault(none) }}", "'secret' must be a text, not of the type NoneType"),
+        ("{{ 'a' | vault('pw', pin) }}", "'salt' must be a text, not of the type int"),
+        (
+            "{{ [pin] | unvault('pw') }}",
+            "'sealed' must be a text, not of the type list",
+        ),
+        ("{{ sealed | unvault(pin) }}", "the filter 'unvault': 'secret' must be a text, not of the type int"),
         ("{{ 'a' | vault('pw', '') }}", "the salt is empty"),
         ("{{ 'a' | vault('pw', vault_id='a b') }}", "'a b' is no name of a vault id"),
         ("{{ 'a' | vault('pw', wrap_object=true) }}", "has no 'wrap_object'"),
@@ -239,8 +246,9 @@ def test_the_vault_filters_give_and_take_ansible_s_format():
 )
 def test_the_vault_filters_refuse_in_a_sentence(text, said):
     with pytest.raises(TemplateProblem) as problem:
-        filtered(text, sealed=BY_FILTER)
+        filtered(text, sealed=BY_FILTER, pin=123456)
     assert said in str(problem.value)
+    assert "123456" not in str(problem.value)
 
 
 def test_what_a_host_sealed_is_opened_and_never_evaluated(tmp_path):

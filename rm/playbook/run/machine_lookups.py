@@ -104,7 +104,7 @@ def hashed(call: Sought) -> list[Any]:
 
 def sealed(call: Sought) -> list[Any]:
     """The filter `vault`."""
-    plain, password, salt, label = map(_text, call.terms)
+    plain, password, salt, label = _texts(call, "data", "secret", "salt", "vault_id")
     if salt == "":
         raise BadArgument("the salt is empty")
     if set(label or "") & set("; \t\r\n"):
@@ -114,14 +114,17 @@ def sealed(call: Sought) -> list[Any]:
 
 def unsealed(call: Sought) -> list[Any]:
     """The filter `unvault`: a text that is not encrypted is given as it is."""
-    text, password = map(_text, call.terms)
+    text, password = _texts(call, "sealed", "secret")
     return [_control(call).unseal(text, password) if text.startswith(VAULTED) else text]
 
 
-def _text(value: Any) -> Any:
-    if value is not None and not isinstance(value, str):
-        raise BadArgument(f"it takes texts, not {value!r}")
-    return value
+def _texts(call: Sought, *names: str) -> list[Any]:
+    """The terms, which are called so; only a salt and a vault id may be missing. No message has what they
+    hold, which may be secret."""
+    for name, value in zip(names, call.terms, strict=True):
+        if not isinstance(value, str) and (value is not None or name in ("data", "sealed", "secret")):
+            raise BadArgument(f"'{name}' must be a text, not of the type {type(value).__name__}")
+    return list(call.terms)
 
 
 def _hash(
