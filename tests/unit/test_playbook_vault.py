@@ -231,10 +231,7 @@ def test_the_vault_filters_give_and_take_ansible_s_format():
         ("{{ 'a' | vault(pin) }}", "the filter 'vault': 'secret' must be a text, not of the type int"),
         ("{{ 'a' | vault(none) }}", "'secret' must be a text, not of the type NoneType"),
         ("{{ 'a' | vault('pw', pin) }}", "'salt' must be a text, not of the type int"),
-        (
-            "{{ [pin] | unvault('pw') }}",
-            "'sealed' must be a text, not of the type list",
-        ),
+        ("{{ [pin] | unvault('pw') }}", "'sealed' must be a text, not of the type list"),
         ("{{ sealed | unvault(pin) }}", "the filter 'unvault': 'secret' must be a text, not of the type int"),
         ("{{ 'a' | vault('pw', '') }}", "the salt is empty"),
         ("{{ 'a' | vault('pw', vault_id='a b') }}", "'a b' is no name of a vault id"),
@@ -249,6 +246,21 @@ def test_the_vault_filters_refuse_in_a_sentence(text, said):
         filtered(text, sealed=BY_FILTER, pin=123456)
     assert said in str(problem.value)
     assert "123456" not in str(problem.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ said | vault('pw') }}",
+        "{{ 'a' | vault(said) }}",
+        "{{ 'a' | vault('pw', said) }}",
+        "{{ (sealed ~ said) | unvault('pw') }}",
+        "{{ sealed | unvault(said) }}",
+    ],
+)
+def test_the_vault_filters_refuse_a_lone_surrogate_in_a_sentence(text):
+    with pytest.raises(TemplateProblem, match=r"a text holds what is no character of Unicode$"):
+        filtered(text, sealed=BY_FILTER, said="se\udc80cret")
 
 
 def test_what_a_host_sealed_is_opened_and_never_evaluated(tmp_path):

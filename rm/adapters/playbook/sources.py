@@ -18,6 +18,8 @@ from rm.playbook.run.sought import find
 from rm.playbook.template.template import has_template
 from rm.playbook.template.template_file import check_file
 
+NO_UNICODE = "a text holds what is no character of Unicode"
+
 
 class ThisMachine:
     """`lookups.Control` for this machine; what the filter `unvault` opens is a secret of `vault`."""
@@ -52,13 +54,18 @@ class ThisMachine:
         return crypt(secret, setting)
 
     def seal(self, plain: str, password: str, salt: str | None, label: str) -> str:
-        return seal(plain.encode(), password.encode(), salt.encode() if salt else None, label)
+        try:
+            return seal(plain.encode(), password.encode(), salt.encode() if salt else None, label)
+        except UnicodeEncodeError:  # a host's text may hold a lone surrogate
+            raise BadArgument(NO_UNICODE) from None
 
     def unseal(self, sealed: str, password: str) -> str:
         try:
             return self._vault.open_by(sealed, password.encode())
         except UnicodeDecodeError:
             raise BadArgument("what the vault holds is no UTF-8 text") from None
+        except UnicodeEncodeError:
+            raise BadArgument(NO_UNICODE) from None
         except UsageError as problem:
             raise BadArgument(f"it cannot be opened: {problem.what}".rstrip(".")) from None
 
