@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import threading
 from pathlib import Path
@@ -15,6 +16,7 @@ from rm.adapters.playbook.become import Passwords
 from rm.adapters.playbook.channel import StepsChannel
 from rm.adapters.playbook.hosts import Ways
 from rm.adapters.playbook.local import LocalSteps
+from rm.adapters.playbook.program import OutcomeUnknown
 from rm.adapters.playbook.roster import Roster
 from rm.adapters.playbook.run import run_playbook
 from rm.core.model.host import Host
@@ -132,6 +134,44 @@ def test_steps_on_this_machine_end_with_a_sentence_when_they_are_closed_or_kille
             killed.steps(ping)
     finally:
         killed.close()
+
+
+PATIENCE_S = 30.0  # for what would otherwise never end
+
+
+def long_with_a_limit() -> dict[str, Any]:
+    """A request longer than a stopped host takes, whose step has a time limit."""
+    steps = [{**step(1, "ping", data="x" * (4 << 20)), "timeout": 0.1}]
+    return {"steps": steps, "check": False, "diff": False, "planned": {}}
+
+
+def raised_by(steps: StepsChannel | LocalSteps, request: dict[str, Any]) -> list[BaseException]:
+    """What asking raises, if it ends at all."""
+    raised: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            steps.steps(request)
+        except BaseException as problem:
+            raised.append(problem)
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(PATIENCE_S)
+    return raised
+
+
+def test_a_host_that_takes_no_more_of_a_request_is_given_up_after_the_time_limits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("rm.adapters.playbook.program.GRACE_S", 0.2)
+    here, there = socket.socketpair()
+    monkeypatch.setattr("rm.adapters.playbook.channel.ssh.connect", lambda *_: Mock())
+    monkeypatch.setattr("rm.adapters.playbook.channel.ssh.open_channel", lambda *_: here)
+    with here, there:
+        (problem,) = raised_by(StepsChannel(HOSTS[0], SshSettings(Path("none")), False), long_with_a_limit())
+    assert isinstance(problem, OutcomeUnknown)
+    assert problem.what.startswith("Host one did not end steps within their time limits, nor 0.2 s later")
 
 
 def test_a_connection_is_closed_by_one_thread_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

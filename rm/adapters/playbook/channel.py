@@ -11,12 +11,11 @@ from rm.adapters.hosts import ssh
 from rm.adapters.hosts.settings import SshSettings
 from rm.adapters.playbook import become as playbook_become
 from rm.adapters.playbook.become import Passwords, Refused
-from rm.adapters.playbook.program import GRACE_S, LOADER, Conversation, OutcomeUnknown, answers_within_s
+from rm.adapters.playbook.program import HINT, LOADER, Conversation, OutcomeUnknown, answers_within_s, late
 from rm.core.model.host import Host
 from rm.errors import RmError, Unreachable
 
 LINE_BYTES_MAX = 128 << 20
-HINT = "Run the playbook again when the host is back."
 
 
 class StepsChannel:
@@ -70,16 +69,12 @@ class StepsChannel:
 
     def steps(self, request: dict[str, Any]) -> dict[str, Any]:
         """The result of one `steps` request."""
-        self._write(self._talk.asking(request))
-        within_s = answers_within_s(request)
-        self.channel.settimeout(within_s)
+        self.channel.settimeout(answers_within_s(request))
         try:
+            self.channel.sendall(self._talk.asking(request))  # a stopped host takes no more than SSH's window
             line = self.lines.readline(LINE_BYTES_MAX)
         except TimeoutError:
-            said = (
-                f"Host {self.host.name} did not end steps within their time limits, nor {GRACE_S:g} s later"
-            )
-            raise OutcomeUnknown(f"{said}; their outcome is unknown.", HINT) from None
+            raise late(self.host.name) from None
         except (OSError, EOFError):
             line = b""
         self.channel.settimeout(None)

@@ -27,6 +27,7 @@ _IMPORT = re.compile(r"^\s*(?:import|from) (rm_\w+)", re.MULTILINE)
 REQUEST_BYTES = 4 << 20
 PART_BYTES = 1 << 20
 GRACE_S = 30.0  # for a host, after the time limits of its steps, to say that they are over
+HINT = "Run the playbook again when the host is back."
 
 # nothing is imported from the directory that the login starts in: that is left out before the first import
 # of a file; read the length, then as many bytes; sources become importable; rm_steps runs as if it were the
@@ -99,6 +100,12 @@ def answers_within_s(request: dict[str, Any]) -> float | None:
     """
     limits = [step.get("timeout") for step in request["steps"]]
     return sum(limits) + GRACE_S if limits and all(limits) else None
+
+
+def late(host: str) -> OutcomeUnknown:
+    """The answer did not come within `answers_within_s`."""
+    said = f"Host {host} did not end steps within their time limits, nor {GRACE_S:g} s later"
+    return OutcomeUnknown(f"{said}; their outcome is unknown.", HINT)
 
 
 class Conversation:
