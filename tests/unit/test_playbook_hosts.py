@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -139,9 +142,9 @@ def test_steps_on_this_machine_end_with_a_sentence_when_they_are_closed_or_kille
 PATIENCE_S = 30.0  # for what would otherwise never end
 
 
-def long_with_a_limit() -> dict[str, Any]:
-    """A request longer than a stopped host takes, whose step has a time limit."""
-    steps = [{**step(1, "ping", data="x" * (4 << 20)), "timeout": 0.1}]
+def limited(size_bytes: int) -> dict[str, Any]:
+    """A request of some length, whose step has a time limit."""
+    steps = [{**step(1, "ping", data="x" * size_bytes), "timeout": 0.1}]
     return {"steps": steps, "check": False, "diff": False, "planned": {}}
 
 
@@ -169,9 +172,38 @@ def test_a_host_that_takes_no_more_of_a_request_is_given_up_after_the_time_limit
     monkeypatch.setattr("rm.adapters.playbook.channel.ssh.connect", lambda *_: Mock())
     monkeypatch.setattr("rm.adapters.playbook.channel.ssh.open_channel", lambda *_: here)
     with here, there:
-        (problem,) = raised_by(StepsChannel(HOSTS[0], SshSettings(Path("none")), False), long_with_a_limit())
+        steps = StepsChannel(HOSTS[0], SshSettings(Path("none")), False)
+        with steps.lines:
+            (problem,) = raised_by(steps, limited(4 << 20))
     assert isinstance(problem, OutcomeUnknown)
     assert problem.what.startswith("Host one did not end steps within their time limits, nor 0.2 s later")
+
+
+@pytest.mark.parametrize("size_bytes", [1, 4 << 20], ids=["reading", "writing"])
+@pytest.mark.parametrize("killable", [True, False])
+def test_a_stopped_process_of_this_machine_is_given_up_after_the_time_limits(
+    monkeypatch: pytest.MonkeyPatch, size_bytes: int, killable: bool
+) -> None:
+    monkeypatch.setattr("rm.adapters.playbook.program.GRACE_S", 0.2)
+    local = LocalSteps("here", sys.executable, False)
+    process: Any = local.process
+    os.kill(process.pid, signal.SIGSTOP)
+    try:
+        with monkeypatch.context() as patch:
+            if not killable:  # as sudo's
+                patch.setattr(process, "kill", Mock(side_effect=PermissionError))
+                patch.setattr("rm.adapters.playbook.local.KILLED_S", 0.2)
+            (problem,) = raised_by(local, limited(size_bytes))
+            local.close()
+        assert isinstance(problem, OutcomeUnknown)
+        assert problem.what.startswith("Host here did not end steps within their time limits")
+        assert process.poll() == (-signal.SIGKILL if killable else None)
+    finally:
+        process.kill()
+        for stream in (process.stdin, process.stdout):
+            with suppress(OSError):
+                stream.close()
+        process.wait()
 
 
 def test_a_connection_is_closed_by_one_thread_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

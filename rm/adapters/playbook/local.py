@@ -13,16 +13,19 @@ from typing import IO, Any
 
 from rm.adapters.playbook import become as playbook_become
 from rm.adapters.playbook.become import HINT, Refused
-from rm.adapters.playbook.program import LOADER, Conversation
+from rm.adapters.playbook.program import LOADER, Conversation, answers_within_s, late
 from rm.errors import RmError, Unreachable
+
+KILLED_S = 5.0  # until a process that was killed is gone, unless the kernel or sudo holds it
 
 
 class LocalSteps:
-    """Answers `steps` requests one at a time; raises Unreachable when the process is gone, and Refused when
-    sudo does not let this user become root."""
+    """Answers `steps` requests one at a time; raises Unreachable when the process is gone or does not answer
+    in time, and Refused when sudo does not let this user become root."""
 
     def __init__(self, name: str, python: str, become: bool, password: str = "") -> None:
         self.name, self.become = name, become
+        self._stuck = False  # a thread waits for the process, and holds the streams
         argv = [python, "-S", "-E", "-c", LOADER]
         if become:
             argv = playbook_become.argv(argv, password)
@@ -78,12 +81,19 @@ class LocalSteps:
 
     def steps(self, request: dict[str, Any]) -> dict[str, Any]:
         """The result of one `steps` request."""
-        assert self.process.stdout is not None
-        self._write(self._talk.asking(request))
-        try:
-            line = self.process.stdout.readline()
-        except ValueError:  # closed by another thread
-            line = b""
+        lines: list[bytes] = []
+        data = self._talk.asking(request)
+        # neither a pipe's writing nor its reading has a time limit
+        thread = threading.Thread(target=lambda: lines.append(self._answer(data)), daemon=True)
+        thread.start()
+        thread.join(answers_within_s(request))
+        if thread.is_alive():
+            with suppress(PermissionError):  # sudo's
+                self.process.kill()
+            thread.join(KILLED_S)
+            self._stuck = thread.is_alive()
+            raise late(self.name)
+        (line,) = lines
         if not line.endswith(b"\n"):  # killed, perhaps in the middle of its answer
             raise self._ended()
         reply = json.loads(line)
@@ -92,6 +102,17 @@ class LocalSteps:
         result: dict[str, Any] = reply["result"]
         return result
 
+    def _answer(self, data: bytes) -> bytes:
+        """The line that answers; what has no end of line came from a process that is gone."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        try:
+            self.process.stdin.write(data)
+            self.process.stdin.flush()
+            return self.process.stdout.readline()
+        except (OSError, ValueError):  # the latter: closed by another thread
+            return b""
+
     def _ended(self) -> RmError:
         code = self.process.wait()
         if self.become and code == 1:
@@ -99,12 +120,14 @@ class LocalSteps:
         return Unreachable(f"The steps for {self.name}, on this machine, ended with exit code {code}.")
 
     def close(self) -> None:
+        if self._stuck:
+            return
         for stream in (self.process.stdin, self.process.stdout):  # standard error ends with the process
             if stream is not None:
                 with suppress(OSError):
                     stream.close()
         with suppress(subprocess.TimeoutExpired):
-            self.process.wait(5)
+            self.process.wait(KILLED_S)
         if self.process.poll() is None:
             with suppress(PermissionError):  # sudo's: it ends with the step that it is at
                 self.process.kill()
