@@ -243,6 +243,30 @@ def test_what_could_not_be_told_is_told_after_a_restart_and_only_once(world: Wor
     assert world.channel.wait(2) == ["firing", "resolved"]
 
 
+def test_what_waits_over_a_restart_says_the_same_as_what_is_told_at_once() -> None:
+    """So that a receiver skips what it has seen, and nothing else."""
+    heard = []
+    for deaf in (False, True):
+        world = World()
+        world.channel.deaf = deaf
+        life = world.life(attempts=1_000_000)
+        statuses = (Status.WARN, Status.CRITICAL, Status.WARN, Status.CRITICAL, Status.OK, Status.WARN)
+        for life.bad_status in statuses:
+            life.bad = {"b"}
+            life.look()
+            life.look(after_s=10)
+        if deaf:
+            life = world.life()
+            world.channel.deaf = False
+            life.bad = {"b"}
+            life.look(after_s=1)
+        assert world.channel.wait(5) == ["firing", "worsened", "worsened", "resolved", "firing"]
+        heard.append([(n["id"], n["event"], n["at_us"], n["fired_us"]) for n in world.channel.heard])
+        life.end()
+    assert heard[0] == heard[1]
+    assert len(set(heard[0])) == 5
+
+
 @pytest.mark.parametrize("gone", ["host", "mesh"])
 def test_what_fires_of_a_removed_host_or_mesh_is_over(world: World, gone: str) -> None:
     life = world.life()

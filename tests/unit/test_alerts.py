@@ -19,6 +19,7 @@ from rm.core.alerts.alert import (
     WORSENED,
     Alert,
     Finding,
+    Owed,
     Rule,
     delivered,
     forget,
@@ -64,7 +65,7 @@ class Machine:
         self.alerts = step(self.rules, self.alerts, findings, HOSTS, self.now_us, self.silenced)
         new = []
         for key, alert in self.alerts.items():
-            for event, channel in alert.owed:
+            for event, channel, *_ in alert.owed:
                 new.append(event)
                 self.told.append((alert.episode, event))
                 self.alerts[key] = delivered(self.alerts[key], event, channel)
@@ -275,7 +276,7 @@ def test_what_fires_by_a_rule_that_has_gone_is_over() -> None:
     m.alerts["new/loss/h1"] = replace(m.alerts["new/loss/h1"], owed=())
     m.alerts = step(m.rules, m.alerts, [], HOSTS, m.now_us + S)
     m.alerts = step(m.rules, m.alerts, [], HOSTS, m.now_us + 61 * S)
-    assert m.alerts["new/loss/h1"].owed == ((RESOLVED, "d"),)
+    assert [(one.event, one.channel) for one in m.alerts["new/loss/h1"].owed] == [(RESOLVED, "d")]
 
 
 def test_what_pends_by_a_rule_that_has_gone_is_dropped() -> None:
@@ -303,7 +304,7 @@ def test_a_silence_holds_back_what_is_new_until_it_ends() -> None:
 
 def test_old_ones_are_forgotten_but_not_what_is_owed() -> None:
     over = Alert("r", "loss", "h1", fired_us=1, ended_us=5)
-    owed = replace(over, subject="h2", owed=((RESOLVED, "c"),))
+    owed = replace(over, subject="h2", owed=(Owed(RESOLVED, "c"),))
     new = replace(over, subject="h3", ended_us=9)
     alerts = {a.key: a for a in (over, owed, new)}
     assert forget(alerts, 6, 10) == [over.key]
@@ -352,10 +353,11 @@ def test_never_twice_without_recovery(
         for key, alert in alerts.items():
             if alert.firing and not (key in before and before[key].firing):
                 assert not quiet(next(f for f in findings if f.subject == alert.subject))
-            for event, channel in alert.owed:
+            for owed in alert.owed:
+                event, channel, *_ = owed
                 alerts[key] = delivered(alerts[key], event, channel)
                 told.setdefault((key, channel), []).append((event, alert.episode))
-                at = (alert.episode, event, notice_of(alert, event, "here").body["at_us"])
+                at = (alert.episode, event, notice_of(alert, owed, "here").body["at_us"])
                 assert at not in identities.setdefault(channel, set())
                 identities[channel].add(at)
     assert not any(a.firing or a.pending_us for a in alerts.values())

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from rm.core.model.host import Host, selected
 from rm.units import HOUR_US, MINUTE_US, SECOND_US
@@ -91,6 +92,17 @@ class Rule:
         return any(selected(host, self.hosts, self.zones) for host in concerned)
 
 
+class Owed(NamedTuple):
+    """`channel` is to be notified of `event`, which happened at `at_us`, in the episode that fired at
+    `fired_us`. Stored as a list, without instants where an earlier version wrote it (0 = the alert's newest).
+    """
+
+    event: str
+    channel: str
+    at_us: int = 0
+    fired_us: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Alert:
     """One rule's condition of one subject, as far as it is known.
@@ -100,7 +112,7 @@ class Alert:
     yet. `starts`: when it fired recently. `level` is what was last notified of a graded condition, since
     `graded_us`; `worse_us`, `better_us`: it is worse or less bad since then, which does not count yet.
     `worsenings`: when it became critical recently. `told`: the channels that are notified of this episode.
-    `owed`: (event, channel) not yet delivered, in order; `failed`: why a channel was given up.
+    `owed`: what is not yet delivered, in order; `failed`: why a channel was given up.
     `acked`: who looks after it, and in which words.
     """
 
@@ -115,7 +127,7 @@ class Alert:
     ended_us: int = 0
     starts: tuple[int, ...] = ()
     told: tuple[str, ...] = ()
-    owed: tuple[tuple[str, str], ...] = ()
+    owed: tuple[Owed, ...] = ()
     failed: str = ""
     frozen: str = ""
     acked: str = ""
@@ -233,14 +245,14 @@ def _grade(
 
 
 def _regrade(alert: Alert, level: str, event: str, told: tuple[str, ...], now_us: int) -> Alert:
-    return replace(
-        alert,
-        level=level,
-        graded_us=max(now_us, alert.graded_us + 1),  # as with `fired_us`
-        worse_us=0,
-        better_us=0,
-        owed=(*alert.owed, *((event, channel) for channel in told)),
-    )
+    graded_us = max(now_us, alert.graded_us + 1)  # as with `fired_us`
+    graded = replace(alert, level=level, graded_us=graded_us, worse_us=0, better_us=0)
+    return _owing(graded, event, told, graded_us)
+
+
+def _owing(alert: Alert, event: str, told: tuple[str, ...], at_us: int) -> Alert:
+    """The alert, of whose event the channels are to be notified."""
+    return replace(alert, owed=(*alert.owed, *(Owed(event, one, at_us, alert.fired_us) for one in told)))
 
 
 def _recent(instants: tuple[int, ...], now_us: int) -> tuple[int, ...]:
@@ -250,7 +262,7 @@ def _recent(instants: tuple[int, ...], now_us: int) -> tuple[int, ...]:
 
 def _fire(rule: Rule, alert: Alert, level: str, now_us: int) -> Alert:
     fired_us = max(now_us, alert.fired_us + 1)  # episodes keep their names apart when the clock goes back
-    return replace(
+    fired = replace(
         alert,
         pending_us=0,
         fired_us=fired_us,
@@ -262,17 +274,18 @@ def _fire(rule: Rule, alert: Alert, level: str, now_us: int) -> Alert:
         better_us=0,
         worsenings=_recent(alert.worsenings, now_us) if level == LEVELS[-1] else alert.worsenings,
         told=rule.tell,
-        owed=(*alert.owed, *((FIRING, channel) for channel in rule.tell)),
         failed="",
         frozen="",
         acked="",
     )
+    return _owing(fired, FIRING, rule.tell, fired_us)
 
 
 def _end(alert: Alert, now_us: int) -> Alert:
     """Over: every channel notified of the firing is notified of the end, even if the rules have changed."""
-    owed = (*alert.owed, *((RESOLVED, channel) for channel in alert.told))
-    return replace(alert, cleared_us=0, worse_us=0, better_us=0, ended_us=max(now_us, 1), owed=owed)
+    ended_us = max(now_us, 1)
+    ended = replace(alert, cleared_us=0, worse_us=0, better_us=0, ended_us=ended_us)
+    return _owing(ended, RESOLVED, alert.told, ended_us)
 
 
 def clear_us(rule: Rule, alert: Alert, now_us: int) -> int:
@@ -288,8 +301,9 @@ def _damped(clear_us: int, instants: tuple[int, ...], now_us: int) -> int:
 def delivered(alert: Alert, event: str, channel: str, failed: str = "") -> Alert:
     """The alert after `channel` was notified of `event`, or was given up for the reason `failed`."""
     owed = list(alert.owed)
-    if (event, channel) in owed:
-        owed.remove((event, channel))
+    oldest = next((one for one in owed if (one.event, one.channel) == (event, channel)), None)
+    if oldest is not None:
+        owed.remove(oldest)
     said = f"{channel}: {failed}" if failed else alert.failed
     return replace(alert, owed=tuple(owed), failed=said)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
-from rm.core.alerts.alert import FIRING, IMPROVED, LEVELS, RESOLVED, WORSENED, Alert
+from rm.core.alerts.alert import FIRING, IMPROVED, LEVELS, RESOLVED, WORSENED, Alert, Owed
 
 FEW = 4  # waiting for a channel: up to this many are sent one by one
 MOST = 1_000  # in one message
@@ -29,7 +29,13 @@ class Notice:
         return self.event, self.body["rule"], self.body["condition"]
 
 
-def notice_of(alert: Alert, event: str, cluster: str) -> Notice:
+def notice_of(alert: Alert, owed: Owed, cluster: str) -> Notice:
+    """The message that the alert owes. Its id and instants are the same whenever it is made."""
+    event = owed.event
+    if owed.fired_us not in (0, alert.fired_us):  # of an earlier episode
+        ended_us = owed.at_us if event == RESOLVED else 0
+        alert = replace(alert, fired_us=owed.fired_us, ended_us=ended_us)
+    newest_us = {FIRING: alert.fired_us, RESOLVED: alert.ended_us}.get(event, alert.graded_us)
     body = {
         "version": 1,
         "event": event,
@@ -41,7 +47,7 @@ def notice_of(alert: Alert, event: str, cluster: str) -> Notice:
         "hosts": list(alert.hosts),
         "message": alert.message,
         "level": LEVEL_OF.get(event, alert.level) or None,
-        "at_us": {FIRING: alert.fired_us, RESOLVED: alert.ended_us}.get(event, alert.graded_us),
+        "at_us": owed.at_us or newest_us,
         "fired_us": alert.fired_us,
         "ended_us": alert.ended_us or None,
     }

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from rm.core.alerts.alert import Alert, Finding, Rule, delivered, forget, step
+from rm.core.alerts.alert import Alert, Finding, Owed, Rule, delivered, forget, step
 from rm.core.alerts.channel import Channel
 from rm.core.alerts.findings import (
     facts_findings,
@@ -125,7 +125,7 @@ class Alerting:
         documents = list(stored)
         self._alerts = revived(documents)
         self.silences = Silences(leader, clock, documents)
-        self._due = [(key, *owed) for key, a in self._alerts.items() for owed in a.owed]
+        self._due: list[tuple[str, Owed]] = [(key, one) for key, a in self._alerts.items() for one in a.owed]
         self._delivery = Delivery(channels, self._settled, settings.attempts, settings.backoff_s)
 
     def close(self) -> None:
@@ -164,13 +164,13 @@ class Alerting:
             if alert.fired_us and (old is None or _standing(old) != _standing(alert)):
                 log.warning("alert %s: %s: %s", _standing(alert)[1], key, alert.message)
             was = len(old.owed) if old is not None else 0
-            self._due += [(key, *owed) for owed in alert.owed[was:]]
+            self._due += [(key, owed) for owed in alert.owed[was:]]
         if kept is not None:
             kept.result(PATIENCE_S)
         notices: dict[str, list[Notice]] = {}
-        for key, event, channel in self._due:
+        for key, owed in self._due:
             if (due := after.get(key)) is not None:
-                notices.setdefault(channel, []).append(notice_of(due, event, self._cluster))
+                notices.setdefault(owed.channel, []).append(notice_of(due, owed, self._cluster))
         self._due = []
         for channel, mine in notices.items():
             self._delivery.tell(channel, mine)
@@ -295,7 +295,7 @@ def row(alert: Alert) -> dict[str, Any]:
         "fired_recently": len(alert.starts),
         "silenced": alert.frozen or None,
         "acked": alert.acked or None,
-        "owed": [{"event": event, "channel": channel} for event, channel in alert.owed],
+        "owed": [{"event": one.event, "channel": one.channel} for one in alert.owed],
         "failed": alert.failed or None,
     }
 
