@@ -64,7 +64,7 @@ class Pmi:
             return [(other, b"cmd=barrier_out rc=0\n") for other in range(self.size)]
         if asked == "abort":
             code = words.get("exitcode", "")
-            self.aborted = int(code) & 255 if CODE.match(code) else 1
+            self.aborted = (int(code) & 255 if CODE.match(code) else 0) or 1  # 256 is a failure, too
             return []
         return [(rank, self._answer(asked, words).encode("latin-1") + b"\n")]
 
