@@ -95,6 +95,7 @@ class Step:
         self.quiet = "quiet" in values
         self.interrupted_at = 0.0
         self.kill_at = None
+        self.ends = False  # all tasks got SIGTERM from here
         kill = values.get("kill-on-bad-exit")
         self.kills = kill is not None and kill not in ("0", "no")
         width, label = len(str(len(self.ranks) - 1)), "label" in values
@@ -264,7 +265,7 @@ class Step:
         except rm_pmi.Wrong as error:
             say("error: task %d: %s" % (rank, error))
             self.pmi.aborted = 1
-        if self.pmi.aborted is not None and self.kill_at is None:
+        if self.pmi.aborted is not None and not self.ends:
             self.code = max(self.code, self.pmi.aborted)
             self.how = (self.code & 255, 0)
             self._terminate()
@@ -311,7 +312,8 @@ class Step:
     def _terminate(self):
         self._signal(signal.SIGTERM)
         self._signal(signal.SIGCONT)
-        self.kill_at = time.monotonic() + GRACE_S
+        if not self.ends:  # who asks again does not put SIGKILL off
+            self.ends, self.kill_at = True, time.monotonic() + GRACE_S
 
     def told_by_others(self, number):
         """Who attends the step sends it a signal; 0: it is to end, as Slurm's scancel of a step says."""
@@ -320,7 +322,8 @@ class Step:
         if number:
             self._signal(number)
             return
-        say("Job step %s CANCELLED" % self.name)
+        if not self.ends:
+            say("Job step %s CANCELLED" % self.name)
         self._terminate()
 
     def _forward(self, number, _frame):

@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
-from tests.agent_process import agents
+import signal
+import socket
+import sys
+
+import pytest
+
+from tests.agent_process import AGENTS, agents
 from tests.unit.test_srun import run
+
+sys.path.insert(0, str(AGENTS))
+try:
+    import rm_srun
+finally:
+    sys.path.remove(str(AGENTS))
 from tests.unit.test_srun_terminal import talk
 
 BEGIN = "export D=$(mktemp -d)\ntrap 'rm -r $D' EXIT\n"
@@ -154,3 +166,19 @@ cat $D/err
             "sattach: error: --signal is '99': write the number of a signal; 0 ends the step.",
         ]  # fmt: skip
         assert any("Job step 1.0 CANCELLED" in line for line in lines)
+
+
+def test_who_ends_a_step_again_does_not_put_off_its_sigkill(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    near, far = socket.socketpair()
+    with near, far:
+        near.setblocking(False)
+        part = rm_srun.Part(near, "h1", [0])
+        step = rm_srun.Step({"input": "none"}, {"step": 0}, [part], {"SLURM_JOB_ID": "42"})
+        step.told_by_others(0)
+        kill_at = step.kill_at
+        step.told_by_others(0)
+        step.told_by_others(signal.SIGUSR1)
+        assert step.kill_at == kill_at
+    assert capsys.readouterr().err == "srun: Job step 42.0 CANCELLED\n"
