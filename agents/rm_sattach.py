@@ -13,6 +13,7 @@ import select
 import signal
 import socket
 import sys
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
@@ -38,6 +39,7 @@ from rm_step_plan import folded_hosts
 LONGS = ("input-filter=", "output-filter=", "error-filter=", "label", "layout", "pty", "quiet", "unbuffered",
          "signal=", "verbose", "help", "usage", "version")  # fmt: skip
 OF_LETTER = {"l": "label", "Q": "quiet", "u": "unbuffered", "v": "verbose", "h": "help", "V": "version"}
+ANSWER_S = 10.0  # that the srun has to answer who sends a signal
 FILTERS = ("input-filter", "output-filter", "error-filter")
 
 
@@ -106,11 +108,13 @@ class Attached:
         self.inbox, self.outbox = bytearray(), bytearray()
         self.stdin, self.rank = 0, int(values.get("input-filter") or (0 if "pty" in values else ALL))
         self.hello = None
+        self.until = time.monotonic() + ANSWER_S if "signal" in values else None
         self.left, self.code = set(), 0
 
     def run(self):
         """Until all tasks have ended; the largest code."""
         while self.hello is None:
+            self._wait()
             self._hear()
         hosts = {int(rank): host for rank, host in self.hello["hosts"].items()}
         if "signal" in self.values:
@@ -141,15 +145,25 @@ class Attached:
 
     def _send(self, number):
         """A signal to the step, instead of attending it: srun says when it has passed it on."""
-        self.sock.sendall(frame(SIGNAL, number))
+        rm_sockets.say(self.sock, bytearray(frame(SIGNAL, number)))  # who is gone says so below
         while True:
             for kind, answer, _ in frames(self.inbox):
                 if (kind, answer) == (SIGNAL, number):
                     return 0
-            data = self.sock.recv(FRAME_BYTES)
+            self._wait()
+            data = rm_sockets.hear(self.sock, FRAME_BYTES)
             if not data:
                 raise Wrong("Step %d has ended, or its srun is of an older agent." % self.step)
             self.inbox += data
+
+    def _wait(self):
+        """For what srun says: one that is stopped says nothing for ever."""
+        if self.until is None:
+            return
+        poll = select.poll()
+        poll.register(self.sock, select.POLLIN)
+        if not poll.poll(max(0.0, self.until - time.monotonic()) * 1000):
+            raise Wrong("The srun of step %d does not answer." % self.step)
 
     def _stream(self):
         self._take()  # what came with the first words

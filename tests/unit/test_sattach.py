@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import select
 import signal
 import socket
 import sys
+import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -13,7 +17,9 @@ from tests.unit.test_srun import run
 
 sys.path.insert(0, str(AGENTS))
 try:
+    import rm_sattach
     import rm_srun
+    from rm_step_frames import REQUEST, SIGNAL, frame
 finally:
     sys.path.remove(str(AGENTS))
 from tests.unit.test_srun_terminal import talk
@@ -182,3 +188,40 @@ def test_who_ends_a_step_again_does_not_put_off_its_sigkill(
         step.told_by_others(signal.SIGUSR1)
         assert step.kill_at == kill_at
     assert capsys.readouterr().err == "srun: Job step 42.0 CANCELLED\n"
+
+
+HELLO = frame(REQUEST, 0, json.dumps({"name": "42.0", "hosts": {"0": "h1"}, "left": [0], "code": 0}).encode())
+
+
+def ends(srun: socket.socket) -> None:
+    srun.sendall(HELLO)
+    srun.close()
+
+
+def ends_with_the_signal_unread(srun: socket.socket) -> None:
+    srun.sendall(HELLO)
+    select.select([srun], [], [])
+    srun.close()
+
+
+@pytest.mark.parametrize("srun", [ends, ends_with_the_signal_unread])
+def test_a_step_that_ends_as_it_gets_a_signal_has_ended(srun: Callable[[socket.socket], None]) -> None:
+    near, far = socket.socketpair()
+    beside = threading.Thread(target=srun, args=[far])
+    with near:
+        beside.start()
+        with pytest.raises(rm_sattach.Wrong, match="Step 0 has ended"):
+            rm_sattach.Attached({"signal": "10"}, 0, near).run()
+        beside.join()
+
+
+@pytest.mark.parametrize("said", [b"", HELLO, HELLO + frame(SIGNAL, 12)])
+def test_a_signal_waits_for_its_srun_for_some_time_alone(
+    said: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rm_sattach, "ANSWER_S", 0.01)
+    near, far = socket.socketpair()
+    with near, far:
+        far.sendall(said)
+        with pytest.raises(rm_sattach.Wrong, match="The srun of step 0 does not answer"):
+            rm_sattach.Attached({"signal": "10"}, 0, near).run()
