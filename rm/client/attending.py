@@ -53,15 +53,27 @@ class Ended(NamedTuple):
         return 128 + self.signal if self.signal else self.code
 
 
+def _write(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view and fd >= 0:
+        try:
+            view = view[os.write(fd, view) :]
+        except BlockingIOError:
+            select.select([], [fd], [])
+        except OSError:
+            return  # nobody reads it any more
+
+
 class Streams(NamedTuple):
     """Descriptors of this side; -1: none. `wake` becomes readable when `look` is to be called, which may call
-    methods of the session and returns False to leave it."""
+    methods of the session and returns False to leave it. `write` takes what the program says on a stream."""
 
     stdin: int
     stdout: int
     stderr: int
     wake: int = -1
     look: Callable[[Session], bool] = lambda session: True
+    write: Callable[[int, bytes], None] = _write
 
 
 class Session:
@@ -195,7 +207,7 @@ class Session:
                 raise self._nonsense()
             if kind in (OUTPUT, ERRORS):
                 fresh = data[max(0, self._got - number) :]
-                _write(streams.stdout if kind == OUTPUT else streams.stderr, fresh)
+                streams.write(streams.stdout if kind == OUTPUT else streams.stderr, fresh)
                 self._got = max(self._got, number + len(data))
             elif kind == TAKEN:
                 del self._input[: max(0, number - self._taken)]
@@ -274,17 +286,6 @@ class Session:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
-
-
-def _write(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view and fd >= 0:
-        try:
-            view = view[os.write(fd, view) :]
-        except BlockingIOError:
-            select.select([], [fd], [])
-        except OSError:
-            return  # nobody reads it any more
 
 
 def _failure(told: Mapping[str, Any]) -> RmError:

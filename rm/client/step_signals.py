@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from typing import TYPE_CHECKING
 
 from rm.client.attending import Session, Streams
@@ -26,19 +27,12 @@ def signal_step(client: Client, job: JobId, step: int, signal: int | None) -> No
     number = client.job(job).id if job.tasks else job.job
     argv = ["sattach", f"--signal={END if signal is None else signal}", f"{number}.{step}"]
     begin = {"argv": argv, "terminal": False, "rows": 0, "columns": 0, "term": ""}
-    hears, said = os.pipe()
-    try:
-        session = Session(client.connection.beside, number, "", os.urandom(10).hex(), begin, lambda _: None)
-        ended = session.attend(Streams(-1, said, said))
-        os.close(said)
-        said = -1
-        if ended is None or ended.exit_code:
-            told = os.read(hears, SAID_BYTES).decode(errors="replace").strip()
-            raise Conflict(
-                told.partition(SAID_BY)[2] or told or f"Step {number}.{step} was not reached.",
-                f"`rmx show {number}` lists the job's steps.",
-            )
-    finally:
-        for fd in (hears, said):
-            if fd >= 0:
-                os.close(fd)
+    said: deque[int] = deque(maxlen=SAID_BYTES)  # the last bytes: a host says as much as it likes
+    session = Session(client.connection.beside, number, "", os.urandom(10).hex(), begin, lambda _: None)
+    ended = session.attend(Streams(-1, -1, -1, write=lambda _, data: said.extend(data)))
+    if ended is None or ended.exit_code:
+        told = bytes(said).decode(errors="replace").strip()
+        raise Conflict(
+            told.partition(SAID_BY)[2] or told or f"Step {number}.{step} was not reached.",
+            f"`rmx show {number}` lists the job's steps.",
+        )

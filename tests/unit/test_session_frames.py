@@ -12,9 +12,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from rm.arrays import JobId
 from rm.client import attending
+from rm.client.step_signals import signal_step
 from rm.client.websocket import BINARY, PING, TEXT, WebSocket
-from rm.errors import RmError
+from rm.errors import Conflict, RmError
 from rm.protocol import sessions
 from tests.fakes import PATIENCE_S
 
@@ -146,3 +148,31 @@ def test_a_host_that_speaks_nonsense_keeps_nobody_busy(said: bytes) -> None:
     with far, open(reads), open(writes, "wb"), pytest.raises(RmError, match="what no session says"):
         session.attend(attending.Streams(reads, -1, -1))
     session.close()
+
+
+def test_a_host_that_says_much_holds_no_signal_up() -> None:
+    """What it said was kept in a pipe, which nobody read before the end."""
+    near, far = socket.socketpair()
+    size, count = 30_000, 10
+    frames = [sessions.frame(sessions.OUTPUT, n * size, b"x" * size) for n in range(count)]
+    why = b"\nsattach: error: No srun runs step 7.\n"
+    frames += [
+        sessions.frame(sessions.ERRORS, count * size, why),
+        sessions.frame(sessions.ENDED, count * size + len(why), b"1 0"),
+    ]
+
+    def speak() -> None:
+        for kind, body in ((TEXT, b'{"ok": true}'), (BINARY, sessions.frame(sessions.HAVE, 0))):
+            far.sendall(bytes([0x80 | kind, len(body)]) + body)
+        for body in frames:
+            far.sendall(bytes([0x80 | BINARY, 126]) + len(body).to_bytes(2, "big") + body)
+        far.shutdown(socket.SHUT_WR)
+
+    beside = threading.Thread(target=speak)
+    beside.start()
+    ways = [WebSocket(near)]
+    way = SimpleNamespace(upgraded=lambda *path: ways.pop())
+    client = SimpleNamespace(connection=SimpleNamespace(beside=lambda: way))
+    with far, pytest.raises(Conflict, match=r"\ANo srun runs step 7\."):
+        signal_step(client, JobId(42), 7, None)  # type: ignore[arg-type]
+    beside.join()
