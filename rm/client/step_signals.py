@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from threading import Timer
 from typing import TYPE_CHECKING
 
 from rm.client.attending import Session, Streams
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from rm.client.client import Client
 
 END = 0  # SIGTERM, and SIGKILL half a minute later
+WAIT_S = 30.0  # longer than `sattach` waits for the srun
 SAID_BYTES = 4096
 SAID_BY = "sattach: error: "
 
@@ -29,8 +31,25 @@ def signal_step(client: Client, job: JobId, step: int, signal: int | None) -> No
     begin = {"argv": argv, "terminal": False, "rows": 0, "columns": 0, "term": ""}
     said: deque[int] = deque(maxlen=SAID_BYTES)  # the last bytes: a host says as much as it likes
     session = Session(client.connection.beside, number, "", os.urandom(10).hex(), begin, lambda _: None)
-    ended = session.attend(Streams(-1, -1, -1, write=lambda _, data: said.extend(data)))
-    if ended is None or ended.exit_code:
+    wakes, late = os.pipe()
+    timer = Timer(WAIT_S, os.write, (late, b"."))
+    timer.daemon = True
+    timer.start()
+    try:
+        streams = Streams(-1, -1, -1, wakes, lambda _: False, lambda _, data: said.extend(data))
+        ended = session.attend(streams)
+    finally:
+        timer.cancel()
+        timer.join()  # else it may write to what has the number of `late` then
+        session.close()
+        os.close(wakes)
+        os.close(late)
+    if ended is None:
+        raise Conflict(
+            f"The host of step {number}.{step} does not answer.",
+            f"`rmx show {number}` says whether the job is suspended.",
+        )
+    if ended.exit_code:
         told = bytes(said).decode(errors="replace").strip()
         raise Conflict(
             told.partition(SAID_BY)[2] or told or f"Step {number}.{step} was not reached.",

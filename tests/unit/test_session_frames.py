@@ -9,6 +9,7 @@ import sys
 import threading
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -150,6 +151,13 @@ def test_a_host_that_speaks_nonsense_keeps_nobody_busy(said: bytes) -> None:
     session.close()
 
 
+def client_of(near: socket.socket) -> Any:
+    """A client whose daemon is at the other end; there is no second connection."""
+    ways = [WebSocket(near)]
+    way = SimpleNamespace(upgraded=lambda *path: ways.pop())
+    return SimpleNamespace(connection=SimpleNamespace(beside=lambda: way))
+
+
 def test_a_host_that_says_much_holds_no_signal_up() -> None:
     """What it said was kept in a pipe, which nobody read before the end."""
     near, far = socket.socketpair()
@@ -170,9 +178,16 @@ def test_a_host_that_says_much_holds_no_signal_up() -> None:
 
     beside = threading.Thread(target=speak)
     beside.start()
-    ways = [WebSocket(near)]
-    way = SimpleNamespace(upgraded=lambda *path: ways.pop())
-    client = SimpleNamespace(connection=SimpleNamespace(beside=lambda: way))
     with far, pytest.raises(Conflict, match=r"\ANo srun runs step 7\."):
-        signal_step(client, JobId(42), 7, None)  # type: ignore[arg-type]
+        signal_step(client_of(near), JobId(42), 7, None)
     beside.join()
+
+
+def test_a_host_that_never_ends_holds_no_signal_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One may be frozen: a job that is suspended."""
+    monkeypatch.setattr("rm.client.step_signals.WAIT_S", 0.01)
+    near, far = socket.socketpair()
+    for kind, body in ((TEXT, b'{"ok": true}'), (BINARY, sessions.frame(sessions.HAVE, 0))):
+        far.sendall(bytes([0x80 | kind, len(body)]) + body)
+    with far, pytest.raises(Conflict, match=r"The host of step 42\.7 does not answer\."):
+        signal_step(client_of(near), JobId(42), 7, None)
