@@ -299,7 +299,13 @@ def test_a_signal_is_sent(slurm: Slurm, daemon: Daemon) -> None:
         (["abc"], "Invalid job id abc"),
         (["abc.def"], "Invalid job id abc.def\n"),
         (["1.batch"], "Invalid job id 1.batch: a step has a number. `scancel --batch --signal=TERM 1`"),
+        (["1."], "Invalid job id 1.: a step has a number."),
+        (["1.\u0663"], "Invalid job id 1.\u0663: a step has a number."),
+        (["1.0.0"], "Invalid job id 1.0.0: a step has a number."),
+        (["3_[1-3].0"], "Invalid job id 3_[1-3].0: a step is of one element. Name each, as in 3_1.0."),
         (["--me", "1.0"], "Steps are named by themselves"),
+        (["--batch", "1.0"], "--batch and --full are for jobs"),
+        (["--full", "-s", "USR1", "1.0"], "--batch and --full are for jobs"),
         (["-u", "nobody-of-this-name"], "Invalid user name: nobody-of-this-name"),
         (["-u", "4000000000"], "Invalid user name: 4000000000"),
         (["-t", "LOST", "1"], "Invalid job state specified: LOST."),
@@ -331,6 +337,20 @@ def test_cancelling_asks_for_each_job_and_reads_y_and_n(
     assert slurm("scancel", "--reservation=night") == (0, "", "")
     assert slurm("scancel", "-t", "COMPLETED") == (0, "", "")
     assert cancelled(daemon) == [1, 6]
+
+
+def test_cancelling_asks_for_each_step(slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, int, int | None]] = []
+    monkeypatch.setattr(
+        "rm.client.step_signals.signal_step",
+        lambda _client, job, step, signal: asked.append((str(job), step, signal)),
+    )
+    monkeypatch.setattr(sys, "stdin", io.StringIO("n\ny\n"))
+    done = slurm("scancel", "-i", "1.0", "2.1")
+    asks = "Cancel step_id=1.0 name=averylongname partition=(null) [y/n]? "
+    asks += "Cancel step_id=2.1 name=narrow partition=(null) [y/n]? "
+    assert (done.code, done.out, done.err) == (0, asks, "")
+    assert asked == [("2", 1, None)]
 
 
 def test_cancelling_says_what_it_does_where_that_is_asked_for(slurm: Slurm, daemon: Daemon) -> None:

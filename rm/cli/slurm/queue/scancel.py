@@ -47,51 +47,50 @@ def run(words: Sequence[str]) -> int:
         given.options["name"] = given.options["jobname"]
     filters = {name: given.options[name] for name in FILTERS if name in given.options}
     words = [part for word in given.operands for part in split_ids(word) or [word]]
-    steps = [found for word in words if (found := _step(word)) is not None]
-    ids = [_id(word) for word in words if _step(word) is None]
+    named = [_named(word) for word in words]
+    ids = [job for job, step in named if step is None]
+    steps = [(job, step) for job, step in named if step is not None]
     if not words and not filters:
         raise UsageError("No job identification provided")
     signal, state = _signal(given), _state(filters.get("state", ""))
     to = _receivers(given)
+    if steps and filters:
+        raise UsageError("Steps are named by themselves, without options that choose jobs.")
+    if steps and to != "steps":
+        raise UsageError("--batch and --full are for jobs: a signal to a step is for its tasks.")
     if filters:
-        if steps:
-            raise UsageError("Steps are named by themselves, without options that choose jobs.")
         ids = _matching(filters, state, ids)
     if not ids and not steps:
         return 0
     with Changing() as client:
         if "interactive" in given.options:
             ids = [job for job in ids if _confirmed(client, job)]
+            steps = [(job, step) for job, step in steps if _confirmed(client, job, step)]
         verbose = "verbose" in given.options
         done = [_cancel(client, job, signal, to, verbose) for job in ids]
         return max([0, *done, *(_cancel_step(client, job, step, signal, verbose) for job, step in steps)])
 
 
-def _step(word: str) -> tuple[JobId, int] | None:
-    """The job and the step that `36.0` and `36_2.0` name; None for another word."""
-    job, _, step = word.rpartition(".")
-    return (parse_id(job), int(step)) if step.isdecimal() and _is_id(job) else None
-
-
-def _id(word: str) -> JobId:
+def _named(word: str) -> tuple[JobId, int | None]:
+    """The job that a word names, and the number of the step in `36.0` and `36_2.0`."""
+    name, dot, step = word.partition(".")
     try:
-        return parse_id(word)
+        job = parse_id(name)
     except UsageError:
-        job, _, step = word.partition(".")
-        if not step or not _is_id(job):
-            raise UsageError(f"Invalid job id {word}") from None
+        raise UsageError(f"Invalid job id {word}") from None
+    if not dot:
+        return job, None
+    if not (step.isascii() and step.isdecimal()):
         raise UsageError(
             f"Invalid job id {word}: a step has a number.",
-            f"`scancel --batch --signal=TERM {job}` reaches the job's script.",
-        ) from None
-
-
-def _is_id(word: str) -> bool:
-    try:
-        parse_id(word)
-    except UsageError:
-        return False
-    return True
+            f"`scancel --batch --signal=TERM {name}` reaches the job's script.",
+        )
+    if job.tasks and not job.tasks.isdigit():
+        raise UsageError(
+            f"Invalid job id {word}: a step is of one element.",
+            f"Name each, as in {job.each()[0]}.{int(step)}.",
+        )
+    return job, int(step)
 
 
 def _signal(given: Given) -> int | None:
@@ -118,13 +117,14 @@ def _state(text: str) -> str:
     return state
 
 
-def _confirmed(client: Changing, job: JobId) -> bool:
+def _confirmed(client: Changing, job: JobId, step: int | None = None) -> bool:
     """Asks until the answer is y or n, as Slurm's does; the end of the answers is a no."""
     try:
         spec = client.job(JobId(job.job)).spec
     except NotFound:
         return True  # what becomes of it is said below
-    asks = f"Cancel job_id={job} name={spec.name} partition={spec.partition or NONE} [y/n]? "
+    what = f"job_id={job}" if step is None else f"step_id={job}.{step}"
+    asks = f"Cancel {what} name={spec.name} partition={spec.partition or NONE} [y/n]? "
     while True:
         print(asks, end="", flush=True)
         line = sys.stdin.readline()
