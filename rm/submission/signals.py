@@ -35,6 +35,11 @@ def warning_signal(values: Mapping[str, Any], remarks: Remarks) -> dict[str, Any
     if not text:
         return {}
     match = _WARNING.match(text)
+    if match is not None and (match[1] or "").upper() in ("R", "RB", "BR"):
+        raise UsageError(
+            f"--signal is '{text}': R: lets a job overlap a reservation, which is not supported.",
+            "Write [B:]SIGNAL[@SECONDS] and a time limit that ends before the reservation.",
+        )
     if match is None or (match[1] or "B").upper() != "B":
         raise UsageError(
             f"--signal is '{text}'.", "Write [B:]SIGNAL[@SECONDS], such as USR1@90 or B:TERM@300."

@@ -192,6 +192,7 @@ def test_what_is_asked_for(values: dict[str, str], expected: dict[str, Any]) -> 
         ({"cpus_per_gpu": "2"}, "asks for no GPU"),
         ({"ntasks": "3", "gres": "gpu:2", "cpus_per_gpu": "4"}, "shared equally by the"),
         ({"signal": "R:USR1"}, r"Write \[B:\]SIGNAL"),
+        ({"signal": "R:USR1@5"}, "--signal is 'R:USR1@5': R: lets a job overlap a reservation"),
         ({"signal": "NOPE@5"}, "--signal is 'NOPE@5': There is no signal 'NOPE'"),
         ({"signal": "USR1@70000"}, "70000 s are too many"),
         ({"exclusive": "mcs"}, "--exclusive=mcs is not supported"),
