@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from rm.adapters.cron import interval_us, zone_of
 from rm.bootstrap.choices import (
@@ -22,7 +22,7 @@ from rm.core.monitoring.mesh import Mesh
 from rm.daemon.alerts.setup import channels_of
 from rm.daemon.execution.fence import fence_of
 from rm.daemon.monitoring.meshes import meshes_of
-from rm.errors import ConfigError
+from rm.errors import ConfigError, UsageError
 from rm.policies.regulate.controller import ControllerOptions
 from rm.web.addresses import doors_of
 from rm.web.https import HttpsDoor
@@ -38,17 +38,29 @@ def _channels(config: Config) -> None:
         channel_of(table)
 
 
-def inventory_of(config: Config) -> list[Host]:
-    """The hosts of the inventory that the configuration names. Where it names none, no engine of templates is
-    loaded. Raises UsageError: one of them is no host that rm accepts."""
+class Declared(NamedTuple):
+    """The hosts of rm.toml's inventory that rm accepts, and a sentence for each one that is left out."""
+
+    hosts: list[Host]
+    left_out: list[str]
+
+
+def inventory_of(config: Config) -> Declared:
+    """Where the configuration names no inventory, no engine of templates is loaded. Raises ConfigError: it
+    cannot be read."""
+    declared = Declared([], [])
     if not config.hosts.inventory:
-        return []
+        return declared
     from rm.adapters.playbook.inventory_files import hosts_for_daemon
 
-    hosts = hosts_for_daemon(config.hosts.inventory)[0]
-    for host in hosts:
-        accept_host(host)
-    return hosts
+    for host in hosts_for_daemon(config.hosts.inventory)[0]:
+        try:
+            accept_host(host)
+            declared.hosts.append(host)
+        except UsageError as error:  # the others must not wait for one
+            left_out = f"{config.hosts.inventory}: {error.what} It is left out until that is mended there."
+            declared.left_out.append(left_out)
+    return declared
 
 
 def _database(config: Config) -> None:
@@ -78,11 +90,15 @@ def must_hold(config: Config) -> None:
 
 def complaints(config: Config) -> Iterator[str]:
     """Everything that is wrong, a sentence each; also meshes and archives, without which a daemon starts."""
-    for check in (*CHECKS, inventory_of, _database):
+    for check in (*CHECKS, _database):
         try:
             check(config)
         except ConfigError as error:
             yield str(error)
+    try:
+        yield from inventory_of(config).left_out
+    except ConfigError as error:
+        yield str(error)
     try:
         zone = zone_of(config.monitor.timezone)
     except ConfigError:

@@ -69,7 +69,9 @@ def run_daemon(config: Config) -> None:
     must_hold(config)  # a wrong rm.toml must fail before anything is touched
     faults = Faults(lambda sentence, error: log.error("%s", sentence, exc_info=error))
     policies = policies_of(config, faults)
-    declared = inventory_of(config)
+    declared, left_out = inventory_of(config)
+    for sentence in left_out:
+        log.error("%s", sentence)
     make_state_dir(Path(config.daemon.state_dir))
     with claimed(config.daemon.socket, config.daemon.shared) as name:
         store = patiently(lambda: open_store(config.daemon.database, copied=_tell_of_copy))

@@ -7,9 +7,11 @@ import signal
 import socket
 from pathlib import Path
 
+from rm.adapters.store.opening import open_store
+from rm.core.store import Batch
 from rm.playbook.inventory.hosts import to_hosts
 from rm.playbook.inventory.inventory import parse
-from tests import preloaded
+from tests import builders, preloaded
 from tests.cluster import RMX, WAIT_S, until
 
 DECLARED = """
@@ -98,3 +100,23 @@ def test_a_daemon_does_not_start_on_an_inventory_that_is_wrong(tmp_path: Path) -
     assert daemon.start().wait(WAIT_S) == 8
     assert "hosts.yml:3: rm_cpus of host 'a' is 'many'" in (tmp_path / "daemon.log").read_text()
     assert not (tmp_path / "state").exists()
+
+
+def test_a_daemon_leads_its_other_hosts_where_some_are_not_accepted(tmp_path: Path) -> None:
+    """One stands in the inventory, another was stored by an rm that took it."""
+    daemon = Daemon(tmp_path)
+    (tmp_path / "state").mkdir(mode=0o700)
+    store = open_store(f"sqlite:///{tmp_path}/state/rm.sqlite3")
+    assert store.acquire_lease("an older rm", 0, 1)
+    stored = [builders.host(name, address="127.0.0.1:22") for name in ("gpu[1-3]", "..")]
+    store.commit(Batch(hosts=stored), store.load().version)
+    store.release_lease()
+    store.close()
+    (tmp_path / "hosts.yml").write_text(DECLARED + "    c: {ansible_host: '127.0.0.1:22'}\n")
+    for _ in range(2):
+        with daemon:
+            listed = [host["name"] for host in json.loads(daemon.rmx("hosts", "--json"))["hosts"]]
+            assert sorted(listed) == ["..", "a", "gpu[1-3]"]
+    log = (tmp_path / "daemon.log").read_text()
+    assert f"{tmp_path}/hosts.yml: The host 'c' cannot be accepted: its address names" in log
+    assert "Traceback" not in log

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rm.bootstrap.checks import inventory_of
+from rm.bootstrap.checks import complaints, inventory_of
 from rm.config import Config, HostsConfig
 from rm.core.model.host import Gpu
 from rm.core.model.host_acceptance import accept_host
@@ -56,7 +56,15 @@ def test_hosts_as_people_have_them(address: str) -> None:
     accept_host(builders.host("gpu01", gpus=8, address=address, zone="room 1", variables=(("a", "x\ny"),)))
 
 
-def test_a_daemon_whose_inventory_has_such_a_host_says_so_before_it_leads(tmp_path: Path) -> None:
-    (tmp_path / "hosts.ini").write_text("[all]\nh1 ansible_host=10.0.0.1:22\n")
-    with pytest.raises(UsageError, match="'h1' cannot be accepted: its address names"):
-        inventory_of(Config(hosts=HostsConfig(inventory=str(tmp_path / "hosts.ini"))))
+def test_such_a_host_of_an_inventory_is_left_out_and_named_with_what_to_write(tmp_path: Path) -> None:
+    inventory = tmp_path / "hosts.ini"
+    inventory.write_text("[all]\nh1 ansible_host=10.0.0.1:22\nh2 ansible_host=10.0.0.2\n")
+    config = Config(hosts=HostsConfig(inventory=str(inventory)))
+    hosts, (sentence,) = inventory_of(config)
+    assert [host.name for host in hosts] == ["h2"]
+    assert sentence == (
+        f"{inventory}: The host 'h1' cannot be accepted: its address names a login or a port, which have "
+        "fields of their own (in an inventory ansible_user and ansible_port). It is left out until that is "
+        "mended there."
+    )
+    assert sentence in list(complaints(config))

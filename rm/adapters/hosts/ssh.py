@@ -78,16 +78,18 @@ def connect(host: Host, settings: SshSettings, password: str = "") -> fabric.Con
         ConfigError: an identity file cannot be used.
     """
     route = route_to(host, settings)
-    connection = fabric.Connection(
-        route.address,
-        user=route.login,
-        port=route.port,
-        connect_timeout=settings.connect_timeout_s,
-        config=fabric.Config(
-            lazy=True,
-            overrides={"load_ssh_configs": False, "runners": {"remote": _Remote}},
-        ),
-    )
+    overrides = {"load_ssh_configs": False, "runners": {"remote": _Remote}}
+    try:
+        connection = fabric.Connection(
+            route.address,
+            user=route.login,
+            port=route.port,
+            connect_timeout=settings.connect_timeout_s,
+            config=fabric.Config(lazy=True, overrides=overrides),
+        )
+    except ValueError as error:
+        said = f"Host {host.name} cannot be reached at {route.address!r}: {error}"
+        raise Unreachable(said, "Its login and port have fields of their own.") from None
     client: paramiko.SSHClient = connection.client
     client.set_missing_host_key_policy(_Refuse())
     lines = _lines(route, settings)

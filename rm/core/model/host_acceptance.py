@@ -37,7 +37,10 @@ def _problems(host: Host) -> Iterator[str]:
     if any(getattr(host, what).startswith("-") for what in ("name", "address", "login")):
         yield "its name, address or login begins with a dash, as an option does"
     if "@" in host.address or host.address.count(":") == 1:  # an address of IPv6 has several
-        yield "its address names a login or a port, which have fields of their own"
+        yield (
+            "its address names a login or a port, which have fields of their own "
+            "(in an inventory ansible_user and ansible_port)"
+        )
     yield from _text("zone", host.zone)
     for what, names in (("partition", host.partitions), ("feature", host.features)):
         if len(names) > NAMES:
