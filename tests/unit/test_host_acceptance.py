@@ -25,8 +25,13 @@ from tests import builders
         ({"name": "a\u202eb"}, "its name has control characters"),
         ({"name": "a b"}, "its name has blanks"),
         ({"name": "-oProxyCommand=x"}, "begins with a dash"),
+        *(
+            ({"name": name}, "its name has one of ")
+            for name in ("..", ".", "gpu[1-3]", "*", "a?", "@x", "!a", "a&b", '"', "a\\b")
+        ),
         ({"name": "h" * 256}, "its name is longer than 255 bytes"),
         ({"address": "10.0.0.1:22"}, "have fields of their own"),
+        *(({"address": one}, "must be one address") for one in ("[::1]:22", "[::1]", "10.0.0.1,::1")),
         ({"address": "root@h1"}, "have fields of their own"),
         ({"login": "a\n"}, "its login has"),
         ({"zone": "\x1b]0;x\x07"}, "its zone has control characters"),
@@ -44,6 +49,7 @@ from tests import builders
         ({"gpus": (Gpu(0, uuid="GPU 1"),)}, "its UUID of a GPU has blanks"),
         ({"variables": (("a", "\0"),)}, "a NUL byte"),
         ({"variables": (("a", "x" * (1 << 20)),)}, "its variables have more than"),
+        ({"variables": (("a", "é" * (1 << 19)),)}, "its variables have more than 1048576 bytes"),
     ],
 )
 def test_what_breaks_lists_columns_or_logins_is_no_host(fields: dict[str, Any], sentence: str) -> None:

@@ -16,6 +16,7 @@ GPUS = 1024
 NAMES = 4096  # partitions or features
 VARIABLE_BYTES = 1 << 20  # of all variables of a host
 PORT_MAX = 65_535
+PATTERN_LETTERS = frozenset('[]*?!@&"\\')  # of lists of hosts, patterns of playbooks, file names and shells
 _COUNTS = ("cpus", "mem_bytes", "nic_bps")
 
 
@@ -32,6 +33,8 @@ def accept_host(host: Host) -> None:
 def _problems(host: Host) -> Iterator[str]:
     if not host.name or set("/,") & set(host.name):
         yield "its name must be a word without slashes and commas"
+    if PATTERN_LETTERS & set(host.name) or not host.name.strip("."):
+        yield f"its name has one of {' '.join(sorted(PATTERN_LETTERS))}, or only dots"
     for what in ("name", "address", "login", "interface"):
         yield from _word(what, getattr(host, what))
     if any(getattr(host, what).startswith("-") for what in ("name", "address", "login")):
@@ -41,6 +44,8 @@ def _problems(host: Host) -> Iterator[str]:
             "its address names a login or a port, which have fields of their own "
             "(in an inventory ansible_user and ansible_port)"
         )
+    if set("[],") & set(host.address):
+        yield "its address has brackets or a comma, and must be one address"
     yield from _text("zone", host.zone)
     for what, names in (("partition", host.partitions), ("feature", host.features)):
         if len(names) > NAMES:
@@ -53,8 +58,8 @@ def _problems(host: Host) -> Iterator[str]:
     for name, value in host.variables:
         if not name or not name.isprintable() or "\0" in value:
             yield "a variable has a name that is no word, or a NUL byte in its value"
-    if sum(len(name) + len(value) for name, value in host.variables) > VARIABLE_BYTES:
-        yield f"its variables have more than {VARIABLE_BYTES} characters"
+    if sum(_bytes(name) + _bytes(value) for name, value in host.variables) > VARIABLE_BYTES:
+        yield f"its variables have more than {VARIABLE_BYTES} bytes"
 
 
 def _numbers(host: Host) -> Iterator[str]:
@@ -84,5 +89,9 @@ def _word(what: str, text: str) -> Iterator[str]:
 def _text(what: str, text: str) -> Iterator[str]:
     if not text.isprintable():
         yield f"its {what} has control characters"
-    if len(text.encode(errors="replace")) > NAME_BYTES:
+    if _bytes(text) > NAME_BYTES:
         yield f"its {what} is longer than {NAME_BYTES} bytes"
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode(errors="replace"))  # an unpaired surrogate has no bytes of its own
