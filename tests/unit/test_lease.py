@@ -126,6 +126,25 @@ def test_a_standby_that_got_no_processor_goes_on_where_it_was() -> None:
     assert two.leads().epoch == 2
 
 
+def test_a_standby_whose_every_look_is_late_takes_over_at_last() -> None:
+    """Each late look counts as a pause between two looks does, a twentieth of the lease, and no more."""
+    db = MemoryDatabase()
+    one, two = Machine(db, "one"), Machine(db, "two")
+    held = one.leads()
+    assert two.standby.look() is None
+    for _ in range(30):  # of a leader that renews it sees no silence, however late it looks
+        two.now, one.clock.us = two.now + 2, one.clock.us + 2_000_000
+        assert held.renew()
+        assert two.standby.look() is None
+    late = 0
+    while (taken := two.standby.look()) is None:
+        two.now, late = two.now + 2, late + 1
+        assert late <= 21
+    assert late >= 20
+    assert taken.epoch == 2
+    assert not held.renew()
+
+
 def test_a_database_that_refused_meanwhile_gives_the_leader_all_its_time() -> None:
     db = MemoryDatabase()
     one, two = Machine(db, "one"), Machine(db, "two")

@@ -50,8 +50,9 @@ def patiently(work: Callable[[], T], stopped: Callable[[], bool] = lambda: False
 class Standby:
     """Waits for the lease: takes it when it is free, its own, or its holder has given no sign of life for its
     time. Renewals are signs of life, and so are commits: a long one keeps its leader from renewing. Time in
-    which the database answered nobody does not count, nor does time in which this side did not ask, since it
-    got no processor: reading the state ahead takes one."""
+    which the database answered nobody does not count. Time in which this side did not ask, since it got no
+    processor (reading the state ahead takes one), counts as one pause between two looks: never longer than it
+    was, and a machine that is always late takes over at last."""
 
     def __init__(
         self,
@@ -77,8 +78,11 @@ class Standby:
     def pause_s(self) -> float:
         """Until the next look: never past the moment at which the lease is over."""
         left_s = self._since + self._ttl_s() - self._monotonic()
-        usual_s = min(LOOK_S, self._lease_us / 1e6 / LOOKS)
-        return min(usual_s, left_s) if left_s > 0 else usual_s
+        return min(self._usual_s, left_s) if left_s > 0 else self._usual_s
+
+    @property
+    def _usual_s(self) -> float:
+        return min(LOOK_S, self._lease_us / 1e6 / LOOKS)
 
     def _ttl_s(self) -> float:
         """Of the lease that was seen."""
@@ -110,7 +114,7 @@ class Standby:
         unseen_s = now - self._looked
         away = unseen_s >= self._ttl_s() * AWAY
         if away and not self._refused:  # this side was late: what it saw of the silence before holds
-            away, self._since = False, self._since + unseen_s
+            away, self._since = False, self._since + unseen_s - self._usual_s
         self._looked, self._refused = self._monotonic(), False
         if away or seen != self._seen:
             if self._seen is None and seen.holder not in ("", self._holder):
