@@ -17,12 +17,14 @@ EVENTS = (BEGIN, END, FAIL, REQUEUE, INVALID, LIMIT, *(f"{LIMIT}_{share}" for sh
 _ALL = (BEGIN, END, FAIL, REQUEUE, INVALID)
 TEXT_MAX = 1_000  # characters
 NOTHING = frozenset({"NONE", "STAGE_OUT"})  # no burst buffers: nothing is ever staged out
-# dot-atoms of RFC 5322, section 3.2.3, with RFC 6532's letters: mail programs read other forms as comments,
-# groups or several addresses. No "?": with it one could be an encoded word (RFC 2047) of such a form.
+# Atoms of RFC 5322, section 3.2.3, with RFC 6532's letters: mail programs read other forms as comments,
+# groups or several addresses. No "?": with it one could be an encoded word (RFC 2047) of such a form. Several
+# dots in a row and one before the @ are no RFC's: mobile phones have such addresses, and mail programs take
+# them.
 _ATOM = r"[\w!#$%&'*+/=^`{|}~-]+"
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
-_LOCAL, _DOMAIN = rf"{_ATOM}(?:\.{_ATOM})*", rf"{_LABEL}(?:\.{_LABEL})*"
-_ADDRESS = re.compile(rf"(?=[^@]{{1,64}}(?:@|\Z)){_LOCAL}(?:@(?=.{{1,253}}\Z){_DOMAIN})?\Z")
+_LOCAL, _DOMAIN = rf"{_ATOM}(?:\.+{_ATOM})*", rf"{_LABEL}(?:\.{_LABEL})*"
+_ADDRESS = re.compile(rf"(?=[^@]{{1,64}}(?:@|\Z)){_LOCAL}(?:\.*@(?=.{{1,253}}\Z){_DOMAIN}\.?)?\Z")
 
 
 def parse(text: str) -> str:
@@ -49,3 +51,8 @@ def parse(text: str) -> str:
 def is_address(text: str) -> bool:
     """Is it an address, or a user of the mail server's?"""
     return _ADDRESS.match(text) is not None
+
+
+def mailbox(address: str) -> str:
+    """As mail programs take it: without a dot at the end of its domain (RFC 5321, section 4.1.2)."""
+    return address.removesuffix(".") if "@" in address else address

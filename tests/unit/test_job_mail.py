@@ -6,6 +6,7 @@ import random
 import threading
 from dataclasses import replace
 from email.message import EmailMessage
+from email.utils import getaddresses
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from rm.core.jobs.state import rebuild
 from rm.core.model.job import Job
 from rm.daemon.execution.mailing import NOWHERE, Mailer
 from rm.errors import ConfigError
-from rm.mail_events import is_address, parse
+from rm.mail_events import is_address, mailbox, parse
 from tests.examples import examples
 from tests.fakes import Inbox
 from tests.unit.test_job_arrays import Cluster
@@ -246,23 +247,34 @@ def test_whoever_is_mailed_is_one_address_to_the_mail_library() -> None:
     letters = [chr(code) for code in range(1, 0x250)] + [*"().:[]=?!%@"] * 20
     for _ in range(examples(20_000)):
         address = "".join(chance.choices(letters, k=chance.randint(1, 4)))
-        address += chance.choice(("", "@a.b", "@a..b", "@a-"))
+        address += chance.choice(("", "@a.b", "@a..b", "@a-", "@a.b."))
         if is_address(address):
             taken += 1
             message = EmailMessage()
-            message["To"] = address
+            message["To"] = mailbox(address)
             found = message["To"].addresses
-            assert [(one.addr_spec, one.display_name) for one in found] == [(address, "")]
+            assert [(one.addr_spec, one.display_name) for one in found] == [(mailbox(address), "")]
+            assert getaddresses([message["To"]]) == [("", mailbox(address))]  # as smtplib reads it
     assert taken > 100
 
 
 @pytest.mark.parametrize(
-    "address", ["(a)", ".:", "a..b@c.d", "a@b.", "a@-b", "=?utf-8?q?a=2Cb?=@c", "a@" + "b" * 254]
+    "address", ["(a)", ".:", "a..", ".a@b", "a@b..", "a@-b", "=?utf-8?q?a=2Cb?=@c", "a@" + "b" * 254]
 )
 def test_what_is_no_plain_address_is_refused(address: str) -> None:
     assert not is_address(address)
 
 
-@pytest.mark.parametrize("address", ["ann", "o'neil+rm@x-1.org", "SRS0=ab=x.org=ann@y.org", "jürgen@x.org"])
+def test_the_dot_that_ends_a_domain_is_not_mailed() -> None:
+    cluster = Mailed()
+    cluster.start(cluster.submit("", name="x", mail_events=parse("BEGIN"), mail_user="ann@example.org."))
+    assert [mail.to for mail in cluster.due] == ["ann@example.org"]
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["ann", "o'neil+rm@x-1.org", "SRS0=ab=x.org=ann@y.org", "jürgen@x.org", "user@example.com.",
+     "first..last@docomo.ne.jp", "first.@docomo.ne.jp"],
+)  # fmt: skip
 def test_plain_addresses_are_taken(address: str) -> None:
     assert is_address(address)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from rm.core.jobs.actions import Mail
 from rm.core.model.job import Job, JobState
 from rm.core.model.reasons import ReasonCode
-from rm.mail_events import ARRAY_TASKS, BEGIN, END, FAIL, INVALID, LIMIT, REQUEUE, SHARES
+from rm.mail_events import ARRAY_TASKS, BEGIN, END, FAIL, INVALID, LIMIT, REQUEUE, SHARES, mailbox
 from rm.units import format_elapsed
 
 S = JobState
@@ -88,7 +88,7 @@ def mail_of(job: Job, said: str) -> Mail:
         job=job.id,
         attempt=job.attempt,
         host="",
-        to=spec.mail_user or spec.user,
+        to=mailbox(spec.mail_user or spec.user),
         subject=f"Job_id={name} Name={spec.name} {said}",
         user=spec.user,
     )
