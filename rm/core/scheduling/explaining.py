@@ -19,7 +19,7 @@ from rm.core.scheduling.host_kinds import of_kinds
 from rm.core.scheduling.kinds import Kinds
 from rm.core.scheduling.limits.licensing import lacking
 from rm.core.scheduling.limits.limiting import Limiter, exceeded
-from rm.core.scheduling.unhelped import why_nobody
+from rm.core.scheduling.why_nobody import why_nobody
 
 
 def explain(

@@ -98,3 +98,33 @@ def test_of_several_partitions_the_time_is_that_of_the_one_that_helps() -> None:
     host = builders.host("h9", cpus=16, partitions=("free",))
     cluster.step(ev.HostAdded(host), ev.HostUp("h9", "boot", "1"))
     assert cluster.of(both) is JobState.CONFIGURING
+
+
+def test_whoever_is_next_to_be_preempted_is_named() -> None:
+    """Its turn comes with the next pass: the last one met the other's exempt time."""
+    cluster = Cluster(qos(exempt_s=60))
+    low = cluster.submit()
+    cluster.start(low)
+    urgent = cluster.submit("urgent")
+    cluster.now_us = 1_060 * S - 1
+    cluster.step(ev.Tick())
+    cluster.now_us += 1
+    assert nobody(cluster, urgent) == [f"job {low} may be preempted for it, and is next"]
+    cluster.later(1)
+    assert cluster.of(low) is JobState.COMPLETING
+
+
+def test_whom_it_would_delay_is_named_and_a_shorter_one_delays_nobody() -> None:
+    cluster = Cluster(qos(), "backfill", hosts=2)
+    stays = cluster.submit("normal", hosts_only=("h0",), time_limit_us=100 * S)
+    low = cluster.submit(hosts_only=("h1",), time_limit_us=100 * S)
+    cluster.start(stays, low)
+    wide = cluster.submit("urgent", hosts_min=2, ntasks=2, priority=1, time_limit_us=100 * S)
+    late = cluster.submit("urgent", time_limit_us=1_000 * S)
+    said = f"it would delay job {wide}, which may preempt, too, and comes before it"
+    assert cluster.why(late)[-1] == said
+    cluster.later(2)
+    assert cluster.of(low) is JobState.RUNNING
+    cluster.submit("urgent", time_limit_us=50 * S)
+    cluster.later(2)
+    assert cluster.of(low) is JobState.COMPLETING
