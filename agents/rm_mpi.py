@@ -26,9 +26,12 @@ def environment(folder, programs):
     }  # fmt: skip
 
 
-def write_hosts(folder, allocation):
-    """The job's hosts and the tasks that it has on each, as Open MPI and as Hydra read them."""
+def write_hosts(folder, allocation, user):
+    """The job's hosts and the tasks that it has on each, as Open MPI and as Hydra read them: in the job's own
+    processes, so that nobody but `user` can."""
     for name, line in ((HOSTS, "%s slots=%d\n"), (HYDRA_HOSTS, "%s:%d\n")):
-        with open(folder.at(name), "w") as file:
-            os.fchmod(file.fileno(), 0o644)
+        fd = os.open(folder.at(name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(fd, "w") as file:
+            if os.getuid() == 0:
+                os.fchown(fd, user.uid, user.gid)
             file.writelines(line % (host["host"], host["tasks"]) for host in allocation)

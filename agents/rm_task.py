@@ -151,7 +151,7 @@ class Supervisor:
         self._place.make_group()
         if at.request["batch"]:
             self._steps.listen()
-            rm_mpi.write_hosts(at.folder, at.request["allocation"])
+            rm_mpi.write_hosts(at.folder, at.request["allocation"], at.user)
 
     def _prepared(self):
         """It may be started now; (code, sentence) where that cannot be written down."""

@@ -14,6 +14,8 @@ import rm_remote  # type: ignore[import-not-found]  # isort: skip
 def test_a_launcher_finds_hosts_slots_and_a_remote_program() -> None:
     script = """
 cat $PRTE_MCA_prte_default_hostfile $OMPI_MCA_orte_default_hostfile $HYDRA_HOST_FILE
+for file in $PRTE_MCA_prte_default_hostfile $OMPI_MCA_orte_default_hostfile $HYDRA_HOST_FILE
+    do [ -O $file ] && stat -c %a $file; done
 for agent in $OMPI_MCA_plm_rsh_agent $PRTE_MCA_plm_ssh_agent $HYDRA_LAUNCHER_EXEC; do basename $agent; done
 echo $HYDRA_LAUNCHER $OMPI_MCA_plm
 rm-remote --nodelist h1 -N 1 -n 2 --input none echo in place of srun
@@ -23,7 +25,11 @@ rm-remote --nodelist h1 -N 1 -n 2 --input none echo in place of srun
         code, lines = run(start(), script, env=theirs)
     hosts = ["h1 slots=3", "h1 slots=3", "h1:3"]
     agent = ["rm-remote"] * 3
-    assert (code, lines) == (0, [*hosts, *agent, "ssh of the user", "in place of srun", "in place of srun"])
+    theirs_alone = ["600"] * 3
+    assert (code, lines) == (
+        0,
+        [*hosts, *theirs_alone, *agent, "ssh of the user", "in place of srun", "in place of srun"],
+    )
 
 
 def test_a_command_runs_as_by_ssh_without_the_ranks_of_a_step() -> None:
