@@ -186,6 +186,7 @@ def test_all_mistakes_of_a_command_line_and_its_script_are_told_at_once(
         (["show", "99"], 4, "There is no job 99."),
         (["show", "x"], 2, "'x' is not a job id."),
         (["cancel"], 2, "No job is named."),
+        (["cancel", "1,2.0"], 2, "'2.0' is a step, and this command cancels jobs. `scancel 2.0` ends a step"),
         (["cancel", "1", "--signal=NOPE"], 2, "There is no signal 'NOPE'."),
         (["queue", "--state=RUNING"], 2, "Did you mean 'RUNNING'?"),
         (["logs", "99"], 4, "There is no job 99."),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rm.arrays import JobId
+from rm.arrays import JobId, split_ids
 from rm.cli.jobs.own_job import is_own, requeue_itself
 from rm.cli.output import note
 from rm.cli.session import Session, emit_json, job_ids, jobs_operand, json_option
@@ -101,6 +101,12 @@ def cancel(
     if to and number is None:
         raise UsageError("--batch and --full say whom a signal reaches.", "Name it by --signal.")
     words = (*jobs, *job_words)
+    for part in (part for word in words for part in split_ids(word)):
+        if part.partition(".")[2].isdecimal():
+            raise UsageError(
+                f"'{part[:80]}' is a step, and this command cancels jobs.",
+                f"`scancel {part[:80]}` ends a step; `rmx slurm-shims` makes that command.",
+            )
     if (user or name or state) and not words and number is None:
         return _all_that_fit(session, user, name, state, as_json)
     if user or name or state:
