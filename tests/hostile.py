@@ -20,34 +20,32 @@ from rm.api.routes import Route
 
 NASTY_TEXTS = (
     "", " ", "\x00", "a\x00b", "\n", "\r\nX: y", "\x1b]0;owned\x07", "\x7f", "\u202etxt.exe", "\ud800",
-    "\udc80x",
-    "\ufeff", "\U0010ffff", "ﬀ", "İ", "/", "..", "../../etc/passwd", ".", "-", "--help", "-oProxyCommand=x",
-    "a" * 256, "é" * 5000, "x" * 70_000, "%s%n%x", "{{ 7*7 }}", "{0.__class__}", "<script>alert(1)</script>",
-    "'; DROP TABLE jobs; --", "*", "[", "h[1-99999999]", "h[1-", "a,b,,c", "=", "a=b", "(", "(" * 3000,
-    "a" + "&b" * 900,
-    "0-99999999:2%0", "1-3,7%2", "afterok:1", "afterany:99999999999999999999", "singleton", "gpu:1:1:1",
-    "@root", "root",
-    "* * * * *", "*/0 * * * *", "61 25 32 13 8", "0 0 31 2 *", "\t", "NaN", "None", "null", "true", "0",
-    "-1", "1e9",
+    "\udc80x", "\ufeff", "\U0010ffff", "ﬀ", "İ", "/", "..", "../../etc/passwd", ".", "-", "--help",
+    "-oProxyCommand=x", "a" * 256, "é" * 5000, "x" * 70_000, "%s%n%x", "{{ 7*7 }}", "{0.__class__}",
+    "<script>alert(1)</script>", "'; DROP TABLE jobs; --", "*", "[", "h[1-99999999]", "h[1-", "a,b,,c", "=",
+    "a=b", "(", "(" * 3000, "a" + "&b" * 900, "0-99999999:2%0", "1-3,7%2", "afterok:1",
+    "afterany:99999999999999999999", "singleton", "gpu:1:1:1", "@root", "root", "* * * * *", "*/0 * * * *",
+    "61 25 32 13 8", "0 0 31 2 *", "\t", "NaN", "None", "null", "true", "0", "-1", "1e9",
     "99999999999999999999", "lic:99999999999999", "%j%%%4294967296u", "%", "+1", "٣", "١٢", "²",
 )  # fmt: skip
 NASTY_VALUES: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, -0.0, 0.5, 1e308, -1e308, 5e-324, float("nan"), float("inf"), -float("inf"),
     1 << 31, (1 << 31) - 1, 1 << 32, (1 << 53) - 1, 1 << 53, (1 << 53) + 1, (1 << 63) - 1, 1 << 63,
-    -(1 << 63), 1 << 64,
-    10**40, [], {}, [[]], [{}], [None], {"": None}, {"a": {"b": {}}}, [0] * 3000, "",
+    -(1 << 63), 1 << 64, 10**40, [], {}, [[]], [{}], [None], {"": None}, {"a": {"b": {}}}, [0] * 3000, "",
 )  # fmt: skip
 NASTY_QUERIES = (
     "", "0", "-1", "1e400", "nan", "inf", "0x10", "1_000", "٣", "9" * 40, "a,b", "%00", "%ff", "x" * 7_000,
     "2",
 )  # fmt: skip
-NASTY_PATHS = ("%00", "%ff%fe", "..", "%2e%2e", "%2F", "a%2Fb", "%0d%0aX:y", "x" * 3000, "-1", "0", "1e3",
-    "9" * 30,
-               "%ED%A0%80", "%F0%9F%98%80", "%20", "*", "~", "%25", "1;2", "%D9%A3")  # fmt: skip
-CONTENT_TYPES = ("application/json", "", "text/plain", "application/x-www-form-urlencoded",
-    "multipart/form-data; boundary=x",
-                 "application/json; charset=utf-16", "application/json; charset=nonsense",
-                 "a" * 2000)  # fmt: skip
+NASTY_PATHS = (
+    "%00", "%ff%fe", "..", "%2e%2e", "%2F", "a%2Fb", "%0d%0aX:y", "x" * 3000, "-1", "0", "1e3", "9" * 30,
+    "%ED%A0%80", "%F0%9F%98%80", "%20", "*", "~", "%25", "1;2", "%D9%A3",
+)  # fmt: skip
+CONTENT_TYPES = (
+    "application/json", "", "text/plain", "application/x-www-form-urlencoded",
+    "multipart/form-data; boundary=x", "application/json; charset=utf-16",
+    "application/json; charset=nonsense", "a" * 2000,
+)  # fmt: skip
 NAMES = ("host", "account", "qos", "partition", "reservation", "user", "zone", "mesh", "playbook")
 
 
@@ -216,8 +214,10 @@ class Requests:
 def _topic(path: str) -> str:
     """Of what `{name}` is the name in the path of a route."""
     word = path.split("/")[2]
-    return {"accounts": "account", "qos": "qos", "partitions": "partition", "reservations": "reservation",
-            "hosts": "host", "playbooks": "playbook", "sources": "source"}.get(word, word)  # fmt: skip
+    return {
+        "accounts": "account", "qos": "qos", "partitions": "partition", "reservations": "reservation",
+        "hosts": "host", "playbooks": "playbook", "sources": "source",
+    }.get(word, word)  # fmt: skip
 
 
 def _json(value: Any) -> bytes:

@@ -157,9 +157,7 @@ def test_a_status_that_flaps_around_the_threshold_does_not_flood() -> None:
         assert m.see(BAD, after_s=5) == []
         assert m.see(WORSE, after_s=50) == []
     told = len(m.told)
-    for _ in range(
-        100
-    ):  # each level for longer, for hours: each further worsening must have been away longer
+    for _ in range(100):  # each level for longer: each further worsening must have been away longer
         for finding in (BAD, WORSE):
             m.see(finding, after_s=1)
             m.see(finding, after_s=130)
