@@ -156,7 +156,8 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_is_done(home: Pa
 
 
 def test_a_paper_s_idea_is_shown_live_and_simulated(home: Path) -> None:
-    """LWF-1 needs no network for jobs that first fit lets cross it, and share a link."""
+    """LWF-1 needs no network for jobs that first fit lets cross it, and share a link. Their places are live;
+    how much shorter the jobs become is simulated."""
     process = demo(home, "--paper=ada-srsf", "--json=-")
     out, err = process.communicate(timeout=800)
     until(lambda: not left(home), "nothing is left")
@@ -170,9 +171,9 @@ def test_a_paper_s_idea_is_shown_live_and_simulated(home: Path) -> None:
         crossing, alone_on_host = rows["first fit", job], rows["LWF-1, AdaDUAL", job]
         assert crossing["simulated_ms"] > crossing["alone_ms"]
         assert alone_on_host["simulated_ms"] < 0.8 * crossing["simulated_ms"]
-        # a busy machine makes each of these longer, by another share each; none is quicker than the link
+        # a busy machine makes each live time longer, by another share each: their order shows nothing, but
+        # none is quicker than the link
         assert crossing["live_ms"] > CROSSING_MS
-        assert alone_on_host["live_ms"] < crossing["live_ms"]
 
 
 def test_a_demo_of_no_paper_is_refused_before_anything_is_made(home: Path) -> None:
