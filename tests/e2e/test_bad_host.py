@@ -32,7 +32,9 @@ def test_a_bad_host_is_told_with_its_figures_and_nothing_else_is(
     def only_the_bad_one() -> dict[tuple[str, str], str] | None:
         """What is told of it; a delay that a busy machine made for a moment is over with the next tries.
 
-        A loss of 5 % is a warning at first: how many tries make it surely critical is chance.
+        A loss of 5 % is a warning at first: how many tries make it surely critical is chance. By
+        `rm.core.monitoring.judging` a cell of at least 80 packets each is not critical after six tries with
+        a probability of 0.053. That none of the host's six cells is has one of 3e-8, and six runs take 45 s.
         """
         cluster.rmx("monitor", "run", "latency", "--all")
         told = firing()
@@ -44,7 +46,9 @@ def test_a_bad_host_is_told_with_its_figures_and_nothing_else_is(
     assert loss is not None, told
     share_pct, lost, sent = map(float, loss.groups())
     assert share_pct == pytest.approx(100 * lost / sent, rel=0.01)
-    assert 2 <= share_pct <= 25  # the link loses 5 %, and the switch 5 % of the rest where both are crossed
+    # The link loses 5 %, and the switch 5 % of the rest where both are crossed: 10 %. Two tries lose more
+    # than 25 % with a probability of 6e-9, and one alone is not told. Less than 2 % is not surely critical.
+    assert 2 <= share_pct <= 25
     assert re.search(r"delay [\d.]+ ms \(peers [\d.]+ ms\), critical from", told["delay", BAD])
 
     def agree() -> bool:
