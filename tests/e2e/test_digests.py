@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from email import message_from_bytes
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,7 @@ class Box:
 
     def __init__(self) -> None:
         self.letters: list[tuple[str, str]] = []  # (to, Message-ID), as they were taken
-        self.strikes: tuple[str, int, int] | None = None  # (to, process, signal)
+        self.strikes: tuple[str, Callable[[], None]] | None = None  # (to, what happens)
         self.lock = threading.Lock()
 
     async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
@@ -37,12 +39,25 @@ class Box:
         with self.lock:
             self.letters.append((to, str(message_from_bytes(envelope.content)["Message-ID"])))
             if self.strikes is not None and self.strikes[0] == to:
-                _, process, how = self.strikes
-                os.kill(process, how)
-                while how == signal.SIGSTOP and not _stands(process):
-                    time.sleep(0.01)
+                self.strikes[1]()
                 self.strikes = None
         return "250 kept"
+
+
+def _stop_between_writes(process: int, database: Path) -> None:
+    """A daemon that stands still within a write keeps SQLite's lock, and nobody can lead in its place."""
+    while True:
+        os.kill(process, signal.SIGSTOP)
+        while not _stands(process):
+            time.sleep(0.01)
+        with closing(sqlite3.connect(database, timeout=0, isolation_level=None)) as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.execute("ROLLBACK")
+                return
+            except sqlite3.OperationalError:  # locked
+                os.kill(process, signal.SIGCONT)
+        time.sleep(0.01)
 
 
 def _stands(process: int) -> bool:
@@ -70,10 +85,11 @@ class Daemon:
 
     def __init__(self, directory: Path, name: str, smtp: int) -> None:
         hour = (time.gmtime().tm_hour + 12) % 24
+        self._database = directory / "rm.sqlite3"
         self._config, self._log = directory / f"{name}.toml", directory / f"{name}.log"
         self._config.write_text(
             f'[daemon]\nsocket = "{directory}/{name}.sock"\nstate_dir = "{directory}/{name}"\n'
-            f'database = "sqlite:///{directory}/rm.sqlite3"\n[web]\nlisten = ""\n[monitor]\nenabled = false\n'
+            f'database = "sqlite:///{self._database}"\n[web]\nlisten = ""\n[monitor]\nenabled = false\n'
             '[jobs]\nmail = "mail"\n[sharing]\n'
             f'digest = ["physics = {", ".join(ADDRESSES)}"]\ndigest_hour = {hour}\n'
             '[[alerts.channel]]\nname = "mail"\nmail_to = ["ops@example.org"]\nmail_from = "rm@example.org"\n'
@@ -85,6 +101,12 @@ class Daemon:
         log = self._log.read_text()
         assert self.process.poll() is None, log
         return words in log
+
+    def strike(self, how: signal.Signals) -> None:
+        if how == signal.SIGSTOP:
+            _stop_between_writes(self.process.pid, self._database)
+        else:
+            self.process.send_signal(how)
 
     def end(self) -> None:
         if self.process.poll() is None:
@@ -103,7 +125,7 @@ def test_no_digest_is_lost_and_none_comes_as_another_when_the_leader_dies(
     try:
         with letters.lock:  # nothing is taken before it is known whom to strike
             daemons.append(Daemon(tmp_path, "first", smtp))
-            letters.strikes = ADDRESSES[at], daemons[0].process.pid, how
+            letters.strikes = ADDRESSES[at], partial(daemons[0].strike, how)
         until(lambda: letters.strikes is None, "the leader is struck")
         daemons.append(Daemon(tmp_path, "second", smtp))
         until(lambda: {to for to, _ in letters.letters} == {*ADDRESSES}, "all have their digest")
