@@ -5,6 +5,7 @@ from __future__ import annotations
 from rm.errors import UsageError
 from rm.quick_tuple import NamedTuple
 from rm.submission import directives, place, specification
+from rm.submission.host_files import with_files
 from rm.submission.options import SBATCH
 from rm.submission.remarks import Remarks
 from rm.submission.typed import script_path
@@ -76,10 +77,7 @@ def batch_job(
     """
     values = directives.merge(options, directives.of_environment(by.environment, remarks, by.prefix))
     values = directives.merge(values, directives.of_flags(flags, remarks))
-    if values.get("nodefile") or any("/" in (values.get(key) or "") for key in ("nodelist", "exclude")):
-        from rm.submission.host_files import with_files  # few jobs need it
-
-        values = with_files(values)
+    values = with_files(values)
     spec = specification.build(values, by.environment, by.cwd, by.now, remarks)
     spec = {"name": name, **spec, "script": text, "script_args": list(arguments)}
     spec["env"].append(["SLURM_SUBMIT_DIR", by.cwd])  # where it was submitted, wherever it runs

@@ -6,9 +6,6 @@ between them, `name*3` for a host that is listed three times, and comments behin
 
 from __future__ import annotations
 
-import re
-
-from rm import units
 from rm.errors import UsageError
 from rm.submission import place
 
@@ -16,7 +13,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-FILE_MAX_BYTES = 1 << 20
 _BETWEEN = r"[,\s]+(?![^\[]*\])"  # not within brackets
 
 
@@ -34,14 +30,11 @@ def with_files(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _hosts_in(file: str) -> tuple[str, ...]:
-    try:
-        text = place.here.read(file, FILE_MAX_BYTES + 1).decode()
-    except OSError as error:
-        raise UsageError(f"The file of hosts {file} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"The file of hosts {file} is not UTF-8 text.") from None
-    if len(text) > FILE_MAX_BYTES:
-        raise UsageError(f"The file of hosts {file} is larger than {FILE_MAX_BYTES >> 20} MiB.")
+    import re  # few jobs need either
+
+    from rm import units
+
+    text = place.text_of(file, "The file of hosts")
     lines = " ".join(line.partition("#")[0] for line in text.splitlines())
     words = [re.sub(r"\*\d+\Z", "", word) for word in re.split(_BETWEEN, lines) if word]
     try:

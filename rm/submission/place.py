@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 
+from rm.errors import UsageError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -54,6 +56,22 @@ class Place:
         from time import sleep
 
         sleep(seconds)
+
+
+FILE_MAX_BYTES = 1 << 20
+
+
+def text_of(file: str, what: str) -> str:
+    """Of a file that an option names; `what` it is begins the sentence of a UsageError."""
+    try:
+        text = here.read(file, FILE_MAX_BYTES + 1).decode()
+    except OSError as error:
+        raise UsageError(f"{what} {file} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{what} {file} is not UTF-8 text.") from None
+    if len(text) > FILE_MAX_BYTES:
+        raise UsageError(f"{what} {file} is larger than {FILE_MAX_BYTES >> 20} MiB.")
+    return text
 
 
 here = Place()  # one for each process: `rm.cli.slurm.inside` puts another here, before anything is read

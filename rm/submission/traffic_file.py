@@ -15,19 +15,9 @@ from rm import units
 from rm.errors import UsageError
 from rm.submission import place
 
-FILE_MAX_BYTES = 1 << 20
-
 
 def read(file: str) -> dict[str, Any]:
-    try:
-        text = place.here.read(file, FILE_MAX_BYTES + 1).decode()
-    except OSError as error:
-        raise UsageError(f"The traffic file {file} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"The traffic file {file} is not UTF-8 text.") from None
-    if len(text) > FILE_MAX_BYTES:
-        raise UsageError(f"The traffic file {file} is larger than {FILE_MAX_BYTES >> 20} MiB.")
-    return parse(text, file)
+    return parse(place.text_of(file, "The traffic file"), file)
 
 
 def parse(text: str, file: str) -> dict[str, Any]:
