@@ -10,9 +10,12 @@ import signal
 import subprocess
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 if TYPE_CHECKING:
     import psycopg
@@ -33,7 +36,7 @@ class Server:
     """One server; `directory` is its socket's. Call `remove` at the end."""
 
     def __init__(self, programs: Path, **settings: str) -> None:
-        self._programs = programs
+        self.programs = programs
         self.directory = Path(tempfile.mkdtemp(prefix="rm-pg-"))
         self._options: dict[str, Any] = {
             "cwd": self.directory,
@@ -64,7 +67,7 @@ class Server:
         flags = [arg for name, value in self._settings.items() for arg in ("-c", f"{name}={value}")]
         with open(self.directory / "log", "ab") as log:
             self._process = subprocess.Popen(
-                [self._programs / "postgres", "-D", "data", *flags],
+                [self.programs / "postgres", "-D", "data", *flags],
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # Ctrl-C is for pytest, which then stops the server
@@ -116,3 +119,17 @@ class Server:
             self.end()
         finally:
             shutil.rmtree(self.directory, ignore_errors=True)
+
+
+@contextmanager
+def running() -> Iterator[Server]:
+    """A server; whoever asks for it is skipped where PostgreSQL is not installed."""
+    programs = binaries()
+    if programs is None:
+        pytest.skip("no PostgreSQL server here (initdb is neither in PATH nor in /usr/lib/postgresql)")
+    server = Server(programs)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.remove()

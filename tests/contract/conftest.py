@@ -13,7 +13,7 @@ import pytest
 from rm.adapters.store.memory import MemoryDatabase, MemoryStore
 from rm.adapters.store.opening import open_store
 from tests.contract.opened import close_all, remembered
-from tests.postgres import Server, binaries
+from tests.postgres import Server, running
 
 
 @dataclass
@@ -37,15 +37,8 @@ def _stores_are_closed() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Server]:
     """A running server."""
-    programs = binaries()
-    if programs is None:
-        pytest.skip("no PostgreSQL server here (initdb is neither in PATH nor in /usr/lib/postgresql)")
-    server = Server(programs)
-    try:
-        server.start()
+    with running() as server:
         yield server
-    finally:
-        server.remove()
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ import pytest
 
 from tests.cluster import RMX, WAIT_S, Cluster, until
 from tests.e2e.conftest import MakeCluster
-from tests.postgres import NOBODY, Server, binaries
+from tests.postgres import NOBODY, Server, running
 
 pytestmark = [pytest.mark.lab, pytest.mark.postgres]
 
@@ -44,18 +44,11 @@ def disk() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def server(disk: Path) -> Iterator[Server]:
-    programs = binaries()
-    if programs is None:
-        pytest.skip("no PostgreSQL server here")
-    made = Server(programs)
-    try:
-        made.start()
+    with running() as made:
         with made.connect() as c:
             c.execute(f"CREATE TABLESPACE small LOCATION '{disk}'")
             c.execute("CREATE DATABASE rm TABLESPACE small")
         yield made
-    finally:
-        made.remove()
 
 
 def fill(disk: Path) -> None:

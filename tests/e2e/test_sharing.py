@@ -15,7 +15,7 @@ import pytest
 from tests.cluster import RMX, WAIT_S, Cluster, until
 from tests.e2e.conftest import MakeCluster
 from tests.e2e.marks import no_defects
-from tests.postgres import Server, binaries
+from tests.postgres import running
 
 pytestmark = [pytest.mark.lab, pytest.mark.postgres]
 HEADING = "## A lab with three accounts\n"
@@ -24,17 +24,10 @@ HEADING = "## A lab with three accounts\n"
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     """Of a database of a real PostgreSQL."""
-    programs = binaries()
-    if programs is None:
-        pytest.skip("PostgreSQL's programs are not installed")
-    server = Server(programs)
-    try:
-        server.start()
+    with running() as server:
         with server.connect() as connection:
             connection.execute("CREATE DATABASE rm")
         yield server.url("rm")
-    finally:
-        server.remove()
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])

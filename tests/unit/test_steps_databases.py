@@ -14,18 +14,13 @@ from tests.steps_request import done, kept, one, refused, run, step
 
 @pytest.fixture(scope="module")
 def login() -> Iterator[dict[str, Any]]:
-    programs = postgres.binaries()
-    if programs is None:
-        pytest.skip("needs PostgreSQL's programs")
-    server = postgres.Server(programs)
     path = os.environ["PATH"]
-    os.environ["PATH"] = f"{programs}:{path}"
-    try:
-        server.start()
-        yield {"login_user": "rm", "login_unix_socket": str(server.directory)}
-    finally:
-        os.environ["PATH"] = path
-        server.remove()
+    with postgres.running() as server:
+        os.environ["PATH"] = f"{server.programs}:{path}"
+        try:
+            yield {"login_user": "rm", "login_unix_socket": str(server.directory)}
+        finally:
+            os.environ["PATH"] = path
 
 
 def test_postgresql_databases(login: dict[str, Any], tmp_path: Path) -> None:
