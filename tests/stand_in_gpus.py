@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 NVIDIA, UVM, CAPS, DRM, KFD = 195, 510, 511, 226, 236
 OPENED, CLOSED = "No such device or address", "Operation not permitted"
@@ -40,6 +41,22 @@ def amd(root: Path, count: int) -> None:
     for index in range(count):
         _drm(root, index, f"0000:{0x43 + index:02x}:00.0", "0x1002")
     _drm(root, count, "0000:02:00.0", "0x1a03")  # the console's
+
+
+def cdi(uuids: Sequence[str]) -> dict[str, Any]:
+    """What `nvidia-ctk cdi generate` writes into /etc/cdi for GPUs that are /dev/nvidia0 and so on."""
+    shared = [{"path": f"/dev/{name}"} for name in ("nvidiactl", "nvidia-uvm")]
+    devices = [
+        {"name": name, "containerEdits": {"deviceNodes": [{"path": f"/dev/nvidia{index}"}]}}
+        for index, uuid in enumerate(uuids)
+        for name in (str(index), uuid)
+    ]
+    return {
+        "cdiVersion": "0.5.0",
+        "kind": "nvidia.com/gpu",
+        "devices": devices,
+        "containerEdits": {"deviceNodes": shared},
+    }
 
 
 def _devices(root: Path, kinds: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import shutil
@@ -14,7 +15,7 @@ import pytest
 from rm.lab import Lab
 from tests.cluster import Cluster, until
 from tests.e2e.conftest import MakeCluster
-from tests.stand_in_gpus import CLOSED, NVIDIA, OPENED, UVM, nvidia
+from tests.stand_in_gpus import CLOSED, NVIDIA, OPENED, UVM, cdi, nvidia
 
 pytestmark = pytest.mark.lab
 
@@ -267,6 +268,31 @@ def test_a_container_is_not_moved_to_a_systemd_of_its_user(cluster: Cluster) -> 
     assert cluster.wait(job)["state"] == "COMPLETED", cluster.log(job)
     assert "inside" in cluster.log(job)
     assert "asked" not in run(cluster.lab, host, look)
+
+
+@pytest.mark.skipif(not CONTAINERS, reason="needs podman and busybox")
+def test_a_container_has_the_gpus_of_its_job_by_cdi(cluster: Cluster) -> None:
+    host = names(cluster)[1]
+    run(cluster.lab, host, IMAGE.replace("USER", STRANGER) + "mkdir -p /etc/cdi")
+    uuids = [gpu["uuid"] for gpu in cluster.hosts()[host]["gpus"]]
+    cluster.write(host, "/etc/cdi/nvidia.json", json.dumps(cdi(uuids)))
+    script = (
+        'cd /dev; for name in nvidia*; do (: <>$name) 2>&1 | sed "s/^/$name /"; done; echo over; sleep 600'
+    )
+    found, jobs = [], []
+    for _ in uuids:
+        wanted = {"gpus_per_task": 1, "container_image": f"/home/{STRANGER}/image"}
+        job = cluster.post_job(script, user=STRANGER, hosts_only=[host], **wanted)
+        until(lambda job=job: "over" in cluster.said(job), "it has looked")
+        found.append([line for line in cluster.log(job).splitlines() if line != "over"])
+        jobs.append(job)
+    for job, lines in zip(jobs, found, strict=True):
+        (own,) = cluster.job(job)["tasks"][0]["gpus"]
+        assert {line.split(" ")[0] for line in lines} == {f"nvidia{own}", "nvidiactl", "nvidia-uvm"}
+        assert all(OPENED in line for line in lines), lines
+        cluster.client_of(STRANGER).delete("jobs", job, signal=9)
+        cluster.wait(job)
+    nothing_left(cluster, host)
 
 
 @pytest.mark.skipif(not CONTAINERS, reason="needs podman and busybox")
