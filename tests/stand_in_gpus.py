@@ -6,10 +6,29 @@ kernel lets the process through, and with EPERM when it does not.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+# answers in the columns that it is asked for; a value is a word of the shell, which knows $gpu
+DRIVERS_PROGRAM = """#!/bin/sh
+for word; do case $word in --query-gpu=*) asked=${word#*=};; esac; done
+for gpu in 0 1; do
+  line=
+  for name in $(echo "$asked" | tr , ' '); do
+    case $name in
+      index) value=$gpu;;
+      uuid) value=GPU-$gpu;;
+      name) value='NVIDIA H100 80GB HBM3';;
+      memory.total) value=81559;;
+VALUES
+      *) value='[N/A]';;
+    esac
+    line="$line${line:+, }$value"
+  done
+  echo "$line"
+done
+"""
 NVIDIA, UVM, CAPS, DRM, KFD = 195, 510, 511, 226, 236
 OPENED, CLOSED = "No such device or address", "Operation not permitted"
 
@@ -41,6 +60,12 @@ def amd(root: Path, count: int) -> None:
     for index in range(count):
         _drm(root, index, f"0000:{0x43 + index:02x}:00.0", "0x1002")
     _drm(root, count, "0000:02:00.0", "0x1a03")  # the console's
+
+
+def nvidia_smi(values: Mapping[str, str]) -> str:
+    """A script in place of the driver's program, with two GPUs: `values` of the columns that a test needs."""
+    lines = (f"      {name}) value={value};;" for name, value in values.items())
+    return DRIVERS_PROGRAM.replace("VALUES", "\n".join(lines))
 
 
 def cdi(uuids: Sequence[str]) -> dict[str, Any]:

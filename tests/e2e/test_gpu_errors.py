@@ -9,28 +9,15 @@ import pytest
 
 from tests.cluster import Cluster, until
 from tests.e2e.told import channel, told
+from tests.stand_in_gpus import nvidia_smi
 
 pytestmark = pytest.mark.lab
-# answers in the columns that it is asked for; errors are those in the file beside it
-DRIVER = """#!/bin/sh
-for word; do case $word in --query-gpu=*) asked=${word#*=};; esac; done
-for gpu in 0 1; do
-  line=
-  for name in $(echo "$asked" | tr , ' '); do
-    case $name in
-      index) value=$gpu;;
-      uuid) value=GPU-$gpu;;
-      name) value='NVIDIA H100 80GB HBM3';;
-      memory.total) value=81559;;
-      ecc.errors.uncorrected.volatile.total) value=$([ $gpu = 1 ] && cat /srv/errors || echo 0);;
-      pcie.link.width.*) value=16;;
-      *) value='[N/A]';;
-    esac
-    line="$line${line:+, }$value"
-  done
-  echo "$line"
-done
-"""
+DRIVER = nvidia_smi(
+    {
+        "ecc.errors.uncorrected.volatile.total": "$([ $gpu = 1 ] && cat /srv/errors || echo 0)",
+        "pcie.link.width.*": "16",
+    }
+)
 
 
 def test_memory_errors_of_a_gpu_are_told(make_cluster: Callable[..., Cluster], tmp_path: Path) -> None:

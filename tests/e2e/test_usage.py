@@ -16,6 +16,7 @@ import pytest
 from rm.demo.training import traffic_file
 from tests import builders
 from tests.cluster import WAIT_S, Cluster, until
+from tests.stand_in_gpus import nvidia_smi
 
 pytestmark = pytest.mark.lab
 EXAMPLE = Path(__file__).parents[2] / "examples" / "allreduce.py"
@@ -133,26 +134,7 @@ def test_what_a_gang_used_is_told_by_host_and_by_task_and_added_up(cluster: Clus
         assert grown_us == 2 * elapsed_us
 
 
-DRIVER = """#!/bin/sh
-for word; do case $word in --query-gpu=*) asked=${word#*=};; esac; done
-for gpu in 0 1; do
-  line=
-  for name in $(echo "$asked" | tr , ' '); do
-    case $name in
-      index) value=$gpu;;
-      uuid) value=GPU-$gpu;;
-      name) value='NVIDIA H100 80GB HBM3';;
-      memory.total) value=81559;;
-      memory.used) value=2048;;
-      utilization.gpu) value=31;;
-      power.draw) value=360.00;;
-      *) value='[N/A]';;
-    esac
-    line="$line${line:+, }$value"
-  done
-  echo "$line"
-done
-"""
+WORKS = {"memory.used": "2048", "utilization.gpu": "31", "power.draw": "360.00"}
 
 
 def test_how_busy_the_gpus_of_a_job_were_is_told(
@@ -160,7 +142,7 @@ def test_how_busy_the_gpus_of_a_job_were_is_told(
 ) -> None:
     cluster = make_cluster(zones=1, hosts=1, gpus_per_host=0)
     (host,) = cluster.hosts()
-    cluster.write(host, "/usr/local/bin/nvidia-smi", DRIVER, "755")
+    cluster.write(host, "/usr/local/bin/nvidia-smi", nvidia_smi(WORKS), "755")
     cluster.restart()
     cluster.all_up()
     until(lambda: len(cluster.hosts()[host]["gpus"]) == 2, "the agent has told of its GPUs")
@@ -180,7 +162,8 @@ def test_how_busy_the_gpus_of_a_job_were_is_told(
     _, (usage, energy) = sacct(cluster, tmp_path / "bin", "-j", str(job_id), "-o", fields)
     assert "gres/gpumem=2G,gres/gpuutil=31" in usage
     assert int(energy) == used["energy_mj"] // 1000
-    cluster.write(host, "/usr/local/bin/nvidia-smi", DRIVER.replace("=31;;", "=$((30 + 40 * gpu));;"), "755")
+    unlike = nvidia_smi({**WORKS, "utilization.gpu": "$((30 + 40 * gpu))"})
+    cluster.write(host, "/usr/local/bin/nvidia-smi", unlike, "755")
     assert_each_step_has_its_gpus(cluster, host, tmp_path)
 
 
