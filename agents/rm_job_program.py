@@ -9,7 +9,7 @@ import os
 import signal
 import time
 
-from rm_become import PR_SET_PDEATHSIG, prctl
+from rm_become import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, prctl
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LET_THROUGH = (
@@ -39,33 +39,46 @@ def environment(kind, folder, request, user):
 
 class Run:
     """Of a prolog or epilog (`kind`) around the attempt in `folder`: begun when this is made, in a session of
-    its own, and ended after `within_s`. What it prints goes to a file there."""
+    its own, and ended after `within_s`. What it prints goes to a file there.
+
+    As in Slurm, what it leaves in its process group is killed at its end. A daemon that has left that group
+    stays, as a child of the host's init: as one of the supervisor's it would pass for a process of the job,
+    whose end would never come.
+    """
 
     def __init__(self, kind, path, environ, folder, within_s):
         self._kind, self._path, self._within_s = kind, path, within_s
         self._log = folder.at(kind + ".log")
         self._until = time.monotonic() + within_s
+        prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
         self._pid = _begin(path, environ, self._log, kind == "prolog")
 
     def to_its_end(self, wait):
         """Why it failed, as a sentence, or "". `wait(left_s)` returns when a child may have ended, or after
         that time at the latest; it may return True to give the program up."""
+        try:
+            return self._followed(wait)
+        finally:
+            prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+    def _followed(self, wait):
         late_s = 0
-        while True:
-            ended, status = os.waitpid(self._pid, os.WNOHANG)
-            if ended:
-                break
+        while not self._has_ended():
             left_s = self._until - time.monotonic()
             if left_s <= 0:
-                late_s, status = self._within_s, self._kill()
+                late_s = self._within_s
                 break
             if wait(left_s):
-                self._kill()
+                self._end()
                 return ""
-        return _failure(self._kind, self._path, status, late_s, self._log)
+        return _failure(self._kind, self._path, self._end(), late_s, self._log)
 
-    def _kill(self):
-        """It and all that it started in its session's group."""
+    def _has_ended(self):
+        """Its process id stays its own: nobody else's group has that number when it is killed."""
+        return os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    def _end(self):
+        """How it has ended, when it and all that it started in its group are killed."""
         for send in (os.killpg, os.kill):
             with contextlib.suppress(ProcessLookupError):
                 send(self._pid, signal.SIGKILL)

@@ -48,6 +48,21 @@ def test_they_run_before_the_first_task_and_after_the_last_process(notes: Path) 
         assert agent.call("discard", job=1, attempt=1) == {}
 
 
+def test_a_daemon_that_a_prolog_leaves_stays_and_keeps_no_job(notes: Path) -> None:
+    """It is no process of the job, though it stands below the same supervisor."""
+    left, ready = notes.parent / "left", notes.parent / "ready"
+    stays = f"setsid sh -c 'echo $$ >{left}; touch {ready}.1; exec sleep 600' &"
+    goes = f"sh -c 'echo $$ >>{ready}.pid; touch {ready}.2; exec sleep 600' &"
+    waits = f"until [ -e {ready}.1 ] && [ -e {ready}.2 ]; do sleep 0.02; done"
+    with agents() as start:
+        agent = start()
+        launched(agent, notes, f"{stays} {goes} {waits}", "exit 3")
+        assert agent.event("exit", job=1)["code"] == 3
+        os.kill(int(left.read_text()), signal.SIGKILL)  # it is still there
+        gone = Path("/proc", ready.with_suffix(".pid").read_text().strip())
+        until(lambda: not gone.exists(), "what it left in its own group was killed")
+
+
 def launched(agent: Agent, notes: Path, prolog: str, script: str, **more: object) -> str:
     """The user's name; `prolog` is the rest of that program."""
     reply = agent.launch(
