@@ -48,6 +48,8 @@ def become_task(folder, group, request, user, fence, task, environ, printed, sai
             _tell(said, {"note": limits_not_set(refused)})
         if not alone and rm_gpu_near.is_asked(environ):
             task = _with_near_gpus(request, task, fence, environ)
+        if request["container"]:
+            rm_container.keep_folder(user)
         if os.getuid() == 0:
             if user.groups is None:
                 os.initgroups(user.name, user.gid)
@@ -88,6 +90,8 @@ def _enter_container(folder, request, task, argv, environ):
         raise _Refused("%s has no runtime of containers: install podman, apptainer or enroot." % host)
     for name in ("RM_STEPS", "RM_BIN"):
         environ.pop(name, None)
+    if runtime != "apptainer":  # which passes it on to the task
+        rm_container.with_folder(environ)
     agents = os.path.dirname(os.path.abspath(__file__))
     own = [(folder.path, folder.path, "rw"), (agents, agents, "ro")]
     name, options = "rm-%d-%d-%d" % (folder.job, folder.attempt, task["rank"]), []

@@ -4,8 +4,10 @@ The options have the names and meaning of Pyxis'. The runtime is started as the 
 root, and everything that it starts stays in the job's control group. `command` is a pure function.
 """
 
+import contextlib
 import os
 import re
+import stat
 
 import rm_facts
 
@@ -16,6 +18,10 @@ OF_THE_IMAGE = frozenset(
      "RM_STEPS", "RM_BIN", "XDG_RUNTIME_DIR", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME",
      "DBUS_SESSION_BUS_ADDRESS")
 )  # fmt: skip
+# where podman keeps what runs, in its own words: the first such folder is written down in the user's files,
+# and asked for again by each podman that finds no other, also on machines without rm
+RUN = "/tmp/podman-run-%d"
+RUN_TRIES = 100
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 # enroot starts files: an image of a registry becomes one first, once for each user
 _ENROOT = """set -e
@@ -58,6 +64,39 @@ def runc(root=""):
     are of both versions; "" for podman's own choice. `root` is put before the kernel's files (tests)."""
     mixed = os.path.exists(root + "/sys/fs/cgroup/unified/cgroup.controllers")
     return rm_facts.program("runc") if mixed else ""
+
+
+def keep_folder(user):
+    """The folder RUN is the user's: by root, in the mounts of the job, before the runtime begins. Who else has
+    taken its name would keep all containers of the user from starting here."""
+    path = RUN % user.uid
+    for _ in range(RUN_TRIES):
+        with contextlib.suppress(OSError):  # somebody takes it again; or podman says what is wrong
+            with contextlib.suppress(FileNotFoundError):
+                if _is_folder_of(path, user.uid):
+                    return
+                os.rename(path, "%s.%s" % (path, os.urandom(8).hex()))
+            os.mkdir(path, 0o700)  # in a directory where others remove nothing that is not theirs
+            os.chown(path, user.uid, user.gid, follow_symlinks=False)
+            return
+
+
+def with_folder(environ):
+    """The runtime finds a folder for what runs: by the user. The one of a login is there on hosts where the
+    user has logged in, and the environment of a job names that of the machine that it was submitted on."""
+    path = RUN % os.getuid()
+    with contextlib.suppress(OSError):
+        if _is_folder_of(environ.get("XDG_RUNTIME_DIR", ""), os.getuid()):
+            return
+    with contextlib.suppress(OSError):
+        if _is_folder_of(path, os.getuid()):
+            environ["XDG_RUNTIME_DIR"] = path
+
+
+def _is_folder_of(path, uid):
+    """Is it one of this user's? Whoever may write to it otherwise, the user has let in. Raises OSError."""
+    about = os.lstat(path)
+    return stat.S_ISDIR(about.st_mode) and about.st_uid == uid
 
 
 def checked(container):

@@ -234,6 +234,7 @@ def _become(attempt, argv):
         if attempt.fence.has_view:
             attempt.fence.enter_view()
         attempt.fence.bind_task()
+        rm_container.keep_folder(user)
         if os.getuid() == 0:
             os.initgroups(user.name, user.gid)
             os.setgid(user.gid)
@@ -241,6 +242,7 @@ def _become(attempt, argv):
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         os.chdir("/")
         environ = {"PATH": os.environ.get("PATH", os.defpath), "HOME": user.home, "USER": user.name}
+        rm_container.with_folder(environ)
         os.execve(argv[0], argv, environ)
     finally:
         os._exit(1)

@@ -70,6 +70,8 @@ def command(container, folder, step, rank, argv, environ, gpus, terminal):
     if not runtime:
         raise ValueError("this host has no runtime of containers: podman, apptainer or enroot")
     options = []
+    if runtime != "apptainer":  # which passes it on to the task
+        rm_container.with_folder(environ)
     if container.get("name"):
         container, options = rm_named_container.filled(runtime, program, container, folder, environ)
     agents = os.path.dirname(os.path.abspath(__file__))

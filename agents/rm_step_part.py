@@ -18,6 +18,7 @@ import struct
 import termios
 
 import rm_around_task
+import rm_container
 import rm_cpu_bind
 import rm_named_container
 import rm_sockets
@@ -374,6 +375,8 @@ class Part:
             if task.terminal:
                 fcntl.ioctl(streams[0], termios.TIOCSCTTY, 0)
             self._bind(task, at, host)
+            if self.asked.get("container"):
+                rm_container.keep_folder(self.user)
             if os.getuid() == 0:
                 for fd in range(3):
                     gid = -1 if task.terminal else self.user.gid

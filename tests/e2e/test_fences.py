@@ -296,6 +296,31 @@ def test_a_container_has_the_gpus_of_its_job_by_cdi(cluster: Cluster) -> None:
 
 
 @pytest.mark.skipif(not CONTAINERS, reason="needs podman and busybox")
+@pytest.mark.parametrize("taken", ["mkdir -m 777", "ln -s /home", "touch"])
+def test_nobody_keeps_the_containers_of_another_from_starting(cluster: Cluster, taken: str) -> None:
+    """Who submits on another machine also names a folder of a login there, which this host does not have."""
+    host, uid = names(cluster)[1], pwd.getpwnam(STRANGER).pw_uid
+    run(cluster.lab, host, IMAGE.replace("USER", STRANGER))
+    folder = f"/tmp/podman-run-{uid}"
+    run(cluster.lab, host, f"rm -rf {folder}* /tmp/containers-user-{uid}")
+    attack = cluster.wait(cluster.post_job(f"{taken} {folder}", user=OWNER, hosts_only=[host]))
+    assert attack["state"] == "COMPLETED", cluster.log(attack["id"])
+    image = f"/home/{STRANGER}/image"
+    step = f"srun -n1 --container-image={image}"
+    steps = f"{step} echo in a step; {step} --container-name=box echo in a named one"
+    login = [["XDG_RUNTIME_DIR", "/run/user/54321"]]
+    for script, said, wanted in (
+        ("echo in a job", ["in a job"], {"container_image": image}),
+        (steps, ["in a step", "in a named one"], {"launch": "batch"}),
+    ):
+        job = cluster.wait(cluster.post_job(script, user=STRANGER, hosts_only=[host], env=login, **wanted))
+        log = cluster.log(job["id"])
+        assert job["state"] == "COMPLETED", log
+        assert [line for line in log.splitlines() if line.startswith("in a")] == said
+    assert run(cluster.lab, host, f"stat -c '%U %a' {folder}").split() == [STRANGER, "700"]
+
+
+@pytest.mark.skipif(not CONTAINERS, reason="needs podman and busybox")
 def test_a_step_runs_in_a_container_and_can_be_entered(cluster: Cluster) -> None:
     host = names(cluster)[1]
     run(cluster.lab, host, IMAGE.replace("USER", STRANGER))
