@@ -67,8 +67,8 @@ def runc(root=""):
 
 
 def keep_folder(user):
-    """The folder RUN is the user's: by root, in the mounts of the job, before the runtime begins. Who else has
-    taken its name would keep all containers of the user from starting here."""
+    """The folder RUN is the user's: by root, in the mounts of the job, before the runtime begins. Somebody else
+    who took its name would keep all containers of the user from starting here."""
     path = RUN % user.uid
     for _ in range(RUN_TRIES):
         with contextlib.suppress(OSError):  # somebody takes it again; or podman says what is wrong
@@ -82,8 +82,8 @@ def keep_folder(user):
 
 
 def with_folder(environ):
-    """The runtime finds a folder for what runs: by the user. The one of a login is there on hosts where the
-    user has logged in, and the environment of a job names that of the machine that it was submitted on."""
+    """The runtime finds a folder for what runs: by the user. A login has one on hosts where the
+    user has logged in; a job mostly names the one of the machine that it was submitted on."""
     path = RUN % os.getuid()
     with contextlib.suppress(OSError):
         if _is_folder_of(environ.get("XDG_RUNTIME_DIR", ""), os.getuid()):
