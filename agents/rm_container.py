@@ -67,8 +67,8 @@ def runc(root=""):
 
 
 def keep_folder(user):
-    """The folder RUN is the user's: by root, in the mounts of the job, before the runtime begins. Somebody else
-    who took its name would keep all containers of the user from starting here."""
+    """The folder RUN is the user's: by root, in the mounts of the job, before the runtime begins. Somebody
+    else who took its name would keep all containers of the user from starting here."""
     path = RUN % user.uid
     for _ in range(RUN_TRIES):
         with contextlib.suppress(OSError):  # somebody takes it again; or podman says what is wrong
