@@ -6,8 +6,10 @@ is not seen outside, and a user cannot take it away.
 
 import contextlib
 import ctypes
+import errno
 import itertools
 import os
+import stat
 
 CLONE_NEWNS = 0x20000
 MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_SLAVE = 2, 4, 4096, 16384, 1 << 19
@@ -34,14 +36,29 @@ def enclose(covered=()):
 
 
 def make_temporary(where, name):
-    """The directory for a job's /tmp below `where`, "" for memory. Made at random, entered by root alone."""
+    """The directory for a job's /tmp below `where`, "" for memory. Made at random, entered by root alone.
+    Raises OSError, also where a user could put something else in its place while root works on it."""
     if where == IN_MEMORY:
         return ""
+    where = os.path.realpath(where)
+    _check_is_roots(where)
     home = _make_aside(where, name)
     inside = os.path.join(home, "tmp")
     os.mkdir(inside)
     os.chmod(inside, 0o1777)
     return home
+
+
+def _check_is_roots(path):
+    """Nobody but root renames or removes what root makes there."""
+    while True:
+        about = os.stat(path)
+        kept = about.st_mode & stat.S_ISVTX or not about.st_mode & 0o022
+        if about.st_uid != 0 or not kept:
+            raise OSError(errno.EPERM, "others than root may change what lies there", path)
+        if path == "/":
+            return
+        path = os.path.dirname(path)
 
 
 def _make_aside(where, name):

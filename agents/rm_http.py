@@ -12,7 +12,8 @@ LONGEST = 300  # characters of an error
 
 
 def _opener():
-    """Asks a server itself, and follows redirections to web servers only."""
+    """Asks a web server itself, and follows redirections to such only. Whoever names the address reads no
+    file of this host, which the openers of the library do."""
     from urllib import error, parse, request
 
     class Followed(request.HTTPRedirectHandler):
@@ -21,7 +22,13 @@ def _opener():
                 raise error.HTTPError(newurl, code, "it redirects elsewhere than to a page", headers, fp)
             return super().redirect_request(req, fp, code, msg, headers, newurl)
 
-    return request.build_opener(request.ProxyHandler({}), Followed)
+    opener = request.OpenerDirector()
+    for handler in (
+        request.UnknownHandler, request.HTTPHandler, request.HTTPSHandler, request.HTTPDefaultErrorHandler,
+        request.HTTPErrorProcessor, Followed,
+    ):  # fmt: skip
+        opener.add_handler(handler())
+    return opener
 
 
 def fetch(url, contains="", timeout_us=10_000_000):

@@ -242,8 +242,11 @@ def class_counters(interface):
 def interface_index(interface):
     """The interface's index in this network namespace."""
     try:
-        return socket.if_nametoindex(interface)
-    except OSError:
+        index = socket.if_nametoindex(interface)
+        if socket.if_indextoname(index) == interface:
+            return index  # the kernel passes over what follows a colon, which programs would read
+        raise OSError
+    except (OSError, ValueError):
         raise KernelRefused(
             "no-such-interface", "there is no interface %r on this host; see `facts`" % (interface,)
         ) from None

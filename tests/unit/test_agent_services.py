@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -220,6 +221,18 @@ def test_nobody_there_and_nobody_who_answers_are_said() -> None:
         free.listen()
         told = rm_http.fetch(f"http://127.0.0.1:{port}/", "", 200_000)
     assert (told["status"], told["error"]) == (None, "no answer within 0.2 s")
+
+
+@pytest.mark.parametrize(
+    "address", ["file://{path}", "file://localhost{path}", "data:,secret", "ftp://127.0.0.1/"]
+)
+def test_an_address_that_is_no_page_is_not_read(address: str, tmp_path: Path) -> None:
+    """The agent is root: whoever may ask whether a text is on a page would read each file so."""
+    (tmp_path / "file").write_text("secret")
+    for contains in ("secret", "other"):
+        told = rm_http.fetch(address.format(path=tmp_path / "file"), contains)
+        assert (told["status"], told["found"]) == (None, None)
+        assert told["error"].startswith("unknown url type")
 
 
 @pytest.mark.parametrize("begin", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n"])

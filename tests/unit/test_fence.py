@@ -244,6 +244,25 @@ def test_a_launch_whose_own_tmp_cannot_be_made_is_refused(start: Start) -> None:
     assert list((agent.state / "jobs").iterdir()) == []
 
 
+@pytest.mark.parametrize("of", ["the user", "everybody"])
+def test_no_jobs_tmp_is_made_where_a_user_could_exchange_it(start: Start, of: str) -> None:
+    """Else root makes, in its place, whatever a link leads to everybody's."""
+    agent = start()
+    where = agent.state / "theirs"
+    (where / "below").mkdir(parents=True)
+    if of == "the user":
+        os.chown(where, pwd.getpwnam("nobody").pw_uid, -1)
+    else:
+        where.chmod(0o777)
+    reply = agent.launch(SH, fence={"private_tmp": str(where / "below")})
+    assert (reply["ok"], reply["code"]) == (False, "not-enforced")
+    assert f"{where}: others than root may change what lies there" in reply["error"]
+    where.chmod(0o1777)
+    os.chown(where, 0, -1)
+    assert agent.launch(SH, job=2, fence={"private_tmp": str(where / "below")})["ok"]
+    agent.event("exit", job=2, code=0)
+
+
 def test_an_output_in_tmp_is_one_in_the_hosts_tmp(start: Start) -> None:
     agent = start()
     folder = agent.state / "open"
