@@ -51,7 +51,11 @@ class Run:
         self._log = folder.at(kind + ".log")
         self._until = time.monotonic() + within_s
         prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
-        self._pid = _begin(path, environ, self._log, kind == "prolog")
+        try:
+            self._pid = _begin(path, environ, self._log, kind == "prolog")
+        except OSError:
+            prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+            raise
 
     def to_its_end(self, wait):
         """Why it failed, as a sentence, or "". `wait(left_s)` returns when a child may have ended, or after
