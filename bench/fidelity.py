@@ -10,20 +10,27 @@ simulation knows the begins and how jobs waited for the machine, of which others
   machine at the same time. By how much its exchanges take longer than its fastest one is the wait of its
   processes for each other and for a processor.
 
-Compared are the mean and the 99th percentile of each job's iterations, as errors of the simulation, in per
-cent. All scenarios are simulated twice: with exactly fair sharing on a link, and with newcomers that count by
-`NEWCOMER` of their weight, which is calibrated on the scenarios without management (the best of `WEIGHTS`,
-printed beside it).
+Compared are the mean and the 99th percentile of the iterations, as errors of the simulation, in per cent.
+All scenarios are simulated twice: with exactly fair sharing on a link, and as `MEASURED` says, which is
+calibrated on the scenarios without management (the best of `WEIGHTS` and `LUCKS` is printed).
 
-Nothing keeps jobs without management apart, and single runs of equal ones differ by 5 to 10 per cent, live as
-simulated; and the 99th percentile of some 40 iterations is the longest one. So each scenario is played `RUNS`
-times, and looked at are the iterations of all runs together.
+Nothing keeps jobs without management apart: like ones slide apart or stay in step by chance, and single
+runs of them differ by 5 to 10 per cent, live as simulated; and the 99th percentile of some 40 iterations is
+the longest one. So what is predicted is a distribution, and it takes several runs to know it: a scenario is
+played `RUNS_LEAST` times, and up to `RUNS_MOST` times until the standard error of its means is
+`SETTLED_PCT`. Looked at are the iterations of all runs and of all jobs that are alike together, beside
+`SIMULATED` runs or more of the simulation. What the live runs leave open, a standard error, is printed
+after each live figure: of the mean by the means of single runs, of the 99th percentile by drawing among the
+runs.
 """
 
 from __future__ import annotations
 
+import math
 import os
+import random
 import statistics
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -34,14 +41,17 @@ from rm.core.registry import load
 from rm.core.scheduling.engine import Policies
 from rm.demo import figures, scenario
 from rm.demo.scenario import MODES, Mode, Training
-from rm.demo.simulated import NEWCOMER, Links, Ran, Times, pooled, simulated, within
+from rm.demo.simulated import MEASURED, Links, Ran, Times, pooled, simulated, within
 from rm.demo.stage import Stage
 from rm.demo.training import JobRun, Trainer, program_text
+from rm.sim.network.unfairness import FAIR, Unfairness
 from rm.sim.workload import Noise
 
-WEIGHTS = (0.7, 0.75, 0.8, 0.85, 0.87, 0.9, 0.95, 1.0)
-SEEDS = (1, 2, 3, 4, 5)  # of the simulated jitter
-RUNS = 3  # of a scenario
+WEIGHTS, LUCKS = (0.72, 0.78, 0.82, 0.87, 1.0), (0.0, 0.1, 0.2, 0.3)
+SIMULATED, CALIBRATING = 60, 20  # runs of a scenario's simulation, some seeds for each live run
+RUNS_LEAST, RUNS_MOST, SETTLED_PCT = 2, 6, 1.0
+LIVE_S = 540.0  # after which no scenario is played more often than `RUNS_LEAST` times
+DRAWS = 200
 LEFT_OUT_S = 2.0
 HOSTS = 2  # on which a scenario's jobs run; on two further ones its control
 ITERATIONS, ALONE = 45, 20
@@ -100,8 +110,18 @@ class Repeated:
         return self.runs[0].scenario
 
     @property
+    def by_run(self) -> list[tuple[list[float], ...]]:
+        return [by_kind(self.scenario, one.took_us) for one in self.runs]
+
+    @property
     def live(self) -> tuple[Times, ...]:
-        return pooled(one.took_us for one in self.runs)
+        """Of each kind of jobs."""
+        return pooled(self.by_run)
+
+    @property
+    def open_pct(self) -> list[tuple[float, float]]:
+        """The standard errors of each kind's mean and 99th percentile; endless for a single run."""
+        return [standard_errors_pct(each) for each in zip(*self.by_run, strict=True)]
 
     @property
     def jitter(self) -> float:
@@ -115,12 +135,32 @@ class Repeated:
 
     @property
     def spread_pct(self) -> float:
-        """By how much the runs' means differ: the standard deviation of the job for which it is largest."""
-        if len(self.runs) == 1:
-            return 0.0
-        by_job = zip(*(one.took_us for one in self.runs), strict=True)
-        found = [[statistics.fmean(took) for took in each] for each in by_job]
-        return max(100 * statistics.stdev(each) / statistics.fmean(each) for each in found)
+        """By how much the runs' means differ: the standard deviation of the kind for which it is largest."""
+        return max(mean for mean, _ in self.open_pct) * len(self.runs) ** 0.5
+
+
+def by_kind(scenario: Scenario, took_us: Sequence[list[float]]) -> tuple[list[float], ...]:
+    """The iterations of one run, those of jobs that differ by their names alone together."""
+    counts = scenario.iterations or (ITERATIONS,) * len(scenario.jobs)
+    found: dict[tuple[Training, int], list[float]] = {}
+    for training, count, took in zip(scenario.jobs, counts, took_us, strict=True):
+        found.setdefault((replace(training, name=""), count), []).extend(took)
+    return tuple(found.values())
+
+
+def standard_errors_pct(runs: Sequence[list[float]]) -> tuple[float, float]:
+    """Of the mean and the 99th percentile of the iterations of all runs, from how the runs differ."""
+    if len(runs) == 1:
+        return math.inf, math.inf
+    (whole,) = pooled([one] for one in runs)
+    means_ms = [statistics.fmean(one) / 1000 for one in runs]
+    chance = random.Random(len(runs))
+    drawn = (pooled([one] for one in chance.choices(runs, k=len(runs))) for _ in range(DRAWS))
+    tails_ms = [one.p99_ms for (one,) in drawn]
+    return (
+        100 * statistics.stdev(means_ms) / len(runs) ** 0.5 / whole.mean_ms,
+        100 * statistics.stdev(tails_ms) / whole.p99_ms,
+    )
 
 
 def is_managed(mode: Mode) -> bool:
@@ -165,12 +205,23 @@ def run(settings: Settings) -> list[Figure]:
         stage.await_hosts()
         for training in dict.fromkeys(one for each in chosen for one in each.jobs):
             alone[training.name] = _alone(trainer, stage, training, alone)
+        began_s = time.monotonic()
         for one in chosen:
             stage.start_daemon(one.mode)
             stage.await_hosts()
-            times_played = 1 if settings.quick else RUNS
-            played.append(Repeated(tuple(_live(trainer, stage, one, alone) for _ in range(times_played))))
+            runs: list[Played] = []
+            while wants_more(runs, settings.quick, time.monotonic() - began_s):
+                runs.append(_live(trainer, stage, one, alone))
+            played.append(Repeated(tuple(runs)))
     return list(_compared(played, alone))
+
+
+def wants_more(runs: Sequence[Played], quick: bool, passed_s: float) -> bool:
+    """Is another run of the scenario worth its time?"""
+    if quick or len(runs) < RUNS_LEAST:
+        return len(runs) < (1 if quick else RUNS_LEAST)
+    settled = all(mean <= SETTLED_PCT for mean, _ in Repeated(tuple(runs)).open_pct)
+    return not settled and len(runs) < RUNS_MOST and passed_s < LIVE_S
 
 
 def _alone(trainer: Trainer, stage: Stage, training: Training, known: Mapping[str, Alone]) -> Alone:
@@ -256,13 +307,17 @@ def _until(runs: Sequence[JobRun], first_us: int) -> int:
 # -- simulated ---------------------------------------------------------------------------------
 
 
-def averaged(one: Repeated, alone: Mapping[str, Alone], newcomer: float) -> tuple[Times, ...]:
-    """The same jobs in the simulator, with several seeds of its noise, and the begins of each of the runs."""
-    return pooled(_simulated(ran, alone, newcomer, seed) for ran in one.runs for seed in SEEDS)
+def averaged(
+    one: Repeated, alone: Mapping[str, Alone], unfair: Unfairness, runs: int = SIMULATED
+) -> tuple[Times, ...]:
+    """Each kind of jobs in the simulator, with several seeds of its noise, and each run's begins."""
+    seeds = range(1, -(-runs // len(one.runs)) + 1)
+    every = (_simulated(ran, alone, unfair, seed) for ran in one.runs for seed in seeds)
+    return pooled(by_kind(one.scenario, took_us) for took_us in every)
 
 
 def _simulated(
-    one: Played, alone: Mapping[str, Alone], newcomer: float, seed: int
+    one: Played, alone: Mapping[str, Alone], unfair: Unfairness, seed: int
 ) -> tuple[list[float], ...]:
     names = ("host1", "host2")
     about = zip(one.scenario.jobs, one.begins_us, one.iterations, one.machine, strict=True)
@@ -286,7 +341,7 @@ def _simulated(
         jitter=0.0,
         left_out_s=LEFT_OUT_S,
         seed=seed,
-        newcomer=newcomer,
+        unfair=unfair,
     )
 
 
@@ -306,40 +361,50 @@ def _policies(mode: Mode) -> Policies:
 
 
 def errors(live: Sequence[Times], found: Sequence[Times]) -> list[tuple[float, float]]:
-    """Of each job's mean and 99th percentile, in per cent of what was measured."""
+    """Of the means and 99th percentiles, in per cent of what was measured."""
     return [
         (100 * (f.mean_ms / t.mean_ms - 1), 100 * (f.p99_ms / t.p99_ms - 1))
         for t, f in zip(live, found, strict=True)
     ]
 
 
-def calibrated(played: Sequence[Repeated], alone: Mapping[str, Alone]) -> float:
-    """Of WEIGHTS the one with which the means without management are least wrong; of equals the largest."""
+def calibrated(played: Sequence[Repeated], alone: Mapping[str, Alone]) -> Unfairness:
+    """Of WEIGHTS and LUCKS those with which what is not managed is least wrong; of equals the fairest."""
     free = [one for one in played if not is_managed(one.scenario.mode)]
 
-    def wrong(weight: float) -> float:
-        return statistics.fmean(
-            abs(mean) for one in free for mean, _ in errors(one.live, averaged(one, alone, weight))
-        )
+    def wrong(unfair: Unfairness) -> float:
+        found = (errors(one.live, averaged(one, alone, unfair, CALIBRATING)) for one in free)
+        return statistics.fmean(abs(mean) + abs(tail) for each in found for mean, tail in each)
 
-    return min(sorted(WEIGHTS, reverse=True), key=wrong) if free else 1.0
+    tried = [
+        replace(MEASURED, newcomer=weight, luck=luck)
+        for luck in LUCKS
+        for weight in sorted(WEIGHTS, reverse=True)
+    ]
+    return min(tried, key=wrong) if free else FAIR
+
+
+def _give(standard_error_pct: float) -> str:
+    return f" ± {standard_error_pct:.1f} %" if standard_error_pct < math.inf else ""
 
 
 def _compared(played: Sequence[Repeated], alone: Mapping[str, Alone]) -> Iterator[Figure]:
-    means: dict[float, list[float]] = {1.0: [], NEWCOMER: []}
-    tails: dict[float, list[float]] = {1.0: [], NEWCOMER: []}
+    sharing = {"fair": FAIR, "as measured": MEASURED}
+    means: dict[str, list[float]] = {name: [] for name in sharing}
+    tails: dict[str, list[float]] = {name: [] for name in sharing}
     for one in played:
         worst, told = 0.0, []
-        for weight in (1.0, NEWCOMER):
-            found = averaged(one, alone, weight)
+        for name, unfair in sharing.items():
+            found = averaged(one, alone, unfair)
             wrong = errors(one.live, found)
-            means[weight] += [abs(mean) for mean, _ in wrong]
-            tails[weight] += [abs(tail) for _, tail in wrong]
+            means[name] += [abs(mean) for mean, _ in wrong]
+            tails[name] += [abs(tail) for _, tail in wrong]
             worst = max(abs(mean) for mean, _ in wrong)
             shown = ", ".join(f"{f.mean_ms:.1f} ({m:+.1f} %, p99 {t:+.1f} %)"
                               for f, (m, t) in zip(found, wrong, strict=True))  # fmt: skip
-            told.append(f"simulated with newcomers at {weight:g}: {shown}")
-        live = ", ".join(f"{t.mean_ms:.1f} (p99 {t.p99_ms:.1f})" for t in one.live)
+            told.append(f"simulated, sharing {name}: {shown}")
+        live = ", ".join(f"{t.mean_ms:.1f}{_give(mean)} (p99 {t.p99_ms:.1f}{_give(tail)})"
+                         for t, (mean, tail) in zip(one.live, one.open_pct, strict=True))  # fmt: skip
         yield Figure(
             f"{one.scenario.name}: worst mean",
             worst,
@@ -352,14 +417,15 @@ def _compared(played: Sequence[Repeated], alone: Mapping[str, Alone]) -> Iterato
         for name, known in ((name, one.profile) for name, one in alone.items())
     )
     for what, table in (("mean", means), ("99th percentile", tails)):
-        for weight, found in table.items():
-            measured = weight == NEWCOMER
-            about = f"error of the {what}, newcomers at {weight:g}"
+        for name, found in table.items():
+            measured = sharing[name] == MEASURED
+            about = f"error of the {what}, sharing {name}"
             yield Figure(f"{about}, median", statistics.median(found), "%",
                          target=MEDIAN_PCT if measured else None)  # fmt: skip
             yield Figure(f"{about}, the worst", max(found), "%", target=WORST_PCT if measured else None)
-    load = os.getloadavg()[0]
+    load, best = os.getloadavg()[0], calibrated(played, alone)
     yield Figure(
-        "a newcomer's weight that fits best here", calibrated(played, alone), "",
-        f"of {', '.join(map(str, WEIGHTS))}; load {load:.1f}; alone: {profiles}",
+        "a newcomer's weight that fits best here", best.newcomer, "",
+        f"with a luck of {best.luck:g}; of {', '.join(map(str, WEIGHTS))} and {', '.join(map(str, LUCKS))}; "
+        f"load {load:.1f}; alone: {profiles}",
     )  # fmt: skip

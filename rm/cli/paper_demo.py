@@ -41,7 +41,7 @@ def paper_demo(paper: str, json_file: str | None, figures_file: Path | None) -> 
 
 
 def _show(played: Played) -> None:
-    from rm.demo.simulated import NEWCOMER
+    from rm.demo.simulated import MEASURED
 
     scene = played.scene
     click.echo()
@@ -69,5 +69,5 @@ def _show(played: Played) -> None:
         "TCP between hosts made of namespaces on this machine, whose load was",
         f"{before:g} before and {after:g} after, on {os.cpu_count()} processors.",
         "Simulated are the same jobs, on the same hosts, with the profiles that they had alone, where who",
-        f"begins to send beside others counts by {NEWCOMER:g} of its weight.",
+        f"begins to send beside others counts by {MEASURED.newcomer:g} of its weight or more.",
     )

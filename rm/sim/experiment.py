@@ -24,6 +24,7 @@ from rm.sim.network.fluid import Fluid
 from rm.sim.network.ideal import Ideal
 from rm.sim.network.penalty import Penalty
 from rm.sim.network.port import Network
+from rm.sim.network.unfairness import Unfairness
 from rm.sim.program import Communicate, Compute, Program, program_of, sequence
 from rm.sim.result import Result
 from rm.sim.workload import Noise, SimJob, hosts, poisson
@@ -123,7 +124,9 @@ def _network(scenario: form.Scenario, cluster: tuple[Host, ...], fabric: Fabric 
     topology = Topology({h.name: h.nic_bps for h in cluster}, fabric, ecmp=ecmp, seed=seed)
     if given.model == "ideal":
         return Ideal(topology)
-    return Fluid(topology, lockstep=given.lockstep, newcomer=given.newcomer)
+    head_start_us = form.duration_us(given.head_start, "network.head_start")
+    unfair = Unfairness(given.newcomer, head_start_us, given.luck)
+    return Fluid(topology, lockstep=given.lockstep, unfair=unfair)
 
 
 def _settings(scenario: form.Scenario, seed: int) -> Settings:

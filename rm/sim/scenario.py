@@ -16,6 +16,7 @@ import msgspec
 from rm import arrays
 from rm.core import registry
 from rm.errors import RmError, UsageError
+from rm.sim.network.unfairness import LUCK_MOST
 from rm.typed import convert
 from rm.units import parse_bandwidth_bps, parse_duration_us, parse_memory_bytes
 
@@ -53,13 +54,16 @@ class FabricForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 class NetworkForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """`fluid`: max-min fair shares; `penalty`: Ada-SRSF's a + kbM + (k-1)ηM; `ideal`: no contention.
 
-    `newcomer`: of its weight, by which a transfer counts in `fluid` that begins beside others. `a` is a
+    `newcomer`: of its weight, by which a transfer counts in `fluid` that begins beside others, once they
+    have had `head_start`; `luck`: the standard deviation of the logarithm of all weights. `a` is a
     duration, `b_ns` and `eta_ns` nanoseconds a byte.
     """
 
     model: Literal["fluid", "penalty", "ideal"] = "fluid"
     lockstep: bool = True
     newcomer: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
+    head_start: str = "0s"
+    luck: Annotated[float, msgspec.Meta(ge=0, le=LUCK_MOST)] = 0.0
     a: str = "0s"
     b_ns: Share = 0.853
     eta_ns: Share = 0.235

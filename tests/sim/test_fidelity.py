@@ -4,10 +4,25 @@ from dataclasses import replace
 
 import pytest
 
-from bench.fidelity import Alone, Played, Repeated, averaged, calibrated, errors, machine_of, scenarios
+from bench.fidelity import (
+    LIVE_S,
+    RUNS_LEAST,
+    RUNS_MOST,
+    Alone,
+    Played,
+    Repeated,
+    averaged,
+    calibrated,
+    errors,
+    machine_of,
+    scenarios,
+    standard_errors_pct,
+    wants_more,
+)
 from rm.core.model.asked.traffic import Phase, TrafficProfile
-from rm.demo.simulated import Times, pooled, within
+from rm.demo.simulated import MEASURED, Times, pooled, within
 from rm.demo.training import Iteration, JobRun
+from rm.sim.network.unfairness import FAIR, Unfairness
 from rm.sim.workload import Noise
 
 EQUAL = next(one for one in scenarios() if one.name == "equal pair, unmanaged")
@@ -43,13 +58,13 @@ def test_what_a_job_waited_for_the_machine_comes_from_its_own_computing_and_a_co
     assert found == Noise(factors=(1.0, 1.1), late_us=(0.0, 12_000.0))
 
 
-@pytest.mark.parametrize("newcomer", [1.0, 0.87])
-def test_waits_for_the_machine_lengthen_iterations_by_themselves(newcomer: float) -> None:
+@pytest.mark.parametrize("unfair", [FAIR, MEASURED])
+def test_waits_for_the_machine_lengthen_iterations_by_themselves(unfair: Unfairness) -> None:
     """What nobody shares a link with takes its profile and the waits, and its tail is theirs."""
     one = replace(EQUAL, jobs=EQUAL.jobs[:1])
     noise = Noise(factors=(1.0,), late_us=(0.0,) * 9 + (50_000.0,))
     played = replace(PLAYED, scenario=one, begins_us=(0,), iterations=(400,), machine=(noise,))
-    (found,) = averaged(Repeated((played,)), {"equal-1": Alone(PROFILE, 85_000)}, newcomer)
+    (found,) = averaged(Repeated((played,)), {"equal-1": Alone(PROFILE, 85_000)}, unfair)
     assert found.mean_ms == pytest.approx(195 + 5, abs=1)
     assert found.p99_ms == pytest.approx(245)
 
@@ -60,20 +75,50 @@ def test_errors_are_of_the_simulation() -> None:
 
 def test_the_weight_that_made_the_times_is_found_again() -> None:
     """Equal jobs that share fairly stay in step; else they slide apart."""
-    assert averaged(ONCE, ALONE, 1.0)[0].mean_ms > averaged(ONCE, ALONE, 0.8)[0].mean_ms + 10
-    for weight in (0.8, 1.0):
-        made = Repeated((replace(PLAYED, took_us=as_measured(averaged(ONCE, ALONE, weight))),))
-        assert calibrated([made], ALONE) == weight
+    apart = averaged(ONCE, ALONE, Unfairness(0.72))[0].mean_ms
+    assert averaged(ONCE, ALONE, FAIR)[0].mean_ms > apart + 10
+    for weight in (0.72, 1.0):
+        made = averaged(ONCE, ALONE, replace(MEASURED, newcomer=weight, luck=0.0), 60)
+        measured = Repeated((replace(PLAYED, took_us=as_measured((*made, *made))),))
+        found = calibrated([measured], ALONE)
+        assert (found.newcomer, found.luck) == (weight, 0)
 
 
 def test_what_was_played_several_times_is_compared_as_one() -> None:
     later = replace(PLAYED, begins_us=(0, 60_000), took_us=([220_000.0] * 2, [200_000.0] * 2))
     twice = Repeated((replace(PLAYED, took_us=([180_000.0] * 2, [200_000.0] * 2)), later))
-    assert twice.live == (Times(200, 220), Times(200, 200))
-    assert twice.spread_pct == pytest.approx(100 * 2**0.5 * 20 / 200)
-    both = averaged(twice, ALONE, 1.0)[0].mean_ms
-    assert min(means := [averaged(Repeated((one,)), ALONE, 1.0)[0].mean_ms for one in twice.runs]) < both
+    assert twice.live == (Times(200, 220),), "jobs that differ by their names are one kind"
+    assert twice.spread_pct == pytest.approx(100 * 2**0.5 * 10 / 200)
+    both = averaged(twice, ALONE, FAIR)[0].mean_ms
+    assert min(means := [averaged(Repeated((one,)), ALONE, FAIR)[0].mean_ms for one in twice.runs]) < both
     assert both < max(means)
+
+
+def test_jobs_that_make_other_numbers_of_iterations_are_another_kind() -> None:
+    one = replace(EQUAL, iterations=(30, 10))
+    run = replace(PLAYED, scenario=one, iterations=(30, 10), took_us=([200_000.0], [220_000.0]))
+    assert Repeated((run,)).live == (Times(200, 200), Times(220, 220))
+
+
+def test_what_live_runs_leave_open_is_told_from_how_they_differ() -> None:
+    calm, late = [200_000.0] * 99 + [300_000.0] * 3, [220_000.0] * 99 + [400_000.0] * 3
+    mean, tail = standard_errors_pct([calm, late])
+    assert mean == pytest.approx(100 * (22.35 / 2) / 214.12, abs=0.01)
+    assert 5 < tail < 15, "the 99th percentile of two draws is 300 ms in a quarter of all, else 400"
+    assert standard_errors_pct([calm, calm]) == (0, 0)
+
+
+def test_a_scenario_is_played_until_its_mean_is_known() -> None:
+    def runs(*means_us: float) -> list[Played]:
+        return [replace(PLAYED, took_us=([mean_us], [mean_us])) for mean_us in means_us]
+
+    assert wants_more([], quick=False, passed_s=2 * LIVE_S)
+    assert wants_more(runs(200_000), quick=False, passed_s=2 * LIVE_S), f"{RUNS_LEAST} are always played"
+    assert not wants_more(runs(200_000, 201_000), quick=False, passed_s=0)
+    assert wants_more(runs(200_000, 220_000), quick=False, passed_s=0)
+    assert not wants_more(runs(200_000, 220_000), quick=False, passed_s=LIVE_S)
+    assert not wants_more(runs(*[200_000, 260_000] * 3)[:RUNS_MOST], quick=False, passed_s=0)
+    assert not wants_more(runs(200_000), quick=True, passed_s=0)
 
 
 def as_measured(found: tuple[Times, ...]) -> tuple[list[float], ...]:

@@ -15,7 +15,7 @@ from rm.demo.again import Spoiled
 from rm.demo.papers.scene import Scene, Way
 from rm.demo.play import Screen
 from rm.demo.scenario import Training
-from rm.demo.simulated import NEWCOMER, Ran, Times, jitter_of, links_of, pooled, simulated, within
+from rm.demo.simulated import MEASURED, Ran, Times, jitter_of, links_of, pooled, simulated, within
 from rm.demo.stage import Stage, stage
 from rm.demo.training import JobRun, Trainer, program_text
 from rm.units import fold_hosts
@@ -161,7 +161,7 @@ class _Play:
         links, jitter = links_of(self._cluster.lab, way.dscp), jitter_of(runs)
         return pooled(
             simulated(
-                ran, policies, links, jitter=jitter, left_out_s=LEFT_OUT_S, seed=seed, newcomer=NEWCOMER
+                ran, policies, links, jitter=jitter, left_out_s=LEFT_OUT_S, seed=seed, unfair=MEASURED
             )
             for seed in SEEDS
         )

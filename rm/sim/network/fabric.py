@@ -48,6 +48,7 @@ class Topology:
         if fabric is not None and fabric.spines < 1:
             raise UsageError("A leaf-spine fabric without spines connects nothing.", "Give it one or more.")
         self.ecmp = ecmp
+        self.seed = seed
         self.fabric = fabric
         self.names: list[str] = []
         self.capacity_bps: list[float] = []

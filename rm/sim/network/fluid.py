@@ -7,7 +7,7 @@ that happened at one time. Nothing is stepped: a stream's end is known from its 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from copy import copy
 from heapq import heapify, heappop, heappush
 from math import fsum, inf
@@ -18,6 +18,7 @@ from rm.sim.network.plan import PER_US, Plan, Wire, pair, plan
 from rm.sim.network.port import Flow, LinkUsage, Transfer
 from rm.sim.network.rates import Rates
 from rm.sim.network.running import Current, Running
+from rm.sim.network.unfairness import FAIR, Unfairness, Weights
 
 SAME_TIME = 1e-12  # relative: ends closer than this fall together, their difference is rounding
 SAME_RATE = 1e-12  # relative: a rate that changes by less has not changed
@@ -31,10 +32,9 @@ class Fluid:
     their sizes and end together, as the steps of a ring do that wait for one another; otherwise
     each flow takes what it can get and the last one ends the transfer.
 
-    Sharing is fair between those that begin together. A transfer that begins while others are under way on
-    one of its links counts there by `newcomer` of its weight, until it ends: TCP's queue is the others'
-    already. 1 = the same; `python -m bench fidelity` measures it. A link between leaf and spine that several
-    jobs send over loses `shared_loss` of its capacity meanwhile: CASSINI's Fig. 2(b) has 2 x 22 of 50 Gbit/s.
+    Sharing is fair, unless `unfair` says by how much of its weight a transfer counts that begins beside
+    others; `python -m bench fidelity` measures that. A link between leaf and spine that several jobs
+    send over loses `shared_loss` of its capacity meanwhile: CASSINI's Fig. 2(b) has 2 x 22 of 50 Gbit/s.
     """
 
     def __init__(
@@ -42,17 +42,15 @@ class Fluid:
         topology: Topology,
         *,
         lockstep: bool = False,
-        newcomer: float = 1.0,
+        unfair: Unfairness = FAIR,
         shared_loss: float = 0.0,
     ) -> None:
-        if not 0 < newcomer <= 1:
-            raise UsageError(f"A newcomer counts by {newcomer:g} of its weight.", "Use above 0, up to 1.")
         if not 0 <= shared_loss < 1:
             raise UsageError(f"A shared link loses {shared_loss:g} of itself.", "Use 0, up to less than 1.")
         self.topology = topology
         self.lockstep = lockstep
-        self._newcomer = newcomer
-        self._late: dict[Plan, Plan] = {}
+        self._weights = Weights(unfair, topology.seed) if unfair != FAIR else None
+        self._weighed: dict[tuple[Plan, float], Plan] = {}
         self._wires = [
             Wire(n, c * PER_US) for n, c in zip(topology.names, topology.capacity_bps, strict=True)
         ]
@@ -80,9 +78,11 @@ class Fluid:
             raise ValueError(f"transfer {transfer.id} has begun already")
         plans = self._plans_of(transfer)
         self._run_to(now_us)
-        if self._newcomer < 1 and self._late_on(plans):
-            plans = tuple(self._lighter(one) for one in plans)
-        running = self._running[transfer.id] = Running(transfer, plans, now_us)
+        weight = 1.0
+        if self._weights is not None:
+            weight = self._weights.of(transfer.job, self._now, self._begun_on(plans))
+            plans = self._at_weight(plans, weight)
+        running = self._running[transfer.id] = Running(transfer, plans, now_us, weight)
         for index, one in enumerate(plans):
             self._number += 1
             current = Current(one, running, self._number, now_us)
@@ -134,7 +134,7 @@ class Fluid:
         running = self._at(transfer, now_us)
         if running is None:
             return
-        plans = self._plans_of(running.transfer, cap_bps)
+        plans = self._at_weight(self._plans_of(running.transfer, cap_bps), running.weight)
         for current, index in running.currents.items():
             if not running.suspended:
                 self._detach(current)
@@ -174,20 +174,23 @@ class Fluid:
             self._plans[key] = transfer.flows, plans
         return plans
 
-    def _late_on(self, plans: tuple[Plan, ...]) -> bool:
-        """Is anybody under way on these wires who began before now?"""
+    def _begun_on(self, plans: tuple[Plan, ...]) -> Iterator[float]:
+        """When those began that are under way on these wires."""
         wires = (wire for one in plans for wire, _ in one.wires)
-        return any(current.of.begun < self._now for wire in wires for current in wire.streams)
+        return (current.of.begun for wire in wires for current in wire.streams)
 
-    def _lighter(self, one: Plan) -> Plan:
-        """The plan of one that comes late: the same one each time, as rates are remembered by plans."""
-        known = self._late.get(one)
-        if known is None:
-            if len(self._late) >= REMEMBERED:
-                self._late.clear()
-            known = self._late[one] = copy(one)
-            known.weight *= self._newcomer
-        return known
+    def _at_weight(self, plans: tuple[Plan, ...], weight: float) -> tuple[Plan, ...]:
+        """The plans with that much of their weight: the same each time, as rates are remembered by plans."""
+        if weight == 1:
+            return plans
+        known = self._weighed
+        if len(known) >= REMEMBERED:
+            known.clear()
+        for one in plans:
+            if (one, weight) not in known:
+                lighter = known[one, weight] = copy(one)
+                lighter.weight *= weight
+        return tuple(known[one, weight] for one in plans)
 
     def _at(self, transfer: int, now_us: float) -> Running | None:
         """The transfer at this time; None if it has ended by then and was not reported."""

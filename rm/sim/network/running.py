@@ -53,13 +53,14 @@ class Current(Stream):
 
 
 class Running:
-    """A transfer that is under way since `begun`, and which of its streams still are, each with its plan's
-    index."""
+    """A transfer that is under way since `begun`, with `weight` of its own weight, and which of its streams
+    still are, each with its plan's index."""
 
-    __slots__ = ("begun", "currents", "plans", "suspended", "transfer")
+    __slots__ = ("begun", "currents", "plans", "suspended", "transfer", "weight")
 
-    def __init__(self, transfer: Transfer, plans: tuple[Plan, ...], begun: float) -> None:
+    def __init__(self, transfer: Transfer, plans: tuple[Plan, ...], begun: float, weight: float) -> None:
         self.begun = begun
+        self.weight = weight
         self.transfer = transfer
         self.plans = plans
         self.currents: dict[Current, int] = {}

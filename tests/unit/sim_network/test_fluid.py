@@ -16,6 +16,7 @@ from rm.sim.network.fabric import Topology
 from rm.sim.network.fluid import Fluid
 from rm.sim.network.ideal import Ideal
 from rm.sim.network.port import Flow, Network, Transfer
+from rm.sim.network.unfairness import Unfairness
 from tests.examples import examples
 
 FIXED = settings(max_examples=examples(150))
@@ -302,12 +303,54 @@ def test_whoever_begins_beside_others_counts_less_until_it_ends() -> None:
     steps: list[Step] = [(0.0, "begin", (one,)), (1e6, "begin", (two,))]
     topology = Topology(dict.fromkeys("ab", MBPS))
     for _ in range(2):  # the second time the rates are remembered
-        ended = play(Fluid(topology, lockstep=True, newcomer=0.5), steps)
+        ended = play(Fluid(topology, lockstep=True, unfair=Unfairness(0.5)), steps)
         assert ended == {1: pytest.approx(4e6), 2: pytest.approx(6e6)}
     together: list[Step] = [(0.0, "begin", (one,)), (0.0, "begin", (two,))]
-    assert play(Fluid(topology, lockstep=True, newcomer=0.5), together) == {1: 6e6, 2: 6e6}
+    assert play(Fluid(topology, lockstep=True, unfair=Unfairness(0.5)), together) == {1: 6e6, 2: 6e6}
     with pytest.raises(UsageError, match=r"A newcomer counts by 0 of its weight\."):
-        Fluid(topology, newcomer=0)
+        Unfairness(0)
+
+
+def test_the_longer_others_are_under_way_the_less_a_newcomer_counts() -> None:
+    """After half of the head start by 3/4: then they share by 4/7 and 3/7 until the first has its 2.5."""
+    one, two = transfer(1, ring("ab", 2.5e6)), transfer(2, ring("ab", 3e6))
+    topology = Topology(dict.fromkeys("ab", MBPS))
+    steps: list[Step] = [(0.0, "begin", (one,)), (0.5e6, "begin", (two,))]
+    unfair = Unfairness(0.5, head_start_us=1e6)
+    ended = play(Fluid(topology, lockstep=True, unfair=unfair), steps)
+    assert ended == {1: pytest.approx(4e6), 2: pytest.approx(5.5e6)}
+
+
+def test_a_new_cap_leaves_a_newcomer_its_weight() -> None:
+    one, two = (transfer(n, ring("ab", 3e6)) for n in (1, 2))
+    topology = Topology(dict.fromkeys("ab", MBPS))
+    steps: list[Step] = [(0.0, "begin", (one,)), (1e6, "begin", (two,)), (1.5e6, "recap", (2, 0.9 * MBPS))]
+    ended = play(Fluid(topology, lockstep=True, unfair=Unfairness(0.5)), steps)
+    assert ended[1] == pytest.approx(4e6)
+
+
+def test_luck_differs_between_transfers_and_is_the_same_again() -> None:
+    """Like jobs that begin together end apart, now the one first and now the other."""
+
+    def first_ends(seed: int) -> list[int]:
+        topology = Topology(dict.fromkeys("ab", MBPS), seed=seed)
+        network = Fluid(topology, lockstep=True, unfair=Unfairness(luck=0.3))
+        found = []
+        for turn in range(40):
+            begin_us = turn * 1e7
+            for job in (1, 2):
+                network.begin(Transfer(2 * turn + job, job, ("a", "b"), ring("ab", 3e6)), begin_us)
+            ends = network.advance(begin_us + 5.9999e6)
+            assert not network.next_us() or network.next_us() == pytest.approx(begin_us + 6e6)
+            network.advance(begin_us + 7e6)
+            found += [end % 2 for end in ends]
+        return found
+
+    ends = first_ends(1)
+    assert {0, 1} == set(ends)
+    assert ends == first_ends(1) != first_ends(2)
+    with pytest.raises(UsageError, match=r"Use 0 to 2\."):
+        Unfairness(luck=-0.1)
 
 
 @pytest.mark.parametrize("lockstep", [True, False])

@@ -15,6 +15,7 @@ from rm.sim.network.fabric import Topology
 from rm.sim.network.fluid import Fluid
 from rm.sim.network.ideal import Ideal
 from rm.sim.network.port import Flow, Transfer
+from rm.sim.network.unfairness import Unfairness
 from rm.sim.papers.frame.parameters import parameters
 from rm.units import GIB
 
@@ -65,7 +66,11 @@ def network(of: Sequence[Host], ideal: bool = False, newcomer: float = 1.0) -> F
     """Full-duplex host links under one switch; `ideal` gives each job a copy of its own."""
     rates = {h.name: float(h.nic_bps) for h in of} | {MASTER: float(parameters("metronome")["a30_bps"])}
     topology = Topology(rates)
-    return Ideal(topology, lockstep=True) if ideal else Fluid(topology, lockstep=True, newcomer=newcomer)
+    return (
+        Ideal(topology, lockstep=True)
+        if ideal
+        else Fluid(topology, lockstep=True, unfair=Unfairness(newcomer))
+    )
 
 
 def congest(network: Fluid, at_us: float = 0.0) -> None:
