@@ -13,6 +13,7 @@ import click
 
 from rm.cli.demo_screen import paragraph, shown_screen
 from rm.cli.session import table
+from rm.units import format_count
 
 if TYPE_CHECKING:
     from rm.demo.papers.play import Played
@@ -29,7 +30,14 @@ def paper_demo(paper: str, json_file: str | None, figures_file: Path | None) -> 
         signal.signal(number, signal.default_int_handler)
     with shown_screen() as screen:
         played = play_paper(default_directory().parent, scene, screen)
-    report = {"version": 1, "paper": paper, "load": played.load, "rows": [asdict(row) for row in played.rows]}
+    report = {
+        "version": 1,
+        "paper": paper,
+        "load": played.load,
+        "rows": [asdict(row) for row in played.rows],
+        "during": [asdict(one) for one in played.during],
+        "judged": played.judged,
+    }
     text = json.dumps(report, indent=1, ensure_ascii=False)
     if json_file == "-":
         click.echo(text)
@@ -65,9 +73,12 @@ def _show(played: Played) -> None:
     before, after = played.load
     click.echo()
     paragraph(
-        "Mean iteration times of one run each. The computation is emulated (sleep), the all-reduce is real",
-        "TCP between hosts made of namespaces on this machine, whose load was",
-        f"{before:g} before and {after:g} after, on {os.cpu_count()} processors.",
+        f"Mean iteration times of {format_count(scene.runs, 'run')} each. The computation is emulated",
+        "(sleep), the all-reduce is real TCP between hosts made of namespaces on this machine, whose load",
+        f"was {before:g} before and {after:g} after, on {os.cpu_count()} processors.",
         "Simulated are the same jobs, on the same hosts, with the profiles that they had alone, where who",
         f"begins to send beside others counts by {MEASURED.newcomer:g} of its weight or more.",
     )
+    if played.judged:
+        click.echo()
+        paragraph(played.judged)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +12,8 @@ from rm.core.model.asked.traffic import TrafficProfile
 from rm.core.registry import load
 from rm.core.scheduling.engine import Policies
 from rm.demo import figures, scenario
-from rm.demo.again import Spoiled
+from rm.demo.again import Spoiled, processor_ticks
+from rm.demo.papers.conditions import Conditions, Row, computing_waited, exchange_waited, judged
 from rm.demo.papers.scene import Scene, Way
 from rm.demo.play import Screen
 from rm.demo.scenario import Training
@@ -25,22 +27,15 @@ SEEDS = (1, 2, 3)  # of the simulated jitter, and of the hash that chooses paths
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One job in one way; `alone_ms` and the means are of its iterations."""
-
-    way: str
-    job: str
-    hosts: str
-    alone_ms: float
-    live_ms: float
-    simulated_ms: float
-
-
-@dataclass(frozen=True, slots=True)
 class Played:
     scene: Scene
     rows: tuple[Row, ...]
+    during: tuple[Conditions, ...]  # of each way
     load: tuple[float, float]  # of this machine, before and after
+
+    @property
+    def judged(self) -> str:
+        return judged(self.rows, self.during)
 
 
 def play_paper(base: Path, scene: Scene, screen: Screen) -> Played:
@@ -54,9 +49,10 @@ def play_paper(base: Path, scene: Scene, screen: Screen) -> Played:
         cluster.prepare(scene.ways[0], screen.now)
         cluster.first_daemon(scene.ways[0])
         screen.say("the daemon runs, and all hosts are up")
-        rows = tuple(_Play(cluster, scene, screen).rows())
+        play = _Play(cluster, scene, screen)
+        rows = tuple(play.rows())
         screen.say("taking everything down")
-    return Played(scene, rows, (round(before, 2), round(os.getloadavg()[0], 2)))
+    return Played(scene, rows, tuple(play.during), (round(before, 2), round(os.getloadavg()[0], 2)))
 
 
 class _Play:
@@ -64,6 +60,8 @@ class _Play:
         self._cluster, self._scene, self._screen = cluster, scene, screen
         self._trainer = Trainer(cluster, program_text(), scenario.CONGESTION_CONTROL)
         self._alone: dict[str, TrafficProfile] = {}
+        self._exchange_waited = 0.0
+        self.during: list[Conditions] = []
 
     def rows(self) -> Iterator[Row]:
         self._start(self._scene.ways[0])
@@ -75,8 +73,16 @@ class _Play:
             self._alone[training.name] = known[nameless]
         for way in self._scene.ways:
             self._start(way)
-            runs = self._ran([self._scene.iterations] * len(self._scene.jobs))
-            yield from self._compared(way, runs)
+            idle, whole = processor_ticks()
+            every = [self._ran() for _ in range(self._scene.runs)]
+            idle_then, whole_then = processor_ticks()
+            waited = statistics.fmean(computing_waited(runs, self._alone) for runs in every)
+            self.during.append(
+                Conditions(
+                    way.name, (idle_then - idle) / (whole_then - whole), waited + self._exchange_waited
+                )
+            )
+            yield from self._compared(way, every)
 
     def _start(self, way: Way) -> None:
         self._cluster.start_daemon(way)
@@ -94,78 +100,83 @@ class _Play:
         run = self._trainer.submit(spread, words)
         self._trainer.follow([run], lambda _: self._screen.now(f"{training.name}, alone"))
         found = figures.profile(run.iterations)
+        self._exchange_waited = max(self._exchange_waited, exchange_waited(run.iterations))
         self._screen.say(
             f"{training.name}, alone: {found.period_us / 1000:.0f} ms, of which {found.comm_us / 1000:.0f} "
             "communicate"
         )
         return found
 
-    def _ran(self, iterations: Sequence[int]) -> list[JobRun]:
+    def _ran(self) -> list[JobRun]:
         """Submitted held in their order, released together, and followed to their ends."""
         scene, runs = self._scene, []
         nodelists = scene.nodelists or ((),) * len(scene.jobs)
-        for training, count, delay_ms, hosts in zip(
-            scene.jobs, iterations, scene.delays_ms, nodelists, strict=True
-        ):
+        for training, delay_ms, hosts in zip(scene.jobs, scene.delays_ms, nodelists, strict=True):
             profile = self._alone[training.name]
             traffic = profile if profile.phases else None
-            words = self._trainer.prepare(training, count, delay_ms / 1000, traffic, hosts)
+            words = self._trainer.prepare(training, scene.iterations, delay_ms / 1000, traffic, hosts)
             runs.append(self._trainer.submit(training, [*words, "--hold"]))
         for run in runs:
             self._cluster.client.release(run.job)
         self._trainer.follow(runs, lambda found: self._screen.now(f"iteration {found[0].done}"))
         return runs
 
-    def _compared(self, way: Way, runs: Sequence[JobRun]) -> Iterator[Row]:
-        begins_us = [run.iterations[0].start_us for run in runs]
-        first_us = min(begins_us)
-        from_us = max(begins_us) - first_us + 1e6 * LEFT_OUT_S
-        until_us = min(run.iterations[-1].end_us for run in runs) - first_us
-        if until_us <= from_us:
-            raise Spoiled(figures.hardly_together(runs, LEFT_OUT_S))
-        live = pooled(
-            [
-                [
-                    within(
-                        [(i.start_us - first_us, i.duration_us) for i in run.iterations], from_us, until_us
-                    )
-                    for run in runs
-                ]
-            ]
+    def _compared(self, way: Way, every: Sequence[Sequence[JobRun]]) -> Iterator[Row]:
+        live = pooled([_together(runs) for runs in every])
+        found = self._simulated(way, every)
+        for run, measured, model in zip(every[-1], live, found, strict=True):
+            alone_ms = self._alone[run.training.name].period_us / 1000
+            hosts = fold_hosts(list(dict.fromkeys(self._ranks(run))))
+            yield Row(way.name, run.training.name, hosts, alone_ms, measured.mean_ms, model.mean_ms)
+        slowest = max(
+            t.mean_ms / (self._alone[run.training.name].period_us / 1000)
+            for t, run in zip(live, every[-1], strict=True)
         )
-        ran = [
-            Ran(
-                run.training,
-                self._alone[run.training.name],
-                self._ranks(run),
-                begin - first_us,
-                len(run.iterations),
-            )
-            for run, begin in zip(runs, begins_us, strict=True)
-        ]
-        found = self._simulated(way, ran, runs)
-        for one, measured, model in zip(ran, live, found, strict=True):
-            alone_ms = one.profile.period_us / 1000
-            hosts = fold_hosts(list(dict.fromkeys(one.hosts)))
-            yield Row(way.name, one.training.name, hosts, alone_ms, measured.mean_ms, model.mean_ms)
-        slowest = max(t.mean_ms / (r.profile.period_us / 1000) for t, r in zip(live, ran, strict=True))
         self._screen.say(f"{way.name}: the slowest job takes {slowest:.2f} times as long as alone")
 
-    def _simulated(self, way: Way, ran: Sequence[Ran], runs: Sequence[JobRun]) -> tuple[Times, ...]:
-        """Under the same communication policy, on the hosts where the jobs ran."""
+    def _simulated(self, way: Way, every: Sequence[Sequence[JobRun]]) -> tuple[Times, ...]:
+        """Under the same communication policy, on the hosts where the jobs ran, begun as they began."""
         policies = Policies(
             load("queue", "fifo"),
             load("placement", "first-fit"),
             load("comm", way.comm, way.options.get("comm", {})),
         )
-        links, jitter = links_of(self._cluster.lab, way.dscp), jitter_of(runs)
+        links = links_of(self._cluster.lab, way.dscp)
         return pooled(
             simulated(
-                ran, policies, links, jitter=jitter, left_out_s=LEFT_OUT_S, seed=seed, unfair=MEASURED
+                self._as_begun(runs),
+                policies,
+                links,
+                jitter=jitter_of(runs),
+                left_out_s=LEFT_OUT_S,
+                seed=seed,
+                unfair=MEASURED,
             )
+            for runs in every
             for seed in SEEDS
         )
+
+    def _as_begun(self, runs: Sequence[JobRun]) -> list[Ran]:
+        first_us = min(run.iterations[0].start_us for run in runs)
+        return [
+            Ran(
+                run.training,
+                self._alone[run.training.name],
+                self._ranks(run),
+                run.iterations[0].start_us - first_us,
+                len(run.iterations),
+            )
+            for run in runs
+        ]
 
     def _ranks(self, run: JobRun) -> tuple[str, ...]:
         tasks = sorted(self._cluster.client.job(run.job).tasks, key=lambda task: task.rank)
         return tuple(task.host for task in tasks)
+
+
+def _together(runs: Sequence[JobRun]) -> list[list[float]]:
+    """How long each job's iterations took while all ran; raises Spoiled where they hardly did."""
+    from_us, until_us = figures.span(runs, LEFT_OUT_S)
+    if until_us <= from_us:
+        raise Spoiled(figures.hardly_together(runs, LEFT_OUT_S))
+    return [within([(i.start_us, i.duration_us) for i in run.iterations], from_us, until_us) for run in runs]

@@ -54,5 +54,6 @@ class Scene:
     alone_on: tuple[str, str]
     nodelists: tuple[tuple[str, ...], ...] = ()
     measures: bool = False  # the network, before the jobs: placement goes by it
+    runs: int = 1  # of each way
     iterations: int = 45
     iterations_alone: int = 20

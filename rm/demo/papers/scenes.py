@@ -32,16 +32,18 @@ def metronome() -> Scene:
 
 
 def cassini() -> Scene:
-    equal = (job("one", 200, 0.45), job("two", 200, 0.45))
+    """Two equal jobs slide apart by themselves; three do so in one run and not in the next."""
+    equal = tuple(job(name, 200, 0.30) for name in ("one", "two", "three"))
     return Scene(
         "cassini",
-        "two jobs that share a link get a time-shift each, once, and then keep it by themselves",
-        LabSpec(zones=1, hosts=3, gpus_per_host=2, **ON),  # type: ignore[arg-type]
+        "three jobs that share a link get a time-shift each, once, and then keep it by themselves",
+        LabSpec(zones=1, hosts=4, gpus_per_host=3, **ON),  # type: ignore[arg-type]
         equal,
         (Way("unmanaged", "first-fit", "none"), Way("cassini", "first-fit", "cassini")),
-        (0.0, 20.0),
+        (0.0, 20.0, 40.0),
         ("z1h1", "z1h2"),
-        nodelists=(("z1h1", "z1h2"), ("z1h2", "z1h3")),
+        nodelists=(("z1h1", "z1h2"), ("z1h2", "z1h3"), ("z1h2", "z1h4")),
+        runs=3,
     )
 
 

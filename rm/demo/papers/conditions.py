@@ -1,0 +1,94 @@
+"""Whether live figures of a paper's demo show its idea, and whose doing it is if they do not."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rm.core.model.asked.traffic import TrafficProfile
+from rm.demo.training import Iteration, JobRun
+
+BUSY_SHARE = 0.25  # of the processors' time: less is idle on a machine that has too much to do
+SHOWN_SHARE = 0.5  # of the simulated gain, which shows it; or which waits for the machine may hide
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One job in one way; `alone_ms` and the means are of its iterations."""
+
+    way: str
+    job: str
+    hosts: str
+    alone_ms: float
+    live_ms: float
+    simulated_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """While the jobs of one way ran: the part of the processors' time that was idle, and for how long jobs
+    waited for a processor, as a part of what an iteration takes alone."""
+
+    way: str
+    idle: float
+    waited: float
+
+
+def computing_waited(runs: Sequence[JobRun], alone: Mapping[str, TrafficProfile]) -> float:
+    """By how much computing took longer than asked, as a part of an iteration alone: it is a sleep."""
+    return statistics.fmean(
+        (i.duration_us - i.comm_us - i.paused_us - 1000 * run.training.compute_ms)
+        / alone[run.training.name].period_us
+        for run in runs
+        for i in run.iterations[1:]
+    )
+
+
+def exchange_waited(alone: Sequence[Iteration]) -> float:
+    """By how much the exchanges of a job alone took longer than its fastest one, in the same measure."""
+    took_us = [i.comm_us for i in alone[1:]]
+    return (statistics.fmean(took_us) - min(took_us)) / statistics.fmean(i.duration_us for i in alone[1:])
+
+
+def gain(rows: Sequence[Row], live: bool) -> float:
+    """By which part of its time alone the slowest job is faster in the last way than in the first."""
+
+    def slowest(way: str) -> float:
+        return max((r.live_ms if live else r.simulated_ms) / r.alone_ms for r in rows if r.way == way)
+
+    return slowest(rows[0].way) - slowest(rows[-1].way)
+
+
+def judged(rows: Sequence[Row], during: Sequence[Conditions]) -> str:
+    """What one must know to believe the live figures or not, "" where they show what is simulated."""
+    expected, found = gain(rows, live=False), gain(rows, live=True)
+    waited, idle = max(one.waited for one in during), min(one.idle for one in during)
+    last = rows[-1].way
+    shown = found >= SHOWN_SHARE * expected
+    if shown and waited < SHOWN_SHARE * expected:
+        return ""
+    machine = (
+        f"its processors were idle for {100 * idle:.0f} % of the time, and jobs waited for one for "
+        f"{100 * waited:.1f} % of an iteration"
+    )
+    busy = idle < BUSY_SHARE or waited >= SHOWN_SHARE * abs(expected)
+    if shown:
+        return (
+            f"The live figures say little: this machine was busy, {machine}. Play it again when it has less "
+            "to do."
+        )
+    told = (
+        f"The live figures do not show the idea: the slowest job is {_by(found)} in the way {last}, "
+        f"simulated {_by(expected)}."
+    )
+    if busy:
+        return f"{told} This machine was busy: {machine}. Play it again when it has less to do."
+    return (
+        f"{told} That is not other work on this machine: {machine}. Jobs that nobody keeps apart may stay so "
+        "by chance. Play it again."
+    )
+
+
+def _by(share: float) -> str:
+    return f"faster by {100 * share:.0f} %" if share >= 0 else f"slower by {-100 * share:.0f} %"
