@@ -31,9 +31,17 @@ def test_figures_that_show_the_idea_are_shown_as_they_are() -> None:
 
 def test_a_busy_machine_is_named_where_the_idea_does_not_show() -> None:
     assert judged(rows(120, 100, 106, 107), BUSY) == (
-        "The live figures do not show the idea: the slowest job is slower by 1 % in the way cassini, "
-        "simulated faster by 20 %. This machine was busy: its processors were idle for 2 % of the time, and "
-        "jobs waited for one for 3.0 % of an iteration. Play it again when it has less to do."
+        "The live figures show less than half of what is simulated: in the way cassini the slowest job is "
+        "slower by 1 %, simulated faster by 20 %. This machine was busy: its processors were idle for 2 % of "
+        "the time, and jobs waited for one for 3.0 % of an iteration. Play it again when it has less to do."
+    )
+
+
+def test_a_busy_machine_is_named_where_all_takes_longer() -> None:
+    slow = rows(120, 100, 138, 117)
+    assert judged(slow, QUIET) == ""
+    assert judged(slow, BUSY).startswith(
+        "Live iterations took 18 % of one alone longer than simulated: this machine was busy, its processors "
     )
 
 

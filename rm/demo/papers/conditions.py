@@ -11,6 +11,7 @@ from rm.demo.training import Iteration, JobRun
 
 BUSY_SHARE = 0.25  # of the processors' time: less is idle on a machine that has too much to do
 SHOWN_SHARE = 0.5  # of the simulated gain, which shows it; or which waits for the machine may hide
+LONGER_SHARE = 0.05  # of an iteration alone: live ones that take so much longer than simulated were hindered
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,22 +66,28 @@ def judged(rows: Sequence[Row], during: Sequence[Conditions]) -> str:
     expected, found = gain(rows, live=False), gain(rows, live=True)
     waited, idle = max(one.waited for one in during), min(one.idle for one in during)
     last = rows[-1].way
+    longer = statistics.fmean((row.live_ms - row.simulated_ms) / row.alone_ms for row in rows)
     shown = found >= SHOWN_SHARE * expected
-    if shown and waited < SHOWN_SHARE * expected:
-        return ""
     machine = (
         f"its processors were idle for {100 * idle:.0f} % of the time, and jobs waited for one for "
         f"{100 * waited:.1f} % of an iteration"
     )
     busy = idle < BUSY_SHARE or waited >= SHOWN_SHARE * abs(expected)
-    if shown:
+    if shown and waited >= SHOWN_SHARE * expected:
         return (
             f"The live figures say little: this machine was busy, {machine}. Play it again when it has less "
             "to do."
         )
+    if shown and busy and longer >= LONGER_SHARE:
+        return (
+            f"Live iterations took {100 * longer:.0f} % of one alone longer than simulated: this machine was "
+            f"busy, {machine}."
+        )
+    if shown:
+        return ""
     told = (
-        f"The live figures do not show the idea: the slowest job is {_by(found)} in the way {last}, "
-        f"simulated {_by(expected)}."
+        f"The live figures show less than half of what is simulated: in the way {last} the slowest job is "
+        f"{_by(found)}, simulated {_by(expected)}."
     )
     if busy:
         return f"{told} This machine was busy: {machine}. Play it again when it has less to do."

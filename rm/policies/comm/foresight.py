@@ -170,10 +170,9 @@ def _solve(
         return mean_iteration_us(demands, links, plan)
 
     plan: CommPlan | None = schedule(demands, links, variant, repair)
-    if guard:
-        plan = guarded(plan, mean_us, None)
+    plan, takes_us = guarded(plan, mean_us, None) if guard else (plan, mean_us(plan))
     alone_us = sum(d.period_us * d.iterations for d in demands) / sum(d.iterations for d in demands)
-    return _Answer(plan, min(100.0, 100 * alone_us / mean_us(plan)))
+    return _Answer(plan, min(100.0, 100 * alone_us / takes_us))
 
 
 def _components(jobs: Mapping[int, PlacedJob], fabric: Fabric | None) -> list[list[int]]:

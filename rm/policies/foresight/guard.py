@@ -12,9 +12,11 @@ from typing import TypeVar
 P = TypeVar("P")
 
 
-def guarded(plan: P, evaluate: Callable[[P], float], baseline: P) -> P:
-    """`plan`, or `baseline` where that has the lower value; `evaluate` is pure, lower is better.
+def guarded(plan: P, evaluate: Callable[[P], float], baseline: P) -> tuple[P, float]:
+    """`plan`, or `baseline` where that has the lower value, with its value; `evaluate` is pure, lower is
+    better.
 
     Its value is typically the mean iteration time in a simulation of the jobs under the plan.
     """
-    return plan if evaluate(plan) <= evaluate(baseline) else baseline
+    value, its_value = evaluate(plan), evaluate(baseline)
+    return (plan, value) if value <= its_value else (baseline, its_value)
