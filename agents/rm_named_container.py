@@ -29,7 +29,8 @@ need_image() {
 }
 """
 # 1 podman, 2 the attempt's folder, 3 the name, 4 the image, 5 whether that is a folder; says where it lies.
-# Each host has a folder of its own, since hosts may share the user's files; no name begins with a dot.
+# Each host has a folder of its own, since hosts may share the user's files; no name begins with a dot. Others
+# may not enter it: who can open a lock can hold it.
 # What attempts left behind whose supervisor was killed is removed by the user's next container with a name.
 _FILL = (
     _BEGIN
@@ -40,6 +41,7 @@ home=$top/${attempt##*/}
 at=$home/$name
 of=$home/.$name
 mkdir -p "$home"
+chmod 700 "$top"
 exec 9>"$of.lock"
 flock 9
 if ! [ -d "$at" ]; then
@@ -69,6 +71,7 @@ top=${APPTAINER_CACHEDIR:-$HOME/.apptainer/cache}/rm/$(uname -n)
 home=$top/${attempt##*/}
 at=$home/$name
 mkdir -p "$home"
+chmod 700 "$top"
 exec 9>"$home/.$name.lock"
 flock 9
 if ! [ -d "$at" ]; then
@@ -94,6 +97,7 @@ _FILL_ENROOT = (
 ours=rm+$(uname -n)+
 at=$ours${attempt##*/}+$name
 mkdir -p "$HOME/.cache/rm-images"
+chmod 700 "$HOME/.cache/rm-images"
 exec 9>"$HOME/.cache/rm-images/.$ours.lock"
 flock 9
 if ! "$enroot" list | grep -qxF "$at"; then

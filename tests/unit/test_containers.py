@@ -316,6 +316,7 @@ def test_a_named_container_is_made_once_and_kept_for_later_steps(tmp_path: Path)
     assert (made["image"], made["workdir"]) == (str(at), "/workspace")
     assert options == ["--env-file", f"{home}/.tools.env"]
     assert (home / ".tools.env").read_text() == "CUDA=12\n"
+    assert nobody_else_enters(home.parent)
     assert (at / "word").read_text() == "of the image"
     assert (left.exists(), elsewhere.exists()) == (False, True)
     (at / "word").write_text("changed by a step")
@@ -331,6 +332,11 @@ def test_a_named_container_is_made_once_and_kept_for_later_steps(tmp_path: Path)
         made, _ = filled(name=name, image=str(image))
         assert (Path(made["image"]) / "word").read_text() == "of the image"
     assert filled()[1] == options
+
+
+def nobody_else_enters(folder: Path) -> bool:
+    """Who could open a lock there would hold it, and keep the user's containers from starting."""
+    return folder.is_dir() and folder.stat().st_mode & 0o077 == 0
 
 
 APPTAINER = """#!/bin/sh
@@ -380,6 +386,7 @@ def test_apptainer_and_enroot_keep_named_containers_too(tmp_path: Path, runtime:
     at = home / names[0]
     assert words[-2:] == [str(at) if runtime == "apptainer" else names[0], "true"]
     assert ("--writable" in words) is (runtime == "apptainer")
+    assert nobody_else_enters(home if runtime == "apptainer" else tmp_path / ".cache/rm-images")
     assert (at / "word").read_text() == "of the image"
     assert [(home / names[1]).exists(), elsewhere.exists()] == [False, True]
     (at / "word").write_text("changed by a step")
