@@ -23,7 +23,13 @@ OWNER, STRANGER, MISMATCHED = "nobody", "daemon", "games"
 SECRET = "hunter2-Qm3vB"
 NODES = {"nvidia0": (NVIDIA, 0), "nvidia1": (NVIDIA, 1), "nvidiactl": (NVIDIA, 255), "nvidia-uvm": (UVM, 0)}
 CONTROLLERS = ("memory", "pids")
-CONTAINERS = all(map(shutil.which, ("podman", "crun", "newuidmap", "busybox")))
+# podman's first process of a container is catatonit, which packages put in one of these places
+CATATONIT = ("/usr/libexec/podman/catatonit", "/usr/libexec/catatonit/catatonit", "/usr/bin/catatonit")
+CONTAINERS = (
+    all(map(shutil.which, ("podman", "crun", "newuidmap", "busybox")))
+    and any(map(os.path.exists, CATATONIT))
+    and b"/ld-linux" not in Path(shutil.which("busybox") or os.devnull).read_bytes()[:4096]
+)
 # a folder of the user's, with places for what podman mounts
 IMAGE = """
 home=/home/USER; image=$home/image
@@ -207,7 +213,7 @@ def nothing_left(cluster: Cluster, host: str) -> None:
     until(lambda: run(cluster.lab, host, look) == "", f"no process of {STRANGER} is left on {host}")
 
 
-@pytest.mark.skipif(not CONTAINERS, reason="needs podman and busybox")
+@pytest.mark.skipif(not CONTAINERS, reason="needs podman, catatonit and a static busybox")
 def test_a_container_has_its_users_rights_and_ends_with_its_job(cluster: Cluster) -> None:
     host = names(cluster)[1]
     run(cluster.lab, host, IMAGE.replace("USER", STRANGER))
@@ -238,7 +244,7 @@ def test_a_container_has_its_users_rights_and_ends_with_its_job(cluster: Cluster
     assert "exited with code 7" in again["reason"]["message"], cluster.log(again["id"])
 
 
-@pytest.mark.skipif(not CONTAINERS, reason="needs podman and busybox")
+@pytest.mark.skipif(not CONTAINERS, reason="needs podman, catatonit and a static busybox")
 def test_a_container_is_not_moved_to_a_systemd_of_its_user(cluster: Cluster) -> None:
     """There it would be out of the job's control group, and of all that is fenced by it."""
     host, uid = names(cluster)[1], pwd.getpwnam(OWNER).pw_uid
@@ -270,7 +276,7 @@ def test_a_container_is_not_moved_to_a_systemd_of_its_user(cluster: Cluster) -> 
     assert "asked" not in run(cluster.lab, host, look)
 
 
-@pytest.mark.skipif(not CONTAINERS, reason="needs podman and busybox")
+@pytest.mark.skipif(not CONTAINERS, reason="needs podman, catatonit and a static busybox")
 def test_a_container_has_the_gpus_of_its_job_by_cdi(cluster: Cluster) -> None:
     host = names(cluster)[1]
     run(cluster.lab, host, IMAGE.replace("USER", STRANGER) + "mkdir -p /etc/cdi")
@@ -295,7 +301,7 @@ def test_a_container_has_the_gpus_of_its_job_by_cdi(cluster: Cluster) -> None:
     nothing_left(cluster, host)
 
 
-@pytest.mark.skipif(not CONTAINERS, reason="needs podman and busybox")
+@pytest.mark.skipif(not CONTAINERS, reason="needs podman, catatonit and a static busybox")
 @pytest.mark.parametrize("taken", ["mkdir -m 777", "ln -s /home", "touch"])
 def test_nobody_keeps_the_containers_of_another_from_starting(cluster: Cluster, taken: str) -> None:
     """Who submits on another machine also names a folder of a login there, which this host does not have."""
@@ -320,7 +326,7 @@ def test_nobody_keeps_the_containers_of_another_from_starting(cluster: Cluster, 
     assert run(cluster.lab, host, f"stat -c '%U %a' {folder}").split() == [STRANGER, "700"]
 
 
-@pytest.mark.skipif(not CONTAINERS, reason="needs podman and busybox")
+@pytest.mark.skipif(not CONTAINERS, reason="needs podman, catatonit and a static busybox")
 def test_a_step_runs_in_a_container_and_can_be_entered(cluster: Cluster) -> None:
     host = names(cluster)[1]
     run(cluster.lab, host, IMAGE.replace("USER", STRANGER))
@@ -354,7 +360,7 @@ def test_a_step_runs_in_a_container_and_can_be_entered(cluster: Cluster) -> None
     nothing_left(cluster, host)
 
 
-@pytest.mark.skipif(not CONTAINERS, reason="needs podman and busybox")
+@pytest.mark.skipif(not CONTAINERS, reason="needs podman, catatonit and a static busybox")
 def test_a_container_with_a_name_lasts_as_long_as_its_job(cluster: Cluster) -> None:
     host = names(cluster)[1]
     run(cluster.lab, host, IMAGE.replace("USER", STRANGER))
