@@ -50,6 +50,11 @@ if [ "$purpose" = test ]; then
     need git git
     need rsync rsync
     need unzip unzip
+    # jobs and steps in containers, of an image that is one program
+    need podman podman
+    need crun crun
+    need catatonit catatonit
+    need busybox busybox-static
     # the daemon's unit is run by a systemd of its own, in a namespace
     need systemd-analyze systemd
     # Ansible's apt, which ours is compared with, is written for the system's own Python and fetches this else
