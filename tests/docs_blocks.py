@@ -15,6 +15,7 @@ from rm.cli.main import rmx
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+BLOCKS_ONLY = MarkdownIt().disable(["inline", "text_join"])  # what is within a paragraph costs most, to each worker
 # indented blocks that are no commands, by the beginning of their first line
 OTHERWISE = {
     "#SBATCH": "script",
@@ -88,7 +89,7 @@ def all_blocks() -> list[Block]:
 
 def blocks_of(path: Path) -> Iterator[Block]:
     document = str(path.relative_to(ROOT))
-    for token in MarkdownIt().parse(path.read_text()):
+    for token in BLOCKS_ONLY.parse(path.read_text()):
         if token.type not in ("fence", "code_block"):
             continue
         assert token.map is not None
