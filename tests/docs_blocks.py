@@ -15,7 +15,9 @@ from rm.cli.main import rmx
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-BLOCKS_ONLY = MarkdownIt().disable(["inline", "text_join"])  # what is within a paragraph costs most, to each worker
+BLOCKS_ONLY = MarkdownIt().disable(
+    ["inline", "text_join"]
+)  # what is within a paragraph costs most, to each worker
 # indented blocks that are no commands, by the beginning of their first line
 OTHERWISE = {
     "#SBATCH": "script",

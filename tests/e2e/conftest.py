@@ -17,6 +17,7 @@ import pytest
 from rm.errors import RmError
 from rm.lab import Lab, LabSpec, up
 from rm.lab.requirements import check
+from tests import prepared
 from tests.cluster import Cluster, Settings, alive, running
 
 MakeLab = Callable[..., Lab]
@@ -51,6 +52,13 @@ def _labs(root: Path) -> Iterator[MakeLab]:
     finally:
         for lab in made:
             lab.down()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _prepared_once(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Of a run's workers one runs `bootstrap.yml`. Their directories for files are beside each other."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        prepared.shared = tmp_path_factory.getbasetemp().parent / "prepared.tar"
 
 
 @pytest.fixture

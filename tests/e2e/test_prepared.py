@@ -19,6 +19,7 @@ def test_what_bootstrap_yml_did_to_one_host_another_has_too(
     make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prepared, "_made", [])
+    monkeypatch.setattr(prepared, "shared", None)
     by_playbook, by_copy = (_changed(make_lab(zones=1, hosts=1)) for _ in range(2))
     assert any(line.startswith("+ rmjob:") for line in by_playbook["/etc/passwd"]["content"])
     assert {"/opt/rm/agents/rm_agent.py", "/opt/rm/agents/VERSION", "/var/lib/rm"} <= by_playbook.keys()
