@@ -1,5 +1,5 @@
-"""Hosts of a lab as `bootstrap.yml` leaves them. The playbook prepares the first hosts of a run of the tests. All
-further hosts get what it made there, and the same account, at a tenth of the cost."""
+"""Hosts of a lab as `bootstrap.yml` leaves them. The playbook prepares the first hosts of a run of the tests.
+All further hosts get what it made there, and the same account, at a tenth of the cost."""
 
 from __future__ import annotations
 
