@@ -136,7 +136,8 @@ def looking(browser: Browser, folder: Path, settings: PageSettings, **options: A
         await_ = asyncio.run_coroutine_threadsafe
         await_(daemon.service.busy("high", "low", HOSTILE, "wide"), daemon.loop).result(PATIENCE_S)  # type: ignore[attr-defined]
         runner, url = await_(_serve(daemon.socket, settings), daemon.loop).result(PATIENCE_S)
-        context = browser.new_context(**options)
+        # what moves is drawn anew sixty times a second, by the processor
+        context = browser.new_context(**{"reduced_motion": "reduce", **options})
         try:
             yield watched(context, url, daemon)
         finally:

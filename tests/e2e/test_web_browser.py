@@ -197,6 +197,7 @@ def test_everything_is_reached_by_keys(seen: Seen) -> None:
     expect(detail).to_contain_text("h3 to h1")
 
 
+@pytest.mark.parametrize("seen", [{"reduced_motion": "no-preference"}], indirect=True)
 def test_pausing_stops_what_moves(seen: Seen) -> None:
     page = seen.page
     hand = page.locator("svg.live .hand")
