@@ -57,7 +57,7 @@ def test_every_condition_fires_and_is_over(make_cluster: Callable[..., Cluster],
         "monitor": {"mesh": [LATENCY, RATES]},
         "alerts": {
             "every_s": 0.1,
-            "facts_s": 0.5,
+            "facts_s": 2.0,
             "disk_free_mb": 8,
             "channel": [channel(file)],
             "rule": [{"name": "r", "after_s": 0, "clear_s": 0}],
