@@ -24,7 +24,7 @@ from rm.lab import Lab
 from tests import preloaded, prepared
 
 WAIT_S = 60  # of patience before a test fails; nothing is timed by it
-SHORTEST_S, LONGEST_S = 0.02, 0.08  # between two looks whether something has happened
+SHORTEST_S, LONGEST_S = 0.02, 0.25  # between two looks whether something has happened
 RMX = Path(sys.executable).with_name("rmx")
 PRELOADED = {"cwd", "timeout", "input"}  # options with which rmx begins in a process that has loaded it
 FINAL = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY")

@@ -20,7 +20,7 @@ from tests.stand_in_gpus import nvidia_smi
 
 pytestmark = pytest.mark.lab
 EXAMPLE = Path(__file__).parents[2] / "examples" / "allreduce.py"
-CPU_S, SPARE_S = 2.0, 4.0  # starting Python counts too, on a machine that is busy
+CPU_S, SPARE_S = 1.0, 3.0  # starting Python counts too, on a machine that is busy
 MIB = 1 << 20
 MEM = (200 * MIB, 400 * MIB)
 # it has used what it is to use before it says so, and then waits until it is told to go on
@@ -92,7 +92,8 @@ def test_what_a_job_used_is_known_though_it_ended_without_a_daemon(cluster: Clus
     assert of_job[2:4] == ["", ""]
     assert of_job[5] == "1G"
     assert CPU_S <= seconds(of_job[1]) <= CPU_S + SPARE_S
-    assert int(of_job[4]) >= CPU_S - 1  # one processor for as long as it ran
+    ran_s = (job["ended_us"] - job["started_us"]) / 1e6
+    assert abs(int(of_job[4]) - ran_s) <= 1  # one processor for as long as it ran
     assert of_script[0] == f"{job_id}.batch"
     assert of_script[3] == host
     # the whole again: what the store has is what is told after another restart

@@ -46,15 +46,12 @@ def _needs(name: str, found: set[str]) -> set[str]:
     return found
 
 
-# the playbooks of a chain are run on the same hosts, one after the other
+# the playbooks of a chain are run on the same hosts, one after the other; bootstrap.yml imports agents.yml
 CHAINS = [
     [
         Recipe(PLAYBOOKS / "bootstrap.yml", moments=("Look at the clock", "Start the agent once"),
                unordered=("Programs",), check={"The agent greets": "skipped"},
                arguments=("-e", "rm_agents_dir={here}/agents", "-e", "rm_version=1.2.2")),
-        Recipe(PLAYBOOKS / "agents.yml", check={"The agent greets": "skipped"},
-               moments=("Start the agent once",), unordered=("Programs",),
-               arguments=("-e", "rm_agents_dir={here}/agents", "-e", "rm_version=1.2.3")),
         Recipe(PLAYBOOKS / "probes.yml", moments=("Probe once", "The probe was answered"),
                check={"The probe was answered": "skipped"}),
         Recipe(PLAYBOOKS / "shaping.yml", arguments=("-e", "rm_interface=eth0"),
@@ -78,8 +75,7 @@ RECIPES = [recipe for chain in CHAINS for recipe in chain]
 
 # the agents' programs that each playbook copies, in the order of the chain
 COPIED = {
-    "bootstrap": {"rm_agent"},
-    "agents": {"rm_agent", "rm_probe"},
+    "bootstrap": {"rm_agent", "rm_probe"},
     "upgrade": {"rm_agent", "rm_probe"},
 }
 # a file that is copied costs Ansible half a second: a program is one here, with all that it imports
@@ -119,7 +115,7 @@ def _prepare(directory: Path) -> None:
             for name in names:
                 (agents / f"{name}.py").write_text(_whole(name))
         for name in _needs("rm_shape", set()):  # of which shaping.yml imports some
-            shutil.copy2(AGENTS / f"{name}.py", directory / tool / "agents/agents")
+            shutil.copy2(AGENTS / f"{name}.py", directory / tool / "bootstrap/agents")
         with (directory / tool / "upgrade/agents/rm_agent.py").open("a") as program:
             program.write("# a newer one\n")
         for name in ("new", "old"):
