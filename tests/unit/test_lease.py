@@ -43,6 +43,21 @@ class Machine:
         assert held is not None
         return held
 
+    def waits(self, seconds: int) -> None:
+        """Looks each second, and does not lead yet."""
+        for _ in range(seconds):
+            self.now += 1
+            assert self.standby.look() is None
+
+
+def watched() -> tuple[Machine, HeldLease, Machine]:
+    """One that leads, and a standby that has seen that."""
+    db = MemoryDatabase()
+    one, two = Machine(db, "one"), Machine(db, "two")
+    held = one.leads()
+    assert two.standby.look() is None
+    return one, held, two
+
 
 @pytest.mark.parametrize("ahead_us", [0, 3_600_000_000, -3_600_000_000])
 def test_a_standby_leads_when_no_renewal_came_for_the_time_of_the_lease(ahead_us: int) -> None:
@@ -53,9 +68,7 @@ def test_a_standby_leads_when_no_renewal_came_for_the_time_of_the_lease(ahead_us
         one.now, two.now, one.clock.us = one.now + 1, two.now + 1, one.clock.us + 1_000_000
         assert held.renew()
         assert two.standby.look() is None
-    for _ in range(3):
-        two.now += 1
-        assert two.standby.look() is None
+    two.waits(3)
     two.now += 1
     assert two.leads().epoch == 2
     assert not held.renew()
@@ -90,36 +103,24 @@ def test_a_commit_is_a_sign_of_life() -> None:
         two.now += 1
         assert two.standby.look() is None
         one.store.commit(Batch(), version)
-    for _ in range(4):
-        two.now += 1
-        assert two.standby.look() is None
+    two.waits(4)
     two.now += 1
     assert two.leads().epoch == 2
 
 
 def test_time_without_a_database_is_not_the_leaders_silence() -> None:
-    db = MemoryDatabase()
-    one, two = Machine(db, "one"), Machine(db, "two")
-    one.leads()
-    assert two.standby.look() is None
+    _, _, two = watched()
     two.now += 30  # it answered nobody
     assert two.standby.look() is None
-    for _ in range(3):
-        two.now += 1
-        assert two.standby.look() is None
+    two.waits(3)
     two.now += 1
     assert two.leads().epoch == 2
 
 
 def test_a_standby_that_got_no_processor_goes_on_where_it_was() -> None:
     """It reads the state ahead meanwhile, which takes the processor where a great many jobs wait."""
-    db = MemoryDatabase()
-    one, two = Machine(db, "one"), Machine(db, "two")
-    one.leads()
-    assert two.standby.look() is None
-    for _ in range(3):
-        two.now += 1
-        assert two.standby.look() is None
+    _, _, two = watched()
+    two.waits(3)
     two.now += 30  # it did not ask: nobody knows what the leader did
     assert two.standby.look() is None
     two.now += 1
@@ -128,10 +129,7 @@ def test_a_standby_that_got_no_processor_goes_on_where_it_was() -> None:
 
 def test_a_standby_whose_every_look_is_late_takes_over_at_last() -> None:
     """Each late look counts as a pause between two looks does, a twentieth of the lease, and no more."""
-    db = MemoryDatabase()
-    one, two = Machine(db, "one"), Machine(db, "two")
-    held = one.leads()
-    assert two.standby.look() is None
+    one, held, two = watched()
     for _ in range(30):  # of a leader that renews it sees no silence, however late it looks
         two.now, one.clock.us = two.now + 2, one.clock.us + 2_000_000
         assert held.renew()
@@ -146,13 +144,8 @@ def test_a_standby_whose_every_look_is_late_takes_over_at_last() -> None:
 
 
 def test_a_database_that_refused_meanwhile_gives_the_leader_all_its_time() -> None:
-    db = MemoryDatabase()
-    one, two = Machine(db, "one"), Machine(db, "two")
-    one.leads()
-    assert two.standby.look() is None
-    for _ in range(3):
-        two.now += 1
-        assert two.standby.look() is None
+    _, _, two = watched()
+    two.waits(3)
     two.store.absent = True
     for _ in range(30):
         two.now += 1
@@ -166,10 +159,7 @@ def test_a_database_that_refused_meanwhile_gives_the_leader_all_its_time() -> No
 
 
 def test_a_leader_that_missed_renewals_is_not_named_any_more() -> None:
-    db = MemoryDatabase()
-    one, two = Machine(db, "one"), Machine(db, "two")
-    one.leads()
-    assert two.standby.look() is None
+    _, _, two = watched()
     assert (two.standby.leader.holder, two.standby.is_silent) == ("one", False)
     two.now += 1.5
     assert two.standby.look() is None
