@@ -109,11 +109,16 @@ def daemon(
         of_job = Sums(1, 0, 0, HOUR_US, HOUR_US, HOUR_US, waited_licenses_us=HOUR_US)
         held = Sums(gpu_us=3 * HOUR_US, gpu_watched_us=10, gpu_busy_us=4)
         daemon.service.ended += [
-            Ended(now_us - DAY_US, "physics", user, "", "gpu", "h1", of_job, held)
+            Ended(now_us - DAY_US, "physics", user, "night", "gpu", "h1", of_job, held)
             for user in ("ann", "<bob>")
         ]
         daemon.service.ended.append(Ended(now_us - 20 * DAY_US, "old", "eve", "", "gpu", "h1", of_job, held))
         yield daemon
+
+
+def headings(page: str) -> list[str]:
+    """Of the tables by names."""
+    return re.findall(r'<h2 id="by-(?!wait)\w+">By (\w+)</h2>', page)
 
 
 def test_the_page_shows_them_by_name_and_filters(daemon: Daemon) -> None:
@@ -123,6 +128,9 @@ def test_the_page_shows_them_by_name_and_filters(daemon: Daemon) -> None:
         month = (await boss.get("/usage")).text
         for text in ("9.0 GPU hours, busy 40 %", "physics", "&lt;bob&gt;", "eve", "3.0 h waited"):
             assert text in month
+        assert headings(month) == ["account", "user", "QOS", "partition", "host"]
+        for query in ("qos=night", "host=h1", "partition=gpu"):
+            assert f'href="/usage?days=30&amp;{query}"' in month
         assert re.search(r'<th scope="row">licenses</th>.*?100.0 %.*?3.0', month)
         week = (await boss.get("/usage?days=7")).text
         assert "6.0 GPU hours" in week
@@ -132,6 +140,13 @@ def test_the_page_shows_them_by_name_and_filters(daemon: Daemon) -> None:
         assert "Only of the user" in ann
         assert "6.0 GPU hours" not in ann
         assert "No job that had started" in (await boss.get("/usage?account=none")).text
+        night = (await boss.get("/usage?qos=night")).text
+        assert "Only of the QOS" in night
+        assert "6.0 GPU hours" in night
+        assert headings(night) == ["account", "user", "QOS", "partition"]
+        host = (await boss.get("/usage?host=h1")).text
+        assert "9.0 GPU hours" in host
+        assert headings(host) == ["host"]
         assert "9.0 GPU hours" in (await boss.get("/usage?days=1e9&x=y")).text
 
     visiting(daemon.socket, story)

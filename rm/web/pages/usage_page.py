@@ -1,4 +1,4 @@
-"""`/usage`: what jobs used, by day, account, user and partition, as far as whoever looks may know it."""
+"""`/usage`: what jobs used, by day, account, user, QOS, partition and host, as far as whoever looks may know it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class UsagePage:
         view = self._source.at(person.door)
         days = request.query.get("days", "")
         days = days if days in usage_view.DAYS else usage_view.USUAL
-        only = {name: request.query.get(name, "")[:NAME_MOST] for name in usage_view.NAMES}
+        only = {name: request.query.get(name, "")[:NAME_MOST] for name in usage_view.FILTERS}
         only = {name: value for name, value in only.items() if value}
         # whole hours, so that pages of the same hour ask for the same
         until_us = -(-time.time_ns() // 1_000 // HOUR_US) * HOUR_US
@@ -42,11 +42,12 @@ class UsagePage:
         async def by(name: str) -> Usage:
             return await view.get(Usage, f"usage?{urlencode({'by': name, **asked})}", FRESH_S)
 
+        names = usage_view.named_by(only)
         try:
-            day, *others = await asyncio.gather(*(by(name) for name in ("day", *usage_view.NAMES)))
+            day, *others = await asyncio.gather(*(by(name) for name in ("day", *names)))
         except RmError as error:
             return self._frame.page("failed.html", person, {"error": error}, error.http_status)
-        named = [(name, told.lines) for name, told in zip(usage_view.NAMES, others, strict=True)]
+        named = [(name, told.lines) for name, told in zip(names, others, strict=True)]
         kept = {"days": days, **only}
         drawn = await asyncio.to_thread(usage_view.drawn, day.lines, named, day.since_us, day.until_us, kept)
         fields = {
@@ -56,7 +57,7 @@ class UsagePage:
                 (urlencode({**kept, "days": key}), word, key == days) for key, word in usage_view.DAYS.items()
             ],
             "only": [
-                (name, value, urlencode({k: v for k, v in kept.items() if k != name}))
+                (usage_view.heading(name), value, urlencode({k: v for k, v in kept.items() if k != name}))
                 for name, value in only.items()
             ],
         }

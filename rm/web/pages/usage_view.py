@@ -1,20 +1,23 @@
-"""What jobs used, as the page draws it: by day, and by account, user and partition."""
+"""What jobs used, as the page draws it: by day, and by account, user, QOS, partition and host."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import urlencode
 
 from rm.api.usage import UsageLine
 from rm.core.sharing.ended import WAIT_KINDS
+from rm.core.sharing.usage_query import NAMES
 from rm.units import DAY_US, HOUR_US
 from rm.web.pages.text import shown
 
 DAYS = {"7": "week", "30": "month", "90": "quarter", "365": "year"}
 USUAL = "30"
-NAMES = ("account", "user", "partition")
+HOST = "host"
+FILTERS = (*NAMES, HOST)
+HEADINGS = {"qos": "QOS"}
 ROWS_MOST = 25
 WIDTH, HEIGHT = 600.0, 100.0
 Value = Callable[[UsageLine], int]
@@ -50,6 +53,7 @@ class Row:
 @dataclass(frozen=True, slots=True)
 class Table:
     key: str
+    heading: str
     rows: tuple[Row, ...]
     left_out: int
 
@@ -83,6 +87,18 @@ class Drawn:
     whole: Row | None
     gpus: bool
     saved: bool
+
+
+def named_by(only: Collection[str]) -> tuple[str, ...]:
+    """What there is a table of, where only jobs with these names are asked for: hosts are added up apart."""
+    if HOST in only:
+        return (HOST,)
+    return NAMES if only else FILTERS
+
+
+def heading(name: str) -> str:
+    """`qos` as `QOS`; the others as they are."""
+    return HEADINGS.get(name, name)
 
 
 def drawn(
@@ -157,7 +173,7 @@ def _table(name: str, lines: Sequence[UsageLine], gpus: bool, kept: dict[str, st
         only = urlencode({**kept, name: named}) if named and name not in kept else ""
         share = round(100 * size(line)[0] / widest, 1) if widest else 0.0
         rows.append(_row(shown(named) or "–", only, line, share))
-    return Table(name, tuple(rows), max(0, len(ordered) - ROWS_MOST))
+    return Table(name, heading(name), tuple(rows), max(0, len(ordered) - ROWS_MOST))
 
 
 def _row(name: str, only: str, line: UsageLine, share: float) -> Row:
