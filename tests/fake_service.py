@@ -120,11 +120,9 @@ class FakeService:
         }
         return Foreseen(found, None), {job.id: job.spec.user for job in waiting}
 
-    def start_of(self, job: int) -> Start | None:
-        return self.starts()[0].starts.get(job)
-
-    def start_of_new(self, spec: JobSpec) -> Start | None:
-        return Start(0, 2 * 10**15, 2 * 10**15, ("h1",), 2 * 10**15, 2 * 10**15)
+    def start_of_new(self, spec: JobSpec) -> Foreseen | None:
+        start = Start(0, 2 * 10**15, 2 * 10**15, ("h1",), 2 * 10**15, 2 * 10**15)
+        return None if spec.dependency else Foreseen({} if spec.hold else {0: start}, None)
 
     reservation_service = account_service = usage_service = _itself
 

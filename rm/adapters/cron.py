@@ -218,22 +218,41 @@ def interval_us(schedule: Schedule, zone: tzinfo, now_us: int) -> int:
     return int(max(gaps).total_seconds() * 1e6)
 
 
-def begins_us(zone: tzinfo, expression: str, after_us: int, number: int) -> list[int]:
-    """The next times of a cron expression, microseconds since the epoch, at most `number` of them.
+def windows_us(
+    zone: tzinfo, expression: str, after_us: int, lasts_us: int, number: int
+) -> list[tuple[int, int]]:
+    """The next windows that begin at the times of a cron expression, at most `number` of them; microseconds
+    since the epoch. One of a whole day ends with the day where clocks go forward in it.
 
     Raises:
-        ConfigError: the cron expression says nothing.
+        ConfigError: the cron expression says nothing, or begins again before a window is over.
     """
     trigger = trigger_of(Cron(expression), zone)
-    found: list[int] = []
+    begins: list[datetime] = []
     previous = datetime.fromtimestamp(after_us / 1e6, zone)
-    while len(found) < number:
+    while len(begins) <= number:  # one more, before which the last one ends
         following = trigger.get_next_fire_time(previous, previous)
         if following is None:
             break
-        found.append(round(following.timestamp() * 1e6))
+        begins.append(following.astimezone(zone))
         previous = following
+    found: list[tuple[int, int]] = []
+    for this, following in zip(begins[:number], [*begins[1:], None], strict=False):
+        begins_us = _epoch_us(this)
+        ends_us = begins_us + lasts_us
+        if following is not None and ends_us > _epoch_us(following):
+            by_the_clock = following.replace(tzinfo=None) - this.replace(tzinfo=None)
+            if timedelta(microseconds=lasts_us) > by_the_clock:
+                raise ConfigError(
+                    f"'{expression}' begins again before the reservation is over.", "Let it last shorter."
+                )
+            ends_us = _epoch_us(following)
+        found.append((begins_us, ends_us))
     return found
+
+
+def _epoch_us(at: datetime) -> int:
+    return round(at.timestamp() * 1e6)
 
 
 def trigger_of(schedule: Schedule, zone: tzinfo, jitter_s: float = 0) -> Any:

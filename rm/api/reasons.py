@@ -177,14 +177,15 @@ class PriorityWeights(Answer, frozen=True, kw_only=True):
 
 
 class Plan(Answer, frozen=True, kw_only=True):
-    """A dry run: where the job would start now; without a placement the reasons why not,
-    and when it is expected to start."""
+    """A dry run: where the job would start now; without a placement the reasons why not, and when it is
+    expected to start, or, as a sentence, why nobody knows."""
 
     placement: Placement | None
     alignment: Alignment | None
     reasons: Sequence[Reason]
     verdicts: Sequence[Verdict]
     start: Start | None = None
+    no_start: str = ""
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
@@ -249,7 +250,7 @@ class Why(Answer, frozen=True, kw_only=True):
     older rm had placed it without a record. `queue_position` is null for a job that does not wait, and for
     one that may not be tried now (held, before its begin time, or waiting for other jobs). `chain`: for which
     jobs it waits, then for which these wait, and so on; `chain_left_out` more are not named. `start`: when it
-    is expected to start. `priority`: there where the queue policy orders jobs by such sums."""
+    is expected to start; of one that waits, where nobody knows, `no_start` says why. `priority`: there where the queue policy orders jobs by such sums."""
 
     job: int
     state: str
@@ -262,4 +263,5 @@ class Why(Answer, frozen=True, kw_only=True):
     chain: Sequence[Link] = ()
     chain_left_out: int = 0
     start: Start | None = None
+    no_start: str = ""
     priority: Priority | None = None

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from rm import __version__
-from rm.adapters.cron import Timers, begins_us, zone_of
+from rm.adapters.cron import Timers, windows_us, zone_of
 from rm.adapters.playbook.shipped import agents_version
 from rm.bootstrap.choices import digests_of, letters_of, policies_of, retention_of, ssh_settings
 from rm.bootstrap.ground import Ground
@@ -73,7 +73,7 @@ def wire_service(
         measure=monitoring.monitor.measure,
         clock=clock,
         logs=jobs.logs,
-        begins=partial(begins_us, zone_of(config.monitor.timezone)),
+        again=partial(windows_us, zone_of(config.monitor.timezone)),
         recent_us=ground.recent_us,
         facts={
             "version": __version__,

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from rm.core.model.host_reservation import HostReservation
 from rm.core.model.job import JobSpec
 from rm.core.model.priority_parts import PriorityParts
-from rm.core.scheduling.foreseen import Foreseen, Start
+from rm.core.scheduling.foreseen import Foreseen
 from rm.core.sharing.accounts import Accounts
 from rm.core.sharing.ended import Heap, Sums
 from rm.core.sharing.shares import Listed
@@ -25,9 +25,9 @@ class Foresight(Protocol):
         """Of the pending jobs, with their users."""
         ...
 
-    def start_of(self, job: int) -> Answer[Start | None]: ...
-
-    def start_of_new(self, spec: JobSpec) -> Answer[Start | None]: ...
+    def start_of_new(self, spec: JobSpec) -> Answer[Foreseen | None]:
+        """It is job 0; None: it would wait for other jobs."""
+        ...
 
 
 class Priorities(Protocol):

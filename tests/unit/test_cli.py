@@ -902,7 +902,12 @@ def test_the_expected_starts_of_waiting_jobs(rmx: Rmx, daemon: Daemon) -> None:
     assert lines[2].split().count("N/A") == 4
     assert [one["job"] for one in rmx("queue", "--start", "--json").json["starts"]] == [1]
     assert "Expected to start at 2033-05-18" in rmx("why", "1").out
-    assert "Expected to start" not in rmx("why", "2").out
+    held = rmx("why", "2").out
+    assert "Expected to start" not in held
+    assert "No start can be foreseen: it is held." in held
     said = rmx("submit", "--test-only", "--cpus-per-task=9", "--wrap=true")
     assert "Expected to start at 2033-05-18" in said.out
+    for option, why in (("--hold", "it is held."), ("--dependency=afterany:1", "it waits for other jobs.")):
+        said = rmx("submit", "--test-only", "--cpus-per-task=9", "--wrap=true", option)
+        assert f"No start can be foreseen: {why}" in said.out
     assert "columns and an order of its own" in rmx("queue", "--start", "--long").err

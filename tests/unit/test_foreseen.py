@@ -80,8 +80,22 @@ def test_jobs_start_one_after_the_other() -> None:
 def test_nobody_knows_what_comes_after_a_job_without_a_time_limit() -> None:
     cluster = Reserving(cpus=1)
     endless, waits = cluster.submit(""), cluster.submit("")
-    assert foreseen(cluster) == Foreseen({}, None)
+    found = foreseen(cluster)
+    assert found == Foreseen({}, None, endless=True)
     assert endless != waits
+    assert found.no_start(False).endswith("jobs without a time limit hold hosts, and nobody knows when they end.")
+    assert found.no_start(True) == "No start can be foreseen: it is held."
+
+
+def test_why_nothing_is_known_of_a_start() -> None:
+    cluster = Reserving(cpus=1)
+    cluster.submit("", **limited(100))
+    cluster.submit("", hold=True)
+    found = foreseen(cluster)
+    assert not found.endless, "the job that runs has an end; nobody knows when the other is released"
+    assert found.no_start(False).startswith("No start can be foreseen: no end of a job")
+    far = Foreseen({}, 90 * SECOND)
+    assert far.no_start(False).startswith("It starts after 1970-01-01 00:01:30 UTC: ")
 
 
 def test_held_jobs_and_begin_times() -> None:

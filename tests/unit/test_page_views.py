@@ -330,8 +330,9 @@ def test_hosts_refused_alike_are_one_row_and_a_reservation_is_told() -> None:
     assert found.refusals == (("n[1-399]", 399, "(Resources) no GPU is free"),)
     assert (found.verdicts, found.columns, found.left_out) == ((("k1", ("97.5",)),), ("latency",), 0)
     assert found.behind == 7
-    assert found.start.startswith("Job 7 is expected to start at ")
-    assert found.start.endswith(", in 1:00.")
+    assert found.start == ""
+    unknown = answer(Why, reasons=reasons, state="PENDING", no_start="Nobody knows <when>.")
+    assert why_view.why(job(9, "PENDING"), unknown, 200 * US).start == "Nobody knows <when>."
     times = dict.fromkeys(("at_us", "soonest_us", "likely_us", "latest_us"), 500 * US)
     alone: dict[str, Any] = {"job": 9, "hosts": [], **times}
     both = answer(Why, reasons=reasons, state="PENDING", start=alone)

@@ -111,7 +111,7 @@ class World:
         self.service = make_service(
             leader=self.leader, store=store, hosts=SilentHosts(), keys=anything, iterations=self.of,
             measure=lambda zone: Measured(0), clock=self.clock,
-            logs=folder, begins=lambda cron, after_us, number: [],
+            logs=folder, again=lambda cron, after_us, lasts_us, number: [],
             recent_us=10**9,
             facts={"epoch": 7, "started_us": 5, "agents": "0a1b"}, policies=policies,
             backlog=Backlog(1000, 1 << 20), waiters=JobWaiters(), collecting=lambda job, attempt: (),

@@ -6,12 +6,15 @@ import asyncio
 import re
 import threading
 from datetime import UTC
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
-from rm.adapters.cron import begins_us
+from rm.adapters.cron import windows_us
 from rm.core.jobs import events as ev
 from rm.core.model.host_reservation import HostReservation
 from rm.daemon.services.maintenance import Maintenance
@@ -105,7 +108,7 @@ def test_a_job_of_no_such_reservation_is_refused(house: House) -> None:
 
 
 def test_cron_names_the_windows(house: House) -> None:
-    house.service.reservation_service._begins = lambda *asked: begins_us(UTC, *asked)
+    house.service.reservation_service._windows_of = partial(windows_us, UTC)
     asked = service(house)
     made = create(asked, cron="0 * * * *", lasts_us=60 * SECOND)
     assert len(made.windows) == 16
@@ -122,6 +125,32 @@ def test_cron_names_the_windows(house: House) -> None:
     )
     asked.renew()
     assert asyncio.run(asked.reservations())[0].windows[:16] == made.windows
+
+
+def test_a_reservation_of_whole_days_goes_on_where_clocks_change(house: House) -> None:
+    """In Berlin the 28th of March 2027 has 23 hours, and the 31st of October 25."""
+    house.service.reservation_service._windows_of = partial(windows_us, ZoneInfo("Europe/Berlin"))
+    asked, day = service(house), 24 * HOUR
+    march, october = 1_806_102_000 * SECOND, 1_824_760_800 * SECOND  # the 27th and the 29th, 0:00
+    create(asked, "r", cron="0 0 * * *", lasts_us=day, start_us=march - SECOND)
+    asyncio.run(asked.delete("r", "ops"))
+    for name, begins_us in (("spring", march), ("autumn", october)):
+        house.do(
+            ev.ReservationSet(
+                HostReservation(
+                    name, ("h1",), ((begins_us, begins_us + day),), ("ann",), "0 0 * * *", day
+                )
+            )
+        )
+    asked.renew()
+    spring, autumn = (
+        {one.name: one.windows for one in asyncio.run(asked.reservations())}[name]
+        for name in ("spring", "autumn")
+    )
+    assert [(end - begin) // HOUR for begin, end in spring[:4]] == [24, 23, 24, 24]
+    assert all(end == begin for (_, end), (begin, _) in pairwise(spring))
+    assert [(end - begin) // HOUR for begin, end in autumn[:4]] == [24, 24, 24, 24]
+    assert [(begin - end) // HOUR for (_, end), (begin, _) in pairwise(autumn[:4])] == [0, 0, 1]
 
 
 def test_only_an_administrator_says_when_and_where_a_playbook_runs(house: House) -> None:

@@ -86,7 +86,7 @@ class House:
         self.service = make_service(
             leader=self.leader, store=self.store, hosts=self.hosts, keys=anything, iterations=anything,
             measure=lambda zone: Measured(0), clock=clock,
-            logs=LogDirectory(folder), begins=lambda cron, after_us, number: [],
+            logs=LogDirectory(folder), again=lambda cron, after_us, lasts_us, number: [],
             recent_us=10**9, facts={"epoch": 7, "agents": "0a1b"},
             policies=policies,
             backlog=backlog, waiters=waiters, collecting=lambda job, attempt: (), policy_faults={},
@@ -340,6 +340,15 @@ def test_a_dry_run_tells_the_score_of_a_placement_but_no_plan_of_single_iteratio
     alignment = asyncio.run(house.service.submissions.plan(wide))["alignment"]
     assert alignment.links[0].perimeter_us > 0  # there is a plan
     assert alignment.plans == ()
+
+
+def test_a_dry_run_of_a_job_that_would_be_held_starts_nowhere(house: House) -> None:
+    house.do(ev.HostAdded(builders.host("h1")), ev.HostUp("h1", "b", "a"))
+    plan = house.service.submissions.plan
+    assert asyncio.run(plan(builders.spec()))["placement"] is not None
+    told = asyncio.run(plan(builders.spec(hold=True)))
+    assert told["placement"] is None
+    assert told["reasons"][0].message == "held; release it with rmx release"
 
 
 def test_a_submission_that_comes_again_is_the_same_jobs_also_after_a_restart(house: House) -> None:

@@ -32,5 +32,5 @@ def show_starts(session: Session, rows: Sequence[JobRow], as_json: bool, header:
         names = ("soonest_us", "likely_us", "latest_us", "at_us")
         when = (moment(getattr(start, name) if start else None, UNKNOWN) for name in names)
         where = fold_hosts(list(start.hosts)) if start else ""
-        cells.append((row_ref(row), row.partition, row.name, row.user, *when, where, row.reason))
+        cells.append((row_ref(row), row.partition or "-", row.name, row.user, *when, where, row.reason))
     table(COLUMNS, cells, header=header)

@@ -59,9 +59,11 @@ def _position(place: QueuePosition | None) -> None:
     click.echo(f"  Position {place.position} in the queue." + (f" Ahead of it: {ahead}." if count else ""))
 
 
-def _start(start: Start | None) -> None:
-    """When a job that waits is expected to start, as an interval where that is known."""
+def _start(start: Start | None, no_start: str) -> None:
+    """When a job that waits is expected to start, as an interval where that is known; or why nobody knows."""
     if start is None:
+        if no_start:
+            click.echo(f"  {printable(no_start)}")
         return
     on = f" on {fold_hosts(list(start.hosts))}" if start.hosts else ""
     sooner = ""
@@ -175,7 +177,7 @@ def why(session: Session, /, job: str | None, job_word: str | None, as_json: boo
     _position(answer.queue_position)
     _reasons(answer.reasons)
     _priority(answer.priority)
-    _start(answer.start)
+    _start(answer.start, answer.no_start)
     _chain(answer)
     waits = answer.state == "PENDING"
     if not waits:
@@ -194,7 +196,7 @@ def show_plan(plan: Plan, as_json: bool) -> int:
     elif placement is None:
         click.echo("The job would not start now:")
         _reasons(plan.reasons)
-        _start(plan.start)
+        _start(plan.start, plan.no_start)
         _verdicts(plan.verdicts)
     else:
         hosts = list(dict.fromkeys(task.host for task in placement.tasks))

@@ -12,6 +12,7 @@ import heapq
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
@@ -54,10 +55,25 @@ class Start:
 @dataclass(frozen=True, slots=True)
 class Foreseen:
     """`starts` by job; of an array its next element's. A job that is not among them starts later than
-    `until_us`, or nobody knows (None: all that can be known is there)."""
+    `until_us`, or nobody knows (None: all that can be known is there). `endless`: what is left waits while
+    jobs hold hosts of which nobody knows when they end."""
 
     starts: dict[int, Start]
     until_us: int | None
+    endless: bool = False
+
+    def no_start(self, held: bool) -> str:
+        """Why a job has no start among these, as a sentence."""
+        if held:
+            return "No start can be foreseen: it is held."
+        if self.until_us is not None:
+            at = datetime.fromtimestamp(self.until_us / 1e6, UTC)
+            return f"It starts after {at:%Y-%m-%d %H:%M:%S} UTC: only the first to start are foreseen."
+        if self.endless:
+            return (
+                "No start can be foreseen: jobs without a time limit hold hosts, and nobody knows when they end."
+            )
+        return "No start can be foreseen: no end of a job, and no time that is known, lets it start."
 
 
 def copied(state: ClusterState) -> ClusterState:
@@ -141,7 +157,7 @@ class Playing:
             latest_us = likely_us + round(WIDER * (known[-1] - likely_us))
             soonest_us, latest_us = max(self._now_us, soonest_us), min(at_us, latest_us)
             starts[job] = Start(job, at_us, soonest_us, hosts, likely_us, latest_us)
-        return Foreseen(starts, self._late.until_us)
+        return Foreseen(starts, self._late.until_us, self._late.endless)
 
     def _all(
         self,
@@ -185,6 +201,7 @@ class _Played:
         self._newest = 0
         self.starts: dict[int, tuple[int, tuple[str, ...]]] = {}
         self.until_us: int | None = None
+        self.endless = False
 
     def steps(self, now_us: int, new: JobSpec | None) -> Iterator[None]:
         """Play it, and pause after each step of the cycle."""
@@ -207,6 +224,7 @@ class _Played:
             due_us = self._cycle.next_due_us()
             times = [at for at in (self._ends[0][0] if self._ends else None, due_us) if at is not None]
             if not times:
+                self.endless = any(number not in self._end_of for number in state.placed)
                 return
             now_us = max(now_us, min(times))
             while self._ends and self._ends[0][0] <= now_us:

@@ -20,4 +20,5 @@ def why_held(job: Job) -> Reason:
             (("losses", job.losses),),
         )
     often = f" after {job.requeues} requeues" if job.requeues else ""
-    return Reason(ReasonCode.HELD_USER, f"held{often}; release it with rmx release {job.id}")
+    release = f"rmx release {job.id}" if job.id else "rmx release"  # it is not submitted yet
+    return Reason(ReasonCode.HELD_USER, f"held{often}; release it with {release}")

@@ -11,7 +11,7 @@ from rm.core.model.job import JobSpec
 from rm.core.ports import Clock
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies, Tuning
-from rm.core.scheduling.foreseen import Foreseen, Playing, Start, copied
+from rm.core.scheduling.foreseen import Foreseen, Playing, copied
 from rm.daemon.services.asking import Asking
 
 KEPT_US = 5_000_000  # for so long an answer is good for everybody
@@ -63,13 +63,9 @@ class Foresight:
         if not done.cancelled() and done.exception() is None:
             self._kept = self._clock.now_us(), *done.result()
 
-    async def start_of(self, job: int) -> Start | None:
-        """Of a pending job; None: nobody knows, or it is far away."""
-        return (await self.starts())[0].starts.get(job)
-
-    async def start_of_new(self, spec: JobSpec) -> Start | None:
-        """Of a job, as if it were submitted now."""
-        if spec.dependency or spec.hold:
+    async def start_of_new(self, spec: JobSpec) -> Foreseen | None:
+        """Of a job, as if it were submitted now: it is 0. None: it would wait for other jobs."""
+        if spec.dependency:
             return None
 
         def begin(copy: Copy) -> Playing:
@@ -77,7 +73,7 @@ class Foresight:
             return Playing(state, self._policies, rules, tuning, now_us, spec)
 
         playing = await self._asking.think_of(spec.user, _copy, begin)
-        return (await self._played(spec.user, playing)).starts.get(0)
+        return await self._played(spec.user, playing)
 
 
 def _copy(cycle: Cycle, now_us: int) -> Copy:

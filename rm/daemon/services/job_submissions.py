@@ -252,8 +252,9 @@ class JobSubmissions:
             qos = qos_for(state.accounts, account, spec.qos)
             whole = with_time_limit(state, taking(state.accounts, spec, account, qos), account, qos)
             job = Job(
-                0, whole, now_us, traffic=spec.traffic, dependencies=waits_for, account=account, qos=qos
-            )
+                0, whole, now_us, traffic=spec.traffic, dependencies=waits_for, account=account, qos=qos,
+                held=spec.hold,
+            )  # fmt: skip
             return state.detached(state.snapshot(now_us)), cycle.tuning, job
 
         def think(copy: tuple[Snapshot, Tuning, Job]) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 from rm.core.jobs import events as ev
@@ -22,7 +21,7 @@ from rm.errors import ConfigError, Forbidden, UsageError
 
 WINDOWS = 16  # of one that comes again, that are known ahead
 CHOOSES = frozenset(field.name for field in fields(Choice))
-Begins = Callable[[str, int, int], Sequence[int]]  # the next times of (cron expression, after, count)
+Again = Callable[[str, int, int, int], Sequence[Window]]  # of (cron expression, after, lasting, count)
 
 
 class ReservationService:
@@ -30,14 +29,14 @@ class ReservationService:
 
     Args:
         asking: the way to the leader.
-        begins: when a cron expression comes next; raises ConfigError.
+        again: the next windows of a cron expression; raises ConfigError.
     """
 
-    def __init__(self, *, asking: Asking, leader: Leader, clock: Clock, begins: Begins) -> None:
+    def __init__(self, *, asking: Asking, leader: Leader, clock: Clock, again: Again) -> None:
         self._asking = asking
         self._leader = leader
         self._clock = clock
-        self._begins = begins
+        self._windows_of = again
 
     async def reservations(self) -> Sequence[HostReservation]:
         def ask(cycle: Cycle, now_us: int) -> list[HostReservation]:
@@ -135,15 +134,9 @@ class ReservationService:
 
     def _again(self, cron: str, lasts_us: int, after_us: int) -> tuple[Window, ...]:
         try:
-            begins = self._begins(cron, after_us, WINDOWS)
+            return tuple(self._windows_of(cron, after_us, lasts_us, WINDOWS))
         except ConfigError as error:  # it is not rm.toml's
             raise UsageError(error.what, error.hint) from None
-        for this, following in pairwise(begins):
-            if this + lasts_us > following:
-                raise UsageError(
-                    f"'{cron}' begins again before the reservation is over.", "Let it last shorter."
-                )
-        return tuple((begins_us, begins_us + lasts_us) for begins_us in begins)
 
 
 def _told(wanted: Mapping[str, Any]) -> dict[str, Any]:

@@ -36,7 +36,7 @@ from rm.daemon.services.job_submissions import JobSubmissions
 from rm.daemon.services.job_waiters import JobWaiters
 from rm.daemon.services.network_service import NetworkService
 from rm.daemon.services.priorities import Priorities
-from rm.daemon.services.reservation_service import Begins, ReservationService
+from rm.daemon.services.reservation_service import Again, ReservationService
 from rm.daemon.services.sessions import Sessions
 from rm.daemon.services.steps_service import Steps
 from rm.daemon.services.stored import StoredCounts
@@ -89,7 +89,7 @@ def make_service(
     measure: Callable[[str | None], Measured],
     clock: Clock,
     logs: LogPlace,
-    begins: Begins,
+    again: Again,
     recent_us: int,
     facts: Mapping[str, Any],
     policies: Policies,
@@ -164,7 +164,7 @@ def make_service(
         used_now=UsedNow(hosts, reading.job),
         iterations=iterations,
         host_service=HostService(asking=asking, hosts=hosts, keys=keys, monitoring=monitoring),
-        reservation_service=ReservationService(asking=asking, leader=leader, clock=clock, begins=begins),
+        reservation_service=ReservationService(asking=asking, leader=leader, clock=clock, again=again),
         foresight=Foresight(asking=asking, policies=policies, clock=clock),
         priorities=Priorities(asking=asking, policies=policies),
         account_service=AccountService(asking),

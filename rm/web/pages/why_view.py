@@ -71,7 +71,7 @@ def why(job: Job, answer: Told, now_us: int, look: Look = look) -> Why:
     return Why(
         job=row(job, now_us, look),
         history=tuple((moment(at), shown(what, 300)) for at, what in job.history[-HISTORY_MOST:]),
-        **_thoughts(answer.reasons, answer.verdicts, answer.alignment, answer.start, now_us),
+        **_thoughts(answer, now_us),
         **_decided(answer),
         **_position(answer.queue_position),
         chain=tuple(
@@ -88,16 +88,11 @@ def _condition(link: Link) -> str:
 
 def thoughts(answer: Plan, now_us: int) -> Thoughts:
     """Of a dry run's answer."""
-    return Thoughts(**_thoughts(answer.reasons, answer.verdicts, answer.alignment, answer.start, now_us))
+    return Thoughts(**_thoughts(answer, now_us))
 
 
-def _thoughts(
-    reasons: Sequence[Reason],
-    verdicts: Sequence[Verdict],
-    alignment: Alignment | None,
-    start: Start | None,
-    now_us: int,
-) -> dict[str, Any]:
+def _thoughts(answer: Told | Plan, now_us: int) -> dict[str, Any]:
+    reasons, verdicts, alignment = answer.reasons, answer.verdicts, answer.alignment
     accepted = [verdict for verdict in verdicts if not verdict.refused]
     names = list(dict.fromkeys(name for verdict in accepted for name, _ in verdict.scores))
     refused: dict[str, list[str]] = {}
@@ -106,10 +101,9 @@ def _thoughts(
             refused.setdefault(f"({told.code}) {told.message}", []).append(verdict.host)
     refusals = sorted(refused.items(), key=lambda one: len(one[1]))
     numbers = {name: value for r in reasons for name, value in r.numbers.items()}
-    behind = _number(numbers, "reserved_job")
     return {
-        "start": _start(start, _number(numbers, "reserved_start_us"), behind, now_us),
-        "behind": behind,
+        "start": _start(answer.start, answer.no_start, now_us),
+        "behind": _number(numbers, "reserved_job"),
         "reasons": tuple(_reasons(reasons)),
         "columns": tuple(shown(name).replace("_", " ") for name in names),
         "verdicts": tuple(_verdict(verdict, names) for verdict in accepted[:VERDICTS_MOST]),
@@ -172,23 +166,18 @@ def _compared(one: Compared) -> tuple[str, str, str, str, str]:
     return where, scores[0], scores[1], taken, shown(rejected.message if rejected else one.note, 300)
 
 
-def _start(start: Start | None, at_us: int | None, behind: int | None, now_us: int) -> str:
-    """As `rmx why` says it; where that is not known, when the reservation begins."""
-    if start is not None:
-        left = "now" if start.likely_us <= now_us else f"in {format_elapsed(start.likely_us - now_us)}"
-        if start.soonest_us == start.at_us:
-            return f"It is expected to start at {moment(start.at_us)}, {left}."
-        soonest, latest = moment(start.soonest_us), moment(start.latest_us)
-        return (
-            f"It is likely to start at {moment(start.likely_us)}, {left}: at {soonest} at the earliest "
-            f"and at {latest} at the latest, if jobs end as those before them did."
-        )
-    if at_us is None:
-        return ""
-    left = "now" if at_us <= now_us else f"in {format_elapsed(at_us - now_us)}"
-    if behind is not None:
-        return f"Job {behind} is expected to start at {moment(at_us)}, {left}."
-    return f"It is expected to start at {moment(at_us)}, {left}."
+def _start(start: Start | None, no_start: str, now_us: int) -> str:
+    """As `rmx why` says it."""
+    if start is None:
+        return shown(no_start, 300)
+    left = "now" if start.likely_us <= now_us else f"in {format_elapsed(start.likely_us - now_us)}"
+    if start.soonest_us == start.at_us:
+        return f"It is expected to start at {moment(start.at_us)}, {left}."
+    soonest, latest = moment(start.soonest_us), moment(start.latest_us)
+    return (
+        f"It is likely to start at {moment(start.likely_us)}, {left}: at {soonest} at the earliest "
+        f"and at {latest} at the latest, if jobs end as those before them did."
+    )
 
 
 def _reasons(told: Sequence[Reason]) -> list[tuple[str, str]]:

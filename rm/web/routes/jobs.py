@@ -260,14 +260,17 @@ class JobRoutes:
         if job.state is not JobState.PENDING or job.launch_failures:
             now = [sight.reason(r) for r in answer["reasons"] if r.code in OF_RUNNING]
             answer = {**answer, "reasons": now or ([job.reason] if job.reason else [])}
-        start = priority = None
+        start, no_start, priority = None, "", None
         if job.state is JobState.PENDING:
             found = await settled(self._service.priorities.parts(job.id))
             priority = priority_of(job.id, found[job.id][0]) if job.id in found else None
-            start = await settled(self._service.foresight.start_of(job.id))
-        if start is not None:
-            start = sight.start(start)
-        return respond(explanation({**answer, "start": start, "priority": priority}, reasons.Why))
+            foreseen, _ = await settled(self._service.foresight.starts())
+            if (known := foreseen.starts.get(job.id)) is not None:
+                start = sight.start(known)
+            else:
+                no_start = foreseen.no_start(job.held)
+        told = {**answer, "start": start, "no_start": no_start, "priority": priority}
+        return respond(explanation(told, reasons.Why))
 
     async def iterations(self, request: web.Request) -> web.Response:
         last = int(number(request, "last", 0))

@@ -26,6 +26,7 @@ from rm.web.routes.fence_defaults import FenceDefaults
 
 SPECS_PER_REQUEST = 10  # of a user's share of requests: this many jobs in one cost as much as one request
 KEY_MAX = 128
+WAITS_FOR_JOBS = "No start can be foreseen: it waits for other jobs."
 
 
 class SubmitRoutes:
@@ -77,11 +78,15 @@ class SubmitRoutes:
             raise UsageError("A plan is made for one job: send 'spec'.")
         plan = self._service.submissions.plan(specs[0], self._visible.knows(request[CALLER]))
         told = await while_connected(request, settled(plan))
-        sight, start = await self._visible.sight(request), None
+        sight = await self._visible.sight(request)
         if told["placement"] is None:
-            start = await while_connected(request, settled(self._service.foresight.start_of_new(specs[0])))
-        if start is not None:
-            told = {**told, "start": sight.start(start)}
+            foreseen = await while_connected(request, settled(self._service.foresight.start_of_new(specs[0])))
+            if foreseen is None:
+                told = {**told, "no_start": WAITS_FOR_JOBS}
+            elif (start := foreseen.starts.get(0)) is not None:
+                told = {**told, "start": sight.start(start)}
+            else:
+                told = {**told, "no_start": foreseen.no_start(specs[0].hold)}
         return respond(explanation(sight.explained(told, specs[0].user), reasons.Plan))
 
     async def update(self, request: web.Request) -> web.Response:
