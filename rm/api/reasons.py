@@ -250,7 +250,8 @@ class Why(Answer, frozen=True, kw_only=True):
     older rm had placed it without a record. `queue_position` is null for a job that does not wait, and for
     one that may not be tried now (held, before its begin time, or waiting for other jobs). `chain`: for which
     jobs it waits, then for which these wait, and so on; `chain_left_out` more are not named. `start`: when it
-    is expected to start; of one that waits, where nobody knows, `no_start` says why. `priority`: there where the queue policy orders jobs by such sums."""
+    is expected to start; of one that waits, where nobody knows, `no_start` says why. `priority`: there where
+    the queue policy orders jobs by such sums."""
 
     job: int
     state: str

@@ -137,9 +137,7 @@ def test_a_reservation_of_whole_days_goes_on_where_clocks_change(house: House) -
     for name, begins_us in (("spring", march), ("autumn", october)):
         house.do(
             ev.ReservationSet(
-                HostReservation(
-                    name, ("h1",), ((begins_us, begins_us + day),), ("ann",), "0 0 * * *", day
-                )
+                HostReservation(name, ("h1",), ((begins_us, begins_us + day),), ("ann",), "0 0 * * *", day)
             )
         )
     asked.renew()

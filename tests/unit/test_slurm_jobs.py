@@ -388,6 +388,11 @@ def test_priorities_are_listed_with_their_parts(slurm: Slurm, rmx: Rmx, daemon: 
         "  Priority 5007 = site 9 + age 1.5 + fair share 5000 + size 0.25 + QOS 0 + partition 0 - nice 4.\n"
         in rmx("why", "6").out
     )
+    by_sprio = slurm("sprio", "-h", "-o", "%i %Y", "-S", "-Y,i").out
+    assert slurm("squeue", "-h", "-o", "%i %Q", "--sort", "-Q,i", "-t", "PD").out == by_sprio
+    assert slurm("squeue", "-h", "-o", "%p", "-j", "6").out == f"{5007 / (1 << 32):.14f}\n"
+    assert "Priority=5007 Nice=4 " in slurm("scontrol", "show", "job", "6").out
+    assert json.loads(slurm("squeue", "--json", "-j", "6").out)["jobs"][0]["priority"] == 5007
     daemon.service.queue_policy = "srsf"
     refused = slurm("sprio")
     assert (refused.code, refused.out) == (1, "")

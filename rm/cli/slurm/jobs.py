@@ -16,7 +16,7 @@ from rm.units import fold_hosts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from rm.api.jobs import Job
@@ -258,6 +258,34 @@ class Expecting:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.row, name)
+
+
+class Ranked:
+    """A job with the priority that it is ordered by, as `sprio` shows it."""
+
+    def __init__(self, row: Any, priority: int) -> None:
+        self.row, self.priority = row, priority
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.row, name)
+
+
+def priority_of(job: Any, sums: Mapping[int, float]) -> int:
+    """`sums` are of jobs that wait where the queue policy adds factors up; else the job's own counts."""
+    own: int = job.spec.priority - job.spec.nice
+    return round(sums.get(job.id, own))
+
+
+def priority_sums(client: Any) -> dict[int, float]:
+    return {one.job: one.sum for one in client.priorities()}
+
+
+def ranked(rows: Sequence[Any]) -> list[Any]:
+    from rm.client import Client
+
+    with Client() as client:
+        sums = priority_sums(client)
+    return [Ranked(row, priority_of(row.job, sums)) for row in rows]
 
 
 def expecting(rows: Sequence[Any]) -> list[Any]:

@@ -70,9 +70,8 @@ class Foreseen:
             at = datetime.fromtimestamp(self.until_us / 1e6, UTC)
             return f"It starts after {at:%Y-%m-%d %H:%M:%S} UTC: only the first to start are foreseen."
         if self.endless:
-            return (
-                "No start can be foreseen: jobs without a time limit hold hosts, and nobody knows when they end."
-            )
+            why = "jobs without a time limit hold hosts, and nobody knows when they end"
+            return f"No start can be foreseen: {why}."
         return "No start can be foreseen: no end of a job, and no time that is known, lets it start."
 
 

@@ -1,4 +1,4 @@
-"""`/usage`: what jobs used, by day, account, user, QOS, partition and host, as far as whoever looks may know it."""
+"""`/usage`: what jobs used, by day, and by names of jobs and by host, as far as whoever looks may know."""
 
 from __future__ import annotations
 

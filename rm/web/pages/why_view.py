@@ -8,7 +8,6 @@ from typing import Any
 
 from rm.api.jobs import Job
 from rm.api.reasons import (
-    Alignment,
     Compared,
     Link,
     Plan,

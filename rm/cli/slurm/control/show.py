@@ -32,6 +32,8 @@ from rm.cli.slurm.jobs import (
     moment,
     output_path,
     oversubscribed,
+    priority_of,
+    priority_sums,
     rest_of,
     size,
 )
@@ -71,9 +73,11 @@ STATES = {"drained": "IDLE+DRAIN", "draining": "MIXED+DRAIN", "down": "DOWN*"}
 
 
 def jobs(client: Asking, named: Sequence[str], details: bool = False) -> Iterator[Record]:
-    for job in _jobs(client, named):
+    found = list(_jobs(client, named))
+    sums = priority_sums(client.client) if any(job.state == "PENDING" for job in found) else {}
+    for job in found:
         ran = client.job_steps([job.id]) if details and job.spec.launch == BATCH else []
-        lines = _job(job, details)
+        lines = _job(job, priority_of(job, sums), details)
         if details:
             own = [step for step in ran if step.attempt == job.attempt]
             at = next(number for number, line in enumerate(lines) if line.startswith("RunTime="))
@@ -166,7 +170,7 @@ def _owner(user: str) -> str:
     return f"UserId={user}({entry.pw_uid}) GroupId={group_of(user)}({entry.pw_gid})"
 
 
-def _job(found: Job, details: bool = False) -> list[str]:
+def _job(found: Job, priority: int, details: bool = False) -> list[str]:
     job = rest_of(found)
     spec = job.spec
     hosts = list(job.hosts)
@@ -195,7 +199,7 @@ def _job(found: Job, details: bool = False) -> list[str]:
     lines = [
         f"JobId={job.id}{array} JobName={spec.name}",
         f"{_owner(spec.user)} MCS_label=N/A",
-        f"Priority={spec.priority} Nice={spec.nice} Account={job.account or NONE} QOS={job.qos or NONE}",
+        f"Priority={priority} Nice={spec.nice} Account={job.account or NONE} QOS={job.qos or NONE}",
         f"JobState={job.state} Reason={job.reason.code if job.reason else 'None'} "
         f"Dependency={dependency_of(job)}",
         f"Requeue={int(spec.requeue)} Restarts={job.restarts} BatchFlag=1 Reboot=0 "

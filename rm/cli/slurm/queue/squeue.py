@@ -9,7 +9,7 @@ import time
 from rm.api.job_rows import JobRow
 from rm.cli.formats import Format, by_letters, by_names
 from rm.cli.output import note
-from rm.cli.slurm.jobs import ENDED, NEVER, NONE, SHORT, STATES, expecting, rows, tasks_of, whole
+from rm.cli.slurm.jobs import ENDED, NEVER, NONE, SHORT, STATES, expecting, ranked, rows, tasks_of, whole
 from rm.cli.slurm.queue.squeue_columns import COLUMNS, NAMED
 from rm.cli.slurm.users import named_by
 from rm.cli.slurm.words import Given, Options, read
@@ -43,6 +43,7 @@ LONG = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
 START = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
 WHOLE = ("json", "licenses", "reservation")  # for which a row says too little
 SORT, SORT_START = "P,t,-Q", "S"
+RANKS = frozenset("Qp")  # columns of the priority that a job is ordered by
 
 
 def run(words: Sequence[str]) -> int:
@@ -75,10 +76,14 @@ def _list(given: Given) -> int:
     jobs = options.get("job")
     if jobs:
         asked["state"] = ""  # one that exists, and is in another state, is no error
-    needs_whole = any(column.whole for column in form.columns) or _sorts_whole(sort)
+    needs_whole = any(column.whole for column in form.columns) or _sorts_whole(options.get("sort", ""))
     needs_whole = needs_whole or any(name in options for name in WHOLE)
     listed: Sequence[Any] = whole(**asked) if needs_whole else rows(**asked)
     found = _chosen(listed, given, wanted)
+    sorting = {word.strip().lstrip("+-%") for word in options.get("sort", "").split(",")}
+    shows = any(column.header == "PRIORITY" for column in form.columns)
+    if found and (shows or "json" in options or sorting & RANKS):
+        found = ranked(found)
     if "start" in options and found:
         found = expecting(found)
     if "json" in options:
