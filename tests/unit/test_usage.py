@@ -142,3 +142,7 @@ def test_who_has_used_less_comes_first_and_age_makes_up_for_it() -> None:
     nice = load("queue", "multifactor", {"fair_share_weight": 0, "size_weight": 10, "age_weight": 0})
     state.jobs[6] = replace(state.jobs[6], spec=replace(state.jobs[6].spec, nice=5, priority=1))
     assert [job.id for job in nice.order([state.jobs[n] for n in (6, 5)], snapshot)] == [5, 6]
+    whole = replace(state.jobs[5], spec=replace(state.jobs[5].spec, exclusive=True))
+    assert (
+        nice.parts(whole, snapshot).size == 10.0 / len(state.hosts) > nice.parts(state.jobs[5], snapshot).size
+    )

@@ -2,8 +2,8 @@
 
 Source: Slurm's multifactor priority plugin: each factor is between 0 and 1, and its weight an option.
 Settled here: the job's own priority (`--priority`, Slurm's site factor) and `--nice` count as they are; the
-size of a job is its part of the cluster's processors or GPUs, whichever is larger; of several partitions the
-highest counts.
+size of a job is its part of the cluster's processors or GPUs, whichever is larger, of an exclusive one at
+least its part of the hosts; of several partitions the highest counts.
 What does not fit yet is not overtaken by what would delay it, as under `backfill`.
 """
 
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from rm.core.model.job import Job
 from rm.core.model.priority_parts import PriorityParts
 from rm.core.model.snapshot import Snapshot
+from rm.core.sharing.resources import least_of
 from rm.policies.queue.backfill import BackfillOptions, BackfillPolicy
 from rm.units import DAY_US
 
@@ -71,6 +72,7 @@ class MultifactorPolicy(BackfillPolicy):
         asked = max(
             spec.cpus_per_task * spec.ntasks / max(1, cpus),
             (spec.gpus_per_task * spec.ntasks + spec.gpus_per_host * max(1, spec.hosts_min)) / max(1, gpus),
+            least_of(spec).hosts / max(1, len(snapshot.hosts)) if spec.exclusive else 0.0,
         )
         factor = snapshot.shares.factor(job.account, spec.user) if options.fair_share_weight else 0.0
         return PriorityParts(
