@@ -18,6 +18,7 @@ from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies, Tuning
 from rm.core.scheduling.explaining import explain
 from rm.core.sharing.accounts import Account, Accounts, Member, Qos, checked
+from rm.core.sharing.ledger import Billing
 from rm.core.sharing.qos import check_all
 from rm.core.sharing.resources import resources_of
 from rm.core.sharing.usage import Usage
@@ -45,6 +46,7 @@ class Cluster:
 
     def __init__(self, accounts: Accounts, queue: str = "priority", tuning: Tuning = PLAIN) -> None:
         self.now_us = 0
+        self.placed_us: dict[int, int] = {}
         policies = Policies(load("queue", queue), load("placement", "first-fit"), load("comm", "none"))
         self.cycle = Cycle(ClusterState(), policies, tuning=tuning)
         self.step(ev.AccountsSet(accounts, "root"))
@@ -59,6 +61,8 @@ class Cluster:
     def step(self, *events: ev.Event) -> None:
         out = self.cycle.step(events, self.now_us)
         assert not out.refused, out.refused
+        placed = [event.job for event in out.recorded if isinstance(event, ev.JobPlaced)]
+        self.placed_us |= dict.fromkeys(placed, self.now_us)
 
     def submit(self, user: str = "ann", account: str = "", qos: str = "", **spec: object) -> int:
         number = self.state.next_job
@@ -66,10 +70,11 @@ class Cluster:
         return number
 
     def end(self, number: int) -> None:
-        job = self.state.jobs[number]
+        """It ran since it was placed."""
+        job, since_us = self.state.jobs[number], self.placed_us[number]
         self.step(
             *(
-                ev.TaskExited(number, job.attempt, task.host, task.rank, 0, 0, self.now_us, self.now_us)
+                ev.TaskExited(number, job.attempt, task.host, task.rank, 0, 0, since_us, self.now_us)
                 for task in job.tasks
             )
         )
@@ -232,7 +237,25 @@ def test_why_names_the_job_for_which_the_rest_of_a_limit_is_set_aside() -> None:
     assert small in state.placed  # nothing is set aside for it any more
 
 
-def in_use(state: ClusterState, chosen) -> Counter[str]:
+def test_elements_that_wait_for_their_turn_on_a_host_use_nothing_yet() -> None:
+    cluster = Cluster(lab(), "fifo", Tuning(slice_us=60 * S))
+    state = cluster.state
+    state.ledger.billing = Billing(gpu=0.0, cpu=1.0, half_life_us=0)
+    cluster.submit("ann", "physics", array="0-299", cpus_per_task=2)
+    expected, waited, rng = 0, 0, random.Random(1)
+    for _ in range(60):
+        passed_s = rng.randrange(1, 5)
+        runs = [job for job in state.jobs.values() if job.occupies and not job.waits_in_slice]
+        waited += sum(job.waits_in_slice for job in state.jobs.values())
+        expected += passed_s * sum(job.spec.cpus_per_task for job in runs)
+        cluster.now_us += passed_s * S
+        assert sum(state.ledger.amounts(cluster.now_us).values()) == pytest.approx(expected)
+        if runs:
+            cluster.end(rng.choice(runs).id)
+    assert expected > 1_000 < waited
+
+
+def in_use(state: ClusterState, chosen, now_us: int) -> Counter[str]:
     """By definition: what the jobs that hold hosts have, of a slice one."""
     found: Counter[str] = Counter()
     slices: set[int] = set()
@@ -241,10 +264,14 @@ def in_use(state: ClusterState, chosen) -> Counter[str]:
             slices |= {job.slice_of} - {0}
             has = resources_of(job.spec, job.tasks, state.hosts)
             found.update(running=1, gpus=has.gpus, cpus=has.cpus, hosts=has.hosts)
+            if has.gpus and job.spec.time_limit_us is not None:
+                ran_us = 0 if job.started_us is None else now_us - job.started_us
+                left_us = max(0, job.spec.time_limit_us - ran_us)
+                found["gpu_minutes_running"] += has.gpus * left_us // MINUTE_US
     return found
 
 
-def assert_within(state: ClusterState, limits: dict[str, dict[str, int]]) -> None:
+def assert_within(state: ClusterState, limits: dict[str, dict[str, int]], now_us: int) -> None:
     path = state.accounts.path
     rules = {
         "limits": lambda job: True,
@@ -262,16 +289,23 @@ def assert_within(state: ClusterState, limits: dict[str, dict[str, int]]) -> Non
                     lambda job, user=user, whose=whose: rules[whose](job) and job.spec.user == user
                     for user in ("ann", "bob", "eve", "nobody")
                 ]
+            if each == "account":
+                groups = [
+                    lambda job, account=account, whose=whose: rules[whose](job) and job.account == account
+                    for account in ("science", "physics", "chess")
+                ]
             for chosen in groups:
-                assert in_use(state, chosen)[measure] <= limit, (whose, name)
+                assert in_use(state, chosen, now_us)[measure] <= limit, (whose, name)
 
 
 def any_limits(rng: random.Random) -> dict[str, dict[str, int]]:
-    measures = ["running", "gpus", "cpus", "hosts", "user.running", "user.gpus"]
+    measures = ["running", "gpus", "cpus", "hosts", "user.running", "user.gpus", "gpu_minutes_running"]
     found = {}
     for whose in ("limits", "science", "physics", "ann_physics", "fast"):
         names = [name for name in measures if whose != "ann_physics" or "." not in name]
-        found[whose] = {name: rng.randint(1, 12) for name in rng.sample(names, rng.randint(0, 2))}
+        names += ["account.gpus", "account.running"] if whose == "fast" else []
+        chosen = rng.sample(names, rng.randint(0, 2))
+        found[whose] = {name: rng.randint(1, 12) * (30 if "minutes" in name else 1) for name in chosen}
     return found
 
 
@@ -292,7 +326,9 @@ def test_limits_are_never_exceeded_in_any_order_of_events(seed: int) -> None:
                     [("ann", ""), ("bob", "physics"), ("bob", "chess"), ("eve", ""), ("nobody", "")]
                 )
                 ask = rng.choice(
-                    [{}, {"gpus_per_task": rng.randint(1, 4)}, {"hosts_min": 2, "ntasks": 2},
+                    [{},
+                     {"gpus_per_task": rng.randint(1, 4), "time_limit_us": rng.randint(1, 40) * MINUTE_US},
+                     {"hosts_min": 2, "ntasks": 2},
                      {"array": "0-9"},
                      {"cpus_per_task": rng.randint(1, 8)}, {"exclusive": True}]
                 )  # fmt: skip
@@ -316,7 +352,7 @@ def test_limits_are_never_exceeded_in_any_order_of_events(seed: int) -> None:
                     whose: {name: limit + 1 for name, limit in own.items()} for whose, own in limits.items()
                 }
                 cluster.step(ev.AccountsSet(lab(**limits), "root"))
-        assert_within(state, limits)
+        assert_within(state, limits, cluster.now_us)
         again = restore_state(dump_state(state, cluster.now_us), cluster.now_us).tally
         assert {k: v for k, v in again.in_use.items() if any(v)} == {
             k: v for k, v in state.tally.in_use.items() if any(v)
@@ -331,7 +367,7 @@ def test_limits_are_never_exceeded_in_any_order_of_events(seed: int) -> None:
         if not running:
             break
         cluster.end(running[0].id)
-        assert_within(state, limits)
+        assert_within(state, limits, cluster.now_us)
     never = [job for job in state.jobs.values() if job.state is JobState.PENDING]
     for job in never:
         _, reasons, _ = explain(job, state.snapshot(cluster.now_us), cluster.cycle.policies, Tuning())
