@@ -34,15 +34,16 @@ from rm.core.sharing.preempt_terms import terms_of
 WAITING_MAX = 1_000  # jobs that are played, the first in the queue policy's order
 STARTS_MAX = 300  # jobs whose start is worked out, the first to start
 STEPS_MAX = 4 * STARTS_MAX
-WIDER = 1.2  # than the plays say: jobs that wait together are alike, and others come later; docs/simulator.md
+WIDER = 1.2  # than the plays say, at the late end: jobs that wait together are alike; docs/simulator.md
+LATER = 0.15  # of the likely wait: jobs that come later delay one, and never hasten it; docs/simulator.md
 SLICE_STEPS = 10  # of the cycle, some milliseconds each: nobody else is served meanwhile
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
     """`at_us` if all jobs use up what they are expected to, on these hosts. In plays in which they end as
-    those that have ended did it is half of the times by `likely_us`; the earliest and the latest of these, a
-    fifth further away, are `soonest_us` and `latest_us`."""
+    those that have ended did it is half of the times by `likely_us`, and `soonest_us` in the earliest one. In
+    the latest one it is before `latest_us`, which leaves room for jobs that come later."""
 
     job: int
     at_us: int
@@ -152,9 +153,11 @@ class Playing:
             known = sorted(play.starts[job][0] if job in play.starts else at_us for play in self._drawn)
             known = [min(at_us, one) for one in known] or [at_us]
             likely_us = known[len(known) // 2]
-            soonest_us = likely_us - round(WIDER * (likely_us - known[0]))
-            latest_us = likely_us + round(WIDER * (known[-1] - likely_us))
-            soonest_us, latest_us = max(self._now_us, soonest_us), min(at_us, latest_us)
+            soonest_us = max(self._now_us, known[0])
+            latest_us = likely_us + round(
+                WIDER * (known[-1] - likely_us) + LATER * (likely_us - self._now_us)
+            )
+            latest_us = min(at_us, latest_us)
             starts[job] = Start(job, at_us, soonest_us, hosts, likely_us, latest_us)
         return Foreseen(starts, self._late.until_us, self._late.endless)
 
