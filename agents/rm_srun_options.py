@@ -29,7 +29,7 @@ TAKEN = _table("""
     output/o= error/e= input/i= open-mode= chdir/D= export= kill-on-bad-exit/K? multi-prog job-name/J=
     distribution/m= jobid= immediate/I? quiet/Q time/t= mpi= unbuffered/u cpu-bind= pty? relative/r=
     ntasks-per-gpu= container-image= container-name= container-mounts= container-workdir=
-    container-mount-home task-prolog= task-epilog= bcast?
+    container-mount-home task-prolog= task-epilog= bcast? clusters/M=
 """)
 IGNORED = _table("""
     verbose/v no-kill/k mem= mem-per-cpu= mem-per-gpu= mem-bind= hint= wait/W=
@@ -45,7 +45,7 @@ IGNORED = _table("""
 REFUSED = _table("""
     het-group= constraint/C= preserve-env/E container= uid= gid= x11? core-spec/S= test-only
     network= prolog= epilog= no-allocate/Z array= gpus-per-socket=
-    thread-spec= mcs-label= bb= bbf= clusters/M= cluster-constraint=
+    thread-spec= mcs-label= bb= bbf= cluster-constraint=
     container-save= container-remap-root no-container-remap-root
     container-entrypoint container-entrypoint-log container-readonly container-env=
 """)
@@ -124,6 +124,10 @@ def parsed(words, environ, tell):
         raise Wrong(
             "--%s is not supported in a step of rm, which would do something else without it." % refused[0]
         )
+    own = environ.get("SLURM_CLUSTER_NAME", "")
+    for name in filter(None, values.get("clusters", "").split(",")):
+        if name.lower() not in (own.lower(), "all"):
+            raise Wrong("No cluster '%s' known by database. This job's cluster is '%s'." % (name, own))
     for spelling in IGNORED:
         name = spelling.rstrip("=?")
         if name in values and name not in SILENT:

@@ -77,7 +77,8 @@ class Streams(NamedTuple):
 
 
 class Session:
-    """One session of job `job`. `begin` says how it begins, None: it has begun."""
+    """One session of job `job`. `begin` says how it begins, None: it has begun. Of a daemon that goes away
+    `note` is told, and it is waited for `patience_s`."""
 
     def __init__(
         self,
@@ -87,9 +88,10 @@ class Session:
         name: str,
         begin: Mapping[str, Any] | None,
         note: Callable[[str], None],
+        patience_s: float = PATIENCE_S,
     ) -> None:
         self._connection, self._job, self._host, self._name = connection, job, host, name
-        self._begin, self._note = begin, note
+        self._begin, self._note, self._patience_s = begin, note, patience_s
         self._socket: WebSocket | None = None
         self._inbox = bytearray()
         self._input = bytearray()  # not acknowledged; its first byte has the offset `_taken`
@@ -239,8 +241,8 @@ class Session:
                 if not begun and not isinstance(error, OSError):
                     raise
                 why = error.what if isinstance(error, RmError) else "The connection to the daemon was lost."
-                if time.monotonic() - since > PATIENCE_S:
-                    raise Unreachable(f"{why} It was tried for {PATIENCE_S:g} s.") from None
+                if time.monotonic() - since > self._patience_s:
+                    raise Unreachable(f"{why} It was tried for {self._patience_s:g} s.") from None
                 if not told:
                     told = True
                     self._note(f"{why} The session goes on; trying to attend it again.")

@@ -14,7 +14,10 @@ from rm.submission.remarks import Remarks
 from rm.submission.script import read_script
 from rm.typed import convert
 
-FOR_COMMANDS = {"wait": "Client.wait(job)", "test_only": "Client.plan(job)", "parsable": "Client.submit(job)"}
+FOR_COMMANDS = {
+    "wait": "Client.wait(job)", "test_only": "Client.plan(job)", "parsable": "Client.submit(job)",
+    "clusters": "Client.status().settings.cluster_name",
+}  # fmt: skip
 
 
 def batch_job(script: str | os.PathLike[str], *arguments: object, **options: object) -> JobRequest:

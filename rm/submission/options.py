@@ -105,6 +105,7 @@ SUPPORTED = (
     Option("bandwidth", ("bandwidth",), help="Rate while it communicates, such as 10Gbps.", metavar="RATE"),
     Option("traffic", ("traffic",), help="A traffic profile in TOML or JSON.", metavar="FILE"),
     Option("low_comm", ("low-comm",), takes=FLAG, help="The job hardly communicates."),
+    Option("clusters", ("clusters",), "M", help="The daemon's cluster, or all.", metavar="NAME"),
     Option("wait", ("wait",), "W", FLAG, "Wait for the end; exit with the job's code."),
     Option("parsable", ("parsable",), takes=FLAG, help="Print the job id alone."),
     Option("test_only", ("test-only", "dry-run"), takes=FLAG, help="Say where it would run; submit nothing."),
@@ -131,7 +132,7 @@ UNSUPPORTED = _other(
     "propagate?", "export-file=", "reboot", "gpu-freq=", "cpu-freq=", "ignore-pbs", "container-id=",
 ) + _other(
     REFUSED,
-    "uid=", "gid=", "clusters/M=", "cluster-constraint=", "bb=", "bbf=", "container=", "het-group=", "jobid=",
+    "uid=", "gid=", "cluster-constraint=", "bb=", "bbf=", "container=", "het-group=", "jobid=",
     "core-spec/S=", "thread-spec=", "batch=", "network=",
     "mcs-label=", "container-save=", "container-remap-root", "no-container-remap-root",
     "container-entrypoint", "container-entrypoint-log", "container-readonly", "container-env=",

@@ -17,7 +17,7 @@ from rm.arrays import JobId
 from rm.client import attending
 from rm.client.step_signals import signal_step
 from rm.client.websocket import BINARY, PING, TEXT, WebSocket
-from rm.errors import Conflict, RmError
+from rm.errors import Conflict, RmError, Unreachable
 from rm.protocol import sessions
 from tests.fakes import PATIENCE_S
 
@@ -179,7 +179,7 @@ def test_a_host_that_says_much_holds_no_signal_up() -> None:
     beside = threading.Thread(target=speak)
     beside.start()
     with far, pytest.raises(Conflict, match=r"\ANo srun runs step 7\."):
-        signal_step(client_of(near), JobId(42), 7, None)
+        signal_step(client_of(near), JobId(42), 7, None, print)
     beside.join()
 
 
@@ -190,4 +190,44 @@ def test_a_host_that_never_ends_holds_no_signal_up(monkeypatch: pytest.MonkeyPat
     for kind, body in ((TEXT, b'{"ok": true}'), (BINARY, sessions.frame(sessions.HAVE, 0))):
         far.sendall(bytes([0x80 | kind, len(body)]) + body)
     with far, pytest.raises(Conflict, match=r"The host of step 42\.7 does not answer\."):
-        signal_step(client_of(near), JobId(42), 7, None)
+        signal_step(client_of(near), JobId(42), 7, None, print)
+
+
+def test_a_daemon_that_goes_away_during_a_signal_is_told_of_and_waited_for_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("rm.client.step_signals.PATIENCE_S", 0.01)
+    near, far = socket.socketpair()
+    for kind, body in ((TEXT, b'{"ok": true}'), (BINARY, sessions.frame(sessions.HAVE, 0))):
+        far.sendall(bytes([0x80 | kind, len(body)]) + body)
+    far.shutdown(socket.SHUT_WR)
+    ways, told = [WebSocket(near)], list[str]()
+
+    def upgraded(*path: object) -> WebSocket:
+        if not ways:
+            raise Unreachable("The daemon does not answer.")
+        return ways.pop()
+
+    way = SimpleNamespace(upgraded=upgraded)
+    client: Any = SimpleNamespace(connection=SimpleNamespace(beside=lambda: way))
+    with far, pytest.raises(Unreachable, match="It was tried for"):
+        signal_step(client, JobId(42), 7, None, told.append)
+    assert told == ["The daemon does not answer. The session goes on; trying to attend it again."]
+
+
+def test_a_signal_says_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rm.client.step_signals.TELL_S", 0.01)
+    monkeypatch.setattr("rm.client.step_signals.WAIT_S", 60.0)
+    near, far = socket.socketpair()
+    told = list[str]()
+
+    def tell(text: str) -> None:
+        told.append(text)
+        far.sendall(bytes([0x80 | BINARY, len(end)]) + end)
+
+    end = sessions.frame(sessions.ENDED, 0, b"0 0")
+    for kind, body in ((TEXT, b'{"ok": true}'), (BINARY, sessions.frame(sessions.HAVE, 0))):
+        far.sendall(bytes([0x80 | kind, len(body)]) + body)
+    with far:
+        signal_step(client_of(near), JobId(42), 7, None, tell)
+    assert told == ["Step 42.7 has not answered yet: its host or the daemon is silent."]

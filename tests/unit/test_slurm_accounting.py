@@ -421,7 +421,7 @@ def test_what_is_no_time_is_refused(text: str) -> None:
         ),
         (["-S", "now+1hour"], "Start time ("),
         (["-E", "1970-01-02"], "Start time ("),
-        (["-M", "other"], "--clusters is not supported."),
+        (["-M", "other"], "No cluster 'other' known by database. The cluster of this daemon is 'rm'."),
         (["-W", "key"], "--wckeys is not supported."),
         (["42"], "Unrecognized option: 42."),
     ],

@@ -294,7 +294,10 @@ def test_jobs_that_are_ending_are_told(slurm: Slurm, daemon: Daemon) -> None:
         (["update", "NodeName=h1", "State=DRAIN"], "You must specify a reason when DRAINING a node."),
         (["update", "NodeName=h1", "State=FAIL"], "Update of this parameter is not supported: State=FAIL."),
         (["update", "NodeName=h9", "State=RESUME"], "There is no host h9"),
-        (["-M", "other", "ping"], "--clusters is not supported."),
+        (
+            ["-M", "other", "ping"],
+            "No cluster 'other' known by database. The cluster of this daemon is 'rm'.",
+        ),
     ],
     ids=str,
 )

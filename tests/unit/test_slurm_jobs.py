@@ -193,7 +193,7 @@ def test_json_has_slurms_fields(slurm: Slurm) -> None:
         (["--no"], "option '--no' is ambiguous: --nodelist, --noheader, --noconvert."),
         (["--me=1"], "option '--me' doesn't allow an argument."),
         (["-o", "%99999999999i"], "The format has a column of the width 99999999999."),
-        (["-M", "other"], "--clusters is not supported."),
+        (["-M", "other"], "No cluster 'other' known by database. The cluster of this daemon is 'rm'."),
         (["-w", "h1,nohost"], "Invalid node name nohost"),
         (["word"], "Unrecognized option: word."),
     ],
@@ -343,7 +343,7 @@ def test_cancelling_asks_for_each_step(slurm: Slurm, monkeypatch: pytest.MonkeyP
     asked: list[tuple[str, int, int | None]] = []
     monkeypatch.setattr(
         "rm.client.step_signals.signal_step",
-        lambda _client, job, step, signal: asked.append((str(job), step, signal)),
+        lambda _client, job, step, signal, _note: asked.append((str(job), step, signal)),
     )
     monkeypatch.setattr(sys, "stdin", io.StringIO("n\ny\n"))
     done = slurm("scancel", "-i", "1.0", "2.1")

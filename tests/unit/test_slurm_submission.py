@@ -41,6 +41,33 @@ def test_a_job_is_submitted_as_by_sbatch(slurm: Slurm, daemon: Daemon) -> None:
     assert (second.name, second.ntasks) == ("wide", 2)
 
 
+def test_the_own_cluster_may_be_named(slurm: Slurm, daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert slurm("sbatch", "-M", "RM", "plain.sh").out == "Submitted batch job 1 on cluster rm\n"
+    Path("own.sh").write_text("#!/bin/sh\n#SBATCH -M all\ntrue\n")
+    assert slurm("sbatch", "--parsable", "own.sh").out == "2;rm\n"
+    monkeypatch.setenv("SLURM_CLUSTERS", "rm")
+    for list_of in ("squeue", "sinfo", "sshare"):
+        assert slurm(list_of).out.startswith("CLUSTER: rm\n")
+        assert "CLUSTER" not in slurm(list_of, "-h").out
+    assert slurm("scancel", "1") == (0, "", "")
+
+
+OTHER = "No cluster 'other' known by database. The cluster of this daemon is 'rm'."
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["sbatch -M other plain.sh", "sbatch -M rm,other plain.sh", "srun -M other true", "salloc -M other true",
+     "scancel -M other 1", "sinfo -M other", "sprio -M other", "sshare -M other"],
+)  # fmt: skip
+def test_another_cluster_is_refused(line: str, slurm: Slurm, daemon: Daemon) -> None:
+    name, *words = line.split()
+    refused = slurm(name, *words)
+    assert (refused.code, refused.out) == (1, "")
+    assert OTHER in refused.err
+    assert not daemon.service.table
+
+
 def test_the_output_lies_where_slurm_puts_it(slurm: Slurm, daemon: Daemon) -> None:
     Path("own.sh").write_text("#!/bin/sh\n#SBATCH -o own-%j.txt\ntrue\n")
     for words in (["plain.sh"], ["own.sh"], ["-o", "flag", "own.sh"], ["-a", "0-3", "plain.sh"]):

@@ -58,6 +58,18 @@ def test_kinds_of_mpi_are_listed_and_unknown_ones_refused() -> None:
         assert lines[5] == "1"
 
 
+def test_a_step_is_on_no_other_cluster_than_its_jobs() -> None:
+    with agents() as start:
+        code, lines = run(
+            start(),
+            "export SLURM_CLUSTER_NAME=lab; srun -n1 -M Lab echo own; srun -M lab,other true; echo $?",
+        )
+        assert code == 0
+        assert lines[0] == "own"
+        assert "No cluster 'other' known by database. This job's cluster is 'lab'." in lines[1]
+        assert lines[2] == "1"
+
+
 def test_the_largest_exit_code_comes_back_and_each_failure_is_named() -> None:
     with agents() as start:
         code, lines = run(

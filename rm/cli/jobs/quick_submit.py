@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-ASKS_MORE = ("test_only", "wait")
+ASKS_MORE = ("clusters", "test_only", "wait")
 
 
 def attempt(words: Sequence[str]) -> int | None:

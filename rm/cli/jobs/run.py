@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from rm.cli.jobs.attended import Attendance, Signals, as_step, beginning, must_be_terminal
+from rm.cli.jobs.clusters import own_cluster
 from rm.cli.jobs.submit import JobCommand, job_flags, typed_line
 from rm.cli.output import note
 from rm.cli.session import Session
@@ -90,6 +91,8 @@ def held_job(
     for warning in remarks.warnings:
         note(f"Warning: {warning}")
     remarks.refuse()
+    if asked := values.get("clusters"):
+        own_cluster(asked, session.client)
     spec.update(launch="batch", output="/dev/null")
     if program:
         spec["script_path"] = printable_path(program)

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from rm.cli.jobs.clusters import own_cluster
 from rm.cli.jobs.quick_submit import say_where_the_log_is
 from rm.cli.output import note
 from rm.cli.session import Session, emit_json, json_option
@@ -111,6 +112,8 @@ def submit(
     for warning in remarks.warnings:
         note(f"Warning: {warning}")
     remarks.refuse()
+    if asked := values.get("clusters"):
+        own_cluster(asked, session.client)
     if values.get("test_only"):
         from rm.cli.jobs.why import show_plan
 

@@ -84,6 +84,7 @@ def _submit(
         note(f"warning: {warning}")
     with refused(FAILED):
         remarks.refuse()
+    cluster = _cluster(values.get("clusters"))
     if "launch" not in values:
         spec["launch"] = LAUNCH
     if not values.get("output"):
@@ -98,10 +99,23 @@ def _submit(
     with refused(FAILED):
         job = submitted(find_daemon(None, None), spec, door)
     if not quiet:
-        print(job if values.get("parsable") else f"Submitted batch job {job}", flush=True)
+        plain = f"{job};{cluster}" if cluster else job
+        told = f"Submitted batch job {job} on cluster {cluster}" if cluster else f"Submitted batch job {job}"
+        print(plain if values.get("parsable") else told, flush=True)
     if values.get("wait"):
         return code_at_end(job)
     return 0
+
+
+def _cluster(asked: str | None) -> str:
+    """The cluster's name, where options name it."""
+    if not asked:
+        return ""
+    from rm.cli.jobs.clusters import own_cluster
+    from rm.cli.slurm.asking import Asking
+
+    with Asking() as client:
+        return own_cluster(asked, client)
 
 
 def code_at_end(job: int) -> int:

@@ -11,6 +11,7 @@ from rm.cli.slurm.accounting.sacct_fields import FIELDS, SUBMIT_LINE, Field, Lin
 from rm.cli.slurm.accounting.sacct_filters import filters, script_in, script_of
 from rm.cli.slurm.accounting.sacct_times import times, within
 from rm.cli.slurm.asking import Asking
+from rm.cli.slurm.clusters import OPTION, cluster_of
 from rm.cli.slurm.jobs import NEVER, SHORT, STATES, rest_of
 from rm.cli.slurm.users import named_by
 from rm.cli.slurm.words import Given, Options, read
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 OPTIONS = Options(
     taken=(
-        "accounts/A=", "allocations/X", "allusers/a", "batch-script/B", "brief/b", "clusters/M=",
+        "accounts/A=", "allocations/X", "allusers/a", "batch-script/B", "brief/b", OPTION,
         "constraints/C=", "delimiter=", "endtime/E=", "format/o=", "helpformat/e", "jobs/j=", "json",
         "long/l", "name=", "ncpus/I=", "nnodes/i=", "nodelist/N=", "noheader/n", "parsable/p", "parsable2/P",
         "partition/r=", "qos/q=", "starttime/S=", "state/s=", "timelimit-max/K=", "timelimit-min/k=", "uid=",
@@ -79,8 +80,7 @@ def run(words: Sequence[str]) -> int:
         for start in range(0, len(FIELDS), 4):
             print(" ".join(f"{field.name:<19}" for field in FIELDS[start : start + 4]).rstrip())
         return 0
-    if options.get("clusters", "all") != "all":
-        raise UsageError("--clusters is not supported.", "There is one cluster; --clusters=all names it.")
+    cluster_of(given)
     usual = BRIEF if "brief" in options else LONG if "long" in options else USUAL
     fields = read_fields(options.get("format") or usual, FIELDS, "`sacct --helpformat` lists the fields.")
     if "batch-script" in options and "jobs" not in options:

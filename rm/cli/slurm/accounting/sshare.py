@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rm.cli.output import printable
+from rm.cli.slurm.clusters import ALIAS, OPTION, VARIABLES, say_cluster
 from rm.cli.slurm.words import Options, read
 from rm.errors import UsageError
 from rm.submission import place
@@ -23,6 +24,8 @@ OPTIONS = Options(
     taken=(
         "accounts/A=",
         "all/a",
+        OPTION,
+        ALIAS,
         "long/l",
         "noheader/h",
         "parsable/p",
@@ -31,7 +34,8 @@ OPTIONS = Options(
         "Users/U",
     ),
     ignored=("verbose/v",),
-    refused=("cluster=", "clusters/M=", "partition/m", "format/o=", "json", "yaml"),
+    refused=("partition/m", "format/o=", "json", "yaml"),
+    variables=VARIABLES,
 )
 # with their widths: to the left where that is negative
 SHORT = {"Account": -20, "User": 10, "RawShares": 10, "NormShares": 11, "RawUsage": 11, "EffectvUsage": 13,
@@ -45,6 +49,7 @@ def run(words: Sequence[str]) -> int:
     options = given.options
     if given.operands:
         raise UsageError(f"Unrecognized option: {given.operands[0]}.", "Name users with --users=NAME,…")
+    say_cluster(given)
     from rm.client import Client
 
     with Client() as client:

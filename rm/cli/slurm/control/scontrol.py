@@ -9,6 +9,7 @@ from rm.arrays import JobId, parse_id, split_ids
 from rm.cli.jobs.own_job import is_own, requeue_itself
 from rm.cli.output import all_printable, note
 from rm.cli.slurm.changing import Changing
+from rm.cli.slurm.clusters import ALIAS, OPTION, VARIABLES, cluster_of
 from rm.cli.slurm.refusals import WORDS, words_of
 from rm.cli.slurm.words import Options, read
 from rm.errors import IllegalTransition, NotFound, Refusal, RmError, UsageError
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
 
 
 OPTIONS = Options(
-    taken=("details/d", "oneliner/o"),
+    taken=(OPTION, ALIAS, "details/d", "oneliner/o"),
     ignored=("all/a", "future/F", "hide", "local", "quiet/Q", "verbose/v"),
-    refused=("clusters/M=", "cluster=", "federation", "sibling", "uid/u="),
-    variables={"SCONTROL_ONELINER": "oneliner"},
+    refused=("federation", "sibling", "uid/u="),
+    variables={**VARIABLES, "SCONTROL_ONELINER": "oneliner"},
 )
 LISTS = ("hostnames", "hostlist", "hostlistsorted")
 ENTITIES = ("job", "step", "node", "partition", "reservation", "config", "licenses", "assoc_mgr", *LISTS)
@@ -52,6 +53,7 @@ def run(words: Sequence[str]) -> int:
     given = read(words, OPTIONS, os.environ)
     if not given.operands:
         raise UsageError("No command is named.", "Write: scontrol show job ID. There is no prompt.")
+    cluster_of(given)
     verb, *rest = given.operands
     acts: dict[str, Callable[[list[str]], int]] = {
         "hold": lambda jobs: _each(jobs, lambda client, job: client.hold(job)),

@@ -8,6 +8,7 @@ import time
 
 from rm.cli.formats import ALL, Format, by_letters, by_names
 from rm.cli.slurm.asking import Asking
+from rm.cli.slurm.clusters import ALIAS, OPTION, VARIABLES, cluster_of, say_cluster
 from rm.cli.slurm.hosts.listed import SHORT, by_partition, reason_of, state_of
 from rm.cli.slurm.hosts.sinfo_columns import COLUMNS, NAMED, OF_GROUPS, OF_PARTITIONS, Group
 from rm.cli.slurm.jobs import NONE
@@ -25,15 +26,13 @@ if TYPE_CHECKING:
 
 OPTIONS = Options(
     taken=(
-        "dead/d", "Format/O=", "format/o=", "iterate/i=", "json", "list-reasons/R", "long/l", "Node/N",
-        "nodes/n=", "noheader/h", "partition/p=", "reservation/T", "responding/r", "sort/S=", "states/t=",
-        "summarize/s",
+        OPTION, ALIAS, "dead/d", "Format/O=", "format/o=", "iterate/i=", "json", "list-reasons/R", "long/l",
+        "Node/N", "nodes/n=", "noheader/h", "partition/p=", "reservation/T", "responding/r", "sort/S=",
+        "states/t=", "summarize/s",
     ),
     ignored=("all/a", "exact/e", "hide", "local", "noconvert", "verbose/v"),
-    refused=(
-        "clusters/M=", "cluster=", "federation", "future/F", "yaml",
-    ),
-    variables={"SINFO_FORMAT": "format", "SINFO_PARTITION": "partition", "SINFO_SORT": "sort"},
+    refused=("federation", "future/F", "yaml"),
+    variables={**VARIABLES, "SINFO_FORMAT": "format", "SINFO_PARTITION": "partition", "SINFO_SORT": "sort"},
 )  # fmt: skip
 USUAL = "%9P %.5a %.10l %.6D %.6t %N"
 LONG = "%9P %.5a %.10l %.10s %.4r %.8h %.10g %.6D %.11T %N"
@@ -58,8 +57,10 @@ def run(words: Sequence[str]) -> int:
     if given.operands:
         raise UsageError(f"Unrecognized option: {given.operands[0]}.", "Name hosts with --nodes=HOSTS.")
     if "reservation" in options:
+        say_cluster(given)
         return _reservations("noheader" in options)
     if "json" in options:
+        cluster_of(given)
         return _json()
     if seconds := options.pop("iterate", ""):
         from rm.cli.slurm.again import again_and_again
@@ -69,6 +70,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def _list(given: Given) -> int:
+    say_cluster(given)
     options, wanted = given.options, _states(given)
     with Asking() as client:
         told = client.hosts()

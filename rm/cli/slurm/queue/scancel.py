@@ -8,6 +8,7 @@ import sys
 from rm.arrays import JobId, parse_id, split_ids
 from rm.cli.output import note
 from rm.cli.slurm.changing import Changing
+from rm.cli.slurm.clusters import OPTION, VARIABLES, cluster_of
 from rm.cli.slurm.jobs import ENDED, NEVER, NONE, SHORT, STATES, rows, tasks_of, whole
 from rm.cli.slurm.refusals import words_of
 from rm.cli.slurm.users import named_by
@@ -24,12 +25,14 @@ if TYPE_CHECKING:
 
 OPTIONS = Options(
     taken=(
-        "account/A=", "batch/b", "full/f", "interactive/i", "me", "name/n=", "jobname=", "nodelist/w=",
-        "partition/p=", "qos/q=", "reservation/R=", "signal/s=", "state/t=", "user/u=", "verbose/v",
+        "account/A=", "batch/b", OPTION, "full/f", "interactive/i", "me", "name/n=", "jobname=",
+        "nodelist/w=", "partition/p=", "qos/q=", "reservation/R=", "signal/s=", "state/t=", "user/u=",
+        "verbose/v",
     ),
     ignored=("ctld", "hurry/H", "quiet/Q"),
-    refused=("clusters/M=", "sibling=", "wckey="),
+    refused=("sibling=", "wckey="),
     variables={
+        **VARIABLES,
         "SCANCEL_ACCOUNT": "account", "SCANCEL_QOS": "qos", "SCANCEL_BATCH": "batch", "SCANCEL_FULL": "full",
         "SCANCEL_INTERACTIVE": "interactive", "SCANCEL_NAME": "name", "SCANCEL_PARTITION": "partition",
         "SCANCEL_STATE": "state", "SCANCEL_USER": "user",
@@ -52,6 +55,7 @@ def run(words: Sequence[str]) -> int:
     steps = [(job, step) for job, step in named if step is not None]
     if not words and not filters:
         raise UsageError("No job identification provided")
+    cluster_of(given)
     signal, state = _signal(given), _state(filters.get("state", ""))
     to = _receivers(given)
     if steps and filters:
@@ -184,7 +188,7 @@ def _cancel_step(client: Changing, job: JobId, step: int, signal: int | None, ve
     if verbose:
         note(f"Terminating step {name}" if signal is None else f"Signal {signal} to step {name}")
     try:
-        signal_step(client.client, job, step, signal)
+        signal_step(client.client, job, step, signal, note)
     except RmError as error:
         note(f"error: Kill job error on job step id {name}: {error}")
         return FAILED

@@ -11,6 +11,7 @@ from rm import arrays
 from rm.api.reasons import Priority
 from rm.cli.formats import Column, by_letters
 from rm.cli.shown import job_ref
+from rm.cli.slurm.clusters import ALIAS, OPTION, VARIABLES, cluster_of
 from rm.cli.slurm.jobs import NONE
 from rm.cli.slurm.words import Given, Options, read
 from rm.errors import Conflict, UsageError
@@ -21,12 +22,13 @@ if TYPE_CHECKING:
 
 OPTIONS = Options(
     taken=(
+        OPTION, ALIAS,
         "format/o=", "jobs/j=", "long/l", "noheader/h", "norm/n", "partition/p=", "sort/S=", "user/u=",
         "weights/w",
     ),
     ignored=("local", "verbose/v"),
-    refused=("cluster=", "clusters/M=", "federation", "sibling"),
-    variables={"SPRIO_FORMAT": "format"},
+    refused=("federation", "sibling"),
+    variables={**VARIABLES, "SPRIO_FORMAT": "format"},
 )  # fmt: skip
 BY_PRIORITY = ("priority", "backfill")  # queue policies
 BY_PARTS = "multifactor"
@@ -108,6 +110,7 @@ def run(words: Sequence[str]) -> int:
     options = given.options
     if given.operands:
         raise UsageError(f"Unrecognized option: {given.operands[0]}.", "Name jobs with --jobs=ID[,ID...].")
+    cluster_of(given)
     from rm.client import Client
 
     with Client() as client:

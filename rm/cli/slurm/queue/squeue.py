@@ -9,6 +9,7 @@ import time
 from rm.api.job_rows import JobRow
 from rm.cli.formats import Format, by_letters, by_names
 from rm.cli.output import note
+from rm.cli.slurm.clusters import ALIAS, OPTION, VARIABLES, cluster_of, say_cluster
 from rm.cli.slurm.jobs import ENDED, NEVER, NONE, SHORT, STATES, expecting, ranked, rows, tasks_of, whole
 from rm.cli.slurm.queue.squeue_columns import COLUMNS, NAMED
 from rm.cli.slurm.users import named_by
@@ -23,13 +24,15 @@ if TYPE_CHECKING:
 
 OPTIONS = Options(
     taken=(
-        "account/A=", "array/r", "array-unique", "Format/O=", "format/o=", "iterate/i=", "job/j?", "jobs?",
-        "json", "licenses/L=", "long/l", "me", "name/n=", "nodelist/w=", "noheader/h", "partition/p=",
-        "qos/q=", "reservation/R=", "sort/S=", "start", "states/t=", "step/s?", "steps?", "user/u=", "users=",
+        "account/A=", "array/r", "array-unique", OPTION, ALIAS, "Format/O=", "format/o=", "iterate/i=",
+        "job/j?", "jobs?", "json", "licenses/L=", "long/l", "me", "name/n=", "nodelist/w=", "noheader/h",
+        "partition/p=", "qos/q=", "reservation/R=", "sort/S=", "start", "states/t=", "step/s?", "steps?", "user/u=",
+        "users=",
     ),
     ignored=("all/a", "hide", "local", "noconvert", "priority/P", "verbose/v"),
-    refused=("clusters/M=", "cluster=", "federation", "sibling", "yaml"),
+    refused=("federation", "sibling", "yaml"),
     variables={
+        **VARIABLES,
         "SQUEUE_ACCOUNT": "account", "SQUEUE_QOS": "qos", "SQUEUE_ARRAY": "array",
         "SQUEUE_FORMAT": "format", "SQUEUE_FORMAT2": "Format",
         "SQUEUE_NAMES": "name", "SQUEUE_PARTITION": "partition", "SQUEUE_SORT": "sort",
@@ -58,6 +61,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def _list(given: Given) -> int:
+    (cluster_of if "json" in given.options else say_cluster)(given)
     _check_users(given)
     if "steps" in given.options:
         from rm.cli.slurm.queue import squeue_steps
