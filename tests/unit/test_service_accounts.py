@@ -13,6 +13,7 @@ from rm.core.jobs import events as ev
 from rm.core.jobs.lifecycle import IllegalTransition
 from rm.core.journal.restoring import accounts_in, restore
 from rm.core.journal.starting_point import dump_state, restore_state
+from rm.core.model.asked.job_update import JobUpdate
 from rm.core.model.host_reservation import HostReservation
 from rm.core.model.job import Job
 from rm.core.model.replacing import replace
@@ -149,6 +150,32 @@ def test_what_limits_would_never_let_run_is_refused(house: House) -> None:
     job = submit(house, key="again")
     assert job.spec.time_limit_us == 10 * 60 * 10**6
     assert submit(house, key="again") == job
+
+
+def test_a_change_beyond_what_limits_would_ever_let_run_is_refused_but_for_administrators(
+    house: House,
+) -> None:
+    limit(house, **{"cpus": 4, "job.minutes": 10})
+    job = submit(house, hold=True, time_limit_us=5 * 60 * 10**6)
+    array = submit(house, hold=True, array="0-9", time_limit_us=5 * 60 * 10**6)
+
+    def to(job_id: int, may_raise: bool = False, tasks: str = "", **asked: Any) -> None:
+        change = house.service.changes.update
+        asyncio.run(change(job_id, "alice", JobUpdate(**asked), lambda _: True, may_raise, tasks))
+
+    minutes = 60 * 10**6
+    for beyond in (11 * minutes, 0):
+        for one, tasks in ((job, ""), (array, ""), (array, "2")):
+            with pytest.raises(ImpossibleRequest, match="AssocMaxWallDurationPerJobLimit"):
+                to(one.id, tasks=tasks, time_limit_us=beyond)
+    with pytest.raises(ImpossibleRequest, match="AssocGrpCpuLimit"):
+        to(job.id, cpus_per_task=5)
+    to(job.id, time_limit_us=10 * minutes)
+    to(array.id, tasks="2", time_limit_us=9 * minutes)
+    assert house.cycle.state.jobs[job.id].spec.time_limit_us == 10 * minutes
+    to(job.id, may_raise=True, time_limit_us=11 * minutes)
+    assert house.cycle.state.jobs[job.id].spec.time_limit_us == 11 * minutes
+    to(job.id, comment="its limits are as they are")
 
 
 def test_a_qos_is_the_accounts_and_cannot_go_before_its_jobs_end(house: House) -> None:

@@ -556,6 +556,21 @@ def test_a_job_that_waits_for_a_time_starts_then(slurm: Slurm, rmx: Rmx) -> None
     assert slurm("squeue", "-h", "-j2", "-tPD", "-o%S").out == "N/A\n"
 
 
+def test_a_job_that_waits_is_shown_with_its_expected_start(slurm: Slurm, rmx: Rmx) -> None:
+    rmx("submit", "--time=10", "--wrap=true")
+    rmx("submit", "--hold", "--time=10", "--wrap=true")
+    waits, held = (record(slurm, "show", "job", number) for number in ("4", "5"))
+    assert waits["SchedNodeList"] == "h1"
+    assert (
+        waits["StartTime"]
+        == slurm("squeue", "--start", "-h", "-j4", "-o%S").out.strip()
+        == "2033-05-18T03:33:20"
+    )
+    assert waits["EndTime"] == "2033-05-18T03:43:20"
+    assert (held["StartTime"], held["EndTime"]) == ("Unknown", "Unknown")
+    assert "SchedNodeList" not in held
+
+
 def test_a_host_that_is_not_there_does_not_hide_the_others(slurm: Slurm) -> None:
     done = slurm("scontrol", "show", "node", "h1,h8,h2")
     assert (done.code, re.findall(r"NodeName=(\w+)", done.out)) == (1, ["h1", "h2"])

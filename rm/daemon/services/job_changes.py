@@ -162,7 +162,7 @@ class JobChanges:
         array_tasks: str = "",
     ) -> Job:
         """Change what the job asks for, checked as at its submission; of an array only of these elements.
-        `may_raise`: also the time limit of a job that runs."""
+        `may_raise`: also the time limit of a job that runs, and beyond what limits would ever let run."""
         job = await self._reading.job(job_id)
         parts = [array_tasks] if job.array is None or not array_tasks else to_update(job, array_tasks)
         specs = [update.applied(spec) for spec in await self._specs_of(job, array_tasks)]
@@ -173,12 +173,17 @@ class JobChanges:
             await self._submissions.refuse_impossible(changed)
         spec = specs[0]
         asked = [spec] if update.dependency else []
+        bounded = (
+            [] if may_raise or job.occupies else [one for one in specs if _asks_otherwise(one, job.spec)]
+        )
         named = await named_jobs(asked, self._reading.job, self._reading.elements_of, may_know)
 
         def make(state: ClusterState, part: str) -> list[ev.Event]:
             if job_id not in state.jobs:
                 raise Conflict(f"Job {job_id} has ended too long ago to be changed.", "Submit it again.")
             self._submissions.refuse_growth(state, state.jobs[job_id], update, part)
+            if bounded:
+                self._submissions.refuse_beyond_limits(state, state.jobs[job_id], update, bounded)
             past = named.of(spec, state) if asked else ()
             array = state.jobs[job_id].array
             leave = array.has("waiting") & mask(part) if array is not None and part else 0
@@ -264,3 +269,10 @@ async def in_parts(parts: Sequence[str], change: Callable[[str], Awaitable[Job]]
         assert refused is not None
         raise refused
     return done
+
+
+def _asks_otherwise(new: JobSpec, old: JobSpec) -> bool:
+    """In what limits of accounts, QOS and partitions bound, or under which of them it comes."""
+    return (new.demand, new.time_limit_us, new.account, new.qos, new.partition) != (
+        old.demand, old.time_limit_us, old.account, old.qos, old.partition
+    )  # fmt: skip

@@ -25,7 +25,7 @@ from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies, Tuning
 from rm.core.scheduling.explaining import explain, never_fits
 from rm.core.scheduling.gates import accounts_of
-from rm.core.scheduling.limits.admission import admitted
+from rm.core.scheduling.limits.admission import admitted, refuse_changed
 from rm.core.sharing.accounts import account_for
 from rm.core.sharing.partitions import taking
 from rm.core.sharing.qos import qos_for
@@ -149,6 +149,14 @@ class JobSubmissions:
     def refuse_growth(self, state: ClusterState, job: Job, update: JobUpdate, part: str) -> None:
         """Raise for a change after which more would wait of its user than may."""
         self._backlog.refuse_growth(job.spec.user, growth_of(state, job, update, part))
+
+    def refuse_beyond_limits(
+        self, state: ClusterState, job: Job, update: JobUpdate, changed: Sequence[JobSpec]
+    ) -> None:
+        """Raise for a change after which limits would keep the job waiting for ever, if a submission like it
+        is refused."""
+        if self._refuse_never and state.tally.rules:
+            refuse_changed(state, job, update, changed)
 
     async def refuse_impossible(self, specs: Sequence[JobSpec]) -> None:
         """Raise for a job that no state of this cluster could take; each demand is asked once."""

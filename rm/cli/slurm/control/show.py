@@ -43,11 +43,12 @@ from rm.units import fold_hosts, parse_hosts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from rm.api.hosts import Host
     from rm.api.job_steps import JobStep
     from rm.api.jobs import Job, Spec
+    from rm.api.reasons import Start
     from rm.api.sharing import Partition
     from rm.cli.slurm.asking import Asking
 
@@ -74,10 +75,13 @@ STATES = {"drained": "IDLE+DRAIN", "draining": "MIXED+DRAIN", "down": "DOWN*"}
 
 def jobs(client: Asking, named: Sequence[str], details: bool = False) -> Iterator[Record]:
     found = list(_jobs(client, named))
-    sums = priority_sums(client.client) if any(job.state == "PENDING" for job in found) else {}
+    waiting = [job for job in found if job.state == "PENDING"]
+    sums = priority_sums(client.client) if waiting else {}
+    starts = client.client.starts().starts if any(map(eligible_us, waiting)) else ()
+    expected = {one.job: one for one in starts}
     for job in found:
         ran = client.job_steps([job.id]) if details and job.spec.launch == BATCH else []
-        lines = _job(job, priority_of(job, sums), details)
+        lines = _job(job, priority_of(job, sums), expected.get(job.id), details)
         if details:
             own = [step for step in ran if step.attempt == job.attempt]
             at = next(number for number, line in enumerate(lines) if line.startswith("RunTime="))
@@ -170,14 +174,17 @@ def _owner(user: str) -> str:
     return f"UserId={user}({entry.pw_uid}) GroupId={group_of(user)}({entry.pw_gid})"
 
 
-def _job(found: Job, priority: int, details: bool = False) -> list[str]:
+def _job(found: Job, priority: int, start: Start | None, details: bool = False) -> list[str]:
     job = rest_of(found)
     spec = job.spec
     hosts = list(job.hosts)
     fewest = spec.hosts_min or (-(-spec.ntasks // spec.tasks_per_host) if spec.tasks_per_host else 1)
     number = len(hosts) or fewest
     asked = f"{fewest}-{spec.hosts_max}" if not hosts and spec.hosts_max > fewest else str(number)
-    ends_us = ends_by_us(job, spec.time_limit_us)
+    starts_us, ends_us = job.started_us or begins_us(job), ends_by_us(job, spec.time_limit_us)
+    if job.state == "PENDING":
+        starts_us = starts_us or (start.at_us if start else None)
+        ends_us = starts_us + spec.time_limit_us if starts_us and spec.time_limit_us else None
     mem_bytes = spec.mem_bytes_per_host or spec.mem_bytes_per_task // spec.cpus_per_task
     all_bytes, gpus = mem_bytes_of(spec, number), gpus_of(spec, number)
     tres = [f"cpu={spec.cpus_per_task * spec.ntasks}", f"mem={size(all_bytes)}" if all_bytes else ""]
@@ -208,12 +215,12 @@ def _job(found: Job, priority: int, details: bool = False) -> list[str]:
         f"TimeMin={clock_limit(spec.time_min_us) if spec.time_min_us else 'N/A'}",
         f"SubmitTime={moment(job.submitted_us)} EligibleTime={eligible}",
         f"AccrueTime={eligible}",
-        f"StartTime={moment(job.started_us or begins_us(job), 'Unknown')} "
+        f"StartTime={moment(starts_us, 'Unknown')} "
         f"EndTime={moment(ends_us, 'Unknown')} Deadline={moment(spec.deadline_us, 'N/A')}",
         f"SuspendTime=None SecsPreSuspend=0 LastSchedEval={moment(job.started_us, 'Unknown')} Scheduler=Main",
         f"Partition={partition} AllocNode:Sid={spec.submit_host or 'N/A'}:0",
         f"ReqNodeList={only} ExcNodeList={excluded}",
-        f"NodeList={fold_hosts(hosts)}",
+        f"NodeList={fold_hosts(hosts)}{f' SchedNodeList={fold_hosts(start.hosts)}' if start else ''}",
         *([f"BatchHost={hosts[0]}"] if hosts else []),
         f"NumNodes={asked} NumCPUs={spec.cpus_per_task * spec.ntasks} NumTasks={spec.ntasks} "
         f"CPUs/Task={spec.cpus_per_task} ReqB:S:C:T=0:0:*:*",

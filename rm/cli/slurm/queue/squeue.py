@@ -26,8 +26,8 @@ OPTIONS = Options(
     taken=(
         "account/A=", "array/r", "array-unique", OPTION, ALIAS, "Format/O=", "format/o=", "iterate/i=",
         "job/j?", "jobs?", "json", "licenses/L=", "long/l", "me", "name/n=", "nodelist/w=", "noheader/h",
-        "partition/p=", "qos/q=", "reservation/R=", "sort/S=", "start", "states/t=", "step/s?", "steps?", "user/u=",
-        "users=",
+        "partition/p=", "qos/q=", "reservation/R=", "sort/S=", "start", "states/t=", "step/s?", "steps?",
+        "user/u=", "users=",
     ),
     ignored=("all/a", "hide", "local", "noconvert", "priority/P", "verbose/v"),
     refused=("federation", "sibling", "yaml"),

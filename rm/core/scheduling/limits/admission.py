@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from rm.arrays import parse
 from rm.core.jobs.handlers.accounting import with_time_limit
 from rm.core.jobs.state import ClusterState
+from rm.core.model.asked.job_update import JobUpdate
 from rm.core.model.job import Job, JobSpec
 from rm.core.model.replacing import replace
 from rm.core.scheduling.limits.limiting import Limiter
@@ -66,9 +67,7 @@ def admitted(
         if like not in seen:
             seen.add(like)
             if limiter is None:
-                limiter = Limiter(
-                    Shares(state.accounts, state.ledger, 0, state.tally), state.jobs, state.hosts
-                )
+                limiter = _limiter(state)
             whole = with_time_limit(state, spec, account, qos)
             _refuse_never(limiter, Job(0, whole, 0, account=account, qos=qos))
     for key, more in new.items():
@@ -80,6 +79,28 @@ def admitted(
                 "Submit them when some have ended.",
             )
     return new
+
+
+def refuse_changed(state: ClusterState, job: Job, update: JobUpdate, changed: Sequence[JobSpec]) -> None:
+    """Refuse what a waiting job is to ask for, or the elements of an array, where no limit would ever let it
+    run, as at its submission.
+
+    Raises:
+        UsageError: an account or a QOS that it names is not for it.
+        ImpossibleRequest: it could never run.
+    """
+    limiter = _limiter(state)
+    for spec in changed:
+        account, qos = job.account, job.qos
+        if update.account is not None:
+            account = account_for(state.accounts, spec.user, spec.account)
+        if update.account is not None or update.qos is not None:
+            qos = qos_for(state.accounts, account, spec.qos)
+        _refuse_never(limiter, Job(0, spec, 0, account=account, qos=qos))
+
+
+def _limiter(state: ClusterState) -> Limiter:
+    return Limiter(Shares(state.accounts, state.ledger, 0, state.tally), state.jobs, state.hosts)
 
 
 def _refuse_never(limiter: Limiter, job: Job) -> None:
