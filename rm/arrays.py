@@ -17,7 +17,7 @@ from rm.quick_tuple import NamedTuple
 INDEX_MAX = 4_000_000  # Slurm's largest MaxArraySize allows no more
 BYTES_MAX = 100_000  # of the text of an array
 _FEW = 64  # runs that are found one by one
-_BLOCK = 128  # bytes of a set whose text is kept: a change of one index writes one block anew
+_BLOCK = 16  # bytes of a set whose text is kept: a change of one index writes one block anew
 
 _RANGE = r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?\Z"
 _ID = r"(\d{1,18})(?:_(?:(\d{1,9})|\[([^\]]*)\]))?\Z"
@@ -141,17 +141,22 @@ def text_of(indices: int) -> str:
 
 
 def _listed(indices: int) -> str:
-    """Each run, in blocks: of a long list that was written before nearly all is known."""
+    """Each run, in blocks: of a long list that was written before nearly all is known. A block in which no
+    run begins or ends says nothing, and is not looked at."""
     size = (indices.bit_length() + 7) // 8
-    begins = (indices & ~(indices << 1)).to_bytes(size, "little")
-    ends = (indices & ~(indices >> 1)).to_bytes(size, "little")
-    blocks = (
-        _block(at * 8, begins[at : at + _BLOCK], ends[at : at + _BLOCK]) for at in range(0, size, _BLOCK)
-    )
+    first, last = indices & ~(indices << 1), indices & ~(indices >> 1)
+    begins, ends = first.to_bytes(size, "little"), last.to_bytes(size, "little")
+    edges, blocks = (first | last).to_bytes(size, "little"), []
+    next_edge = re.compile(rb"[^\0]").search
+    edge = next_edge(edges)
+    while edge is not None:
+        at = edge.start() // _BLOCK * _BLOCK
+        blocks.append(_block(at * 8, begins[at : at + _BLOCK], ends[at : at + _BLOCK]))
+        edge = next_edge(edges, at + _BLOCK)
     return "".join(blocks)[1:]
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=32_768)
 def _block(base: int, begins: bytes, ends: bytes) -> str:
     """What a list says of the indices from `base` on: `,3` where a run begins, and `-9` where one ends
     that has more than one index."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 OLDEST = 2  # of the collector's generations
+YOUNG = 10_000  # objects until a first look; most that a turn of the leader makes have gone by then
 
 
 class _Off:
@@ -49,7 +50,8 @@ def made_to_stay() -> Iterator[None]:
 
 def pass_over_survivors() -> None:
     """From now on a full collection goes over what was made since the last one, and not again over what it
-    left alive. Cycles among that are found once `look_at_all` was called."""
+    left alive. Cycles among that are found once `look_at_all` was called. Looks at the youngest are rarer."""
+    gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
     if _freeze not in gc.callbacks:
         gc.callbacks.append(_freeze)
 

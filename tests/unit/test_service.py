@@ -20,6 +20,7 @@ from rm.core.model.host import HostState
 from rm.core.model.job import Job, JobState
 from rm.core.model.logs import LogName
 from rm.core.model.reasons import ReasonCode
+from rm.core.model.replacing import replace
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
@@ -173,6 +174,20 @@ def test_a_wait_ends_with_its_time_and_leaves_nothing(house: House) -> None:
     house.run()
     assert asyncio.run(house.service.reading.wait(1, 0.01)).state is JobState.RUNNING
     assert house.waiters._waiters == {}
+
+
+def test_who_waits_for_an_arrays_end_is_not_woken_by_each_of_its_elements(house: House) -> None:
+    house.run()
+    job = house.cycle.state.jobs[1]
+
+    async def woken(job: Job) -> tuple[bool, bool]:
+        with house.waiters.waiting(1) as by_all, house.waiters.waiting(1, for_end=True) as by_end:
+            house.waiters.changed([job])
+            await asyncio.sleep(0)
+            return by_all.is_set(), by_end.is_set()
+
+    assert asyncio.run(woken(job)) == (True, False)
+    assert asyncio.run(woken(replace(job, state=JobState.COMPLETED))) == (True, True)
 
 
 async def text_of(chunks: AsyncIterator[bytes]) -> bytes:

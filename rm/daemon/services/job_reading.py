@@ -211,7 +211,7 @@ class JobReading:
     async def wait(self, job_id: int, timeout_s: float, array_tasks: str = "") -> Job:
         """An element of an array that waits has no job of its own: its array says when it has."""
         deadline = asyncio.get_running_loop().time() + timeout_s
-        with self._waiters.waiting(job_id) as woken:
+        with self._waiters.waiting(job_id, for_end=not array_tasks) as woken:
             while True:
                 woken.clear()  # before the look: a change after it must not be missed
                 job = (await self.described(job_id, array_tasks)).job
