@@ -178,7 +178,7 @@ def test_a_wait_ends_with_its_time_and_leaves_nothing(house: House) -> None:
 
 def test_who_waits_for_an_arrays_end_is_not_woken_by_each_of_its_elements(house: House) -> None:
     house.run()
-    job = house.cycle.state.jobs[1]
+    job = asyncio.run(house.service.reading.described(1)).job
 
     async def woken(job: Job) -> tuple[bool, bool]:
         with house.waiters.waiting(1) as by_all, house.waiters.waiting(1, for_end=True) as by_end:
