@@ -95,7 +95,7 @@ def test_a_training_script_of_slurm_runs_unchanged_over_three_hosts(cluster: Clu
     assert told[:3] == [
         ("cp", everywhere, 3, 0), ("python3", everywhere, 6, 0), ("sh", hosts[2], 1, 0)
     ]  # fmt: skip
-    assert [step["state"] for step in steps] == ["COMPLETED"] * 5 + ["FAILED"] * 2
+    assert [step["state"] for step in steps] == ["COMPLETED"] * 5 + ["FAILED", "CANCELLED"]
     assert [(step["exit_code"], step["exit_signal"]) for step in steps[5:]] == [(3, 0), (0, 9)]
     assert all(step["started_us"] <= step["ended_us"] <= job["ended_us"] for step in steps)
     assert f"{job['id']}.6" in cluster.rmx("show", job["id"])

@@ -57,6 +57,12 @@ def test_the_usual_table_is_slurms(slurm: Slurm) -> None:
     ]
 
 
+def test_a_cancelled_job_has_no_code_but_its_script_has(slurm: Slurm, daemon: Daemon) -> None:
+    daemon.service.put(1, state=JobState.CANCELLED)
+    told = slurm("sacct", "-nPj1", "-o", "JobID,State,ExitCode").out.splitlines()
+    assert told == ["1|CANCELLED|0:0", "1.batch|CANCELLED|3:0"]
+
+
 def test_tables_are_parsable(slurm: Slurm) -> None:
     words = ("sacct", "-j", "1", "-X", "-o", "JobID,State,Elapsed,NodeList,Start,ReqMem")
     row = "1|FAILED|00:00:04|h1|1970-01-01T00:00:05|1G"
@@ -158,7 +164,7 @@ def test_what_srun_ran_is_a_line_of_its_own(slurm: Slurm, daemon: Daemon) -> Non
     service.job_step_table = [
         JobStep(StepName(2, attempt, 0), "train.py", "h[1-2]", 2, 4, 8, 6_000_000, 9_000_000, 0, 0),
         JobStep(StepName(2, attempt, 1), "bad", "h1", 1, 1, 1, 6_000_000, 8_000_000, 3, 0),
-        JobStep(StepName(2, attempt, 2), "killed", "h1", 1, 1, 0, 6_000_000, 7_000_000, 0, 15, "cancelled"),
+        JobStep(StepName(2, attempt, 2), "killed", "h1", 1, 1, 0, 6_000_000, 7_000_000, 0, 15),
         JobStep(StepName(2, attempt, 3), "runs", "h1", 1, 1, 0, 6_000_000),
         JobStep(StepName(2, attempt + 1, 0), "another attempt's"),
         of_4,

@@ -65,6 +65,6 @@ def state_of(step: JobStep, job: Job, coming: bool) -> JobState:
         return JobState.COMPLETING
     if step.why == "timeout":
         return JobState.TIMEOUT
-    if step.why or step.code is None:
+    if step.why or step.code is None or step.signal:
         return JobState.CANCELLED
-    return JobState.FAILED if step.code or step.signal else JobState.COMPLETED
+    return JobState.FAILED if step.code else JobState.COMPLETED

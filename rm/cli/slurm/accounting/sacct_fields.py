@@ -75,6 +75,14 @@ def step_exit(step: JobStep) -> str:
     return f"{step.exit_code or 0}:{step.exit_signal or 0}"
 
 
+def line_exit(line: Line) -> str:
+    """Of a job that was cancelled its script's line alone has what the script made of it."""
+    if line.told is not None:
+        return step_exit(line.told)
+    cancelled = line.job.state == "CANCELLED" and not line.step
+    return "0:0" if cancelled else line.job.exit or "0:0"
+
+
 def derived_exit(job: Job, steps: Iterable[JobStep]) -> str:
     """The largest `code:signal` of its steps, of which a code is larger than any signal. Where the script ran
     for each task, the tasks are the step. Source: sacct(1), "DerivedExitCode"."""
@@ -249,7 +257,7 @@ KNOWN = (
                                      lambda s: step_elapsed_us(s) // 1_000_000)),
     Field("Eligible", 19, _of_job(lambda j: moment(max(j.submitted_us, j.spec.begin_us or 0)))),
     Field("End", 19, lambda line: moment((line.told or line.job).ended_us, "Unknown")),
-    Field("ExitCode", 8, _of_both(lambda j: j.exit or "0:0", step_exit)),
+    Field("ExitCode", 8, line_exit),
     Field("JobID", -12, _shown),
     Field("JobIDRaw", -12, lambda line: _with_step(str(line.job.id), line)),
     Field("JobName", 10, _name),
