@@ -97,6 +97,7 @@ class Session:
         self._input = bytearray()  # not acknowledged; its first byte has the offset `_taken`
         self._taken = self._sent = self._got = 0
         self._input_ends = self._end_sent = False
+        self._typed = False  # the input comes from a terminal
         self._ended: Ended | None = None
         self.began = False  # it was attended here
         self.displaced = False  # somebody else attends it now
@@ -132,6 +133,7 @@ class Session:
             RmError: the session could not begin, or is lost.
         """
         stdin = streams.stdin
+        self._typed = stdin >= 0 and os.isatty(stdin)
         while True:
             try:
                 self._connect()
@@ -183,6 +185,8 @@ class Session:
             return stdin
         except OSError:
             data = b""
+        if not data and self._typed and not os.isatty(stdin):
+            return -1  # the terminal was closed: who attends next types on
         self._input += data
         self._input_ends = not data
         self._send_input()

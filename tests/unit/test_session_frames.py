@@ -231,3 +231,34 @@ def test_a_signal_says_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> Non
     with far:
         signal_step(client_of(near), JobId(42), 7, None, tell)
     assert told == ["Step 42.7 has not answered yet: its host or the daemon is silent."]
+
+
+def test_a_terminal_that_is_closed_does_not_end_the_input_of_who_comes_next() -> None:
+    near, far = socket.socketpair()
+    far.settimeout(PATIENCE_S)
+    for kind, body in ((TEXT, b'{"ok": true}'), (BINARY, sessions.frame(sessions.HAVE, 0))):
+        far.sendall(bytes([0x80 | kind, len(body)]) + body)
+    ways = [WebSocket(near)]
+    way: Any = SimpleNamespace(upgraded=lambda *path: ways.pop())
+    session = attending.Session(lambda: way, 42, "", "s", {}, print)
+    master, slave = os.openpty()
+    wakes, wake = os.pipe()
+    os.write(master, b"last words\n")
+    leaving = attending.Streams(slave, -1, -1, wakes, lambda _: False)
+
+    def close() -> None:
+        said = bytearray()
+        while b"last words" not in said:
+            said += far.recv(4096)
+        os.close(master)
+        threading.Timer(0.2, os.write, (wake, b".")).start()  # time for an end that must not come
+
+    closing = threading.Thread(target=close)
+    closing.start()
+    with far:
+        assert session.attend(leaving) is None
+        closing.join()
+        assert not session._end_sent
+    session.close()
+    for fd in (slave, wakes, wake):
+        os.close(fd)
