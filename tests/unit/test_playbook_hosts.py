@@ -179,6 +179,23 @@ def test_a_host_that_takes_no_more_of_a_request_is_given_up_after_the_time_limit
     assert problem.what.startswith("Host one did not end steps within their time limits, nor 0.2 s later")
 
 
+def test_a_login_script_may_print_before_the_first_answer_and_nothing_between_two(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here, there = socket.socketpair()
+    monkeypatch.setattr("rm.adapters.playbook.channel.ssh.connect", lambda *_: Mock())
+    monkeypatch.setattr("rm.adapters.playbook.channel.ssh.open_channel", lambda *_: here)
+    with here, there:
+        steps = StepsChannel(HOSTS[0], SshSettings(Path("none")), False)
+        with steps.lines:
+            answer = b'{"ok": true, "result": {"results": [], "planned": {}}}\n'
+            there.sendall(b'WELCOME\n[1]\n{"maintenance": "on Sunday"}\n' + answer + b"Mind the gap\n")
+            assert steps.steps(limited(1)) == {"results": [], "planned": {}}
+            (problem,) = raised_by(steps, limited(1))
+    assert isinstance(problem, Unreachable)
+    assert problem.what == "Host one returns something other than step results: 'Mind the gap'."
+
+
 @pytest.mark.parametrize("size_bytes", [1, 4 << 20], ids=["reading", "writing"])
 @pytest.mark.parametrize("killable", [True, False])
 def test_a_stopped_process_of_this_machine_is_given_up_after_the_time_limits(

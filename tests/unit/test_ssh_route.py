@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,8 @@ import pytest
 
 from rm.adapters.hosts import route as ssh_route
 from rm.adapters.hosts import ssh
+from rm.adapters.hosts.commands import agent_command, attend_command
+from rm.adapters.hosts.identity import identities
 from rm.adapters.hosts.settings import SshSettings
 from rm.errors import ConfigError, Unreachable
 from tests import builders
@@ -62,6 +65,37 @@ def test_a_refused_login_is_one_sentence(
         with pytest.raises(Unreachable) as refused:
             ssh.connect(host, SshSettings(known_hosts=tmp_path / "known_hosts"))
     assert refused.value.what == f"Host h1 refuses the login of root: {theirs.rstrip('.')}."
+
+
+def test_keys_that_this_user_may_not_read_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As ssh takes them: whoever runs as another user with the first one's HOME has none of its keys."""
+
+    def refuse(file: Path, **_: object) -> os.stat_result:
+        raise PermissionError(13, "Permission denied", str(file))
+
+    host = builders.host("h1", address="127.0.0.1")
+    straight = ssh_route.Route(host.address, 22, "root", "127.0.0.1")
+    monkeypatch.setattr(Path, "stat", refuse)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert identities(host, SshSettings(known_hosts=Path("known")), straight).files == ()
+
+
+@pytest.mark.parametrize(
+    ("said", "runs"),
+    [
+        ({}, "python3 -S -E /opt/rm/agents/rm_agent.py --serve"),
+        ({"ansible_python_interpreter": "auto_silent"}, "python3 -S -E /opt/rm/agents/rm_agent.py --serve"),
+        (
+            {"ansible_python_interpreter": "/opt/py 3.9/bin/python3", "ansible_become": "true"},
+            "sudo -n '/opt/py 3.9/bin/python3' -S -E /opt/rm/agents/rm_agent.py --serve",
+        ),
+    ],
+)
+def test_an_agent_runs_by_the_python_that_the_inventory_names(said: dict[str, str], runs: str) -> None:
+    host = replace(builders.host("h1"), variables=tuple(said.items()))
+    settings = SshSettings(known_hosts=Path("known"))
+    assert agent_command(host, settings) == runs
+    assert attend_command(host, settings) == runs.replace("--serve", "--attend")
 
 
 def test_a_server_with_as_many_channels_as_it_allows_is_said_to_be_one() -> None:

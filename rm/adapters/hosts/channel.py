@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rm.adapters.hosts.commands import agent_command
-from rm.adapters.hosts.settings import SshSettings
+from rm.adapters.hosts.settings import LOGIN_LINES, SshSettings
 from rm.adapters.hosts.stderr import StandardError
 from rm.core.model.host import Host
 from rm.errors import Unreachable
@@ -40,7 +40,6 @@ log = logging.getLogger("rm.agent")
 
 SMALL_BYTES = 16384  # a line up to this fits a socket that says it is writable
 HELLO_S = 20.0
-LOGIN_LINES = 200  # that a login script may print before the agent says hello
 EXIT_S = 2.0
 CANCEL_S = 10.0
 

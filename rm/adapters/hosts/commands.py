@@ -13,9 +13,17 @@ AGENT_PATH = "/opt/rm/agents/rm_agent.py"
 
 def agent_command(host: Host, settings: SshSettings) -> str:
     """The command line that serves the agent's channel on `host`; by sudo when its inventory says so."""
-    command = settings.agent_command or shlex.join([settings.python, "-S", "-E", AGENT_PATH, "--serve"])
-    become = dict(host.variables).get("ansible_become", "").lower() in ("true", "yes", "1")
+    given = dict(host.variables)
+    python = python_of(given.get("ansible_python_interpreter"), settings)
+    command = settings.agent_command or shlex.join([python, "-S", "-E", AGENT_PATH, "--serve"])
+    become = given.get("ansible_become", "").lower() in ("true", "yes", "1")
     return f"sudo -n {command}" if become else command
+
+
+def python_of(said: object, settings: SshSettings) -> str:
+    """The host's Python: `said` is its inventory's `ansible_python_interpreter`, if any."""
+    text = str(said or "auto")
+    return settings.python if text.startswith("auto") else text
 
 
 def attend_command(host: Host, settings: SshSettings) -> str:

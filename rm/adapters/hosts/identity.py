@@ -59,7 +59,10 @@ def _named(file: Path, host: Host) -> Path:
 
 
 def _usable(files: tuple[Path, ...]) -> tuple[Path, ...]:
-    return tuple(file for file in files if file.is_file() and not _open_to_others(file))
+    # a folder that this user may not enter has no keys: os.access says so, where Path.is_file fails
+    return tuple(
+        file for file in files if os.access(file, os.R_OK) and file.is_file() and not _open_to_others(file)
+    )
 
 
 def _open_to_others(file: Path) -> bool:

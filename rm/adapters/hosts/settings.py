@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+LOGIN_LINES = 200  # that a login script may print before what rm starts says something
+
 
 @dataclass(frozen=True, slots=True)
 class SshSettings:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from rm.adapters.hosts import ssh
-from rm.adapters.hosts.settings import SshSettings
+from rm.adapters.hosts.settings import LOGIN_LINES, SshSettings
 from rm.adapters.playbook import become as playbook_become
 from rm.adapters.playbook.become import Passwords, Refused
 from rm.adapters.playbook.program import HINT, LOADER, Conversation, OutcomeUnknown, answers_within_s, late
@@ -42,6 +42,7 @@ class StepsChannel:
                 self._become(given.become)
             self.lines = self.channel.makefile("rb")
             self._talk = Conversation()
+            self._greeting_lines = LOGIN_LINES  # that may still come before the first reply
             self._write(self._talk.opening())
         except BaseException:
             self.connection.close()
@@ -72,29 +73,40 @@ class StepsChannel:
         self.channel.settimeout(answers_within_s(request))
         try:
             self.channel.sendall(self._talk.asking(request))  # a stopped host takes no more than SSH's window
-            line = self.lines.readline(LINE_BYTES_MAX)
+            reply = self._reply()
         except TimeoutError:
             raise late(self.host.name) from None
         except (OSError, EOFError):
-            line = b""
+            raise self._ended() from None
         self.channel.settimeout(None)
-        if not line:
-            raise self._ended()
-        if len(line) >= LINE_BYTES_MAX:
-            said = f"Host {self.host.name} answers more than {LINE_BYTES_MAX >> 20} MiB at once."
-            raise Unreachable(said, "Take large files with `fetch`, and let commands write into files.")
-        try:
-            reply = json.loads(line)
-            if reply["ok"] is not True:
-                raise RmError(f"Host {self.host.name} refused the steps: {str(reply['error'])[:2000]}")
-            result: dict[str, Any] = reply["result"]  # its shape is checked where it arrives
-            return result
-        except (ValueError, LookupError, TypeError, RecursionError):
-            said = bytes(line)[:200].decode(errors="replace").strip()
-            raise Unreachable(
-                f"Host {self.host.name} returns something other than step results: '{said}'.",
-                f"A login script may write to standard output for {self.host.login}.",
-            ) from None
+        if reply["ok"] is not True:
+            raise RmError(f"Host {self.host.name} refused the steps: {str(reply.get('error', ''))[:2000]}")
+        result: dict[str, Any] = reply.get("result")  # its shape is checked where it arrives
+        return result
+
+    def _reply(self) -> dict[str, Any]:
+        """The next line, which is a reply; a login script may print some lines before the first one."""
+        while True:
+            line = self.lines.readline(LINE_BYTES_MAX)
+            if not line:
+                raise self._ended()
+            if len(line) >= LINE_BYTES_MAX:
+                said = f"Host {self.host.name} answers more than {LINE_BYTES_MAX >> 20} MiB at once."
+                raise Unreachable(said, "Take large files with `fetch`, and let commands write into files.")
+            try:
+                reply = json.loads(line)
+            except (ValueError, RecursionError):
+                reply = None
+            if isinstance(reply, dict) and "ok" in reply:
+                self._greeting_lines = 0
+                return reply
+            if not self._greeting_lines:
+                said = bytes(line)[:200].decode(errors="replace").strip()
+                raise Unreachable(
+                    f"Host {self.host.name} returns something other than step results: '{said}'.",
+                    f"A login script may write to standard output for {self.host.login}.",
+                )
+            self._greeting_lines -= 1
 
     def _ended(self) -> RmError:
         """Why the program on the host is gone."""

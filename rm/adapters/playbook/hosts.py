@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from rm.adapters.hosts.commands import python_of
 from rm.adapters.hosts.settings import SshSettings
 from rm.adapters.playbook.become import Passwords, Refused
 from rm.adapters.playbook.program import PART_BYTES, REQUEST_BYTES, in_parts
@@ -127,8 +128,7 @@ class Ways:
         return in_parts(request, send, REQUEST_BYTES, PART_BYTES)
 
     def _python(self, name: str, way: Way) -> str:
-        said = str(self._given(name, way).get("ansible_python_interpreter") or "auto")
-        return self.settings.python if said.startswith("auto") else said
+        return python_of(self._given(name, way).get("ansible_python_interpreter"), self.settings)
 
     def _ask(self, name: str, become: bool, local: bool, way: Way, request: dict[str, Any]) -> dict[str, Any]:
         """One request over a kept-open connection of ours; one that was lost is forgotten."""
