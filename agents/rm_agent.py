@@ -121,7 +121,8 @@ class Agent:
             "event": "hello", "version": self.version, "protocol": PROTOCOL, "host": os.uname().nodename,
             "boot_id": boot_id(), "pid": os.getpid(), "uid": os.getuid(), "now_us": now_us(),
             "alive_us": alive_us(), "epoch": spool.epoch(), "cluster": self.cluster, "led_at": led_at,
-            "newest_job": spool.newest_job(), "features": self.features, "room": self.room.due is None,
+            "known_as": spool.known_as(), "newest_job": spool.newest_job(), "features": self.features,
+            "room": self.room.due is None,
         }  # fmt: skip
 
     def serve(self):

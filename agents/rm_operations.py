@@ -282,7 +282,7 @@ class Operations(Attempts):
 
     def adopt(self, request):
         """Belong to a cluster: the first that asks, or one that names the one that it is to replace. Then
-        nothing of that one is left here; while its tasks run, nothing changes."""
+        nothing of that one is left here; while its tasks run, nothing changes. And have one name there."""
         cluster, led_at = str(request["cluster"]), str(request.get("led_at", ""))
         mine, _ = self.spool.cluster()
         if mine not in ("", cluster):
@@ -297,7 +297,8 @@ class Operations(Attempts):
             self._forget(*self.known)
             self.spool.forget_cluster()
         self.spool.join(cluster, led_at)
-        return {"running": []}
+        name = self.spool.take_name(str(request.get("host", "")), str(request.get("renamed_from", "")))
+        return {"running": [], "known_as": name}
 
     def _forget(self, *names):
         """What has ended, or was never here: a launch of it that is still under way is refused."""

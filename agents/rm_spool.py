@@ -16,6 +16,7 @@
     ends                                   how such attempts ended (rm_ends.py)
     epoch                                  the largest of a leader that was obeyed
     cluster                                whose jobs these are: the id of the cluster, and where it is led
+    known_as                               the name of this host in the cluster, and since which boot
 
 locked = alive; free with exit.json = exited; free without = lost. Folders belong to the agent, so that no
 user can put a link where the agent writes; only the script, the reports and the logs belong to the user, so
@@ -385,9 +386,25 @@ class Spool:
 
     def forget_cluster(self):
         """Nothing of the cluster that led this host until now counts for the next one: ids begin anew."""
-        for name in ("discarded", "ends", "epoch"):
+        for name in ("discarded", "ends", "epoch", "known_as"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(self.state, name))
+
+    def known_as(self):
+        """The name that the cluster uses for this host since its boot; empty before one was given. After a
+        boot nothing runs here, and a copy of a disk is another machine."""
+        known = self._noted("known_as")
+        known = known if isinstance(known, dict) else {}
+        return str(known.get("name", "")) if known.get("boot_id") == boot_id() else ""
+
+    def take_name(self, name, instead_of):
+        """Take the name, unless there is another one than `instead_of`; the name that counts."""
+        now = self.known_as()
+        if now in ("", instead_of) and name:
+            with contextlib.suppress(OSError):  # on a full disk it is asked for again
+                write_json(os.path.join(self.state, "known_as"), {"name": name, "boot_id": boot_id()})
+            return name
+        return now
 
     def check_cluster(self, cluster):
         """Refuse another cluster's daemon. One that names none is older than clusters' ids."""

@@ -66,6 +66,8 @@ class FakeHosts:
         self.offsets_us: dict[str, int] = {}
         self.cluster = NO_CLUSTER
         self.clusters: dict[str, str] = {}  # that hosts say they belong to
+        self.names: dict[str, str] = {}  # that hosts say they have in it, else their own
+        self.boots: dict[str, str] = {}
         self.epochs: dict[str, int] = {}  # that hosts say they have obeyed
         self.alive_us: dict[str, int] = {}  # since their boots, when they said hello
         self.raised: dict[str, int] = {}
@@ -84,6 +86,9 @@ class FakeHosts:
 
     def peers(self, name: str) -> list[str]:
         return [host.address for host in self.added.values() if host.name != name]
+
+    def knows(self, name: str) -> bool:
+        return name in self.added
 
     def take(self, op: str, host: str | None = None) -> Call:
         """The oldest call of this kind that was not taken yet; waits for it."""
@@ -117,6 +122,8 @@ class FakeHosts:
             alive_us=self.alive_us.get(name, 0),
             epoch=self.epochs.get(name, 0),
             cluster=self.clusters.get(name, ""),
+            known_as=self.names.get(name, name),
+            boot_id=self.boots.get(name, f"boot of {name}"),
         )
 
     def raise_epoch(self, name: str, epoch: int) -> None:

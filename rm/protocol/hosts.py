@@ -20,20 +20,24 @@ class Ping(Request[Pong], frozen=True, kw_only=True, tag="ping"):
 
 
 class Adopted(Struct, frozen=True, kw_only=True):
-    """`running`: jobs of the other cluster, whose tasks have not ended; while there are some it is obeyed."""
+    """`running`: jobs of the other cluster, whose tasks have not ended; while there are some it is obeyed.
+    `known_as` is the host's name in this cluster since its boot."""
 
     running: Annotated[list[Job], Meta(max_length=LIST_MAX)] = []
+    known_as: Word = ""
 
 
 class Adopt(Request[Adopted], frozen=True, kw_only=True, tag="adopt"):
     """Make the host belong to this cluster. A host of another cluster is taken over only if `instead_of`
     names that cluster; then all files of its jobs are removed, and with `stop_jobs` their tasks are killed
-    first."""
+    first. It takes the name `host`, unless it has another than `renamed_from`."""
 
     cluster: Word
     led_at: Word = ""
     instead_of: Word = ""
     stop_jobs: bool = False
+    host: Word = ""
+    renamed_from: Word = ""
 
 
 class Gpu(Struct, frozen=True, kw_only=True):

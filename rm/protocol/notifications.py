@@ -62,7 +62,7 @@ class Features(Struct, frozen=True, kw_only=True):
 class Hello(Notification, frozen=True, kw_only=True, tag="hello"):
     """The first line. `now_us` by the host's clock; `alive_us` since its boot, 0: it knows no leases; `epoch`
     is the largest of a leader that it has obeyed; `cluster` the id of the cluster that it belongs to,
-    `led_at` where that is led; `newest_job` the largest id of a job that it remembers. Without `room` its
+    `led_at` where that is led, `known_as` its name there since its boot; `newest_job` the largest id of a job that it remembers. Without `room` its
     spool cannot be written; `room` follows when it can."""
 
     version: Word
@@ -76,6 +76,7 @@ class Hello(Notification, frozen=True, kw_only=True, tag="hello"):
     epoch: HeardEpoch = 0
     cluster: Word = ""
     led_at: Word = ""
+    known_as: Word = ""
     newest_job: Job = 0
     features: Features = Features()
     room: bool = True

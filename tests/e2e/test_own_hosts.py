@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cluster import Cluster
+from tests.cluster import Cluster, until
 from tests.e2e.conftest import MakeCluster
 
 pytestmark = pytest.mark.lab
@@ -113,3 +113,33 @@ def test_the_host_is_shown_with_its_interfaces(cluster: Cluster) -> None:
     assert "eth0" in cluster.rmx("hosts")
     exported = cluster.rmx("host", "export", "--json")
     assert "rm_interface" not in json.loads(exported)["inventory"]
+
+
+def test_a_machine_is_led_under_one_name(cluster: Cluster) -> None:
+    """A row of the inventory was copied, or its host renamed: the jobs that run there go on."""
+    name, host = next(iter(cluster.hosts().items()))
+    job = cluster.post_job("exec sleep 600", hosts_only=[name])
+    cluster.all_started(job)
+    login = f"ansible_host={host['address']} ansible_ssh_private_key_file={cluster.lab.directory}/id_ed25519"
+    (cluster.directory / "second.ini").write_text(f"second {login}\n")
+    cluster.rmx("host", "import", cluster.directory / "second.ini")
+
+    def known_by_another() -> bool:
+        second = cluster.hosts()["second"]
+        return second["state"] != "UP" and f"this cluster knows as {name}" in str(second["reason"])
+
+    try:
+        until(known_by_another, "the second name is refused")
+        cluster.restart()
+        until(known_by_another, "the second name is refused by the next leader")
+        cluster.host_state(name, "UP")
+        assert cluster.job(job)["state"] == "RUNNING"
+        cluster.client.delete("jobs", job)
+        cluster.wait(job)
+        cluster.rmx("host", "remove", name)
+        cluster.host_state("second", "UP")
+    finally:
+        cluster.rmx("host", "remove", "second")
+        (cluster.directory / "plain.yml").write_text(plain_inventory(cluster.lab.inventory))
+        cluster.rmx("host", "import", cluster.directory / "plain.yml")
+        cluster.all_up()

@@ -231,6 +231,9 @@ class Hosts:
     def peers(self, name: str) -> list[str]:
         return []
 
+    def knows(self, name: str) -> bool:
+        return True
+
     def add(self, host: Any) -> None: ...
     def remove(self, name: str) -> None: ...
 

@@ -786,9 +786,23 @@ def test_agents_keep_to_the_grammar_of_python_3_8(path: Path) -> None:
     ast.parse(path.read_text(), feature_version=(3, 8))
 
 
+def test_a_host_has_one_name_since_its_boot(agent: Agent, start: Start) -> None:
+    def name(cluster: str = "c1", **more: str) -> str:
+        return str(agent.call("adopt", cluster=cluster, **more)["known_as"])
+
+    assert (agent.hello["known_as"], name(), name(host="n1"), name(host="n2")) == ("", "", "n1", "n1")
+    assert start().hello["known_as"] == "n1"
+    assert name(host="n2", renamed_from="n3") == "n1"
+    assert name(host="n2", renamed_from="n1") == "n2"
+    (file,) = agent.state.rglob("known_as")
+    file.write_text(json.dumps({"name": "n2", "boot_id": "an earlier one"}))
+    assert (start().hello["known_as"], name(host="n4")) == ("", "n4")
+    assert name("c2", instead_of="c1", host="n5") == "n5"
+
+
 def test_a_host_obeys_one_cluster_until_it_is_taken_over(agent: Agent, start: Start) -> None:
     assert (agent.hello["cluster"], agent.hello["newest_job"]) == ("", 0)
-    assert agent.call("adopt", cluster="c1", led_at="here:/run/rm.sock") == {"running": []}
+    assert agent.call("adopt", cluster="c1", led_at="here:/run/rm.sock")["running"] == []
     first = start()
     agent.call("discard", job=9, attempt=1, epoch=5, cluster="c1")
     assert agent.launch(SH + "exec sleep 60", job=7, epoch=5, cluster="c1")["ok"]
@@ -806,7 +820,7 @@ def test_a_host_obeys_one_cluster_until_it_is_taken_over(agent: Agent, start: St
     assert agent.launch(SH, job=8, epoch=5, cluster="c1")["ok"]  # nothing has changed
 
     def adopted() -> bool:
-        return agent.call("adopt", cluster="c2", instead_of="c1", stop_jobs=True) == {"running": []}
+        return agent.call("adopt", cluster="c2", instead_of="c1", stop_jobs=True)["running"] == []
 
     until(adopted, "the jobs of c1 were killed")
     assert agent.tasks() == []

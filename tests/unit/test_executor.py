@@ -28,6 +28,7 @@ from rm.errors import Conflict, NotFound, Unreachable
 from rm.protocol import attempts as wire
 from rm.protocol.codes import Code, NotConnected
 from rm.protocol.notifications import Iterations, Unasked
+from tests import builders
 from tests.agent_process import until
 from tests.fakes import FakeHosts, Inbox, ManualClock, said
 
@@ -535,6 +536,7 @@ def test_times_of_a_host_are_told_on_our_clock(house: House) -> None:
 
 def test_a_host_that_belongs_to_nobody_is_made_this_clusters_first(house: House) -> None:
     house.hosts.cluster = ClusterIdentity("c1", "here:/run/rm.sock")
+    house.hosts.names["h1"] = ""
     house.executor.on_state("h1", True, "")
     adopt = house.hosts.take("adopt", "h1")
     assert adopt.args == {
@@ -542,10 +544,41 @@ def test_a_host_that_belongs_to_nobody_is_made_this_clusters_first(house: House)
         "led_at": "here:/run/rm.sock",
         "instead_of": "",
         "stop_jobs": False,
+        "host": "h1",
+        "renamed_from": "",
     }
     assert house.hosts.untaken("facts") == []
     adopt.answer()
     house.hosts.take("facts", "h1")
+
+
+@pytest.mark.parametrize("told", ["by its hello", "just then"])
+def test_a_machine_has_one_name_until_that_is_removed(house: House, told: str) -> None:
+    hosts = house.hosts
+    hosts.cluster, hosts.clusters["h1"] = ClusterIdentity("c1"), "c1"
+    hosts.boots.update(h1="boot", h2="boot")
+    hosts.added["h2"] = builders.host("h2")
+    hosts.names["h1"] = "h2" if told == "by its hello" else ""
+    house.executor.on_state("h1", True, "")
+    if told == "just then":
+        hosts.take("adopt").answer(known_as="h2")
+    assert "h1 is the machine that this cluster knows as h2" in house.inbox.wait(ev.HostSilent).reason
+    assert hosts.untaken("facts") == []
+    del hosts.added["h2"]
+    asked = hosts.take("adopt")
+    assert (asked.args["host"], asked.args["renamed_from"]) == ("h1", hosts.names["h1"])
+    asked.answer(known_as="h1")
+    hosts.take("facts", "h1")
+    assert len(house.inbox.of(ev.HostSilent)) == 1
+
+
+def test_a_name_that_another_machine_answers_for_by_now_is_given_anew(house: House) -> None:
+    hosts = house.hosts
+    hosts.cluster, hosts.clusters["h1"] = ClusterIdentity("c1"), "c1"
+    hosts.added["h2"], hosts.names["h1"] = builders.host("h2"), "h2"
+    house.executor.on_state("h1", True, "")
+    hosts.take("adopt").answer(known_as="h1")
+    hosts.take("facts", "h1")
 
 
 @pytest.mark.parametrize("when", ["at its hello", "just then", "by an order"])

@@ -170,6 +170,9 @@ class Fleet:
         channel = member.channel if member is not None else None
         return channel.hello if channel is not None else None
 
+    def knows(self, name: str) -> bool:
+        return name in self._hosts
+
     def peers(self, name: str) -> list[str]:
         """Addresses of some other hosts, of its own zone first: where its jobs' traffic goes."""
         with self._lock:

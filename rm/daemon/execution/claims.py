@@ -22,24 +22,45 @@ IDS_MOVED_MAX = 1_000_000
 
 
 def claim(hosts: Hosts, host: str, hello: Hello) -> str:
-    """Make the host that says hello this cluster's, unless it is another's: then a sentence says so.
+    """Make the machine that says hello this cluster's, by this name, unless it is another cluster's or has
+    another name in this one: then a sentence says so.
+
+    Whoever led a machine under two names would start twice as much there as it has room for, and stop under
+    each what it started under the other.
 
     Raises:
         RmError: the host was not heard.
     """
-    ours = hosts.cluster
-    if not ours.id or hello.cluster == ours.id:
+    ours, name = hosts.cluster, hello.known_as
+    if not ours.id or (hello.cluster == ours.id and name == host):
         return ""
-    if hello.cluster:
+    if hello.cluster not in ("", ours.id):
         return foreign(host, hello, ours)
-    answer = hosts.call(host, Adopt(cluster=ours.id, led_at=ours.led_at), TIMEOUT_S)
+    if name and _may_be(hosts, name, hello):
+        return _second_name(host, name)
+    asked = Adopt(cluster=ours.id, led_at=ours.led_at, host=host, renamed_from=name)
+    answer = hosts.call(host, asked, TIMEOUT_S)
     error = answer.exception(TIMEOUT_S)
     code = code_of(error)
     if code is Code.FOREIGN_CLUSTER:  # another daemon was faster
         return f"{shown(error)} To take it over: rmx host adopt {host}"
-    if error is not None and code is not Code.NO_SUCH_OP:  # an older agent belongs to nobody
-        raise error
-    return ""
+    if code is Code.NO_SUCH_OP:  # an older agent belongs to nobody
+        return ""
+    name = answer.result(TIMEOUT_S).known_as  # "" of an older agent; another one was faster, perhaps
+    return "" if name in ("", host) else _second_name(host, name)
+
+
+def _may_be(hosts: Hosts, name: str, hello: Hello) -> bool:
+    """May the host of this name be the machine that says hello? Not if another machine answers for it."""
+    other = hosts.hello(name)
+    return hosts.knows(name) and (other is None or other.boot_id == hello.boot_id)
+
+
+def _second_name(host: str, name: str) -> str:
+    return (
+        f"{host} is the machine that this cluster knows as {shown(name)}: nothing is done there by a second "
+        f"name. Remove one of them (rmx host remove {host}), or correct its address in the inventory."
+    )
 
 
 def foreign(host: str, hello: Hello, ours: ClusterIdentity) -> str:

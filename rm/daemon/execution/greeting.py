@@ -135,19 +135,23 @@ class Greeter:
 
     # -- hello
 
-    def _greet(self, host: str, connection: int) -> None:
+    def _greet(self, host: str, connection: int, said: str = "") -> None:
         with self._lock:
             if self._connections.get(host) != connection:
                 return
-        self._aside.soon(self._welcome, host, connection)
+        self._aside.soon(self._welcome, host, connection, said)
 
-    def _welcome(self, host: str, connection: int) -> None:
-        """A host says hello: learn what it is and what it runs; the leader does the rest."""
+    def _welcome(self, host: str, connection: int, said: str) -> None:
+        """A host says hello: learn what it is and what it runs; the leader does the rest. `said` is why it
+        was not taken before."""
         try:
             hello = self._hosts.hello(host) or UNHEARD
             if why_not := claim(self._hosts, host, hello):
-                log.warning("%s", why_not)
-                self._post(ev.HostSilent(host, why_not))
+                if why_not != said:
+                    log.warning("%s", why_not)
+                    self._post(ev.HostSilent(host, why_not))
+                if hello.cluster in ("", self._hosts.cluster.id):  # until its other name is removed
+                    self._aside.after(self._repeat_s, lambda: self._greet(host, connection, why_not))
                 return
             if hello.epoch > self._leadership.epoch and not self._adopt_epoch(host, hello.epoch):
                 return
