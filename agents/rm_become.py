@@ -24,6 +24,14 @@ MARK = "RM_SCHEDULE"  # its value, a path in the spool, marks the job's processe
 prctl = ctypes.CDLL(None, use_errno=True).prctl
 
 
+def umask_of(environ):
+    """Of whoever submitted the job, by which its files are made."""
+    try:
+        return int(environ.get("SLURM_UMASK", "022"), 8) & 0o777
+    except ValueError:
+        return 0o022
+
+
 def become_task(folder, group, request, user, fence, task, environ, printed, said):
     """In the forked child: become the task. Never returns; says on `said` what went wrong, and where it is if
     that is not where it was to be. `environ` is of `task_environment`. `printed` takes the output of a task
@@ -37,7 +45,7 @@ def become_task(folder, group, request, user, fence, task, environ, printed, sai
             rm_named_container.mark(folder)
         environ["SLURM_TASK_PID"] = str(os.getpid())
         spool = os.path.dirname(folder.path)
-        os.umask(0o022)
+        os.umask(umask_of(environ))
         if fence.has_view:
             _open_outside(request, user, task, printed, spool, said)
             fence.enter_view()

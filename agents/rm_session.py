@@ -21,7 +21,7 @@ import termios
 import time
 
 import rm_sockets
-from rm_become import PR_SET_PDEATHSIG, enter_directory, prctl, task_environment
+from rm_become import PR_SET_PDEATHSIG, enter_directory, prctl, task_environment, umask_of
 from rm_cgroup import send
 from rm_session_kept import Kept
 from rm_step_used import StepMeter
@@ -396,7 +396,7 @@ class Session:
             if self.terminal:
                 environ["TERM"] = str(self.asked.get("term") or "xterm")
                 fcntl.ioctl(streams[0], termios.TIOCSCTTY, 0)
-            os.umask(0o022)
+            os.umask(umask_of(environ))
             if self.fence.has_view:
                 self.fence.enter_view()
             resource.setrlimit(resource.RLIMIT_NOFILE, self.request["task_files"])

@@ -18,6 +18,8 @@ import os
 import resource
 import signal
 
+from rm_become import umask_of
+
 CLONE_VM, CLONE_INTO_CGROUP, CLONE_CLEAR_SIGHAND = 0x100, 0x200000000, 0x100000000  # Linux 5.7
 STACK_BYTES = 16 << 10  # clone3 wants one; the code uses none
 # long begin(struct clone_args *, size_t, long list[][6]), by the System V ABI of x86-64:
@@ -99,7 +101,7 @@ class Spawned:
             self._call(SETGID, user.gid)
             self._call(SETUID, user.uid)
         self._call(PRCTL, PR_SET_PDEATHSIG, signal.SIGKILL)  # setuid clears it, so it comes after
-        self._call(UMASK, 0o022)
+        self._call(UMASK, umask_of(environ))
         self._call(PRLIMIT, 0, resource.RLIMIT_NOFILE, self._at((ctypes.c_uint64 * 2)(*map(_limit, files))))
         self._call(CHDIR, self._text(chdir))
         self._call(CLOSE, 0)

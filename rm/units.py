@@ -14,7 +14,7 @@ from rm.imported_later import re
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 SECOND_US = 1_000_000
 MINUTE_US = 60 * SECOND_US
@@ -337,3 +337,11 @@ def _folded(kind: tuple[str, int], numbers: list[int]) -> str:
             runs.append([number, number])
     spelled = [f"{a:0{width}}" if a == b else f"{a:0{width}}-{b:0{width}}" for a, b in runs]
     return f"{stem}{spelled[0]}" if len(numbers) == 1 else f"{stem}[{','.join(spelled)}]"
+
+
+def umask_of(environment: Mapping[str, str]) -> int:
+    """Of whoever submitted a job that has this environment; the usual one where that does not say."""
+    try:
+        return int(environment["SLURM_UMASK"], 8) & 0o777
+    except (LookupError, ValueError):
+        return 0o022

@@ -62,8 +62,8 @@ class Features(Struct, frozen=True, kw_only=True):
 class Hello(Notification, frozen=True, kw_only=True, tag="hello"):
     """The first line. `now_us` by the host's clock; `alive_us` since its boot, 0: it knows no leases; `epoch`
     is the largest of a leader that it has obeyed; `cluster` the id of the cluster that it belongs to,
-    `led_at` where that is led, `known_as` its name there since its boot; `newest_job` the largest id of a job that it remembers. Without `room` its
-    spool cannot be written; `room` follows when it can."""
+    `led_at` where that is led, `known_as` its name there since its boot; `newest_job` the largest id of a job
+    that it remembers. Without `room` its spool cannot be written; `room` follows when it can."""
 
     version: Word
     protocol: Annotated[int, Meta(ge=0, le=1 << 31)]

@@ -29,6 +29,7 @@ class Submitter(NamedTuple):
     environment: Mapping[str, str]
     cwd: str
     host: str
+    umask: int = 0o022
     now: Callable[[], datetime] = local_time
     prefix: str = SBATCH
 
@@ -41,7 +42,8 @@ class Submitter(NamedTuple):
             raise UsageError(
                 "The current directory no longer exists.", "Change to another one, or use --chdir."
             ) from None
-        return cls(place.here.environment(), directory, place.here.host(), prefix=prefix)
+        here = place.here
+        return cls(here.environment(), directory, here.host(), here.umask(), prefix=prefix)
 
 
 class Source(NamedTuple):
@@ -81,6 +83,7 @@ def batch_job(
     spec = specification.build(values, by.environment, by.cwd, by.now, remarks)
     spec = {"name": name, **spec, "script": text, "script_args": list(arguments)}
     spec["env"].append(["SLURM_SUBMIT_DIR", by.cwd])  # where it was submitted, wherever it runs
+    spec["env"].append(["SLURM_UMASK", f"0{by.umask:03o}"])  # as Slurm's sbatch tells it
     spec["submit_host"] = by.host
     if source.line:
         spec["submit_line"] = source.line

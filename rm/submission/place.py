@@ -24,6 +24,12 @@ class Place:
         """FileNotFoundError where it has been removed."""
         return os.getcwd()
 
+    def umask(self) -> int:
+        """By which its files are made."""
+        now = os.umask(0o077)  # there is no other way to read it; nothing is made meanwhile
+        os.umask(now)
+        return now
+
     def host(self) -> str:
         return os.uname().nodename
 

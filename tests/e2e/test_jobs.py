@@ -73,6 +73,16 @@ def test_a_gang_gets_its_ranks_gpus_and_environment(cluster: Cluster, tmp_path: 
     assert uuids == {(h, gpu["uuid"]) for h in job["hosts"] for gpu in hosts[h]["gpus"]}
 
 
+def test_a_job_makes_files_by_the_umask_of_its_submitter(cluster: Cluster) -> None:
+    tells = "--wrap=umask; srun sh -c umask; echo $SLURM_UMASK"
+    secret = cluster.submit(tells, umask=0o077)
+    assert cluster.wait(secret)["state"] == "COMPLETED"
+    assert cluster.log(secret).split() == ["0077"] * 3
+    usual = cluster.post_job("umask; echo $SLURM_UMASK")  # of a client that does not say
+    assert cluster.wait(usual)["state"] == "COMPLETED"
+    assert cluster.log(usual).split() == ["0022"] * 2
+
+
 @pytest.mark.parametrize("asked", ["--gpus-per-node=2", "--gres=gpu:2", "--gpus=4"])
 def test_tasks_see_all_gpus_of_the_job_on_their_host(cluster: Cluster, asked: str) -> None:
     first, second = list(cluster.hosts())[-2:]

@@ -79,10 +79,8 @@ class Outcomes:
         self.deliverer = Deliverer(self.logs, "rm-%j.out", **options)
         self.said: queue.Queue[tuple[str, str]] = queue.Queue()
 
-    def begin(
-        self, user: str, place: Path, name: str = "rm-1.out", attempt: int = 1, whole: bool = False
-    ) -> None:
-        delivery = Delivery(user, str(place), ((0, name),), whole)
+    def begin(self, user: str, place: Path, name: str = "rm-1.out", attempt: int = 1, **more: Any) -> None:
+        delivery = Delivery(user, str(place), ((0, name),), **more)
         self.deliverer.submit(delivery, 1, attempt, lambda why: self.said.put((user, why)))
 
     def of(self, user: str, place: Path, name: str = "rm-1.out", **attempts: Any) -> str:
@@ -114,6 +112,16 @@ def test_a_log_is_written_as_its_user(outcomes: Outcomes, homes: Callable[[str],
     assert refused.startswith(f"the output was not delivered to {home}: Permission denied")
     assert [p.name for p in home.iterdir()] == ["rm-1.out"]
     assert "no user nosuchuser" in outcomes.of("nosuchuser", home)
+
+
+@as_root
+def test_a_log_has_the_mode_that_its_users_umask_gives(
+    outcomes: Outcomes, homes: Callable[[str], Path]
+) -> None:
+    for umask, mode in ((0o077, 0o600), (0o022, 0o644), (0o002, 0o664)):
+        home = homes(OWNER)
+        assert outcomes.of(OWNER, home, umask=umask) == ""
+        assert (home / "rm-1.out").stat().st_mode & 0o777 == mode
 
 
 @as_root

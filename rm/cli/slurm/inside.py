@@ -27,6 +27,7 @@ from rm.cli.slurm.sbatch import WAIT_FOR, code_at_end
 from rm.errors import RmError
 from rm.protocol import clients as wire
 from rm.submission import place
+from rm.units import umask_of
 
 PROGRAMS = (
     "sbatch", "squeue", "scancel", "scontrol", "sinfo", "sacct", "sprio", "sshare", "sacctmgr", "sreport",
@@ -140,6 +141,9 @@ class Inside(place.Place):
         if not self._directory.startswith("/"):
             raise FileNotFoundError
         return self._directory
+
+    def umask(self) -> int:
+        return umask_of(self._environment)
 
     def host(self) -> str:
         return self._who.host

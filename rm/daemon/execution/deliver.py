@@ -30,6 +30,7 @@ from rm.daemon.execution.environment import expand
 from rm.daemon.execution.launch import open_mode
 from rm.errors import StoreError
 from rm.file_patterns import for_each_element, for_each_task
+from rm.units import umask_of
 
 log = logging.getLogger(__name__)
 
@@ -44,12 +45,17 @@ HELPER = "/run/rm-deliver.sock"  # packaging/rm-deliver.socket
 @dataclass(frozen=True, slots=True)
 class Delivery:
     """Logs of ranks to deliver: `files` holds (rank, file name in `directory`). `whole`: with those of the
-    earlier attempts before them, as a file of --output has them."""
+    earlier attempts before them, as a file of --output has them. `umask` is the submitter's."""
 
     user: str
     directory: str
     files: tuple[tuple[int, str], ...]
     whole: bool = False
+    umask: int = 0o022
+
+    @property
+    def place(self) -> tuple[str, int]:
+        return self.directory, self.umask
 
 
 def deliveries(state: ClusterState, here: str, pattern: str) -> Callable[[Collect], Delivery | None]:
@@ -71,7 +77,7 @@ def deliveries(state: ClusterState, here: str, pattern: str) -> Callable[[Collec
         named = ((t.rank, expand(each, job, t, host)) for t in tasks if t.rank in action.ranks)
         # a file of that directory, for any pattern
         files = tuple((rank, name.replace("/", "_")) for rank, name in named)
-        return Delivery(spec.user, spec.chdir, files, open_mode(job) == "append")
+        return Delivery(spec.user, spec.chdir, files, open_mode(job) == "append", umask_of(dict(spec.env)))
 
     return delivery_of
 
@@ -132,9 +138,9 @@ class Deliverer:
                 if not waiting or self._closed:
                     del self._waiting[user]
                     return
-                # those that wait for one directory share a process, which takes longer to start than to write
+                # those that wait for one place share a process, which takes longer to start than to write
                 alike = [waiting.popleft()]
-                while waiting and waiting[0][0].directory == alike[0][0].directory and len(alike) < BATCH:
+                while waiting and waiting[0][0].place == alike[0][0].place and len(alike) < BATCH:
                     alike.append(waiting.popleft())
             for (delivery, _, _, done), why in zip(alike, self._carry_out(alike), strict=True):
                 if why:
@@ -175,6 +181,7 @@ class Deliverer:
             "directory": delivery.directory,
             "names": [name for *_, name in found],
             "logs": [len(logs) for _, logs, _, _ in found],
+            "umask": delivery.umask,
         }
         text = json.dumps(request, ensure_ascii=False).encode(errors="replace")
         files: list[int] = []

@@ -84,7 +84,7 @@ def copy(at: int, name: str, files: Sequence[int]) -> None:
     if not all(stat.S_ISREG(about.st_mode) for _, about in sizes):
         raise Refused("what is to be written is not a file")
     aside = f".rm-delivery.{os.getpid()}.{files[0]}"
-    out = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=at)
+    out = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=at)
     try:
         with open(out, "wb") as target:
             for fd, about in sizes:
@@ -112,6 +112,7 @@ def serve(door: socket.socket, pattern: str) -> list[str]:
         of_each = [list(islice(left, number)) for number in logs]
         unfit = [not named_by(pattern, name) for name in names]
         become(user)
+        os.umask(int(request.get("umask", 0o022)) & 0o777)
         at = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except Refused as refused:
         return [str(refused)]

@@ -48,6 +48,7 @@ def job_environment(
         "JOB_USER": spec.user,
         "SUBMIT_DIR": env.get("SLURM_SUBMIT_DIR", spec.chdir),
         "SUBMIT_HOST": spec.submit_host,
+        "UMASK": env.get("SLURM_UMASK", "0022"),
         "JOB_START_TIME": str(placed_us(job) // 1_000_000),
         "DISTRIBUTION": spec.distribution.partition("=")[0],
         "PRIO_PROCESS": "0",
