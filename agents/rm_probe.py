@@ -37,8 +37,12 @@ LATE_S = 1.0  # behind the last question its answers may come so late
 PASSES_S = 0.25  # that a packet of some size was answered
 LONGEST_US = 600_000_000
 ROOM_BYTES = 4 << 20
-# no route; a blackhole; a route that forbids
-NO_WAY = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EINVAL, errno.EACCES)
+MAPPED = "::ffff:"  # an address of IPv4 on a socket of IPv6
+# no route; a blackhole; a route that forbids; an address of IPv6 from a host without it
+NO_WAY = (
+    errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EINVAL, errno.EACCES,
+    errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT,
+)  # fmt: skip
 _IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE = 10, 3
 
 
@@ -53,7 +57,7 @@ def _family(address):
 def reflect(request):
     """Answer probes on `port` for `duration_us` (at most 10 minutes).
 
-    Optional: `address` to listen on; `allow`, a list of the addresses that get answers; `idle_us`, to end
+    Optional: `address` to listen on; `allow`, addresses or names of who gets answers; `idle_us`, to end
     when nothing came for so long after the first question; `tool` "iperf3", to serve one test of that
     instead. Notifies `reflecting` as soon as it listens, and again, with `reached`, at the first question;
     with `tell_sink` also `sinking` when a throughput test begins.
@@ -62,16 +66,15 @@ def reflect(request):
         return rm_throughput.serve_iperf(request)
     port, duration = require(request, "port", "duration_us")
     idle_us, quiet_since = request.get("idle_us") or LONGEST_US, None
-    address, allow = request.get("address") or "", set(request.get("allow") or ())
-    family, end = _family(address), time.monotonic() + min(duration, LONGEST_US) / 1e6
+    allow = {known for name in request.get("allow") or () for known in _known(name)}
+    end = time.monotonic() + min(duration, LONGEST_US) / 1e6
     seen, answered, received = {}, 0, 0
     with contextlib.ExitStack() as stack:
-        udp = stack.enter_context(socket.socket(family, socket.SOCK_DGRAM))
-        tcp = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
-        tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        udp, tcp = (
+            stack.enter_context(_bound(kind, request.get("address") or "", port))
+            for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM)
+        )
         _give_room(udp)
-        for link in (udp, tcp):
-            link.bind((address, port))
         tcp.listen(8)
         if "notify" in request:
             request["notify"]({"event": "reflecting", "port": port})
@@ -90,7 +93,9 @@ def reflect(request):
                     if link is udp:
                         data, peer = udp.recvfrom(65536)
                         arrived = _now_us()
-                        if len(data) < ANSWER.size or data[:4] != MAGIC or (allow and peer[0] not in allow):
+                        if len(data) < ANSWER.size or data[:4] != MAGIC:
+                            continue
+                        if allow and _plain(peer) not in allow:
                             continue
                         _, session, number, sent = QUESTION.unpack_from(data)
                         key = (peer, session)
@@ -110,7 +115,7 @@ def reflect(request):
                             )
                     elif link is tcp:
                         sink, peer = tcp.accept()
-                        if len(sinks) < 16 and not (allow and peer[0] not in allow):
+                        if len(sinks) < 16 and not (allow and _plain(peer) not in allow):
                             sinks[sink] = [0, 0, 0]
                             if request.get("tell_sink"):
                                 request["notify"]({"event": "sinking", "port": port})
@@ -121,6 +126,48 @@ def reflect(request):
         finally:
             for sink in sinks:
                 sink.close()
+
+
+def _known(name):
+    """The addresses of a name; itself where it has none, so that nobody is let in by it."""
+    try:
+        return {about[4][0] for about in socket.getaddrinfo(name, None, type=socket.SOCK_DGRAM)} or {name}
+    except (OSError, UnicodeError):
+        return {name}
+
+
+def _literal(name):
+    """An address of a name, by which this host reaches it."""
+    try:
+        return socket.getaddrinfo(name, None, type=socket.SOCK_DGRAM)[0][4][0]
+    except (OSError, UnicodeError):
+        raise KernelRefused("unreachable", "the name %s is not known here" % name) from None
+
+
+def _plain(peer):
+    """An address of IPv4 as itself, though it came over a socket of both."""
+    return peer[0][len(MAPPED) :] if peer[0].startswith(MAPPED) else peer[0]
+
+
+def _bound(kind, address, port):
+    """A socket at that port: of IPv4 and IPv6 alike where no address says which and the host has both."""
+    families = [_family(address)] if address else [socket.AF_INET6, socket.AF_INET]
+    for family in families:
+        try:
+            link = socket.socket(family, kind)
+        except OSError:
+            continue
+        try:
+            if family == socket.AF_INET6:
+                link.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            if kind == socket.SOCK_STREAM:
+                link.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            link.bind((address, port))
+            return link
+        except OSError as error:
+            link.close()
+            why = error.strerror
+    raise KernelRefused("unreachable", "port %d cannot be listened on: %s" % (port, why))
 
 
 def _give_room(udp):
@@ -297,9 +344,10 @@ def probe(request):
         return rm_http.fetch(url, request.get("contains") or "", timeout_us)
     if request.get("kind") == "trace":
         tries = max(1, min(100, int(request.get("tries") or 5)))
-        (address,) = require(request, "address")
+        address = _literal(*require(request, "address"))
         return rm_trace.trace(address, tries, min(10_000_000, int(request.get("round_us") or 0)))
-    kind, address, port = require(request, "kind", "address", "port")
+    kind, name, port = require(request, "kind", "address", "port")
+    address = _literal(name)
     if kind in ("oneway", "rtt"):
         count = max(1, min(100_000, int(request.get("count") or 100)))
         interval = max(100, int(request.get("interval_us") or 5_000))

@@ -49,22 +49,14 @@ class SpoolError(Exception):
 
 def sentence_of(error):
     """(code, sentence) of an OSError met while writing the spool."""
+    host = os.uname().nodename
     what = "%s: %s" % (error.filename or "the spool", os.strerror(error.errno or 0))
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "no-space", "The disk of host %s is full (%s); free some space there." % (
-            os.uname().nodename,
-            what,
-        )
+        return "no-space", "The disk of host %s is full (%s); free some space there." % (host, what)
     if error.errno in (errno.EMFILE, errno.ENFILE):
-        return (
-            "no-descriptors",
-            "Host %s has no file descriptors left (%s); see which program holds them."
-            % (
-                os.uname().nodename,
-                what,
-            ),
-        )
-    return "spool", "The spool of host %s cannot be written: %s." % (os.uname().nodename, what)
+        said = "Host %s has no file descriptors left (%s); see which program holds them." % (host, what)
+        return "no-descriptors", said
+    return "spool", "The spool of host %s cannot be written: %s." % (host, what)
 
 
 def write_json(path, value, sync=False):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from rm.core.jobs.actions import Launch
 from rm.core.jobs.state import ClusterState
+from rm.core.model.host import Nic
 from rm.core.model.job import Job, Placement, Task, TaskPlacement
 from rm.daemon.execution.environment import counted, expand, job_environment, task_environment
 from rm.daemon.execution.launch import LaunchRules, launch_request, open_mode
@@ -139,6 +140,17 @@ def test_the_local_rank_is_the_index_of_a_gpu_that_the_task_sees(
         assert task.get("SLURM_JOB_GPUS") == on_host
         assert task.get("SLURM_GPUS_ON_NODE") == (str(len(on_host.split(","))) if on_host else None)
         assert task.get("SLURM_GPUS") == (("2" if places is ONE else "4") if gpus else None)
+
+
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [("10.0.0.1", "10.0.0.1"), ("fd00::1", "fd00::1"), ("gpu01.example", "10.9.0.1"), ("fade", "10.9.0.1")],
+)
+def test_tasks_meet_at_an_address_though_the_inventory_has_names(address: str, told: str) -> None:
+    host = builders.host("gpu01", address=address, nics=(Nic("eth1", "10.9.0.1"), Nic("eth0", "10.8.0.1")))
+    assert host.literal_address == told
+    assert replace(host, nics=()).literal_address == address
+    assert replace(host, nics=(Nic("ib0"), Nic("eth0", "10.8.0.1"))).literal_address == address
 
 
 def test_the_list_of_hosts_is_in_the_order_of_the_ranks() -> None:

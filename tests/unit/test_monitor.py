@@ -15,6 +15,7 @@ from rm.adapters.store.memory import MemoryStore
 from rm.core.jobs import events as ev
 from rm.core.jobs.lifecycle import Changes, Rules, apply
 from rm.core.jobs.state import ClusterState
+from rm.core.model.host import Nic
 from rm.core.model.network.links import LinkStats
 from rm.core.monitoring.cells import Status
 from rm.core.monitoring.history import Retention
@@ -276,6 +277,18 @@ def test_both_directions_of_a_pair_are_recorded(house: House) -> None:
         "loss_pct": 1.0, "delay_us": 300, "jitter_us": 7, "rtt_us": 650, "clock_error_us": 40
     }  # fmt: skip
     assert house.store.history.mesh_states() == [state]
+
+
+def test_hosts_that_the_inventory_names_are_measured_by_their_addresses(house: House) -> None:
+    """Hosts need not know each other's names, and answers go to addresses."""
+    for name, number in (("a", 1), ("b", 2)):
+        house.lead.post(ev.HostAdded(builders.host(name, address=f"{name}.example", cpus=2)))
+        nics = (Nic("eth0", f"10.0.0.{number}"), Nic("ib0"), Nic("eth1", f"10.1.0.{number}"))
+        house.lead.post(ev.HostUp(name, "boot", "1", nics=nics))
+    house.monitor.run("latency")
+    (reflect,) = (args for name, op, args in house.agents.asked if op == "reflect")
+    assert [args["address"] for args in house.agents.probes()] == ["10.0.0.2"]
+    assert reflect["allow"] == ["a.example", "10.0.0.1", "10.1.0.1"]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import importlib
 import importlib.util
 import json
@@ -80,7 +79,7 @@ def port() -> Iterator[int]:
 
 
 def reflecting(
-    pool: ThreadPoolExecutor, told: list[dict[str, Any]], idle_s: float = PATIENCE_S
+    pool: ThreadPoolExecutor, told: list[dict[str, Any]], idle_s: float = PATIENCE_S, **more: Any
 ) -> tuple[int, Future[Any]]:
     """A reflector in the pool that listens: its port, and what it will have done. `told` gets its notes."""
     while True:
@@ -92,18 +91,53 @@ def reflecting(
 
         ask = {
             "port": number, "duration_us": int(PATIENCE_S * 1e6), "idle_us": int(idle_s * 1e6),
-            "address": "127.0.0.1", "notify": notify,
+            "address": "127.0.0.1", "notify": notify, **more,
         }  # fmt: skip
         done = pool.submit(rm_probe.reflect, ask)
         done.add_done_callback(lambda _, begun=begun: begun.set())  # type: ignore[misc]
         assert begun.wait(PATIENCE_S)
-        if told or not isinstance(error := done.exception(), OSError) or error.errno != errno.EADDRINUSE:
+        if told or "Address already in use" not in str(done.exception()):
             return number, done
 
 
 def probe(kind: str, port: int, **more: Any) -> dict[str, Any]:
     found: dict[str, Any] = rm_probe.probe({"kind": kind, "address": "127.0.0.1", "port": port, **more})
     return found
+
+
+HAS_IPV6 = Path("/proc/sys/net/ipv6/conf/lo/disable_ipv6")
+
+
+@pytest.mark.parametrize(
+    ("allow", "towards", "answered"),
+    [
+        (["localhost"], "127.0.0.1", True),
+        (["localhost"], "localhost", True),
+        (["127.0.0.1", "::1"], "::1", True),
+        (["nobody.invalid", "127.0.0.2"], "127.0.0.1", False),
+    ],
+)
+def test_hosts_are_let_in_by_name_and_by_any_of_their_addresses(
+    allow: list[str], towards: str, answered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if ":" in towards and not (HAS_IPV6.exists() and HAS_IPV6.read_text() == "0\n"):
+        pytest.skip("this machine has no IPv6")
+    if not answered:
+        monkeypatch.setattr(rm_probe, "LATE_S", 0.1)
+    told: list[dict[str, Any]] = []
+    with ThreadPoolExecutor() as pool:
+        number, done = reflecting(pool, told, 0.5, address="", allow=allow)
+        found = rm_probe.probe(
+            {"kind": "rtt", "address": towards, "port": number, "count": 5, "interval_us": 1000}
+        )
+        assert (found["received"] > 0) is answered
+        done.cancel()
+
+
+def test_a_port_that_is_taken_is_named(port: int) -> None:
+    ask = {"port": port, "duration_us": 1000, "address": "127.0.0.1"}
+    with pytest.raises(rm_probe.KernelRefused, match=f"port {port} cannot be listened on: Address already"):
+        rm_probe.reflect(ask)
 
 
 def test_everything_over_loopback(port: int) -> None:

@@ -12,6 +12,7 @@ from re import compile as pattern
 from rm.core.model.kept import WithFeatures
 
 _WORD = pattern(r"[a-z0-9]+")
+_LITERAL = pattern(r"[0-9.]+|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*(%.+)?")  # an address of IPv4 or of IPv6
 FINDABLE = ("cpus", "mem_bytes", "gpus", "nic_bps", "interface")  # by a host's agent
 
 
@@ -106,6 +107,14 @@ class Host(WithFeatures):
     @property
     def _models(self) -> frozenset[str]:
         return frozenset(gpu.model for gpu in self.gpus)
+
+    @property
+    def literal_address(self) -> str:
+        """Where other hosts reach it, which may not know its name: its address if that is one, else that of
+        the interface that carries jobs' traffic; the name while none was found."""
+        if _LITERAL.fullmatch(self.address):
+            return self.address
+        return next((nic.address for nic in self.nics[:1] if nic.address), self.address)
 
     @property
     def schedulable(self) -> bool:

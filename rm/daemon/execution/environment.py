@@ -82,7 +82,7 @@ def job_environment(
         "RM_JOB_NAME": spec.name,
         "RM_ATTEMPT": str(job.attempt),
         "RM_ZONE": first.zone,
-        "MASTER_ADDR": first.address,
+        "MASTER_ADDR": first.literal_address,
         **({} if spec.runs_once else {"WORLD_SIZE": str(spec.ntasks)}),
         "PYTHONUNBUFFERED": env.get("PYTHONUNBUFFERED", "1"),
         "PYTHONPATH": ":".join(p for p in (libraries, env.get("PYTHONPATH", "")) if p),
@@ -226,7 +226,7 @@ def _of_host(job: Job, placement: Placement, host: Host, hosts: Mapping[str, Hos
         "SLURM_TOPOLOGY_ADDR_PATTERN": "node",
         "SLURMD_NODENAME": host.name,
         "RM_HOST": host.name,
-        "RM_HOST_ADDRESS": host.address,
+        "RM_HOST_ADDRESS": host.literal_address,
     }
     if gpus := placement.gpus_on(host.name):
         env["SLURM_GPUS_ON_NODE"] = str(len(gpus))

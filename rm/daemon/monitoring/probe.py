@@ -100,7 +100,7 @@ class Prober:
         took_us = mesh.packets * spacing_us
         with self._reflecting(a, b, took_us, max(IDLE_US, 10 * spacing_us)) as session:
             request = ProbeOneWay(
-                address=b.address,
+                address=b.literal_address,
                 port=session.port,
                 count=mesh.packets,
                 interval_us=spacing_us,
@@ -127,7 +127,9 @@ class Prober:
     def mtu(self, a: Host, b: Host) -> float:
         """The largest packet that gets from `a` to `b` undivided, bytes."""
         with self._reflecting(a, b, IDLE_US, IDLE_US) as session:
-            return float(session.ask(ProbeMtu(address=b.address, port=session.port), IDLE_US).mtu_bytes)
+            return float(
+                session.ask(ProbeMtu(address=b.literal_address, port=session.port), IDLE_US).mtu_bytes
+            )
 
     def throughput(self, a: Host, b: Host, mesh: Mesh) -> float:
         """TCP from `a` to `b` at once, bit/s; by iperf3 where both have it."""
@@ -135,7 +137,7 @@ class Prober:
         took_us = mesh.duration_us if tool is UNSET else IPERF_S * 1_000_000
         with self._reflecting(a, b, took_us, IDLE_US, tool) as session:
             request = ProbeThroughput(
-                address=b.address,
+                address=b.literal_address,
                 port=session.port,
                 rate_bps=mesh.rate_bps,
                 duration_us=took_us,
@@ -157,7 +159,7 @@ class Prober:
                 windows = gaps(mesh.duration_us - took_us)
                 if windows:
                     request = ProbeThroughput(
-                        address=b.address,
+                        address=b.literal_address,
                         port=session.port,
                         rate_bps=mesh.rate_bps,
                         windows=[(begin + offset_us, length) for begin, length in windows],
@@ -178,7 +180,7 @@ class Prober:
             RmError, TimeoutError: the host did not do its part, or has an agent that cannot.
         """
         timeout_s = tries * (round_us / 1e6 + TRACE_ROUND_S) + MARGIN_S
-        request = ProbeTrace(address=b.address, tries=tries, round_us=round_us)
+        request = ProbeTrace(address=b.literal_address, tries=tries, round_us=round_us)
         way = self._agents.call(a.name, request, timeout_s).result(timeout_s)
         hops = [(hop.address, hop.answered, hop.rtt_us) for hop in way.hops]
         return path_of(hops, way.sent, way.reached)
@@ -238,7 +240,7 @@ class Prober:
                 port=port,
                 duration_us=took_us + int(MARGIN_S * 1e6),
                 idle_us=idle_us,
-                allow=[a.address],
+                allow=[a.address, *(nic.address for nic in a.nics if nic.address)],
                 tool=tool,
             )
             reflector = self._agents.call(b.name, request, 2 * (took_us / 1e6 + MARGIN_S))
