@@ -400,6 +400,8 @@ def test_bad_input_is_one_sentence_and_a_documented_code(cluster: Cluster, tmp_p
     for name, (data, sentence) in BAD_SCRIPTS.items():
         (tmp_path / name).write_bytes(data)
         assert sentence in cluster.refused(2, "submit", tmp_path / name)
+    typed = cluster.run("submit", input="echo hi\n")
+    assert typed.stderr.startswith("rmx: The script on standard input does not look like a batch script.")
     assert "cannot be read: Is a directory" in cluster.refused(2, "submit", tmp_path)
     assert "No such file" in cluster.refused(2, "submit", tmp_path / "missing")
     assert "--gpuss" in cluster.refused(2, "submit", "--gpuss=1", "--wrap", "true")

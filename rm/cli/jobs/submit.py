@@ -147,7 +147,7 @@ def _source(wrap: str | None, file: str | None, remarks: Remarks) -> tuple[str, 
                 "No script is named.", "Write: rmx submit SCRIPT, or rmx submit --wrap 'COMMAND'."
             )
         shown, name = "the standard input", "stdin"
-        text = script_text(sys.stdin.buffer.read(SCRIPT_MAX_BYTES + 1), shown)
+        text = script_text(sys.stdin.buffer.read(SCRIPT_MAX_BYTES + 1), None)
     else:
         shown, name = file, os.path.basename(file) or file
         text = read_script(file)
