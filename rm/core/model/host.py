@@ -110,8 +110,8 @@ class Host(WithFeatures):
 
     @property
     def literal_address(self) -> str:
-        """Where other hosts reach it, which may not know its name: its address if that is one, else that of
-        the interface that carries jobs' traffic; the name while none was found."""
+        """Where other hosts reach it, which may not know its name: what the inventory has if that is an
+        address, else the interface's that carries jobs' traffic; the name while none was found."""
         if _LITERAL.fullmatch(self.address):
             return self.address
         return next((nic.address for nic in self.nics[:1] if nic.address), self.address)
