@@ -81,7 +81,7 @@ class StepsChannel:
         self.channel.settimeout(None)
         if reply["ok"] is not True:
             raise RmError(f"Host {self.host.name} refused the steps: {str(reply.get('error', ''))[:2000]}")
-        result: dict[str, Any] = reply.get("result")  # its shape is checked where it arrives
+        result: dict[str, Any] = reply["result"]  # its shape is checked where it arrives
         return result
 
     def _reply(self) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class StepsChannel:
                 reply = json.loads(line)
             except (ValueError, RecursionError):
                 reply = None
-            if isinstance(reply, dict) and "ok" in reply:
+            if isinstance(reply, dict) and ("result" if reply.get("ok") is True else "ok") in reply:
                 self._greeting_lines = 0
                 return reply
             if not self._greeting_lines:
