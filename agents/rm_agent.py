@@ -20,6 +20,11 @@ import sys
 import traceback
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+if sys.version_info < (3, 8):  # this file alone can be read by it
+    sys.exit(
+        "its Python is %d.%d, and rm needs 3.8 or newer: name one in ansible_python_interpreter"
+        % sys.version_info[:2]
+    )
 
 import rm_admission
 import rm_attend

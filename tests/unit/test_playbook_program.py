@@ -52,6 +52,21 @@ def ask(python: str, *requests: dict[str, Any], cwd: Path) -> list[dict[str, Any
     return [json.loads(line)["result"] for line in done.stdout.splitlines()]
 
 
+AGENT = Path(__file__).parents[2] / "agents" / "rm_agent.py"
+
+
+@pytest.mark.parametrize(
+    ("version", "program"),
+    [((3, 6, 15), LOADER), ((3, 7, 16), f"import runpy;runpy.run_path({str(AGENT)!r}, run_name='__main__')")],
+)
+def test_a_python_that_is_too_old_is_said_to_be(version: tuple[int, ...], program: str) -> None:
+    command = [sys.executable, "-S", "-E", "-c", f"import sys;sys.version_info={version}\n{program}"]
+    done = subprocess.run(command, input="", capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"its Python is 3.{version[1]}, and rm needs 3.8 or newer: name one in ")
+    assert len(done.stderr.splitlines()) == 1
+
+
 @pytest.mark.parametrize("python", PYTHONS)
 def test_every_operation_is_sent_when_it_is_needed(python: str, tmp_path: Path) -> None:
     assert set(sources()) >= {"rm_steps", "rm_steps_base", "rm_probe", "rm_kernel", *rm_steps.PLACES}

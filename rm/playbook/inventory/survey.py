@@ -64,7 +64,7 @@ def _of_host(
         add(
             "python",
             f"Python is {survey['python']}.",
-            "Install Python 3.8 or newer; hosts.python names it.",
+            "Install Python 3.8 or newer; ansible_python_interpreter or hosts.python names it.",
             True,
         )
     if not survey["root"] and survey.get("login") == "root":
