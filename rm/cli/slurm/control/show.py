@@ -43,7 +43,7 @@ from rm.units import fold_hosts, parse_hosts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from rm.api.hosts import Host
     from rm.api.job_steps import JobStep
