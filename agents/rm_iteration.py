@@ -20,7 +20,7 @@ import os
 import sys
 import time
 
-MAX_BLIND_WAIT_US = 10_000_000  # bound of a pause that comes without a period
+MAX_BLIND_WAIT_US = 10_000_000  # bound of a wait while it is not known how long iterations take
 
 
 def wait_us(now_us, schedule, last_pause_seq, previous_start_us):
@@ -35,9 +35,22 @@ def wait_us(now_us, schedule, last_pause_seq, previous_start_us):
     gate the grid itself injects, so that a late job uses its idle time to catch up.
     Never more than one period. With `starts_us`, the instants of a plan's round counted from its epoch, e is
     the time to the next of them (see `planned_start`), at any length, and never waited when late.
+
+    A schedule is for iterations of its length. Where the one before took less than half of that, the profile
+    is wrong and waiting would be most of the job's time: nothing is waited. Where none is known, or the clock
+    was set back since, MAX_BLIND_WAIT_US is the most.
     """
     if not schedule:
         return 0
+    took = 0 if previous_start_us is None else now_us - previous_start_us
+    wait = _scheduled_wait_us(now_us, schedule, last_pause_seq, previous_start_us)
+    if took <= 0:
+        return min(wait, MAX_BLIND_WAIT_US)
+    length = int((schedule.get("length_us") if schedule.get("starts_us") else schedule.get("period_us")) or 0)
+    return 0 if 2 * took < length else wait
+
+
+def _scheduled_wait_us(now_us, schedule, last_pause_seq, previous_start_us):
     period = int(schedule.get("period_us") or 0)
     pausing = int(schedule.get("pause_seq") or 0) > last_pause_seq
     if period <= 0:
