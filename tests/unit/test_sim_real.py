@@ -124,6 +124,20 @@ def test_ahead_is_counted_by_workload_and_ties_are_told() -> None:
     assert rows[OURS][-2] == ""
 
 
+def test_what_seeds_leave_open_is_no_difference() -> None:
+    """Means of 1.0 and 1.1: apart if the seeds agree within 0.02, and not if they differ by 0.2."""
+
+    def found(spread: float) -> dict[compare.Unit, compare.Measured]:
+        return {
+            compare.Unit(system, "a", "flat", TERMS, seed): compare.Measured(time, time, time, 0.5, 1.0, 1.0)
+            for system, mean in ((OURS, 1.0), ("crux", 1.1))
+            for seed, time in enumerate((mean - spread, mean, mean + spread), 1)
+        }
+
+    assert compare.ahead(found(0.02), OURS, "crux", "mean_s") == (1, 0, 0)
+    assert compare.ahead(found(0.2), OURS, "crux", "mean_s") == (0, 1, 0)
+
+
 def test_the_page_gets_its_table_and_its_plot(tmp_path: Path) -> None:
     name = show.label("pollux", "flat", 1)
     page = tmp_path / show.PAGE

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import as_completed
 from dataclasses import dataclass
-from statistics import fmean
+from math import sqrt
+from statistics import fmean, variance
 
 from rm.errors import UsageError
 from rm.hints import did_you_mean
@@ -24,6 +25,7 @@ from rm.sim.world import Settings, World
 JITTER = 0.01  # of computing, its standard deviation
 P99 = 0.99
 EQUAL = 1e-3  # relative: two job times that differ by less are taken as equal
+CHANCE = 2.0  # standard errors of the difference, over the seeds, within which two are taken as equal
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,18 +134,31 @@ def units_of(
 
 def over_seeds(found: Found, field: str) -> dict[tuple[str, str], float]:
     """By system and workload the mean of one figure."""
-    values: dict[tuple[str, str], list[float]] = {}
-    for unit, one in found.items():
-        values.setdefault((unit.system, unit.workload), []).append(getattr(one, field))
-    return {key: fmean(some) for key, some in values.items()}
+    return {key: fmean(some) for key, some in _by_seed(found, field).items()}
 
 
 def ahead(found: Found, ours: str, other: str, field: str) -> tuple[int, int, int]:
-    """In how many workloads one system has less than another, as much, and more."""
-    values = over_seeds(found, field)
+    """In how many workloads one system has less than another, as much, and more. As much is also what
+    differs by no more than chance explains, where there are several seeds to tell it from."""
+    values = _by_seed(found, field)
     counts = [0, 0, 0]
     for name in dict.fromkeys(unit.workload for unit in found):
         mine, its = values[ours, name], values[other, name]
-        same = abs(mine - its) <= EQUAL * its
-        counts[1 if same else 0 if mine < its else 2] += 1
+        less = fmean(its) - fmean(mine)
+        same = abs(less) <= max(EQUAL * fmean(its), CHANCE * _standard_error(mine, its))
+        counts[1 if same else 0 if less > 0 else 2] += 1
     return counts[0], counts[1], counts[2]
+
+
+def _by_seed(found: Found, field: str) -> dict[tuple[str, str], list[float]]:
+    values: dict[tuple[str, str], list[float]] = {}
+    for unit, one in found.items():
+        values.setdefault((unit.system, unit.workload), []).append(getattr(one, field))
+    return values
+
+
+def _standard_error(mine: Sequence[float], its: Sequence[float]) -> float:
+    """Of the difference of two means; 0 where one seed tells nothing of it."""
+    if min(len(mine), len(its)) < 2:
+        return 0.0
+    return sqrt(variance(mine) / len(mine) + variance(its) / len(its))
