@@ -17,11 +17,11 @@ calibrated on the scenarios without management (the best of `WEIGHTS` and `LUCKS
 Nothing keeps jobs without management apart: like ones slide apart or stay in step by chance, and single
 runs of them differ by 5 to 10 per cent, live as simulated; and the 99th percentile of some 40 iterations is
 the longest one. So what is predicted is a distribution, and it takes several runs to know it: a scenario is
-played `RUNS_LEAST` times, and up to `RUNS_MOST` times until the standard error of its means is
-`SETTLED_PCT`. Looked at are the iterations of all runs and of all jobs that are alike together, beside
-`SIMULATED` runs or more of the simulation. What the live runs leave open, a standard error, is printed
-after each live figure: of the mean by the means of single runs, of the 99th percentile by drawing among the
-runs.
+played `RUNS_MANAGED` times, without management `RUNS_FREE` times (two runs of it may agree by chance), and
+up to `RUNS_MOST` times until the standard error of its means is `SETTLED_PCT`. Looked at are the iterations
+of all runs and of all jobs that are alike together, beside `SIMULATED` runs or more of the simulation. What
+the live runs leave open, a standard error, is printed after each live figure: of the mean by the means of
+single runs, of the 99th percentile by drawing among the runs.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ from rm.sim.workload import Noise
 
 WEIGHTS, LUCKS = (0.72, 0.78, 0.82, 0.87, 1.0), (0.0, 0.1, 0.2, 0.3)
 SIMULATED, CALIBRATING = 60, 20  # runs of a scenario's simulation, some seeds for each live run
-RUNS_LEAST, RUNS_MOST, SETTLED_PCT = 2, 6, 1.0
-LIVE_S = 540.0  # after which no scenario is played more often than `RUNS_LEAST` times
+RUNS_MANAGED, RUNS_FREE, RUNS_MOST, SETTLED_PCT = 2, 4, 6, 1.0
+LIVE_S = 540.0  # after which no scenario is played more often than at least
 DRAWS = 200
 LEFT_OUT_S = 2.0
 HOSTS = 2  # on which a scenario's jobs run; on two further ones its control
@@ -210,16 +210,18 @@ def run(settings: Settings) -> list[Figure]:
             stage.start_daemon(one.mode)
             stage.await_hosts()
             runs: list[Played] = []
-            while wants_more(runs, settings.quick, time.monotonic() - began_s):
+            while wants_more(one.mode, runs, settings.quick, time.monotonic() - began_s):
                 runs.append(_live(trainer, stage, one, alone))
             played.append(Repeated(tuple(runs)))
     return list(_compared(played, alone))
 
 
-def wants_more(runs: Sequence[Played], quick: bool, passed_s: float) -> bool:
+def wants_more(mode: Mode, runs: Sequence[Played], quick: bool, passed_s: float) -> bool:
     """Is another run of the scenario worth its time?"""
-    if quick or len(runs) < RUNS_LEAST:
-        return len(runs) < (1 if quick else RUNS_LEAST)
+    if quick:
+        return not runs
+    if len(runs) < (RUNS_MANAGED if is_managed(mode) else RUNS_FREE):
+        return True
     settled = all(mean <= SETTLED_PCT for mean, _ in Repeated(tuple(runs)).open_pct)
     return not settled and len(runs) < RUNS_MOST and passed_s < LIVE_S
 
@@ -384,6 +386,11 @@ def calibrated(played: Sequence[Repeated], alone: Mapping[str, Alone]) -> Unfair
     return min(tried, key=wrong) if free else FAIR
 
 
+def _of_runs(one: Repeated) -> str:
+    count = len(one.runs)
+    return f"of {count} runs that differ by {one.spread_pct:.1f} %" if count > 1 else "of one run"
+
+
 def _give(standard_error_pct: float) -> str:
     return f" ± {standard_error_pct:.1f} %" if standard_error_pct < math.inf else ""
 
@@ -409,8 +416,8 @@ def _compared(played: Sequence[Repeated], alone: Mapping[str, Alone]) -> Iterato
             f"{one.scenario.name}: worst mean",
             worst,
             "%",
-            f"live {live} ms, of {len(one.runs)} runs that differ by {one.spread_pct:.1f} %, jitter "
-            f"{100 * one.jitter:.2f} %, exchanges {one.late_ms:.1f} ms late; {'; '.join(told)}",
+            f"live {live} ms, {_of_runs(one)}, jitter {100 * one.jitter:.2f} %, exchanges "
+            f"{one.late_ms:.1f} ms late; {'; '.join(told)}",
         )
     profiles = "; ".join(
         f"{name} {known.period_us / 1000:.1f} ms, {known.comm_us / 1000:.1f} of them communicating"

@@ -6,7 +6,7 @@ import pytest
 
 from bench.fidelity import (
     LIVE_S,
-    RUNS_LEAST,
+    RUNS_FREE,
     RUNS_MOST,
     Alone,
     Played,
@@ -20,6 +20,7 @@ from bench.fidelity import (
     wants_more,
 )
 from rm.core.model.asked.traffic import Phase, TrafficProfile
+from rm.demo.scenario import MANAGED, Mode
 from rm.demo.simulated import MEASURED, Times, pooled, within
 from rm.demo.training import Iteration, JobRun
 from rm.sim.network.unfairness import FAIR, Unfairness
@@ -112,13 +113,19 @@ def test_a_scenario_is_played_until_its_mean_is_known() -> None:
     def runs(*means_us: float) -> list[Played]:
         return [replace(PLAYED, took_us=([mean_us], [mean_us])) for mean_us in means_us]
 
-    assert wants_more([], quick=False, passed_s=2 * LIVE_S)
-    assert wants_more(runs(200_000), quick=False, passed_s=2 * LIVE_S), f"{RUNS_LEAST} are always played"
-    assert not wants_more(runs(200_000, 201_000), quick=False, passed_s=0)
-    assert wants_more(runs(200_000, 220_000), quick=False, passed_s=0)
-    assert not wants_more(runs(200_000, 220_000), quick=False, passed_s=LIVE_S)
-    assert not wants_more(runs(*[200_000, 260_000] * 3)[:RUNS_MOST], quick=False, passed_s=0)
-    assert not wants_more(runs(200_000), quick=True, passed_s=0)
+    def more(*means_us: float, passed_s: float = 0, mode: Mode = MANAGED) -> bool:
+        return wants_more(mode, runs(*means_us), quick=False, passed_s=passed_s)
+
+    assert more(passed_s=2 * LIVE_S)
+    assert more(200_000, passed_s=2 * LIVE_S), "twice in any case"
+    assert not more(200_000, 201_000)
+    assert more(200_000, 201_000, mode=EQUAL.mode), "without management two may agree by chance"
+    assert not more(*[200_000] * RUNS_FREE, mode=EQUAL.mode)
+    assert more(200_000, 220_000)
+    assert not more(200_000, 220_000, passed_s=LIVE_S)
+    assert not more(*[200_000, 260_000] * RUNS_MOST)
+    assert wants_more(EQUAL.mode, [], quick=True, passed_s=0)
+    assert not wants_more(EQUAL.mode, runs(200_000), quick=True, passed_s=0)
 
 
 def as_measured(found: tuple[Times, ...]) -> tuple[list[float], ...]:
