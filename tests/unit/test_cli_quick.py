@@ -253,7 +253,7 @@ def test_a_full_standard_error_changes_no_exit_code(verb: str, code: int, daemon
 
 def test_a_closed_standard_input_is_an_empty_script(daemon: Daemon) -> None:
     done = in_shell("$RMX submit <&-")
-    assert (done.code, done.err) == (2, "rmx: The script the standard input is empty.\n")
+    assert (done.code, done.err) == (2, "rmx: The script on standard input is empty.\n")
 
 
 @pytest.mark.parametrize(
