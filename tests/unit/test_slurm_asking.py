@@ -42,6 +42,7 @@ def test_the_answers_are_those_of_a_client(daemon: Daemon) -> None:
         assert plain(quick.accounts()).keys() >= plain(client.sharing.accounts()).keys()
         assert quick.status().settings == plain(client.status().settings)
         assert quick.job_steps([1, 2]) == plain(client.job_steps([1, 2]))
+        assert quick.starts().starts == plain(client.starts().starts)
         assert quick.job(JobId(1)).spec.name == "job0"
         assert quick.job(JobId(1)).schedule is None  # what is not told
 

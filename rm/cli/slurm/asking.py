@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rm.api.hosts import Host
     from rm.api.job_steps import JobStep
     from rm.api.jobs import FullJob, Job
+    from rm.api.reasons import Priority, Starts
     from rm.api.sharing import Accounts, Partition
     from rm.api.status import Status
     from rm.arrays import JobId
@@ -63,6 +64,13 @@ class Asking:
     def job(self, job: JobId) -> FullJob:
         answer = None if job.tasks else self._told(f"/v1/jobs/{job.job}")
         return self.client.job(job) if answer is None else answer.job
+
+    def starts(self) -> Starts:
+        return self._told("/v1/jobs/starts") or self.client.starts()
+
+    def priorities(self) -> Sequence[Priority]:
+        answer = self._told("/v1/jobs/priorities")
+        return self.client.priorities() if answer is None else answer.priorities
 
     def jobs(self, *, state: str = "", mine: bool = False, ended: bool = False) -> Sequence[Job]:
         """As `Client.jobs`; `state`: words with commas."""

@@ -7,6 +7,7 @@ import time
 
 from rm.api.job_rows import JobRow, row_of
 from rm.cli.shown import moment as usual_moment
+from rm.cli.slurm.asking import Asking
 from rm.client.address import find_daemon
 from rm.client.kept_ssh import at_hand
 from rm.client.listing import rows_at_once
@@ -276,21 +277,17 @@ def priority_of(job: Any, sums: Mapping[int, float]) -> int:
     return round(sums.get(job.id, own))
 
 
-def priority_sums(client: Any) -> dict[int, float]:
+def priority_sums(client: Asking) -> dict[int, float]:
     return {one.job: one.sum for one in client.priorities()}
 
 
 def ranked(rows: Sequence[Any]) -> list[Any]:
-    from rm.client import Client
-
-    with Client() as client:
+    with Asking() as client:
         sums = priority_sums(client)
     return [Ranked(row, priority_of(row.job, sums)) for row in rows]
 
 
 def expecting(rows: Sequence[Any]) -> list[Any]:
-    from rm.client import Client
-
-    with Client() as client:
+    with Asking() as client:
         found = {one.job: (one.at_us, one.hosts) for one in client.starts().starts}
     return [Expecting(row, *found.get(row.id, (None, ()))) for row in rows]

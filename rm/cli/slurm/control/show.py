@@ -76,8 +76,8 @@ STATES = {"drained": "IDLE+DRAIN", "draining": "MIXED+DRAIN", "down": "DOWN*"}
 def jobs(client: Asking, named: Sequence[str], details: bool = False) -> Iterator[Record]:
     found = list(_jobs(client, named))
     waiting = [job for job in found if job.state == "PENDING"]
-    sums = priority_sums(client.client) if waiting else {}
-    starts = client.client.starts().starts if any(map(eligible_us, waiting)) else ()
+    sums = priority_sums(client) if waiting else {}
+    starts = client.starts().starts if any(map(eligible_us, waiting)) else ()
     expected = {one.job: one for one in starts}
     for job in found:
         ran = client.job_steps([job.id]) if details and job.spec.launch == BATCH else []
