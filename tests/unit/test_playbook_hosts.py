@@ -19,7 +19,7 @@ from rm.adapters.playbook.become import Passwords
 from rm.adapters.playbook.channel import StepsChannel
 from rm.adapters.playbook.hosts import Ways
 from rm.adapters.playbook.local import LocalSteps
-from rm.adapters.playbook.program import OutcomeUnknown
+from rm.adapters.playbook.program import PART_BYTES, OutcomeUnknown, in_parts
 from rm.adapters.playbook.roster import Roster
 from rm.adapters.playbook.run import run_playbook
 from rm.core.model.host import Host
@@ -148,13 +148,15 @@ def limited(size_bytes: int) -> dict[str, Any]:
     return {"steps": steps, "check": False, "diff": False, "planned": {}}
 
 
-def raised_by(steps: StepsChannel | LocalSteps, request: dict[str, Any]) -> list[BaseException]:
-    """What asking raises, if it ends at all."""
+def raised_by(
+    steps: StepsChannel | LocalSteps, request: dict[str, Any], part_bytes: int = PART_BYTES
+) -> list[BaseException]:
+    """What asking raises, if it ends at all; contents longer than `part_bytes` travel in parts."""
     raised: list[BaseException] = []
 
     def ask() -> None:
         try:
-            steps.steps(request)
+            in_parts(request, steps.steps, part_bytes=part_bytes)
         except BaseException as problem:
             raised.append(problem)
 
@@ -221,6 +223,24 @@ def test_a_stopped_process_of_this_machine_is_given_up_after_the_time_limits(
             with suppress(OSError):
                 stream.close()
         process.wait()
+
+
+def test_a_process_stopped_while_a_long_content_travels_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rm.adapters.playbook.program.GRACE_S", 0.2)
+    monkeypatch.setattr("rm.adapters.playbook.program.PART_S", 0.1)
+    local = LocalSteps("here", sys.executable, False)
+    process: Any = local.process
+    os.kill(process.pid, signal.SIGSTOP)
+    try:
+        # the task itself has no time limit
+        copy = step(1, "copy", dest="/dev/null/never", content=os.urandom(1_000).hex())
+        request = {"steps": [copy], "check": False, "diff": False, "planned": {}}
+        (problem,) = raised_by(local, request, part_bytes=100)
+        assert isinstance(problem, OutcomeUnknown)
+        assert problem.what.startswith("Host here did not end steps within their time limits")
+    finally:
+        process.kill()
+        local.close()
 
 
 def test_a_connection_is_closed_by_one_thread_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,7 @@ _IMPORT = re.compile(r"^\s*(?:import|from) (rm_\w+)", re.MULTILINE)
 REQUEST_BYTES = 4 << 20
 PART_BYTES = 1 << 20
 GRACE_S = 30.0  # for a host, after the time limits of its steps, to say that they are over
+PART_S = 120.0  # for a host to keep one part of a long content, which no task limits
 HINT = "Run the playbook again when the host is back."
 
 # nothing is imported from the directory that the login starts in: that is left out before the first import
@@ -100,7 +101,7 @@ def answers_within_s(request: dict[str, Any]) -> float | None:
 
     The host ends a step at its limit by itself, unless something has stopped its processes.
     """
-    limits = [step.get("timeout") for step in request["steps"]]
+    limits = [PART_S if step["op"] == "blob" else step.get("timeout") for step in request["steps"]]
     return sum(limits) + GRACE_S if limits and all(limits) else None
 
 
