@@ -34,6 +34,7 @@ ANSWER = struct.Struct("!4sIIqqqI")  # the question, then t2, t3, questions of t
 HOW_MANY = 0xFFFFFFFF  # the sequence number of a question that is only for the number of the others
 HOW_MANY_S = 0.05  # between two of them
 LATE_S = 1.0  # behind the last question its answers may come so late
+STOOD_STILL_S = 0.5  # between two questions, half of what a reflector waits for: it may have ended meanwhile
 PASSES_S = 0.25  # that a packet of some size was answered
 LONGEST_US = 600_000_000
 ROOM_BYTES = 4 << 20
@@ -197,7 +198,11 @@ def _drain(sink, sinks, buffer):
 
 
 def exchange(address, port, count, interval_us, size=0):
-    """Send `count` questions and collect the answers: ([(t1, t2, t3, t4)], questions that arrived there)."""
+    """Send `count` questions and collect the answers: ([(t1, t2, t3, t4)], questions that arrived there, sent).
+
+    Fewer are sent where this process, or its host, stands still in the middle: a reflector waits for ten
+    intervals, a second at least, and what nobody answers any more is no loss of the network.
+    """
     session = struct.unpack("!I", os.urandom(4))[0]
     rows, arrived, asked = {}, 0, 0.0
     padding = b"\0" * max(0, max(size, ANSWER.size) - QUESTION.size)
@@ -206,14 +211,18 @@ def exchange(address, port, count, interval_us, size=0):
             link.connect((address, port))
         except OSError as error:
             if error.errno in NO_WAY:  # then everything that would be sent is lost
-                return [], 0
+                return [], 0, count
             raise
         link.setblocking(False)
         _give_room(link)
         begin, sent, end = time.monotonic(), 0, None
+        longest_s, last = max(STOOD_STILL_S, 5 * interval_us / 1e6), begin
         while True:
             now = time.monotonic()
+            if sent < count and now > last + longest_s:
+                count, end = sent, now + LATE_S
             if sent < count and now >= begin + sent * interval_us / 1e6:
+                last = now
                 with contextlib.suppress(OSError):  # refused: nobody listens; counts as lost
                     link.send(QUESTION.pack(MAGIC, session, sent, _now_us()) + padding)
                 sent += 1
@@ -223,7 +232,11 @@ def exchange(address, port, count, interval_us, size=0):
             late = end is not None and now > end
             # what came while this process had to wait for a processor was not lost
             if len(rows) == count or (late and not select.select([link], [], [], 0)[0]):
-                return [rows[n] for n in sorted(rows)], min(arrived, count)  # the network may double them
+                return (
+                    [rows[n] for n in sorted(rows)],
+                    min(arrived, sent),
+                    sent,
+                )  # the network may double them
             due = begin + sent * interval_us / 1e6
             if end is not None and not late:
                 asked = asked or now  # the answers that are under way come first
@@ -351,9 +364,9 @@ def probe(request):
     if kind in ("oneway", "rtt"):
         count = max(1, min(100_000, int(request.get("count") or 100)))
         interval = max(100, int(request.get("interval_us") or 5_000))
-        rows, arrived = exchange(address, port, count, interval, int(request.get("size_bytes") or 0))
+        rows, arrived, sent = exchange(address, port, count, interval, int(request.get("size_bytes") or 0))
         given = request.get("offset_us"), request.get("offset_error_us")
-        full = summarise(rows, count, arrived, *given, bool(request.get("histogram")))
+        full = summarise(rows, sent, arrived, *given, bool(request.get("histogram")))
         if kind == "oneway":
             return full
         return {n: full[n] for n in ("sent", "received", "loss_pct", "rtt_us", "jitter_rtt_us") if n in full}

@@ -38,6 +38,7 @@ sys.path.remove(str(AGENTS))
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reflector that gets no processor for a while has lost nothing: here it is waited for."""
     monkeypatch.setattr(rm_probe, "LATE_S", PATIENCE_S)
+    monkeypatch.setattr(rm_probe, "STOOD_STILL_S", PATIENCE_S)
     monkeypatch.setattr(rm_probe, "PASSES_S", PATIENCE_S)
 
 
@@ -266,9 +267,37 @@ def test_answers_that_came_while_the_prober_stood_still_are_no_loss(
         reflector.settimeout(PATIENCE_S)
         thread = threading.Thread(target=reflect, daemon=True)
         thread.start()
-        rows, arrived = rm_probe.exchange("127.0.0.1", reflector.getsockname()[1], count, 100)
+        rows, *numbers = rm_probe.exchange("127.0.0.1", reflector.getsockname()[1], count, 100)
         thread.join(PATIENCE_S)
-    assert (len(rows), arrived) == (count, count)
+    assert (len(rows), *numbers) == (count, count, count)
+
+
+def test_a_prober_that_stood_still_for_long_sends_no_more_to_a_reflector_that_may_have_ended(
+    passed: list[float],
+) -> None:
+    asked = 3
+
+    def reflect() -> None:
+        for n in range(1, asked + 1):
+            question, prober = reflector.recvfrom(65536)
+            words = rm_probe.QUESTION.unpack(question[: rm_probe.QUESTION.size])
+            if n == asked:  # the others are due within a minute: the prober stands still for ten
+                passed[0] = 10 * PATIENCE_S
+            else:
+                passed[0] += PATIENCE_S
+            reflector.sendto(rm_probe.ANSWER.pack(*words, 0, 0, n), prober)
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as reflector:
+        reflector.bind(("127.0.0.1", 0))
+        reflector.settimeout(PATIENCE_S)
+        thread = threading.Thread(target=reflect, daemon=True)
+        thread.start()
+        interval_us = round(PATIENCE_S * 1e6)
+        rows, arrived, sent = rm_probe.exchange("127.0.0.1", reflector.getsockname()[1], 100, interval_us)
+        thread.join(PATIENCE_S)
+    assert (len(rows), arrived, sent) == (asked, asked, asked)
+    found = rm_probe.summarise(rows, sent, arrived)
+    assert (found["sent"], found["loss_forward_pct"], found["loss_backward_pct"]) == (asked, 0.0, 0.0)
 
 
 def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:

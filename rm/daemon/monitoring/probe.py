@@ -41,8 +41,9 @@ from rm.protocol.probes import (
 from rm.protocol.request import Answer, Request
 
 PORTS = range(8_760, 8_960)  # within perfSONAR's range for tests
-IDLE_US = 1_000_000
+IDLE_US = 1_000_000  # as rm_probe.py knows
 MARGIN_S = 10.0
+MARGIN_US = round(MARGIN_S * 1e6)
 CLOCK_ERROR_US = 500  # of the offsets that pings over the agents' channels give
 IPERF_S = 1  # iperf3 counts whole seconds
 UNDER_WAY_US = 3_000  # of full rate, that a burst has under way at most
@@ -126,16 +127,15 @@ class Prober:
 
     def mtu(self, a: Host, b: Host) -> float:
         """The largest packet that gets from `a` to `b` undivided, bytes."""
-        with self._reflecting(a, b, IDLE_US, IDLE_US) as session:
-            return float(
-                session.ask(ProbeMtu(address=b.literal_address, port=session.port), IDLE_US).mtu_bytes
-            )
+        with self._reflecting(a, b, IDLE_US) as session:
+            request = ProbeMtu(address=b.literal_address, port=session.port)
+            return float(session.ask(request, IDLE_US).mtu_bytes)
 
     def throughput(self, a: Host, b: Host, mesh: Mesh) -> float:
         """TCP from `a` to `b` at once, bit/s; by iperf3 where both have it."""
         tool: Iperf3 | UnsetType = "iperf3" if self._iperf(a) and self._iperf(b) else UNSET
         took_us = mesh.duration_us if tool is UNSET else IPERF_S * 1_000_000
-        with self._reflecting(a, b, took_us, IDLE_US, tool) as session:
+        with self._reflecting(a, b, took_us, tool=tool) as session:
             request = ProbeThroughput(
                 address=b.literal_address,
                 port=session.port,
@@ -154,7 +154,7 @@ class Prober:
         rate_bps = min(h.nic_bps for h in (a, b)) or DEFAULT_NIC_BPS
         offset_us = self._agents.clock_offset_us(a.name) or 0
         received = took_us = 0
-        with self._reflecting(a, b, GAPS_US, GAPS_US) as session:
+        with self._reflecting(a, b, GAPS_US) as session:
             for _ in range(GAP_TRIES):
                 windows = gaps(mesh.duration_us - took_us)
                 if windows:
@@ -230,15 +230,20 @@ class Prober:
 
     @contextmanager
     def _reflecting(
-        self, a: Host, b: Host, took_us: int, idle_us: int, tool: Iperf3 | UnsetType = UNSET
+        self,
+        a: Host,
+        b: Host,
+        took_us: int,
+        idle_us: int = MARGIN_US,
+        tool: Iperf3 | UnsetType = UNSET,
     ) -> Iterator[Session]:
-        """While `b` answers, for as long as `a` needs."""
+        """While `b` answers, for as long as `a` needs; `idle_us`: until so long after `a`'s last word."""
         port = PORTS[next(self._ports) % len(PORTS)]
         heard = self._listening[(b.name, port)] = Heard()
         try:
             request = Reflect(
                 port=port,
-                duration_us=took_us + int(MARGIN_S * 1e6),
+                duration_us=took_us + MARGIN_US,
                 idle_us=idle_us,
                 allow=[a.address, *(nic.address for nic in a.nics if nic.address)],
                 tool=tool,
