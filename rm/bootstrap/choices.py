@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from rm.adapters.channels.alertmanager import AlertmanagerChannel
 from rm.adapters.channels.command import CommandChannel
 from rm.adapters.channels.mail import MailChannel
 from rm.adapters.channels.webhook import WebhookChannel
@@ -96,6 +97,8 @@ def alert_rules(config: Config) -> tuple[Rule, ...]:
 def channel_of(table: ChannelTable) -> Channel:
     if table.command:
         return CommandChannel(table.command, table.timeout_s)
+    if table.alertmanager:
+        return AlertmanagerChannel(table.alertmanager, table.timeout_s, table.ca_file)
     if table.mail_to:
         return MailChannel(
             to=table.mail_to,

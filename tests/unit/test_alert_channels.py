@@ -355,6 +355,8 @@ def test_delivery_retries_in_order_and_gives_up(hook: Hook, secret: str) -> None
 
 def test_a_channel_that_has_gone_and_one_with_a_defect() -> None:
     class Broken:
+        repeat_s = 0.0
+
         def tell(self, notice: object) -> None:
             raise KeyError("T0K3N")
 
@@ -372,6 +374,8 @@ def test_a_channel_that_has_gone_and_one_with_a_defect() -> None:
 
 class Slow:
     """Tells when it is let."""
+
+    repeat_s = 0.0
 
     def __init__(self) -> None:
         self.begun, self.let = threading.Event(), threading.Event()

@@ -203,6 +203,8 @@ def test_a_wrong_password_is_tried_again_holds_up_no_other_channel_and_is_never_
     box, settled = Box(), Settled()
 
     class Other:
+        repeat_s = 0.0
+
         def tell(self, body: object) -> None:
             password.write_text(PASSWORD)
 

@@ -33,6 +33,8 @@ S = 1_000_000
 class Channel:
     """Hears, or refuses as long as `deaf`."""
 
+    repeat_s = 0.0
+
     def __init__(self) -> None:
         self.deaf = False
         self.refusals = 0
@@ -185,6 +187,30 @@ def test_one_fault_is_told_once_over_restarts(world: World) -> None:
     life = world.life()
     assert [a["state"] for a in life.look(after_s=1)] == ["resolved"]
     assert len(world.channel.heard) == 2
+
+
+def test_a_channel_that_forgets_is_told_again_of_what_fires(world: World) -> None:
+    world.channel.repeat_s = 60.0
+    life = world.life()
+    life.bad = {"b"}
+    life.look()
+    life.look(after_s=5)
+    assert world.channel.wait(1) == ["firing"]
+    life.look(after_s=50)
+    life.look(after_s=10)
+    assert world.channel.wait(2) == ["firing"] * 2
+    life = world.life()
+    life.bad = {"b"}
+    life.look(after_s=1)  # a restarted daemon does not know when it was told
+    assert world.channel.wait(3) == ["firing"] * 3
+    assert len({n["id"] for n in world.channel.heard}) == 1
+    life.bad = set()
+    life.look()
+    life.look(after_s=10)
+    life.look(after_s=100)
+    life.look(after_s=100)
+    life.alerting.close()
+    assert world.channel.wait(4) == ["firing"] * 3 + ["resolved"]
 
 
 def test_a_loss_that_becomes_critical_is_told_once_over_restarts(world: World) -> None:
@@ -442,6 +468,9 @@ MAIL = {"name": "m", "mail_to": ["a@x"], "mail_from": "b@x"}
         ({}, {"name": "c"}, "must have one destination"),
         ({}, {**MAIL, "command": ["x"]}, "must have one destination"),
         ({}, {"name": "w", "webhook": "ftp://x"}, "not a URL"),
+        ({}, {"name": "w", "alertmanager": "am:9093"}, "alertmanager: this is not a URL"),
+        ({}, {**MAIL, "alertmanager": "http://am:9093"}, "must have one destination"),
+        ({}, {"name": "w", "alertmanager": "http://am", "secret_file": "/s"}, "'secret_file' does not apply"),
         ({}, {**MAIL, "mail_from": ""}, "no mail_from"),
         ({}, {**MAIL, "smtp": "nowhere"}, "not HOST:PORT"),
         ({}, {**MAIL, "smtp": "mail:²"}, "not HOST:PORT"),

@@ -16,6 +16,8 @@ from rm.core.alerts.channel import NotTold
 class CommandChannel:
     """Exit status 0 = delivered. What the command prints is not read: it may hold secrets of its own."""
 
+    repeat_s = 0.0
+
     def __init__(self, command: Sequence[str], timeout_s: float) -> None:
         self._command = tuple(command)
         self._timeout_s = timeout_s

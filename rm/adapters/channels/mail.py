@@ -25,6 +25,8 @@ class MailChannel:
     `ca_file`: certificates to trust, "" = the system's. The password's file is read each time.
     """
 
+    repeat_s = 0.0
+
     def __init__(
         self,
         to: Sequence[str],

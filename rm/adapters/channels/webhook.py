@@ -32,6 +32,8 @@ class WebhookChannel:
     they would carry the message to a place that nobody configured. `timeout_s` is of the whole exchange.
     """
 
+    repeat_s = 0.0
+
     def __init__(
         self, address: str, address_file: str, secret_file: str, timeout_s: float, ca_file: str = ""
     ) -> None:

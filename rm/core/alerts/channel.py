@@ -17,6 +17,11 @@ class NotTold(RmError):
 
 
 class Channel(Protocol):
+    """`repeat_s`: what still fires is told again this often; 0 = it is told once."""
+
+    @property
+    def repeat_s(self) -> float: ...
+
     def tell(self, notice: Mapping[str, Any]) -> None:
         """Deliver `notice`, a JSON object (docs/alerts.md), or raise NotTold; returns within its timeout."""
         ...

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from rm.core.alerts.alert import Alert, Finding, Owed, Rule, delivered, forget, step
+from rm.core.alerts.alert import FIRING, Alert, Finding, Owed, Rule, delivered, forget, step
 from rm.core.alerts.channel import Channel
 from rm.core.alerts.findings import (
     facts_findings,
@@ -115,6 +115,8 @@ class Alerting:
         self._zone = zone
         self._rules = tuple(rules)
         self._channels = tuple(channels)
+        self._repeats_us = {n: round(c.repeat_s * SECOND_US) for n, c in channels.items() if c.repeat_s}
+        self._repeated_us: dict[str, int] = {}
         self._settings = settings
         self._cluster = cluster
         self._connect_us = round(connect_s * SECOND_US)
@@ -174,9 +176,21 @@ class Alerting:
         self._due = []
         for channel, mine in notices.items():
             self._delivery.tell(channel, mine)
+        self._tell_again(after.values(), now_us)
         if self._settings.drain:
             known = self._facts.known()
             self._draining.look(seen.hosts, seen.silent_since.keys(), cells, known, findings, now_us)
+
+    def _tell_again(self, alerts: Iterable[Alert], now_us: int) -> None:
+        """What fires, to channels that forget it otherwise; also after a restart of the daemon."""
+        for channel, every_us in self._repeats_us.items():
+            if not 0 <= now_us - self._repeated_us.get(channel, 0) < every_us:
+                self._repeated_us[channel] = now_us
+                told = [a for a in alerts if a.firing and channel in a.told]
+                standing = [
+                    notice_of(a, Owed(FIRING, channel, a.fired_us, a.fired_us), self._cluster) for a in told
+                ]
+                self._delivery.tell_again(channel, standing)
 
     def _findings(
         self, seen: Seen, cells: Sequence[Cell], told: set[tuple[str, str]], now_us: int

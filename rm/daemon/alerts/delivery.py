@@ -39,6 +39,7 @@ class Delivery:
         self._stopping = threading.Event()
         self._changed = threading.Condition()
         self._waiting: dict[str, list[Notice]] = {}
+        self._standing: dict[str, list[Notice]] = {}  # what fires, to be told again
         self._threads: list[threading.Thread] = []
 
     def tell(self, channel: str, notices: Iterable[Notice]) -> None:
@@ -49,14 +50,27 @@ class Delivery:
         with self._changed:
             if self._stopping.is_set():
                 return
-            if channel not in self._waiting:
-                self._waiting[channel] = []
-                name = f"alerts {channel}"
-                thread = threading.Thread(target=self._run, args=(channel,), name=name, daemon=True)
-                self._threads.append(thread)
-                thread.start()
+            self._begin(channel)
             self._waiting[channel] += found
+            self._standing[channel] = []  # as it was before
             self._changed.notify_all()
+
+    def tell_again(self, channel: str, firing: Iterable[Notice]) -> None:
+        """What still fires; each such message is tried once, and nobody hears of its outcome."""
+        with self._changed:
+            if not self._stopping.is_set():
+                self._begin(channel)
+                self._standing[channel] = list(firing)
+                self._changed.notify_all()
+
+    def _begin(self, channel: str) -> None:
+        """The channel's thread, if it is not there yet."""
+        if channel not in self._waiting:
+            self._waiting[channel], self._standing[channel] = [], []
+            name = f"alerts {channel}"
+            thread = threading.Thread(target=self._run, args=(channel,), name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
 
     def close(self) -> None:
         """Finishes the messages under way, so that none is sent twice; what waits stays owed."""
@@ -68,24 +82,42 @@ class Delivery:
         for thread in threads:
             thread.join(max(0.0, deadline - time.monotonic()))
 
-    def _next(self, channel: str) -> list[Notice]:
-        """What to send together; [] = the end."""
+    def _next(self, channel: str) -> tuple[list[Notice], bool]:
+        """What to send together, and whether it is told again; [] = the end."""
+        waiting, standing = self._waiting, self._standing
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting[channel] or self._stopping.is_set())
+            self._changed.wait_for(lambda: waiting[channel] or standing[channel] or self._stopping.is_set())
             if self._stopping.is_set():
-                return []
-            taken, self._waiting[channel] = take(self._waiting[channel])
-            return taken
+                return [], False
+            told = waiting if waiting[channel] else standing
+            taken, told[channel] = take(told[channel])
+            return taken, told is standing
 
     def _run(self, channel: str) -> None:
-        while notices := self._next(channel):
+        while True:
+            notices, again = self._next(channel)
+            if not notices:
+                return
             body = body_of(notices)
+            if again:
+                self._repeat(channel, body)
+                continue
             failed = self._attempt(channel, body)
             if failed is None:
                 return
             if failed:
                 log.error("alert %s: %s is not notified: %s", body["id"], channel, failed)
             self._settled(notices, channel, failed)
+
+    def _repeat(self, channel: str, body: Mapping[str, Any]) -> None:
+        try:
+            self._channels[channel].tell(body)
+        except NotTold as error:
+            log.warning("%s is not told again of what fires: %s", channel, error)
+            with self._changed:
+                self._standing[channel] = []  # the others would be refused, too
+        except Exception:
+            log.exception("channel %s met a defect of rm", channel)
 
     def _attempt(self, channel: str, body: Mapping[str, Any]) -> str | None:
         """ "" = sent, None = stopped meanwhile, otherwise why it was given up."""

@@ -21,6 +21,7 @@ ADDRESS = re.compile(r"[^@\s,<>]+(@[^@\s,<>]+)?")  # without a domain: a user of
 KEYS = {
     "command": ("command",),
     "webhook": ("webhook", "webhook_file", "secret_file", "ca_file"),
+    "alertmanager": ("alertmanager", "ca_file"),
     "mail_to": ("mail_to", "mail_from", "smtp", "smtp_tls", "smtp_user", "smtp_password_file", "ca_file"),
 }
 
@@ -40,13 +41,14 @@ class RuleTable:
 
 @dataclass(frozen=True, slots=True)
 class ChannelTable:
-    """One of `command`, `webhook` or `webhook_file`, `mail_to` says what it is."""
+    """One of `command`, `webhook` or `webhook_file`, `alertmanager`, `mail_to` says what it is."""
 
     name: str
     command: tuple[str, ...] = ()
     webhook: str = ""
     webhook_file: str = ""
     secret_file: str = ""
+    alertmanager: str = ""
     mail_to: tuple[str, ...] = ()
     mail_from: str = ""
     smtp: str = "localhost:25"
@@ -93,13 +95,13 @@ def channels_of(tables: Sequence[Mapping[str, Any]]) -> tuple[ChannelTable, ...]
     _check_names("alerts.channel", [c.name for c in read])
     for table, c in zip(tables, read, strict=True):
         where = f"[[alerts.channel]] '{c.name}'"
-        kinds = [bool(c.command), bool(c.webhook or c.webhook_file), bool(c.mail_to)]
-        if sum(kinds) != 1 or (c.webhook and c.webhook_file):
+        chosen = (bool(c.command), bool(c.webhook or c.webhook_file), bool(c.alertmanager), bool(c.mail_to))
+        if sum(chosen) != 1 or (c.webhook and c.webhook_file):
             raise ConfigError(
                 f"{where} must have one destination.",
-                "Give it command, webhook (or webhook_file), or mail_to.",
+                "Give it command, webhook (or webhook_file), alertmanager, or mail_to.",
             )
-        kind = ("command", "webhook", "mail_to")[kinds.index(True)]
+        kind = tuple(KEYS)[chosen.index(True)]
         for key in table:
             if key not in (*KEYS[kind], "name", "timeout_s"):
                 raise ConfigError(
@@ -107,8 +109,9 @@ def channels_of(tables: Sequence[Mapping[str, Any]]) -> tuple[ChannelTable, ...]
                 )
         if c.command and not c.command[0]:
             raise ConfigError(f"{where}, command: it names no program.")
-        if c.webhook and not re.match(r"https?://[^/?#]", c.webhook):
-            raise ConfigError(f"{where}, webhook: this is not a URL.", "It begins with https://.")
+        for key, url in (("webhook", c.webhook), ("alertmanager", c.alertmanager)):
+            if url and not re.match(r"https?://[^/?#]", url):
+                raise ConfigError(f"{where}, {key}: this is not a URL.", "It begins with https://.")
         if c.mail_to and not c.mail_from:
             raise ConfigError(f"{where} has no mail_from.", "Say which address the mail comes from.")
         for address in (*c.mail_to, *([c.mail_from] if c.mail_from else [])):
