@@ -89,7 +89,7 @@ def test_it_is_posted_and_a_refusal_says_nothing_of_the_path(hook: Hook) -> None
     channel.tell(said("firing"))
     hook.codes = [400, 503]
     for again in (False, True):
-        with pytest.raises(NotTold, match="The Alertmanager at 127.0.0.1 answered with HTTP") as caught:
+        with pytest.raises(NotTold, match=r"The Alertmanager at 127\.0\.0\.1 answered with HTTP") as caught:
             channel.tell(said("firing"))
         assert caught.value.again is again
         assert "T0K3N" not in str(caught.value)

@@ -3,8 +3,8 @@
 An Alertmanager knows an alert by its labels, so these are the same from the firing to the end: all but
 `severity`, which is `warning` or `critical` where rm knows a level. So each message ends the alert of the
 other severity. It forgets alerts when it is started anew, and takes one as over that it has not been told of
-until `endsAt`: what fires is told again and again (`repeat_s`), as Prometheus does. The address, whose path may
-be a secret, is in no error.
+until `endsAt`: what fires is told again and again (`repeat_s`), as Prometheus does. The address, whose path
+may be a secret, is in no error.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ KEPT = 4  # repetitions that may be missing before an Alertmanager takes an aler
 
 
 class AlertmanagerChannel:
-    """`address` is where the Alertmanager listens, with the path of its `--web.route-prefix`, if any. `timeout_s`
-    is of the whole exchange; `ca_file`: certificates to trust, "" = the system's. Redirections are not followed.
+    """`address` is where the Alertmanager listens, with the path of its `--web.route-prefix`, if any.
+
+    `timeout_s` is of the whole exchange; `ca_file`: certificates to trust, "" = the system's. Redirections
+    are not followed.
     """
 
     repeat_s = REPEAT_S
