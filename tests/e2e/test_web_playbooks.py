@@ -126,9 +126,12 @@ def test_every_page_of_playbooks_is_accessible_and_fits(seen: Seen, playing: Pla
     process.task(outcome(2, status="failed", task="A long name of a task " * 8, message="x" * 300))
     expect(page.locator("#task-2")).to_be_visible()
     accessible(seen, "running")
+    process.task(outcome(3, host="rack7-node12"))
     process.end("failed", recap={"h1": {"ok": 1, "failed": 1}, "h2": {}}, not_reached=["h2"])
     expect(page.locator("#do-stop")).to_have_count(0)
     accessible(seen, "over")
+    lines = page.locator("#task-3 td bdi").evaluate("e => e.getClientRects().length")
+    assert lines == 1, "the name of a host is broken beside a long message"
     page.goto(f"{seen.url}playbook/plain")
     page.get_by_label("By cron").fill("30 3 * * 1-5")
     page.get_by_role("button", name="Schedule").click()
