@@ -39,7 +39,12 @@ def concat(nodes: Iterable[Any]) -> Any:
         return None
     if len(parts) == 1:
         return parts[0]
-    return "".join(str(lists(part)) for part in parts if part is not OMIT)
+    return "".join(str(lists(part)) for part in parts if part is not OMIT and not left_out(part))
+
+
+def left_out(value: Any) -> bool:
+    """Is it what `'x' if …` without `else` gives? In a text that is nothing; alone it is undefined."""
+    return type(value) is Undefined
 
 
 def _parts(nodes: Iterable[Any]) -> Iterator[Any]:

@@ -29,7 +29,7 @@ from rm.playbook.template.jinja import (
     is_template,
     short,
 )  # fmt: skip
-from rm.playbook.template.native import OMIT, listed, lists
+from rm.playbook.template.native import OMIT, left_out, listed, lists
 from rm.playbook.template.syntax import HEADER, syntax_of
 
 __all__ = [
@@ -146,7 +146,7 @@ def evaluate(value: Any, scope: Scope) -> Any:
 
 def _used(value: Any) -> None:
     """What a template gives must not hold anything undefined."""
-    if isinstance(value, Absent):
+    if isinstance(value, Undefined):
         try:
             value._fail_with_undefined_error()
         except UndefinedError as problem:
@@ -272,8 +272,8 @@ def _expression(compiled: Callable[..., Any]) -> Callable[[Scope], Any]:
 
 
 def defined(value: Any) -> Any:
-    """The value; raises UndefinedError where it is none."""
-    if isinstance(value, Undefined):
+    """The value; raises UndefinedError where it is none, and no text could go on without it."""
+    if isinstance(value, Undefined) and not left_out(value):
         value._fail_with_undefined_error()
     return listed(value)
 

@@ -90,8 +90,6 @@ def layers_of(
             role_names["ansible_parent_role_names"] = list(role.parents)
         found.append(Layer(role_names, False))
     found += [Layer(values, trusted) for values, trusted in bound]
-    if task is not None and task.params:
-        found.append(Layer(task.params, True))
     if role is not None and role.params:
         found.append(Layer(role.params, True))
     found += [Layer(foreseen, False), Layer(host.learnt, False), Layer(host.included, True)]

@@ -10,6 +10,7 @@ from typing import Any
 from jinja2 import Undefined, UndefinedError, pass_environment
 
 from rm.playbook.template.filters.text import refuse_undefined
+from rm.playbook.template.native import left_out
 
 
 def _combine(*mappings: Any, recursive: bool = False, list_merge: str = "replace") -> dict[str, Any]:
@@ -148,7 +149,8 @@ def _rekey(value: Any, key: str, duplicates: str = "error") -> dict[Any, Any]:
 
 
 def _default(value: Any, default: Any = "", boolean: bool = False) -> Any:
-    if isinstance(value, Undefined) or (boolean and not value):
+    # what `'x' if …` without `else` gives is not replaced, as in ansible-core 2.19
+    if (isinstance(value, Undefined) and not left_out(value)) or (boolean and not value):
         return default
     return value
 
