@@ -29,6 +29,7 @@ SSH_ARGS = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_ar
 BECOME_PASSWORDS = ("ansible_become_password", "ansible_become_pass", "ansible_sudo_pass")
 LOGIN_PASSWORDS = ("ansible_password", "ansible_ssh_password", "ansible_ssh_pass")
 PASSWORDS = (*BECOME_PASSWORDS, *LOGIN_PASSWORDS)
+SUDO = ("sudo", "ansible.builtin.sudo")  # as a become method
 # connections as they are called, and what that comes to; None: the agent's channel where there is one
 CONNECTIONS = {
     "local": "local", "ansible.builtin.local": "local", "ssh": "ssh", "paramiko": "ssh",
@@ -91,7 +92,7 @@ def refusal(name: str, value: Any) -> tuple[str, str]:
     word = text.rpartition("/")[2]
     if name == "ansible_connection" and text not in CONNECTIONS:
         return f"{name} is '{text}'.", "Known: ssh, local."
-    if name == "ansible_become_method" and text not in ("sudo", "ansible.builtin.sudo"):
+    if name == "ansible_become_method" and text not in SUDO:
         return f"{name} is '{text}'.", "Only sudo is known."
     if name in ("ansible_become_exe", "ansible_sudo_exe") and word != "sudo":
         return f"{name} is '{text}'.", "Only sudo is known."

@@ -99,6 +99,18 @@ def _part(up: Frame | None, block: Block, phase: int, where: Position, like: Fra
     return Frame(nodes, 0, where, up, block, phase, handlers=like.handlers, bound=like.bound)
 
 
+def first_time(nodes: tuple[Node, ...], done: set[tuple[str, str]]) -> tuple[Node, ...]:
+    """The list without the tasks of roles that are `done`, to which its others are added. Positions stay."""
+    found: list[Node] = []
+    for node in nodes:
+        if isinstance(node, Block) and node.once:
+            again = node.once in done
+            done.add(node.once)
+            node = replace(node, block=() if again else first_time(node.block, done))
+        found.append(node)
+    return tuple(found)
+
+
 def included(frame: Frame, parts: list[tuple[tuple[Node, ...], Bound]]) -> Frame:
     """The cursor that does these lists, one after the other, before it goes on after the task at `frame`."""
     cursor = frame.after()

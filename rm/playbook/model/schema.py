@@ -51,7 +51,7 @@ class Loop:
 class Task:
     """One task or handler; also, without a module, what a block or an include hands to its tasks.
 
-    `variables` are those of the blocks around with the task's own on top; `params` those of the includes.
+    `variables` are those of the blocks around with the task's own on top.
     `file` of an include is the path of the file it stands in.
     """
 
@@ -90,7 +90,6 @@ class Task:
     background: Any = 0  # `async` with `poll: 0`: seconds after which it is broken off
     patience: Any = 0  # the same with `poll` above 0: somebody waits
     variables: Mapping[str, Any] = field(default_factory=dict)
-    params: Mapping[str, Any] = field(default_factory=dict)
     defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # module_defaults
     role: Role | None = None
     collections: tuple[str, ...] = ()  # where short names of modules and roles are looked for, first
@@ -103,13 +102,15 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Tasks; `rescue` runs when one of them fails, `always` in any case."""
+    """Tasks; `rescue` runs when one of them fails, `always` in any case. `once`: a role that an included one
+    depends on, which a host does once in a play."""
 
     name: str
     line: int
     block: tuple[Task | Block, ...]
     rescue: tuple[Task | Block, ...] = ()
     always: tuple[Task | Block, ...] = ()
+    once: tuple[str, str] | None = None
 
 
 Node = Task | Block

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rm.errors import UsageError
+from rm.playbook.model.connection import SUDO
 from rm.playbook.template.filters import FALSE, TRUE
 from rm.quick_dataclass import dataclass
 
@@ -86,7 +87,7 @@ REFUSED: dict[Place, tuple[str, tuple[str, ...]]] = {
     ("defaults", "filter_plugins"): ("ANSIBLE_FILTER_PLUGINS", _usual("filter")),
     ("defaults", "test_plugins"): ("ANSIBLE_TEST_PLUGINS", _usual("test")),
     ("defaults", "action_plugins"): ("ANSIBLE_ACTION_PLUGINS", _usual("action")),
-    ("privilege_escalation", "become_method"): ("ANSIBLE_BECOME_METHOD", ("sudo", "ansible.builtin.sudo")),
+    ("privilege_escalation", "become_method"): ("ANSIBLE_BECOME_METHOD", SUDO),
     ("privilege_escalation", "become_exe"): ("ANSIBLE_BECOME_EXE", ("sudo", "/usr/bin/sudo")),
     ("privilege_escalation", "become_flags"): ("ANSIBLE_BECOME_FLAGS", ("-H -S -n", "-H -S", "-n", "-H")),
     ("sudo_become_plugin", "executable"): ("ANSIBLE_SUDO_EXE", ("sudo", "/usr/bin/sudo")),

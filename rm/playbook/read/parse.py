@@ -235,8 +235,8 @@ def _imported(play: Play, around: Mapping[str, Any]) -> Play:
 
     def on(node: Node) -> Node:
         if isinstance(node, Block):
-            parts = (tuple(map(on, part)) for part in (node.block, node.rescue, node.always))
-            return Block(node.name, node.line, *parts)
+            block, rescue, always = (tuple(map(on, part)) for part in (node.block, node.rescue, node.always))
+            return replace(node, block=block, rescue=rescue, always=always)
         outer = on(node.outer) if node.outer is not None else None
         assert outer is None or isinstance(outer, Task)
         when, tags = (*around["when"], *node.when), (*around["tags"], *node.tags)

@@ -84,7 +84,7 @@ def _of_roles(playbook: Playbook) -> Iterator[Question]:
             spec = task.args.get("argument_spec") if task.module == "validate_argument_spec" else None
             if task.role is None or not isinstance(spec, Mapping):
                 continue
-            said = {*task.role.params, *task.params, *task.variables, *task.role.variables, *play.variables}
+            said = {*task.role.params, *task.variables, *task.role.variables, *play.variables}
             for name, one in spec.items():
                 if str(name) not in said and isinstance(one, Mapping):
                     default = task.role.defaults.get(name, one.get("default"))

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from rm.hints import did_you_mean, nearest
-from rm.playbook.model.connection import CONNECTIONS
+from rm.playbook.model.connection import CONNECTIONS, SUDO
 from rm.playbook.model.keywords import (
     BLOCK_KEYS,
     DYNAMIC_INCLUDES,
@@ -55,7 +55,7 @@ class Library(Protocol):
 def common(reader: Reader, body: Map, around: Task, library: Library | None = None) -> dict[str, Any]:
     """The keywords that blocks hand down, of `body` on top of those around it."""
     method = body.get("become_method", "sudo")
-    if method != "sudo":
+    if method not in SUDO:
         raise reader.fail(body.line_of("become_method"), f"the become_method '{method}' is not supported.",
                           "Only sudo is.")  # fmt: skip
     connection = body.get("connection", around.connection)
@@ -133,8 +133,10 @@ def _block(reader: Reader, body: Map, line: int, around: Task, library: Library,
     reader.known(body, BLOCK_KEYS, "block")
     fields = reader.attempt(lambda: common(reader, body, around, library), common(reader, Map(), around))
     inner = replace(around, **fields, notify=(*around.notify, *reader.words(body, "notify")))
-    parts = [read_tasks(reader, body, key, inner, library, handler) for key in ("block", "rescue", "always")]
-    return Block(str(body.get("name") or ""), line, *parts)
+    block, rescue, always = (
+        read_tasks(reader, body, key, inner, library, handler) for key in ("block", "rescue", "always")
+    )
+    return Block(str(body.get("name") or ""), line, block, rescue, always)
 
 
 def _task(
@@ -341,7 +343,6 @@ def _include(
         raise reader.fail(where, said, "Use include_role.")
     if is_role:
         return library.imported_role(reader, given, line, inner)
-    inner = replace(inner, variables=around.variables, params={**around.params, **own})
     if has_template(given["file"]):
         path = given["file"]
         known_now = {"playbook_dir", "role_path"}

@@ -11,7 +11,7 @@ from typing import Any
 from rm.errors import UsageError
 from rm.playbook.model.keywords import COMMON_KEYS, short
 from rm.playbook.model.located import Map, Seq, load
-from rm.playbook.model.schema import Node, Role, Task, tasks_of
+from rm.playbook.model.schema import Block, Node, Role, Task, tasks_of
 from rm.playbook.module import Files
 from rm.playbook.own.place import collection_of
 from rm.playbook.own.plugins import own_of
@@ -150,10 +150,14 @@ class Shelf:
         parent = around.role
         learn(reader, self.files, path, line)
         meta = meta_of(reader, self.files, path, line)
+        later: tuple[str, str] | None = None  # whether a host does it is known when it comes there
         if once is not None and not meta.allow_duplicates:
             if (path, once) in self._loaded:
                 return ()
-            self._loaded.add((path, once))
+            if self._including:
+                later = (path, once)
+            else:
+                self._loaded.add((path, once))
 
         def own(part: str) -> dict[str, Any]:
             return reader.attempt(
@@ -211,7 +215,7 @@ class Shelf:
             tasks = validation(reader, self.files, inner, wanted, self.play)
         for one in found:
             tasks += read_list(reader.of(one), load_list(reader, self.files, one, line), inner, self)
-        return (*before, *tasks)
+        return (Block("", line, (*before, *tasks), once=later),) if later else (*before, *tasks)
 
     def listed_role(
         self, reader: Reader, entry: Any, line: int, around: Task, public: bool = True,

@@ -8,6 +8,7 @@ from typing import Any
 
 from jinja2.utils import missing
 
+from rm.playbook.model.connection import SUDO
 from rm.playbook.model.keywords import INCLUDES, WITHOUT_ASYNC
 from rm.playbook.model.problems import BadArgument, TemplateProblem, sentence
 from rm.playbook.model.schema import Loop, Task, Truth
@@ -70,6 +71,7 @@ class Item:
     target: str = ""
     attempts: int = 0
     index: int = -1  # in a loop
+    hidden: bool = False  # by a `no_log` that differs from item to item
     way: Way = THE_HOSTS
 
 
@@ -321,7 +323,7 @@ def _becomes(task: Task, scope: Scope, context: CompileContext) -> tuple[bool, s
     else:  # it has been evaluated, and may hold a host's text
         needs_root = context.become if become in (None, OMIT) else _switch("ansible_become", become)
     method = scope.lookup("ansible_become_method")
-    if needs_root and method is not missing and method not in ("sudo", "ansible.builtin.sudo"):
+    if needs_root and method is not missing and method not in SUDO:
         raise TemplateProblem(f"ansible_become_method is '{method}': only sudo is known")
     user = scope.lookup("ansible_become_user")
     if user is missing:

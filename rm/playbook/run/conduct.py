@@ -138,7 +138,7 @@ class Part:
     def lost(self, name: str, message: str, at_work: bool = False) -> None:
         """A host, or the one that its steps were for, did not answer; `at_work`: it had begun with them."""
         target = self._busy.pop(name).target
-        self._settled.append(self.runs[name].abandon(message, target, at_work))
+        self._settled += self.runs[name].abandon(message, target, at_work)
         self._note_once(name)
         self._after_failure(name, self.states[name].failed)
 

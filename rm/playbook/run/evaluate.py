@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from rm.playbook.model.flow import Frame, Position, included, rescues, to_task
+from rm.playbook.model.flow import Frame, Position, first_time, included, rescues, to_task
 from rm.playbook.model.keywords import DYNAMIC_INCLUDES
 from rm.playbook.model.problems import TemplateProblem
 from rm.playbook.model.schema import Play, Task
@@ -26,7 +26,7 @@ from rm.playbook.modules import brings_facts, called, changes_groups, control, r
 from rm.playbook.run.answers import GATHERS
 from rm.playbook.run.compile import Item, Skip, TaskProblem
 from rm.playbook.run.crew import Alone, Blocked, Crew, OnceResult, Options
-from rm.playbook.run.learning import INCLUDED, accepted, bound_of, learn, told
+from rm.playbook.run.learning import INCLUDED, accepted, bound_of, cacheable, learn, told
 from rm.playbook.run.making import Making
 from rm.playbook.run.outcome import name_of, summarise
 from rm.playbook.run.waiting import Waiting, in_pieces, piece_batch, split, take
@@ -164,7 +164,8 @@ class HostPlay(Making):
             parts = []
             for item in made.items:
                 if item.answer is not None and "nodes" in item.answer:
-                    parts.append((item.answer.pop("nodes"), bound_of(task, item)))
+                    nodes = first_time(item.answer.pop("nodes"), self._done)
+                    parts.append((nodes, bound_of(task, item)))
             self._frame = included(frame, parts)
         if task.delegate_to or changes_groups(task.module) or self.scoping.looked:
             self._sync = True  # nobody goes on to what those behind would see too early
@@ -178,6 +179,8 @@ class HostPlay(Making):
         for item in made.items:
             if item.answer is not None and task.module == "set_fact" and not task.delegate_to:
                 self.scoping.foreseen.update(item.answer.get("ansible_facts", {}))
+                if cacheable(item):
+                    self.scoping.foreseen["ansible_facts"] = PENDING
 
     def _ends_batch(self, made: Waiting) -> bool:
         task = made.task
@@ -257,7 +260,6 @@ class HostPlay(Making):
             self._frame, self.host.ended = None, True
         elif word == "clear_facts":
             self.host.forget_facts()
-            self.host.learnt = {}
         elif word == "end_role" and task.role is not None:
             while self._frame is not None:
                 self._frame, _ = to_task(self._frame)
@@ -279,8 +281,11 @@ class HostPlay(Making):
             if made.pieces:
                 return []
             by_id = made.answers
-        self.scoping.settled()
         waiting, self._waiting = self._waiting, []
+        return self._settle(waiting, by_id)
+
+    def _settle(self, waiting: list[Waiting], by_id: dict[int, dict[str, Any]]) -> list[TaskResult]:
+        self.scoping.settled()
         settled: list[TaskResult] = []
         for made in waiting:
             result, registered = summarise(self.host.name, self.play.name, made, by_id)
@@ -307,8 +312,12 @@ class HostPlay(Making):
             self.host.failed = True
         return settled
 
-    def abandon(self, message: str, target: str = "", at_work: bool = False) -> TaskResult:
-        """The host was lost while a batch ran (`at_work`), or before: nothing about it is known."""
+    def abandon(self, message: str, target: str = "", at_work: bool = False) -> list[TaskResult]:
+        """The host was lost while a batch ran (`at_work`), or before: nothing is known of what it was asked.
+        The results of the batch's tasks before that, which needed no host, and of the one that did."""
+        asked = next((n for n, one in enumerate(self._waiting) if one.steps()), 0)
+        before, self._waiting = self._waiting[:asked], self._waiting[asked:]
+        settled = self._settle(before, {}) if before else []
         made = self._waiting[0] if self._waiting else None
         frame = made.frame if made else self._frame
         at = made.task if made else frame.task if frame is not None else self.play.common
@@ -331,13 +340,13 @@ class HostPlay(Making):
             if at.register:
                 self.host.learnt[at.register] = {"unreachable": True, "msg": message, "changed": False}
             self._frame = frame.after()
-            return result
+            return [*settled, result]
         if made and made.once:
             self.learnt_once = OnceResult(True, {}, {}, frozenset())
         self.host.unreachable = self.host.failed = True
         self.failed_at = frame.position if frame is not None else ()
         self._frame = None
-        return result
+        return [*settled, result]
 
 
 def _bounded(steps: Iterable[Step]) -> bool:

@@ -9,7 +9,7 @@ from rm.playbook.model.flow import Bound
 from rm.playbook.model.problems import TemplateProblem
 from rm.playbook.model.schema import Play, Task
 from rm.playbook.run.answers import GATHERS, received, refused, replaced
-from rm.playbook.run.compile import Item
+from rm.playbook.run.compile import Item, Work
 from rm.playbook.run.waiting import Waiting
 from rm.playbook.template.template import PENDING, NeedResult, evaluate
 from rm.playbook.template.variables import HostState
@@ -64,10 +64,10 @@ def learn(
         if more and not answer["failed"] and task.module == "set_fact":
             target.learnt.update(more)
             learnt.update(more if target is host else {})
+            if cacheable(item):
+                _add_facts(target, more)
         elif more and not answer["failed"]:
-            names = {name: name if name in _WHOLE else name.removeprefix("ansible_") for name in more}
-            facts = {short: more[name] for name, short in names.items()}
-            target.add_facts(facts, (name for name, short in names.items() if name == short))
+            _add_facts(target, more)
             target.gathered = target.gathered or task.module in GATHERS
         if task.module in GATHERS and not task.register:
             answer.pop("ansible_facts", None)  # long, and nobody asked for it
@@ -80,10 +80,22 @@ def learn(
     return learnt
 
 
+def cacheable(item: Item) -> bool:
+    """Does a `set_fact` give facts, too?"""
+    return isinstance(item.work, Work) and bool(item.work.args["cacheable"])
+
+
+def _add_facts(host: HostState, named: Mapping[str, Any]) -> None:
+    """Facts as a module names them."""
+    names = {name: name if name in _WHOLE else name.removeprefix("ansible_") for name in named}
+    facts = {short: named[name] for name, short in names.items()}
+    host.add_facts(facts, (name for name, short in names.items() if name == short))
+
+
 def bound_of(task: Task, item: Item) -> Bound:
-    """What an included list of tasks sees: the loop's item, and the include's own `vars`."""
+    """What an included list of tasks, or a role, sees: the loop's item, and the include's own `vars`."""
     own: dict[str, Any] = {}
-    if task.outer is not None and task.module == "include_tasks":
+    if task.outer is not None:
         own = {k: v for k, v in task.variables.items() if task.outer.variables.get(k, PENDING) is not v}
     looped: dict[str, Any] = {}
     if task.loop is not None and item.index >= 0:

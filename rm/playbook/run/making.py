@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+from dataclasses import replace
 
 from rm.errors import RmError
 from rm.playbook.model.flow import Frame
@@ -68,6 +69,10 @@ class Making(Walk):
         try:
             flags = flags_of(task, scope)
             items = compile_task(task, self.scoping.context(task, scope), self.options.check)
+            if task.loop is not None and not isinstance(task.no_log, bool):  # items may differ
+                for item in items:
+                    item.hidden = hides(task, item.scope or scope)
+                flags = replace(flags, no_log=any(item.hidden for item in items))
         except (TaskProblem, TemplateProblem) as problem:
             return self._problem(frame, task, problem)
         self._tasks += 1

@@ -68,8 +68,8 @@ def summarise(
         handler=task.handler,
         diffs=() if hidden or not flags.diff else tuple(d for a in each for d in a.get("diff", ())),
         items=()
-        if not task.loop or hidden or waiting.items[0].index < 0
-        else tuple((item.label, _status(a), _message(a, _status(a))) for item, a in labels),
+        if not task.loop or (hidden and task.no_log is True) or waiting.items[0].index < 0
+        else tuple((i.label, _status(a), _message(a, _status(a))) for i, a in labels if not i.hidden),
         result={"censored": HIDDEN, "changed": registered["changed"]} if hidden else registered,
         line=task.line,
         file=task.file,

@@ -123,6 +123,5 @@ def check_settings(play: Play) -> None:
             look(values, role.path, 1)
     for task in (*tasks_of(play.tasks), *play.handlers):
         look(task.variables, task.file, task.line)
-        look(task.params, task.file, task.line)
         if task.module in ("set_fact", "add_host"):
             look(task.args, task.file, task.line)

@@ -49,6 +49,7 @@ class Walk:
         self._doomed: Position | None = None
         self._doomed_finally = False
         self._last: Frame | None = None  # the task done last
+        self._done: set[tuple[str, str]] = set()  # roles that included ones depend on
         self.failed_at: Position = ()
         self._failing = False  # failed, and only the forced handlers are left
 
