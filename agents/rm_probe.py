@@ -198,7 +198,8 @@ def _drain(sink, sinks, buffer):
 
 
 def exchange(address, port, count, interval_us, size=0):
-    """Send `count` questions and collect the answers: ([(t1, t2, t3, t4)], questions that arrived there, sent).
+    """Send `count` questions and collect the answers: ([(t1, t2, t3, t4)], how many arrived there, how many
+    were sent).
 
     Fewer are sent where this process, or its host, stands still in the middle: a reflector waits for ten
     intervals, a second at least, and what nobody answers any more is no loss of the network.
