@@ -1,0 +1,248 @@
+"""The agent's logs, and what it does where the disk is full."""
+
+from __future__ import annotations
+
+import base64
+import ctypes
+import errno
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pytest
+
+from tests.agent_process import AGENTS, USER, Agent, Start, until
+
+sys.path.insert(0, str(AGENTS))
+import rm_capture
+import rm_request
+import rm_spool
+
+root = pytest.mark.skipif(os.getuid() != 0, reason="needs root")
+SH = "#!/bin/sh\n"
+
+
+@root
+def test_a_full_disk_refuses_a_launch_and_still_keeps_an_exit(start: Start) -> None:
+    state = start().state
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=711", "none", state], check=True)
+    try:
+        agent = start()
+        agent.launch(SH + "exec sleep 600")
+        filler = state / "filler"
+        fill_up(filler)
+        reply = agent.launch(SH + "x" * 5000, job=2)
+        assert (reply["ok"], reply["code"]) == (False, "no-space")
+        assert [path.name for path in (state / "jobs").iterdir()] == ["1.1"]
+        late = start()
+        assert not late.hello["room"]
+        agent.call("stop", job=1, attempt=1, grace_us=0, why="cancel", epoch=2)  # a new leader's
+        agent.event("exit", job=1, why="cancel")
+        assert agent.ask("stop", job=1, attempt=1)["code"] == "stale-epoch"
+        agent.end()
+        (task,) = start().call("tasks", epoch=2)["tasks"]
+        assert (task["state"], task["why"]) == ("exited", "cancel")
+        assert not [event for event in late.events if event["event"] == "room"]
+        filler.unlink()
+        late.event("room")
+        assert start().hello["room"]
+    finally:
+        subprocess.run(["umount", "-l", state], check=True)
+
+
+def whole_log(agent: Agent, job: int = 1) -> tuple[bytes, dict[str, Any]]:
+    """All that `logs` gives of rank 0 when it is read from its beginning to its end, and the last answer."""
+    data, offset = b"", 0
+    while True:
+        reply = agent.call("logs", job=job, attempt=1, rank=0, stream="out", offset=offset, limit=1 << 18)
+        data += base64.b64decode(reply["data"])
+        if reply["offset"] == offset:
+            return data, reply
+        offset = reply["offset"]
+
+
+def test_of_a_log_without_end_the_beginning_and_the_newest_part_are_kept(agent: Agent) -> None:
+    script = SH + "echo the beginning; head -c 30000000 /dev/zero | tr '\\0' x; echo; echo the end\n"
+    agent.launch(script, log_bytes=1 << 20)
+    assert agent.event("exit", job=1)["code"] == 0
+    data, last = whole_log(agent)
+    assert data.startswith(b"the beginning\nxxxx")
+    assert data.endswith(b"xxxx\nthe end\n")
+    assert (last["size"], last["done"]) == (30_000_023, True)
+    assert len(data) == last["kept_bytes"] <= 1 << 20
+    (said,) = [line for line in data.splitlines() if b"not kept" in line]
+    cut = int(said.split()[1])
+    assert cut + len(data) == last["size"]
+    assert 0 < (agent.state / "jobs/1.1/logs/0").stat().st_blocks * 512 <= 1 << 20
+
+
+def test_a_task_may_open_its_own_standard_output_again(agent: Agent) -> None:
+    agent.launch(SH + "echo one; echo two >/dev/stdout; echo three >/dev/stderr; cat /dev/fd/0")
+    assert agent.event("exit", job=1)["code"] == 0
+    assert agent.log() == "one\ntwo\nthree\n"
+
+
+@root
+def test_what_is_printed_never_takes_the_reserve_of_the_disk_and_belongs_to_the_user(start: Start) -> None:
+    state = start().state
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m,mode=711", "none", state], check=True)
+    try:
+        agent = start()
+        reserve = {"log_reserve_bytes": 1 << 40}  # of a small disk a tenth: 2 MiB
+        agent.launch(SH + "echo begun; exec yes", job=1, **reserve)
+        log = state / "jobs/1.1/logs/0"
+        until(lambda: log.stat().st_size > 1 << 26, "64 MiB were printed")
+        assert log.stat().st_uid == pwd.getpwnam(USER).pw_uid
+        assert (state / "jobs/1.1/logs").stat().st_mode & 0o077 == 0
+        assert log.stat().st_blocks * 512 < 4 << 20, "one log takes a share of the room that there is"
+        agent.call("stop", job=1, attempt=1, grace_us=0, why="cancel")
+        agent.event("exit", job=1, why="cancel")
+        assert whole_log(agent)[0].startswith(b"begun\ny\ny\n")
+        (state / "filler").write_bytes(bytes(os.statvfs(state).f_bavail * 4096 - (1 << 20)))
+        agent.launch(SH + "echo quiet", job=2, **reserve)
+        assert agent.event("exit", job=2)["code"] == 0
+        assert agent.log(2) == "\n[rm: 6 bytes of output are not kept here: the disk is nearly full]\n"
+    finally:
+        subprocess.run(["umount", "-l", state], check=True)
+
+
+@root
+def test_a_log_says_what_a_full_disk_could_not_keep(start: Start) -> None:
+    state = start().state
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m,mode=711", "none", state], check=True)
+    try:
+        agent = start()
+        (gate := state / "gate").touch()
+        agent.launch(SH + f"while [ -e {gate} ]; do sleep 0.02; done; echo ended", job=1)
+        log = state / "jobs/1.1/logs/0"
+        until(lambda: log.exists() and log.stat().st_blocks, "the log has room")
+        fill_up(state / "filler")
+        gate.unlink()
+        until(lambda: b"not kept here" in log.read_bytes(), "the log tells of the line")
+        (state / "filler").unlink()
+        assert agent.event("exit", job=1)["code"] == 0
+        assert agent.log() == "\n[rm: 6 bytes of output are not kept here: the disk is nearly full]\n"
+    finally:
+        subprocess.run(["umount", "-l", state], check=True)
+
+
+@root
+@pytest.mark.parametrize("for_root", [True, False])
+def test_a_log_without_room_for_a_line_of_ours_is_refused(
+    tmp_path: Path, for_root: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that fills up between the other files of a launch and its log; `for_root`: it has kept some."""
+    fallocate = rm_capture._fallocate
+
+    def full(*given: int) -> int:
+        if os.geteuid() == 0 and for_root:
+            return int(fallocate(*given))
+        ctypes.set_errno(errno.ENOSPC)
+        return -1
+
+    monkeypatch.setattr(rm_capture, "_fallocate", full)
+    folder = rm_spool.Folder(str(tmp_path), 1, 1)
+    (tmp_path / "logs").mkdir()
+    user = rm_request.User(pwd.getpwnam(USER))
+    if not for_root:
+        with pytest.raises(OSError, match="No space"):
+            rm_capture.Capture(folder, 0, user, 1 << 20, 0)
+        return
+    log = rm_capture.Capture(folder, 0, user, 1 << 20, 0)
+    os.write(log.entrance, bytes(5_000))
+    log.take()
+    log.close()
+    said = b"\n[rm: 5000 bytes of output are not kept here: No space left on device]\n"
+    assert (tmp_path / "logs/0").read_bytes() == said
+
+
+@root
+def test_a_task_that_begins_on_a_full_disk_has_its_log_also_for_the_next_agent(start: Start) -> None:
+    state = start().state
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m,mode=711", "none", state], check=True)
+    try:
+        agent = start()
+        agent.launch(f"{SH}echo {'x' * 100}", hold=True)
+        fill_up(state / "filler")
+        assert agent.call("start", job=1, attempt=1, not_after_us=1 << 62)
+        assert agent.event("exit", job=1)["code"] == 0
+        assert "101 bytes of output are not kept here" in agent.log()
+        (state / "filler").unlink()
+        assert "101 bytes of output are not kept here" in start().log()
+    finally:
+        subprocess.run(["umount", "-l", state], check=True)
+
+
+@root
+@pytest.mark.parametrize("chdir", ["", "home"])
+def test_what_goes_to_a_file_is_read_though_its_task_began_on_a_full_disk(start: Start, chdir: str) -> None:
+    state = start().state
+    home = state.with_suffix(".home")
+    home.mkdir()
+    home.chmod(0o777)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m,mode=711", "none", state], check=True)
+    try:
+        (home / "out").write_text("of another job\n")
+        (home / "out").chmod(0o666)
+        agent = start()
+        where = {"chdir": str(home), "output": "out"} if chdir else {"output": f"{home}/out"}
+        agent.launch(f"{SH}echo mine", hold=True, open_mode="append", **where)
+        fill_up(state / "filler")
+        assert agent.call("start", job=1, attempt=1, not_after_us=1 << 62)
+        assert agent.event("exit", job=1)["code"] == 0
+        with (home / "out").open("a") as file:
+            file.write("of a third\n")
+        assert agent.log() == "mine\n"
+        assert start().log() == "mine\n"
+    finally:
+        subprocess.run(["umount", "-l", state], check=True)
+        shutil.rmtree(home)
+
+
+def test_a_torn_line_of_what_was_discarded_is_passed_over(agent: Agent, start: Start) -> None:
+    """A full disk takes a piece of a line, and other lines come behind it."""
+    agent.call("discard", job=1, attempt=1)
+    with (agent.state / "discarded").open("ab") as file:
+        file.write(b"2.1 179")
+    agent.call("discard", job=3, attempt=1)
+    with (agent.state / "discarded").open("ab") as file:
+        file.write(b"4.1 1795.1 1795411648\n\xff\n5")
+    for one in (agent, start()):
+        codes = [one.launch(f"{SH}true", job=job, hold=True).get("code") for job in (1, 3)]
+        assert codes == ["discarded", "discarded"]
+    assert start().hello["newest_job"] == 3
+
+
+def test_an_agent_starts_on_a_disk_that_takes_nothing(start: Start) -> None:
+    """With discards to forget: it has to write their file anew."""
+    state = start().state
+    (state / "discarded").write_text("1.1 1000000000\n")
+    (state / "discarded.new").mkdir()  # stands for a full disk
+    assert start().hello["event"] == "hello"
+
+
+def test_a_discard_that_a_full_disk_takes_a_piece_of_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = rm_spool.Spool(str(tmp_path))
+    write = os.write
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", lambda fd, data: write(fd, bytes(data)[:3]))
+        with pytest.raises(OSError, match="No space"):
+            spool.mark_gone((12, 1))
+    spool.mark_gone((13, 1))
+    assert [spool.gone(12, 1), spool.gone(13, 1)] == [False, True]
+
+
+def fill_up(path: Path) -> None:
+    with open(path, "wb", 0) as file, pytest.raises(OSError, match="No space"):
+        fill(file)
+
+
+def fill(file: BinaryIO) -> None:
+    while True:
+        file.write(bytes(1024))
