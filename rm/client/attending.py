@@ -77,8 +77,8 @@ class Streams(NamedTuple):
 
 
 class Session:
-    """One session of job `job`. `begin` says how it begins, None: it has begun. Of a daemon that goes away
-    `note` is told, and it is waited for `patience_s`."""
+    """One session of job `job`. `begin` says how it begins, None: it has begun. `note` hears that the daemon
+    went away, with `meanwhile` behind it; the session waits `patience_s` for the daemon."""
 
     def __init__(
         self,
@@ -89,9 +89,10 @@ class Session:
         begin: Mapping[str, Any] | None,
         note: Callable[[str], None],
         patience_s: float = PATIENCE_S,
+        meanwhile: str = "The session goes on; trying to attend it again.",
     ) -> None:
         self._connection, self._job, self._host, self._name = connection, job, host, name
-        self._begin, self._note, self._patience_s = begin, note, patience_s
+        self._begin, self._note, self._patience_s, self._meanwhile = begin, note, patience_s, meanwhile
         self._socket: WebSocket | None = None
         self._inbox = bytearray()
         self._input = bytearray()  # not acknowledged; its first byte has the offset `_taken`
@@ -249,7 +250,7 @@ class Session:
                     raise Unreachable(f"{why} It was tried for {self._patience_s:g} s.") from None
                 if not told:
                     told = True
-                    self._note(f"{why} The session goes on; trying to attend it again.")
+                    self._note(f"{why} {self._meanwhile}")
                 time.sleep(PAUSE_S)
 
     def _open(self) -> None:

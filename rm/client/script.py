@@ -16,7 +16,7 @@ from rm.typed import convert
 
 FOR_COMMANDS = {
     "wait": "Client.wait(job)", "test_only": "Client.plan(job)", "parsable": "Client.submit(job)",
-    "clusters": "Client.status().settings.cluster_name",
+    "clusters": "a client of that cluster's daemon: `Client.status().settings.cluster_name` names its own",
 }  # fmt: skip
 
 

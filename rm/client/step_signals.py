@@ -27,7 +27,7 @@ SAID_BY = "sattach: error: "
 def signal_step(
     client: Client, job: JobId, step: int, signal: int | None, note: Callable[[str], None]
 ) -> None:
-    """None ends the step. `note` is told, perhaps on another thread, what is waited for.
+    """None ends the step. `note` hears what is waited for, perhaps on another thread.
 
     Raises:
         Conflict: the step does not run, or cannot be reached; any RmError of a session.
@@ -37,7 +37,8 @@ def signal_step(
     begin = {"argv": argv, "terminal": False, "rows": 0, "columns": 0, "term": ""}
     said: deque[int] = deque(maxlen=SAID_BYTES)  # the last bytes: a host says as much as it likes
     name = os.urandom(10).hex()
-    session = Session(client.connection.beside, number, "", name, begin, note, PATIENCE_S)
+    meanwhile = f"Trying again for {PATIENCE_S:g} s."
+    session = Session(client.connection.beside, number, "", name, begin, note, PATIENCE_S, meanwhile)
     wakes, late = os.pipe()
     waits = f"Step {number}.{step} has not answered yet: its host or the daemon is silent."
     timers = Timer(TELL_S, note, (waits,)), Timer(WAIT_S, os.write, (late, b"."))

@@ -55,6 +55,11 @@ def test_waits_as_long_as_the_gain_hide_it_also_where_it_seems_to_be_there() -> 
     assert judged(rows(105, 100, 105, 100), BUSY).startswith("The live figures say little: this machine was")
 
 
+def test_what_gains_nothing_by_its_simulation_is_not_judged_by_it() -> None:
+    for managed in (100, 101):
+        assert judged(rows(100, managed, 103, 104), QUIET) == ""
+
+
 def test_waits_are_what_computing_and_exchanges_took_longer() -> None:
     """Of 200 ms: 115 and 125 of 110 ms computing; exchanges of 80 and 90 ms. The first one is not counted."""
     training = Training("one", "low", 110.0, 1_000_000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import socket
@@ -193,10 +194,15 @@ def test_a_host_that_never_ends_holds_no_signal_up(monkeypatch: pytest.MonkeyPat
         signal_step(client_of(near), JobId(42), 7, None, print)
 
 
-def test_a_daemon_that_goes_away_during_a_signal_is_told_of_and_waited_for_a_minute(
+def test_a_signal_waits_a_minute_for_a_daemon_that_goes_away_and_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("rm.client.step_signals.PATIENCE_S", 0.01)
+    """The clock goes on by half a minute with each look."""
+    looks = itertools.count(0, 30)
+    monkeypatch.setattr(
+        "rm.client.attending.time", SimpleNamespace(monotonic=lambda: next(looks), sleep=lambda _: None)
+    )
+    monkeypatch.setattr("rm.client.step_signals.TELL_S", PATIENCE_S)
     near, far = socket.socketpair()
     for kind, body in ((TEXT, b'{"ok": true}'), (BINARY, sessions.frame(sessions.HAVE, 0))):
         far.sendall(bytes([0x80 | kind, len(body)]) + body)
@@ -210,9 +216,9 @@ def test_a_daemon_that_goes_away_during_a_signal_is_told_of_and_waited_for_a_min
 
     way = SimpleNamespace(upgraded=upgraded)
     client: Any = SimpleNamespace(connection=SimpleNamespace(beside=lambda: way))
-    with far, pytest.raises(Unreachable, match="It was tried for"):
+    with far, pytest.raises(Unreachable, match=r"It was tried for 60 s\."):
         signal_step(client, JobId(42), 7, None, told.append)
-    assert told == ["The daemon does not answer. The session goes on; trying to attend it again."]
+    assert told == ["The daemon does not answer. Trying again for 60 s."]
 
 
 def test_a_signal_says_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:

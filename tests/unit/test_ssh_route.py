@@ -86,8 +86,12 @@ def test_keys_that_this_user_may_not_read_are_none(monkeypatch: pytest.MonkeyPat
         ({}, "python3 -S -E /opt/rm/agents/rm_agent.py --serve"),
         ({"ansible_python_interpreter": "auto_silent"}, "python3 -S -E /opt/rm/agents/rm_agent.py --serve"),
         (
-            {"ansible_python_interpreter": "/opt/py 3.9/bin/python3", "ansible_become": "true"},
+            {"ansible_python_interpreter": "'/opt/py 3.9/bin/python3'", "ansible_become": "true"},
             "sudo -n '/opt/py 3.9/bin/python3' -S -E /opt/rm/agents/rm_agent.py --serve",
+        ),
+        (
+            {"ansible_python_interpreter": "/usr/bin/env python3"},
+            "/usr/bin/env python3 -S -E /opt/rm/agents/rm_agent.py --serve",
         ),
     ],
 )

@@ -15,7 +15,7 @@ def agent_command(host: Host, settings: SshSettings) -> str:
     """The command line that serves the agent's channel on `host`; by sudo when its inventory says so."""
     given = dict(host.variables)
     python = python_of(given.get("ansible_python_interpreter"), settings)
-    command = settings.agent_command or shlex.join([python, "-S", "-E", AGENT_PATH, "--serve"])
+    command = settings.agent_command or shlex.join([*words_of(python), "-S", "-E", AGENT_PATH, "--serve"])
     become = given.get("ansible_become", "").lower() in ("true", "yes", "1")
     return f"sudo -n {command}" if become else command
 
@@ -24,6 +24,14 @@ def python_of(said: object, settings: SshSettings) -> str:
     """The host's Python: `said` is its inventory's `ansible_python_interpreter`, if any."""
     text = str(said or "auto")
     return settings.python if text.startswith("auto") else text
+
+
+def words_of(python: str) -> list[str]:
+    """As in Ansible the shell of the host reads it: `/usr/bin/env python3` has an argument."""
+    try:
+        return shlex.split(python)
+    except ValueError:  # a quotation mark without its other one
+        return [python]
 
 
 def attend_command(host: Host, settings: SshSettings) -> str:

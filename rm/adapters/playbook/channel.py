@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from rm.adapters.hosts import ssh
+from rm.adapters.hosts.commands import words_of
 from rm.adapters.hosts.settings import LOGIN_LINES, SshSettings
 from rm.adapters.playbook import become as playbook_become
 from rm.adapters.playbook.become import Passwords, Refused
@@ -33,7 +34,7 @@ class StepsChannel:
         self._closing = threading.Lock()
         given = passwords or Passwords()
         self.connection = ssh.connect(host, settings, given.login)
-        argv = [settings.python, "-S", "-E", "-c", LOADER]
+        argv = [*words_of(settings.python), "-S", "-E", "-c", LOADER]
         if become:
             argv = playbook_become.argv(argv, given.become)
         try:

@@ -82,7 +82,7 @@ def allocate(session: Session, flags: Mapping[str, Any], how: How, command: Sequ
     argv = list(command) or [os.environ.get("SHELL") or "/bin/sh"]
     if how.shell and argv[0] not in PROGRAMS and shutil.which(argv[0]) is None:
         raise UsageError(f"There is no command '{argv[0]}' here.", "It runs on this machine, as under Slurm.")
-    name = flags.get("name") or "interactive"  # as Slurm's, whatever its manual says
+    name = flags.get("name") or "interactive"  # as Slurm 22.05 does; its manual says: the name of the command
     with Signals() as signals:
         job = held_job(session, flags, name, "rmx alloc", PREFIX, Source(how.line))
         if not _granted(session, job, signals, how):

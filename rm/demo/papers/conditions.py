@@ -1,4 +1,4 @@
-"""Whether live figures of a paper's demo show its idea, and whose doing it is if they do not."""
+"""Whether live figures of a paper's demo show its idea, and whether a busy machine is why they do not."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rm.demo.training import Iteration, JobRun
 
 BUSY_SHARE = 0.25  # of the processors' time: less is idle on a machine that has too much to do
 SHOWN_SHARE = 0.5  # of the simulated gain, which shows it; or which waits for the machine may hide
+LEAST_GAIN = 0.02  # simulated; a smaller one cannot be told from chance
 LONGER_SHARE = 0.05  # of an iteration alone: live ones that take so much longer than simulated were hindered
 
 
@@ -67,13 +68,15 @@ def judged(rows: Sequence[Row], during: Sequence[Conditions]) -> str:
     waited, idle = max(one.waited for one in during), min(one.idle for one in during)
     last = rows[-1].way
     longer = statistics.fmean((row.live_ms - row.simulated_ms) / row.alone_ms for row in rows)
-    shown = found >= SHOWN_SHARE * expected
+    gains = expected >= LEAST_GAIN
+    shown = found >= SHOWN_SHARE * expected or not gains
     machine = (
         f"its processors were idle for {100 * idle:.0f} % of the time, and jobs waited for one for "
         f"{100 * waited:.1f} % of an iteration"
     )
-    busy = idle < BUSY_SHARE or waited >= SHOWN_SHARE * abs(expected)
-    if shown and waited >= SHOWN_SHARE * expected:
+    hidden = gains and waited >= SHOWN_SHARE * expected
+    busy = idle < BUSY_SHARE or hidden
+    if shown and hidden:
         return (
             f"The live figures say little: this machine was busy, {machine}. Play it again when it has less "
             "to do."
