@@ -1,10 +1,11 @@
 """Alerts to a Prometheus Alertmanager, by its API v2 (`POST /api/v2/alerts`, api/v2/openapi.yaml there).
 
 An Alertmanager knows an alert by its labels, so these are the same from the firing to the end: all but
-`severity`, which is `warning` or `critical` where rm knows a level. So each message ends the alert of the
-other severity. It forgets alerts when it is started anew, and takes one as over that it has not been told of
-until `endsAt`: what fires is told again and again (`repeat_s`), as Prometheus does. The address, whose path
-may be a secret, is in no error.
+`severity`, which is `warning` or `critical` where rm knows a level. So a change of the level, and the end,
+also end the alert of the other severity. No other message does: receivers hear of each alert that ends, also
+of one that never fired. It forgets alerts when it is started anew, and takes one as over that nobody has
+renewed until `endsAt`: what fires is sent again and again (`repeat_s`), as Prometheus does. The address,
+whose path may be a secret, is in no error.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from rm.adapters.http_exchange import AGAIN, NoAnswer, status_of
+from rm.core.alerts.alert import FIRING
 from rm.core.alerts.channel import NotTold
 
 SEVERITIES = {"warn": "warning", "critical": "critical"}
@@ -98,6 +100,7 @@ def _alerts(notice: Mapping[str, Any], member: Mapping[str, Any], now_us: int) -
     return [
         alert(severity, ends_us if level == member["level"] else min(ends_us, now_us))
         for level, severity in SEVERITIES.items()
+        if level == member["level"] or notice["event"] != FIRING
     ]
 
 
