@@ -17,7 +17,7 @@ class NotTold(RmError):
 
 
 class Channel(Protocol):
-    """`repeat_s`: what still fires is told again this often; 0 = it is told once."""
+    """`repeat_s`: a message of what still fires is sent again this often; 0 = it is sent once."""
 
     @property
     def repeat_s(self) -> float: ...
