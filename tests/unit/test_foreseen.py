@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
+from rm.core.model.asked.dependency import Standing
 from rm.core.model.job import Job, JobState
+from rm.core.scheduling import foreseen as foreseeing
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.foreseen import SLICE_STEPS, Foreseen, Playing, copied, foresee
 from rm.core.scheduling.lengths import PLAYS, Lengths
@@ -80,24 +82,48 @@ def test_jobs_start_one_after_the_other() -> None:
 def test_nobody_knows_what_comes_after_a_job_without_a_time_limit() -> None:
     cluster = Reserving(cpus=1)
     endless, waits = cluster.submit(""), cluster.submit("")
-    found = foreseen(cluster)
-    assert found == Foreseen({}, None, endless=True)
+    held = cluster.submit("", hold=True)
+    after = cluster.submit("", dependency=f"afterok:{held}")
+    found, jobs = foreseen(cluster), cluster.state.jobs
+    assert found == Foreseen({}, None, endless=True, dry=True)
     assert endless != waits
-    assert found.no_start(False).endswith(
-        "jobs without a time limit hold hosts, and nobody knows when they end."
+    why = "No start can be foreseen:"
+    assert [found.no_start(jobs[job]) for job in (waits, held, after)] == [
+        f"{why} jobs without a time limit hold hosts, and nobody knows when they end.",
+        f"{why} it is held.",
+        f"{why} it waits for other jobs.",
+    ]
+    lost = replace(
+        jobs[after], dependencies=(replace(jobs[after].dependencies[0], standing=Standing.FAILED),)
     )
-    assert found.no_start(True) == "No start can be foreseen: it is held."
+    assert found.no_start(lost) == f"{why} its dependencies can never be fulfilled."
 
 
 def test_why_nothing_is_known_of_a_start() -> None:
     cluster = Reserving(cpus=1)
     cluster.submit("", **limited(100))
     cluster.submit("", hold=True)
-    found = foreseen(cluster)
+    found, job = foreseen(cluster), Job(0, builders.spec(), 0)
     assert not found.endless, "the job that runs has an end; nobody knows when the other is released"
-    assert found.no_start(False).startswith("No start can be foreseen: no end of a job")
+    assert found.no_start(job).startswith("No start can be foreseen: no end of a job")
     far = Foreseen({}, 90 * SECOND)
-    assert far.no_start(False).startswith("It starts after 1970-01-01 00:01:30 UTC: ")
+    assert far.no_start(job).startswith("It starts after 1970-01-01 00:01:30 UTC: ")
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_of_the_jobs_behind_the_head_of_the_queue_nothing_is_claimed(
+    monkeypatch: pytest.MonkeyPatch, ends: bool
+) -> None:
+    monkeypatch.setattr(foreseeing, "WAITING_MAX", 1)
+    cluster = Reserving(cpus=1)
+    cluster.submit("", **(limited(100) if ends else {}))
+    first, behind = cluster.submit("", **limited(50)), cluster.submit("", **limited(1))
+    found, jobs = foreseen(cluster), cluster.state.jobs
+    assert (first in found.starts, behind in found.starts) == (ends, False)
+    assert found.until_us is not None
+    assert found.no_start(jobs[behind]).endswith("the first 1 jobs of the queue, which are foreseen.")
+    if not ends:
+        assert "jobs without a time limit" in found.no_start(jobs[first])
 
 
 def test_held_jobs_and_begin_times() -> None:

@@ -20,6 +20,7 @@ from rm.core.jobs import events as ev
 from rm.core.jobs.dependents import Dependents
 from rm.core.jobs.lifecycle import Rules
 from rm.core.jobs.state import ClusterState
+from rm.core.model.asked.dependency import Standing
 from rm.core.model.job import Job, JobSpec, JobState
 from rm.core.model.progress import attained_us, expected_left_us
 from rm.core.model.replacing import replace
@@ -37,6 +38,7 @@ STEPS_MAX = 4 * STARTS_MAX
 WIDER = 1.2  # than the plays say, at the late end: jobs that wait together are alike; docs/simulator.md
 LATER = 0.15  # of the likely wait: jobs that come later delay one, and never hasten it; docs/simulator.md
 SLICE_STEPS = 10  # of the cycle, some milliseconds each: nobody else is served meanwhile
+WAITS_FOR_JOBS = "No start can be foreseen: it waits for other jobs."
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +58,28 @@ class Start:
 @dataclass(frozen=True, slots=True)
 class Foreseen:
     """`starts` by job; of an array its next element's. A job that is not among them starts later than
-    `until_us`, or nobody knows (None: all that can be known is there). `endless`: what is left waits while
-    jobs hold hosts of which nobody knows when they end."""
+    `until_us`, or nobody knows (None: all that can be known is there). `unplayed`: the jobs behind the head
+    of the queue, of which nothing is known. `dry`: nothing that is known lets what is left of the head start;
+    `endless`: it waits while jobs hold hosts of which nobody knows when they end."""
 
     starts: dict[int, Start]
     until_us: int | None
     endless: bool = False
+    dry: bool = False
+    unplayed: frozenset[int] = frozenset()
 
-    def no_start(self, held: bool) -> str:
-        """Why a job has no start among these, as a sentence."""
-        if held:
+    def no_start(self, job: Job) -> str:
+        """Why a job has no start among these, as a sentence; a new one has the id 0."""
+        if job.held:
             return "No start can be foreseen: it is held."
-        if self.until_us is not None:
+        if job.depends is Standing.FAILED:
+            return "No start can be foreseen: its dependencies can never be fulfilled."
+        if job.depends is Standing.UNFULFILLED:
+            return WAITS_FOR_JOBS
+        if job.id in self.unplayed:
+            first = f"it is not among the first {WAITING_MAX:,} jobs of the queue, which are foreseen"
+            return f"No start can be foreseen: {first}."
+        if self.until_us is not None and not self.dry:
             at = datetime.fromtimestamp(self.until_us / 1e6, UTC)
             return f"It starts after {at:%Y-%m-%d %H:%M:%S} UTC: only the first to start are foreseen."
         if self.endless:
@@ -159,7 +171,8 @@ class Playing:
             )
             latest_us = min(at_us, latest_us)
             starts[job] = Start(job, at_us, soonest_us, hosts, likely_us, latest_us)
-        return Foreseen(starts, self._late.until_us, self._late.endless)
+        late = self._late
+        return Foreseen(starts, late.until_us, late.endless, late.dry, late.unplayed)
 
     def _all(
         self,
@@ -199,11 +212,12 @@ class _Played:
         self._end_of: dict[int, int] = {}  # which of these holds
         self._standing: set[int] = set()  # for others
         self._waiting: set[int] = set()
-        self._more = False  # wait than are played
         self._newest = 0
         self.starts: dict[int, tuple[int, tuple[str, ...]]] = {}
         self.until_us: int | None = None
         self.endless = False
+        self.dry = False
+        self.unplayed: frozenset[int] = frozenset()
 
     def steps(self, now_us: int, new: JobSpec | None) -> Iterator[None]:
         """Play it, and pause after each step of the cycle."""
@@ -227,13 +241,15 @@ class _Played:
             times = [at for at in (self._ends[0][0] if self._ends else None, due_us) if at is not None]
             if not times:
                 self.endless = any(number not in self._end_of for number in state.placed)
+                self.dry = True
+                self.until_us = now_us if self.unplayed else None
                 return
             now_us = max(now_us, min(times))
             while self._ends and self._ends[0][0] <= now_us:
                 at_us, number, attempt = heapq.heappop(self._ends)
                 if self._end_of.get(number) == at_us:
                     events += _exits(state.jobs[number], attempt, now_us)
-        self.until_us = now_us if self._waiting or self._more else None
+        self.until_us = now_us if self._waiting or self.unplayed else None
 
     def _shorten(self, now_us: int) -> None:
         state, queue = self._cycle.state, self._cycle.policies.queue
@@ -242,9 +258,9 @@ class _Played:
             return
         ordered = in_order((state.jobs[number] for number in state.pending), queue, state.snapshot(now_us))
         head = {job.id for job in ordered[:WAITING_MAX]}
+        self.unplayed = frozenset(self._waiting - head)
         state.pending = {number: None for number in state.pending if number in head}
         self._waiting = set(head)
-        self._more = True
 
     def _step(self, events: list[ev.Event], now_us: int) -> list[ev.Event]:
         """What follows at once."""

@@ -268,7 +268,7 @@ class JobRoutes:
             if (known := foreseen.starts.get(job.id)) is not None:
                 start = sight.start(known)
             else:
-                no_start = foreseen.no_start(job.held)
+                no_start = foreseen.no_start(job)
         told = {**answer, "start": start, "no_start": no_start, "priority": priority}
         return respond(explanation(told, reasons.Why))
 

@@ -11,8 +11,9 @@ from aiohttp import web
 from rm.api import job_requests, jobs, reasons
 from rm.arrays import parse
 from rm.config import Config
-from rm.core.model.job import JobSpec
+from rm.core.model.job import Job, JobSpec
 from rm.core.model.replacing import replace
+from rm.core.scheduling.foreseen import WAITS_FOR_JOBS
 from rm.errors import Forbidden, ImpossibleRequest, UsageError
 from rm.units import parse_time_limit_us
 from rm.web import wire
@@ -26,7 +27,6 @@ from rm.web.routes.fence_defaults import FenceDefaults
 
 SPECS_PER_REQUEST = 10  # of a user's share of requests: this many jobs in one cost as much as one request
 KEY_MAX = 128
-WAITS_FOR_JOBS = "No start can be foreseen: it waits for other jobs."
 
 
 class SubmitRoutes:
@@ -86,7 +86,7 @@ class SubmitRoutes:
             elif (start := foreseen.starts.get(0)) is not None:
                 told = {**told, "start": sight.start(start)}
             else:
-                told = {**told, "no_start": foreseen.no_start(specs[0].hold)}
+                told = {**told, "no_start": foreseen.no_start(Job(0, specs[0], 0, held=specs[0].hold))}
         return respond(explanation(sight.explained(told, specs[0].user), reasons.Plan))
 
     async def update(self, request: web.Request) -> web.Response:
