@@ -176,6 +176,8 @@ def test_a_change_beyond_what_limits_would_ever_let_run_is_refused_but_for_admin
     to(job.id, may_raise=True, time_limit_us=11 * minutes)
     assert house.cycle.state.jobs[job.id].spec.time_limit_us == 11 * minutes
     to(job.id, comment="its limits are as they are")
+    to(array.id, may_raise=True, tasks="2", time_limit_us=11 * minutes)
+    to(array.id, tasks="2", comment="its limits are as they are")
 
 
 def test_a_qos_is_the_accounts_and_cannot_go_before_its_jobs_end(house: House) -> None:

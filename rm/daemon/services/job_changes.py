@@ -165,16 +165,16 @@ class JobChanges:
         `may_raise`: also the time limit of a job that runs, and beyond what limits would ever let run."""
         job = await self._reading.job(job_id)
         parts = [array_tasks] if job.array is None or not array_tasks else to_update(job, array_tasks)
-        specs = [update.applied(spec) for spec in await self._specs_of(job, array_tasks)]
-        for spec in specs:
-            accept(spec)
-        changed = [spec for spec in specs if spec.demand != job.spec.demand or update.reservation]
+        pairs = [(old, update.applied(old)) for old in await self._specs_of(job, array_tasks)]
+        for _, new in pairs:
+            accept(new)
+        changed = [new for old, new in pairs if new.demand != old.demand or update.reservation]
         if changed and job.state is JobState.PENDING:
             await self._submissions.refuse_impossible(changed)
-        spec = specs[0]
+        spec = pairs[0][1]
         asked = [spec] if update.dependency else []
         bounded = (
-            [] if may_raise or job.occupies else [one for one in specs if _asks_otherwise(one, job.spec)]
+            [] if may_raise or job.occupies else [new for old, new in pairs if _asks_otherwise(new, old)]
         )
         named = await named_jobs(asked, self._reading.job, self._reading.elements_of, may_know)
 
