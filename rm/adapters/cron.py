@@ -222,7 +222,7 @@ def windows_us(
     zone: tzinfo, expression: str, after_us: int, lasts_us: int, number: int
 ) -> list[tuple[int, int]]:
     """The next windows that begin at the times of a cron expression, at most `number` of them; microseconds
-    since the epoch. One of a whole day ends with the day where clocks go forward in it.
+    since the epoch. One that lasts until the next begins, by the clock, does so where clocks change in it.
 
     Raises:
         ConfigError: the cron expression says nothing, or begins again before a window is over.
@@ -240,13 +240,14 @@ def windows_us(
     for this, following in zip(begins[:number], [*begins[1:], None], strict=False):
         begins_us = _epoch_us(this)
         ends_us = begins_us + lasts_us
-        if following is not None and ends_us > _epoch_us(following):
+        if following is not None:
+            next_us, lasts = _epoch_us(following), timedelta(microseconds=lasts_us)
             by_the_clock = following.replace(tzinfo=None) - this.replace(tzinfo=None)
-            if timedelta(microseconds=lasts_us) > by_the_clock:
+            if ends_us > next_us and lasts > by_the_clock:
                 raise ConfigError(
                     f"'{expression}' begins again before the reservation is over.", "Let it last shorter."
                 )
-            ends_us = _epoch_us(following)
+            ends_us = next_us if lasts == by_the_clock else min(ends_us, next_us)
         found.append((begins_us, ends_us))
     return found
 
