@@ -365,6 +365,17 @@ def test_cancelling_says_what_it_does_where_that_is_asked_for(slurm: Slurm, daem
     assert slurm("scancel", "-v", "-s", "USR1", "4") == (0, "", "scancel: Signal 10 to job 4\n")
 
 
+def test_the_usual_order_of_jobs_is_the_same_whatever_is_shown_of_them(slurm: Slurm, rmx: Rmx) -> None:
+    rmx("submit", "--priority=9", "--nice=4", "--wrap=true")
+    usual = slurm("squeue", "-h", "-t", "PD", "-o", "%i").out.split()
+    assert usual.index("6") < usual.index("2"), "the nice value does not count"
+    for letter in "Qp":
+        shown = slurm("squeue", "-h", "-t", "PD", "-o", f"%i %{letter}").out.splitlines()
+        assert [line.split()[0] for line in shown] == usual
+    asked = slurm("squeue", "-h", "-t", "PD", "-o", "%i", "--sort", "P,t,-p").out.split()
+    assert asked.index("2") < asked.index("6")
+
+
 def test_priorities_are_listed_with_their_parts(slurm: Slurm, rmx: Rmx, daemon: Daemon) -> None:
     rmx("submit", "--priority=9", "--nice=4", "--partition=fast,slow", "--wrap=true")
     assert slurm("sprio").out.splitlines()[0].split() == ["JOBID", "PARTITION", "PRIORITY", "SITE", "NICE"]

@@ -86,7 +86,8 @@ def _list(given: Given) -> int:
     found = _chosen(listed, given, wanted)
     sorting = {word.strip().lstrip("+-%") for word in options.get("sort", "").split(",")}
     shows = any(column.header == "PRIORITY" for column in form.columns)
-    if found and (shows or "json" in options or sorting & RANKS):
+    rank_first = "json" in options or not sorting.isdisjoint(RANKS)
+    if found and rank_first:
         found = ranked(found)
     if "start" in options and found:
         found = expecting(found)
@@ -97,11 +98,14 @@ def _list(given: Given) -> int:
 
         print(json.dumps(document(found)))
         return 0
+    found = _sorted(found, sort)
+    if found and shows and not rank_first:  # the usual order is the same whatever is shown
+        found = ranked(found)
     if "long" in options:
         print(time.strftime("%a %b %d %H:%M:%S %Y"))
     if "noheader" not in options:
         print(form.header())
-    sys.stdout.writelines(f"{line}\n" for line in form.lines(_sorted(found, sort)))
+    sys.stdout.writelines(f"{line}\n" for line in form.lines(found))
     return 0
 
 
