@@ -294,9 +294,8 @@ class Spool:
         return Folder(os.path.join(self.slices, "%d.%d" % (job, attempt)), job, attempt)
 
     def scan_slices(self):
-        return (
-            [self.slice_folder(*name) for name in _named(self.slices)] if os.path.isdir(self.slices) else []
-        )
+        names = _named(self.slices) if os.path.isdir(self.slices) else ()
+        return [self.slice_folder(*name) for name in names]
 
     def gone(self, job, attempt):
         """Was it discarded here? Another agent's discards count too."""
@@ -390,13 +389,19 @@ class Spool:
         return str(known.get("name", "")) if known.get("boot_id") == boot_id() else ""
 
     def take_name(self, name, instead_of):
-        """Take the name, unless there is another one than `instead_of`; the name that counts."""
-        now = self.known_as()
-        if now in ("", instead_of) and name:
-            with contextlib.suppress(OSError):  # on a full disk it is asked for again
-                write_json(os.path.join(self.state, "known_as"), {"name": name, "boot_id": boot_id()})
-            return name
-        return now
+        """Take the name, unless there is another than `instead_of`; the name that counts. Agents queue."""
+        lock = os.open(self.state, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)  # needs no room on the disk
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self._notes.pop("known_as", None)  # read again: another one may have written it just now
+            now = self.known_as()
+            if now in ("", instead_of) and name:
+                now = name
+                with contextlib.suppress(OSError):  # on a full disk it is asked for again
+                    write_json(os.path.join(self.state, "known_as"), {"name": name, "boot_id": boot_id()})
+            return now
+        finally:
+            os.close(lock)
 
     def check_cluster(self, cluster):
         """Refuse another cluster's daemon. One that names none is older than clusters' ids."""

@@ -7,6 +7,7 @@ import json
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.agent_process import AGENTS
+from tests.fakes import PATIENCE_S
 
 sys.path.insert(0, str(AGENTS))
 import rm_attempts
@@ -115,3 +117,32 @@ def test_who_enters_a_job_that_has_just_ended_is_told_that(tmp_path: Path) -> No
     answer = json.loads(done.stdout)
     assert answer["code"] == "no-such-session"
     assert answer["error"].startswith("Job 7 does not run on ")
+
+
+def test_two_agents_of_one_machine_give_it_one_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both have found it without one; the second asks while the first is about to write."""
+    first, second = (rm_spool.Spool(str(tmp_path)) for _ in range(2))
+    assert [first.known_as(), second.known_as()] == ["", ""]
+    names: list[str] = []
+    second_asks = threading.Thread(target=lambda: names.append(second.take_name("h2", "")))
+    real_flock, real_write, got_on = rm_spool.fcntl.flock, rm_spool.write_json, threading.Event()
+
+    def flock(fd: int, how: int) -> None:
+        if threading.current_thread() is second_asks:
+            got_on.set()
+        real_flock(fd, how)
+
+    def write_json(path: str, value: Any) -> None:
+        if threading.current_thread() is second_asks:
+            real_write(path, value)
+            got_on.set()
+            return
+        second_asks.start()
+        assert got_on.wait(PATIENCE_S)
+        real_write(path, value)
+
+    monkeypatch.setattr(rm_spool.fcntl, "flock", flock)
+    monkeypatch.setattr(rm_spool, "write_json", write_json)
+    names.append(first.take_name("h1", ""))
+    second_asks.join(PATIENCE_S)
+    assert names == ["h1", "h1"]
