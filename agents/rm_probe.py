@@ -16,6 +16,7 @@ import select
 import socket
 import struct
 import sys
+import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -35,6 +36,7 @@ HOW_MANY = 0xFFFFFFFF  # the sequence number of a question that is only for the 
 HOW_MANY_S = 0.05  # between two of them
 LATE_S = 1.0  # behind the last question its answers may come so late
 STOOD_STILL_S = 0.5  # between two questions, half of what a reflector waits for: it may have ended meanwhile
+LOOK_UP_S = 3.0  # for the names of who may ask, before an unknown peer is passed over
 PASSES_S = 0.25  # that a packet of some size was answered
 LONGEST_US = 600_000_000
 ROOM_BYTES = 4 << 20
@@ -67,7 +69,7 @@ def reflect(request):
         return rm_throughput.serve_iperf(request)
     port, duration = require(request, "port", "duration_us")
     idle_us, quiet_since = request.get("idle_us") or LONGEST_US, None
-    allow = {known for name in request.get("allow") or () for known in _known(name)}
+    allow = _Allowed(request.get("allow") or ())
     end = time.monotonic() + min(duration, LONGEST_US) / 1e6
     seen, answered, received = {}, 0, 0
     with contextlib.ExitStack() as stack:
@@ -96,7 +98,7 @@ def reflect(request):
                         arrived = _now_us()
                         if len(data) < ANSWER.size or data[:4] != MAGIC:
                             continue
-                        if allow and _plain(peer) not in allow:
+                        if _plain(peer) not in allow:
                             continue
                         _, session, number, sent = QUESTION.unpack_from(data)
                         key = (peer, session)
@@ -116,7 +118,7 @@ def reflect(request):
                             )
                     elif link is tcp:
                         sink, peer = tcp.accept()
-                        if len(sinks) < 16 and not (allow and _plain(peer) not in allow):
+                        if len(sinks) < 16 and _plain(peer) in allow:
                             sinks[sink] = [0, 0, 0]
                             if request.get("tell_sink"):
                                 request["notify"]({"event": "sinking", "port": port})
@@ -129,12 +131,27 @@ def reflect(request):
                 sink.close()
 
 
-def _known(name):
-    """The addresses of a name; itself where it has none, so that nobody is let in by it."""
-    try:
-        return {about[4][0] for about in socket.getaddrinfo(name, None, type=socket.SOCK_DGRAM)} or {name}
-    except (OSError, UnicodeError):
-        return {name}
+class _Allowed:
+    """Who gets answers, by address; everybody where nobody is named. Names are looked up beside, and waited
+    for when an unknown peer asks: a silent name server stops nobody whose address is said."""
+
+    def __init__(self, names):
+        self._names = names
+        self._known = set(names)  # a name without an address lets nobody in
+        self._until = time.monotonic() + LOOK_UP_S
+        self._looking_up = threading.Thread(target=self._look_up, daemon=True)
+        self._looking_up.start()
+
+    def __contains__(self, address):
+        if self._names and address not in self._known:
+            self._looking_up.join(max(0.0, self._until - time.monotonic()))
+        return not self._names or address in self._known
+
+    def _look_up(self):
+        for name in self._names:
+            with contextlib.suppress(OSError, UnicodeError):
+                found = socket.getaddrinfo(name, None, type=socket.SOCK_DGRAM)
+                self._known.update(about[4][0] for about in found)
 
 
 def _literal(name):

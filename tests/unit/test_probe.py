@@ -101,6 +101,13 @@ def reflecting(
             return number, done
 
 
+def end_of_reflecting(port: int, passed: list[float]) -> None:
+    """The reflector's time is over, as it sees when something wakes it."""
+    passed[0] = 2 * PATIENCE_S
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+        stranger.sendto(b"", ("127.0.0.1", port))
+
+
 def probe(kind: str, port: int, **more: Any) -> dict[str, Any]:
     found: dict[str, Any] = rm_probe.probe({"kind": kind, "address": "127.0.0.1", "port": port, **more})
     return found
@@ -141,6 +148,31 @@ def test_hosts_are_let_in_by_name_and_by_any_of_their_addresses(
         )
         assert (found["received"] > 0) is answered
         done.cancel()
+
+
+def test_a_silent_name_server_keeps_nobody_from_listening(
+    monkeypatch: pytest.MonkeyPatch, passed: list[float]
+) -> None:
+    real, silent, asked = socket.getaddrinfo, threading.Event(), threading.Event()
+
+    def getaddrinfo(name: Any, *words: Any, **more: Any) -> Any:
+        if name == "a.example":
+            asked.set()
+            assert silent.wait(PATIENCE_S)
+            name = "127.0.0.1"
+        return real(name, *words, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(rm_probe, "LATE_S", 0.1)
+    monkeypatch.setattr(rm_probe, "LOOK_UP_S", 0.0)
+    told: list[dict[str, Any]] = []
+    with ThreadPoolExecutor() as pool:
+        number, _ = reflecting(pool, told, allow=["a.example", "127.0.0.2"])
+        assert asked.wait(PATIENCE_S)
+        assert probe("rtt", number, count=1)["received"] == 0  # nothing is known of 127.0.0.1 yet
+        silent.set()
+        until(lambda: probe("rtt", number, count=1)["received"], "the name counts once it is known")
+        end_of_reflecting(number, passed)
 
 
 def test_a_port_that_is_taken_is_named(port: int) -> None:
@@ -230,9 +262,7 @@ def test_the_reflector_tells_that_it_was_reached_and_how_often(passed: list[floa
     with ThreadPoolExecutor(1) as pool:
         number, done = reflecting(pool, told)
         probe("oneway", number, count=7, interval_us=500)
-        passed[0] = 2 * PATIENCE_S  # its time is over, as it sees when something wakes it
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
-            stranger.sendto(b"", ("127.0.0.1", number))
+        end_of_reflecting(number, passed)
         assert done.result(PATIENCE_S) == {"answered": 7, "received_bytes": 0}
     assert told == [{"event": "reflecting", "port": number}, {**told[0], "reached": True}]
 
