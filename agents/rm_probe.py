@@ -173,7 +173,8 @@ def _bound(kind, address, port):
     for family in families:
         try:
             link = socket.socket(family, kind)
-        except OSError:
+        except OSError as error:
+            why = error.strerror
             continue
         try:
             if family == socket.AF_INET6:

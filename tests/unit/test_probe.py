@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import importlib.util
 import json
@@ -179,6 +180,15 @@ def test_a_port_that_is_taken_is_named(port: int) -> None:
     ask = {"port": port, "duration_us": 1000, "address": "127.0.0.1"}
     with pytest.raises(rm_probe.KernelRefused, match=f"port {port} cannot be listened on: Address already"):
         rm_probe.reflect(ask)
+
+
+def test_a_reflector_without_descriptors_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(*_: Any) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(socket, "socket", none_left)
+    with pytest.raises(rm_probe.KernelRefused, match="port 9 cannot be listened on: Too many open files"):
+        rm_probe.reflect({"port": 9, "duration_us": 1000})
 
 
 def test_everything_over_loopback(port: int) -> None:
