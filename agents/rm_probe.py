@@ -234,10 +234,11 @@ def exchange(address, port, count, interval_us, size=0):
             raise
         link.setblocking(False)
         _give_room(link)
-        begin, sent, end = time.monotonic(), 0, None
-        longest_s, last = max(STOOD_STILL_S, 5 * interval_us / 1e6), begin
+        sent, end, longest_s = 0, None, max(STOOD_STILL_S, 5 * interval_us / 1e6)
         while True:
             now = time.monotonic()
+            if not sent:  # until the first question a reflector waits
+                begin = last = now
             if sent < count and now > last + longest_s:
                 count, end = sent, now + LATE_S
             if sent < count and now >= begin + sent * interval_us / 1e6:

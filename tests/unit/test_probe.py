@@ -348,6 +348,31 @@ def test_a_prober_that_stood_still_for_long_sends_no_more_to_a_reflector_that_ma
     assert (found["sent"], found["loss_forward_pct"], found["loss_backward_pct"]) == (asked, 0.0, 0.0)
 
 
+def test_a_prober_that_stood_still_before_the_first_question_asks_all(
+    port: int, passed: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monotonic = rm_probe.time.monotonic
+
+    def still() -> float:
+        """Ahead of each look at the clock before the first question the prober stands still."""
+        if not asked:
+            passed[0] += 10 * PATIENCE_S
+        now: float = monotonic()
+        return now
+
+    def question(*words: Any) -> bytes:
+        asked.append(words)
+        return packed(*words)
+
+    asked: list[Any] = []
+    packed = rm_probe.QUESTION.pack
+    layout = SimpleNamespace(pack=question, size=rm_probe.QUESTION.size)
+    monkeypatch.setattr(rm_probe, "QUESTION", layout)
+    monkeypatch.setattr(rm_probe.time, "monotonic", still)
+    rows, *numbers = rm_probe.exchange("127.0.0.1", port, 3, 100)
+    assert (len(rows), *numbers) == (3, 3, 3)
+
+
 def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rm_probe, "LATE_S", 0.0)
     kept = Kept()  # no program listens at it
