@@ -76,9 +76,23 @@ def keep_folder(user):
                 if _is_folder_of(path, user.uid):
                     return
                 os.rename(path, "%s.%s" % (path, os.urandom(8).hex()))
-            os.mkdir(path, 0o700)  # in a directory where others remove nothing that is not theirs
-            os.chown(path, user.uid, user.gid, follow_symlinks=False)
+            _make_as(user, path)
             return
+
+
+def _make_as(user, path):
+    """Make the folder as the user: whoever may exchange what lies in the directory gets nothing of root's."""
+    mine = os.geteuid(), os.getegid()
+    if mine[0] != 0:
+        os.mkdir(path, 0o700)
+        return
+    os.setegid(user.gid)
+    os.seteuid(user.uid)
+    try:
+        os.mkdir(path, 0o700)
+    finally:
+        os.seteuid(mine[0])
+        os.setegid(mine[1])
 
 
 def with_folder(environ):

@@ -450,3 +450,31 @@ def test_the_words_of_a_named_container() -> None:
         "podman", "/opt/podman", container, "n", [], ["x"], {}, (), True, options=["--env-file", "e"]
     )
     assert words[words.index("run") + 1 :][:2] == ["--env-file", "e"]
+
+
+@root
+@pytest.mark.parametrize("exchanged", [False, True])
+def test_the_folder_of_podman_gives_a_user_nothing_of_roots(
+    exchanged: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where /tmp is the user's own, what root has just made there can be exchanged."""
+    user = SimpleNamespace(uid=54_321, gid=54_322)
+    with tempfile.TemporaryDirectory() as top:
+        of_root, mkdir = f"{top}/of-root", os.mkdir
+        mkdir(of_root, 0o700)
+        os.chown(top, user.uid, user.gid)
+        folder = f"{top}/podman-run-{user.uid}"
+
+        def made(path: str, mode: int) -> None:
+            mkdir(path, mode)
+            if exchanged:
+                os.rename(path, f"{top}/aside")
+                os.rename(of_root, path)
+
+        monkeypatch.setattr(rm_container, "RUN", f"{top}/podman-run-%d")
+        monkeypatch.setattr(rm_container.os, "mkdir", made)
+        rm_container.keep_folder(user)
+        about = os.stat(folder)
+        owner = (0, 0) if exchanged else (user.uid, user.gid)
+        assert (about.st_uid, about.st_gid, about.st_mode & 0o777) == (*owner, 0o700)
+        assert (os.geteuid(), os.getegid()) == (0, 0)
