@@ -7,6 +7,7 @@ by netlink, without starting a program: about 50 microseconds each, so that they
 import fcntl
 import json
 import os
+import re
 import socket
 import struct
 import sys
@@ -18,6 +19,7 @@ STATE = os.environ.get("RM_AGENT_STATE") or DEFAULT_STATE
 # Hosts have one agent and the group "rm"; another state directory (tests) has a group of its own.
 PARENT = "rm" if STATE == DEFAULT_STATE else "rm-%08x" % zlib.crc32(STATE.encode())
 TABLE = "rm_shape"
+NO_NAME = re.compile(r"[:/\s\x00-\x1f\x7f]")  # is in no interface's name
 
 
 class KernelRefused(Exception):
@@ -241,11 +243,21 @@ def class_counters(interface):
 
 def interface_index(interface):
     """The interface's index in this network namespace."""
+    return _interface(interface)[0]
+
+
+def interface_name(interface):
+    """The kernel's own name of the interface, which may be asked for by another one that it has."""
+    return _interface(interface)[1]
+
+
+def _interface(interface):
+    """(index, name). The kernel passes over what follows a colon, which programs would read."""
     try:
+        if NO_NAME.search(interface):
+            raise OSError
         index = socket.if_nametoindex(interface)
-        if socket.if_indextoname(index) == interface:
-            return index  # the kernel passes over what follows a colon, which programs would read
-        raise OSError
+        return index, socket.if_indextoname(index)
     except (OSError, ValueError):
         raise KernelRefused(
             "no-such-interface", "there is no interface %r on this host; see `facts`" % (interface,)
@@ -254,12 +266,12 @@ def interface_index(interface):
 
 def interface_counters(interface):
     """(rx_bytes, tx_bytes) of an interface of this network namespace."""
+    interface = interface_name(interface)
     for line in read_text("/proc/self/net/dev").splitlines():
         name, found, values = line.partition(":")
         if found and name.strip() == interface:
             fields = values.split()
             return int(fields[0]), int(fields[8])
-    interface_index(interface)
     raise KernelRefused("no-counters", "the kernel shows no counters of interface %s" % interface)
 
 

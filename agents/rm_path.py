@@ -83,6 +83,7 @@ def path(request):
     job, attempt, interface, dscp = require(request, "job", "attempt", "interface", "dscp")
     if not (isinstance(dscp, int) and 0 <= dscp <= 63):
         raise ValueError("dscp is a number from 0 to 63")
+    interface = rm_kernel.interface_name(interface)
     with Locked("path"):
         key, missing = (job, rm_kernel.interface_index(interface)), []
         rules = _rules()

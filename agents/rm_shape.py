@@ -134,6 +134,7 @@ def shape(request):
     job, attempt, interface, rate, priority, class_rate, ceil = require(
         request, "job", "attempt", "interface", "rate_bps", "priority", "class_rate_bps", "ceil_bps"
     )
+    interface = rm_kernel.interface_name(interface)
     with Locked("shape"):
         index = rm_kernel.interface_index(interface)
         if not rm_htb.attached(interface):
@@ -219,6 +220,7 @@ def _restore(interface):
 def count(request):
     """Count the job's bytes on the interface without shaping them."""
     job, attempt, interface = require(request, "job", "attempt", "interface")
+    interface = rm_kernel.interface_name(interface)
     with Locked("shape"):
         old = _rules().get((job, rm_kernel.interface_index(interface)))
         minor = old["minor"] if old else 0
@@ -229,6 +231,7 @@ def count(request):
 def unshape(request):
     """Remove the job's class, rule and counter; the last job's removal restores the interface."""
     job, interface = require(request, "job", "interface")
+    interface = rm_kernel.interface_name(interface)
     with Locked("shape"):
         rules = _rules()
         index = rm_kernel.interface_index(interface)
