@@ -57,7 +57,11 @@ AGENT = Path(__file__).parents[2] / "agents" / "rm_agent.py"
 
 @pytest.mark.parametrize(
     ("version", "program"),
-    [((3, 6, 15), LOADER), ((3, 7, 16), f"import runpy;runpy.run_path({str(AGENT)!r}, run_name='__main__')")],
+    [
+        ((3, 6, 15), LOADER),
+        ((3, 7, 16), LOADER),
+        ((3, 7, 16), f"import runpy;runpy.run_path({str(AGENT)!r}, run_name='__main__')"),
+    ],
 )
 def test_a_python_that_is_too_old_is_said_to_be(version: tuple[int, ...], program: str) -> None:
     command = [sys.executable, "-S", "-E", "-c", f"import sys;sys.version_info={version}\n{program}"]

@@ -31,7 +31,6 @@ def test_a_good_host_has_no_finding() -> None:
 @pytest.mark.parametrize(
     ("change", "topic", "said", "grave"),
     [
-        ({"python": "3.7.9"}, "python", "Python is 3.7.9", True),
         ({"root": False}, "root", "sudo asks for a password", False),
         ({"root": False, "login": "root", "uid": 1000}, "root", "root by name, and has uid 1000", False),
         ({"synchronized": False}, "clock", "clock is not synchronised", False),

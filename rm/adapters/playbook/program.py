@@ -34,7 +34,7 @@ HINT = "Run the playbook again when the host is back."
 # of a file; read the length, then as many bytes; sources become importable; rm_steps runs as if it were the
 # program
 LOADER = """import sys;sys.path=[p for p in sys.path if p]
-sys.version_info<(3,7) and sys.exit('its Python is %d.%d, and rm needs 3.8 or newer: '%sys.version_info[:2]+
+sys.version_info<(3,8) and sys.exit('its Python is %d.%d, and rm needs 3.8 or newer: '%sys.version_info[:2]+
  'name one in ansible_python_interpreter, or in hosts.python of rm.toml')
 import json,zlib,importlib.abc as A,importlib.util as U
 f=sys.stdin.buffer;S=json.loads(zlib.decompress(f.read(int(f.readline()))))

@@ -42,8 +42,7 @@ COLUMNS = ("HOST", "PYTHON", "KERNEL", "CLOCK", "CGROUP", "TOOLS", "INTERFACE", 
     "--only",
     metavar="TOPICS",
     default="",
-    help="Only findings about these: reach, python, root, clock, cgroup, tools, network, names, disk, home, "
-    "users.",
+    help="Only findings about these: reach, root, clock, cgroup, tools, network, names, disk, home, users.",
 )
 @json_option
 @click.pass_obj

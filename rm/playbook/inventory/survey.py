@@ -9,13 +9,12 @@ from typing import Any
 from rm.quick_dataclass import dataclass
 
 CLOCK_MAX_US = 100_000  # slots are tens of milliseconds long; the agents measure what is left by themselves
-PYTHON = (3, 8)
 FREE_BYTES = 64 << 20  # for the agents, and the logs of a few jobs
 NEEDED = ("cpu", "memory", "pids", "freezer")
 LISTED = 5  # names in a sentence
 SHARED = ("nfs", "nfs4", "ceph", "lustre", "gpfs", "beegfs", "glusterfs", "fuse.glusterfs", "9p", "cifs")
 
-TOPICS = ("reach", "python", "root", "clock", "cgroup", "tools", "network", "names", "disk", "home", "users")
+TOPICS = ("reach", "root", "clock", "cgroup", "tools", "network", "names", "disk", "home", "users")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +58,6 @@ def _of_host(
     def add(topic: str, what: str, mend: str, grave: bool = False) -> None:
         found.append(Finding(topic, host, what, mend, grave))
 
-    version = tuple(int(part) for part in survey["python"].split(".")[:2])
-    if version < PYTHON:
-        add(
-            "python",
-            f"Python is {survey['python']}.",
-            "Install Python 3.8 or newer; ansible_python_interpreter or hosts.python names it.",
-            True,
-        )
     if not survey["root"] and survey.get("login") == "root":
         add(
             "root",
