@@ -302,18 +302,8 @@ class Session:
     def _feed(self):
         if self.stdin < 0:
             return
-        taken = 0
-        try:
-            while self.input:
-                count = os.write(self.stdin, self.input[:FRAME_BYTES])
-                taken += count
-                del self.input[:count]
-        except BlockingIOError:
-            pass
-        except OSError:  # it reads no more: what comes is passed over
-            taken += len(self.input)
-            self.input.clear()
-            self.input_ends = True
+        taken, reads = rm_sockets.feed(self.stdin, self.input, FRAME_BYTES)
+        self.input_ends |= not reads
         if taken:
             self.fed += taken
             if self.peer is not None and self.met:

@@ -26,6 +26,25 @@ def hear(sock, most_bytes):
         return b""
 
 
+def feed(fd, waiting, piece_bytes):
+    """Write what waits in the bytearray to the input of a task, as far as it is taken; the bytearray loses
+    that. (how many bytes, does the task read still?): where it does not, all that waits is passed over, and
+    counts as taken."""
+    taken = 0
+    try:
+        while waiting:
+            count = os.write(fd, waiting[:piece_bytes])
+            taken += count
+            del waiting[:count]
+    except BlockingIOError:
+        pass
+    except OSError:
+        taken += len(waiting)
+        waiting.clear()
+        return taken, False
+    return taken, True
+
+
 def write(fd, data):
     """All of it to a descriptor, which may be one that does not wait."""
     view = memoryview(data)

@@ -260,18 +260,8 @@ class Part:
         if task.stdin < 0:
             task.input.clear()
             return
-        taken = 0
-        try:
-            while task.input:
-                count = os.write(task.stdin, task.input[:FRAME_BYTES])
-                taken += count
-                del task.input[:count]
-        except BlockingIOError:
-            pass
-        except OSError:  # it reads no more: what comes is passed over
-            taken += len(task.input)
-            task.input.clear()
-            task.input_ends = True
+        taken, reads = rm_sockets.feed(task.stdin, task.input, FRAME_BYTES)
+        task.input_ends |= not reads
         if taken:
             self.outbox += frame(TAKEN, task.rank, str(taken).encode())
         if task.input_ends and not task.input and not task.terminal:

@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "agents"))
 
 import rm_session
 import rm_session_kept
+import rm_sockets
 
 
 def test_both_ends_speak_the_same_frames() -> None:
@@ -268,3 +269,16 @@ def test_a_terminal_that_is_closed_does_not_end_the_input_of_who_comes_next() ->
     session.close()
     for fd in (slave, wakes, wake):
         os.close(fd)
+
+
+def test_a_task_is_fed_as_far_as_it_reads() -> None:
+    its, ours = os.pipe()
+    os.set_blocking(ours, False)
+    waiting = bytearray(b"x" * (2 << 20))  # more than a pipe holds
+    taken, reads = rm_sockets.feed(ours, waiting, 1 << 15)
+    assert (taken > 0, taken + len(waiting), reads) == (True, 2 << 20, True)
+    assert rm_sockets.feed(ours, waiting, 1 << 15) == (0, True)
+    os.close(its)
+    left = len(waiting)
+    assert (rm_sockets.feed(ours, waiting, 1 << 15), len(waiting)) == ((left, False), 0)
+    os.close(ours)
