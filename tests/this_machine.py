@@ -45,7 +45,7 @@ def cluster_of_this_machine(directory: Path, settings: Settings) -> Iterator[Clu
     with ssh_server(directory / "sshd") as server:
         machine = ThisMachine(_inventory(directory, server), server.directory / "known_hosts")
         cluster = Cluster(machine, directory, settings)  # type: ignore[arg-type]
-        _rmx(cluster, "check", "-i", machine.inventory, "--only", "reach,python,root")
+        _rmx(cluster, "check", "-i", machine.inventory, "--only", "reach,root")
         try:
             for playbook in ("bootstrap", "probes"):
                 _rmx(cluster, "playbook", "run", playbook, "-i", machine.inventory)
