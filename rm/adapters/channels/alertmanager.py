@@ -17,9 +17,8 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from rm.adapters.http_exchange import AGAIN, NoAnswer, status_of
+from rm.adapters.channels.posting import post
 from rm.core.alerts.alert import FIRING
-from rm.core.alerts.channel import NotTold
 
 SEVERITIES = {"warn": "warning", "critical": "critical"}
 REPEAT_S = 60.0
@@ -43,23 +42,7 @@ class AlertmanagerChannel:
 
     def tell(self, notice: Mapping[str, Any]) -> None:
         body = json.dumps(alerts_of(notice, time.time_ns() // 1000)).encode()
-        headers = {"Content-Type": "application/json", "User-Agent": "rm"}
-        try:
-            status = status_of(
-                self._shown,
-                "POST",
-                self._address,
-                body,
-                headers,
-                timeout_s=self._timeout_s,
-                ca_file=self._ca_file,
-                proxied=True,
-            )
-        except NoAnswer as error:
-            raise NotTold(str(error)) from None
-        if not 200 <= status < 300:
-            again = status >= 500 or status in AGAIN
-            raise NotTold(f"T{self._shown[1:]} answered with HTTP status {status}.", again)
+        post(self._shown, self._address, body, self._timeout_s, self._ca_file, {})
 
 
 def alerts_of(notice: Mapping[str, Any], now_us: int) -> list[dict[str, Any]]:

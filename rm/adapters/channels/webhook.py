@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from rm.adapters.http_exchange import AGAIN, NoAnswer, status_of
+from rm.adapters.channels.posting import post
 from rm.core.alerts.channel import NotTold
 
 SIGNATURE = "Rm-Signature"
@@ -47,27 +47,12 @@ class WebhookChannel:
         address = self._address or read_secret(self._address_file).decode(errors="replace").split("\n")[0]
         shown = host_of(address)
         body = json.dumps(notice).encode()
-        headers = {"Content-Type": "application/json", "User-Agent": "rm"}
+        headers = {}
         if self._secret_file:
             at = str(int(time.time()))
             headers[TIMESTAMP] = at
             headers[SIGNATURE] = signature(read_secret(self._secret_file), at, body)
-        try:
-            status = status_of(
-                f"the webhook at {shown}",
-                "POST",
-                address.strip(),
-                body,
-                headers,
-                timeout_s=self._timeout_s,
-                ca_file=self._ca_file,
-                proxied=True,
-            )
-        except NoAnswer as error:
-            raise NotTold(str(error)) from None
-        if not 200 <= status < 300:
-            again = status >= 500 or status in AGAIN
-            raise NotTold(f"The webhook at {shown} answered with HTTP status {status}.", again)
+        post(f"the webhook at {shown}", address.strip(), body, self._timeout_s, self._ca_file, headers)
 
 
 def signature(secret: bytes, at: str, body: bytes) -> str:
