@@ -129,11 +129,16 @@ def from_toml(
     for name, fields in read.items():
         _table(fields, f"account {name}", KNOWN, where)
         users, default = fields.get("users", {}), fields.get("default", [])
-        own_limits = _table(fields.get("user_limits", {}), f"user_limits of {name}", {*users}, where)
-        if not isinstance(users, Mapping) or not isinstance(default, list) or {*default} - users.keys():
+        if not _are_users(users, default):
             raise UsageError(
                 f"{where}: the users of account {name} cannot be read.",
                 'Write users = { alice = 1 }, and of these default = ["alice"].',
+            )
+        own_limits = _table(fields.get("user_limits", {}), f"user_limits of {name}", None, where)
+        if strangers := sorted(own_limits.keys() - users.keys()):
+            raise UsageError(
+                f"{where}: user_limits of {name} names '{strangers[0]:.80}', who is none of its users.",
+                f"Add the user to users of {name}, or take the limits away.",
             )
         own = {key: value for key, value in fields.items() if key not in OF_USERS}
         try:
@@ -144,6 +149,12 @@ def from_toml(
         except msgspec.ValidationError as error:
             raise UsageError(f"{where}: account {name}: {error}.") from None
     return accounts, members, qos, limits, partitions
+
+
+def _are_users(users: Any, default: Any) -> bool:
+    if not isinstance(users, Mapping) or not isinstance(default, list):
+        return False
+    return all(isinstance(name, str) and name in users for name in default)
 
 
 def _table(read: Any, what: str, known: Collection[str] | None, where: str) -> Mapping[str, Any]:
