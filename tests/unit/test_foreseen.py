@@ -19,6 +19,7 @@ from rm.core.scheduling import foreseen as foreseeing
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.foreseen import SLICE_STEPS, Foreseen, Playing, copied, foresee
 from rm.core.scheduling.lengths import PLAYS, Lengths
+from rm.core.sharing.accounts import Accounts, Qos
 from tests import builders
 from tests.unit.test_host_reservations import SECOND, Reserving, limited
 
@@ -124,6 +125,21 @@ def test_of_the_jobs_behind_the_head_of_the_queue_nothing_is_claimed(
     assert found.no_start(jobs[behind]).endswith("the first 1 jobs of the queue, which are foreseen.")
     if not ends:
         assert "jobs without a time limit" in found.no_start(jobs[first])
+
+
+def test_a_job_that_is_being_stopped_ends_after_its_grace_whatever_its_time_limit() -> None:
+    cluster = Reserving(cpus=1)
+    low = Qos("batch", grace_s=60.0)
+    cluster.do(ev.AccountsSet(Accounts(qos=(low, Qos("urgent", preempts=("batch",)))), "root"))
+    cluster.submit("", qos="batch")
+    urgent = cluster.submit("", qos="urgent", **limited(10))
+    (stopped,) = (job for job in cluster.state.jobs.values() if job.state is JobState.COMPLETING)
+    assert (stopped.preempted_by, stopped.allowed_us) == (urgent, None)
+    assert foreseen(cluster).starts[urgent].at_us == cluster.now_us + 60 * SECOND
+    other = Reserving(cpus=1)
+    endless, waits = other.submit(""), other.submit("", **limited(10))
+    other.do(ev.CancelRequested(endless, "ann"))
+    assert foreseen(other).starts[waits].at_us == other.now_us + other.cycle.rules.grace_us
 
 
 def test_held_jobs_and_begin_times() -> None:

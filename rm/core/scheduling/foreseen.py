@@ -289,15 +289,22 @@ class _Played:
 
     def _note_preempted(self, event: ev.JobPreempted, now_us: int) -> None:
         """It uses up its grace, or stands still."""
-        state = self._cycle.state
-        job, by = state.jobs[event.job], state.jobs.get(event.by)
+        job = self._cycle.state.jobs[event.job]
         if _stands(job):
             self._standing.add(job.id)
             self._end_of.pop(job.id, None)
             return
-        partition = event.partition or (by.spec.partition if by is not None else "")
-        terms = terms_of(state.accounts, by.qos if by is not None else "", partition, job)
-        self._end(job, now_us + max(1, terms.grace_us if terms is not None else 0))
+        self._end(job, now_us + max(1, self._grace_us(job, event.partition)))
+
+    def _grace_us(self, job: Job, partition: str = "") -> int:
+        """Of a job that is being stopped, at most; `partition`: of the one that it gives way to, where known."""
+        if not job.preempted_by:
+            return self._cycle.rules.grace_us
+        state = self._cycle.state
+        by = state.jobs.get(job.preempted_by)
+        above = partition or (by.spec.partition if by is not None else "")
+        terms = terms_of(state.accounts, by.qos if by is not None else "", above, job)
+        return terms.grace_us if terms is not None else 0
 
     def _end(self, job: Job, at_us: int) -> None:
         self._end_of[job.id] = at_us
@@ -307,6 +314,9 @@ class _Played:
         if _stands(job):
             self._standing.add(job.id)
         if job.state is JobState.SUSPENDED:
+            return
+        if job.state is JobState.COMPLETING:  # its time limit counts no more
+            self._end(job, now_us + max(1, self._grace_us(job)))
             return
         left_us = expected_left_us(job, self._cycle.state.progress.get(job.id), now_us)
         if job.allowed_us is not None:
