@@ -43,7 +43,7 @@ def test_each_day_has_its_bar() -> None:
     assert (lost.bars, lost.says) == ("", "none")
     assert [day.day for day in found.days] == ["2024-10-13", "2024-10-06", "2024-10-04"]
     assert found.whole is not None
-    assert (found.whole.jobs, found.whole.gpu, found.whole.waited) == (6, "13.0", "1.5")
+    assert (found.whole.jobs, found.whole.gpu, found.whole.waited) == ("6", "13.0", "1.5")
 
 
 def test_names_by_what_they_held_and_the_rest_is_counted() -> None:
@@ -77,6 +77,14 @@ def test_what_interleaving_saved_is_drawn_where_it_saved_any() -> None:
     assert (without.saved, len(without.charts)) == (False, 3)
 
 
+def test_many_jobs_are_counted_by_thousands() -> None:
+    many = line(0, jobs=653_477)
+    found = usage_view.drawn([many], [("account", [many])], DAY_0, DAY_0 + DAY_US, {})
+    assert found.whole is not None
+    shown = (found.whole.jobs, found.tables[0].rows[0].jobs, found.days[0].jobs)
+    assert shown == ("653,477",) * 3
+
+
 def test_without_gpus_processors_are_shown() -> None:
     found = usage_view.drawn([line(0, cpu_us=HOUR_US)], [], DAY_0, DAY_0 + DAY_US, {})
     assert not found.gpus
@@ -87,7 +95,14 @@ def test_without_gpus_processors_are_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("us", "text"), [(0, "0"), (HOUR_US // 30, "0.033"), (HOUR_US * 12, "12.0"), (HOUR_US * 12_345, "12,345")]
+    ("us", "text"),
+    [
+        (0, "0"),
+        (50_000, "<0.001"),
+        (HOUR_US // 30, "0.033"),
+        (HOUR_US * 12, "12.0"),
+        (HOUR_US * 12_345, "12,345"),
+    ],
 )
 def test_hours(us: int, text: str) -> None:
     assert usage_view.hours(us) == text

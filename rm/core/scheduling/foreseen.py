@@ -297,7 +297,7 @@ class _Played:
         self._end(job, now_us + max(1, self._grace_us(job, event.partition)))
 
     def _grace_us(self, job: Job, partition: str = "") -> int:
-        """Of a job that is being stopped, at most; `partition`: of the one that it gives way to, where known."""
+        """Of a job that is being stopped; `partition`: of the one that it gives way to, where known."""
         if not job.preempted_by:
             return self._cycle.rules.grace_us
         state = self._cycle.state

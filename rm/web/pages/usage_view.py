@@ -41,7 +41,7 @@ class Row:
     name: str
     only: str
     share: float
-    jobs: int
+    jobs: str
     gpu: str
     gpu_busy: str
     cpu: str
@@ -61,7 +61,7 @@ class Table:
 @dataclass(frozen=True, slots=True)
 class Day:
     day: str
-    jobs: int
+    jobs: str
     gpu: str
     cpu: str
     waited: str
@@ -122,8 +122,8 @@ def drawn(
     charts = tuple(_chart(title, by_day, value, first, count) for title, value in kinds)
     tables = tuple(_table(name, lines, gpus, kept) for name, lines in by_name)
     days = tuple(
-        Day(_date(line.day_us), line.jobs, hours(line.gpu_us), hours(line.cpu_us), hours(line.waited_us),
-            hours(line.slowed_us), hours(line.saved_us))
+        Day(_date(line.day_us), f"{line.jobs:,}", hours(line.gpu_us), hours(line.cpu_us),
+            hours(line.waited_us), hours(line.slowed_us), hours(line.saved_us))
         for line in sorted(by_day, key=lambda line: -line.day_us)
     )  # fmt: skip
     whole = _row("all", "", _total(by_day), 0) if by_day else None
@@ -180,7 +180,7 @@ def _row(name: str, only: str, line: UsageLine, share: float) -> Row:
     busy = f"{100 * line.gpu_busy_us / line.gpu_watched_us:.0f} %" if line.gpu_watched_us else "–"
     waited = hours(line.waited_us)
     return Row(
-        name, only, share, line.jobs, hours(line.gpu_us), busy, hours(line.cpu_us), waited,
+        name, only, share, f"{line.jobs:,}", hours(line.gpu_us), busy, hours(line.cpu_us), waited,
         hours(line.slowed_us), hours(line.saved_us),
     )  # fmt: skip
 
@@ -192,11 +192,13 @@ def _total(lines: Sequence[UsageLine]) -> UsageLine:
 
 
 def hours(us: int) -> str:
-    """`0`, `0.04`, `3.1`, `410`, `12,345`."""
+    """`0`, `<0.001`, `0.04`, `3.1`, `410`, `12,345`."""
     value = us / HOUR_US
-    return (
-        "0" if not us else f"{value:.2g}" if value < 1 else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
-    )
+    if not us:
+        return "0"
+    if value < 0.001:
+        return "<0.001"
+    return f"{value:.2g}" if value < 1 else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
 
 
 def _date(us: int) -> str:
