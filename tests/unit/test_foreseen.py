@@ -135,7 +135,11 @@ def test_a_job_that_is_being_stopped_ends_after_its_grace_whatever_its_time_limi
     urgent = cluster.submit("", qos="urgent", **limited(10))
     (stopped,) = (job for job in cluster.state.jobs.values() if job.state is JobState.COMPLETING)
     assert (stopped.preempted_by, stopped.allowed_us) == (urgent, None)
-    assert foreseen(cluster).starts[urgent].at_us == cluster.now_us + 60 * SECOND
+    for later_s, left_s in ((0, 60), (20, 40), (70, 0)):
+        cluster.now_us = stopped.touched_us + later_s * SECOND
+        assert foreseen(cluster).starts[urgent].at_us == max(
+            cluster.now_us + 1, cluster.now_us + left_s * SECOND
+        )
     other = Reserving(cpus=1)
     endless, waits = other.submit(""), other.submit("", **limited(10))
     other.do(ev.CancelRequested(endless, "ann"))

@@ -316,7 +316,7 @@ class _Played:
         if job.state is JobState.SUSPENDED:
             return
         if job.state is JobState.COMPLETING:  # its time limit counts no more
-            self._end(job, now_us + max(1, self._grace_us(job)))
+            self._end(job, max(now_us + 1, job.touched_us + self._grace_us(job)))
             return
         left_us = expected_left_us(job, self._cycle.state.progress.get(job.id), now_us)
         if job.allowed_us is not None:
