@@ -19,6 +19,7 @@ from rm.core.model.job import Job, JobState
 from rm.core.model.snapshot import Free
 from rm.core.sharing.ended import WAIT_KINDS, Sums
 from rm.units import SECOND_US
+from rm.web.ports import Reasons
 
 # Every direction between 50 hosts. Where there are more directions only zones are listed: a series each
 # for a million of them would fell the one who stores them.
@@ -54,6 +55,7 @@ class Told:
     status: Mapping[str, Any] = field(default_factory=dict)
     hosts: Sequence[tuple[Host, Free | None, Sequence[int]]] = ()
     jobs: Sequence[Job] = ()
+    reasons: Reasons | None = None  # why those wait that do
     iterations: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     links: Sequence[Mapping[str, Any]] = ()
     pairs: Sequence[Mapping[str, Any]] = ()
@@ -141,7 +143,8 @@ def _queue(told: Told) -> Iterator[Metric]:
     pending = [j for j in told.jobs if j.state is JobState.PENDING]
     reasons: dict[str, int] = {}
     for job in pending:
-        code = "HELD" if job.held else str(job.reason.code) if job.reason else "NONE"
+        reason = job.reason if told.reasons is None else told.reasons.of_job(job)
+        code = str(reason.code) if reason else "NONE"
         reasons[code] = reasons.get(code, 0) + 1
     rows = [([code], count) for code, count in sorted(reasons.items())]
     yield _gauge("rm_queue_jobs", "Waiting jobs by the reason why they wait.", ["reason"], rows)

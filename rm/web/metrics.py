@@ -87,11 +87,15 @@ async def gather(service: Service) -> Told:
         ask = getattr(service.monitoring, name, None)
         return list((await ask())[name]) if ask is not None else []
 
-    status, hosts, jobs, links, pairs, meshes, sources, archives, accounts = await asyncio.gather(
+    status, hosts, (jobs, reasons), links, pairs, meshes, sources, archives, accounts = await asyncio.gather(
         part("status", service.daemon_status.status, {}),
         part("hosts", service.host_service.hosts, ()),
         part(
-            "jobs", lambda: service.reading.jobs(states=none, user="", name="", limit=0, everything=False), ()
+            "jobs",
+            lambda: service.reading.jobs_and_reasons(
+                states=none, user="", name="", limit=0, everything=False
+            ),
+            ((), None),
         ),
         part("links", service.network_service.links, ()),
         part("network", service.network_service.pairs, ()),
@@ -105,4 +109,6 @@ async def gather(service: Service) -> Told:
         iterations[job.id] = await part(f"job {job.id}", partial(service.iterations, job.id), None)
     known = {job: told for job, told in iterations.items() if told is not None}
     now_us = time.time_ns() // 1_000
-    return Told(status, hosts, jobs, known, links, pairs, meshes, sources, archives, accounts, failed, now_us)
+    return Told(
+        status, hosts, jobs, reasons, known, links, pairs, meshes, sources, archives, accounts, failed, now_us
+    )

@@ -18,8 +18,12 @@ import yaml
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open
 from prometheus_client.parser import text_string_to_metric_families as parse
 
+from rm.core.model.job import JobState
 from rm.core.model.network.alignment import Rotation
+from rm.core.model.reasons import Reason, ReasonCode
+from rm.core.scheduling.blocked import Blocked
 from rm.core.sharing.ended import Ended, Sums
+from rm.daemon.services.reasons import Reasons
 from rm.errors import StoreError
 from rm.web.metric_families import PAIRS_MOST, Told, families
 from rm.web.pages.listen import serve_page
@@ -103,6 +107,18 @@ def samples(text: str) -> Samples:
 
 def one(found: Samples, name: str, /, **labels: str) -> float:
     return found[(name, frozenset(labels.items()))]
+
+
+def test_the_queue_is_counted_by_the_newest_reasons(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which are no part of the jobs' records."""
+    service = daemon.service
+    (waits,) = (job for job in service.table.values() if job.state is JobState.PENDING)
+    assert waits.reason is None
+    newest = Reasons({waits.id: Reason(ReasonCode.PRIORITY, "waits")}, Blocked())
+    monkeypatch.setattr(service, "jobs_and_reasons", lambda **asked: (service.jobs(**asked), newest))
+    found = samples(get(daemon.socket)[2])
+    queued = {labels: value for (name, labels), value in found.items() if name == "rm_queue_jobs"}
+    assert queued == {frozenset({("reason", "Priority")}): 1}
 
 
 def test_prometheus_reads_it_through_the_page(daemon: Daemon) -> None:
