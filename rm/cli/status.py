@@ -24,7 +24,7 @@ def status(session: Session, /, as_json: bool) -> None:
         return
     daemon = answer.daemon
     click.echo(f"daemon    {daemon.version}, pid {daemon.pid}, since {exact_moment(daemon.started_us)}")
-    click.echo(f"socket    {client.connection.address}")
+    click.echo(f"socket    {client.connection.answers_at}")
     if answer.waiting:
         click.echo(f"waiting   {printable(answer.waiting)}")
     for damage in answer.set_aside:

@@ -14,7 +14,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, unquote, urlencode
 
 from rm.client.address import Address, parse
@@ -34,6 +34,7 @@ PAUSE_S = 0.5
 CHUNK_BYTES = 65_536
 LONG_BYTES = 4 << 20  # of an answer: 2,000 whole jobs
 Path = tuple[str | int, ...]
+Answer = TypeVar("Answer")
 
 
 class ConnectionClosed(Unreachable):
@@ -78,6 +79,11 @@ class Connection:
         self._connected = False  # ever
         self._aborted = False
         self._leader: Address | None = None  # the leader that the daemon at our address has named
+
+    @property
+    def answers_at(self) -> Address:
+        """Of the daemon that answered last: ours, or the leader that it has named."""
+        return self._leader or self.address
 
     def beside(self) -> Connection:
         """Another one to the same daemon, for another thread, or while this one is busy."""
@@ -134,7 +140,7 @@ class Connection:
         """Why an answer cannot be used that is none of rm's."""
         return Unreachable(f"What listens on {self.address} does not speak rm's protocol.")
 
-    def _repeated(self, ask: Callable[[], bytes], wherever: bool) -> bytes:
+    def _repeated(self, ask: Callable[[], Answer], wherever: bool) -> Answer:
         """The answer, once the daemon's database can be reached and somebody leads; and the daemon, if
         `wherever` it is. A standby has done nothing of what it was asked."""
         since: float | None = None
@@ -164,10 +170,8 @@ class Connection:
         self, *path: str | int, _note: Callable[[str], None] = lambda note: None, **query: Any
     ) -> Iterator[bytes]:
         """The body as it comes; no time limit between its parts. What the daemon remarks about it goes to
-        `_note`."""
-        response = self._request("GET", path, query, None, None)
-        if response.status >= 400:
-            raise failure(response.status, response.read())
+        `_note`. As with `ask`, its beginning is asked for again while nobody leads."""
+        response = self._repeated(lambda: self._begun(path, query), False)
         if note := response.getheader("Rm-Note"):
             _note(unquote(note))
         try:
@@ -177,6 +181,13 @@ class Connection:
             raise Unreachable("The daemon closed the connection in the middle of its answer.") from None
         finally:
             self.close()
+
+    def _begun(self, path: Path, query: Mapping[str, Any]) -> http.client.HTTPResponse:
+        """An answer that is not an error, of which only the head has been read."""
+        response = self._request("GET", path, query, None, None)
+        if response.status >= 400:
+            raise failure(response.status, response.read())
+        return response
 
     def upgraded(self, *path: str | int) -> WebSocket:
         """A WebSocket; this connection is then no more than that."""

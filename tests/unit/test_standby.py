@@ -15,6 +15,7 @@ from rm.client.unix_door import Door, UnixDoor
 from rm.config import Config, DaemonConfig
 from rm.core.store import Doors, Lease
 from rm.errors import Standby, Unreachable
+from tests.command_line import caller
 from tests.fake_service import serving
 from tests.standing_by import standing_by
 
@@ -68,6 +69,31 @@ def test_who_asks_while_nobody_leads_waits_for_the_next_leader(tmp_path: Path) -
         assert len(waits) == 1
         assert "waits for its turn" in waits[0]
         client.close()
+
+
+def test_what_is_streamed_waits_for_the_next_leader_as_well(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.sock", tmp_path / "two.sock"
+    holder = [here(tmp_path / "dead.sock")]
+    with serving(two), at_socket(one, holder):
+        waits: list[str] = []
+
+        def elected(why: str) -> None:
+            waits.append(why)
+            holder[0] = here(two)
+
+        client = Connection(str(one), on_wait=elected)
+        assert b'"epoch":3' in b"".join(client.stream("status")).replace(b" ", b"")
+        (why,) = waits
+        assert "The next leader is waited for. Trying again" in why
+        client.close()
+
+
+def test_status_names_the_socket_of_the_daemon_that_answers(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    one, two = tmp_path / "one.sock", tmp_path / "two.sock"
+    with serving(two), at_socket(one, [here(two)]):
+        assert f"socket    {two}\n" in caller(capfd)("--socket", str(one), "status").out
 
 
 def test_a_leader_that_has_just_ended_is_no_address(tmp_path: Path) -> None:
