@@ -12,6 +12,12 @@ FIRST_TO_END = 1000  # of oom_score_adj(5)
 SCORE = "/proc/self/oom_score_adj"
 
 
+def end_first():
+    """When memory runs out, the kernel ends this process before others."""
+    with contextlib.suppress(OSError), open(SCORE, "w") as file:
+        file.write(str(FIRST_TO_END))
+
+
 class Bounds:
     """Of this process and those that it forks."""
 
@@ -30,8 +36,7 @@ class Bounds:
             soft = most if hard == resource.RLIM_INFINITY else min(most, hard)
             resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
         if os.getuid() == 0:  # only root can take it back, for tasks
-            with contextlib.suppress(OSError), open(SCORE, "w") as file:
-                file.write(str(FIRST_TO_END))
+            end_first()
 
     def open_many(self):
         """As many descriptors as the hard limit allows."""

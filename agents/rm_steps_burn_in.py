@@ -11,6 +11,7 @@ import hashlib
 import os
 import time
 
+from rm_step_bounds import end_first
 from rm_steps_base import StepFailed, asks, find_tool
 
 BLOCK = 1 << 20
@@ -131,6 +132,7 @@ def _memory(args):
     end = time.monotonic() + args["seconds"]
 
     def work(number):
+        end_first()  # others may want meanwhile what is free when the test begins
         wrong = passes = 0
         with mmap.mmap(-1, share) as memory:
             while passes == 0 or time.monotonic() < end:

@@ -1,5 +1,6 @@
 """Modules that drive the host's own tools, with tools of the test's that remember what they were asked."""
 
+import glob
 import json
 import os
 import re
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.cluster import until
 from tests.steps_request import done, kept, one, refused, run, step
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "agents"))
@@ -414,6 +417,28 @@ def test_burn_in_measures_and_leaves_nothing(tmp_path: Path) -> None:
     slow = one("rm_burn_in", tests=["disk"], **args, min_disk_write_mbps=10_000_000)
     assert slow["failed"]
     assert "less than 10000000" in slow["msg"]
+
+
+def test_the_memory_test_of_burn_in_ends_before_others_when_memory_runs_out() -> None:
+    with ThreadPoolExecutor(1) as pool:
+        before = set(children())
+        running = pool.submit(one, "rm_burn_in", tests=["memory"], seconds=1, memory_mb=64)
+        until(lambda: running.done() or any(map(ends_first, set(children()) - before)), "the test began")
+        assert not running.done()
+        assert not running.result()["failed"]
+
+
+def children() -> list[str]:
+    """Of all threads of this process."""
+    found = glob.glob("/proc/self/task/*/children")
+    return [pid for path in found for pid in Path(path).read_text().split()]
+
+
+def ends_first(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/oom_score_adj").read_text() == "1000\n"
+    except OSError:  # it has ended
+        return False
 
 
 def nvidia_smi(**told: object) -> str:
