@@ -171,6 +171,12 @@ def test_pending_jobs_are_listed_with_their_start(slurm: Slurm) -> None:
     assert [line.split()[0] for line in lines] == ["2", "3_[0,2-5%2]"]
 
 
+def test_pending_jobs_are_in_the_order_of_their_start_whatever_is_shown(slurm: Slurm, daemon: Daemon) -> None:
+    daemon.service.put(2, held=True)  # nobody knows when it starts
+    listed = [line.split()[0] for line in slurm("squeue", "--start", "-h").out.splitlines()]
+    assert slurm("squeue", "--start", "-h", "-o", "%i").out.split() == listed
+
+
 def test_json_has_slurms_fields(slurm: Slurm) -> None:
     told = json.loads(slurm("squeue", "--json").out)
     assert told["errors"] == []

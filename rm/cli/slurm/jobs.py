@@ -92,7 +92,12 @@ def tasks_of(job: JobRow, ids: Sequence[JobId]) -> str | None:
 
 
 class Whole:
-    """A whole job that has the fields of its row, too: what needs no more than a row takes either."""
+    """A whole job that has the fields of its row, too: what needs no more than a row takes either. `rank` and
+    `expect` put something else in the place of some."""
+
+    priority: int
+    started_us: int | None
+    sched_hosts: Sequence[str]
 
     def __init__(self, job: Any, row: JobRow) -> None:
         self.job, self.row = job, row
@@ -251,26 +256,6 @@ def gpus_on(job: Job) -> list[tuple[str, str]]:
     ]
 
 
-class Expecting:
-    """A job that waits, with when and where it is expected to start."""
-
-    def __init__(self, row: Any, at_us: int | None, hosts: Sequence[str]) -> None:
-        self.row, self.started_us, self.sched_hosts = row, at_us, hosts
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.row, name)
-
-
-class Ranked:
-    """A job with the priority that it is ordered by, as `sprio` shows it."""
-
-    def __init__(self, row: Any, priority: int) -> None:
-        self.row, self.priority = row, priority
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.row, name)
-
-
 def priority_of(job: Any, sums: Mapping[int, float]) -> int:
     """`sums` are of jobs that wait where the queue policy adds factors up; else the job's own counts."""
     own: int = job.spec.priority - job.spec.nice
@@ -281,13 +266,17 @@ def priority_sums(client: Asking) -> dict[int, float]:
     return {one.job: one.sum for one in client.priorities()}
 
 
-def ranked(rows: Sequence[Any]) -> list[Any]:
+def rank(jobs: Sequence[Whole]) -> None:
+    """Give them the priority that they are ordered by, as `sprio` shows it."""
     with Asking() as client:
         sums = priority_sums(client)
-    return [Ranked(row, priority_of(row.job, sums)) for row in rows]
+    for one in jobs:
+        one.priority = priority_of(one.job, sums)
 
 
-def expecting(rows: Sequence[Any]) -> list[Any]:
+def expect(jobs: Sequence[Whole]) -> None:
+    """Say when and where those that wait are expected to start."""
     with Asking() as client:
         found = {one.job: (one.at_us, one.hosts) for one in client.starts().starts}
-    return [Expecting(row, *found.get(row.id, (None, ()))) for row in rows]
+    for one in jobs:
+        one.started_us, one.sched_hosts = found.get(one.id, (None, ()))

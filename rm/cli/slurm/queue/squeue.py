@@ -10,7 +10,7 @@ from rm.api.job_rows import JobRow
 from rm.cli.formats import Format, by_letters, by_names
 from rm.cli.output import note
 from rm.cli.slurm.clusters import ALIAS, OPTION, VARIABLES, cluster_of, say_cluster
-from rm.cli.slurm.jobs import ENDED, NEVER, NONE, SHORT, STATES, expecting, ranked, rows, tasks_of, whole
+from rm.cli.slurm.jobs import ENDED, NEVER, NONE, SHORT, STATES, expect, rank, rows, tasks_of, whole
 from rm.cli.slurm.queue.squeue_columns import COLUMNS, NAMED
 from rm.cli.slurm.users import named_by
 from rm.cli.slurm.words import Given, Options, read
@@ -46,7 +46,7 @@ LONG = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
 START = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
 WHOLE = ("json", "licenses", "reservation")  # for which a row says too little
 SORT, SORT_START = "P,t,-Q", "S"
-RANKS = frozenset("Qp")  # columns of the priority that a job is ordered by
+RANK = "PRIORITY"  # the header of columns of the priority that a job is ordered by
 
 
 def run(words: Sequence[str]) -> int:
@@ -70,7 +70,8 @@ def _list(given: Given) -> int:
         sys.stdout.writelines(f"{line}\n" for line in squeue_steps.lines(given, running))
         return 0
     form, options = _format(given), given.options
-    sort = options.get("sort") or (SORT_START if "start" in options else SORT)
+    sort = options.get("sort") or (SORT_START if "start" in options else "")
+    sorts_by = {COLUMNS[_letter(word)] for word in _sorting(sort)}
     wanted = _states(given)
     # the cancelled rest of an array is in the state of the array, for the daemon
     states = "" if "CANCELLED" in wanted else ",".join(sorted(wanted))
@@ -80,17 +81,15 @@ def _list(given: Given) -> int:
     jobs = options.get("job")
     if jobs:
         asked["state"] = ""  # one that exists, and is in another state, is no error
-    needs_whole = any(column.whole for column in form.columns) or _sorts_whole(options.get("sort", ""))
+    needs_whole = any(column.whole for column in (*form.columns, *sorts_by))
     needs_whole = needs_whole or any(name in options for name in WHOLE)
     listed: Sequence[Any] = whole(**asked) if needs_whole else rows(**asked)
     found = _chosen(listed, given, wanted)
-    sorting = {word.strip().lstrip("+-%") for word in options.get("sort", "").split(",")}
-    shows = any(column.header == "PRIORITY" for column in form.columns)
-    rank_first = "json" in options or not sorting.isdisjoint(RANKS)
+    rank_first = "json" in options or any(column.header == RANK for column in sorts_by)
     if found and rank_first:
-        found = ranked(found)
+        rank(found)
     if "start" in options and found:
-        found = expecting(found)
+        expect(found)
     if "json" in options:
         import json
 
@@ -98,9 +97,10 @@ def _list(given: Given) -> int:
 
         print(json.dumps(document(found)))
         return 0
-    found = _sorted(found, sort)
+    found = _sorted(found, sort or SORT)
+    shows = any(column.header == RANK for column in form.columns)
     if found and shows and not rank_first:  # the usual order is the same whatever is shown
-        found = ranked(found)
+        rank(found)
     if "long" in options:
         print(time.strftime("%a %b %d %H:%M:%S %Y"))
     if "noheader" not in options:
@@ -241,20 +241,21 @@ def _elements(job: Any) -> list[Any]:
     return [job.with_row(part) for part in parts]
 
 
-def _sorts_whole(by: str) -> bool:
-    return any(COLUMNS[word.strip().lstrip("+-%")].whole for word in _sorting(by))
+def _letter(word: str) -> str:
+    """The column of a part of a sort specification."""
+    return word.strip().lstrip("+-%")
 
 
 def _sorting(by: str) -> list[str]:
     words = [word for word in by.split(",") if word.strip()]
     for word in words:
-        if word.strip().lstrip("+-%") not in COLUMNS:
+        if _letter(word) not in COLUMNS:
             raise UsageError(f"Invalid sort specification: {word.strip()}.", "Write letters: P,t,-Q.")
     return words
 
 
 def _sorted(found: list[Any], by: str) -> list[Any]:
     for word in reversed(_sorting(by)):
-        column = COLUMNS[word.strip().lstrip("+-%")]
+        column = COLUMNS[_letter(word)]
         found.sort(key=column.order or column.text, reverse=word.strip().startswith("-"))
     return found
