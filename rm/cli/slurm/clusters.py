@@ -20,8 +20,11 @@ def cluster_of(given: Given) -> str:
         NotFound: they name another.
     """
     asked = given.options.get("clusters", given.options.get("cluster"))
-    if asked is None:
-        return ""
+    return "" if asked is None else checked(asked)
+
+
+def checked(asked: str) -> str:
+    """The cluster's name. Raises NotFound where `asked` names another."""
     with Asking() as client:
         return own_cluster(asked, client)
 

@@ -84,7 +84,11 @@ def _submit(
         note(f"warning: {warning}")
     with refused(FAILED):
         remarks.refuse()
-    cluster = _cluster(values.get("clusters"))
+    cluster = ""
+    if asked := values.get("clusters"):
+        from rm.cli.slurm.clusters import checked
+
+        cluster = checked(asked)
     if "launch" not in values:
         spec["launch"] = LAUNCH
     if not values.get("output"):
@@ -105,17 +109,6 @@ def _submit(
     if values.get("wait"):
         return code_at_end(job)
     return 0
-
-
-def _cluster(asked: str | None) -> str:
-    """The cluster's name, where options name it."""
-    if not asked:
-        return ""
-    from rm.cli.jobs.clusters import own_cluster
-    from rm.cli.slurm.asking import Asking
-
-    with Asking() as client:
-        return own_cluster(asked, client)
 
 
 def code_at_end(job: int) -> int:
