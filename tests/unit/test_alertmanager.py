@@ -47,6 +47,11 @@ def _us(instant: str) -> int:
     return round(datetime.fromisoformat(instant).timestamp() * 1e6)
 
 
+def test_an_address_that_cannot_be_one_is_said_as_of_any_other_channel() -> None:
+    with pytest.raises(NotTold, match=r"\AThe Alertmanager at \? "):
+        AlertmanagerChannel("http://[x", 1.0).tell(said("firing"))
+
+
 def test_an_alert_has_the_labels_by_which_it_is_known_and_lasts_until_it_is_told_again() -> None:
     alerts = alerts_of(said("firing"), NOW_US)
     assert severities(alerts) == {"warning": True}

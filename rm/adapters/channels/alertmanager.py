@@ -15,9 +15,8 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlsplit
 
-from rm.adapters.channels.posting import post
+from rm.adapters.channels.posting import host_of, post
 from rm.core.alerts.alert import FIRING
 
 SEVERITIES = {"warn": "warning", "critical": "critical"}
@@ -36,7 +35,7 @@ class AlertmanagerChannel:
 
     def __init__(self, address: str, timeout_s: float, ca_file: str = "") -> None:
         self._address = f"{address.rstrip('/')}/api/v2/alerts"
-        self._shown = f"the Alertmanager at {urlsplit(address).hostname}"
+        self._shown = f"the Alertmanager at {host_of(address)}"
         self._timeout_s = timeout_s
         self._ca_file = ca_file
 

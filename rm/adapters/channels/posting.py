@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 from rm.adapters.http_exchange import AGAIN, NoAnswer, status_of
 from rm.core.alerts.channel import NotTold
 
@@ -34,3 +36,11 @@ def post(
     if not 200 <= status < 300:
         again = status >= 500 or status in AGAIN
         raise NotTold(f"{who[:1].upper()}{who[1:]} answered with HTTP status {status}.", again)
+
+
+def host_of(address: str) -> str:
+    """What of an address may be shown."""
+    try:
+        return urlsplit(address).hostname or "?"
+    except ValueError:
+        return "?"

@@ -15,9 +15,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-from rm.adapters.channels.posting import post
+from rm.adapters.channels.posting import host_of, post
 from rm.core.alerts.channel import NotTold
 
 SIGNATURE = "Rm-Signature"
@@ -57,14 +56,6 @@ class WebhookChannel:
 
 def signature(secret: bytes, at: str, body: bytes) -> str:
     return "sha256=" + hmac.new(secret, at.encode() + b"." + body, hashlib.sha256).hexdigest()
-
-
-def host_of(address: str) -> str:
-    """What of an address may be shown."""
-    try:
-        return urlsplit(address).hostname or "?"
-    except ValueError:
-        return "?"
 
 
 def read_secret(file: str) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, replace
 from datetime import tzinfo
@@ -181,7 +181,7 @@ class Alerting:
             known = self._facts.known()
             self._draining.look(seen.hosts, seen.silent_since.keys(), cells, known, findings, now_us)
 
-    def _tell_again(self, alerts: Iterable[Alert], now_us: int) -> None:
+    def _tell_again(self, alerts: Collection[Alert], now_us: int) -> None:
         """What fires, to channels that forget it otherwise; also after a restart of the daemon."""
         for channel, every_us in self._repeats_us.items():
             if not 0 <= now_us - self._repeated_us.get(channel, 0) < every_us:
