@@ -252,11 +252,8 @@ def exchange(address, port, count, interval_us, size=0):
             late = end is not None and now > end
             # what came while this process had to wait for a processor was not lost
             if len(rows) == count or (late and not select.select([link], [], [], 0)[0]):
-                return (
-                    [rows[n] for n in sorted(rows)],
-                    min(arrived, sent),
-                    sent,
-                )  # the network may double them
+                arrived = min(arrived, sent)  # the network may double them
+                return [rows[n] for n in sorted(rows)], arrived, sent
             due = begin + sent * interval_us / 1e6
             if end is not None and not late:
                 asked = asked or now  # the answers that are under way come first

@@ -76,17 +76,17 @@ def judged(rows: Sequence[Row], during: Sequence[Conditions]) -> str:
     )
     hidden = gains and waited >= SHOWN_SHARE * expected
     busy = idle < BUSY_SHARE or hidden
-    if shown and hidden:
-        return (
-            f"The live figures say little: this machine was busy, {machine}. Play it again when it has less "
-            "to do."
-        )
-    if shown and busy and longer >= LONGER_SHARE:
-        return (
-            f"Live iterations took {100 * longer:.0f} % of one alone longer than simulated: this machine was "
-            f"busy, {machine}."
-        )
     if shown:
+        if hidden:
+            return (
+                f"The live figures say little: this machine was busy, {machine}. Play it again when it has "
+                "less to do."
+            )
+        if busy and longer >= LONGER_SHARE:
+            return (
+                f"Live iterations took {100 * longer:.0f} % of one alone longer than simulated: this machine "
+                f"was busy, {machine}."
+            )
         return ""
     told = (
         f"The live figures show less than half of what is simulated: in the way {last} the slowest job is "
