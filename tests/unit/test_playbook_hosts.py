@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -166,34 +167,35 @@ def raised_by(
     return raised
 
 
-def test_a_host_that_takes_no_more_of_a_request_is_given_up_after_the_time_limits(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("rm.adapters.playbook.program.GRACE_S", 0.2)
+@pytest.fixture
+def talk(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[StepsChannel, socket.socket]]:
+    """The channel to a host, and the host's end of it."""
     here, there = socket.socketpair()
     monkeypatch.setattr("rm.adapters.playbook.channel.ssh.connect", lambda *_: Mock())
     monkeypatch.setattr("rm.adapters.playbook.channel.ssh.open_channel", lambda *_: here)
     with here, there:
         steps = StepsChannel(HOSTS[0], SshSettings(Path("none")), False)
         with steps.lines:
-            (problem,) = raised_by(steps, limited(4 << 20))
+            yield steps, there
+
+
+def test_a_host_that_takes_no_more_of_a_request_is_given_up_after_the_time_limits(
+    talk: tuple[StepsChannel, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rm.adapters.playbook.program.GRACE_S", 0.2)
+    (problem,) = raised_by(talk[0], limited(4 << 20))
     assert isinstance(problem, OutcomeUnknown)
     assert problem.what.startswith("Host one did not end steps within their time limits, nor 0.2 s later")
 
 
 def test_a_login_script_may_print_before_the_first_answer_and_nothing_between_two(
-    monkeypatch: pytest.MonkeyPatch,
+    talk: tuple[StepsChannel, socket.socket],
 ) -> None:
-    here, there = socket.socketpair()
-    monkeypatch.setattr("rm.adapters.playbook.channel.ssh.connect", lambda *_: Mock())
-    monkeypatch.setattr("rm.adapters.playbook.channel.ssh.open_channel", lambda *_: here)
-    with here, there:
-        steps = StepsChannel(HOSTS[0], SshSettings(Path("none")), False)
-        with steps.lines:
-            answer = b'{"ok": true, "result": {"results": [], "planned": {}}}\n'
-            there.sendall(b'WELCOME\n[1]\n{"maintenance": "on Sunday"}\n' + answer + b"Mind the gap\n")
-            assert steps.steps(limited(1)) == {"results": [], "planned": {}}
-            (problem,) = raised_by(steps, limited(1))
+    steps, there = talk
+    answer = b'{"ok": true, "result": {"results": [], "planned": {}}}\n'
+    there.sendall(b'WELCOME\n[1]\n{"maintenance": "on Sunday"}\n' + answer + b"Mind the gap\n")
+    assert steps.steps(limited(1)) == {"results": [], "planned": {}}
+    (problem,) = raised_by(steps, limited(1))
     assert isinstance(problem, Unreachable)
     assert problem.what == "Host one returns something other than step results: 'Mind the gap'."
 
