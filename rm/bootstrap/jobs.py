@@ -16,7 +16,7 @@ from rm.core.jobs.state import ClusterState
 from rm.core.journal.journal import Recorder
 from rm.core.model.logs import LogPlace
 from rm.core.model.network.alignment import Alignment
-from rm.core.ports import AdmissionPolicy
+from rm.core.ports import admits
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
 from rm.daemon.execution.deliver import Deliverer, deliveries
@@ -76,7 +76,7 @@ def wire_jobs(*, ground: Ground, policies: Policies, witness: Witness) -> Jobs:
         epoch=lease.epoch,
         demand=demand_model(policies.comm),
     )
-    admitting = policies.comm if isinstance(policies.comm, AdmissionPolicy) else None
+    admitting = policies.comm if admits(policies.comm) else None
     admission = Admission(policy=admitting, agents=ground.fleet, clock=ground.clock, epoch=lease.epoch)
 
     def aligned(alignment: Alignment, state: ClusterState) -> None:

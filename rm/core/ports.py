@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, TypeGuard, runtime_checkable
+from typing import NamedTuple, Protocol, TypeGuard
 
 from rm.core.model.choice import Judged
 from rm.core.model.job import Job, Placement
@@ -126,7 +126,6 @@ class Admission:
     pause: tuple[int, ...] = ()
 
 
-@runtime_checkable
 class AdmissionPolicy(Protocol):
     """A communication policy that also decides when a single transfer may start.
 
@@ -140,12 +139,16 @@ class AdmissionPolicy(Protocol):
         ...
 
 
+def admits(policy: CommPolicy) -> TypeGuard[AdmissionPolicy]:
+    """`isinstance` with a protocol would not, as of Python 3.12, see what a wrapper passes on."""
+    return hasattr(policy, "admit")
+
+
 def looks_at_left(policy: object) -> bool:
     """Does an admission policy read how much of a transfer is left?"""
     return bool(vars(type(policy)).get("looks_at_left", True))  # who inherits may look
 
 
-@runtime_checkable
 class WeighingPolicy(Protocol):
     """A communication policy under which a flow's share of a link changes while it sends.
 
@@ -159,6 +162,10 @@ class WeighingPolicy(Protocol):
     def weight(self, bytes_ratio: float) -> float:
         """By how much a flow counts of which this part of the iteration's bytes is sent; above 0."""
         ...
+
+
+def weighs(policy: CommPolicy) -> TypeGuard[WeighingPolicy]:
+    return hasattr(policy, "weight")
 
 
 class Clock(Protocol):

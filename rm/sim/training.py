@@ -8,8 +8,8 @@ from typing import Any, Protocol
 from rm.core.model.asked.traffic import TrafficProfile
 from rm.core.model.network.alignment import Alignment
 from rm.core.model.replacing import replace
-from rm.core.ports import AdmissionPolicy, WeighingPolicy, looks_at_left
 from rm.core.ports import Transfer as Asked
+from rm.core.ports import admits, looks_at_left, weighs
 from rm.policies.regulate.controller import ControllerOptions, Inspect, Report
 from rm.policies.regulate.desired import Learn
 from rm.policies.regulate.gatekeeper import Gatekeeper, Verdict
@@ -65,10 +65,10 @@ class Training:
         self._network = network
         self._host_bps = host_bps
         self._following = Following()
-        self._gate = Gatekeeper[Attempt](comm) if isinstance(comm, AdmissionPolicy) else None
+        self._gate = Gatekeeper[Attempt](comm) if admits(comm) else None
         self._looks_at_left = looks_at_left(comm)
         self._network_us = -1.0  # up to when the network has certainly come
-        self._weighing = Weighing(comm) if isinstance(comm, WeighingPolicy) else None
+        self._weighing = Weighing(comm) if weighs(comm) else None
         self._begun = 0  # bursts
         self._record = record
         self._ended = ended

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rm.core import registry
-from rm.core.ports import Admission, AdmissionPolicy, Transfer
+from rm.core.ports import Admission, AdmissionPolicy, Transfer, admits
 from rm.errors import ConfigError
 from rm.policies.comm.adadual import AdaDual, AdaDualOptions
 from rm.policies.comm.srsf_n import SrsfN, SrsfOptions
@@ -83,7 +83,7 @@ class World:
 
 # -- the contract of every admission policy -------------------------------------------------------
 
-ADMITTING = [n for n in registry.names("comm") if isinstance(registry.load("comm", n), AdmissionPolicy)]
+ADMITTING = [n for n in registry.names("comm") if admits(registry.load("comm", n))]
 HOSTS = ("a", "b", "c", "d")
 
 
