@@ -25,7 +25,8 @@ def rows(unmanaged: float, managed: float, live_unmanaged: float, live_managed: 
 
 def test_figures_that_show_the_idea_are_shown_as_they_are() -> None:
     found = rows(120, 100, 115, 102)
-    assert (gain(found, live=False), gain(found, live=True)) == (pytest.approx(0.2), pytest.approx(0.13))
+    gains = gain(found, "cassini", live=False), gain(found, "cassini", live=True)
+    assert gains == (pytest.approx(0.2), pytest.approx(0.13))
     assert judged(found, QUIET) == judged(found, BUSY) == ""
 
 
@@ -34,6 +35,15 @@ def test_a_busy_machine_is_named_where_the_idea_does_not_show() -> None:
         "The live figures show less than half of what is simulated: in the way cassini the slowest job is "
         "slower by 1 %, simulated faster by 20 %. This machine was busy: its processors were idle for 2 % of "
         "the time, and jobs waited for one for 3.0 % of an iteration. Play it again when it has less to do."
+    )
+
+
+def test_no_way_hides_behind_one_that_shows_its_gain() -> None:
+    between = [Row("admitted", job, "h[1-2]", 100, 121, 100) for job in ("one", "two")]
+    first, last = rows(120, 100, 119, 101)[:2], rows(120, 100, 119, 101)[2:]
+    assert judged([*first, *last], QUIET) == ""
+    assert "in the way admitted the slowest job is slower by 2 %, simulated faster by 20 %" in judged(
+        [*first, *between, *last], QUIET
     )
 
 
