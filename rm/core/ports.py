@@ -139,7 +139,7 @@ class AdmissionPolicy(Protocol):
         ...
 
 
-def admits(policy: CommPolicy) -> TypeGuard[AdmissionPolicy]:
+def admits(policy: object) -> TypeGuard[AdmissionPolicy]:
     """`isinstance` with a protocol would not, as of Python 3.12, see what a wrapper passes on."""
     return hasattr(policy, "admit")
 
@@ -164,7 +164,7 @@ class WeighingPolicy(Protocol):
         ...
 
 
-def weighs(policy: CommPolicy) -> TypeGuard[WeighingPolicy]:
+def weighs(policy: object) -> TypeGuard[WeighingPolicy]:
     return hasattr(policy, "weight")
 
 
