@@ -15,7 +15,7 @@ def step_environment(created, environ, values):
     number, hosts_count = str(created["step"]), str(len(parts))
     found = {
         "SLURM_STEP_ID": number, "SLURM_STEPID": number,
-        "SLURM_STEP_NODELIST": hosts, "SLURM_NODELIST": hosts,
+        "SLURM_STEP_NODELIST": hosts,
         "SLURM_STEP_NUM_NODES": hosts_count, "SLURM_NNODES": hosts_count, "SLURM_STEP_NUM_TASKS": count,
         "SLURM_NTASKS": count, "SLURM_NPROCS": count, "WORLD_SIZE": count,
         "SLURM_STEP_TASKS_PER_NODE": tasks, "SLURM_TASKS_PER_NODE": tasks,

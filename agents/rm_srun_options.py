@@ -109,6 +109,9 @@ def parsed(words, environ, tell):
         found, command = getopt.getopt(words, letters, longs)
     except getopt.GetoptError as error:
         raise Wrong("%s; this srun is rm's, and docs/slurm.md lists its options." % error) from None
+    if ":" in command:
+        raise Wrong("A ':' joins the parts of a heterogeneous step, which rm has not. Write the programs of "
+                    "the tasks into a file for --multi-prog, or start steps side by side.")  # fmt: skip
     values = {}
     for variable, name in VARIABLES.items():
         flag = name in TAKEN or name + "?" in TAKEN
@@ -317,6 +320,9 @@ def _split_export(text):
     return parts
 
 
+TASK, OFFSET = "\0t", "\0o"  # which no line has
+
+
 def programs(text, ntasks, more=()):
     """The commands of the ranks by a file of --multi-prog: lines of `RANKS PROGRAM ARGUMENTS`; `more` are
     arguments for all of them."""
@@ -327,7 +333,7 @@ def programs(text, ntasks, more=()):
         if line.startswith("#"):  # elsewhere it is an argument
             continue
         try:
-            words = shlex.split(line)
+            words = shlex.split(_marked(line))
         except ValueError as error:
             raise Wrong("Line %d of the file of programs cannot be read: %s." % (number, error)) from None
         if not words:
@@ -335,12 +341,21 @@ def programs(text, ntasks, more=()):
         ranks = range(ntasks) if words[0] == "*" else _ranks(words[0], number)
         for offset, rank in enumerate(ranks):
             if rank < ntasks and (words[0] != "*" or commands[rank] is None):
-                commands[rank] = [w.replace("%t", str(rank)).replace("%o", str(offset)) for w in words[1:]]
+                commands[rank] = [w.replace(TASK, str(rank)).replace(OFFSET, str(offset)) for w in words[1:]]
                 commands[rank] += more
     missing = [rank for rank, command in enumerate(commands) if not command]
     if missing:
         raise Wrong("The file of programs names no program for task %d." % missing[0])
     return commands
+
+
+def _marked(line):
+    """With marks for `%t` and `%o`, but between single quotes, where they stay, as in Slurm."""
+    pieces = re.split(r"""(\\.|"(?:\\.|[^"\\])*"|'[^']*')""", line)
+    return "".join(
+        piece if piece.startswith("'") else piece.replace("%t", TASK).replace("%o", OFFSET)
+        for piece in pieces
+    )
 
 
 def _ranks(text, number):
@@ -362,7 +377,9 @@ def _ranks(text, number):
 
 
 def file_name(pattern, values):
-    """%t %n %N %s %j %J %A %a %x %u %%, with a width as in %4t."""
+    """%t %n %N %s %j %J %A %a %x %u %%, with a width as in %4t; a backslash keeps all of them as they are."""
+    if "\\" in pattern:
+        return re.sub(r"\\(.?)", r"\1", pattern)
 
     def replaced(found):
         width, key = found.group(1), found.group(2)

@@ -9,7 +9,8 @@ import re
 
 import rm_gpu_bind
 
-PART = re.compile(r"\s*([^,\[\]\s]*)(?:\[([0-9,\- ]+)\])?([^,\[\]\s]*)\s*")
+PART = re.compile(r"\s*([^,\[\]\s]*(?:\[[0-9,\- ]+\][^,\[\]\s]*)*)\s*")
+RANGES = re.compile(r"\[([^\]]*)\]")
 HOSTS_MAX = TASKS_MAX = 1 << 16
 HOST_BYTES = 255  # of a host's name
 
@@ -31,17 +32,26 @@ def expanded(text):
         found = PART.fullmatch(part)
         if not found or not part.strip():
             raise ValueError("%r is not a list of hosts" % text)
-        head, ranges, tail = found.groups()
-        if ranges is None:
-            names.append(head + tail)
-            continue
-        for piece in ranges.replace(" ", "").split(","):
-            low, dash, high = piece.partition("-")
-            high = high if dash else low
-            if not (low.isdecimal() and high.isdecimal()) or int(high) - int(low) >= HOSTS_MAX:
+        some = [""]
+        for at, words in enumerate(RANGES.split(found.group(1))):  # texts and ranges in turn
+            words = _numbers(words, text) if at % 2 else [words]
+            if len(some) * len(words) > HOSTS_MAX:
                 raise ValueError("%r is not a list of hosts" % text)
-            names += ["%s%0*d%s" % (head, len(low), n, tail) for n in range(int(low), int(high) + 1)]
+            some = [head + word for head in some for word in words]
+        names += some
     return names
+
+
+def _numbers(ranges, text):
+    """Those of `01-03,07`, as they are written."""
+    numbers = []
+    for piece in ranges.replace(" ", "").split(","):
+        low, dash, high = piece.partition("-")
+        high = high if dash else low
+        if not (low.isdecimal() and high.isdecimal()) or int(high) - int(low) >= HOSTS_MAX:
+            raise ValueError("%r is not a list of hosts" % text)
+        numbers += ["%0*d" % (len(low), n) for n in range(int(low), int(high) + 1)]
+    return numbers
 
 
 def folded(numbers):

@@ -15,6 +15,9 @@ from rm_step_peer import SOCKET
 
 PER_S, BURST = 2000, 200  # pieces that this host says; a daemon takes 5,000 notifications a second of a host
 REST_S = 0.01
+# passes on functions that a shell has exported, such as `module`, which other shells drop from the
+# environment; with -p it takes none for its own, and does not read BASH_ENV
+SHELL = "/bin/bash -p"
 PROGRAMS = (
     ("srun", "rm_srun"),
     ("sattach", "rm_sattach"),
@@ -137,12 +140,13 @@ def programs(state):
     here, home = os.path.dirname(os.path.abspath(__file__)), os.path.join(state, "bin")
     os.makedirs(home, mode=0o755, exist_ok=True)
     os.chmod(home, 0o755)
+    shell = SHELL if os.access(SHELL.split()[0], os.X_OK) else "/bin/sh"
     modules = [(name, module, "") for name, module in PROGRAMS]
     for name, module, word in [*modules, *((name, "rm_client", " " + name) for name in CLIENTS)]:
         path, aside = os.path.join(home, name), os.path.join(home, ".%s.%d" % (name, os.getpid()))
         # the user may not be let to the interpreter of root
-        text = '#!/bin/sh\np=\'%s\'\n[ -x "$p" ] || p=python3\nexec "$p" -S -E \'%s/%s.py\'%s "$@"\n'
+        text = '#!%s\np=\'%s\'\n[ -x "$p" ] || p=python3\nexec "$p" -S -E \'%s/%s.py\'%s "$@"\n'
         with open(aside, "w") as file:
-            file.write(text % (sys.executable, here, module, word))
+            file.write(text % (shell, sys.executable, here, module, word))
             os.fchmod(file.fileno(), 0o755)
         os.rename(aside, path)

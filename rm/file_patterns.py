@@ -13,16 +13,27 @@ Letters = dict[str, "str | int | None"]  # what each letter stands for; None: no
 
 PATTERN = r"%([0-9]*)([A-Za-z%])"  # %j, %4t
 WIDEST = 10
+NO_ELEMENT = 4294967294  # what %a is in a job that is no array. Source: NO_VAL of slurm.h
 
 
 def values_of(job: int, array_job: int | None, array_task: int | None, name: str, user: str) -> Letters:
     """What the letters stand for that are the same on all hosts of a job."""
-    return {"j": job, "J": job, "A": array_job or job, "a": array_task, "x": name, "u": user}
+    return {
+        "j": job,
+        "J": job,
+        "A": array_job or job,
+        "a": NO_ELEMENT if array_task is None else array_task,
+        "x": name,
+        "u": user,
+    }
 
 
 def replaced(pattern: str, values: Mapping[str, str | int | None]) -> str:
     """The pattern with each `%LETTER` of `values`; a number has as many digits as the width in `%4t` says.
-    What is not there, or None, stays as it is; `%%` is a percent sign."""
+    What is not there, or None, stays as it is; `%%` is a percent sign. In a pattern with a backslash nothing
+    is replaced, and the backslash is left out."""
+    if "\\" in pattern:
+        return re.sub(r"\\(.?)", r"\1", pattern)
 
     def value_of(match: re.Match[str]) -> str:
         width, key = match[1], match[2]

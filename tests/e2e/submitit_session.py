@@ -48,7 +48,7 @@ def main() -> None:
     assert "squares 3" in jobs[3].stdout()
     until_s = time.monotonic() + 60  # a result is there before its job has ended
     while (states := {job.state for job in jobs}) != {"COMPLETED"}:
-        assert states <= {"PENDING", "RUNNING", "COMPLETING", "COMPLETED"}, states
+        assert states <= {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "COMPLETED"}, states
         assert time.monotonic() < until_s, states
         time.sleep(0.5)
         jobs[0].watcher.update()

@@ -32,3 +32,8 @@ def test_a_group_that_no_machine_has_has_no_name(
     monkeypatch.setenv("SLURM_JOB_GID", "9" * 14)
     assert rm_scontrol.main(["show", "job", "7"]) == 0
     assert " GroupId=(null)(" + "9" * 14 + ")" in capsys.readouterr().out
+
+
+def test_lists_of_hosts_may_have_several_ranges(capsys: pytest.CaptureFixture[str]) -> None:
+    assert rm_scontrol.main(["show", "hostnames", "r[1-2]n[01-02]"]) == 0
+    assert capsys.readouterr().out.split() == ["r1n01", "r1n02", "r2n01", "r2n02"]

@@ -61,6 +61,9 @@ def test_a_cancelled_job_has_no_code_but_its_script_has(slurm: Slurm, daemon: Da
     daemon.service.put(1, state=JobState.CANCELLED)
     told = slurm("sacct", "-nPj1", "-o", "JobID,State,ExitCode").out.splitlines()
     assert told == ["1|CANCELLED|0:0", "1.batch|CANCELLED|3:0"]
+    daemon.service.put(1, state=JobState.TIMEOUT)
+    assert slurm("sacct", "-nXPj1", "-o", "State,ExitCode").out == "TIMEOUT|0:0\n"
+    assert slurm("sacct", "-nXPj1", "-S", "1970-01-01", "-s", "F,BF,DL,RQ,SE") == (0, "", "")
 
 
 def test_tables_are_parsable(slurm: Slurm) -> None:

@@ -141,8 +141,10 @@ def test_jobs_are_held_released_and_requeued_without_a_word(slurm: Slurm, daemon
     table = daemon.service.table
     assert slurm("scontrol", "hold", "1,2") == (0, "", "")
     assert (table[1].held, table[2].held, table[3].held) == (True, True, False)
-    assert slurm("scontrol", "release", "jobid=1", "2") == (0, "", "")
-    assert not table[1].held
+    assert slurm("scontrol", "release", "jobid=1", "Job=2") == (0, "", "")
+    assert (table[1].held, table[2].held) == (False, False)
+    assert slurm("scontrol", "update", "job", "1", "Comment=again") == (0, "", "")
+    assert table[1].spec.comment == "again"
     assert slurm("scontrol", "update", "JobId=1", "Priority=0") == (0, "", "")
     assert table[1].held
     assert slurm("scontrol", "suspend", "1") == (0, "", "")

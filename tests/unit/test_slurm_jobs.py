@@ -187,6 +187,11 @@ def test_json_has_slurms_fields(slurm: Slurm) -> None:
     assert (found[3]["array_job_id"], found[3]["array_task_string"]) == (3, "0,2-5%2")
 
 
+def test_states_in_which_no_job_of_rm_is_are_none(slurm: Slurm, daemon: Daemon) -> None:
+    assert slurm("squeue", "-h", "-t", "BF,DL,RQ,RH,RS,REVOKED,SE,SO,ST,SIGNALING") == (0, "", "")
+    assert set(slurm("squeue", "-h", "-t", "R,RQ", "-o", "%T").out.split()) == {"RUNNING"}
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

@@ -486,3 +486,13 @@ def test_wrong_options_end_as_in_slurm(words: list[str], said: str, slurm: Slurm
     done = slurm("sbatch", *words, "--wrap", "true")
     assert (done.code, done.out, daemon.service.table) == (1, "", {})
     assert said in done.err
+
+
+@pytest.mark.parametrize(
+    "line", ["sbatch -n1 : -n2 plain.sh", "salloc -n1 : -n2 true", "srun -n1 ./server : -n2 ./client"]
+)
+def test_parts_of_heterogeneous_jobs_are_refused(line: str, slurm: Slurm, daemon: Daemon) -> None:
+    done = slurm(*line.split())
+    assert (done.out, daemon.service.table) == ("", {})
+    assert done.code
+    assert "joins the parts of a heterogeneous job, which rm has not" in done.err

@@ -174,10 +174,13 @@ def test_lists_of_hosts_are_read(text: str) -> None:
 
 def test_lists_of_hosts_are_written_short() -> None:
     assert plan.expanded("gpu[01-03,07],x") == ["gpu01", "gpu02", "gpu03", "gpu07", "x"]
+    assert plan.expanded("r[1-2]n[09-10]-ib,x") == ["r1n09-ib", "r1n10-ib", "r2n09-ib", "r2n10-ib", "x"]
     assert plan.folded_hosts(["gpu01", "gpu02", "gpu03", "gpu07", "x"]) == "gpu[01-03,07],x"
     assert plan.folded([2, 2, 1]) == "2(x2),1"
     with pytest.raises(ValueError, match="is not a list of hosts"):
         plan.expanded("gpu[1-99999999]")
+    with pytest.raises(ValueError, match="not a list of hosts"):
+        plan.expanded("r[1-9999]n[1-9999]")
 
 
 @pytest.mark.parametrize(
@@ -247,7 +250,20 @@ def test_programs_are_read_from_a_file() -> None:
 
 def test_arguments_of_the_command_line_come_behind_those_of_the_file() -> None:
     found = options.programs("0 echo one #two\n1 'a b' 'c #%t'\n", 2, ["--last", "%t"])
-    assert found == [["echo", "one", "#two", "--last", "%t"], ["a b", "c #1", "--last", "%t"]]
+    assert found == [["echo", "one", "#two", "--last", "%t"], ["a b", "c #%t", "--last", "%t"]]
+
+
+def test_between_single_quotes_nothing_is_replaced() -> None:
+    text = """0-1 python -c 'print("%o" % 8)' --name "it's %t" it\\'s-%o '%t'%t\n"""
+    assert options.programs(text, 2)[1] == [
+        "python", "-c", 'print("%o" % 8)', "--name", "it's 1", "it's-1", "%t1",
+    ]  # fmt: skip
+
+
+def test_parts_of_a_heterogeneous_step_are_no_words_of_its_command() -> None:
+    with pytest.raises(options.Wrong, match="heterogeneous step"):
+        options.parsed(["-n1", "./server", ":", "-n2", "./client"], {}, lambda _: None)
+    assert options.parsed(["-n1", "echo", "a:b"], {}, lambda _: None)[1] == ["echo", "a:b"]
 
 
 @pytest.mark.parametrize(("chosen", "code"), [("77", 77), ("0", 1), ("256", 1), ("²", 1), ("9" * 5000, 1)])

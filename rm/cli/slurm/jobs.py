@@ -35,7 +35,11 @@ SHORT = {
 }  # fmt: skip
 ENDED = STATES[STATES.index("COMPLETED") :]
 # Slurm's states that no job of rm is ever in
-NEVER = ("BOOT_FAIL", "DEADLINE", "REQUEUED", "RESIZING", "REVOKED", "SPECIAL_EXIT", "STAGE_OUT", "STOPPED")
+NEVER = frozenset((
+    "BOOT_FAIL", "DEADLINE", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESIZING", "RESV_DEL_HOLD",
+    "REVOKED", "SIGNALING", "SPECIAL_EXIT", "STAGE_OUT", "STOPPED",
+    "BF", "DL", "RQ", "RF", "RH", "RS", "RD", "RV", "SI", "SE", "SO", "ST",
+))  # fmt: skip
 
 
 def rows(**selection: Any) -> list[JobRow]:

@@ -6,7 +6,11 @@ Source: slurm_errno.c of Slurm 22.05, and what its commands did with a hundred w
 
 from __future__ import annotations
 
-from rm.errors import BadOptions, LimitReached, Refusal, RmError, Unreachable
+from rm.errors import BadOptions, LimitReached, Refusal, RmError, Unreachable, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _LIMIT = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
 WORDS = {
@@ -33,6 +37,18 @@ WORDS = {
 UNREACHABLE = "Unable to contact slurm controller (connect failure)"
 BAD_OPTION = 255  # the exit code of sbatch, srun and salloc for most wrong options; for others it is 1
 FATAL = (Refusal.BAD_NUMBER, Refusal.BAD_LINE, Refusal.CONTRADICTION)
+
+
+def no_parts(words: Sequence[str]) -> None:
+    """A `:` joins the parts of a heterogeneous job, whose options would be taken for words of a command.
+
+    Raises:
+        UsageError: there is one.
+    """
+    if ":" in words:
+        raise UsageError(
+            "A ':' joins the parts of a heterogeneous job, which rm has not.", "Submit a job for each part."
+        )
 
 
 def words_of(error: RmError) -> str:

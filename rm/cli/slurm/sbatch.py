@@ -7,7 +7,7 @@ import sys
 
 from rm.cli.jobs.quick_submit import submitted
 from rm.cli.output import note
-from rm.cli.slurm.refusals import refused
+from rm.cli.slurm.refusals import no_parts, refused
 from rm.client.address import find_daemon
 from rm.client.kept_ssh import at_hand
 from rm.client.one_request import opened
@@ -42,6 +42,7 @@ def run(words: Sequence[str]) -> int:
 
         mistakes.refuse(words, OWN, error, abbreviated=True)
         raise
+    no_parts(rest[:1])
     flags = {option.key: value for option, value in given}
     wrapped, quiet = flags.pop("wrap", None), flags.pop("quiet", False)
     flags.pop("verbose", None)  # says nothing more

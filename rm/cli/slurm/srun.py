@@ -83,9 +83,10 @@ def _job_named(words: Sequence[str]) -> tuple[str, list[str]]:
 def _in_new_job(words: Sequence[str]) -> int:
     from rm.cli.jobs.run import How, run_command
     from rm.cli.session import Session
-    from rm.cli.slurm.refusals import refused
+    from rm.cli.slurm.refusals import no_parts, refused
 
     given, command = directives.leading_options(_without_wait(words), "a flag", OWN, abbreviated=True)
+    no_parts(command)
     flags = {option.key: value for option, value in given}
     for key in WITHOUT_EFFECT:
         flags.pop(key, None)

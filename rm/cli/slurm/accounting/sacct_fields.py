@@ -76,11 +76,11 @@ def step_exit(step: JobStep) -> str:
 
 
 def line_exit(line: Line) -> str:
-    """Of a job that was cancelled its script's line alone has what the script made of it."""
+    """Of a job that was cancelled or ran out of time the script's line alone has the script's code."""
     if line.told is not None:
         return step_exit(line.told)
-    cancelled = line.job.state == "CANCELLED" and not line.step
-    return "0:0" if cancelled else line.job.exit or "0:0"
+    stopped = line.job.state in ("CANCELLED", "TIMEOUT") and not line.step
+    return "0:0" if stopped else line.job.exit or "0:0"
 
 
 def derived_exit(job: Job, steps: Iterable[JobStep]) -> str:

@@ -94,7 +94,7 @@ def _ids(words: Iterable[str]) -> list[JobId]:
         if equals and kind.lower() in ("jobname", "name"):
             found += _of_name(name)
             continue
-        for part in split_ids(re.sub(r"(?i)^jobid=", "", word)):
+        for part in split_ids(re.sub(r"(?i)^job(id)?=", "", word)):
             try:
                 found.append(parse_id(part))
             except UsageError as error:
@@ -261,6 +261,8 @@ def _host_list(how: str, named: list[str]) -> int:
 
 def _update(words: list[str]) -> int:
     fields: dict[str, str] = {}
+    if len(words) > 1 and words[0].lower() in ("job", "jobid"):
+        words = [f"{words[0]}={words[1]}", *words[2:]]
     for word in words:
         name, equals, value = word.partition("=")
         if not equals and name.lower() != "nice":

@@ -74,7 +74,7 @@ def _list(given: Given) -> int:
     sorts_by = {COLUMNS[_letter(word)] for word in _sorting(sort)}
     wanted = _states(given)
     # the cancelled rest of an array is in the state of the array, for the daemon
-    states = "" if "CANCELLED" in wanted else ",".join(sorted(wanted))
+    states = "" if "CANCELLED" in wanted else ",".join(sorted(wanted & frozenset(STATES)))
     asked: dict[str, Any] = {"state": states, "mine": "me" in options}
     named = {"user": given.words("user"), "name": given.words("name")}
     asked |= {what: next(iter(found)) for what, found in named.items() if len(found) == 1}
@@ -167,8 +167,7 @@ def _states(given: Given) -> frozenset[str]:
             raise UsageError(
                 f"Invalid job state specified: {word}.", f"Valid job states include: {','.join(STATES)}"
             )
-    known = frozenset(SHORT.get(word, word) for word in words) & frozenset(STATES)
-    return known or frozenset({"none"})
+    return frozenset(SHORT.get(word, word) for word in words)
 
 
 def _chosen(listed: Sequence[Any], given: Given, wanted: frozenset[str]) -> list[Any]:
