@@ -28,7 +28,7 @@ PROGRAMS = (
 )
 CLIENTS = (
     "sbatch", "squeue", "scancel", "sinfo", "sacct", "sstat", "seff", "sprio", "sshare", "sreport",
-    "sacctmgr", "salloc",
+    "sacctmgr", "salloc", "strigger", "scrontab", "sdiag",
 )  # fmt: skip
 PARTS = ("place", "stream", "offset", "data", "ack", "end", "gone", "used")
 

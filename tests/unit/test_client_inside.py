@@ -20,6 +20,7 @@ import pytest
 from rm.adapters import client_process
 from rm.adapters.client_process import run_client
 from rm.cli.slurm.inside import PROGRAMS
+from rm.cli.slurm.program import ABSENT
 from rm.protocol import clients as wire
 from rm.protocol.clients import ANSWER, ENDED, ERRORS, IS_FILE, OUTPUT, READ, REQUEST, WRITE, frame
 from tests.fake_service import serving
@@ -69,7 +70,11 @@ def text(heard: list[tuple[bytes, int, bytes]], kind: bytes = ERRORS) -> str:
 
 
 def test_both_ends_know_the_same_commands() -> None:
-    assert {*rm_stream_hub.CLIENTS, "scontrol"} == {*PROGRAMS, "salloc"}  # which is refused with a sentence
+    assert {*rm_stream_hub.CLIENTS, "scontrol"} == {
+        *PROGRAMS,
+        *ABSENT,
+        "salloc",
+    }  # which is refused with a sentence
 
 
 def test_both_ends_speak_alike() -> None:

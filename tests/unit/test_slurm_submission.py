@@ -16,7 +16,7 @@ import pytest
 from rm.cli import program_files
 from rm.cli.jobs.run import How
 from rm.cli.session import Session
-from rm.cli.slurm.program import PROGRAMS
+from rm.cli.slurm.program import ABSENT, PROGRAMS
 from rm.cli.slurm.refusals import WORDS
 from rm.core.model.acceptance import SUBMIT_LINE_BYTES
 from rm.core.model.job import JobState
@@ -207,11 +207,18 @@ def test_each_program_says_its_version_and_refuses_unknown_options(slurm: Slurm)
         assert unknown.err.startswith(f"{name}: error: ")
 
 
+def test_commands_without_a_counterpart_name_what_does_nearly_the_same(slurm: Slurm) -> None:
+    for name in ABSENT:
+        done = slurm(name, "--set")
+        assert (done.code, done.out) == (1, "")
+        assert f"error: rm has no {name}. " in done.err
+
+
 def test_the_programs_run_from_their_directory(daemon: Daemon, rmx: Rmx, tmp_path: Path) -> None:
     folder = tmp_path / "shims"
     assert rmx("slurm-shims", str(folder)).code == 0
     assert rmx("slurm-shims", str(folder)).code == 0  # ours may be written again
-    assert sorted(path.name for path in folder.iterdir()) == sorted(PROGRAMS)
+    assert sorted(path.name for path in folder.iterdir()) == sorted({*PROGRAMS, *ABSENT})
     (tmp_path / "rm.py").write_text("raise SystemExit('not this one')")
     env = os.environ | {"PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": str(tmp_path)}
     line = "sbatch --parsable plain.sh && squeue -h -o %i && sbatch --foo plain.sh"

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from rm.cli.program_files import MARK, write_program
-from rm.cli.slurm.program import PROGRAMS
+from rm.cli.slurm.program import ABSENT, PROGRAMS
 from rm.errors import Conflict, UsageError
 
 
@@ -21,9 +21,9 @@ def slurm_shims(directory: str) -> None:
     folder = Path(directory)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name in PROGRAMS:
+        for name in (*PROGRAMS, *ABSENT):
             _must_be_ours(folder / name)
-        for name in PROGRAMS:
+        for name in (*PROGRAMS, *ABSENT):
             write_program(folder, name)
     except OSError as error:
         raise UsageError(f"{error.filename or folder} cannot be written: {error.strerror}.") from None

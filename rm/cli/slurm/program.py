@@ -27,6 +27,12 @@ PROGRAMS = {  # and where each is, below `rm.cli.slurm`
     "sstat": "accounting.sstat",
     "seff": "accounting.seff",
 }
+ABSENT = {  # those of Slurm's that have no counterpart, and what does nearly the same
+    "strigger": "--mail-type tells of a job's events, --dependency starts a job at the end of another, and "
+    "alerts tell of hosts.",
+    "scrontab": "Call sbatch from cron, or let a job submit the next one with --begin.",
+    "sdiag": "`rmx status` tells of the daemon, and its metrics do.",
+}
 SLURM = "slurm 22.05.8"  # with which these were compared; three numbers, as programs parse them
 OWN_CODE = ("sbatch", "srun", "salloc")  # whose code the user may choose, by SLURM_EXIT_ERROR
 CODE_DIGITS = 7
@@ -54,6 +60,9 @@ def run(name: str, words: list[str]) -> int:
     if words in (["--help"], ["--usage"]):
         print(f"Usage: {name} [OPTION]...  as Slurm's; docs/slurm-commands.md of rm says what differs")
         return 0
+    if name in ABSENT:
+        note(f"error: rm has no {name}. {ABSENT[name]}")
+        return FAILED
     try:
         code: int = __import__(f"rm.cli.slurm.{PROGRAMS[name]}", fromlist=["run"]).run(words)
     except RmError as error:
