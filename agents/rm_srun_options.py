@@ -63,7 +63,8 @@ SILENT = {
     "no-container-entrypoint",
     "container-writable",
 }
-# Slurm's input variables; those of the job's own shape (SLURM_NTASKS ...) are no more than a default
+# Slurm's input variables; those of the job's own shape are no more than a default, but for a number of tasks
+# that the script has changed
 VARIABLES = {
     "SRUN_CPUS_PER_TASK": "cpus-per-task", "SLURM_GPUS_PER_TASK": "gpus-per-task", "SLURM_OVERLAP": "overlap",
     "SLURM_EXACT": "exact", "SLURM_LABELIO": "label", "SLURM_STDOUTMODE": "output",
@@ -117,6 +118,8 @@ def parsed(words, environ, tell):
         flag = name in TAKEN or name + "?" in TAKEN
         if environ.get(variable) and not (flag and environ[variable] in OFF):
             values[name] = environ[variable]
+    if environ.get("SLURM_NTASKS") and environ["SLURM_NTASKS"] != environ.get("SLURM_NPROCS"):
+        values["ntasks"] = environ["SLURM_NTASKS"]
     for flag, value in found:
         values[of_letter.get(flag, flag.lstrip("-"))] = value
     values.update(given)

@@ -260,6 +260,18 @@ def test_between_single_quotes_nothing_is_replaced() -> None:
     ]  # fmt: skip
 
 
+def test_a_number_of_tasks_that_the_script_changes_is_an_option() -> None:
+    job = {"SLURM_NTASKS": "4", "SLURM_NPROCS": "4"}
+
+    def asked(environ: dict[str, str], *words: str) -> str | None:
+        found: str | None = options.parsed([*words, "true"], environ, lambda _: None)[0].get("ntasks")
+        return found
+
+    assert asked(job) is None
+    assert asked({**job, "SLURM_NTASKS": "2"}) == "2"
+    assert asked({**job, "SLURM_NTASKS": "2"}, "-n3") == "3"
+
+
 def test_parts_of_a_heterogeneous_step_are_no_words_of_its_command() -> None:
     with pytest.raises(options.Wrong, match="heterogeneous step"):
         options.parsed(["-n1", "./server", ":", "-n2", "./client"], {}, lambda _: None)
