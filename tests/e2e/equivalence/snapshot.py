@@ -162,7 +162,8 @@ def _content(place: str, path: str, mode: int) -> Any:
     data = Path(place).read_bytes()
     if path == "/etc/shadow":  # without the day of the last change
         lines = [line.split(b":") for line in data.splitlines()]
-        data = b"\n".join(b":".join(line[:2] + line[3:]) for line in lines)
+        # with the end of the last line, or this machine's last user would be told with those that follow
+        data = b"".join(b":".join(line[:2] + line[3:]) + b"\n" for line in lines)
     if path.startswith("/var/spool/cron/"):  # without crontab's remark on when and from where
         data = b"\n".join(line for line in data.splitlines() if not line.startswith(b"# ("))
     try:
