@@ -10,6 +10,9 @@ simulation knows the begins and how jobs waited for the machine, of which others
   machine at the same time. By how much its exchanges take longer than its fastest one is the wait of its
   processes for each other and for a processor.
 
+Both are drawn from the span that is compared. Before it the machine starts the jobs' programs, and the longest
+waits of that are no part of what follows, where they would be the 99th percentile.
+
 Compared are the mean and the 99th percentile of the iterations, as errors of the simulation, in per cent.
 All scenarios are simulated twice: with exactly fair sharing on a link, and as `MEASURED` says, which is
 calibrated on the scenarios without management (the best of `WEIGHTS` and `LUCKS` is printed).
@@ -41,9 +44,9 @@ from rm.core.registry import load
 from rm.core.scheduling.engine import Policies
 from rm.demo import figures, scenario
 from rm.demo.scenario import MODES, Mode, Training
-from rm.demo.simulated import MEASURED, Links, Ran, Times, pooled, simulated, within
+from rm.demo.simulated import MEASURED, Links, Ran, Times, pooled, simulated
 from rm.demo.stage import Stage
-from rm.demo.training import JobRun, Trainer, program_text
+from rm.demo.training import Iteration, JobRun, Trainer, program_text
 from rm.sim.network.unfairness import FAIR, Unfairness
 from rm.sim.workload import Noise
 
@@ -245,6 +248,19 @@ def _same(a: Training, b: Training) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class Span:
+    """What is compared of a run, on the hosts' clock."""
+
+    from_us: float
+    until_us: float
+
+    def of(self, ran: JobRun) -> list[Iteration]:
+        """The job's iterations that lie within it; all where it holds none."""
+        kept = [i for i in ran.iterations if i.start_us >= self.from_us and i.end_us <= self.until_us]
+        return kept or ran.iterations
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
     """A job of one run; `beside`: on the hosts that the others do not use."""
 
@@ -280,19 +296,17 @@ def _live(trainer: Trainer, stage: Stage, one: Scenario, alone: Mapping[str, Alo
     *runs, beside = _ran(trainer, stage, turns)
     first_us = min(r.iterations[0].start_us for r in runs)
     begins_us = tuple(r.iterations[0].start_us - first_us for r in runs)
-    took_us = []
-    for ran in runs:
-        own = [(float(i.start_us - first_us), float(i.duration_us)) for i in ran.iterations]
-        took_us.append(within(own, max(begins_us) + 1e6 * LEFT_OUT_S, _until(runs, first_us)))
-    machine = tuple(machine_of(ran, alone[ran.training.name], beside) for ran in runs)
-    return Played(one, begins_us, counts, machine, tuple(took_us))
+    span = Span(first_us + max(begins_us) + 1e6 * LEFT_OUT_S, _until(runs))
+    took_us = tuple([float(i.duration_us) for i in span.of(ran)] for ran in runs)
+    machine = tuple(machine_of(span.of(ran), alone[ran.training.name], span.of(beside)) for ran in runs)
+    return Played(one, begins_us, counts, machine, took_us)
 
 
-def machine_of(ran: JobRun, alone: Alone, control: JobRun) -> Noise:
-    """What was measured of a job's waiting for the machine; its first iteration opens connections."""
+def machine_of(own: Sequence[Iteration], alone: Alone, control: Sequence[Iteration]) -> Noise:
+    """What was measured of a job's waiting for the machine, in its iterations and those of the control."""
     computes_us = alone.profile.period_us - alone.profile.comm_us
-    computed_us = [i.duration_us - i.comm_us - i.paused_us for i in ran.iterations[1:]]
-    exchanged_us = [i.comm_us for i in control.iterations[1:]]
+    computed_us = [i.duration_us - i.comm_us - i.paused_us for i in own]
+    exchanged_us = [i.comm_us for i in control]
     fastest_us = min(exchanged_us)
     return Noise(
         factors=tuple(took / computes_us for took in computed_us),
@@ -300,10 +314,10 @@ def machine_of(ran: JobRun, alone: Alone, control: JobRun) -> Noise:
     )
 
 
-def _until(runs: Sequence[JobRun], first_us: int) -> int:
-    """When the last of the jobs ends that make the most iterations, less what follows the first such end."""
+def _until(runs: Sequence[JobRun]) -> int:
+    """When the first of the jobs ends that make the most iterations."""
     most = max(len(r.iterations) for r in runs)
-    return min(r.iterations[-1].end_us for r in runs if len(r.iterations) == most) - first_us
+    return min(r.iterations[-1].end_us for r in runs if len(r.iterations) == most)
 
 
 # -- simulated ---------------------------------------------------------------------------------

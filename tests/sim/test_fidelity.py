@@ -11,6 +11,7 @@ from bench.fidelity import (
     Alone,
     Played,
     Repeated,
+    Span,
     averaged,
     calibrated,
     errors,
@@ -48,15 +49,20 @@ def test_the_99th_percentile_is_of_all_runs_together() -> None:
 
 
 def test_what_a_job_waited_for_the_machine_comes_from_its_own_computing_and_a_control() -> None:
-    def run(*iterations: tuple[int, int, int]) -> JobRun:
-        made = [Iteration(0, compute + comm + paused, paused, comm) for compute, comm, paused in iterations]
-        return JobRun(EQUAL.jobs[0], 1, iterations=made)
+    def run(*iterations: tuple[int, int, int]) -> list[Iteration]:
+        return [Iteration(0, compute + comm + paused, paused, comm) for compute, comm, paused in iterations]
 
-    opening = (500_000, 500_000, 0)
-    job = run(opening, (110_000, 170_000, 0), (121_000, 90_000, 7_000))
-    control = run(opening, (110_000, 85_000, 0), (110_000, 97_000, 0))
+    job = run((110_000, 170_000, 0), (121_000, 90_000, 7_000))
+    control = run((110_000, 85_000, 0), (110_000, 97_000, 0))
     found = machine_of(job, ALONE["equal-1"], control)
     assert found == Noise(factors=(1.0, 1.1), late_us=(0.0, 12_000.0))
+
+
+def test_what_jobs_wait_while_they_begin_is_no_part_of_the_span_that_is_compared() -> None:
+    iterations = [Iteration(n * 200_000, 200_000, 0, 90_000) for n in range(5)]
+    ran = JobRun(EQUAL.jobs[0], 1, iterations=iterations)
+    assert Span(150_000, 900_000).of(ran) == iterations[1:4]
+    assert Span(150_000, 300_000).of(ran) == iterations, "all, where it holds none"
 
 
 @pytest.mark.parametrize("unfair", [FAIR, MEASURED])
