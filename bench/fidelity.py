@@ -10,8 +10,8 @@ simulation knows the begins and how jobs waited for the machine, of which others
   machine at the same time. By how much its exchanges take longer than its fastest one is the wait of its
   processes for each other and for a processor.
 
-Both are drawn from the span that is compared. Before it the machine starts the jobs' programs, and the longest
-waits of that are no part of what follows, where they would be the 99th percentile.
+Both are drawn from the span that is compared. Before it the machine starts the jobs' programs, and the
+waits of then would be its 99th percentile.
 
 Compared are the mean and the 99th percentile of the iterations, as errors of the simulation, in per cent.
 All scenarios are simulated twice: with exactly fair sharing on a link, and as `MEASURED` says, which is
