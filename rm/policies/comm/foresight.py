@@ -13,6 +13,8 @@ Where the paper is silent:
   described in rm/policies/foresight/joint.py, "accumulated" in feedback.py beside it.
 * `guard`: a plan is dropped where a fluid model of the jobs (rm/policies/foresight/estimate.py)
   expects shorter iterations without it. A simulation can judge better and may be put in its place.
+* A round of more than `MOST` iterations, of all jobs together, is not planned: beside a job of 20 s that is
+  some jobs of less than 100 ms. They run as without a plan, until jobs come or go.
 * The score of a component is the share of its speed alone that its jobs keep under the plan (or,
   without one, in that model), in percent.
 
@@ -42,6 +44,8 @@ from rm.policies.foresight.patterns import LogicalLink, capacity, shapes_of
 from rm.policies.foresight.ring import RATES, iterations_within, links_of, ring_demand
 from rm.policies.foresight.solve import REPAIRS, VARIANTS, schedule
 from rm.policies.foresight.steady import steady_paths, steady_shifts
+
+MOST = 512  # iterations in a round: planning takes some 0.3 ms for each, in the leader's turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +106,10 @@ class Foresight:
         links: list[LinkAlignment] = []
         schedules: list[Schedule] = []
         for group in _components(jobs, snapshot.fabric):
-            demands, view = self._demands([jobs[j] for j in group], snapshot)
+            demands, view, few = self._demands([jobs[j] for j in group], snapshot)
             if not any(shapes_of(demand, view)[0].patterns for demand in demands):
                 continue  # a job below one leaf, on hosts of its own
-            answer = self._answer(demands, view)
+            answer = self._answer(demands, view, few)
             crowded = _crowded(demands, view)
             links += [
                 LinkAlignment(name, answer.score, answer.plan.cycle_us if answer.plan else 0, there)
@@ -126,8 +130,9 @@ class Foresight:
             paths=tuple(path for plan in plans for path in steady_paths(plan)),
         )
 
-    def _demands(self, group: Sequence[PlacedJob], snapshot: Snapshot) -> tuple[list[JobDemand], Links]:
-        """The component's demands, and the links that its jobs may be short of."""
+    def _demands(self, group: Sequence[PlacedJob], snapshot: Snapshot) -> tuple[list[JobDemand], Links, bool]:
+        """The component's demands, the links that its jobs may be short of, and whether its iterations are
+        few enough to be planned; of more, the demands have a part."""
         hosts = sorted({h for job in group for h in job.placement.hosts})
         host_bps = {h: bps for h in hosts if (bps := _host_bps(h, snapshot))}
         rates = RATES if self.options.throttling else RATES[:1]
@@ -135,19 +140,22 @@ class Foresight:
         counts = iterations_within(
             {d.job: d.period_us for d in alone}, self.options.horizon_ms * 1_000, self.options.iterations
         )
+        whole, most = sum(counts.values()), max(MOST, self.options.iterations)
+        if whole > most:
+            counts = {job: -(-count * most // whole) for job, count in counts.items()}
         demands = [ring_demand(job, snapshot.fabric, host_bps, rates, counts[job.job]) for job in group]
         users = Counter(h for job in group for h in job.placement.hosts)
         shared = {h: bps for h, bps in host_bps.items() if users[h] > 1}
-        return demands, Links(_part(snapshot.fabric, hosts), self.options.units, shared)
+        return demands, Links(_part(snapshot.fabric, hosts), self.options.units, shared), whole <= most
 
-    def _answer(self, demands: Sequence[JobDemand], links: Links) -> _Answer:
+    def _answer(self, demands: Sequence[JobDemand], links: Links, few: bool) -> _Answer:
         fabric = links.fabric
         return _solve(
             tuple(demands),
             (tuple(fabric.leaf_of.items()), fabric.spines, fabric.uplink_bps) if fabric is not None else None,
             links.units,
             tuple(links.host_bps.items()),
-            (self.options.variant, self.options.repair, self.options.guard),
+            (self.options.variant, self.options.repair, self.options.guard) if few else None,
         )
 
 
@@ -157,20 +165,23 @@ def _solve(
     fabric: tuple[tuple[tuple[str, str], ...], int, int] | None,
     units: int,
     host_bps: tuple[tuple[str, int], ...],
-    how: tuple[str, str, bool],
+    how: tuple[str, str, bool] | None,
 ) -> _Answer:
-    """Equal questions are answered from memory: the answer depends on nothing else."""
+    """Equal questions are answered from memory: the answer depends on nothing else. `how` None: no plan."""
     leaves = Fabric(dict(fabric[0]), fabric[1], fabric[2]) if fabric is not None else None
     links = Links(leaves, units, dict(host_bps))
-    variant, repair, guard = how
 
     def mean_us(plan: CommPlan | None) -> float:
         if plan is not None and plan.contention_free:
             return float(plan.repeated_mean_us)
         return mean_iteration_us(demands, links, plan)
 
-    plan: CommPlan | None = schedule(demands, links, variant, repair)
-    plan, takes_us = guarded(plan, mean_us, None) if guard else (plan, mean_us(plan))
+    if how is None:
+        plan, takes_us = None, mean_us(None)
+    else:
+        variant, repair, guard = how
+        plan = schedule(demands, links, variant, repair)
+        plan, takes_us = guarded(plan, mean_us, None) if guard else (plan, mean_us(plan))
     alone_us = sum(d.period_us * d.iterations for d in demands) / sum(d.iterations for d in demands)
     return _Answer(plan, min(100.0, 100 * alone_us / takes_us))
 

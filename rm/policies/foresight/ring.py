@@ -20,7 +20,6 @@ from rm.policies.foresight.demand import JobDemand, Piece, Profile
 from rm.policies.foresight.patterns import LogicalLink
 from rm.policies.interleave.profile import phases_of
 
-MOST = 1_024  # iterations of one job in a round
 RATES = (Fraction(1), Fraction(3, 4), Fraction(1, 2), Fraction(1, 4))
 
 
@@ -75,8 +74,8 @@ def iterations_within(periods_us: Mapping[int, int], horizon_us: int, most: int)
 
     At most one common multiple of the periods (Sec. III), at most `horizon_us`, and about `most`
     iterations of all jobs together. Where the common multiple is too long, the round is as long as
-    a number of iterations of some job after which the others are idle for the least share of it. Beside
-    a job whose single iteration is longer than all that, no other makes more than `MOST` in a round.
+    a number of iterations of some job after which the others are idle for the least share of it; and
+    longer than all that beside a job whose single iteration is.
     """
     longest = max(periods_us.values())
     within = min(horizon_us, int(most / sum(Fraction(1, p) for p in periods_us.values())))
@@ -86,7 +85,7 @@ def iterations_within(periods_us: Mapping[int, int], horizon_us: int, most: int)
     multiples = {k * p for p in set(periods_us.values()) for k in range(1, within // p + 1)}
     rounds = sorted(m for m in multiples if m >= longest) or [longest]
     best = min(rounds, key=lambda m: (sum(Fraction(m % p, m) for p in periods_us.values()), m))
-    return {job: min(best // p, MOST) for job, p in periods_us.items()}
+    return {job: best // p for job, p in periods_us.items()}
 
 
 def _alone_bps(

@@ -130,3 +130,14 @@ def test_an_alignment_with_a_plan_can_be_written_down() -> None:
 def test_wrong_options_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match="foresight"):
         registry.load("comm", "foresight", wrong)
+
+
+def test_what_would_take_a_plan_of_thousands_of_iterations_is_not_planned() -> None:
+    """Planning takes the leader's turn: 3.5 s for this round of 7,001 iterations."""
+    short = [placed(n, f"a{n}", f"b{n}", traffic=profile(20, (10, 7, 100))) for n in range(3)]
+    beside = [*short, placed(3, "a3", "b3", traffic=profile(20_000, (10_000, 7_000, 100)))]
+    answer = align(beside)
+    assert answer.plans == ()
+    assert answer.unmatched == (0, 1, 2, 3)
+    assert 0 < answer.score < 100, "what is lost without a plan is said nevertheless"
+    assert align(short).plans, "those that repeat themselves soon are planned"
