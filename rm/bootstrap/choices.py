@@ -73,7 +73,8 @@ def _options(config: Config, kind: str, name: str) -> dict[str, Any]:
 def tuning_of(config: Config) -> Tuning:
     least = config.policies.min_score or float("-inf")
     slice_us = int(config.jobs.slice_s * SECOND_US)
-    return Tuning(config.policies.candidates, least, placements=PLACEMENTS, slice_us=slice_us)
+    asked = config.policies
+    return Tuning(asked.candidates, least, asked.patience, placements=PLACEMENTS, slice_us=slice_us)
 
 
 def alert_rules(config: Config) -> tuple[Rule, ...]:

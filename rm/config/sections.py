@@ -114,6 +114,7 @@ class PoliciesConfig(msgspec.Struct, frozen=True):
     comm: str = "metronome"
     candidates: AtLeastOne = 4
     min_score: NotNegative = 0.0
+    patience: NotNegative = 0.0
     options: Mapping[str, Mapping[str, Options]] = {}
 
 

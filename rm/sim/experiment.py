@@ -59,7 +59,7 @@ def run(
         _arrived(scenario, seed, base),
         loaded,
         _network(scenario, cluster, fabric, seed),
-        tuning=Tuning(policies.candidates, policies.min_score),
+        tuning=Tuning(policies.candidates, policies.min_score, policies.patience),
         fabric=fabric,
         settings=_settings(scenario, seed),
     )

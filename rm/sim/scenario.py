@@ -76,6 +76,7 @@ class PoliciesForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     options: dict[str, dict[str, dict[str, Any]]] = {}
     candidates: Positive = 4
     min_score: float = float("-inf")
+    patience: float = 0.0
 
 
 class NoiseForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

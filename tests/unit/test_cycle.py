@@ -219,6 +219,27 @@ def test_a_contended_job_is_tried_again_when_a_profile_changes() -> None:
     assert one.state.jobs[2].state is JobState.CONFIGURING
 
 
+def test_a_patient_job_is_looked_at_again_when_the_other_one_has_not_ended_in_time() -> None:
+    one = cycle("h1", "h2")
+    one.tuning = type(one.tuning)(patience=1.0)
+    (first,) = talking(1)
+    assert isinstance(first, ev.JobSubmitted)
+    one.step([replace(first, spec=replace(first.spec, expected_us=1_000))], 100)
+    one.step([ev.TasksPrepared(1, 1, h) for h in ("h1", "h2")], 101)
+    one.step([ev.TasksStarted(1, 1, h, 101, (i,)) for i, h in enumerate(("h1", "h2"))], 102)
+    (second,) = talking(2)
+    assert isinstance(second, ev.JobSubmitted)
+    one.step([replace(second, spec=replace(second.spec, expected_us=20_000))], 103)
+    assert one.state.jobs[2].state is JobState.PENDING
+    due_us = one.next_due_us()
+    assert due_us is not None
+    assert 1_000 < due_us < 1_200, "when the first is expected to have ended"
+    one.step([], due_us - 1)
+    assert one.state.jobs[2].state is JobState.PENDING
+    one.step([], due_us)  # now nobody knows for how long, but at least for a minute
+    assert one.state.jobs[2].state is JobState.CONFIGURING
+
+
 def test_a_new_daemon_places_nothing_on_a_host_that_has_not_answered_it() -> None:
     known = [builders.host("h1", boot_id="boot"), builders.host("h2", boot_id="boot")]
     waiting = Job(1, builders.spec(), 50)

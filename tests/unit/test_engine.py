@@ -7,7 +7,7 @@ import pytest
 
 from rm.core.model.asked.traffic import TrafficProfile
 from rm.core.model.host import HostState
-from rm.core.model.job import Job, Placement
+from rm.core.model.job import Job, JobState, Placement
 from rm.core.model.network.alignment import Alignment, LinkAlignment
 from rm.core.model.network.fabric import Fabric
 from rm.core.model.network.links import Link
@@ -20,6 +20,7 @@ from rm.core.scheduling.blocked import Blocked
 from rm.core.scheduling.engine import Policies, Tuning, decide
 from rm.core.scheduling.explaining import explain, never_fits
 from rm.core.scheduling.neighbours import Neighbourhood
+from rm.units import MINUTE_US
 from tests import builders
 
 TRAFFIC = builders.profile(100, (0, 40, 500))
@@ -124,6 +125,38 @@ def test_a_score_below_the_least_keeps_the_job_waiting_with_the_link_and_its_num
     assert reason is not None
     assert (reason.code, dict(reason.numbers)) == (ReasonCode.CONTENTION, {"score": 60, "min_score": 70})
     assert "link b" in reason.message
+
+
+def meeting(score: float, runs_us: int | None, other_us: int | None, **other: object) -> Reason | None:
+    """Why a job waits that would meet another one on a link of this score; how long they are to run."""
+    there = replace(builders.job(9, traffic=TRAFFIC, expected_us=other_us, **other), started_us=0)
+    snapshot = replace(cluster("a", "b"), jobs={9: there}, now_us=0)
+    blocked, chosen = Blocked(), policies(Fixed(PAIRS[0]), ByHost(a=score))
+    one = talker(expected_us=runs_us)
+    result = decide([one], snapshot, chosen, Tuning(patience=1.0), blocked)
+    reason = blocked.reason_of(one)
+    assert (reason is None) == bool(result.decisions)
+    return reason
+
+
+def test_a_patient_job_waits_for_one_that_ends_before_meeting_it_costs_as_much() -> None:
+    waits = meeting(score=80, runs_us=100 * MINUTE_US, other_us=20 * MINUTE_US)
+    assert waits is not None, "20 % of 100 and of 20 minutes are more than 20"
+    assert waits.code is ReasonCode.CONTENTION
+    assert dict(waits.numbers) == {"score": 80, "until_us": 20 * MINUTE_US}
+    assert "on link a it would meet 1 job at compatibility score 80.0" in waits.message
+    assert "some 24 min; job 9 is expected to end in 20 min" in waits.message
+    assert meeting(score=80, runs_us=100 * MINUTE_US, other_us=30 * MINUTE_US) is None
+    assert meeting(score=100, runs_us=100 * MINUTE_US, other_us=1 * MINUTE_US) is None
+
+
+def test_nobody_is_patient_by_a_time_limit_or_where_nobody_knows_how_long_others_run() -> None:
+    assert meeting(score=80, runs_us=None, other_us=MINUTE_US) is None
+    assert meeting(score=80, runs_us=100 * MINUTE_US, other_us=None) is None
+    minute = {"time_limit_us": MINUTE_US}
+    assert meeting(score=80, runs_us=100 * MINUTE_US, other_us=None, **minute) is not None, "it bounds others"
+    stands = {"state": JobState.SUSPENDED}
+    assert meeting(score=80, runs_us=100 * MINUTE_US, other_us=MINUTE_US, **stands) is None
 
 
 def test_a_rejected_candidate_is_never_taken_and_costs_none_of_those_compared() -> None:

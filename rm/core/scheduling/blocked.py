@@ -10,6 +10,7 @@ from rm.core.jobs.state import ClusterState
 from rm.core.model.asked.demand import Demand
 from rm.core.model.job import Job
 from rm.core.model.reasons import Reason, ReasonCode
+from rm.core.scheduling.patience import until_us
 
 Key = Demand | tuple[str, Demand]
 
@@ -71,6 +72,18 @@ class Blocked:
             del self.reasons[key], self.waiting[key]
             again += jobs
         return again
+
+    def overdue(self, jobs: Iterable[int]) -> None:
+        """Forget the refusals that were to be looked at again by now."""
+        due = set(jobs)
+        for key in [key for key, reason in self.reasons.items() if until_us(reason) is not None]:
+            if not due.isdisjoint(self.waiting[key]):
+                del self.reasons[key], self.waiting[key]
+
+    def again_us(self) -> dict[int, int]:
+        """When jobs are to be looked at again, even if nothing has come free."""
+        due = ((self.waiting[key], until_us(reason)) for key, reason in self.reasons.items())
+        return {job: at_us for jobs, at_us in due if at_us is not None for job in jobs}
 
     def retry(self, state: ClusterState) -> list[int]:
         """Forget what only the reservation stood against: the jobs to try again."""

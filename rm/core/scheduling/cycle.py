@@ -233,6 +233,7 @@ class Cycle:
         begin = {j: None for j, at_us in self._begins_us.items() if at_us <= now_us}
         for job_id in begin:
             del self._begins_us[job_id]
+        self.blocked.overdue(begin)
         if state.capacity_version != self._seen_capacity:
             self._seen_capacity = state.capacity_version
             self.blocked.clear()
@@ -288,6 +289,7 @@ class Cycle:
         for job_id in (j for j in chosen if j in state.pending and state.jobs[j].spec.switches):
             if (until_us := insists_until_us(state.jobs[job_id], snapshot)) > now_us:
                 self._begins_us.setdefault(job_id, until_us)
+        self._begins_us |= self.blocked.again_us()
         out.taken = result.taken
         known = (one.at_us for one in state.planned.values() if one.at_us is not None)
         starts_us = min(known, default=None)

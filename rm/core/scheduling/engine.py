@@ -36,6 +36,7 @@ from rm.core.scheduling.kinds import Kinds
 from rm.core.scheduling.limits.licensing import lacking
 from rm.core.scheduling.limits.limiting import Limited, Limiter
 from rm.core.scheduling.neighbours import MOST, Neighbourhood
+from rm.core.scheduling.patience import below, better_later
 from rm.core.scheduling.racks import below_few
 from rm.core.scheduling.slices import slice_length
 from rm.core.scheduling.turns import Turns
@@ -55,13 +56,15 @@ class Policies:
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """`top_k` candidates are aligned per job; a score below `min_score` keeps a job waiting. A pass places at
-    most `placements` jobs; 0: any number. Elements of a job array that take about `slice_us` together may go
+    """`top_k` candidates are aligned per job; a score below `min_score` keeps a job waiting, and what
+    `patience` says of one that is not perfect (patience.py; 0: nothing). A pass places at most `placements`
+    jobs; 0: any number. Elements of a job array that take about `slice_us` together may go
     to one slot of a host at once, as long as what is left makes `slice_shares` such slices for each slot; 0:
     each by itself, and however few are left."""
 
     top_k: int = 4
     min_score: float = float("-inf")
+    patience: float = 0.0
     placements: int = 0
     slice_us: int = 0
     slice_shares: int = 2
@@ -370,7 +373,9 @@ def _place(
     if best is None:
         return None, reasons or [Reason(ReasonCode.RESOURCES, "no placement was found")]
     if best.alignment.score < tuning.min_score:
-        return None, [contention(best.alignment, tuning)]
+        return None, [below(best.alignment, tuning.min_score)]
+    if (waits := better_later(job, best.alignment, snapshot, tuning.patience)) is not None:
+        return None, [waits]
     candidate, alignment = best.candidate, best.alignment
     return Decision(job.id, candidate.placement, alignment, candidate.note, tried.grounds_of(best)), []
 
@@ -425,16 +430,6 @@ def align_candidate(
     if len(jobs) == 1:
         return NOTHING_TO_ALIGN
     return comm.align(jobs, snapshot)
-
-
-def contention(alignment: Alignment, tuning: Tuning) -> Reason:
-    worst = min(alignment.links, key=lambda link: link.score)
-    return Reason(
-        ReasonCode.CONTENTION,
-        f"on link {worst.link} no rotation keeps it apart from the jobs there: "
-        f"compatibility score {worst.score:.1f}, {tuning.min_score:.1f} needed",
-        (("score", worst.score), ("min_score", tuning.min_score)),
-    )
 
 
 def reserve(snapshot: Snapshot, job: Job, placement: Placement, sequence: int) -> None:

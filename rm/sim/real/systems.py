@@ -24,6 +24,7 @@ class System:
     placing: Mapping[str, Any] = field(default_factory=dict)
     aligning: Mapping[str, Any] = field(default_factory=dict)
     top_k: int = 1
+    patience: float = 0.0
     verified: bool = False
     ideal: bool = False
 
@@ -36,7 +37,7 @@ class System:
 
     @property
     def tuning(self) -> Tuning:
-        return Tuning(top_k=self.top_k)
+        return Tuning(top_k=self.top_k, patience=self.patience)
 
     @property
     def controller(self) -> ControllerOptions:
@@ -60,5 +61,9 @@ SYSTEMS: Mapping[str, System] = {
     "crux": System("classes and paths by GPU intensity", "consolidate", "crux"),
     OURS: System("rm's defaults", "metronome", "metronome", top_k=Tuning().top_k, verified=True),
     "ours-packed": System("rm with `candidates = 1`", "metronome", "metronome", verified=True),
+    "ours-patient": System(
+        "rm with `patience = 1`", "metronome", "metronome",
+        top_k=Tuning().top_k, patience=1.0, verified=True,
+    ),
     IDEAL: System("a bound: every job alone in the network", "consolidate", ideal=True),
 }  # fmt: skip
