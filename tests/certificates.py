@@ -23,6 +23,8 @@ class Authority:
         self._serial = 1
         self._certificate = self._made(self._name, self._key.public_key()).add_extension(
             x509.BasicConstraints(ca=True, path_length=None), critical=True
+        ).add_extension(
+            x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False
         ).sign(self._key, hashes.SHA256())  # fmt: skip
         self.file = directory / "ca.pem"
         self.file.write_bytes(self._certificate.public_bytes(serialization.Encoding.PEM))
@@ -38,6 +40,10 @@ class Authority:
             .serial_number(self._serial)
             .not_valid_before(now - DAY)
             .not_valid_after(now + 30 * DAY)
+            # Python 3.13 takes no certificate without
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False
+            )
         )
 
     def issue(self, certificate: Path, key: Path) -> int:

@@ -10,7 +10,7 @@ from rm.core.model.network.alignment import NOTHING_TO_ALIGN
 from rm.core.model.network.fabric import Fabric
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import Snapshot
-from rm.core.ports import AdmissionPolicy
+from rm.core.ports import admits
 from rm.core.registry import load
 from rm.core.scheduling.blocked import Blocked
 from rm.core.scheduling.engine import Policies, Tuning, decide
@@ -73,7 +73,7 @@ def test_an_uplink_is_a_link() -> None:
 
 def test_it_admits_no_single_transfers() -> None:
     """One transfer at a time is srsf-n with n = 1."""
-    assert not isinstance(Exclusive(), AdmissionPolicy)
+    assert not admits(Exclusive())
     with pytest.raises(ConfigError):
         ExclusiveOptions(share="often")
 

@@ -80,7 +80,7 @@ def _sqlite(url: URL, foreign_keys: bool, read_only: bool) -> Engine:
     file = f"file:{quote(os.path.abspath(str(url.database)))}?mode=rw"
     timeout_s = BUSY_TIMEOUT_MS / 1000
     engine = sa.create_engine(
-        url, creator=lambda: sqlite3.connect(file, timeout_s, uri=True, check_same_thread=False)
+        url, creator=lambda: sqlite3.connect(file, timeout=timeout_s, uri=True, check_same_thread=False)
     )
     sa.event.listen(engine, "connect", partial(_prepare_sqlite, foreign_keys))
     sa.event.listen(engine, "begin", _begin_sqlite)
