@@ -137,7 +137,12 @@ class Daemon:
         witness = Witness(Path(config.daemon.state_dir))
         witness.check(loaded, config.daemon.database)
         actions, damaged = revivable(loaded.actions)
-        self._set_aside([*loaded.damaged, *damaged])
+
+        async def by_database(work: Callable[[], None]) -> None:
+            """A database that is away now is waited for, as before."""
+            await asyncio.to_thread(patiently, work, stopped.is_set)
+
+        await by_database(lambda: self._set_aside([*loaded.damaged, *damaged]))
         led_at = f"{socket.gethostname()}:{config.daemon.socket}"
         ground = Ground(
             config=config,
@@ -159,6 +164,8 @@ class Daemon:
             ground=ground, jobs=jobs, monitoring=monitoring, alerting=alerting, faults=self._faults,
             timers=timers,
         )  # fmt: skip
+        if service.playbooks is not None:
+            await by_database(service.playbooks.take_up)
         async with AsyncExitStack() as ends:
             ends.push_async_callback(asyncio.to_thread, _shut_down, ground, jobs)
             ends.callback(service.close)

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 def wire_playbooks(*, ground: Ground, jobs: Jobs, timers: Timers) -> Playbooks:
-    """What an earlier daemon left unfinished is marked so. Raises StoreError."""
+    """Nothing is read from the database yet: `Playbooks.take_up` does that."""
     config, clock, runs = ground.config, ground.clock, ground.store.playbook_runs
     asked = config.playbooks
     command = (*RMX, config.daemon.socket, "playbook", "work")
@@ -51,7 +51,6 @@ def wire_playbooks(*, ground: Ground, jobs: Jobs, timers: Timers) -> Playbooks:
         time_limit_us=int(asked.time_limit_hours * HOUR_US),
         may_start=may_start,
     )
-    runner.mark_interrupted()
 
     def record(act: Act) -> None:
         jobs.leader.record(act).result()
@@ -82,7 +81,6 @@ def wire_playbooks(*, ground: Ground, jobs: Jobs, timers: Timers) -> Playbooks:
         clock=clock,
         telling=Telling(runs=runs, clock=clock, enabled=asked.record),
     )
-    schedules.follow_all()
     keep_us = int(asked.keep_days * DAY_US)
     timers.every(60, "look after runs of shells", playbooks.look)
     timers.every(3600, "prune runs of playbooks", lambda: playbooks.prune(keep_us, asked.keep_runs))

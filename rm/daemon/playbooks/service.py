@@ -41,6 +41,12 @@ class Playbooks:
         self._checkers = FairPool(CHECKERS, 1, 1, "answers")
         self._tellers = FairPool(TELLERS, 1, 2, "told")  # who tells much waits for the database here
 
+    def take_up(self) -> None:
+        """Before anything is asked: what an earlier daemon left unfinished is marked so, and its schedules are
+        followed. It may be tried again. Raises StoreError."""
+        self._runner.mark_interrupted()
+        self._schedules.follow_all()
+
     # -- what there is
 
     async def listed(self) -> Sequence[Listed]:
