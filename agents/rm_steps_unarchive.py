@@ -54,7 +54,9 @@ def _refuse_ways_out(members):
             links[member.name] = target if links.get(member.name, target) == target else "/"
     for member in members:
         way = member.name if member.kind == "directory" else os.path.dirname(member.name)
-        through = _above(member.target) & set(links) if member.kind == "hard" else ()
+        through = _above(member.target) & links.keys() if member.kind == "hard" else set()
+        if member.kind == "link" or member.name in links:  # else it would lie elsewhere than under its name
+            through |= _above(member.name) & links.keys()
         link = _left_by(way, links) or min(through, default="")
         if link:
             raise StepFailed("The archive holds '%s', by way of its own link '%s'." % (member.name, link))

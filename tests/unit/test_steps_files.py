@@ -371,6 +371,14 @@ CHAINS = {
         [("s", "x", "OUT"), ("f", "x/evil", ""), ("f", "x", ""), ("s", "x", "here")],
         "x",
     ),
+    "a link that is made by way of a link": (
+        [("s", "a", "."), ("s", "a/b", "OUT"), ("f", "b/evil", "")],
+        "a",
+    ),
+    "a second name of a link by way of a link": (
+        [("s", "sub", "OUT"), ("s", "a", "."), ("h", "a/b", "sub"), ("f", "b/evil", "")],
+        "a",
+    ),
     "a circle": ([("s", "a", "b"), ("s", "b", "a"), ("f", "a/evil", "")], "a"),
 }
 
