@@ -42,8 +42,8 @@ class Playbooks:
         self._tellers = FairPool(TELLERS, 1, 2, "told")  # who tells much waits for the database here
 
     def take_up(self) -> None:
-        """Before anything is asked: mark what an earlier daemon left unfinished, and follow the schedules that
-        are stored. It may be tried again. Raises StoreError."""
+        """Before anything is asked: mark what an earlier daemon left unfinished, and follow the stored
+        schedules. It may be tried again. Raises StoreError."""
         self._runner.mark_interrupted()
         self._schedules.follow_all()
 
