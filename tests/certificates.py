@@ -25,6 +25,8 @@ class Authority:
             x509.BasicConstraints(ca=True, path_length=None), critical=True
         ).add_extension(
             x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False
+        ).add_extension(
+            x509.KeyUsage(False, False, False, False, False, True, True, False, False), critical=True
         ).sign(self._key, hashes.SHA256())  # fmt: skip
         self.file = directory / "ca.pem"
         self.file.write_bytes(self._certificate.public_bytes(serialization.Encoding.PEM))
@@ -40,7 +42,7 @@ class Authority:
             .serial_number(self._serial)
             .not_valid_before(now - DAY)
             .not_valid_after(now + 30 * DAY)
-            # Python 3.13 takes no certificate without
+            # Python 3.13 takes no certificate without, nor an authority's without identifier and usage
             .add_extension(
                 x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False
             )
