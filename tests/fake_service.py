@@ -20,6 +20,7 @@ from rm.core.model.host import Host, Nic
 from rm.core.model.host_reservation import HostReservation
 from rm.core.model.job import Job, JobSpec, JobState, Placement, Task, TaskPlacement
 from rm.core.model.job_step import JobStep, StepName
+from rm.core.model.logs import LogPiece
 from rm.core.model.network.alignment import Alignment, Schedule
 from rm.core.model.priority_parts import PriorityParts
 from rm.core.model.progress import Progress
@@ -389,7 +390,8 @@ class FakeService:
         follow: bool,
         lines: int = 0,
         attempt: int = 0,
-    ) -> AsyncIterator[bytes]:
+        from_attempt: int = 0,
+    ) -> AsyncIterator[LogPiece]:
         """Each rank and attempt says the same; rank 3 is lost."""
         job = await self.job(job_id)
         self.log.append(("logs", job_id, rank, stream, offset, follow, lines, attempt))
@@ -398,10 +400,15 @@ class FakeService:
         if rank == 3:
             raise NotFound(f"The log of task {rank} of job {job_id}, attempt 1 is lost: a fire.")
         output = self.output[stream]
-        yield b"".join(output.splitlines(True)[-lines:]) if lines else output[offset:]
+        end = len(output)
+        begin = max(0, end + offset) if offset < 0 else min(offset, end)
+        if lines:
+            begin = end - len(b"".join(output.splitlines(True)[-lines:]))
+        yield LogPiece(1, begin, output[begin:])
         while follow and not (await self.job(job_id)).state.final:
             await self._change()
-            yield b"more\n"
+            yield LogPiece(1, max(end, offset), b"more\n")
+            end = max(end, offset) + 5
 
     async def why(self, job_id: int) -> dict[str, Any]:
         job = await self.job(job_id)

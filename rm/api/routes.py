@@ -198,7 +198,9 @@ ROUTES: Sequence[Route] = (
     Route("GET", "/v1/jobs/{id}/wait", "wait", "Long poll: answered when the job has ended, or after "
           "`timeout_s`.", jobs.Waited, query=(Parameter("timeout_s", Seconds, "at most 300", 60), ONE)),
     Route("GET", "/v1/jobs/{id}/logs", "logs", "The bytes of a task's log, as they come. The "
-          "header `Rm-Note`, percent-encoded, names what is missing.", "text/plain",
+          "header `Rm-Note`, percent-encoded, names what is missing. With `pieces` a line with attempt, "
+          "offset and number of bytes precedes each piece, and one with 0 bytes comes every 10 s.",
+          "text/plain",
           query=(
               Parameter("task", Count, "the rank", 0),
               Parameter("stream", Annotated[str, Meta(pattern="^(out|err)$")], "`out` or `err`", "out"),
@@ -207,6 +209,9 @@ ROUTES: Sequence[Route] = (
               Parameter("lines", Count, "instead: the last N lines", 0),
               Parameter("attempt", Count, "which attempt; 0 = the newest", 0),
               Parameter("follow", Flag, "until the task ends", ""),
+              Parameter("from_attempt", Count, "to follow on: `offset` is of that attempt, and all after it "
+                        "come, too", 0),
+              Parameter("pieces", Flag, "with their attempts and offsets", ""),
               ONE,
           ), who=Who.READER, errors=(409, 502)),
     Route("GET", "/v1/jobs/{id}/session", "session", "A WebSocket to a session: a program that runs in the "

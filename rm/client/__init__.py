@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from rm.api.job_requests import JobRequest
     from rm.api.jobs import FullJob, Job
     from rm.api.reasons import Plan, Reason, Why
-    from rm.client.client import Client
-    from rm.client.outcome import exit_code
+    from rm.client.client import Client, exit_code
     from rm.client.script import batch_job
 
 __all__ = [
@@ -27,8 +26,7 @@ _WHERE = {
     "rm.api.job_requests": ("JobRequest",),
     "rm.api.jobs": ("FullJob", "Job"),
     "rm.api.reasons": ("Plan", "Reason", "Why"),
-    "rm.client.client": ("Client",),
-    "rm.client.outcome": ("exit_code",),
+    "rm.client.client": ("Client", "exit_code"),
     "rm.client.script": ("batch_job",),
 }
 

@@ -23,6 +23,7 @@ from rm.client import submission
 from rm.client.address import find_daemon
 from rm.client.asking import Asking
 from rm.client.connection import PATIENCE_S, PAUSE_S, Connection
+from rm.client.followed_log import followed
 from rm.client.named_rows import NamedRows, rows_of
 from rm.client.topics import Topics
 from rm.errors import NotFound, TimedOut, Unreachable, UsageError
@@ -246,18 +247,19 @@ class Client(Topics):
 
         Args:
             task: its rank.
-            follow: go on until the task ends.
+            follow: go on until the task ends, also at the daemon that leads when this one has ended.
             offset: from this byte; or only the last `tail` bytes or `lines` lines.
             attempt: counted from 1; None is the newest.
             on_note: gets a sentence about what is known to be missing.
         """
-        query = {
+        query: dict[str, Any] = {
             "task": task, "stream": stream, "follow": follow, "offset": offset, "tail": tail,
-            "lines": lines, "attempt": attempt, "array_tasks": _named(job_id).tasks,
+            "lines": lines, "attempt": attempt, "from_attempt": None, "pieces": follow,
+            "array_tasks": _named(job_id).tasks,
         }  # fmt: skip
-        return self.connection.beside().stream(
-            "jobs", _named(job_id).job, "logs", _note=on_note or (lambda note: None), **query
-        )
+        path = ("jobs", _named(job_id).job, "logs")
+        beside, noted = self.connection.beside(), on_note or (lambda note: None)
+        return followed(beside, path, query, noted) if follow else beside.stream(*path, _note=noted, **query)
 
     def why(self, job_id: JobRef) -> Why:
         """Why the job waits, or how it was placed where it runs."""
@@ -428,3 +430,9 @@ def _paged(
         before = found[0].id
         left = None if left is None else left - len(found)
     return [one for some in reversed(pages) for one in some]
+
+
+def exit_code(job: Job) -> int:
+    """The job's code as a shell would say it: its own, or 128 + signal; never 0 unless COMPLETED."""
+    code = 128 + job.exit_signal if job.exit_signal else job.exit_code or 0
+    return code if code or job.state == "COMPLETED" else 1

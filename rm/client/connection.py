@@ -41,6 +41,10 @@ class ConnectionClosed(Unreachable):
     """Before the answer came."""
 
 
+class Interrupted(Unreachable):
+    """In the middle of an answer."""
+
+
 def door_to(address: Address) -> Door:
     if address.scheme == "ssh":
         from rm.client.ssh_door import SshDoor
@@ -167,27 +171,45 @@ class Connection:
         return self._connected or left
 
     def stream(
-        self, *path: str | int, _note: Callable[[str], None] = lambda note: None, **query: Any
+        self,
+        *path: str | int,
+        _note: Callable[[str], None] = lambda note: None,
+        _again: bool = False,
+        _within_s: float | None = None,
+        **query: Any,
     ) -> Iterator[bytes]:
-        """The body as it comes; no time limit between its parts. What the daemon remarks about it goes to
-        `_note`. As with `ask`, its beginning is asked for again while nobody leads."""
-        response = self._repeated(lambda: self._begun(path, query), False)
+        """The body as it comes, `_within_s` seconds between its parts at most. What the daemon remarks about
+        it goes to `_note`. As with `ask`, its beginning is asked for again while nobody leads; `_again`:
+        while no daemon is there, too.
+
+        Raises:
+            Interrupted: the daemon ended before its answer.
+        """
+        response = self._repeated(lambda: self._begun(path, query), _again)
+        if isinstance(response, Unreachable):
+            raise response
+        if self._connection is not None and self._connection.sock is not None:
+            self._connection.sock.settimeout(_within_s)
         if note := response.getheader("Rm-Note"):
             _note(unquote(note))
         try:
             while chunk := response.read1(CHUNK_BYTES):
                 yield chunk
         except (OSError, http.client.HTTPException):
-            raise Unreachable("The daemon closed the connection in the middle of its answer.") from None
+            raise Interrupted("The daemon closed the connection in the middle of its answer.") from None
         finally:
             self.close()
 
-    def _begun(self, path: Path, query: Mapping[str, Any]) -> http.client.HTTPResponse:
-        """An answer that is not an error, of which only the head has been read."""
+    def _begun(self, path: Path, query: Mapping[str, Any]) -> http.client.HTTPResponse | Unreachable:
+        """An answer of which only the head has been read; or that a host is out of reach, for which no other
+        daemon is waited for."""
         response = self._request("GET", path, query, None, None)
-        if response.status >= 400:
-            raise failure(response.status, response.read())
-        return response
+        if response.status < 400:
+            return response
+        error = failure(response.status, response.read())
+        if isinstance(error, Unreachable) and not isinstance(error, Standby):
+            return error
+        raise error
 
     def upgraded(self, *path: str | int) -> WebSocket:
         """A WebSocket; this connection is then no more than that."""

@@ -22,6 +22,7 @@ from rm.core.model.described import Described
 from rm.core.model.host import Host
 from rm.core.model.job import Job, JobSpec, JobState
 from rm.core.model.job_step import JobStep, StepName
+from rm.core.model.logs import LogPiece
 from rm.core.model.progress import Progress
 from rm.core.model.reasons import Reason
 from rm.core.model.snapshot import Free
@@ -299,9 +300,11 @@ class JobLogs(Protocol):
         follow: bool,
         lines: int = 0,
         attempt: int = 0,
-    ) -> AsyncIterator[bytes]:
+        from_attempt: int = 0,
+    ) -> AsyncIterator[LogPiece]:
         """The bytes of `stream` ("out" or "err") from `offset`, counted from the end when it is negative, or
-        the last `lines`; of an `attempt`, or the newest; with `follow` until the task ends."""
+        the last `lines`; of an `attempt`, or the newest; with `follow` until the task ends, and that of
+        `from_attempt` first and all after it."""
         ...
 
     def note(self, job_id: int, rank: int, stream: str, attempt: int = 0) -> Answer[str]:

@@ -234,13 +234,13 @@ def test_readers_that_stop_reading_hold_a_part_of_the_log_each(tmp_path: Path) -
         tracemalloc.start()
         try:
             parts = [await anext(one) for one in readers]
-            assert {len(part) for part in parts} == {READ_BYTES}
+            assert {len(part.data) for part in parts} == {READ_BYTES}
             most = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
-        rest = [len(part) async for part in readers[0]]
+        rest = [len(part.data) async for part in readers[0]]
         assert READ_BYTES + sum(rest) == 64 * MIB
-        assert [part async for part in reader.read(1, 0, "out", 64 * MIB - 5, False)] == [b"\0" * 5]
+        assert [part.data async for part in reader.read(1, 0, "out", 64 * MIB - 5, False)] == [b"\0" * 5]
         return most
 
     assert asyncio.run(main()) < 40 * 2 * READ_BYTES
@@ -281,7 +281,7 @@ def test_a_host_is_asked_for_few_parts_at_once_however_many_read(
         reader = LogReader(host, LogDirectory(tmp_path), job_of)
 
         async def whole(number: int) -> bytes:
-            return b"".join([part async for part in reader.read(number, 0, "out", 0, False)])
+            return b"".join([part.data async for part in reader.read(number, 0, "out", 0, False)])
 
         tasks = [asyncio.ensure_future(whole(number)) for number in range(1, readers + 1)]
         while not all(task.done() for task in tasks):

@@ -16,7 +16,7 @@ import pytest
 from rm.adapters.store.log_directory import LogDirectory, log_path
 from rm.core.jobs.actions import Collect
 from rm.core.model.job import Job, JobState, Task
-from rm.core.model.logs import KeptLog, LogName
+from rm.core.model.logs import KeptLog, LogName, LogPiece
 from rm.daemon.execution.log_reader import CHUNK_BYTES, LogReader
 from rm.errors import Conflict, NotFound, RmError, Unreachable
 from rm.protocol.attempts import LogPart
@@ -73,7 +73,7 @@ class World:
     def read(self, rank: int = 0, attempt: int = 0, lines: int = 0, offset: int = 0) -> bytes:
         async def whole() -> bytes:
             chunks = self.reader.read(3, rank, "out", offset, False, lines, attempt)
-            return b"".join([chunk async for chunk in chunks])
+            return b"".join([piece.data async for piece in chunks])
 
         return asyncio.run(whole())
 
@@ -208,3 +208,24 @@ def test_the_last_lines_of_a_log_that_its_host_has_cut(world: World) -> None:
     world.call = call  # type: ignore[method-assign]
     assert world.read(lines=2) == b"five\nsix\n"
     assert world.read(lines=5) == b"two\nth\nfour\nfive\nsix\n"
+
+
+def test_who_follows_on_gets_the_rest_of_that_attempt_and_all_after_it(world: World) -> None:
+    world.ended(attempt=3)
+    for attempt in (1, 2, 3):
+        world.keep(b"attempt %d\n" % attempt, attempt)
+
+    def follow(offset: int, from_attempt: int) -> list[LogPiece]:
+        async def whole() -> list[LogPiece]:
+            pieces = world.reader.read(3, 0, "out", offset, True, from_attempt=from_attempt)
+            return [piece async for piece in pieces]
+
+        return asyncio.run(whole())
+
+    last = [LogPiece(2, 0, b"attempt 2\n"), LogPiece(3, 0, b"attempt 3\n")]
+    assert follow(8, 1) == [LogPiece(1, 8, b"1\n"), *last]
+    assert follow(10, 1) == last
+    assert follow(2, 3) == [LogPiece(3, 2, b"tempt 3\n")]
+    log_path(world.root, LogName(3, 2, 0, "out")).unlink()
+    world.records = [KeptLog(LogName(3, 2, 0, "out"), why="h1 was removed")]  # lost: what is there comes
+    assert follow(8, 1) == [LogPiece(1, 8, b"1\n"), last[1]]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -31,6 +31,14 @@ class KeptLog:
     size_bytes: int = 0
     kept_bytes: int = 0
     why: str = ""
+
+
+class LogPiece(NamedTuple):
+    """Some bytes of the log of an attempt, from `offset` on."""
+
+    attempt: int
+    offset: int
+    data: bytes
 
 
 class LogPlace(Protocol):

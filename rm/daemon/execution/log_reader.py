@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from rm.arrays import lowest, parse
 from rm.core.jobs.actions import Collect
 from rm.core.model.job import Job, JobState, Task
-from rm.core.model.logs import KeptLog, LogName, LogPlace
+from rm.core.model.logs import KeptLog, LogName, LogPiece, LogPlace
 from rm.daemon.agents import Agents
 from rm.daemon.execution.log_home import content
 from rm.errors import Conflict, NotFound, RmError, StoreError, Unreachable
@@ -87,16 +88,24 @@ class LogReader:
         follow: bool,
         lines: int = 0,
         attempt: int = 0,
-    ) -> AsyncIterator[bytes]:
+        from_attempt: int = 0,
+    ) -> AsyncIterator[LogPiece]:
         """The bytes from `offset`, counted from the log's end as it is at the beginning when it is negative;
         or the last `lines`. With `follow` until the task ends, through all attempts; or of one `attempt`.
+        `from_attempt`: who follows has read that one up to `offset`, and may have missed the end of it and
+        attempts after it.
 
         Raises:
             NotFound: there is no such job, attempt or task, or its log is known to be lost.
             Conflict: there is no log yet, or the task never ran.
             Unreachable: the log is on a host that does not answer.
         """
-        reading = 0
+        while from_attempt and _is_over(await self._job_of(job_id), from_attempt):
+            with suppress(NotFound, Conflict, Unreachable):  # what is left of it; the newest is waited for
+                async for piece in self.read(job_id, rank, stream, offset, False, 0, from_attempt):
+                    yield piece
+            from_attempt, offset = from_attempt + 1, 0
+        reading = from_attempt
         while True:
             job = await self._job_of(job_id)
             number = _attempt(job, attempt)
@@ -128,8 +137,10 @@ class LogReader:
             if host is None or not current:
                 kept = Kept(self._place, job, name)
                 if await kept.there():
-                    async for data in _all(kept, await _begin(kept, offset, lines)):
-                        yield data
+                    offset = await _begin(kept, offset, lines)
+                    async for data in _all(kept, offset):
+                        yield LogPiece(number, offset, data)
+                        offset += len(data)
                     return
                 if host is None:
                     await self._explain(job, name)
@@ -139,7 +150,7 @@ class LogReader:
                 offset, lines = await _begin(on_host, offset, lines), 0
                 async for after, data in self._from_host(on_host, offset, follow and current):
                     offset = after
-                    yield data
+                    yield LogPiece(number, after - len(data), data)
             except Unreachable:
                 if not follow or job.state.final:
                     raise
@@ -314,6 +325,11 @@ def _attempt(job: Job, asked: int) -> int:
         had = f"has had {job.attempt}" if job.attempt else "has not been started yet"
         raise NotFound(f"Job {job.ref} has no attempt {asked}: it {had}.")
     return asked or job.attempt
+
+
+def _is_over(job: Job, attempt: int) -> bool:
+    """Has another attempt followed it, or will?"""
+    return job.attempt > attempt or (job.attempt == attempt and job.state is JobState.PENDING)
 
 
 def _refuse_unknown(job: Job, rank: int) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 from urllib.parse import quote
 
 from aiohttp import web
 
+from rm.core.model.logs import LogPiece
 from rm.core.people.rights import Role
 from rm.errors import RmError, UsageError
 from rm.web.callers.access import Gate
@@ -20,6 +21,8 @@ from rm.web.ports import Service
 from rm.web.routes.lasting import until_not_let
 
 log = logging.getLogger("rm.web")
+
+SIGN_OF_LIFE_S = 10.0  # to who follows a log by its pieces, and nothing comes
 
 
 class LogRoutes:
@@ -50,26 +53,34 @@ class LogRoutes:
         offset = -tail or offset
         attempt = int(number(request, "attempt", 0))
         follow = request.query.get("follow", "") not in ("", "0")
-        chunks = self._service.job_logs.read(job_id, rank, stream, offset, follow, lines, attempt)
+        from_attempt = int(number(request, "from_attempt", 0))
+        if from_attempt and (attempt or not follow):
+            raise UsageError("'from_attempt' is for 'follow', without 'attempt'.")
+        by_pieces = request.query.get("pieces", "") not in ("", "0")
+        pieces = self._service.job_logs.read(
+            job_id, rank, stream, offset, follow, lines, attempt, from_attempt
+        )
         response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
-
-        async def next_chunk() -> bytes | None:
-            return await anext(chunks, None)
-
-        # the first chunk before the headers: a job without logs is an error, not an empty log
-        chunk = await while_connected(request, next_chunk())
+        # the first piece before the headers: a job without logs is an error, not an empty log
+        first = await while_connected(request, _next(pieces))
         if note := await settled(self._service.job_logs.note(job_id, rank, stream, attempt)):
             response.headers["Rm-Note"] = quote(note, safe=" '(),/:;")
         await response.prepare(request)
 
-        async def rest(chunk: bytes | None) -> None:
-            while chunk is not None:
-                if chunk:
-                    await response.write(chunk)
-                chunk = await while_connected(request, next_chunk())
+        async def rest(piece: LogPiece | None) -> None:
+            while piece is not None:
+                if piece.data:
+                    await response.write(_marked(piece) if by_pieces else piece.data)
+                coming = asyncio.ensure_future(while_connected(request, _next(pieces)))
+                try:
+                    while by_pieces and not (await asyncio.wait({coming}, timeout=SIGN_OF_LIFE_S))[0]:
+                        await response.write(_marked(LogPiece(piece.attempt, 0, b"")))
+                    piece = await coming
+                finally:
+                    coming.cancel()
             await response.write_eof()
 
-        await self._as_long_as_let(request, rest(chunk))
+        await self._as_long_as_let(request, rest(first))
         return response
 
     async def _as_long_as_let(self, request: web.Request, sending: Coroutine[Any, Any, None]) -> None:
@@ -89,3 +100,11 @@ class LogRoutes:
             for task in (sent, lets):
                 task.cancel()
             await asyncio.gather(sent, lets, return_exceptions=True)
+
+
+async def _next(pieces: AsyncIterator[LogPiece]) -> LogPiece | None:
+    return await anext(pieces, None)
+
+
+def _marked(piece: LogPiece) -> bytes:
+    return b"%d %d %d\n%b" % (piece.attempt, piece.offset, len(piece.data), piece.data)
