@@ -2,8 +2,8 @@
 
 import os
 
+from rm_files import read_json
 from rm_slot import end_of
-from rm_spool import read_json
 
 LIVE = ("launching", "prepared", "running")
 NOT_LIVE = ("exited", "lost")

@@ -21,9 +21,10 @@ from rm_attempt import LIVE, NOT_LIVE, Attempt, members_of, untold
 from rm_become import MARK
 from rm_cgroup import marked, marks, send
 from rm_ends import Ends
+from rm_files import read_json
 from rm_reports import size_of
 from rm_slot import end_of
-from rm_spool import SpoolError, read_json
+from rm_spool import SpoolError
 
 POLL_S = 1.0  # how often the locks are looked at: a supervisor that was killed says nothing
 REPORTS_S = 0.02  # the others' next waits depend on how soon the reference's iterations are known

@@ -13,7 +13,7 @@ import os
 import time
 
 from rm_attempt import NOT_LIVE
-from rm_spool import write_bytes
+from rm_files import write_bytes
 
 KEEP_S = 7 * 86400
 MOST_BYTES = 64 << 20

@@ -13,7 +13,7 @@ unknown. Renaming needs no room on the disk.
 import contextlib
 import os
 
-from rm_spool import read_json, sync_directory, write_json
+from rm_files import read_json, sync_directory, write_json
 
 DUE, BEGUN, OVER, SAID = "epilog.due", "epilog.begun", "epilog.over", "epilog.said"
 

@@ -11,8 +11,8 @@ import os
 import subprocess
 import time
 
+from rm_files import read_json, write_bytes
 from rm_news import now_us
-from rm_spool import read_json, write_bytes
 
 FILE = "gpus.used"
 SEEN = "gpus.seen"

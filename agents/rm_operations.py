@@ -20,11 +20,12 @@ from rm_attempts import Attempts
 from rm_cgroup import Group
 from rm_ends import KEEP_S
 from rm_fence_mounts import remove_temporary
+from rm_files import read_json, write_bytes, write_json
 from rm_lease import Lease, alive_us
 from rm_reports import size_of
 from rm_request import checked_launch, heard_of, name_of, not_too_late, number, user_of
 from rm_slice import Member, Slice, checked_slice
-from rm_spool import SpoolError, read_json, write_bytes, write_json
+from rm_spool import SpoolError
 from rm_task import spawn
 
 REPLY_BYTES = 2 << 20
@@ -296,7 +297,7 @@ class Operations(Attempts):
                 return {"running": sorted({attempt.folder.job for attempt in live})}
             self._forget(*self.known)
             self.spool.forget_cluster()
-        self.spool.join(cluster, led_at)
+        self.spool.join(cluster, led_at, mine)
         name = self.spool.take_name(str(request.get("host", "")), str(request.get("renamed_from", "")))
         return {"running": [], "known_as": name}
 

@@ -14,8 +14,9 @@ import ctypes
 import json
 import os
 
+from rm_files import read_json, write_in_room
 from rm_reports import size_of
-from rm_spool import Folder, read_json, write_in_room
+from rm_spool import Folder
 
 RECORD_BYTES = 512
 SCRIPT_BYTES = 64 << 10  # one that is longer is not compared, but written anew

@@ -33,6 +33,8 @@ import os
 import re
 import time
 
+from rm_files import begin, read_json, write_bytes, write_in_room, write_json
+
 EXIT_BYTES = 2048  # reserved at launch, so that an exit can be recorded on a full disk
 EPOCH_BYTES = 64
 GONE_S = 7 * 86400
@@ -57,88 +59,6 @@ def sentence_of(error):
         said = "Host %s has no file descriptors left (%s); see which program holds them." % (host, what)
         return "no-descriptors", said
     return "spool", "The spool of host %s cannot be written: %s." % (host, what)
-
-
-def write_json(path, value, sync=False):
-    """Replace `path` atomically."""
-    write_bytes(path, json.dumps(value, separators=(",", ":")).encode(), 0o600, sync)
-
-
-def sync_directory(path):
-    """What was made, renamed or removed in it is durable when this returns."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def write_bytes(path, data, mode, sync=False):
-    """Replace `path` atomically."""
-    aside = path + ".new"
-    fd = _begin(aside, data, mode)
-    try:
-        if sync:
-            os.fsync(fd)
-    finally:
-        os.close(fd)
-    os.rename(aside, path)
-
-
-def write_in_room(path, data, room_bytes, mode, sync=False):
-    """Replace `path` atomically by `data` and blanks, `room_bytes` together. From the first call on two
-    versions have their bytes on the disk, of which one is written anew: a full disk takes the later ones as
-    well. With `room_bytes` 0 none are reserved."""
-    if not room_bytes:
-        write_bytes(path, data, mode, sync)
-        return
-    data, aside, old = data.ljust(room_bytes), path + ".new", path + ".old"
-    if not os.path.exists(path):
-        write_bytes(path, data, mode)
-        os.close(_begin(aside, data, mode))
-    fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, mode)
-    try:
-        _write(fd, data)
-        os.ftruncate(fd, len(data))
-        if sync:
-            os.fsync(fd)
-    finally:
-        os.close(fd)
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(old)
-    os.link(path, old)
-    os.rename(aside, path)
-    os.rename(old, aside)
-
-
-def _begin(path, data, mode):
-    """A descriptor of the file, which holds `data` now."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-    try:
-        os.fchmod(fd, mode)
-        _write(fd, data)
-    except BaseException:
-        os.close(fd)
-        raise
-    return fd
-
-
-def _write(fd, data):
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
-
-
-def read_json(path):
-    """The object in `path`; None when it is missing or was cut short."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # a file object would cost twice as much
-        try:
-            return json.loads(os.read(fd, os.fstat(fd).st_size))
-        finally:
-            os.close(fd)
-    except (OSError, ValueError, RecursionError):
-        return None
 
 
 @functools.lru_cache(maxsize=1)
@@ -222,10 +142,10 @@ class Folder:
         os.mkdir(self.at("logs"), 0o700)
         for rank in ranks:
             os.mkdir(self.at(str(rank)), 0o711)
-            os.close(_begin(self.at(str(rank), "exit.json.new"), b" " * EXIT_BYTES, 0o600))
+            os.close(begin(self.at(str(rank), "exit.json.new"), b" " * EXIT_BYTES, 0o600))
             theirs.append((self.reports(rank), b"", 0o600))
         for path, data, mode in theirs:
-            fd = _begin(path, data, mode)
+            fd = begin(path, data, mode)
             try:
                 if os.getuid() == 0:
                     os.fchown(fd, uid, gid)
@@ -370,10 +290,26 @@ class Spool:
         known = known if isinstance(known, dict) else {}
         return str(known.get("id", "")), str(known.get("led_at", ""))
 
-    def join(self, cluster, led_at):
-        """From now on this host belongs to that cluster; durable when this returns."""
-        if self.cluster() != (cluster, led_at):
-            write_json(os.path.join(self.state, "cluster"), {"id": cluster, "led_at": led_at}, sync=True)
+    @contextlib.contextmanager
+    def _alone(self, name):
+        """While no other agent writes to that file of the state; what one has just written is read again."""
+        lock = os.open(self.state, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)  # needs no room on the disk
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self._notes.pop(name, None)
+            yield os.path.join(self.state, name)
+        finally:
+            os.close(lock)
+
+    def join(self, cluster, led_at, instead_of):
+        """From now on this host belongs to that cluster; durable when this returns. Refused when it belongs
+        to another than `instead_of` meanwhile."""
+        if self.cluster() == (cluster, led_at):
+            return
+        with self._alone("cluster") as path:
+            if self.cluster()[0] != instead_of:
+                self.check_cluster(cluster)
+            write_json(path, {"id": cluster, "led_at": led_at}, sync=True)
 
     def forget_cluster(self):
         """Nothing of the cluster that led this host until now counts for the next one: ids begin anew."""
@@ -390,18 +326,13 @@ class Spool:
 
     def take_name(self, name, instead_of):
         """Take the name, unless there is another than `instead_of`; the name that counts. Agents queue."""
-        lock = os.open(self.state, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)  # needs no room on the disk
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            self._notes.pop("known_as", None)  # read again: another one may have written it just now
+        with self._alone("known_as") as path:
             now = self.known_as()
             if now in ("", instead_of) and name:
                 now = name
                 with contextlib.suppress(OSError):  # on a full disk it is asked for again
-                    write_json(os.path.join(self.state, "known_as"), {"name": name, "boot_id": boot_id()})
+                    write_json(path, {"name": name, "boot_id": boot_id()})
             return now
-        finally:
-            os.close(lock)
 
     def check_cluster(self, cluster):
         """Refuse another cluster's daemon. One that names none is older than clusters' ids."""
@@ -420,15 +351,21 @@ class Spool:
 
     def check_epoch(self, epoch):
         """Refuse an older leader; remember a newer one durably before anything is done for it."""
+        if not self._is_newer(epoch):
+            return
+        with self._alone("epoch") as path:
+            if self._is_newer(epoch):
+                # also on a full disk, where a new leader must be able to end what runs
+                write_in_room(path, json.dumps(epoch).encode(), EPOCH_BYTES, 0o600, sync=True)
+
+    def _is_newer(self, epoch):
+        """Than the largest that is known? An older one is refused."""
         known = self.epoch()
         if epoch < known:
             raise SpoolError(
                 "stale-epoch", "Epoch %d is over: a leader with epoch %d is in charge." % (epoch, known)
             )
-        if epoch > known:
-            # also on a full disk, where a new leader must be able to end what runs
-            text = json.dumps(epoch).encode()
-            write_in_room(os.path.join(self.state, "epoch"), text, EPOCH_BYTES, 0o600, sync=True)
+        return epoch > known
 
 
 def _named(where):

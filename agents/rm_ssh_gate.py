@@ -18,7 +18,8 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from rm_cgroup import DEFAULT_STATE
-from rm_spool import Folder, read_json
+from rm_files import read_json
+from rm_spool import Folder
 
 KEYS_BYTES = 1 << 20
 

@@ -9,8 +9,8 @@ import time
 
 import rm_network_used
 from rm_capture import Capture
+from rm_files import write_in_room
 from rm_news import line_of, say
-from rm_spool import write_in_room
 
 
 def make_group(attempt):

@@ -201,6 +201,7 @@ def _clean(state: Path) -> None:
     sys.path.insert(0, str(AGENTS))
     try:
         import rm_cgroup
+        import rm_files
         import rm_spool
     finally:
         sys.path.remove(str(AGENTS))
@@ -208,7 +209,7 @@ def _clean(state: Path) -> None:
     for folder in rm_spool.Spool(str(state)).scan() if (state / "jobs").exists() else []:
         if folder.alive():  # else the number may be another process's by now: they come round soon
             with suppress(Exception):
-                os.kill(rm_spool.read_json(folder.at("meta.json"))["supervisor"], signal.SIGKILL)
+                os.kill(rm_files.read_json(folder.at("meta.json"))["supervisor"], signal.SIGKILL)
         for pid in rm_cgroup.marked("RM_SCHEDULE", folder.at("schedule.json")):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

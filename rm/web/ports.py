@@ -303,8 +303,8 @@ class JobLogs(Protocol):
         from_attempt: int = 0,
     ) -> AsyncIterator[LogPiece]:
         """The bytes of `stream` ("out" or "err") from `offset`, counted from the end when it is negative, or
-        the last `lines`; of an `attempt`, or the newest; with `follow` until the task ends, and that of
-        `from_attempt` first and all after it."""
+        the last `lines`; of an `attempt`, or the newest; with `follow` until the task ends, and then
+        `from_attempt` comes first and all after it."""
         ...
 
     def note(self, job_id: int, rank: int, stream: str, attempt: int = 0) -> Answer[str]:

@@ -8,6 +8,8 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -119,30 +121,70 @@ def test_who_enters_a_job_that_has_just_ended_is_told_that(tmp_path: Path) -> No
     assert answer["error"].startswith("Job 7 does not run on ")
 
 
+class Race:
+    """The second of two agents asks while the first, which has looked already, is about to write."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, ask: Callable[[], object]) -> None:
+        self.refused: list[str] = []
+        self._ask, self._got_on = ask, threading.Event()
+        self.second = threading.Thread(target=self._asks)
+        flock = rm_spool.fcntl.flock
+        monkeypatch.setattr(rm_spool.fcntl, "flock", lambda fd, how: self._waits(lambda: flock(fd, how)))
+        for name in ("write_json", "write_in_room"):
+            monkeypatch.setattr(rm_spool, name, partial(self._write, getattr(rm_spool, name)))
+
+    def _asks(self) -> None:
+        try:
+            self._ask()
+        except rm_spool.SpoolError as error:
+            self.refused.append(error.code)
+
+    def _waits(self, lock: Callable[[], None]) -> None:
+        if threading.current_thread() is self.second:
+            self._got_on.set()
+        lock()
+
+    def _write(self, write: Callable[..., None], *arguments: Any, **more: Any) -> None:
+        if threading.current_thread() is self.second:
+            write(*arguments, **more)
+            self._got_on.set()
+            return
+        self.second.start()
+        assert self._got_on.wait(PATIENCE_S)
+        write(*arguments, **more)
+
+
 def test_two_agents_of_one_machine_give_it_one_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both have found it without one; the second asks while the first is about to write."""
     first, second = (rm_spool.Spool(str(tmp_path)) for _ in range(2))
     assert [first.known_as(), second.known_as()] == ["", ""]
     names: list[str] = []
-    second_asks = threading.Thread(target=lambda: names.append(second.take_name("h2", "")))
-    real_flock, real_write, got_on = rm_spool.fcntl.flock, rm_spool.write_json, threading.Event()
-
-    def flock(fd: int, how: int) -> None:
-        if threading.current_thread() is second_asks:
-            got_on.set()
-        real_flock(fd, how)
-
-    def write_json(path: str, value: Any) -> None:
-        if threading.current_thread() is second_asks:
-            real_write(path, value)
-            got_on.set()
-            return
-        second_asks.start()
-        assert got_on.wait(PATIENCE_S)
-        real_write(path, value)
-
-    monkeypatch.setattr(rm_spool.fcntl, "flock", flock)
-    monkeypatch.setattr(rm_spool, "write_json", write_json)
+    race = Race(monkeypatch, lambda: names.append(second.take_name("h2", "")))
     names.append(first.take_name("h1", ""))
-    second_asks.join(PATIENCE_S)
+    race.second.join(PATIENCE_S)
     assert names == ["h1", "h1"]
+
+
+def test_two_agents_of_one_machine_belong_to_one_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (rm_spool.Spool(str(tmp_path)) for _ in range(2))
+    assert [first.cluster(), second.cluster()] == [("", ""), ("", "")]
+    race = Race(monkeypatch, lambda: second.join("b", "there", ""))
+    first.join("a", "here", "")
+    race.second.join(PATIENCE_S)
+    assert race.refused == ["foreign-cluster"]
+    assert {spool.cluster() for spool in (first, second)} == {("a", "here")}
+    monkeypatch.undo()
+    second.join("b", "there", "a")  # adopted from it
+    assert first.cluster() == ("b", "there")
+
+
+def test_an_older_leader_never_overwrites_the_epoch_of_a_newer_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (rm_spool.Spool(str(tmp_path)) for _ in range(2))
+    race = Race(monkeypatch, lambda: second.check_epoch(6))
+    first.check_epoch(7)
+    race.second.join(PATIENCE_S)
+    assert race.refused == ["stale-epoch"]
+    assert [first.epoch(), rm_spool.Spool(str(tmp_path)).epoch()] == [7, 7]

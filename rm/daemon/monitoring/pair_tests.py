@@ -98,7 +98,7 @@ class PairTests:
                 try:
                     done = self._test(test, mesh, a, b, found, seen)
                 except (RmError, TimeoutError) as error:
-                    why = f"{test}: {error or 'no answer in time'}"
+                    why = f"{test}: {str(error) or 'no answer in time'}"
                     failed.append(why)
                     log.warning("cannot measure %s to %s: %s", a.name, b.name, why)
                     done = True
@@ -154,7 +154,7 @@ class PairTests:
                 else:
                     values[f"{test}_us"] = answer.time_us
             except (RmError, TimeoutError) as error:
-                why = f"{test}: {error or 'no answer in time'}"
+                why = f"{test}: {str(error) or 'no answer in time'}"
                 log.warning("cannot test from %s: %s", host.name, why)
                 failed.append(why)
             ended_us = self._clock.now_us()
