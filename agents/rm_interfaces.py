@@ -16,11 +16,14 @@ SYSFS = "/sys/class/net"
 RDMA = "/sys/class/infiniband"
 RESOLVE_S = 3.0  # for all names together: a silent name server must not hold up the hello
 ROUTES_S = 5.0
+ALTNAMES_MOST = 64
 
 
 def interfaces(towards, ip, sysfs=SYSFS, rdma=RDMA):
-    """[{name, address, network, routed, up, speed_bps, mtu_bytes, numa_node, rdma, routes, control}].
+    """[{name, altnames, address, network, routed, up, speed_bps, mtu_bytes, numa_node, rdma, routes,
+    control}].
 
+    `altnames` are other names of the interface (Linux 5.5), as `ip link property` gives them.
     `network` is the network of the address, "10.1.0.0/24", "" while the link is down or leads to one host.
     `routed` is the widest network that holds the address and to which gateways behind the interface lead,
     "10.1.0.0/16" for a rail of which each host has a network of its own; "" without such a route.
@@ -33,11 +36,14 @@ def interfaces(towards, ip, sysfs=SYSFS, rdma=RDMA):
     peers = _resolved(towards)
     daemon = os.environ.get("SSH_CONNECTION", "").split(" ")[0]
     asked = [*peers, daemon] if daemon else peers
-    routes = _through(_answers(ip, ["route get " + each for each in asked]), asked)
+    answers = _answers(ip, ["link show", *("route get " + each for each in asked)])
+    routes = _through(answers, asked)
+    altnames = {answer["ifname"]: answer.get("altnames", []) for answer in answers if "ifname" in answer}
     through = routes[: len(peers)]
     table = _answers(ip, ["route show"])  # apart: it may be too long for the time there is
     for one in found:
         one["routed"] = _routed(table, one["name"], one["address"]) if one["network"] else ""
+        one["altnames"] = altnames.get(one["name"], [])[:ALTNAMES_MOST]
         one["rdma"] = devices.get(one["name"], "")
         one["routes"] = through.count(one["name"])
         one["control"] = bool(daemon) and routes[len(peers) :] == [one["name"]]

@@ -23,7 +23,8 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 class Nic(msgspec.Struct, frozen=True, kw_only=True):
     """A network interface; `numa_node` is -1 and `speed_bps` 0 where its driver does not report it. `routes`
     is how many other hosts are reached through it, `network` the network of its address: "" while its link is
-    down. `routed` is the widest network around the address to which gateways behind the interface lead."""
+    down. `routed` is the widest network around the address to which gateways behind the interface lead.
+    `altnames` are other names that the kernel knows it by."""
 
     name: str
     address: str
@@ -34,6 +35,7 @@ class Nic(msgspec.Struct, frozen=True, kw_only=True):
     routes: int
     network: str = ""
     routed: str = ""
+    altnames: tuple[str, ...] = ()
 
 
 class HostRequest(Request, frozen=True, kw_only=True):

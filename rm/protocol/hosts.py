@@ -69,7 +69,8 @@ class Xid(Struct, frozen=True, kw_only=True):
 
 
 class Interface(Struct, frozen=True, kw_only=True):
-    """`speed_bps` is 0 and `numa_node` -1 where the driver does not report it; `rdma` is the RDMA device.
+    """`altnames` are other names of the interface.
+    `speed_bps` is 0 and `numa_node` -1 where the driver does not report it; `rdma` is the RDMA device.
     `network` is the network of the address, `10.1.0.0/24`, empty while the link is down. `routed` is the
     widest network around the address to which gateways behind the interface lead.
 
@@ -87,6 +88,7 @@ class Interface(Struct, frozen=True, kw_only=True):
     rdma: Word = ""
     routes: Count = 0
     control: bool = False
+    altnames: Annotated[list[Word], Meta(max_length=64)] = []
 
 
 class HostFacts(Struct, frozen=True, kw_only=True):

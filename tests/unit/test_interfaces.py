@@ -13,6 +13,7 @@ import pytest
 from rm.core.jobs import events as ev
 from rm.core.model.host import HostState, Nic
 from rm.daemon.execution.agent_news import nics_of
+from rm.daemon.execution.environment import _interfaces
 from rm.protocol.hosts import Interface
 from tests import builders
 from tests.unit.test_lifecycle import World
@@ -60,6 +61,29 @@ def test_a_declared_interface_comes_first_and_its_speed_is_the_links() -> None:
     world.do(ev.HostAdded(declared), up)
     host = world.state.hosts["h3"]
     assert (host.interface, host.nic_bps, [nic.name for nic in host.nics]) == ("ib0", 9, ["ib0", "eth0"])
+
+
+def test_an_interface_is_declared_by_any_of_its_names() -> None:
+    """What the host's own rules and NCCL compare with is the kernel's name."""
+    world = World()
+    nics = nics_of(
+        [card("eth0", routes=2, speed_bps=7), card("ib0", altnames=["ibp65s0", "rail0"], speed_bps=9)]
+    )
+    up = ev.HostUp("h3", "boot", "1", interface="eth0", nic_bps=7, nics=nics)
+    world.do(ev.HostAdded(builders.host("h3", nic_mbps=0, interface="rail0")), up)
+    host = world.state.hosts["h3"]
+    assert (host.interface, host.nic_bps, [nic.name for nic in host.nics]) == ("rail0", 9, ["ib0", "eth0"])
+    assert dict(_interfaces(host, [host]))["NCCL_SOCKET_IFNAME"] == "ib0"
+
+
+def test_the_other_names_of_an_interface_are_found(tmp_path: Path) -> None:
+    links = [{"ifname": "lo", "altnames": ["first0", "second0"]}, {"ifname": "eth0"}]
+    program = tmp_path / "ip"
+    program.write_text(f"#!/bin/sh\ncat > /dev/null\ncat <<'END'\n{json.dumps(links)}\nEND\n")
+    program.chmod(0o755)
+    found = {one["name"]: one["altnames"] for one in rm_interfaces.interfaces([], str(program))}
+    assert found["lo"] == ["first0", "second0"]
+    assert rm_interfaces.interfaces([], "")[0]["altnames"] == []
 
 
 @pytest.mark.skipif(not IP, reason="needs iproute2")

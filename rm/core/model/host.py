@@ -39,7 +39,8 @@ class Nic:
     """A network interface that can carry jobs' traffic. `numa_node` is -1 and `speed_bps` 0 where its driver
     does not report it; `rdma` is its RDMA device, such as mlx5_0; `routes` is how many other hosts it leads
     to; `network` is the network of its address, 10.1.0.0/24, "" while its link is down; `routed` is the
-    widest network around it to which gateways behind the interface lead, "" without one."""
+    widest network around it to which gateways behind the interface lead, "" without one. `altnames` are other
+    names that the kernel knows it by."""
 
     name: str
     address: str = ""
@@ -50,6 +51,10 @@ class Nic:
     routes: int = 0
     network: str = ""
     routed: str = ""
+    altnames: tuple[str, ...] = ()
+
+    def is_called(self, name: str) -> bool:
+        return name == self.name or name in self.altnames
 
 
 @dataclass(frozen=True, slots=True)

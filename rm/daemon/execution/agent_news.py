@@ -52,7 +52,18 @@ def nics_of(interfaces: Sequence[Interface]) -> tuple[Nic, ...]:
         i for i in interfaces if i.routes or i.control or (i.up and (i.address or i.rdma) and i.name != "lo")
     ]
     return tuple(
-        Nic(i.name, i.address, i.speed_bps, i.mtu_bytes, i.numa_node, i.rdma, i.routes, i.network, i.routed)
+        Nic(
+            i.name,
+            i.address,
+            i.speed_bps,
+            i.mtu_bytes,
+            i.numa_node,
+            i.rdma,
+            i.routes,
+            i.network,
+            i.routed,
+            tuple(i.altnames),
+        )
         for i in sorted(usable, key=rank)[:NICS_MAX]
     )
 

@@ -245,7 +245,8 @@ def _interfaces(host: Host, hosts: Sequence[Host]) -> Iterator[tuple[str, str]]:
     if not host.interface:
         return
     used = rails(host, hosts)
-    names = [nic.name for nic in used] if used and used[0].name == host.interface else [host.interface]
+    # by the kernel's names: NCCL and Gloo compare with these alone
+    names = [nic.name for nic in used] if used and used[0].is_called(host.interface) else [host.interface]
     listed = ",".join(names)
     several = len(names) > 1 or any(
         nic.name != names[0] and nic.name.startswith(names[0]) for nic in host.nics

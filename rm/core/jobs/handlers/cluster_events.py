@@ -149,11 +149,12 @@ def _spool_writable(ctx: Context, e: ev.SpoolWritable) -> None:
 
 
 def _with_nics(host: Host, nics: tuple[Nic, ...]) -> Host:
-    """The interface that the inventory declares comes first, and its speed is the link's, unless declared."""
+    """The interface that the inventory declares, by any of its names, comes first, and its speed is the
+    link's, unless declared."""
     if not nics:
         return host
-    first = [nic for nic in nics if nic.name == host.interface]
-    host = replace(host, nics=(*first, *(nic for nic in nics if nic.name != host.interface)))
+    first = [nic for nic in nics if nic.is_called(host.interface)]
+    host = replace(host, nics=(*first, *(nic for nic in nics if nic not in first)))
     declared = "nic_bps" not in host.found
     return host if declared or not first else replace(host, nic_bps=first[0].speed_bps or host.nic_bps)
 
