@@ -51,7 +51,7 @@ from rm.web.pages.settings import settings_of
 
 log = logging.getLogger("rm")
 
-WATCH_S = 0.25  # between two looks whether the lease is held
+WATCH_S = 1.0  # between two looks whether the lease is held
 SWITCH_S = 0.001  # a thread that thinks must not keep the event loop and the leader waiting
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import pytest
 
-from rm.adapters.hosts.pulse import WatchedSocket
+from rm.adapters.hosts.pulse import QUIET_S, WatchedSocket
+from tests.fakes import PATIENCE_S
 
 DEAD_AFTER_S = 6.0
 ASKED_S = 1000.0
@@ -54,6 +57,27 @@ def test_what_has_arrived_and_is_not_read_yet_was_said_in_time(
     assert not watched.silent(ASKED_S + 21)
     watched.asked_at = ASKED_S + 21
     assert [watched.silent(ASKED_S + 21 + n) for n in (1, 2, 3, 4, 5)] == [False, False, False, False, True]
+
+
+def test_who_reads_rests_until_something_comes_or_the_connection_ends() -> None:
+    """Paramiko's timeout is a tenth of a second, which each host would cost ten wake-ups a second."""
+    ours, theirs = socket.socketpair()
+    watched = WatchedSocket(ours, DEAD_AFTER_S)
+    watched.settimeout(0.1)
+    assert ours.gettimeout() == QUIET_S
+    watched.settimeout(None)
+    got: list[bytes] = []
+    reader = threading.Thread(target=lambda: got.extend(iter(lambda: watched.recv(9), b"")), daemon=True)
+    reader.start()
+    theirs.send(b"news")
+    assert theirs.recv(0) == b""
+    while not got:
+        time.sleep(0.001)
+    watched.close()
+    reader.join(PATIENCE_S)
+    assert (got, reader.is_alive()) == ([b"news"], False)
+    assert theirs.recv(9) == b""  # the peer, too, knows that it has ended
+    theirs.close()
 
 
 def cut(watched: WatchedSocket) -> None:

@@ -32,6 +32,7 @@ log = logging.getLogger("rm.fleet")
 CLOSE_S = 5.0
 STREAM_BYTES = 1 << 20  # that a session's channel may be ahead of who reads it
 NEWS_BURST, NEWS_PER_S = 20_000, 5_000  # notifications of one host
+LOOK_S = 0.25  # between two looks for calls without a reply, and agents without a sign of life
 CLOCK_EVERY_S = 30.0
 CLOCK_PINGS = 8
 STEP_S = 0.1
@@ -201,7 +202,7 @@ class Fleet:
     def _keep_time(self) -> None:
         """Expire calls without a reply, and measure the clocks again."""
         offset_s = time.time() - time.monotonic()
-        while not self._closed.wait(0.1):
+        while not self._closed.wait(LOOK_S):
             now = time.monotonic()
             if abs(time.time() - now - offset_s) > STEP_S:  # our clock was set: theirs are elsewhere now
                 offset_s = time.time() - now

@@ -18,6 +18,7 @@ from typing import Any
 from rm.adapters.hosts.silence import Silence
 
 PULSES_PER_DEADLINE = 6
+QUIET_S = 1.0
 _DISCARDS, _DELIVERS = struct.pack("ii", 1, 0), struct.pack("ii", 0, 0)  # struct linger
 
 
@@ -40,6 +41,11 @@ class WatchedSocket:
         self._silence = Silence(self.interval_s)
         self._cut = False
         self._linger(_DISCARDS)
+
+    def settimeout(self, seconds: float | None) -> None:
+        """Paramiko would wake up ten times a second, for each host, to look whether it was closed: what
+        comes, and an end, wake it anyway."""
+        self._raw.settimeout(seconds if seconds is None else max(seconds, QUIET_S))
 
     def recv(self, size: int) -> bytes:
         data = self._raw.recv(size)
@@ -84,6 +90,8 @@ class WatchedSocket:
     def close(self) -> None:
         if not self._cut:
             self._linger(_DELIVERS)
+            with suppress(OSError):  # who waits for data in another thread would keep it open until then
+                self._raw.shutdown(socket.SHUT_RDWR)
         self._raw.close()
 
     def _linger(self, how: bytes) -> None:
