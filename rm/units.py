@@ -247,9 +247,14 @@ _HOST_NAME = r"[A-Za-z0-9_]([A-Za-z0-9._-]*)\Z"
 _RANGE = r"(\d+)(?:-(\d+))?\Z"
 
 
+def is_host_name(text: str) -> bool:
+    """Can a list of hosts name it?"""
+    return re.match(_HOST_NAME, text) is not None
+
+
 def _expand(pattern: str, whole: str) -> list[str]:
     if "[" not in pattern:
-        if not re.match(_HOST_NAME, pattern):
+        if not is_host_name(pattern):
             raise UsageError(f"'{pattern}' is not a host name.", _HOSTS_HINT)
         return [pattern]
     head, _, rest = pattern.partition("[")

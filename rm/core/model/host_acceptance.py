@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from rm.core.model.acceptance import NAME_BYTES, NUMBER_MAX
 from rm.core.model.host import Host
 from rm.errors import UsageError
+from rm.units import is_host_name
 
 GPUS = 1024
 NAMES = 4096  # partitions or features
 VARIABLE_BYTES = 1 << 20  # of all variables of a host
 PORT_MAX = 65_535
-PATTERN_LETTERS = frozenset('[]*?!@&"\\')  # of lists of hosts, patterns of playbooks, file names and shells
 _COUNTS = ("cpus", "mem_bytes", "nic_bps")
 
 
@@ -31,14 +31,12 @@ def accept_host(host: Host) -> None:
 
 
 def _problems(host: Host) -> Iterator[str]:
-    if not host.name or set("/,") & set(host.name):
-        yield "its name must be a word without slashes and commas"
-    if PATTERN_LETTERS & set(host.name) or not host.name.strip("."):
-        yield f"its name has one of {' '.join(sorted(PATTERN_LETTERS))}, or only dots"
+    if not is_host_name(host.name):  # also of patterns of playbooks, file names and shells
+        yield "its name can stand in no list of hosts: use letters, digits, dots, dashes and underscores"
     for what in ("name", "address", "login", "interface"):
         yield from _word(what, getattr(host, what))
-    if any(getattr(host, what).startswith("-") for what in ("name", "address", "login")):
-        yield "its name, address or login begins with a dash, as an option does"
+    if any(getattr(host, what).startswith("-") for what in ("address", "login")):
+        yield "its address or login begins with a dash, as an option does"
     if "@" in host.address or host.address.count(":") == 1:  # an address of IPv6 has several
         yield (
             "its address names a login or a port, which have fields of their own "
