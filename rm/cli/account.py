@@ -126,11 +126,18 @@ def export_(session: Session, /) -> None:
 
 @account.command("import")
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True))
+@click.option("--empty", is_flag=True, help="Also from a FILE without accounts: all accounts are removed.")
 @click.pass_obj
-def import_(session: Session, /, file: Path) -> None:
+def import_(session: Session, /, file: Path, empty: bool) -> None:
     """Let the accounts be those of a TOML FILE, and no others (-: what comes in)."""
     text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
-    made = session.client.sharing.import_accounts(*from_toml(text, str(file)))
+    wanted, *others = from_toml(text, str(file))
+    if not wanted and not empty and (there := len(session.client.sharing.accounts().accounts)):
+        raise UsageError(
+            f"{file} has no accounts: to import it would remove all {there} that there are.",
+            "If that is meant, say --empty.",
+        )
+    made = session.client.sharing.import_accounts(wanted, *others)
     users = len({one.user for one in made.members})
     click.echo(f"{len(made.accounts)} accounts, {users} users, {len(made.qos)} QOS.")
 

@@ -59,6 +59,19 @@ def test_what_is_exported_is_imported_again(daemon: Daemon, rmx: Rmx, tmp_path: 
     assert rmx("account", "show").out == before
 
 
+@pytest.mark.parametrize("text", ["", "# all commented out\n", '[root]\nlimits = { "user.running" = 1 }\n'])
+def test_a_file_without_accounts_removes_all_only_if_that_is_said(
+    daemon: Daemon, rmx: Rmx, tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "accounts.toml").write_text(text)
+    assert rmx("account", "import", "accounts.toml").code == 0, "none are there that it would remove"
+    rmx("account", "add", "kept")
+    refused = rmx("account", "import", "accounts.toml")
+    assert (refused.code, "would remove all 1 that there are" in refused.err) == (2, True), refused.err
+    assert [one["name"] for one in rmx("account", "show", "--json").json["accounts"]] == ["kept"]
+    assert rmx("account", "import", "--empty", "accounts.toml").out == "0 accounts, 0 users, 0 QOS.\n"
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -73,6 +86,9 @@ def test_what_is_exported_is_imported_again(daemon: Daemon, rmx: Rmx, tmp_path: 
         ("[a]\nuser_limits = { ann = {} }", "user_limits of a names 'ann', who is none of its users"),
         ('[a]\nparent = "b"\n[b]\nparent = "a"', "would be below itself"),
         ("[A]\n", "'A' is no name of an account"),
+        ('[a]\nusers = { "ann eve" = 1 }', "'ann eve' is no name of a user"),
+        ('[a]\nusers = { "ann,eve" = 1 }', "'ann,eve' is no name of a user"),
+        ('[a]\nusers = { "-ann" = 1 }', "'-ann' is no name of a user"),
     ],
 )
 def test_a_file_that_is_no_tree_is_refused_whole(

@@ -23,6 +23,9 @@ USUAL_TIER = 1
 REQUEUE, CANCEL, SUSPEND, OFF = PREEMPT_MODES = ("requeue", "cancel", "suspend", "off")
 MAX_ACCOUNTS, MAX_MEMBERS = 10_000, 100_000
 _NAME = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,63}\Z")
+# whatever a directory may call somebody, such as `DOMAIN\ann` and `ann@site`, but what separates names in
+# lists, paths and /etc/passwd
+_USER = re.compile(r"(?![-+])[^\s,:/\"']{1,255}\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,8 +378,12 @@ def _check_account(accounts: Accounts, one: Account) -> None:
 def _check_member(accounts: Accounts, one: Member) -> None:
     if one.account not in accounts.by_name:
         raise UsageError(f"{one.user:.80} is in '{one.account:.80}', which is no account.", "Add it before.")
-    if not one.user or len(one.user) > 255 or not one.user.isprintable():
-        raise UsageError(f"'{one.user:.80}' is no name of a user.")
+    if not _USER.match(one.user) or not one.user.isprintable():
+        raise UsageError(
+            f"'{one.user:.80}' is no name of a user.",
+            "Write up to 255 characters without blanks, commas, colons, slashes and quotation marks, and no "
+            "- or + before them.",
+        )
     _check_shares(f"{one.user} in {one.account}", one.shares)
     check_limits(f"{one.user} in {one.account}", one.limits, OF_MEMBER)
 
