@@ -65,6 +65,7 @@ class FakeService:
         self.reserved: dict[str, HostReservation] = {}
         self.shared, self.ledger = NO_ACCOUNTS, Ledger()
         self.ended: list[Ended] = []
+        self.forgotten_us = 0  # what ended before
         self.inventory: dict[str, Host] = {
             "h1": builders.host("h1", gpus=2, interface="eth0", nics=(CARD,)),
             "h2": builders.host("h2", "z2"),
@@ -130,7 +131,7 @@ class FakeService:
     def usage(
         self, by: Sequence[str], since_us: int, until_us: int, only: Sequence[tuple[str, str]]
     ) -> tuple[Asked, list[tuple[Heap, Sums]]]:
-        what = asked(by, since_us, until_us or 2_000_000_000_000_000, only, 0)
+        what = asked(by, since_us, until_us or 2_000_000_000_000_000, only, 0, self.forgotten_us)
         return what, answer(what, added_up(self.ended))
 
     def totals(self) -> Mapping[str, Sums]:

@@ -74,12 +74,14 @@ def usage(
         return
     now = datetime.now()
     asked = {name: value for name, value in only.items() if value is not None}
+    first_us = _us(since, now, now - timedelta(days=USUAL_DAYS))
     found = session.client.sharing.usage(
         [word.strip() for word in by.split(",") if word.strip()],
-        since_us=_us(since, now, now - timedelta(days=USUAL_DAYS)),
+        since_us=first_us,
         until_us=_us(until, now, now),
         **asked,
     )
+    _say_forgotten(found, first_us)
     if as_json:
         emit_answer(found)
     elif as_csv:
@@ -98,8 +100,17 @@ def _digest(session: Session, account: str, since: str | None, until: str | None
         last_us = _us(until, now, now)
         first_us = last_us - WEEK_US if since is None else _us(since, now, now)
     found = session.client.sharing.usage(["user"], since_us=first_us, until_us=last_us, account=account)
+    _say_forgotten(found, first_us)
     text = digest(account, found.since_us, found.until_us, [(line.user, line) for line in found.lines])
     return "".join(f"{printable(line)}\n" for line in text.splitlines())
+
+
+def _say_forgotten(found: Usage, first_us: int) -> None:
+    if found.since_us > first_us:
+        from rm.cli.shown import moment
+
+        what = f"What ended before {moment(found.since_us)} is forgotten"
+        click.echo(f"rmx: {what}: rm.toml's jobs.usage_days says for how long it is kept.", err=True)
 
 
 def _us(text: str | None, now: datetime, usual: datetime) -> int:

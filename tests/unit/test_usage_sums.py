@@ -212,9 +212,9 @@ def test_whole_days_are_read_as_days() -> None:
 
 
 def test_the_time_is_of_whole_hours_and_of_days_where_hours_are_forgotten() -> None:
-    what = asked(["user"], DAY_US + 90, 2 * DAY_US + 1, [], 0)
+    what = asked(["user"], DAY_US + 90, 2 * DAY_US + 1, [], 0, 0)
     assert (what.since_us, what.until_us) == (DAY_US, 2 * DAY_US + HOUR_US)
-    old = asked(["user"], DAY_US + HOUR_US, 2 * DAY_US + HOUR_US, [], 9 * DAY_US)
+    old = asked(["user"], DAY_US + HOUR_US, 2 * DAY_US + HOUR_US, [], 9 * DAY_US, 0)
     assert (old.since_us, old.until_us) == (DAY_US, 3 * DAY_US)
 
 
@@ -229,13 +229,23 @@ def test_the_time_is_of_whole_hours_and_of_days_where_hours_are_forgotten() -> N
 )
 def test_what_cannot_be_asked_is_refused(by: list[str], only: list[tuple[str, str]], words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        asked(by, 0, DAY_US, only, 0)
+        asked(by, 0, DAY_US, only, 0, 0)
 
 
 def test_a_time_that_ends_before_it_begins_is_refused() -> None:
     with pytest.raises(UsageError, match="ends before it begins"):
-        asked([], 2 * DAY_US, DAY_US, [], 0)
+        asked([], 2 * DAY_US, DAY_US, [], 0, 0)
     assert HOURS_KEPT_US > 31 * DAY_US  # a month by the hour
+
+
+def test_what_is_forgotten_is_not_in_the_time_that_is_answered() -> None:
+    """Or a sum of the days that are left would stand for the whole time."""
+    what = asked([], 0, 30 * DAY_US, [], 20 * DAY_US, 10 * DAY_US + HOUR_US)
+    assert (what.since_us, what.until_us) == (11 * DAY_US, 30 * DAY_US)
+    assert asked([], 12 * DAY_US, 30 * DAY_US, [], 0, 11 * DAY_US).since_us == 12 * DAY_US
+    with pytest.raises(UsageError, match="forgotten") as refusal:
+        asked([], 0, 11 * DAY_US, [], 20 * DAY_US, 11 * DAY_US)
+    assert "after 1970-01-12" in (refusal.value.hint or "")
 
 
 # -- the command
@@ -274,6 +284,15 @@ def test_usage_is_a_table_with_all_together(rmx: Rmx, used: None) -> None:
     ]
     assert rows[0][5:] == ["25", "%", "4.0", "0.0", "-", "0.0", "1", "GiB", "0", "B"]
     assert rows[1][8:11] == ["2.0", "50", "%"]
+
+
+def test_usage_says_what_is_forgotten(rmx: Rmx, daemon: Daemon, used: None) -> None:
+    daemon.service.forgotten_us = DAY_US
+    told = rmx("usage", "--from=1970-01-01", "--to=1970-01-03")
+    assert told.out.splitlines()[0] == "Jobs that ended from 1970-01-02T00:00:00 to 1970-01-03T00:00:00"
+    assert "What ended before 1970-01-02T00:00:00 is forgotten: rm.toml's jobs.usage_days" in told.err
+    told = rmx("usage", "--from=1970-01-01", "--to=1970-01-02")
+    assert (told.code, "What was used then is forgotten" in told.err) == (2, True)
 
 
 def test_usage_by_host_and_day_of_some_time(rmx: Rmx, used: None) -> None:

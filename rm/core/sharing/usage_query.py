@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from rm.core.sharing.ended import DAY_US, HOUR_US, Heap, Sums
 from rm.errors import UsageError
@@ -36,12 +37,18 @@ class Asked:
 
 
 def asked(
-    by: Sequence[str], since_us: int, until_us: int, only: Sequence[tuple[str, str]], hours_since_us: int
+    by: Sequence[str],
+    since_us: int,
+    until_us: int,
+    only: Sequence[tuple[str, str]],
+    hours_since_us: int,
+    days_since_us: int,
 ) -> Asked:
-    """As whole hours, or days where the hours before `hours_since_us` are forgotten.
+    """As whole hours, or days where the hours before `hours_since_us` are forgotten; from the first whole day
+    after `days_since_us` on, since what ended before is forgotten, too.
 
     Raises:
-        UsageError: there is no such name, or hosts are asked for with what jobs have.
+        UsageError: there is no such name, hosts are asked for with what jobs have, or all is forgotten.
     """
     names = tuple(dict.fromkeys(by)) or ("account",)
     for name in names:
@@ -60,6 +67,12 @@ def asked(
         until_us = -_down(-until_us, DAY_US)
     if since_us >= until_us:
         raise UsageError("The time ends before it begins.", "Give --to a later time than --from.")
+    known_us = -_down(-days_since_us, DAY_US)
+    if until_us <= known_us:
+        raise UsageError(
+            "What was used then is forgotten.", f"Ask for a time after {_day(known_us)}: see jobs.usage_days."
+        )
+    since_us = max(since_us, known_us)
     return Asked(names, since_us, until_us, tuple(only))
 
 
@@ -76,6 +89,10 @@ def answer(asked: Asked, known: Mapping[Heap, Sums]) -> list[tuple[Heap, Sums]]:
                 line = Heap(0, day_us, **names)
                 found[line] = found[line].plus(sums) if line in found else sums
     return sorted(found.items())
+
+
+def _day(at_us: int) -> str:
+    return f"{datetime.fromtimestamp(at_us / 1e6, UTC):%Y-%m-%d}"
 
 
 def _down(at_us: int, to_us: int) -> int:

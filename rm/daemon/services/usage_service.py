@@ -28,13 +28,15 @@ class UsageService:
     async def usage(
         self, by: Sequence[str], since_us: int, until_us: int, only: Sequence[tuple[str, str]]
     ) -> tuple[Asked, list[tuple[Heap, Sums]]]:
-        """`until_us` 0: until now.
+        """`until_us` 0: until now. What is forgotten by now is not asked for: the answer says since when.
 
         Raises:
             UsageError: it cannot be asked so.
         """
         now_us = self._clock.now_us()
-        what = asked(by, since_us, until_us or now_us, only, now_us - HOURS_KEPT_US)
+        # this day is known by its hours
+        days_since_us = min(now_us - self._keep_us, now_us // DAY_US * DAY_US)
+        what = asked(by, since_us, until_us or now_us, only, now_us - HOURS_KEPT_US, days_since_us)
         return what, await asyncio.to_thread(self._store.usage, what)
 
     def totals(self) -> Mapping[str, Sums]:
