@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from rm.client.sharing import Sharing
 from rm.config import Config
 from rm.config.sections import SharingConfig
 from rm.core.alerts.channel import NotTold
+from rm.core.sharing.accounts import NO_ACCOUNTS, Account, checked
 from rm.core.sharing.digest import WEEK_US, digest, week_before
 from rm.core.sharing.ended import DAY_US, HOUR_US, Ended, Sums
 from rm.core.store import Batch
@@ -86,6 +88,7 @@ class House:
         part = Ended(MONDAY_US - 3 * DAY_US, "physics", "ann", "", "", "h1", ANN, Sums())
         other = Ended(MONDAY_US - 3 * DAY_US, "biology", "eve", "", "", "h1", BOB, Sums())
         self.version = 0
+        self.accounts = NO_ACCOUNTS
         self.commit(Batch(ended=(part, other)))
         self.trouble: Exception | None = None
         self.after_us = 0  # it holds for what says that a week was sent
@@ -95,6 +98,12 @@ class House:
         store.acquire_lease("a", 0, 1)
         store.commit(batch, self.version)
         self.version += 1
+
+    def ask(self, question: Callable[[Any, int], Any]) -> Future[Any]:
+        done: Future[Any] = Future()
+        state = SimpleNamespace(accounts=self.accounts)
+        done.set_result(question(SimpleNamespace(state=state), self.clock.us))
+        return done
 
     def keep(self, documents: tuple[tuple[str, dict[str, Any] | None], ...]) -> Future[Any]:
         done: Future[Any] = Future()
@@ -134,6 +143,29 @@ def test_each_address_gets_each_week_once_over_restarts() -> None:
     house.clock.us += 3 * WEEK_US
     house.daemon().send()
     assert len(house.server.took) == 4  # one for each, of the last week
+
+
+def test_of_an_account_that_is_none_nothing_is_mailed_but_what_was_used(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It is misspelt, or it was removed in the week."""
+    house = House()
+    house.accounts = checked([Account("physic")], [])
+    house.clock.us = MONDAY_US + 5 * HOUR_US  # the week before the last: nothing was used in it
+    daemon = house.daemon()
+    daemon.send()
+    daemon.send()
+    assert not house.server.took
+    assert caplog.text.count("sharing.digest names 'physics', which is no account") == 1
+    house.clock.us += HOUR_US
+    daemon.send()
+    assert [letter[0] for letter in house.server.took] == ["head@x", "ops@x"]
+    house.clock.us += WEEK_US
+    daemon.send()
+    assert len(house.server.took) == 2
+    house.accounts = checked([Account("physics")], [])
+    daemon.send()
+    assert len(house.server.took) == 4, "it is one now"
 
 
 def test_what_a_server_refuses_for_now_is_tried_again_and_nobody_else_gets_it_twice() -> None:

@@ -9,12 +9,14 @@ before it could write that the server took a letter, the letter is sent again, w
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
 from rm.core.alerts.channel import NotTold
 from rm.core.ports import Clock
+from rm.core.scheduling.cycle import Cycle
+from rm.core.sharing.accounts import Accounts
 from rm.core.sharing.digest import digest, week_before
 from rm.core.sharing.usage_query import Asked
 from rm.core.store import Store
@@ -31,8 +33,10 @@ class Letters(Protocol):
     def send_letter(self, to: str, subject: str, text: str, name: str) -> None: ...
 
 
-class Keeping(Protocol):
+class Leading(Protocol):
     """The leader."""
+
+    def ask(self, question: Callable[[Cycle, int], Any]) -> Future[Any]: ...
 
     def keep(self, documents: tuple[tuple[str, dict[str, Any] | None], ...]) -> Future[Any]: ...
 
@@ -66,7 +70,7 @@ class Digests:
         self,
         *,
         store: Store,
-        leader: Keeping,
+        leader: Leading,
         clock: Clock,
         letters: Letters,
         cluster: str,
@@ -76,6 +80,7 @@ class Digests:
     ) -> None:
         self._store, self._leader, self._clock, self._letters = store, leader, clock, letters
         self._cluster, self._to, self._hour_us = cluster, to, hour * HOUR_US
+        self._missed = set[str]()  # accounts that are none, of which the log tells
         self._sent = {
             name: until_us
             for name, body in stored
@@ -85,15 +90,32 @@ class Digests:
     def send(self) -> None:
         """What is due; what a server refuses for now is tried again the next time."""
         since_us, until_us = week_before(self._clock.now_us() - self._hour_us)
+        unknown = self._unknown()
         for account, addresses in self._to.items():
             due = [to for to in addresses if self._sent.get(_name(account, to), 0) < until_us]
             if not due:
                 continue
             asked = Asked(("user",), since_us, until_us, (("account", account),))
             lines = [(heap.user, sums) for heap, sums in self._store.usage(asked)]
+            if account in unknown and not lines:
+                continue
             text = digest(account, since_us, until_us, lines)
             for to in due:
                 self._send(account, to, until_us, text)
+
+    def _unknown(self) -> set[str]:
+        """Those of which digests are to be sent and that are no accounts; where there are none at all, a name
+        is a mere word of jobs."""
+        there: Accounts = self._leader.ask(lambda cycle, now_us: cycle.state.accounts).result(KEEP_S)
+        unknown = self._to.keys() - there.by_name.keys() if there.accounts else set[str]()
+        for account in sorted(unknown - self._missed):
+            log.warning(
+                "sharing.digest names '%s', which is no account: nothing is mailed of a week in which "
+                "nothing was used for it; `rmx account show` lists the accounts",
+                account,
+            )
+        self._missed = unknown
+        return unknown
 
     def _send(self, account: str, to: str, until_us: int, text: str) -> None:
         subject = f"[{self._cluster}] {text.partition(chr(10))[0]}"
