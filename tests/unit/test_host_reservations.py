@@ -175,6 +175,19 @@ def test_jobs_of_a_reservation_run_in_its_window_on_its_hosts() -> None:
     assert "is over or was deleted" in cluster.why(late).message
 
 
+def test_a_job_without_a_limit_ends_with_its_window_before_a_later_one_begins() -> None:
+    """So that the later one, which may be years ahead, does not stand against it."""
+    cluster = Reserving(hosts=1, cpus=2)
+    cluster.reserve("r", windows=((100 * SECOND, 200 * SECOND),), users=("ann",))
+    cluster.reserve("later", windows=((200 * SECOND, 300 * SECOND),), maint=True)
+    endless = cluster.submit("", user="ann", reservation="r")
+    cluster.at(100 * SECOND)
+    assert cluster.states(endless) == [S.RUNNING]
+    cluster.reserve("sooner", windows=((150 * SECOND, 160 * SECOND),), maint=True, ignore_jobs=True)
+    other = cluster.submit("", user="ann", reservation="r")
+    assert "reserved for maintenance" in cluster.why(other).message
+
+
 def test_for_maintenance_hosts_are_drained_and_given_back() -> None:
     cluster = Reserving(hosts=2)
     cluster.do(ev.HostDrained("h2", "ann", "disk"))

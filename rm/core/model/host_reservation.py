@@ -98,10 +98,13 @@ def latest_end_us(spec: JobSpec, now_us: int) -> int | None:
 def standing_against(
     spec: JobSpec, now_us: int, reservations: Iterable[HostReservation]
 ) -> tuple[HostReservation, ...]:
-    """Those that the job has no part in, and that begin before it would be over if it started now."""
-    end_us, mine = latest_end_us(spec, now_us), spec.reservation
+    """Those that the job has no part in, and that begin before it would be over if it started now: with its
+    own reservation's window at the latest."""
+    end_us, mine, known = latest_end_us(spec, now_us), spec.reservation, tuple(reservations)
+    if end_us is None and mine:
+        end_us = next((one.open_until_us(now_us) for one in known if one.name == mine), None)
     found = []
-    for one in reservations:
+    for one in known:
         window = one.first_after_us(now_us) if one.name != mine else None
         if window is not None and (end_us is None or window[0] < end_us):
             found.append(one)
