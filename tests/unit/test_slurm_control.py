@@ -262,6 +262,8 @@ def test_jobs_that_are_ending_are_told(slurm: Slurm, daemon: Daemon) -> None:
     [
         ([], "No command is named."),
         (["foo"], "invalid keyword: foo."),
+        (["create", "reservation=x"], "'create' is not supported. `rmx reservation create`"),
+        (["delete", "reservation=x"], "'delete' is not supported. `rmx reservation delete`"),
         (["suspend", "9"], "Invalid job id specified for job 9. There is no job 9"),
         (["top", "1"], "'top' is not supported."),
         (["hold", "abc"], "Invalid job id specified for job abc. 'abc' is not a job id."),

@@ -41,7 +41,15 @@ NOTHING = {
     "reservation": "No reservations in the system", "licenses": "No licenses configured in Slurm.",
 }  # fmt: skip
 FAILED = 1
-REFUSED = ("top", "notify", "cancel_reboot", "reboot", "listpids", "pidinfo", "token")
+NO_COUNTERPART = "rm has no counterpart."
+NAMED = "`rmx reservation {0}`, `rmx partition {1}` and `rmx host {1}` do that."
+REFUSED = {
+    "create": NAMED.format("create", "add"),
+    "delete": NAMED.format("delete", "remove"),
+    **dict.fromkeys(
+        ("top", "notify", "cancel_reboot", "reboot", "listpids", "pidinfo", "token"), NO_COUNTERPART
+    ),
+}
 STARTED = ("RUNNING", "SUSPENDED")
 SHORTEST = 3  # letters of a keyword
 LOOK_S = 1.0
@@ -73,7 +81,7 @@ def run(words: Sequence[str]) -> int:
     }
     verb = _whole(verb, (*acts, *REFUSED))
     if verb in REFUSED:
-        raise UsageError(f"'{verb}' is not supported.", "rm has no counterpart.")
+        raise UsageError(f"'{verb}' is not supported.", REFUSED[verb])
     if verb not in acts:
         raise UsageError(f"invalid keyword: {verb}.", f"Known are {', '.join(acts)}.")
     return acts[verb](rest)
