@@ -73,7 +73,7 @@ def test_hosts_are_chosen_that_keep_nobody_from_his_plans(house: House) -> None:
         ({"count": 4}, "4 hosts, and 3 are such"),
         ({"zone": "nowhere"}, "No host"),
         ({"cron": "0 * * * *", "end_us": 10**15}, "comes again has no end"),
-        ({"playbook": "p.yml"}, "Only maintenance"),
+        ({"playbook": "drain.yml"}, "Only maintenance"),
     ],
 )
 def test_what_cannot_be_is_refused_by_a_sentence(house: House, wanted: dict[str, Any], said: str) -> None:
@@ -153,7 +153,7 @@ def test_a_reservation_of_whole_days_goes_on_where_clocks_change(house: House) -
 
 def test_only_an_administrator_says_when_and_where_a_playbook_runs(house: House) -> None:
     asked = service(house)
-    maintenance = {"users": [], "maint": True, "playbook": "mend", "hosts": ["h1"]}
+    maintenance = {"users": [], "maint": True, "playbook": "burn_in", "hosts": ["h1"]}
     made = create(asked, "m", start_us=house.clock.us + HOUR, **maintenance)
     later: list[dict[str, Any]] = [
         {"hosts": ["h1", "h2"]}, {"start_us": house.clock.us + 1}, {"cron": "* * * * *"}, {"playbook": ""},
@@ -166,6 +166,16 @@ def test_only_an_administrator_says_when_and_where_a_playbook_runs(house: House)
     assert asyncio.run(asked.delete("m", "ops")).name == "m"  # nothing runs then
 
 
+@pytest.mark.parametrize("playbook", ["/nowhere/kernel.yml", "burn_in/x", "./burn_in.yml", "nosuch", "a.yml"])
+def test_a_playbook_that_is_not_there_is_refused_before_its_window(house: House, playbook: str) -> None:
+    asked = service(house)
+    with pytest.raises(UsageError, match=f"There is no playbook '{playbook}'"):
+        create(asked, "m", users=[], maint=True, playbook=playbook, hosts=["h1"])
+    create(asked, "m", users=[], maint=True, playbook="burn_in", hosts=["h1"])
+    with pytest.raises(UsageError, match=f"There is no playbook '{playbook}'"):
+        asyncio.run(asked.change("m", {"playbook": playbook}, "admin", may_play=True))
+
+
 def test_a_playbook_runs_once_in_a_window_when_no_job_is_left(house: House, tmp_path: Path) -> None:
     asked, started = service(house), []
 
@@ -175,7 +185,7 @@ def test_a_playbook_runs_once_in_a_window_when_no_job_is_left(house: House, tmp_
 
     runs = Maintenance(house.leader, command, tmp_path / "maintenance")
     house.do(ev.JobSubmitted(1, builders.spec(hosts_only=("h1",))))
-    wanted = {"users": [], "maint": True, "playbook": "mend", "ignore_jobs": True}
+    wanted = {"users": [], "maint": True, "playbook": "burn_in", "ignore_jobs": True}
     create(asked, "m", hosts=["h1", "h2"], **wanted)
     runs.begin()
     assert started == [], "a job is there"
@@ -186,7 +196,7 @@ def test_a_playbook_runs_once_in_a_window_when_no_job_is_left(house: House, tmp_
     for thread in threading.enumerate():
         if thread.name == "maintenance m":
             thread.join(PATIENCE_S)
-    assert started == [("mend", "h1,h2")]
+    assert started == [("burn_in", "h1,h2")]
     (made,) = asyncio.run(asked.reservations())
     assert made.result.startswith("failed with code 3")
     assert (tmp_path / "maintenance" / "m.log").read_text() == "it is done\n"

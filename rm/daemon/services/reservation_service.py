@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+from rm.adapters.playbook.shipped import shipped_directory
 from rm.core.jobs import events as ev
 from rm.core.jobs import reservation_requests as requests
 from rm.core.jobs.reservation_requests import Choice
@@ -47,6 +50,7 @@ class ReservationService:
 
     async def create(self, wanted: Mapping[str, Any], by: str) -> HostReservation:
         """Of the fields of a ReservationRequest."""
+        _must_be_there(wanted.get("playbook", ""))
         now_us = self._clock.now_us()
         choice = Choice(**{name: wanted[name] for name in wanted if name in CHOOSES})
         new = HostReservation(
@@ -72,6 +76,7 @@ class ReservationService:
         Raises:
             Forbidden: a playbook runs in it.
         """
+        _must_be_there(wanted.get("playbook", ""))
         now_us = self._clock.now_us()
 
         def make(state: ClusterState) -> ev.Event:
@@ -137,6 +142,22 @@ class ReservationService:
             return tuple(self._windows_of(cron, after_us, lasts_us, WINDOWS))
         except ConfigError as error:  # it is not rm.toml's
             raise UsageError(error.what, error.hint) from None
+
+
+def _must_be_there(playbook: str) -> None:
+    """Raises UsageError where `rmx playbook run` would not find it: better now than when its window opens."""
+    if not playbook:
+        return
+    if os.sep in playbook:
+        path = Path(playbook)
+    else:
+        path = shipped_directory("playbooks") / playbook
+        path = path if path.suffix in (".yml", ".yaml") else path.with_name(f"{playbook}.yml")
+    if not path.is_absolute() or not path.is_file():
+        raise UsageError(
+            f"There is no playbook '{playbook:.200}' on the daemon's machine.",
+            "Write its whole path there, or the name of one that comes with rm: rmx playbook list.",
+        )
 
 
 def _told(wanted: Mapping[str, Any]) -> dict[str, Any]:
