@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,10 +15,12 @@ from rm.core.model.host import Zone
 from rm.core.model.job import Job, JobState
 from rm.core.model.progress import Progress
 from rm.core.model.reasons import Reason, ReasonCode
+from rm.core.model.snapshot import Snapshot
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
 from rm.core.scheduling.explaining import explain
+from rm.policies.queue.backfill import BackfillOptions, BackfillPolicy
 from tests.builders import host, job, snapshot, spec
 
 SECOND_US = 1_000_000
@@ -176,6 +179,58 @@ def test_a_job_of_higher_priority_takes_the_reservation_over():
     assert world.submit(1) == []  # beside job 2 it would have been let pass
     assert "job 3" in world.why(4).message
     assert world.end(1) == [3]
+
+
+class ByOrder(BackfillPolicy):
+    """In an order that changes by itself, as that of fair share does."""
+
+    def __init__(self, first: list[int]) -> None:
+        super().__init__(BackfillOptions(depth=3))
+        self.first = first
+
+    def order(self, pending: Sequence[Job], snapshot: Snapshot) -> list[Job]:
+        return sorted(pending, key=lambda one: (one.id not in self.first, one.id))
+
+
+def by_order(*running_s: float) -> tuple[World, ByOrder]:
+    """One host each has a job for these seconds."""
+    world, queue = World(len(running_s)), ByOrder([])
+    world.cycle.policies = replace(world.cycle.policies, queue=queue)
+    for seconds in running_s:
+        world.submit(1, seconds)
+    return world, queue
+
+
+def plan_s(world: World) -> dict[int, float]:
+    return {one.job: (one.at_us or 0) / SECOND_US for one in world.cycle.state.planned.values()}
+
+
+def test_a_reserved_job_goes_before_those_that_it_has_come_to_stand_before() -> None:
+    """Or the reservations would keep the order of the moment at which they were made."""
+    world, queue = by_order(50, 100, 100, 100)
+    before = len(world.started)
+    large, larger = before + 1, before + 2
+    assert world.submit(3, 100) == world.submit(4, 10) == []
+    assert plan_s(world) == {large: 100, larger: 200}
+    queue.first.append(larger)
+    world.now_us = 50 * SECOND_US
+    assert world.end(1) == []
+    assert plan_s(world) == {larger: 100, large: 110}
+    queue.first.clear()
+    world.now_us = 60 * SECOND_US
+    assert world.end(2) == []
+    assert plan_s(world) == {large: 100, larger: 200}, "and back"
+
+
+def test_a_reserved_job_starts_before_those_that_it_has_come_to_stand_before() -> None:
+    world, queue = by_order(50, 100)
+    both, one = 3, 4
+    assert world.submit(2, 100) == world.submit(1, 500) == []
+    assert plan_s(world) == {both: 100, one: 200}
+    queue.first.append(one)
+    world.now_us = 50 * SECOND_US
+    assert world.end(1) == [one], "it had to leave the host to the other's reservation"
+    assert plan_s(world) == {both: 550}
 
 
 @pytest.mark.parametrize("gone", [ev.CancelRequested(2, "alice"), ev.HoldRequested(2, "alice")])

@@ -75,6 +75,7 @@ class Ahead(Generic[D]):
         limiter.set_aside(snapshot.now_us, lambda: self._plan.running, self._plan.until_us)
         self._new = depth if whole else depth - len(snapshot.planned)  # how many may get one that had none
         self._before: dict[int, Planned] = {}
+        self._place_of: dict[int, int] = {}  # of these, in the order of the pass before
         self._late: dict[int, int] = {}  # those that cannot start as planned, and when that was
         self._met: set[int] = set()  # those of `reservations`
         self._hopeless: set[Demand] = set()  # what does not fit even when all has ended
@@ -87,6 +88,7 @@ class Ahead(Generic[D]):
         for number, planned in self._snapshot.planned.items():
             if number not in jobs:
                 continue
+            self._place_of[number] = len(self._before)
             self._before[number] = planned
             one = self._plan.kept(planned, jobs[number], self._tries(jobs[number]))
             if one is not None:
@@ -113,13 +115,12 @@ class Ahead(Generic[D]):
     def place(self, job: Job, number: int) -> tuple[D | None, list[Reason]]:
         """The engine's choice, unless it would delay a reserved job: then another that would not.
 
-        A job that had no reservation came to stand before those whose turn is to come, and may delay them.
+        A job that came to stand before others whose turn is to come may delay them.
         """
-        if number not in self._before:
-            return self._first(lambda: self._place(job, number))
-        found, reasons = self._place(job, number)
+        passed = self._passed(number)
+        found, reasons = self._before_those(passed, lambda: self._place(job, number))
         if found is None and number in self._late and not self._soon(number, self._earliest(job, number)):
-            return self._first(lambda: self._place(job, number))
+            return self._before_those(self._coming(), lambda: self._place(job, number))
         return found, reasons
 
     def took(self, job: Job, number: int, placement: Placement) -> None:
@@ -128,7 +129,7 @@ class Ahead(Generic[D]):
             self._plan.move(moved, where)
             self._behind.clear()
         self.leave(number)
-        coming = self._lift()
+        coming = self._lift(self._coming())
         self._plan.placed(job, placement)
         self._go_on(coming)
 
@@ -158,14 +159,7 @@ class Ahead(Generic[D]):
             self.leave(number)
             return None
         if kept is not None:
-            after_us = self._limiter.opens_us(job)
-            before_us = kept.at_us if kept.at_us >= after_us else None
-            sooner = self._plan.earliest(number, job, kept.tries, before_us, after_us)
-            if sooner is None:
-                return self._note(kept)
-            self._plan.remove(number)
-            self._plan.add(sooner)
-            return self._note(sooner)
+            return self._note(self._before_those(self._passed(number), lambda: self._kept(kept)))
         if number not in self._before and self._new <= 0 and not (self._coming() or self._late):
             return None
         made = self._anew(job, number)
@@ -183,6 +177,17 @@ class Ahead(Generic[D]):
         self._behind.clear()
         return one
 
+    def _kept(self, one: Reservation) -> Reservation:
+        """It, or an earlier one."""
+        after_us = self._limiter.opens_us(one.job)
+        before_us = one.at_us if one.at_us >= after_us else None
+        sooner = self._plan.earliest(one.number, one.job, one.tries, before_us, after_us)
+        if sooner is None:
+            return one
+        self._plan.remove(one.number)
+        self._plan.add(sooner)
+        return sooner
+
     def _anew(self, job: Job, number: int) -> Reservation | None:
         """Where a job goes that has no place in the plan."""
 
@@ -192,12 +197,10 @@ class Ahead(Generic[D]):
                 self._plan.add(one)
             return one
 
-        if number not in self._before:
-            return self._first(found)
-        one = found()
+        one = self._before_those(self._passed(number), found)
         if number in self._late and not self._soon(number, one):
             self._plan.remove(number)
-            return self._first(found)
+            return self._before_those(self._coming(), found)
         return one
 
     def _soon(self, number: int, one: Reservation | None) -> bool:
@@ -214,11 +217,11 @@ class Ahead(Generic[D]):
 
         return tries
 
-    def _first(self, do: Callable[[], T]) -> T:
-        """As if those whose turn is to come had no reservation; they get it back where they still can."""
-        coming = self._lift()
+    def _before_those(self, others: list[Reservation], do: Callable[[], T]) -> T:
+        """As if these had no reservation; they get it back where they still can."""
+        self._lift(others)
         done = do()
-        self._go_on(coming)
+        self._go_on(others)
         return done
 
     def _coming(self) -> list[Reservation]:
@@ -226,8 +229,12 @@ class Ahead(Generic[D]):
         of = self._plan.all
         return [of[number] for number in self._before if number in of and number not in self._met]
 
-    def _lift(self) -> list[Reservation]:
-        coming = self._coming()
+    def _passed(self, number: int) -> list[Reservation]:
+        """Of these, those that the job has come to stand before since the pass before."""
+        last = self._place_of.get(number, len(self._place_of))
+        return [one for one in self._coming() if self._place_of[one.number] < last]
+
+    def _lift(self, coming: list[Reservation]) -> list[Reservation]:
         for one in coming:
             self._plan.remove(one.number)
         return coming
