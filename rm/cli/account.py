@@ -131,13 +131,13 @@ def export_(session: Session, /) -> None:
 def import_(session: Session, /, file: Path, empty: bool) -> None:
     """Let the accounts be those of a TOML FILE, and no others (-: what comes in)."""
     text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
-    wanted, *others = from_toml(text, str(file))
-    if not wanted and not empty and (there := len(session.client.sharing.accounts().accounts)):
+    wanted = from_toml(text, str(file))
+    if not wanted[0] and not empty and (there := len(session.client.sharing.accounts().accounts)):
         raise UsageError(
             f"{file} has no accounts: to import it would remove all {there} that there are.",
             "If that is meant, say --empty.",
         )
-    made = session.client.sharing.import_accounts(wanted, *others)
+    made = session.client.sharing.import_accounts(*wanted)
     users = len({one.user for one in made.members})
     click.echo(f"{len(made.accounts)} accounts, {users} users, {len(made.qos)} QOS.")
 
