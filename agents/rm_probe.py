@@ -172,19 +172,16 @@ def _bound(kind, address, port):
     families = [_family(address)] if address else [socket.AF_INET6, socket.AF_INET]
     for family in families:
         try:
-            link = socket.socket(family, kind)
+            with contextlib.ExitStack() as closing:
+                link = closing.enter_context(socket.socket(family, kind))
+                if family == socket.AF_INET6:
+                    link.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+                if kind == socket.SOCK_STREAM:
+                    link.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                link.bind((address, port))
+                closing.pop_all()
+                return link
         except OSError as error:
-            why = error.strerror
-            continue
-        try:
-            if family == socket.AF_INET6:
-                link.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-            if kind == socket.SOCK_STREAM:
-                link.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            link.bind((address, port))
-            return link
-        except OSError as error:
-            link.close()
             why = error.strerror
     raise KernelRefused("unreachable", "port %d cannot be listened on: %s" % (port, why))
 

@@ -92,7 +92,9 @@ def alert_rules(config: Config) -> tuple[Rule, ...]:
             f"{alerts.gpus_idle_s:g}: users hear of idle GPUs before their jobs are stopped.",
             "Set gpus_idle_s above 0 and at most gpus_idle_stop_s.",
         )
-    return rules_of(config.alerts.rule, [c.name for c in channels_of(config.alerts.channel)])
+    channels = channels_of(config.alerts.channel)
+    keeping = tuple(c.name for c in channels if c.alertmanager)
+    return rules_of(config.alerts.rule, [c.name for c in channels], keeping)
 
 
 def channel_of(table: ChannelTable) -> Channel:

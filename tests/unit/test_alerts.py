@@ -176,6 +176,17 @@ def test_a_rule_may_ask_to_be_told_of_what_is_only_a_warning_again() -> None:
     assert m.see(BAD, after_s=1) == [IMPROVED]
 
 
+def test_a_channel_that_keeps_alerts_by_their_level_hears_of_every_change() -> None:
+    """To an Alertmanager what is critical goes on until it hears of the end; a person need not."""
+    m = Machine(replace(RULE, after_us=0, tell=("person", "keeper"), keeping=("keeper", "of another rule")))
+    assert m.see(WORSE) == [FIRING, FIRING]
+    m.see(BAD, after_s=1)
+    assert m.see(BAD, after_s=60) == [IMPROVED]
+    (owed,) = step(m.rules, {"r/loss/h1": replace(m.alerts["r/loss/h1"], level="critical", better_us=1)},
+                   [BAD], HOSTS, m.now_us + 60 * S)["r/loss/h1"].owed  # fmt: skip
+    assert (owed.event, owed.channel) == (IMPROVED, "keeper")
+
+
 def test_nothing_worsens_while_nothing_is_known_or_under_a_silence() -> None:
     m = Machine()
     m.see(BAD)

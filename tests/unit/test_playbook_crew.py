@@ -127,6 +127,7 @@ def test_meta_clear_host_errors_lets_failed_hosts_into_later_plays():
   tasks:
   - {name: breaks, command: x}
   - meta: clear_host_errors
+  - debug: {msg: "{{ ansible_play_hosts | join(',') }}"}
   - {name: after, command: y}
 - hosts: all
   gather_facts: false
@@ -140,7 +141,7 @@ def test_meta_clear_host_errors_lets_failed_hosts_into_later_plays():
 
     world = World(text, answer=answer).run()
     assert [world.told(h) for h in "abc"] == [
-        ["breaks: changed", "after: changed", "later: changed"],
+        ["breaks: changed", "debug: a", "after: changed", "later: changed"],
         ["breaks: unreachable", "later: changed"],
         ["breaks: failed", "later: changed"],
     ]

@@ -61,7 +61,8 @@ class Rule:
     """Which channels get what: findings of the conditions `on` from `level` on ("": each from its usual one),
     of these hosts and zones ([] = all), after they held for `after_us` (None: for the usual time of each);
     recovery after `clear_us` without. `tell` names channels; `improved`: they are also notified when what was
-    critical is only a warning."""
+    critical is only a warning. Those in `keeping` always are: each level is to them an alert that goes on
+    until they hear of its end."""
 
     name: str
     on: tuple[str, ...] = CONDITIONS
@@ -72,6 +73,7 @@ class Rule:
     clear_us: int = 60_000_000
     tell: tuple[str, ...] = ()
     improved: bool = False
+    keeping: tuple[str, ...] = ()
 
     @property
     def least_us(self) -> int:
@@ -241,7 +243,8 @@ def _grade(
     begun_us = min(alert.better_us or now_us, now_us)
     if now_us - begun_us < _damped(rule.clear_us, alert.worsenings, now_us):
         return replace(alert, better_us=begun_us, worse_us=0)
-    return _regrade(alert, grade, IMPROVED, alert.told if rule.improved else (), now_us)
+    told = tuple(one for one in alert.told if rule.improved or one in rule.keeping)
+    return _regrade(alert, grade, IMPROVED, told, now_us)
 
 
 def _regrade(alert: Alert, level: str, event: str, told: tuple[str, ...], now_us: int) -> Alert:

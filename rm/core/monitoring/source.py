@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 from rm.core.model.host import Host
 from rm.core.monitoring.listed import heading, names_of
@@ -126,9 +127,17 @@ def read_url(value: object) -> str:
         raise ConfigError(
             "The address has more than host and path: a user's name, a password or a query.", hint
         )
-    if not isinstance(value, str) or not URL.fullmatch(value):
+    if not isinstance(value, str) or not URL.fullmatch(value) or not _splits(value):
         raise ConfigError("It is not an address of an archive, and not shown: it may hold a password.", hint)
     return value.rstrip("/")
+
+
+def _splits(url: str) -> bool:
+    """Is its machine one that programs can read: no address of IPv6 that is none, no port above 65535?"""
+    try:
+        return urlsplit(url).port != 0
+    except ValueError:
+        return False
 
 
 def read_duration(least_us: int, most_us: int) -> Any:

@@ -290,7 +290,8 @@ def see(cycle: Cycle, now_us: int, gpus: bool) -> Seen:
 def _rule(rule: Rule) -> dict[str, Any]:
     """As the API has it: how long conditions must hold, also where the rule leaves it to each of them."""
     longer_us = {one: rule.waits_us(one) for one in rule.on if rule.waits_us(one) > rule.least_us}
-    return {**asdict(rule), "after_us": rule.least_us, "longer_us": longer_us}
+    told = {name: value for name, value in asdict(rule).items() if name != "keeping"}
+    return {**told, "after_us": rule.least_us, "longer_us": longer_us}
 
 
 def row(alert: Alert) -> dict[str, Any]:

@@ -64,8 +64,11 @@ class ChannelTable:
         return host.strip("[]"), int(port)
 
 
-def rules_of(tables: Sequence[Mapping[str, Any]], channels: Sequence[str]) -> tuple[Rule, ...]:
-    """Without any table: one rule that notifies every channel of everything. Raises ConfigError."""
+def rules_of(
+    tables: Sequence[Mapping[str, Any]], channels: Sequence[str], keeping: tuple[str, ...] = ()
+) -> tuple[Rule, ...]:
+    """Without any table: one rule that notifies every channel of everything. `keeping` are the channels that
+    keep alerts by their level. Raises ConfigError."""
     read = [_read(t, RuleTable, "alerts.rule") for t in tables] or [RuleTable("all")]
     _check_names("alerts.rule", [r.name for r in read])
     rules = []
@@ -85,7 +88,9 @@ def rules_of(tables: Sequence[Mapping[str, Any]], channels: Sequence[str]) -> tu
         after_us = None if r.after_s is None else round(r.after_s * 1e6)
         clear_us = round(r.clear_s * 1e6)
         tell = r.tell or tuple(channels)
-        rules.append(Rule(r.name, r.on, r.level, r.hosts, r.zones, after_us, clear_us, tell, r.improved))
+        rules.append(
+            Rule(r.name, r.on, r.level, r.hosts, r.zones, after_us, clear_us, tell, r.improved, keeping)
+        )
     return tuple(rules)
 
 

@@ -39,7 +39,7 @@ class HostState:
     included: dict[str, Any] = field(default_factory=dict)  # include_vars
     failed: bool = False
     unreachable: bool = False
-    ended: bool = False  # meta: end_host
+    ended: bool = False  # the play goes on without it: meta: end_host, or it failed and that was forgiven
     started: bool = False  # past --start-at-task
 
     def add_facts(self, found: Mapping[str, Any], bare: Iterable[str] = ()) -> None:
