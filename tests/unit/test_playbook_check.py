@@ -145,3 +145,16 @@ def test_what_ansible_cfg_asks_in_vain_is_listed_with_the_rest(
     assert "fact_caching in [defaults]" in problems[0][1]
     assert "forks in [defaults]" in problems[1][1]
     assert done.return_value == 1
+
+
+def test_text_that_is_never_a_template_and_backslashes_in_template_files_are_no_problems(
+    tmp_path: Path,
+) -> None:
+    """A template file's backslashes are Jinja2's, those of a value are YAML's."""
+    written(
+        tmp_path,
+        site_yml="- hosts: all\n  vars: {a: !unsafe '[{name: {{.Comm}}}]'}\n  tasks:\n"
+        "  - template: {src: a.j2, dest: /a}\n",
+    )
+    (tmp_path / "a.j2").write_text('path = \'{{ path | default("\\"$user\\",public") }}\'\n')
+    assert problems_of(tmp_path / "site.yml", LocalFiles()) == []

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from rm.adapters.playbook.checking import problems_of
 from rm.adapters.playbook.files import LocalFiles, read_playbook
 from rm.adapters.playbook.plugins import BEGIN, PROGRAM
 from rm.errors import UsageError
@@ -120,6 +121,42 @@ def test_a_module_with_an_action_plugin_is_refused(files: LocalFiles, tmp_path: 
     (tmp_path / "action_plugins/two.py").write_text("")
     with pytest.raises(BadArgument, match="'two' has an action plug-in"):
         brought(files, tmp_path, "two.sh", "#!/bin/sh\n")
+
+
+def test_a_module_that_runs_nowhere_is_an_error_where_a_host_comes_to_it(
+    files: LocalFiles, tmp_path: Path
+) -> None:
+    """Roles for several systems have tasks that a condition leaves out here."""
+    for name in ("library/two.sh", "action_plugins/two.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("#!/bin/sh\n")
+    windows = tmp_path / "collections/ansible_collections/my/own/plugins/modules"
+    windows.mkdir(parents=True)
+    for ending in ("py", "ps1"):
+        (windows / f"win_shell.{ending}").write_text("")
+    text = (
+        "- hosts: all\n  gather_facts: false\n  tasks:\n"
+        "  - {my.own.win_shell: $a = 1, when: false}\n  - {two: {a: 1}, when: false}\n  - two: {a: 1}\n"
+    )
+    (play,) = parse_playbook(text, str(tmp_path / "site.yml"), files).plays
+    told = [task.unknown for task in tasks_of(play.tasks)]
+    assert "is a module for Windows" in told[0]
+    assert "has an action plug-in" in told[1]
+    run = HostPlay(play, HostState("h", {}), files, Options(str(tmp_path)))
+    while run.next_batch() is not None:
+        run.record([])
+    assert [result.status for result in run.results] == ["skipped", "skipped", "failed"]
+    assert "has an action plug-in" in run.results[-1].message
+
+
+def test_filters_that_come_along_are_known_in_template_files(files: LocalFiles, tmp_path: Path) -> None:
+    (tmp_path / "filter_plugins").mkdir()
+    (tmp_path / "filter_plugins/f.py").write_text(
+        "class FilterModule:\n    def filters(self):\n        return {'own_up': str.upper}\n"
+    )
+    (tmp_path / "site.yml").write_text("- hosts: all\n  tasks:\n  - template: {src: a.j2, dest: /a}\n")
+    (tmp_path / "a.j2").write_text("{{ a | own_up }}\n")
+    assert problems_of(tmp_path / "site.yml", files) == []
 
 
 def test_the_nearest_library_is_meant_and_beats_rm_s_own(files: LocalFiles, tmp_path: Path) -> None:

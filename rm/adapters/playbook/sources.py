@@ -14,6 +14,7 @@ from rm.errors import UsageError
 from rm.playbook.model.problems import BadArgument, TemplateProblem
 from rm.playbook.model.schema import Play, Task, tasks_of
 from rm.playbook.module import Files
+from rm.playbook.own.plugins import own_of
 from rm.playbook.run.sought import find
 from rm.playbook.template.template import has_template
 from rm.playbook.template.template_file import check_file
@@ -109,7 +110,7 @@ def _check(task: Task, files: Files, directory: str) -> None:
         raise UsageError(f"{where}the local file {path} does not exist.", f"Looked beside it for '{name}'.")
     if task.module == "template":
         try:
-            check_file(files.read(path).decode(), task.args)
+            check_file(files.read(path).decode(), task.args, own_of(files))
         except (TemplateProblem, BadArgument, UnicodeDecodeError) as problem:
             raise UsageError(f"{where}{path}: {problem}.", "Mend the template.") from None
 

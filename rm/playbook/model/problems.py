@@ -13,3 +13,7 @@ def sentence(text: object) -> str:
     """The clause, or the sentence, with the mark that ends it."""
     said = str(text).rstrip(".")
     return said if said.endswith("?") else f"{said}."
+
+
+class NeverRuns(BadArgument):
+    """A module that rm runs on no host: an error where a host comes to it, on another distribution never."""

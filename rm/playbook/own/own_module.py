@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from rm.playbook.model.keywords import short
-from rm.playbook.model.problems import BadArgument
+from rm.playbook.model.problems import BadArgument, NeverRuns
 from rm.playbook.module import Arg, CompileContext, Files, packed
 from rm.playbook.modules import own_name, registry
 from rm.playbook.own.place import Found, beside, in_collections, own_places
@@ -49,7 +49,7 @@ def _sent(found: Found, files: Files, directory: str) -> dict[str, Any]:
     """What travels besides the arguments; raises BadArgument."""
     text = files.read(found.path)
     if found.action:
-        raise BadArgument(f"'{found.name}' has an action plug-in, {found.action}, which rm does not run")
+        raise NeverRuns(f"'{found.name}' has an action plug-in, {found.action}, which rm does not run")
     style, module = style_of(text, found.name), found.name
     if style.kind == "python":
         from rm.playbook.own.packing import packed_module  # most playbooks need none

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from rm.playbook.model.bounded_yaml import load_plain
-from rm.playbook.model.problems import BadArgument
+from rm.playbook.model.problems import BadArgument, NeverRuns
 from rm.playbook.module import Files
 from rm.quick_dataclass import dataclass
 
@@ -96,6 +96,8 @@ def in_collections(files: Files, name: str, directory: str) -> Found | None:
             continue
         if not files.exists(path):
             return None
+        if files.exists(path.removesuffix("py") + "ps1"):
+            raise NeverRuns(f"'{name}' is a module for Windows")
         action = _action(files, short, [plugins], "action")
         routed = entry.get("action_plugin", "")
         return Found(path, name, (), action or routed)

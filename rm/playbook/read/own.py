@@ -6,13 +6,21 @@ from collections.abc import Sequence
 
 from rm.playbook.model.keywords import INCLUDES, LATER, short
 from rm.playbook.model.located import Map
-from rm.playbook.model.problems import BadArgument
+from rm.playbook.model.problems import BadArgument, NeverRuns
 from rm.playbook.module import Files
 from rm.playbook.modules import registry
 from rm.playbook.own.own_module import OwnModule, own_module
 from rm.playbook.own.plugins import learn_place
 from rm.playbook.read.reader import Reader
 from rm.playbook.read.task_keys import TASK_KEYS
+
+
+class CannotRun(Exception):
+    """A module that is there and that rm does not run; `why` is a sentence."""
+
+    def __init__(self, module: str, why: str) -> None:
+        super().__init__(why)
+        self.module, self.why = module, why
 
 
 def learn(reader: Reader, files: Files, place: str, line: int) -> None:
@@ -43,12 +51,15 @@ def defaults_name(written: str) -> str:
 def with_own_module(
     reader: Reader, body: Map, files: Files, directory: str, roles: list[str], collections: Sequence[str] = ()
 ) -> Map:
-    """The task with a module that is not rm's under the registry's name of it. Raises UsageError."""
+    """The task with a module that is not rm's under the registry's name of it. Raises UsageError, or
+    CannotRun for one that runs nowhere."""
     for key in body:
         if key in TASK_KEYS or key in LATER or short(str(key)) in INCLUDES:
             continue
         try:
             name = own_module(files, directory, roles, str(key), collections)
+        except NeverRuns as problem:
+            raise CannotRun(str(key), f"{problem}.") from None
         except BadArgument as problem:
             raise reader.fail(body.line_of(key), f"{problem}.") from None
         if name:

@@ -24,7 +24,7 @@ from rm.playbook.model.keywords import (
 from rm.playbook.model.located import Map, Seq
 from rm.playbook.model.schema import Block, Loop, Node, Task
 from rm.playbook.modules import called, executor_of, registry
-from rm.playbook.read.own import defaults_name
+from rm.playbook.read.own import CannotRun, defaults_name
 from rm.playbook.read.read_arguments import arguments, module_names
 from rm.playbook.read.reader import Reader
 from rm.playbook.read.task_keys import TASK_KEYS, is_loop
@@ -142,7 +142,11 @@ def _block(reader: Reader, body: Map, line: int, around: Task, library: Library,
 def _task(
     reader: Reader, body: Map, line: int, around: Task, library: Library, handler: bool
 ) -> tuple[Node, ...]:
-    body = library.with_own_module(reader, _without_action(reader, body), around)
+    body = _without_action(reader, body)
+    try:
+        body = library.with_own_module(reader, body, around)
+    except CannotRun as problem:
+        return _unknown(reader, body, line, around, library, problem.module, handler, problem.why)
     modules = registry()
     named = [k for k in body if k in modules or short(str(k)) in modules or short(str(k)) in INCLUDES]
     others = [k for k in body if k not in TASK_KEYS and k not in named and not is_loop(str(k), reader.own)]
@@ -207,12 +211,14 @@ _IS_MODULE = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z0-9_]+)*", re.IGNORECASE)
 
 
 def _unknown(
-    reader: Reader, body: Map, line: int, around: Task, library: Library, module: str, handler: bool
-) -> tuple[Node, ...]:
-    """A task of a module that rm does not know: it may never be reached, on this distribution for one."""
+    reader: Reader, body: Map, line: int, around: Task, library: Library, module: str, handler: bool,
+    why: str = "",
+) -> tuple[Node, ...]:  # fmt: skip
+    """A task of a module that rm does not know, or does not run, as `why` says: it may never be reached, on
+    this distribution for one."""
     near = nearest(module, (*registry().shipped(), *TASK_KEYS, *INCLUDES, "block"))
     hint = f"Did you mean '{near}'?" if near else "See the list of modules in docs/playbooks.md."
-    said = f"unknown module '{module}'."
+    said, hint = (why, "") if why else (f"unknown module '{module}'.", hint)
     reader.note(body.line_of(module), said, hint)
     task = replace(
         around,
@@ -227,7 +233,7 @@ def _unknown(
         notify=(*around.notify, *reader.words(body, "notify")),
         listen=reader.words(body, "listen"),
         handler=handler,
-        unknown=f"{said} {hint}",
+        unknown=f"{said} {hint}".rstrip(),
     )
     return (task,)
 

@@ -17,6 +17,7 @@ from jinja2.sandbox import SandboxedEnvironment
 from jinja2.utils import Cycler, Joiner, Namespace, missing
 
 from rm.hints import did_you_mean, nearest
+from rm.playbook.model.located import Unsafe
 from rm.playbook.model.problems import TemplateProblem
 from rm.playbook.template.filters import FILTERS, IMPURE_FILTERS, LOOKUPS, TESTS
 from rm.playbook.template.native import OMIT, CodeGenerator, concat
@@ -136,15 +137,19 @@ _OURS = {"filter": dict(ENVIRONMENT.filters), "test": dict(ENVIRONMENT.tests), "
 Own = Callable[[], Collection[tuple[str, str]]]  # (kind, name) of the plug-ins that come with a playbook
 
 
-def check(source: str, expression: bool = False, own: Own = tuple) -> None:
-    """Raises TemplateProblem when a template or expression is malformed, or uses filters that are neither
-    rm's nor among `own`, whatever other playbooks of this process have."""
+def check(source: str, expression: bool = False, own: Own = tuple, file: bool = False) -> None:
+    """Raises TemplateProblem when a template, an expression or the text of a template file is malformed, or
+    uses filters that are neither rm's nor among `own`, whatever other playbooks of this process have."""
     try:
-        if source.startswith(HEADER) and not expression:
+        if expression:
+            tree = ENVIRONMENT.parse("{{ " + inlined(source) + " }}")
+        elif file:
+            tree = ENVIRONMENT.parse(source)
+        elif source.startswith(HEADER):
             text, syntax = syntax_of(source)
             tree = ENVIRONMENT.overlay(**syntax).parse(text)
         else:
-            tree = ENVIRONMENT.parse("{{ " + inlined(source) + " }}" if expression else backslashes(source))
+            tree = ENVIRONMENT.parse(backslashes(source))
     except TemplateError as problem:
         raise TemplateProblem(f"'{short(source)}' is not a Jinja2 template: {problem.message}") from None
     for kind, what in (("filter", nodes.Filter), ("test", nodes.Test)):
@@ -237,7 +242,7 @@ def is_template(text: str) -> bool:
 def has_template(value: Any) -> bool:
     """Does the value hold a template anywhere?"""
     if isinstance(value, str):
-        return is_template(value)
+        return is_template(value) and not isinstance(value, Unsafe)
     if isinstance(value, dict):
         return any(has_template(x) for pair in value.items() for x in pair)
     return isinstance(value, list) and any(map(has_template, value))

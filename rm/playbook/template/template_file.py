@@ -11,7 +11,7 @@ from jinja2 import Environment, FunctionLoader, TemplateError, TemplateNotFound
 from jinja2.utils import missing
 
 from rm.playbook.model.problems import BadArgument, TemplateProblem
-from rm.playbook.template.jinja import ENVIRONMENT
+from rm.playbook.template.jinja import ENVIRONMENT, Own
 from rm.playbook.template.jinja import check as check_plain
 from rm.playbook.template.syntax import syntax_of
 from rm.playbook.template.template import Layer, Scope, as_long, as_text, defined, guarded, render
@@ -96,11 +96,12 @@ class Late(Mapping[str, Any]):
         return len(self._made)
 
 
-def check_file(text: str, given: Mapping[str, Any] | None = None) -> None:
-    """Raises TemplateProblem when a template file is malformed."""
+def check_file(text: str, given: Mapping[str, Any] | None = None, own: Own = tuple) -> None:
+    """Raises TemplateProblem when a template file is malformed, or uses filters that are neither rm's nor
+    among `own`."""
     text, syntax = syntax_of(text, given)
     if not syntax:
-        check_plain(text)
+        check_plain(text, own=own, file=True)
         return
     try:
         _environment(syntax).parse(text)
