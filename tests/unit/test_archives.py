@@ -658,6 +658,7 @@ def test_a_malformed_archive_is_named_with_what_to_write() -> None:
         ({"url": "https://user:pw@x/"}, "url: The address has more than host and path"),
         ({"url": "http://[1.2]/"}, "url: It is not an address of an archive"),
         ({"url": "http://x:65536/"}, "url: It is not an address of an archive"),
+        ({"url": "http://a\u2100b/"}, "url: It is not an address of an archive"),
         ({"op": "get"}, "op: 'get' is not one of put, post."),
         ({"retry_policy": [{"attempts": 2}]}, "has not just 'attempts' and 'wait'"),
         ({"headers": {}}, "has no key 'headers'"),

@@ -6,11 +6,12 @@ one sentence what is wrong with it, so that one malformed source does not stop t
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
+from unicodedata import normalize
 
 from rm.core.model.host import Host
 from rm.core.monitoring.listed import heading, names_of
@@ -19,7 +20,7 @@ from rm.core.monitoring.mesh import LIMITS, LINK_TESTS, USUAL, Every, Mesh, Thre
 from rm.errors import ConfigError, UsageError
 from rm.units import DAY_US, HOUR_US, MINUTE_US, SECOND_US, parse_duration_us
 
-URL = re.compile(r"https?://(?:[^\s/@?#%:\[\]]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?(?:/[^\s?#]*)?")
+URL = re.compile(r"https?://(?:([^\s/@?#%:\[\]]+)|\[([0-9A-Fa-f:.]+)\])(?::(\d{1,5}))?(?:/[^\s?#]*)?")
 KINDS = ("maddash", "esmond", "opensearch")
 
 
@@ -127,17 +128,23 @@ def read_url(value: object) -> str:
         raise ConfigError(
             "The address has more than host and path: a user's name, a password or a query.", hint
         )
-    if not isinstance(value, str) or not URL.fullmatch(value) or not _splits(value):
+    if not isinstance(value, str) or not _is_url(value):
         raise ConfigError("It is not an address of an archive, and not shown: it may hold a password.", hint)
     return value.rstrip("/")
 
 
-def _splits(url: str) -> bool:
-    """Is its machine one that programs can read: no address of IPv6 that is none, no port above 65535?"""
+def _is_url(text: str) -> bool:
+    """As programs read it: no name of which a sign stands for a slash or its like (RFC 3490), no address of
+    IPv6 that is none, no port above 65535."""
+    found = URL.fullmatch(text)
+    if found is None:
+        return False
+    name, address, port = found.groups()
     try:
-        return urlsplit(url).port != 0
+        ipaddress.IPv6Address(address or "::")
     except ValueError:
         return False
+    return not set("/?#@:") & set(normalize("NFKC", name or "")) and 0 < int(port or 1) <= 65535
 
 
 def read_duration(least_us: int, most_us: int) -> Any:
