@@ -3,10 +3,12 @@
 import base64
 import re
 import zlib
+from typing import Any
 
 import pytest
 
 from rm.playbook.model.problems import BadArgument, TemplateProblem
+from rm.playbook.template.filters import FILTERS
 from rm.playbook.template.template import Layer, Scope, evaluate
 from rm.playbook.template.template_file import check_file, render_file
 from tests.unit.playbook_world import play
@@ -81,3 +83,17 @@ def test_nothing_is_no_text_beside_text():
     assert evaluate("{{ nothing }}", SCOPE) is None
     assert evaluate("{{ [nothing] }}.", SCOPE) == "[None]."
     assert evaluate("{{ {'b': (1, 2)} | dictsort }}.", SCOPE) == "[['b', [1, 2]]]."
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({}, "#\n# a\n#\n# b\n#"),
+        ({"prefix": "", "postfix": ""}, "# a\n#\n# b\n"),  # the postfix has its line, the prefix none
+        ({"prefix": "\n", "postfix_count": 0}, "\n# a\n#\n# b"),
+        ({"style": "cblock", "end": ""}, "/*\n *\n * a\n *\n * b\n *"),
+        ({"decoration": "; ", "beginning": "<"}, "<\n;\n; a\n;\n; b\n;"),
+    ],
+)
+def test_comments_are_ansibles_to_the_last_newline(options: dict[str, Any], text: str) -> None:
+    assert FILTERS["comment"]("a\n\nb", **options) == text

@@ -203,15 +203,32 @@ def _human_readable(size: Any, isbits: bool = False, unit: str | None = None) ->
     return f"{value:.2f} {base}"
 
 
-def _comment(text: Any, style: str = "plain", **options: Any) -> str:
-    marks = {"plain": "# ", "erlang": "% ", "c": "// ", "cblock": " * ", "xml": " - "}
-    mark = options.get("decoration", marks.get(style, "# "))
-    begin, end = {"cblock": ("/*", " */"), "xml": ("<!--", "-->")}.get(style, ("", ""))
-    prefix, postfix = options.get("prefix", mark.rstrip()), options.get("postfix", mark.rstrip())
-    lines = [(mark + line).rstrip() for line in str(text).split("\n")]
-    body = [*([begin] if begin else []), *([prefix] * options.get("prefix_count", 1)), *lines,
-            *([postfix] * options.get("postfix_count", 1)), *([end] if end else [])]  # fmt: skip
-    return "\n".join(body)
+_STYLES = {
+    "plain": {"decoration": "# "},
+    "erlang": {"decoration": "% "},
+    "c": {"decoration": "// "},
+    "cblock": {"beginning": "/*", "decoration": " * ", "end": " */"},
+    "xml": {"beginning": "<!--", "decoration": " - ", "end": "-->"},
+}
+
+
+def _comment(text: str, style: str = "plain", **options: Any) -> str:
+    """The prefix is left out where it is empty; the postfix has its line in any case."""
+    if style not in _STYLES:
+        raise ValueError(f"'{style}' is no style of comments; known: {', '.join(_STYLES)}")
+    around = options.get("decoration", _STYLES[style]["decoration"]).rstrip()
+    usual = {"newline": "\n", "beginning": "", "end": "", "prefix": around, "postfix": around}
+    given = {**usual, "prefix_count": 1, "postfix_count": 1, **_STYLES[style], **options}
+    line, mark, prefix = given["newline"], given["decoration"], given["prefix"]
+    before = line if prefix == line else f"{prefix}{line}" if prefix else ""
+    lines = mark + text.replace(line, line + mark)
+    return "".join((
+        given["beginning"] and given["beginning"] + line,
+        before * int(given["prefix_count"]),
+        lines.replace(mark + line, mark.rstrip() + line),  # no space at the end of an empty line
+        (line + given["postfix"]) * given["postfix_count"],
+        given["end"] and line + given["end"],
+    ))  # fmt: skip
 
 
 TEXT: dict[str, Callable[..., Any]] = {
