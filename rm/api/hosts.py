@@ -35,7 +35,7 @@ class Nic(msgspec.Struct, frozen=True, kw_only=True):
     routes: int
     network: str = ""
     routed: str = ""
-    altnames: tuple[str, ...] = ()
+    altnames: list[str] = []
 
 
 class HostRequest(Request, frozen=True, kw_only=True):
