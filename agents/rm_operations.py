@@ -296,7 +296,6 @@ class Operations(Attempts):
             if live:
                 return {"running": sorted({attempt.folder.job for attempt in live})}
             self._forget(*self.known)
-            self.spool.forget_cluster()
         self.spool.join(cluster, led_at, mine)
         name = self.spool.take_name(str(request.get("host", "")), str(request.get("renamed_from", "")))
         return {"running": [], "known_as": name}

@@ -307,11 +307,14 @@ class Spool:
         if self.cluster() == (cluster, led_at):
             return
         with self._alone("cluster") as path:
-            if self.cluster()[0] != instead_of:
+            mine = self.cluster()[0]
+            if mine != instead_of:
                 self.check_cluster(cluster)
+            if mine not in ("", cluster):
+                self._forget_cluster()
             write_json(path, {"id": cluster, "led_at": led_at}, sync=True)
 
-    def forget_cluster(self):
+    def _forget_cluster(self):
         """Nothing of the cluster that led this host until now counts for the next one: ids begin anew."""
         for name in ("discarded", "ends", "epoch", "known_as"):
             with contextlib.suppress(FileNotFoundError):

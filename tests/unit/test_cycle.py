@@ -18,6 +18,7 @@ from rm.core.model.snapshot import Free, PlacedJob, Snapshot
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle, in_order
 from rm.core.scheduling.engine import Policies
+from rm.units import SECOND_US
 from tests import builders
 
 TRAFFIC = builders.profile(100, (0, 40, 500))
@@ -224,16 +225,16 @@ def test_a_patient_job_is_looked_at_again_when_the_other_one_has_not_ended_in_ti
     one.tuning = type(one.tuning)(patience=1.0)
     (first,) = talking(1)
     assert isinstance(first, ev.JobSubmitted)
-    one.step([replace(first, spec=replace(first.spec, expected_us=1_000))], 100)
+    one.step([replace(first, spec=replace(first.spec, expected_us=10 * SECOND_US))], 100)
     one.step([ev.TasksPrepared(1, 1, h) for h in ("h1", "h2")], 101)
     one.step([ev.TasksStarted(1, 1, h, 101, (i,)) for i, h in enumerate(("h1", "h2"))], 102)
     (second,) = talking(2)
     assert isinstance(second, ev.JobSubmitted)
-    one.step([replace(second, spec=replace(second.spec, expected_us=20_000))], 103)
+    one.step([replace(second, spec=replace(second.spec, expected_us=200 * SECOND_US))], 103)
     assert one.state.jobs[2].state is JobState.PENDING
     due_us = one.next_due_us()
     assert due_us is not None
-    assert 1_000 < due_us < 1_200, "when the first is expected to have ended"
+    assert 10 * SECOND_US < due_us < 11 * SECOND_US, "when the first is expected to have ended"
     one.step([], due_us - 1)
     assert one.state.jobs[2].state is JobState.PENDING
     one.step([], due_us)  # now nobody knows for how long, but at least for a minute

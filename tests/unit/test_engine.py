@@ -17,10 +17,10 @@ from rm.core.model.snapshot import Free, PlacedJob, Snapshot, TrackedDict
 from rm.core.ports import Candidate, Proposal
 from rm.core.registry import load
 from rm.core.scheduling.blocked import Blocked
-from rm.core.scheduling.engine import Policies, Tuning, decide
+from rm.core.scheduling.engine import Policies, Tuning, decide, tries_of
 from rm.core.scheduling.explaining import explain, never_fits
 from rm.core.scheduling.neighbours import Neighbourhood
-from rm.units import MINUTE_US
+from rm.units import MINUTE_US, SECOND_US
 from tests import builders
 
 TRAFFIC = builders.profile(100, (0, 40, 500))
@@ -125,6 +125,30 @@ def test_a_score_below_the_least_keeps_the_job_waiting_with_the_link_and_its_num
     assert reason is not None
     assert (reason.code, dict(reason.numbers)) == (ReasonCode.CONTENTION, {"score": 60, "min_score": 70})
     assert "link b" in reason.message
+
+
+def test_a_patient_job_keeps_no_like_one_from_starting_that_does_not_wait() -> None:
+    there = replace(builders.job(9, traffic=TRAFFIC, expected_us=20 * MINUTE_US), started_us=0)
+    snapshot = replace(cluster("a", "b"), jobs={9: there}, now_us=0)
+    blocked, chosen = Blocked(), policies(Fixed(PAIRS[0]), ByHost(a=80.0))
+    waits, starts = talker(expected_us=100 * MINUTE_US), talker(2)
+    assert waits.demand == starts.demand
+    result = decide([waits, starts], snapshot, chosen, Tuning(patience=1.0), blocked)
+    assert [decision.job for decision in result.decisions] == [2]
+    assert (blocked.reason_of(waits) is None, blocked.reason_of(starts)) == (False, None)
+
+
+def test_a_job_that_is_overdue_is_not_looked_at_all_the_time() -> None:
+    waits = meeting(score=80, runs_us=100 * MINUTE_US, other_us=1)
+    assert waits is not None
+    assert dict(waits.numbers)["until_us"] == SECOND_US
+
+
+def test_where_a_patient_job_could_be_placed_does_not_depend_on_whom_it_waits_for() -> None:
+    there = replace(builders.job(9, traffic=TRAFFIC, expected_us=MINUTE_US), started_us=0)
+    snapshot = replace(cluster("a", "b"), jobs={9: there}, now_us=0)
+    tries = tries_of(policies(Fixed(PAIRS[0]), ByHost(a=80.0)), Tuning(patience=1.0))
+    assert tries(talker(expected_us=100 * MINUTE_US), snapshot) is not None
 
 
 def meeting(score: float, runs_us: int | None, other_us: int | None, **other: object) -> Reason | None:

@@ -33,9 +33,8 @@ class Blocked:
 
     def reason_of(self, job: Job) -> Reason | None:
         reason = self.reasons.get(self.kept.get(job.id, job.demand))
-        if reason is None and job.id in self.waiting.get(behind(job), ()):
-            return self.reasons[behind(job)]
-        return reason
+        own = (key for key in (behind(job), patient(job)) if job.id in self.waiting.get(key, ()))
+        return next((self.reasons[key] for key in own), None) if reason is None else reason
 
     def note(self, job: Job, kind: Demand) -> None:
         """By what a job is refused now, where reservations of hosts may keep it from some."""
@@ -97,6 +96,19 @@ class Blocked:
 def behind(job: Job) -> Key:
     """What jobs have in common that fit but would outlast the start of the reserved job."""
     return ("behind", job.demand)
+
+
+def patient(job: Job) -> Key:
+    """What jobs have in common that fit but wait for a place where they meet nobody: for as long as they run
+    that is worth it, or not."""
+    return (f"patient for {job.spec.expected_us}", job.demand)
+
+
+def apart(job: Job, reason: Reason) -> Key | None:
+    """The key of a refusal that does not hold for all jobs with the demand; None: it does."""
+    if reason.code is ReasonCode.PRIORITY:
+        return behind(job)
+    return patient(job) if until_us(reason) is not None else None
 
 
 def partly(job: Job) -> Key:

@@ -26,7 +26,7 @@ from rm.core.model.snapshot import NEWEST, Snapshot
 from rm.core.ports import Candidate, CommPolicy, PlacementPolicy, QueuePolicy, goes_on, reserves
 from rm.core.scheduling.after import Tries, awaited, claimed_first
 from rm.core.scheduling.ahead import Ahead
-from rm.core.scheduling.blocked import Blocked, behind, partly
+from rm.core.scheduling.blocked import Blocked, apart, partly
 from rm.core.scheduling.choosing import Best, Taken, Tried
 from rm.core.scheduling.decision import Decision
 from rm.core.scheduling.gates import Gates, by_tier, path_of, ran_in, within
@@ -241,11 +241,11 @@ def decide(
                 if ahead is not None and (promise := ahead.reserve(asked, job.id)) is not None:
                     result.reasons[job.id] = promise.promised(reasons[0])
                 continue
-            if reasons[0].code is ReasonCode.PRIORITY:  # its like may yet fit, if they end sooner
+            if own := apart(job, reasons[0]):  # its like may yet start
                 del group[job.id]
                 left -= 1
-                blocked.reasons[behind(job)] = reasons[0]
-                blocked.waiting.setdefault(behind(job), {})[job.id] = None
+                blocked.reasons[own] = reasons[0]
+                blocked.waiting.setdefault(own, {})[job.id] = None
                 turns.end(job)
                 if ahead is not None and (promise := ahead.reserve(job, job.id)) is not None:
                     result.reasons[job.id] = promise.promised(reasons[0])
@@ -345,7 +345,8 @@ def place(
 
 
 def tries_of(policies: Policies, tuning: Tuning) -> Tries:
-    """Where a job could be placed under some snapshot."""
+    """Where a job could be placed under some snapshot, if it would take any place that it may have."""
+    tuning = replace(tuning, patience=0.0)
 
     def tries(job: Job, then: Snapshot) -> Placement | None:
         decision = place(job, then, policies, tuning, NEWEST)[0]

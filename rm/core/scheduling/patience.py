@@ -14,9 +14,10 @@ from rm.core.model.network.alignment import PERFECT, Alignment
 from rm.core.model.progress import expected_left_us
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import Snapshot
-from rm.units import MINUTE_US, format_count
+from rm.units import MINUTE_US, SECOND_US, format_count
 
 UNTIL = "until_us"
+AGAIN_US = SECOND_US  # after which a job is looked at again at the earliest: whom it meets may be overdue
 NOTICED = 0.1  # of a score, below which it counts as perfect
 
 
@@ -59,7 +60,7 @@ def better_later(job: Job, alignment: Alignment, snapshot: Snapshot, patience: f
         f"on link {worst.link} it would meet {format_count(len(ends), 'job')} at compatibility score "
         f"{worst.score:.1f}, which costs all of them some {costs_us / MINUTE_US:.0f} min; job {first} is "
         f"expected to end in {soonest_us / MINUTE_US:.0f} min",
-        (("score", worst.score), (UNTIL, snapshot.now_us + soonest_us)),
+        (("score", worst.score), (UNTIL, snapshot.now_us + max(soonest_us, AGAIN_US))),
     )
 
 
