@@ -21,12 +21,19 @@ def followed(
     """
     asked = dict(query)
     since: float | None = None  # when nothing has come any more
-    note = on_note
+    told: set[str] = set()
+
+    def note(words: str) -> None:
+        """The next daemon may remark what one before it did."""
+        if words not in told:
+            told.add(words)
+            on_note(words)
+
     while True:
         try:
             chunks = connection.stream(*path, _note=note, _again=True, _within_s=SILENT_S, **asked)
             for attempt, offset, data in _pieces(chunks):
-                since, note = None, _nothing
+                since = None
                 if data:
                     asked |= {"offset": offset + len(data), "tail": None, "lines": None}
                     asked |= {} if query["attempt"] else {"from_attempt": attempt}
@@ -52,7 +59,3 @@ def _pieces(chunks: Iterator[bytes]) -> Iterator[tuple[int, int, bytes]]:
                 break
             yield attempt, offset, rest[begin : begin + size]
             rest = rest[begin + size :]
-
-
-def _nothing(note: str) -> None:
-    """What the first daemon has remarked need not be said again."""

@@ -229,3 +229,18 @@ def test_who_follows_on_gets_the_rest_of_that_attempt_and_all_after_it(world: Wo
     log_path(world.root, LogName(3, 2, 0, "out")).unlink()
     world.records = [KeptLog(LogName(3, 2, 0, "out"), why="h1 was removed")]  # lost: what is there comes
     assert follow(8, 1) == [LogPiece(1, 8, b"1\n"), last[1]]
+
+
+def test_who_follows_on_waits_for_a_host_that_has_the_rest_of_an_earlier_attempt(world: World) -> None:
+    """A leader that has just begun has not reached its hosts yet."""
+    world.ended(attempt=2)
+    world.keep(b"newest\n", 2)
+    world.collecting = [Collect(3, 1, "h7", (0,))]
+    name = LogName(3, 1, 0, "out")
+    world.on_hosts["h7", name] = Unreachable("h7 does not answer.")
+
+    async def whole() -> list[LogPiece]:
+        asyncio.get_running_loop().call_later(0.3, world.on_hosts.__setitem__, ("h7", name), b"older\n")
+        return [p async for p in world.reader.read(3, 0, "out", 2, True, from_attempt=1)]
+
+    assert asyncio.run(whole()) == [LogPiece(1, 2, b"der\n"), LogPiece(2, 0, b"newest\n")]

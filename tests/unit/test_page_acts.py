@@ -272,6 +272,8 @@ def test_nobody_reads_so_many_logs_that_none_are_left_for_others(daemon: Daemon)
         told = await ann.get("/job/1/log")
         assert (told.status, "You are reading 8 logs already." in told.text) == (429, True)
         assert (await boss.get("/job/1/log")).text == "hello\nworld\n"
+        while daemon.service.waiting < len(reading):
+            await asyncio.sleep(0.01)
         daemon.call(daemon.service.finish, 1)
         for response in reading:
             assert (await response.read()).endswith(b"more\n")
@@ -302,6 +304,8 @@ def test_a_log_is_followed_to_its_end(daemon: Daemon) -> None:
             assert response.headers["Content-Type"].startswith("text/plain")
             assert response.headers["X-Content-Type-Options"] == "nosniff"
             assert await response.content.readline() == b"hello\n"
+            while not daemon.service.waiting:  # for what follows
+                await asyncio.sleep(0.01)
             daemon.call(daemon.service.finish, 1)
             assert (await response.content.read()).endswith(b"world\nmore\n")
         missing = await ann.get("/job/1/log?task=5")

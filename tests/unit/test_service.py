@@ -18,7 +18,7 @@ from rm.core.jobs.state import ClusterState, rebuild
 from rm.core.model.described import Described
 from rm.core.model.host import HostState
 from rm.core.model.job import Job, JobState
-from rm.core.model.logs import LogName
+from rm.core.model.logs import LogName, LogPiece
 from rm.core.model.reasons import ReasonCode
 from rm.core.model.replacing import replace
 from rm.core.registry import load
@@ -190,8 +190,8 @@ def test_who_waits_for_an_arrays_end_is_not_woken_by_each_of_its_elements(house:
     assert asyncio.run(woken(replace(job, state=JobState.COMPLETED))) == (True, True)
 
 
-async def text_of(chunks: AsyncIterator[bytes]) -> bytes:
-    return b"".join([chunk async for chunk in chunks])
+async def text_of(pieces: AsyncIterator[LogPiece]) -> bytes:
+    return b"".join([piece.data async for piece in pieces])
 
 
 @pytest.mark.parametrize("follow", [True, False])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import suppress
 from typing import Protocol, TypeVar
 from weakref import WeakValueDictionary
 
@@ -19,6 +18,7 @@ from rm.protocol.attempts import LogPart, Logs
 from rm.protocol.codes import Code, code_of
 
 FOLLOW_S = 0.1
+REACHED_S = 30.0  # in which a host must answer that has the rest of a log
 QUIET_S = 1.0  # between two looks at a log that does not grow
 CHUNK_BYTES = 128 * 1024
 TAIL_MOST_BYTES = 16 << 20  # searched for the beginning of the last lines
@@ -100,10 +100,19 @@ class LogReader:
             Conflict: there is no log yet, or the task never ran.
             Unreachable: the log is on a host that does not answer.
         """
+        loop = asyncio.get_running_loop()
+        give_up_s = loop.time() + REACHED_S
         while from_attempt and _is_over(await self._job_of(job_id), from_attempt):
-            with suppress(NotFound, Conflict, Unreachable):  # what is left of it; the newest is waited for
+            try:
                 async for piece in self.read(job_id, rank, stream, offset, False, 0, from_attempt):
                     yield piece
+                    offset = piece.offset + len(piece.data)
+            except Unreachable:  # a new leader has not reached its hosts yet
+                if loop.time() < give_up_s:
+                    await asyncio.sleep(FOLLOW_S)
+                    continue
+            except (NotFound, Conflict):
+                pass  # the newest is waited for
             from_attempt, offset = from_attempt + 1, 0
         reading = from_attempt
         while True:

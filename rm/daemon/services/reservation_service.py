@@ -153,7 +153,7 @@ def _must_be_there(playbook: str) -> None:
     else:
         path = shipped_directory("playbooks") / playbook
         path = path if path.suffix in (".yml", ".yaml") else path.with_name(f"{playbook}.yml")
-    if not path.is_absolute() or not path.is_file():
+    if not path.is_absolute() or not os.path.isfile(path):  # also one whose name no file can have
         raise UsageError(
             f"There is no playbook '{playbook:.200}' on the daemon's machine.",
             "Write its whole path there, or the name of one that comes with rm: rmx playbook list.",
