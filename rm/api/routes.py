@@ -199,7 +199,8 @@ ROUTES: Sequence[Route] = (
           "`timeout_s`.", jobs.Waited, query=(Parameter("timeout_s", Seconds, "at most 300", 60), ONE)),
     Route("GET", "/v1/jobs/{id}/logs", "logs", "The bytes of a task's log, as they come. The "
           "header `Rm-Note`, percent-encoded, names what is missing. With `pieces` a line with attempt, "
-          "offset and number of bytes precedes each piece, and one with 0 bytes comes every 10 s.",
+          "offset and number of bytes precedes each piece; after the first one with 0 bytes comes every "
+          "10 s.",
           "text/plain",
           query=(
               Parameter("task", Count, "the rank", 0),
