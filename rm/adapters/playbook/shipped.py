@@ -22,6 +22,11 @@ def shipped_directory(name: str) -> Path:
     )
 
 
+def shipped_playbook(name: str) -> Path:
+    """Where the playbook of this name that comes with rm is, if there is one; `.yml` may be left out."""
+    return shipped_directory("playbooks") / (name if name.endswith((".yml", ".yaml")) else f"{name}.yml")
+
+
 @cache
 def agents_version() -> str:
     """What an agent of this rm says of itself: its files by their content."""

@@ -40,12 +40,12 @@ class Fleet:
 def playbook_path(file: str) -> Path:
     """A bare word is a playbook that comes with rm, also beside a local file of that name, since
     others may write there; a local file has a directory (`./site`) or `.yml` or `.yaml` in its name."""
-    from rm.adapters.playbook.shipped import shipped_directory
+    from rm.adapters.playbook.shipped import shipped_playbook
 
     named = file.endswith((".yml", ".yaml"))
     if os.sep in file or (named and os.path.isfile(file)):
         return Path(file)
-    shipped = shipped_directory("playbooks") / (file if named else f"{file}.yml")
+    shipped = shipped_playbook(file)
     passed_over = [] if named else [name for name in (file, f"{file}.yml") if os.path.isfile(name)]
     if not shipped.exists():
         hint = "`rmx playbook list` shows those that come with rm."

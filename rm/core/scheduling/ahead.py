@@ -129,7 +129,8 @@ class Ahead(Generic[D]):
             self._plan.move(moved, where)
             self._behind.clear()
         self.leave(number)
-        coming = self._lift(self._coming())
+        coming = self._coming()
+        self._lift(coming)
         self._plan.placed(job, placement)
         self._go_on(coming)
 
@@ -234,10 +235,9 @@ class Ahead(Generic[D]):
         last = self._place_of.get(number, len(self._place_of))
         return [one for one in self._coming() if self._place_of[one.number] < last]
 
-    def _lift(self, coming: list[Reservation]) -> list[Reservation]:
+    def _lift(self, coming: list[Reservation]) -> None:
         for one in coming:
             self._plan.remove(one.number)
-        return coming
 
     def _go_on(self, coming: list[Reservation]) -> None:
         for one in coming:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from rm.core.jobs.free import may_take
@@ -33,8 +33,12 @@ class Blocked:
 
     def reason_of(self, job: Job) -> Reason | None:
         reason = self.reasons.get(self.kept.get(job.id, job.demand))
-        own = (key for key in (behind(job), patient(job)) if job.id in self.waiting.get(key, ()))
-        return next((self.reasons[key] for key in own), None) if reason is None else reason
+        if reason is not None:
+            return reason
+        for key in (behind(job), patient(job)) if job.spec.expected_us is not None else (behind(job),):
+            if job.id in self.waiting.get(key, ()):
+                return self.reasons[key]
+        return None
 
     def note(self, job: Job, kind: Demand) -> None:
         """By what a job is refused now, where reservations of hosts may keep it from some."""
@@ -72,11 +76,12 @@ class Blocked:
             again += jobs
         return again
 
-    def overdue(self, jobs: Iterable[int]) -> None:
-        """Forget the refusals that were to be looked at again by now."""
-        due = set(jobs)
+    def overdue(self, jobs: Collection[int]) -> None:
+        """Forget the refusals that were to be looked at again by now, if these jobs were."""
+        if not jobs:  # as in most turns
+            return
         for key in [key for key, reason in self.reasons.items() if until_us(reason) is not None]:
-            if not due.isdisjoint(self.waiting[key]):
+            if not self.waiting[key].keys().isdisjoint(jobs):
                 del self.reasons[key], self.waiting[key]
 
     def again_us(self) -> dict[int, int]:

@@ -289,8 +289,9 @@ class Cycle:
         for job_id in (j for j in chosen if j in state.pending and state.jobs[j].spec.switches):
             if (until_us := insists_until_us(state.jobs[job_id], snapshot)) > now_us:
                 self._begins_us.setdefault(job_id, until_us)
-        for job_id, at_us in self.blocked.again_us().items():
-            self._begins_us[job_id] = min(at_us, self._begins_us.get(job_id, at_us))
+        if self.tuning.patience:
+            for job_id, at_us in self.blocked.again_us().items():
+                self._begins_us[job_id] = min(at_us, self._begins_us.get(job_id, at_us))
         out.taken = result.taken
         known = (one.at_us for one in state.planned.values() if one.at_us is not None)
         starts_us = min(known, default=None)

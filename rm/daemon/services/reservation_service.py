@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rm.adapters.playbook.shipped import shipped_directory
+from rm.adapters.playbook.shipped import shipped_playbook
 from rm.core.jobs import events as ev
 from rm.core.jobs import reservation_requests as requests
 from rm.core.jobs.reservation_requests import Choice
@@ -148,11 +148,7 @@ def _must_be_there(playbook: str) -> None:
     """Raises UsageError where `rmx playbook run` would not find it: better now than when its window opens."""
     if not playbook:
         return
-    if os.sep in playbook:
-        path = Path(playbook)
-    else:
-        path = shipped_directory("playbooks") / playbook
-        path = path if path.suffix in (".yml", ".yaml") else path.with_name(f"{playbook}.yml")
+    path = Path(playbook) if os.sep in playbook else shipped_playbook(playbook)
     if not path.is_absolute() or not os.path.isfile(path):  # also one whose name no file can have
         raise UsageError(
             f"There is no playbook '{playbook:.200}' on the daemon's machine.",
