@@ -6,7 +6,7 @@ import stat as stat_module
 
 from rm_steps_aside import aside_of, set_aside, sync_directory
 from rm_steps_base import StepFailed, absolute, expanded, must, state_diff, tool, unpacked
-from rm_steps_write import described, fix_attributes, mode_from, wanted_ids
+from rm_steps_write import described, fix_attributes, mode_from, set_mode, wanted_ids
 
 BLOCK = 1 << 20
 LINKS_MOST = 40  # on one way, as the kernel follows
@@ -21,11 +21,12 @@ _HANDLERS = (
 
 
 class Member:
-    """One entry: a relative name, its kind, mode, owner, size, target, and how to read it."""
+    """One entry: a relative name, its kind, mode, owner, size, target, how to read it, and has it holes?"""
 
-    def __init__(self, name, kind, mode, size, mtime, owner=None, target="", opened=None):
+    def __init__(self, name, kind, mode, size, mtime, owner=None, target="", opened=None, holes=False):
         self.name, self.kind, self.mode, self.size = name, kind, mode, size
         self.mtime, self.owner, self.target, self.opened = mtime, owner, target, opened
+        self.holes = holes
 
 
 def _relative(name):
@@ -110,15 +111,19 @@ def _tar(path):
         if plain != path:
             must([tool("zstd"), "-q", "-d", "-f", path, "-o", plain])
         archive = tarfile.open(plain)  # noqa: SIM115
-        yield _tar_members(archive)
-    except tarfile.TarError as problem:
+        members = _tar_members(archive)
+        while archive.fileobj.read(BLOCK):  # to the sum at the end of what is compressed
+            pass
+        yield members
+    except (tarfile.TarError, *_by_damage()) as problem:
         why = str(problem).partition(":")[0]
         raise StepFailed("%s cannot be read as an archive: %s." % (path, why)) from None
     finally:
         if archive is not None:
             archive.close()
         if plain != path:
-            os.unlink(plain)
+            with contextlib.suppress(FileNotFoundError):  # zstd removes what it could not finish
+                os.unlink(plain)
 
 
 def _tar_members(archive):
@@ -137,7 +142,9 @@ def _tar_members(archive):
             continue  # devices and pipes are not unpacked
         reader = (lambda one=one: archive.extractfile(one)) if kind == "file" else None
         owner = (one.uname or str(one.uid), one.gname or str(one.gid), one.uid, one.gid)
-        found.append(Member(name, kind, one.mode & 0o7777, one.size, one.mtime, owner, target, reader))
+        found.append(
+            Member(name, kind, one.mode & 0o7777, one.size, one.mtime, owner, target, reader, one.issparse())
+        )
     return found
 
 
@@ -162,8 +169,20 @@ def _zip(path):
                     reader = lambda one=one: archive.open(one)  # noqa: E731
                     found.append(Member(name, "file", mode, one.file_size, mtime, None, "", reader))
             yield found
-    except zipfile.BadZipFile as problem:
+    except (zipfile.BadZipFile, *_by_damage()) as problem:
         raise StepFailed("%s cannot be read as an archive: %s." % (path, problem)) from None
+
+
+def _by_damage():
+    """What Python raises by an archive that is cut, damaged, encrypted, or says what no file can have."""
+    import zlib
+
+    found = [EOFError, ValueError, OverflowError, RuntimeError, zlib.error]
+    with contextlib.suppress(ImportError):
+        import lzma
+
+        found.append(lzma.LZMAError)
+    return found
 
 
 def _begins(path):
@@ -216,7 +235,9 @@ def _differs(member, path, dest, args, ids):
         return "missing"
     mode = seen.st_mode
     if member.kind == "directory":
-        if not os.path.isdir(path):
+        if member.owner is None and os.path.islink(path) and os.path.isdir(path):
+            return ""  # unzip leaves a link to a directory as it is
+        if not stat_module.S_ISDIR(mode):
             return "kind"
     elif member.kind == "link":
         return "" if stat_module.S_ISLNK(mode) and os.readlink(path) == member.target else "target"
@@ -252,11 +273,13 @@ def _unpack(member, path, dest, args, ids):
     os.makedirs(os.path.dirname(path), exist_ok=True)
     mode = _wanted_mode(member, args)
     if member.kind == "directory":
-        if not os.path.isdir(path):
+        if os.path.islink(path) or not os.path.isdir(path):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)  # as tar does; and what a link leads to may be anybody's
             os.mkdir(path)
-        os.chmod(path, mode)
         if ids:
-            os.chown(path, *ids)
+            os.chown(path, *ids, follow_symlinks=False)
+        set_mode(path, mode)
         return
     if member.kind in ("link", "hard"):
         aside = aside_of(path)
@@ -273,7 +296,11 @@ def _unpack(member, path, dest, args, ids):
     with set_aside(path) as (fd, aside):
         with os.fdopen(fd, "wb") as file, member.opened() as source:
             for block in iter(lambda: source.read(BLOCK), b""):
-                file.write(block)
+                if member.holes and not block.strip(b"\0"):
+                    file.seek(len(block), os.SEEK_CUR)  # no room on the disk
+                else:
+                    file.write(block)
+            file.truncate()
             if ids:
                 os.fchown(file.fileno(), *ids)
             os.fchmod(file.fileno(), mode)

@@ -1,9 +1,12 @@
 """File modules on a real directory: foretold, done, idempotent, and never half."""
 
+import gzip
 import importlib
 import io
 import os
+import random
 import stat
+import subprocess
 import tarfile
 import zipfile
 from pathlib import Path
@@ -416,6 +419,81 @@ def test_links_that_stay_inside_are_unpacked_with_what_lies_behind_them(tmp_path
     done("unarchive", src=f"{tmp_path}/a.tar", dest=str(out))
     assert (out / "v1" / "file").is_file()
     assert [os.readlink(out / name) for name in ("now", "new", "again", "up")] == ["v1", "now", "now", "/etc"]
+
+
+def test_a_directory_of_a_tar_takes_the_place_of_a_link(tmp_path: Path) -> None:
+    out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
+    for folder in (out, elsewhere):
+        folder.mkdir(0o755)
+    (out / "d").symlink_to(elsewhere)  # an earlier archive left it, or a user
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        entry = tarfile.TarInfo("d")
+        entry.type, entry.mode = tarfile.DIRTYPE, 0o777
+        archive.addfile(entry)
+        archive.addfile(tarfile.TarInfo("d/file"), io.BytesIO())
+    done("unarchive", src=f"{tmp_path}/a.tar", dest=str(out))
+    assert (mode(elsewhere), list(elsewhere.iterdir())) == (0o755, [])
+    assert not (out / "d").is_symlink()
+    assert (mode(out / "d"), os.listdir(out / "d")) == (0o777, ["file"])
+
+
+def test_a_directory_of_a_zip_is_what_a_link_leads_to_as_it_is(tmp_path: Path) -> None:
+    out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
+    for folder in (out, elsewhere):
+        folder.mkdir(0o755)
+    (out / "d").symlink_to(elsewhere)
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        entry = zipfile.ZipInfo("d/")
+        entry.external_attr = 0o040777 << 16
+        archive.writestr(entry, b"")
+        archive.writestr("d/file", b"x")
+    done("unarchive", src=f"{tmp_path}/a.zip", dest=str(out))
+    assert (mode(elsewhere), os.listdir(elsewhere)) == (0o755, ["file"])
+    assert (out / "d").is_symlink()
+
+
+def test_an_archive_that_is_damaged_or_says_what_no_file_can_have_is_refused(tmp_path: Path) -> None:
+    out, path = tmp_path / "out", tmp_path / "a.tar"
+    out.mkdir()
+
+    def packed(**headers: str) -> bytes:
+        stream = io.BytesIO()
+        with tarfile.open(fileobj=stream, mode="w") as archive:
+            entry = tarfile.TarInfo("file")
+            entry.size, entry.pax_headers = 90_000, headers
+            archive.addfile(entry, io.BytesIO(random.Random(1).randbytes(90_000)))
+        return stream.getvalue()
+
+    damaged = bytearray(gzip.compress(packed()))
+    damaged[2000] ^= 255  # what no block's own form shows: only the sum at the end does
+    for content, why in (
+        (bytes(damaged), "CRC check failed"),
+        (gzip.compress(packed())[:30_000], "ended before the end-of-stream marker"),
+        (b"\x28\xb5\x2f\xfd" + b"x" * 100, "zstd failed"),
+        (packed(path="a\0b"), "null byte"),
+        (packed(mtime="nan"), "NaN"),
+        (packed(uid=str(2**70)), "uid") if os.getuid() == 0 else (b"", "not be opened"),
+        (packed(size=str(2**70)), "cannot"),
+    ):
+        path.write_bytes(content)
+        said = refused("unarchive", src=str(path), dest=str(out))
+        assert why in said
+        assert "rm_steps.py failed" not in said
+        assert os.listdir(out) == []
+
+
+def test_a_hole_in_a_file_of_an_archive_takes_no_room(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    with open(tmp_path / "holes", "wb") as file:
+        file.truncate(64 << 20)
+        file.seek(8 << 20)
+        file.write(b"x")
+    subprocess.run(["tar", "-S", "-cf", "a.tar", "holes"], cwd=tmp_path, check=True)
+    done("unarchive", src=f"{tmp_path}/a.tar", dest=str(out))
+    assert (out / "holes").read_bytes() == (tmp_path / "holes").read_bytes()
+    assert (out / "holes").stat().st_blocks * 512 <= 2 << 20
+    assert not one("unarchive", src=f"{tmp_path}/a.tar", dest=str(out))["changed"]
 
 
 def test_a_hard_link_before_what_it_names_is_refused(tmp_path: Path) -> None:
