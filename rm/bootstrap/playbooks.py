@@ -32,7 +32,7 @@ RMX = (
 log = logging.getLogger(__name__)
 
 
-def wire_playbooks(*, ground: Ground, jobs: Jobs, timers: Timers) -> Playbooks:
+def wire_playbooks(*, ground: Ground, jobs: Jobs, timers: Timers, catalogue: Catalogue) -> Playbooks:
     """Nothing is read from the database yet: `Playbooks.take_up` does that."""
     config, clock, runs = ground.config, ground.clock, ground.store.playbook_runs
     asked = config.playbooks
@@ -55,7 +55,6 @@ def wire_playbooks(*, ground: Ground, jobs: Jobs, timers: Timers) -> Playbooks:
     def record(act: Act) -> None:
         jobs.leader.record(act).result()
 
-    catalogue = Catalogue(asked.directory, asked.shipped)
     if unknown := catalogue.unknown():
         log.warning("playbooks.shipped of rm.toml names %s, which do not come with rm", ", ".join(unknown))
     starting = Starting(

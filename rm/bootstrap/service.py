@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rm import __version__
 from rm.adapters.cron import Timers, windows_us, zone_of
+from rm.adapters.playbook.catalogue import Catalogue
 from rm.adapters.playbook.shipped import agents_version
 from rm.bootstrap.choices import digests_of, letters_of, policies_of, retention_of, ssh_settings
 from rm.bootstrap.ground import Ground
@@ -64,6 +65,7 @@ def wire_service(
     timers.every(3600, "prune", lambda: prune(store, jobs.logs, clock, *kept))
     timers.every(3600, "prune the journal", lambda: prune_journal(store, clock, journal_days))
     timers.every(600, "prune the history", lambda: prune_history(store.history, clock, keep))
+    catalogue = Catalogue(config.playbooks.directory, config.playbooks.shipped)
     service = make_service(
         leader=jobs.leader,
         store=store,
@@ -99,7 +101,8 @@ def wire_service(
         tokens=tokens,
         audit=audit,
         usage=usage,
-        playbooks=wire_playbooks(ground=ground, jobs=jobs, timers=timers),
+        playbooks=wire_playbooks(ground=ground, jobs=jobs, timers=timers, catalogue=catalogue),
+        check_playbook=catalogue.check_maintenance,
     )
     timers.every(30, "renew reservations", service.reservation_service.renew)
     maintenance = Maintenance(

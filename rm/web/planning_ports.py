@@ -47,10 +47,17 @@ class ReservationService(Protocol):
 
     def reservations(self) -> Answer[Sequence[HostReservation]]: ...
 
-    def create(self, wanted: Mapping[str, Any], by: str) -> Answer[HostReservation]: ...
+    def create(
+        self, wanted: Mapping[str, Any], by: str, any_file: bool = False
+    ) -> Answer[HostReservation]: ...
 
     def change(
-        self, name: str, wanted: Mapping[str, Any], by: str, may_play: bool = False
+        self,
+        name: str,
+        wanted: Mapping[str, Any],
+        by: str,
+        may_play: bool = False,
+        any_file: bool = False,
     ) -> Answer[HostReservation]: ...
 
     def delete(self, name: str, by: str) -> Answer[HostReservation]: ...

@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from rm.adapters.cron import windows_us
+from rm.adapters.playbook.catalogue import Catalogue
 from rm.core.jobs import events as ev
 from rm.core.model.host_reservation import HostReservation
 from rm.daemon.services.maintenance import Maintenance
@@ -34,9 +35,11 @@ def service(house: House) -> ReservationService:
     return house.service.reservation_service
 
 
-def create(asked: ReservationService, name: str = "r", **wanted: Any) -> HostReservation:
+def create(
+    asked: ReservationService, name: str = "r", any_file: bool = False, **wanted: Any
+) -> HostReservation:
     usual = {"users": ["ann"], "lasts_us": HOUR}
-    return asyncio.run(asked.create({"name": name} | usual | wanted, "ops"))
+    return asyncio.run(asked.create({"name": name} | usual | wanted, "ops", any_file))
 
 
 def test_one_is_made_changed_and_deleted_and_kept(house: House) -> None:
@@ -170,10 +173,34 @@ def test_only_an_administrator_says_when_and_where_a_playbook_runs(house: House)
 def test_a_playbook_that_is_not_there_is_refused_before_its_window(house: House, playbook: str) -> None:
     asked = service(house)
     with pytest.raises(UsageError, match=f"There is no playbook '{playbook}'"):
-        create(asked, "m", users=[], maint=True, playbook=playbook, hosts=["h1"])
+        create(asked, "m", True, users=[], maint=True, playbook=playbook, hosts=["h1"])
     create(asked, "m", users=[], maint=True, playbook="burn_in", hosts=["h1"])
     with pytest.raises(UsageError, match=f"There is no playbook '{playbook}'"):
-        asyncio.run(asked.change("m", {"playbook": playbook}, "admin", may_play=True))
+        asyncio.run(asked.change("m", {"playbook": playbook}, "admin", may_play=True, any_file=True))
+
+
+def test_only_whose_machine_it_is_lets_any_file_run_on_it(house: House, tmp_path: Path) -> None:
+    asked, wanted = service(house), {"users": [], "maint": True, "hosts": ["h1"]}
+    folder, own = tmp_path / "playbooks", tmp_path / "own.yml"
+    folder.mkdir(0o755)
+    listed = folder / "kernel.yml"
+    for file in (own, listed):
+        file.write_text("- hosts: all\n")
+    (folder / "link.yml").symlink_to(own)
+    (folder / "burn_in.yml").symlink_to(own)
+    asked._check_playbook = Catalogue(str(folder), ["burn_in"]).check_maintenance
+    for path in (own, "/etc/hostname", "own.yml/..", f"{folder}/../own.yml", f"{folder}/link.yml",
+                 f"{folder}/burn_in.yml", f"{folder}/nosuch.yml"):  # fmt: skip
+        with pytest.raises((Forbidden, NotFound), match="no playbook"):
+            create(asked, "m", **wanted, playbook=str(path))
+    assert create(asked, "m", **wanted, playbook=str(listed)).playbook == str(listed)
+    with pytest.raises(Forbidden, match="no playbook of its folder"):
+        asyncio.run(asked.change("m", {"playbook": str(own)}, "admin", may_play=True))
+    listed.chmod(0o666)
+    with pytest.raises(Forbidden, match="Others than root"):
+        create(asked, "n", **wanted, playbook=str(listed), lasts_us=1)
+    changed = asyncio.run(asked.change("m", {"playbook": str(own)}, "root", may_play=True, any_file=True))
+    assert changed.playbook == str(own)
 
 
 def test_a_playbook_runs_once_in_a_window_when_no_job_is_left(house: House, tmp_path: Path) -> None:

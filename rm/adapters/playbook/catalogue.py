@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rm.adapters.playbook.shipped import shipped_directory
+from rm.adapters.playbook.shipped import shipped_directory, shipped_playbook
 from rm.errors import Forbidden, NotFound, UsageError
 from rm.hints import did_you_mean
 from rm.quick_dataclass import dataclass
@@ -96,6 +96,29 @@ class Catalogue:
                     f"chown root {path} && chmod o-w {path}",
                 )
         return found
+
+    def check_maintenance(self, given: str, any_file: bool) -> None:
+        """Of a maintenance: the name of a playbook that comes with rm, or the whole path of a file of the
+        folder; with `any_file`, for whom the daemon's machine is his own anyway, of any file.
+
+        Raises:
+            UsageError: there is no such file.
+            NotFound, Forbidden: it may not be started.
+        """
+        named = os.sep not in given
+        path = shipped_playbook(given) if named else Path(given)
+        if not named and not any_file:
+            if not path.is_absolute() or path.parent != self._directory or self.find(path.stem).path != path:
+                raise Forbidden(
+                    f"'{given:.200}' would run with the daemon's rights, and is no playbook of its folder.",
+                    "Name one that comes with rm, or a file of the folder that playbooks.directory of rm.toml names. "
+                    "Root, and the user who runs the daemon, may name any file.",
+                )
+        elif not path.is_absolute() or not os.path.isfile(path):  # also one whose name no file can have
+            raise UsageError(
+                f"There is no playbook '{given:.200}' on the daemon's machine.",
+                "Write its whole path there, or the name of one that comes with rm: rmx playbook list.",
+            )
 
     def questions(self, found: Listed, files: LocalFiles | None = None) -> list[Question]:
         """The survey of the playbook. Raises UsageError where it, or its survey file, is wrong."""

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from rm.adapters.playbook.shipped import shipped_playbook
 from rm.core.jobs import events as ev
 from rm.core.jobs import reservation_requests as requests
 from rm.core.jobs.reservation_requests import Choice
@@ -33,13 +30,24 @@ class ReservationService:
     Args:
         asking: the way to the leader.
         again: the next windows of a cron expression; raises ConfigError.
+        check_playbook: raises an RmError where a maintenance may not run it; is it anybody's who may name
+            any file of this machine?
     """
 
-    def __init__(self, *, asking: Asking, leader: Leader, clock: Clock, again: Again) -> None:
+    def __init__(
+        self,
+        *,
+        asking: Asking,
+        leader: Leader,
+        clock: Clock,
+        again: Again,
+        check_playbook: Callable[[str, bool], None],
+    ) -> None:
         self._asking = asking
         self._leader = leader
         self._clock = clock
         self._windows_of = again
+        self._check_playbook = check_playbook
 
     async def reservations(self) -> Sequence[HostReservation]:
         def ask(cycle: Cycle, now_us: int) -> list[HostReservation]:
@@ -48,9 +56,9 @@ class ReservationService:
         found: Sequence[HostReservation] = await self._asking.ask(ask)
         return found
 
-    async def create(self, wanted: Mapping[str, Any], by: str) -> HostReservation:
-        """Of the fields of a ReservationRequest."""
-        _must_be_there(wanted.get("playbook", ""))
+    async def create(self, wanted: Mapping[str, Any], by: str, any_file: bool = False) -> HostReservation:
+        """Of the fields of a ReservationRequest. `any_file`: its playbook may be any file of this machine."""
+        self._check(wanted, any_file)
         now_us = self._clock.now_us()
         choice = Choice(**{name: wanted[name] for name in wanted if name in CHOOSES})
         new = HostReservation(
@@ -68,15 +76,20 @@ class ReservationService:
         )
 
     async def change(
-        self, name: str, wanted: Mapping[str, Any], by: str, may_play: bool = False
+        self,
+        name: str,
+        wanted: Mapping[str, Any],
+        by: str,
+        may_play: bool = False,
+        any_file: bool = False,
     ) -> HostReservation:
         """Of the fields of a ReservationUpdate. `may_play`: also of one in which a playbook runs: who says
-        when and on which hosts that is, lets it run.
+        when and on which hosts that is, lets it run. `any_file` as for `create`.
 
         Raises:
             Forbidden: a playbook runs in it.
         """
-        _must_be_there(wanted.get("playbook", ""))
+        self._check(wanted, any_file)
         now_us = self._clock.now_us()
 
         def make(state: ClusterState) -> ev.Event:
@@ -98,6 +111,10 @@ class ReservationService:
             return ev.ReservationSet(requests.changed(state, new, choice, now_us))
 
         return await self._request(name, make)
+
+    def _check(self, wanted: Mapping[str, Any], any_file: bool) -> None:
+        if playbook := wanted.get("playbook", ""):
+            self._check_playbook(playbook, any_file)
 
     async def delete(self, name: str, by: str) -> HostReservation:
         gone: list[HostReservation] = []
@@ -142,18 +159,6 @@ class ReservationService:
             return tuple(self._windows_of(cron, after_us, lasts_us, WINDOWS))
         except ConfigError as error:  # it is not rm.toml's
             raise UsageError(error.what, error.hint) from None
-
-
-def _must_be_there(playbook: str) -> None:
-    """Raises UsageError where `rmx playbook run` would not find it: better now than when its window opens."""
-    if not playbook:
-        return
-    path = Path(playbook) if os.sep in playbook else shipped_playbook(playbook)
-    if not path.is_absolute() or not os.path.isfile(path):  # also one whose name no file can have
-        raise UsageError(
-            f"There is no playbook '{playbook:.200}' on the daemon's machine.",
-            "Write its whole path there, or the name of one that comes with rm: rmx playbook list.",
-        )
 
 
 def _told(wanted: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rm.adapters.playbook.catalogue import Catalogue
 from rm.core.jobs.actions import Collect
 from rm.core.model.logs import LogPlace
 from rm.core.ports import Clock
@@ -106,6 +107,7 @@ def make_service(
     audit: AuditLog | None = None,
     usage: UsageService | None = None,
     playbooks: Playbooks | None = None,
+    check_playbook: Callable[[str, bool], None] | None = None,
 ) -> Service:
     """Put the topics together.
 
@@ -123,6 +125,7 @@ def make_service(
         refuse_never: refuse at the submission what limits would keep waiting for ever.
         monitoring, alerting, steps, sessions, tokens, audit, playbooks: the other topics of the API.
         usage: what jobs used, where it is kept for another time than usual.
+        check_playbook: of ReservationService; None: there is no folder of playbooks.
     """
     asking = Asking(leader)
     reading = JobReading(
@@ -164,7 +167,13 @@ def make_service(
         used_now=UsedNow(hosts, reading.job),
         iterations=iterations,
         host_service=HostService(asking=asking, hosts=hosts, keys=keys, monitoring=monitoring),
-        reservation_service=ReservationService(asking=asking, leader=leader, clock=clock, again=again),
+        reservation_service=ReservationService(
+            asking=asking,
+            leader=leader,
+            clock=clock,
+            again=again,
+            check_playbook=check_playbook or Catalogue("").check_maintenance,
+        ),
         foresight=Foresight(asking=asking, policies=policies, clock=clock),
         priorities=Priorities(asking=asking, policies=policies),
         account_service=AccountService(asking),

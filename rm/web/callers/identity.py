@@ -57,6 +57,11 @@ class Caller:
         return self.via == "unix" and not self.token
 
     @property
+    def owns_machine(self) -> bool:
+        """Is it root, or the daemon's own user, at this machine itself?"""
+        return self.local and uid_is_trusted(self.uid)
+
+    @property
     def of_job(self) -> bool:
         """Is it a program of a job that asks?"""
         return self.via == JOB

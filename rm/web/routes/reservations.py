@@ -44,17 +44,18 @@ class ReservationRoutes:
         )
 
     async def create(self, request: web.Request) -> web.Response:
-        by = request[CALLER].user
+        caller = request[CALLER]
         wanted = await _asked(request, reservations.ReservationRequest)
         about(f"reservation {wanted['name']}")
-        made = await settled(self._service.reservation_service.create(wanted, by))
+        create = self._service.reservation_service.create
+        made = await settled(create(wanted, caller.user, caller.owns_machine))
         return _one(made, 201)
 
     async def change(self, request: web.Request) -> web.Response:
         caller, name = request[CALLER], request.match_info["name"]
         wanted = await _asked(request, reservations.ReservationUpdate)
         change = self._service.reservation_service.change
-        return _one(await settled(change(name, wanted, caller.user, caller.admin)))
+        return _one(await settled(change(name, wanted, caller.user, caller.admin, caller.owns_machine)))
 
     async def delete(self, request: web.Request) -> web.Response:
         by = request[CALLER].user
