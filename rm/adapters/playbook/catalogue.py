@@ -111,7 +111,7 @@ class Catalogue:
             if not path.is_absolute() or path.parent != self._directory or self.find(path.stem).path != path:
                 raise Forbidden(
                     f"'{given:.200}' would run with the daemon's rights, and is no playbook of its folder.",
-                    "Name one that comes with rm, or a file of the folder that playbooks.directory of rm.toml names. "
+                    "Name one that comes with rm, or a file of the folder that rm.toml names. "
                     "Root, and the user who runs the daemon, may name any file.",
                 )
         elif not path.is_absolute() or not os.path.isfile(path):  # also one whose name no file can have
