@@ -41,6 +41,10 @@ class ConnectionClosed(Unreachable):
     """Before the answer came."""
 
 
+class Unanswered(Unreachable):
+    """In the time that was given for it."""
+
+
 class Interrupted(Unreachable):
     """In the middle of an answer."""
 
@@ -180,12 +184,13 @@ class Connection:
     ) -> Iterator[bytes]:
         """The body as it comes, `_within_s` seconds between its parts at most. What the daemon remarks about
         it goes to `_note`. As with `ask`, its beginning is asked for again while nobody leads; `_again`:
-        while no daemon is there, too.
+        while no daemon is there, too. After `_within_s` without a beginning the daemon is asked whether it
+        is there, and then for the same again.
 
         Raises:
             Interrupted: the daemon ended before its answer.
         """
-        response = self._repeated(lambda: self._begun(path, query), _again)
+        response = self._repeated(lambda: self._begun(path, query, _within_s), _again)
         if isinstance(response, Unreachable):
             raise response
         if self._connection is not None and self._connection.sock is not None:
@@ -200,10 +205,19 @@ class Connection:
         finally:
             self.close()
 
-    def _begun(self, path: Path, query: Mapping[str, Any]) -> http.client.HTTPResponse | Unreachable:
+    def _begun(
+        self, path: Path, query: Mapping[str, Any], within_s: float | None
+    ) -> http.client.HTTPResponse | Unreachable:
         """An answer of which only the head has been read; or that a host is out of reach, for which no other
         daemon is waited for."""
-        response = self._request("GET", path, query, None, None)
+        while True:
+            try:
+                response = self._request("GET", path, query, None, within_s)
+                break
+            except (
+                Unanswered
+            ):  # a daemon may have nothing to say for hours, a machine that is gone says no end
+                self.get("status")
         if response.status < 400:
             return response
         error = failure(response.status, response.read())
@@ -378,7 +392,7 @@ class Connection:
             return connection.getresponse()
         except TimeoutError:
             self.close()
-            raise Unreachable(
+            raise Unanswered(
                 f"The daemon did not answer within {timeout_s:g} s.", "`rmx status` asks again."
             ) from None
         except (OSError, http.client.HTTPException):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -66,10 +67,10 @@ class Leaders:
             self.asked += [entry[1:] for entry in self._service.log if entry[0] == "logs"]
             self._service = None
 
-    def until_asked(self) -> None:
+    def until_asked(self, times: int = 1) -> None:
         """Wait until somebody reads."""
         assert self._service is not None
-        while not any(entry[0] == "logs" for entry in self._service.log):
+        while sum(entry[0] == "logs" for entry in self._service.log) < times:
             time.sleep(0.005)
 
     def follow(self, **more: Any) -> Iterator[bytes]:
@@ -127,6 +128,37 @@ def test_a_silent_daemon_is_taken_for_gone(leaders: Leaders, monkeypatch: pytest
     leaders.next(LogPiece(1, 0, b""), ENDLESS)
     with pytest.raises(Unreachable, match="in the middle"):
         list(Client(Connection(str(leaders.socket), patience_s=0)).logs(1, follow=True))
+
+
+def test_a_daemon_that_never_begins_its_answer_is_taken_for_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its machine vanished after the client connected: no end of the connection comes."""
+    monkeypatch.setattr(followed_log, "SILENT_S", 0.05)
+    path = str(tmp_path / "rm.sock")
+    with socket.socket(socket.AF_UNIX) as vanished:
+        vanished.bind(path)
+        vanished.listen()
+        with pytest.raises(Unreachable, match="did not answer within"):
+            list(Client(Connection(path, patience_s=0, timeout_s=0.05)).logs(1, follow=True))
+
+
+def test_a_daemon_that_has_nothing_to_begin_with_is_waited_for(
+    leaders: Leaders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that waits has no log yet; the daemon says that it is there when it is asked."""
+    monkeypatch.setattr(followed_log, "SILENT_S", 0.05)
+    leaders.next(ENDLESS)
+    follower, came = (
+        Client(Connection(str(leaders.socket), patience_s=60)).logs(1, follow=True),
+        list[bytes](),
+    )
+    thread = threading.Thread(target=lambda: came.extend(follower))
+    thread.start()
+    leaders.until_asked(3)
+    leaders.next(LogPiece(1, 0, b"all\n"))
+    thread.join()
+    assert came == [b"all\n"]
 
 
 def test_what_the_next_leader_refuses_is_no_end(leaders: Leaders) -> None:
