@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, unquote, urlencode
 
 from rm.client.address import Address, parse
-from rm.client.failure import failure
+from rm.client.failure import ConnectionClosed, Interrupted, Unanswered, failure
 from rm.client.unix_door import Door, UnixDoor
 from rm.errors import ConfigError, Standby, StoreUnavailable, Unreachable
 
@@ -35,18 +35,6 @@ CHUNK_BYTES = 65_536
 LONG_BYTES = 4 << 20  # of an answer: 2,000 whole jobs
 Path = tuple[str | int, ...]
 Answer = TypeVar("Answer")
-
-
-class ConnectionClosed(Unreachable):
-    """Before the answer came."""
-
-
-class Unanswered(Unreachable):
-    """In the time that was given for it."""
-
-
-class Interrupted(Unreachable):
-    """In the middle of an answer."""
 
 
 def door_to(address: Address) -> Door:
@@ -216,7 +204,7 @@ class Connection:
                 break
             except (
                 Unanswered
-            ):  # a daemon may have nothing to say for hours, a machine that is gone says no end
+            ):  # a daemon may have nothing to say for hours; a machine that is gone says nothing
                 self.get("status")
         if response.status < 400:
             return response

@@ -1,10 +1,22 @@
-"""A refusal of the daemon as the error that it is there; cheap to import, for commands that scripts call in
-loops."""
+"""A refusal of the daemon as the error that it is there, and answers that did not come; cheap to import, for
+commands that scripts call in loops."""
 
 from __future__ import annotations
 
 from rm.client.quick_json import loads
-from rm.errors import RmError, as_told
+from rm.errors import RmError, Unreachable, as_told
+
+
+class ConnectionClosed(Unreachable):
+    """Before the answer came."""
+
+
+class Unanswered(Unreachable):
+    """In the time that was given for it."""
+
+
+class Interrupted(Unreachable):
+    """In the middle of an answer."""
 
 
 def failure(status: int, body: bytes) -> RmError:

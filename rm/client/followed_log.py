@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from rm.client.connection import PAUSE_S, Connection, Interrupted, Path
+from rm.client.connection import PAUSE_S, Connection, Path
+from rm.client.failure import Interrupted
 
 SILENT_S = 60.0  # the daemon says every 10 s that it is there
 
