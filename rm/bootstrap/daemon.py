@@ -41,7 +41,7 @@ from rm.daemon.leading.outbox import revivable
 from rm.daemon.leading.witness import Witness
 from rm.daemon.services.job_clients import JobClients
 from rm.daemon.services.service import Service
-from rm.errors import RmError, StoreError
+from rm.errors import RmError, StaleLeader, StoreError
 from rm.protocol.notifications import Asked, Reflecting, Streamed, Unasked
 from rm.web.api import serve
 from rm.web.doors.job_door import folder_of_doors
@@ -139,8 +139,15 @@ class Daemon:
         actions, damaged = revivable(loaded.actions)
 
         async def by_database(work: Callable[[], None]) -> None:
-            """A database that is away now is waited for, as before."""
-            await asyncio.to_thread(patiently, work, stopped.is_set)
+            """A database that is away now is waited for, as before. Another daemon may lead when it is back:
+            nothing is changed under it."""
+
+            def as_leader() -> None:
+                if not lease.renew():
+                    raise StaleLeader("Another daemon took the lease of this database.")
+                work()
+
+            await asyncio.to_thread(patiently, as_leader, stopped.is_set)
 
         await by_database(lambda: self._set_aside([*loaded.damaged, *damaged]))
         led_at = f"{socket.gethostname()}:{config.daemon.socket}"

@@ -71,6 +71,33 @@ def test_a_database_that_is_away_while_a_daemon_begins_to_lead_is_waited_for(tmp
     assert Counter(said.decode().split()) == {"load": 2, "interrupt": 2, "schedules": 2}
 
 
+TAKEN = """
+import sqlite3, sys
+from rm.adapters.store.playbook_runs_sql import SqlPlaybookRuns
+from rm.bootstrap.daemon import run_daemon
+from rm.config import load_config
+from rm.errors import StoreUnavailable
+
+def away(*asked):
+    print("interrupt", flush=True)
+    with sqlite3.connect(sys.argv[2] + "/rm.sqlite3") as database:
+        database.execute("UPDATE cluster SET epoch = epoch + 1, holder = 'another'")
+    raise StoreUnavailable("The database is away.", "It comes back.")
+
+SqlPlaybookRuns.interrupt = away
+run_daemon(load_config(flags={"daemon.socket": sys.argv[1], "daemon.state_dir": sys.argv[2]}))
+"""
+
+
+def test_a_daemon_whose_lease_was_taken_while_it_waited_marks_no_playbooks(tmp_path: Path) -> None:
+    """They may be the runs of the daemon that leads now."""
+    words = [sys.executable, "-c", TAKEN, str(tmp_path / "rm.sock"), str(tmp_path / "state")]
+    env = {**os.environ, "RM_CONFIG": ""}
+    done = subprocess.run(words, capture_output=True, text=True, env=env, timeout=60, check=False)
+    assert done.stdout.split() == ["interrupt"]
+    assert "Another daemon took the lease" in done.stderr
+
+
 def leads(client: Connection) -> bool:
     with suppress(RmError):
         return bool(client.get("status"))
