@@ -42,6 +42,8 @@ def status_of(
         NoAnswer: there is none, or the server is not to be trusted.
     """
     first = who[:1].upper() + who[1:]
+    if not address.startswith(("http://", "https://")):
+        raise NoAnswer(f"The address of {who} does not begin with http:// or https://.")
     context: ssl.SSLContext | bool = True
     if address.startswith("https:"):
         context = trusting(ca_file) if verified else False

@@ -149,6 +149,14 @@ def test_a_webhook_that_is_not_there(secret: str, tmp_path: Path) -> None:
         WebhookChannel("http://[T0K3N", "", "", PATIENCE_S).tell(NOTICE)
 
 
+@pytest.mark.parametrize("address", ["//T0K3N", "T0K3N", "", "file:///T0K3N", "ftp://T0K3N/"])
+def test_what_is_no_address_of_the_web_is_told(address: str, tmp_path: Path) -> None:
+    (tmp_path / "address").write_text(address or "\nno first line")
+    with pytest.raises(NotTold, match="http") as caught:
+        WebhookChannel(address, str(tmp_path / "address"), "", PATIENCE_S).tell(NOTICE)
+    assert "T0K3N" not in str(caught.value).replace("webhook at t0k3n", "")
+
+
 @contextmanager
 def dripping() -> Iterator[int]:
     """A server that sends a byte of its answer now and then, for ever; yields its port."""
