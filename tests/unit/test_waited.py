@@ -30,6 +30,24 @@ SECOND_US = 1_000_000
 LIMITED = {"time_limit_us": 60 * SECOND_US}
 
 
+def test_a_clock_that_is_set_is_no_time_that_a_job_waited() -> None:
+    cluster = Cluster(cpus=1)
+    first, second = cluster.submit(""), cluster.submit("")
+    cluster.now_us += 100
+    before = waited_of(cluster, second)
+    for by_us in (3600 * SECOND_US, -1800 * SECOND_US):
+        cluster.now_us += by_us
+        cluster.do(ev.ClockStepped(by_us))
+        assert waited_of(cluster, second) == pytest.approx(
+            before, abs=1000
+        )  # each event takes some microseconds
+    cluster.now_us += 10_000
+    cluster.end(cluster.state.jobs[first])
+    assert dict(cluster.state.jobs[second].waited)["Resources"] == pytest.approx(
+        before["Resources"] + 10_000, abs=1000
+    )
+
+
 def waited_of(cluster: Cluster, number: int) -> dict[str, int]:
     return dict(cluster.state.waits.of(cluster.state.jobs[number], cluster.now_us))
 

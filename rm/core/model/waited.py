@@ -56,6 +56,10 @@ class Waits:
                 self.before[job.id] = with_more(known, met[0].value, now_us - met[1])
                 self.now[job.id] = code, now_us
 
+    def clock_stepped(self, by_us: int) -> None:
+        """The clock was set: what is under way has taken as long as it has."""
+        self.now = {job: (code, since_us + by_us) for job, (code, since_us) in self.now.items()}
+
     def of(self, job: Job, now_us: int) -> Waited:
         """All that a job has waited; one that waits, up to now."""
         if job.state is not JobState.PENDING:

@@ -324,6 +324,7 @@ def _clock_stepped(ctx: Context, e: ev.ClockStepped) -> None:
             ctx.put(moved)
             if job_id in state.pending:
                 state.enqueue(job_id)
+    state.waits.clock_stepped(e.by_us)
     state.ledger.clock_stepped(e.by_us)
     state.capacity_version += 1  # reservations reckon with the clock
 
