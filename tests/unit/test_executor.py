@@ -277,6 +277,18 @@ def test_a_stale_epoch_that_the_database_does_not_know_is_the_hosts_fault(
     assert house.deposed.items == []
 
 
+def test_an_epoch_that_only_a_host_knows_is_told_once(house: House, caplog: pytest.LogCaptureFixture) -> None:
+    """Its next hello names the epoch that our own orders carried since."""
+    for epoch in (1_000_000, 1_000_000, 1_000_001, 1_000_002):
+        house.hosts.epochs["h1"] = epoch
+        house.connect()
+        assert house.hosts.raised == {"h1": epoch + 1}
+    assert caplog.text.count("was an older copy of the database restored?") == 1
+    house.hosts.epochs["h1"] = 2_000_000
+    house.connect()
+    assert caplog.text.count("was an older copy of the database restored?") == 2
+
+
 def test_a_hello_with_a_later_epoch_deposes_where_the_database_says_so(house: House) -> None:
     house.leads = False
     house.hosts.epochs["h1"] = 8

@@ -78,6 +78,7 @@ class Greeter:
         self._connections: dict[str, int] = {}
         self._connected = 0  # connections so far
         self._up: set[str] = set()  # the hosts whose reports the leader has taken
+        self._raised: dict[str, int] = {}  # the epochs that hosts have from us, beyond ours
         self._full: set[str] = set()  # the hosts whose spools cannot be written: they say when they can
         self._lock = threading.Lock()
 
@@ -101,6 +102,7 @@ class Greeter:
         with self._lock:
             self._up.discard(host)
             self._connections.pop(host, None)
+            self._raised.pop(host, None)
 
     def is_current(self, report: HostReport) -> bool:
         """Is the channel that the report came by still open?"""
@@ -185,12 +187,14 @@ class Greeter:
         if not self._leadership.confirmed():
             self._leadership.on_deposed(f"Host {host} has obeyed epoch {epoch}, and this leader's is {mine}.")
             return False
-        log.warning(
-            "%s has obeyed a leader with epoch %d, which this cluster's database (epoch %d) does not know: "
-            "was an older copy of the database restored?",
-            host,
-            epoch,
-            mine,
-        )
+        if epoch > self._raised.get(host, 0):  # a hello that names what we told it is no news
+            log.warning(
+                "%s has obeyed a leader with epoch %d, which this cluster's database (epoch %d) does not "
+                "know: was an older copy of the database restored?",
+                host,
+                epoch,
+                mine,
+            )
+        self._raised[host] = epoch + 1
         self._hosts.raise_epoch(host, epoch + 1)
         return True
