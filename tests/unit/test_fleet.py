@@ -63,8 +63,9 @@ class Ending:
     eof_received = True
     closed = False
 
-    def __init__(self, code: int) -> None:
+    def __init__(self, code: int, words: bytes = b"") -> None:
         self._code = code
+        self._words = words
         self._said = [json.dumps({"event": "hello", "version": "1", "protocol": PROTOCOL}).encode() + b"\n"]
         self._heard_of_the_end = False
         self.status_event = self
@@ -79,7 +80,11 @@ class Ending:
         return self._said.pop() if self._said else b""
 
     def recv_stderr_ready(self) -> bool:
-        return False
+        return bool(self._words)
+
+    def recv_stderr(self, size: int) -> bytes:
+        words, self._words = self._words, b""
+        return words
 
     def exit_status_ready(self) -> bool:
         return self._heard_of_the_end and self._code >= 0
@@ -97,4 +102,15 @@ def test_an_agent_that_ends_is_no_lost_host_though_its_exit_status_comes_later(
     channel: Any = AgentChannel(Host("h1", "z", "127.0.0.1"), SshSettings(tmp_path / "known_hosts"))
     channel.open()
     with pytest.raises(Unreachable, match=f"^The agent on h1 {said}\\.$"):
+        list(channel.notifications())
+
+
+def test_the_last_sentence_of_an_agent_has_one_full_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ssh, "connect", lambda *_: None)
+    monkeypatch.setattr(ssh, "open_channel", lambda *_: Ending(1, b"The folder /x was deleted.\n"))
+    channel: Any = AgentChannel(Host("h1", "z", "127.0.0.1"), SshSettings(tmp_path / "known_hosts"))
+    channel.open()
+    with pytest.raises(Unreachable, match=r"^The agent on h1 ended: The folder /x was deleted\.$"):
         list(channel.notifications())

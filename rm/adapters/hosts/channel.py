@@ -284,7 +284,7 @@ class AgentChannel:
                 break
             self._errors.take(data)
         self._errors.end()
-        return self._errors.last
+        return self._errors.last.rstrip(".")  # a sentence, maybe: it becomes a part of one
 
     def _exit_code(self) -> int:
         """Of the agent's program; -1: it has none, or its end is not known."""
