@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 import sys
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rm.daemon.execution.streams import Streams
+from rm.daemon.execution.streams import PIECE_BYTES, UNDER_WAY_BYTES, Streams
 from rm.errors import Unreachable
 from rm.protocol.notifications import Streamed
 
@@ -76,12 +77,18 @@ def test_an_end_that_reads_nothing_stops_the_other() -> None:
 class Fleet:
     def __init__(self) -> None:
         self.calls: list[tuple[str, Any]] = []
+        self.futures: list[Future[Any]] = []
         self.away = False
+        self.answers = True
 
-    def call(self, host: str, request: Any, timeout_s: float = 0) -> Any:
+    def call(self, host: str, request: Any, timeout_s: float = 0) -> Future[Any]:
         if self.away:
             raise Unreachable("away")
         self.calls.append((host, request))
+        self.futures.append(Future())
+        if self.answers:
+            self.futures[-1].set_result(None)
+        return self.futures[-1]
 
     def clock_offset_us(self, name: str) -> int | None:
         return None
@@ -136,3 +143,31 @@ def test_a_daemon_that_may_not_act_passes_nothing_on(fleet: Fleet) -> None:
 def test_a_host_that_is_away_costs_nothing(fleet: Fleet) -> None:
     fleet.away = True
     streams(fleet).pass_on("a", piece())
+
+
+def test_what_a_host_does_not_answer_is_bounded_and_goes_on_when_it_does(fleet: Fleet) -> None:
+    """A host that lies, beside one that is slow or lies too, fills no memory and holds up nothing else."""
+    fleet.answers = False
+    passing = streams(fleet)
+    full = piece(data="A" * 80_000)
+    for _ in range(1000):
+        passing.pass_on("a", full)
+    under_way = len(fleet.calls)
+    assert under_way == UNDER_WAY_BYTES // (80_000 + PIECE_BYTES)
+    passing.pass_on("b", piece(place=0))  # the other way is another one
+    assert fleet.calls[-1][0] == "a"
+    fleet.futures[0].set_result(None)
+    fleet.futures[1].set_exception(Unreachable("It did not answer."))
+    for _ in range(5):
+        passing.pass_on("a", full)
+    assert len(fleet.calls) == under_way + 1 + 2
+
+
+def test_a_host_that_is_away_holds_nothing_up_when_it_is_back(fleet: Fleet) -> None:
+    fleet.away = True
+    passing = streams(fleet)
+    for _ in range(200):
+        passing.pass_on("a", piece(data="A" * 80_000))
+    fleet.away = False
+    passing.pass_on("a", piece())
+    assert len(fleet.calls) == 1

@@ -2,13 +2,18 @@
 
 The ends are the step daemons on the hosts: they bound what is under way and repeat what is lost, so a piece
 is passed on or dropped, and nothing is kept here. A host reaches the other hosts of the attempts that are
-placed on it, and no others.
+placed on it, and no others; what it says beyond what another one answers neither fills the daemon's memory nor
+stands before what else that one is asked.
 """
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
 
 from rm.daemon.agents import Agents
 from rm.errors import RmError
@@ -16,6 +21,11 @@ from rm.protocol.notifications import Streamed
 from rm.protocol.streams import Stream
 
 CALL_S = 30.0
+UNDER_WAY_BYTES = (
+    4 << 20
+)  # of one job from a host to another: 16 windows of streams; what comes meanwhile is dropped
+PIECE_BYTES = 512  # that a piece counts besides its data
+Way = tuple[int, str, str]  # the job, from a host, to a host
 
 
 class Streams:
@@ -31,6 +41,8 @@ class Streams:
     ) -> None:
         self._hosts, self._epoch = hosts, epoch
         self._hosts_of, self._may_act = hosts_of, may_act
+        self._under_way: Counter[Way] = Counter()  # bytes that are not answered
+        self._lock = threading.Lock()
 
     def pass_on(self, host: str, piece: Streamed) -> None:
         """What the host says for another one of the attempt."""
@@ -50,5 +62,20 @@ class Streams:
             gone=piece.gone,
             used=piece.used,
         )
-        with suppress(RmError):  # a host that is not there: the piece comes again
-            self._hosts.call(hosts[piece.place], passed, CALL_S)
+        way, count = (piece.job, host, hosts[piece.place]), PIECE_BYTES + len(piece.data)
+        with self._lock:
+            if self._under_way[way] + count > UNDER_WAY_BYTES:
+                return
+            self._under_way[way] += count
+        try:
+            answer = self._hosts.call(hosts[piece.place], passed, CALL_S)
+        except RmError:  # a host that is not there: the piece comes again
+            self._arrived(way, count)
+        else:
+            answer.add_done_callback(partial(self._arrived, way, count))
+
+    def _arrived(self, way: Way, count: int, _: Future[Any] | None = None) -> None:
+        with self._lock:
+            self._under_way[way] -= count
+            if self._under_way[way] <= 0:
+                del self._under_way[way]
