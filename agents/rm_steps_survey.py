@@ -49,18 +49,19 @@ def _interface_of(address):
     return ""
 
 
-def _is_known(name):
+def _addresses(name):
+    """What programs find by a name, nothing where it is not known."""
     try:
-        return bool(socket.getaddrinfo(name, None))
+        return sorted({found[4][0] for found in socket.getaddrinfo(name, None)})
     except (OSError, UnicodeError):  # the latter: it cannot be a name
-        return False
+        return []
 
 
 def _peer(peer, answers):
     """From which of our interfaces a peer is reached, what its sshd's port says to a connection, and whether
     programs find it by its name."""
     address, port = peer["address"], peer["port"]
-    answer = {"name": peer["name"], "interface": "", "problem": "", "named": _is_known(peer["name"])}
+    answer = {"name": peer["name"], "interface": "", "problem": "", "named": bool(_addresses(peer["name"]))}
     answers.append(answer)
     try:
         kind = socket.getaddrinfo(address, port, type=socket.SOCK_DGRAM)[0]
@@ -133,6 +134,7 @@ def do_survey(run, args):
         "bpf": os.path.exists("/proc/sys/kernel/unprivileged_bpf_disabled"),
         "bursts": rm_bpf.takes(rm_bpf.TYPE_TRAFFIC) if root else None,
         "interfaces": _interfaces(),
+        "own_name": [platform.node(), _addresses(platform.node())],
         "peers": sorted(peers, key=lambda peer: peer["name"]),
         "home": _mount_of("/home"),
         "free_bytes": {path: _free(path) for path in ("/opt", "/var/lib", "/tmp")},

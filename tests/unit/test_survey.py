@@ -15,7 +15,7 @@ GOOD: dict[str, Any] = {
     "tools": ["tc", "nft", "ip"],
     "controllers": ["cpu", "cpuset", "devices", "freezer", "memory", "pids"],
     "interfaces": {"eth0": {"mtu_bytes": 1500, "mbps": 25000, "up": True}},
-    "peers": [PEER], "home": ["nas:/home", "nfs4"],
+    "own_name": ["a", ["10.0.0.1"]], "peers": [PEER], "home": ["nas:/home", "nfs4"],
     "free_bytes": {"/opt": 1 << 34}, "uids": {"ada": 1001},
 }  # fmt: skip
 USERS = {"ada": 1001}
@@ -45,6 +45,8 @@ def test_a_good_host_has_no_finding() -> None:
             True,
         ),
         ({"peers": [{**PEER, "named": False}]}, "names", "not known there by their names: b.", False),
+        ({"own_name": ["a", []]}, "names", "does not know its own name, a.", False),
+        ({"own_name": ["a", ["127.0.1.1", "::1"]]}, "names", "own name, a, leads to 127.0.1.1, ::1.", False),
         ({"free_bytes": {"/opt": 5 << 20}}, "disk", "/opt has 5 MiB free", True),
         ({"uids": {"ada": 2002}}, "users", "The user ada has uid 2002, on the control machine 1001", True),
         ({"uids": {"ada": None}}, "users", "unknown: ada", False),
@@ -73,6 +75,11 @@ def test_a_name_that_hosts_do_not_know_is_no_closed_network(problem: str, mend: 
     peer = {**PEER, "interface": "", "problem": problem}
     (found,) = findings({"a": {**GOOD, "peers": [peer]}}, {}, USERS)
     assert found.mend.startswith(mend)
+
+
+def test_a_name_that_leads_to_an_address_of_the_host_is_good() -> None:
+    for addresses in (["127.0.1.1", "10.0.0.1"], ["fe80::1%eth0"], ["2001:db8::1"]):
+        assert findings({"a": {**GOOD, "own_name": ["a", addresses]}}, {}, USERS) == []
 
 
 def test_clocks_count_beyond_their_uncertainty_and_homes_by_the_most() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
 from typing import Any
 
 from rm.quick_dataclass import dataclass
@@ -112,6 +113,15 @@ def _of_host(
         add("names", f"Hosts are not known there by their names: {_some(nameless)}",
             "Put the names into DNS or /etc/hosts for scripts that meet at a host of $SLURM_JOB_NODELIST; "
             "$MASTER_ADDR is an address.")  # fmt: skip
+    own_name, own = survey["own_name"]
+    if not own:
+        add("names", f"The host does not know its own name, {own_name}.",
+            "Put it into its /etc/hosts with its address: torchrun and others look themselves up, and hang.")  # fmt: skip
+    elif survey["peers"] and all(ip_address(address.partition("%")[0]).is_loopback for address in own):
+        add("names", f"The host's own name, {own_name}, leads to {', '.join(own)}.",
+            "Give it the host's address for programs that tell by it who they are, such as "
+            "torchrun --rdzv-endpoint=$MASTER_ADDR; --node-rank=$SLURM_NODEID --master-addr=$MASTER_ADDR "
+            "needs none.")  # fmt: skip
     ways = {peer["interface"] for peer in survey["peers"] if peer["interface"] not in ("", "lo")}
     if len(ways) > 1:
         add("network", f"Other hosts are reached by several interfaces: {', '.join(sorted(ways))}.",
