@@ -60,9 +60,10 @@ def parse_duration_us(text: str) -> int:
         total += _scaled(match[1], match[2], factor, up=True)
         position = match.end()
     if not stripped or position < len(stripped):
-        raise UsageError(
-            f"'{text}' is not a duration.", "Write a number with its unit, such as 250ms or 1h30m."
-        )
+        mend = "Write a number with its unit, such as 250ms or 1h30m."
+        if stripped.isascii() and stripped.isdigit():  # seconds to timeout(1), minutes to Slurm
+            mend = f"Write {stripped}s for seconds, or {stripped}m for minutes."
+        raise UsageError(f"'{text}' is not a duration.", mend)
     return total
 
 

@@ -47,7 +47,7 @@ def test_durations(text: str, us: int) -> None:
 
 
 def test_a_duration_without_unit_is_refused() -> None:
-    with pytest.raises(UsageError, match="unit"):
+    with pytest.raises(UsageError, match=r"'200' is not a duration. Write 200s for seconds, or 200m for min"):
         units.parse_duration_us("200")
 
 

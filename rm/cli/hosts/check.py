@@ -84,7 +84,10 @@ def check(
     found: list[Finding] = []
 
     def look(host: Host) -> None:
-        peers = [{"name": p.name, "address": p.address, "port": p.port} for p in _next(hosts, host)]
+        peers = [
+            {"name": p.name, "address": p.address, "port": p.port}
+            for p in _next(list(roster.hosts.values()), host)
+        ]
         try:
             _ask(ways, host.name, "ping", {"data": "pong"})
             began = time.time_ns() // 1000
