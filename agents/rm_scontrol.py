@@ -25,6 +25,7 @@ LISTS = (["show", "hostnames"], ["show", "hostname"], ["show", "hostlist"])
 
 
 def main(words):
+    end_by_signals()
     if words[:2] in LISTS and len(words) <= 3:
         return show(words[1], words[2] if len(words) > 2 else os.environ.get("SLURM_JOB_NODELIST", ""))
     if words[:1] == ["requeue"] and len(words) == 2 and words[1] in own_ids() and requeue():
@@ -131,11 +132,10 @@ def another(words):
 
 
 def is_this(program):
-    """Does the program only start this file?"""
+    """Does the program only start this module?"""
     with open(program, "rb") as file:
-        return os.path.basename(__file__).encode() in file.read(4096)
+        return os.path.splitext(os.path.basename(__file__))[0].encode() in file.read(4096)
 
 
 if __name__ == "__main__":
-    end_by_signals()
     sys.exit(main(sys.argv[1:]))

@@ -7,6 +7,7 @@ import json
 import os
 import selectors
 import socket
+import stat
 import sys
 import time
 
@@ -15,9 +16,18 @@ from rm_step_peer import SOCKET
 
 PER_S, BURST = 2000, 200  # pieces that this host says; a daemon takes 5,000 notifications a second of a host
 REST_S = 0.01
-# passes on functions that a shell has exported, such as `module`, which other shells drop from the
-# environment; with -p it takes none for its own, and does not read BASH_ENV
-SHELL = "/bin/bash -p"
+# what our programs begin with: no shell, which would take functions and options that a shell has exported
+# (`module`, SHELLOPTS) for its own, and drop or change them
+PROGRAM = """#!%s
+import sys
+
+sys.path[0], sys.argv[1:1] = %r, %r
+import %s as program
+
+sys.exit(program.main(sys.argv[1:]))
+"""
+ANY_PYTHON = "/usr/bin/env -S python3 -S -E"
+LINE_BYTES = 100  # older kernels read 127 of a first line
 PROGRAMS = (
     ("srun", "rm_srun"),
     ("sattach", "rm_sattach"),
@@ -140,13 +150,24 @@ def programs(state):
     here, home = os.path.dirname(os.path.abspath(__file__)), os.path.join(state, "bin")
     os.makedirs(home, mode=0o755, exist_ok=True)
     os.chmod(home, 0o755)
-    shell = SHELL if os.access(SHELL.split()[0], os.X_OK) else "/bin/sh"
-    modules = [(name, module, "") for name, module in PROGRAMS]
-    for name, module, word in [*modules, *((name, "rm_client", " " + name) for name in CLIENTS)]:
+    interpreter = _interpreter()
+    modules = [(name, module, []) for name, module in PROGRAMS]
+    for name, module, words in [*modules, *((name, "rm_client", [name]) for name in CLIENTS)]:
         path, aside = os.path.join(home, name), os.path.join(home, ".%s.%d" % (name, os.getpid()))
-        # the user may not be let to the interpreter of root
-        text = '#!%s\np=\'%s\'\n[ -x "$p" ] || p=python3\nexec "$p" -S -E \'%s/%s.py\'%s "$@"\n'
         with open(aside, "w") as file:
-            file.write(text % (shell, sys.executable, here, module, word))
+            file.write(PROGRAM % (interpreter, here, words, module))
             os.fchmod(file.fileno(), 0o755)
         os.rename(aside, path)
+
+
+def _interpreter():
+    """Of the programs: the agent's own, where every user may run it and a first line can name it."""
+    for path in (sys.executable, os.path.realpath(sys.executable)):
+        steps = [os.path.realpath(path)]
+        for at in (path, steps[0]):
+            while at != os.path.dirname(at):
+                at = os.path.dirname(at)
+                steps.append(at)
+        if len(path) < LINE_BYTES and " " not in path and all(os.stat(at).st_mode & stat.S_IXOTH for at in steps):
+            return path + " -SE"
+    return ANY_PYTHON
