@@ -9,7 +9,7 @@ import socket
 import sys
 
 
-def main():
+def main(_words):
     path = os.environ.get("RM_STEPS")
     if not path:
         sys.stderr.write("rm-hold: this is not a job whose script runs once\n")
@@ -27,4 +27,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
