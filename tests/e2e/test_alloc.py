@@ -82,7 +82,7 @@ def test_an_allocation_is_revoked_by_a_cancel(cluster: Cluster) -> None:
     assert code == 1  # by SIGTERM
 
 
-def test_one_that_waits_can_be_given_up(cluster: Cluster) -> None:
+def test_one_that_waits_can_be_given_up(cluster: Cluster, shims: Path) -> None:
     holder = start(cluster, "alloc", "-N2", "--exclusive", "sh", "-c", "echo ready; read -r line",
                    stdin=subprocess.PIPE)  # fmt: skip
     assert holder.stdout is not None
@@ -90,6 +90,12 @@ def test_one_that_waits_can_be_given_up(cluster: Cluster) -> None:
     code, _, said = ended(start(cluster, "alloc", "-I", "-N1", "true"))
     assert code == 1
     assert "Unable to allocate resources" in said[-1]
+    environ = {**os.environ, "RM_DAEMON": cluster.socket}
+    done = subprocess.run(
+        [shims / "srun", "-I", "-n1", "true"], env=environ, capture_output=True, text=True, timeout=WAIT_S
+    )
+    assert (done.returncode, done.stderr[:42]) == (1, "srun: error: Unable to allocate resources:"), done.stderr
+    assert cluster.wait(newest(cluster))["state"] == "CANCELLED"
     waits = start(cluster, "alloc", "-N1", "true")
     assert waits.stderr is not None
     job = newest(cluster) if waits.stderr.readline().startswith("rmx: Pending job allocation") else 0

@@ -18,7 +18,7 @@ import click
 
 from rm.cli.jobs.allocated import PROGRAMS, Terminal, environment, write_programs
 from rm.cli.jobs.attended import Signals
-from rm.cli.jobs.run import FIRST_LOOK_S, LAST_LOOK_S, held_job
+from rm.cli.jobs.run import FIRST_LOOK_S, LAST_LOOK_S, held_job, seconds_of
 from rm.cli.jobs.submit import JobCommand, job_flags, typed_line
 from rm.cli.output import note
 from rm.cli.session import Session
@@ -62,9 +62,7 @@ def how_of(
     Raises:
         UsageError: a value cannot be read.
     """
-    if immediate and not immediate.isdecimal():
-        raise UsageError(f"--immediate is '{immediate}'.", "Write a number of seconds.")
-    immediate_s = None if immediate is None else float(immediate or 1)
+    immediate_s = None if immediate is None else seconds_of(immediate)
     kill_by = _signal_of(kill_command) if kill_command else 0
     return How(not no_shell, immediate_s, kill_command is not None, kill_by, quiet, bell)
 

@@ -49,7 +49,7 @@ TELL_S = 1.0  # a job that waits for less is not talked about
 
 class How(NamedTuple):
     """What is not the job's but the session's. `options`: further ones of the step, which `srun` in the job
-    reads. `line`: what was typed."""
+    reads. `line`: what was typed. `immediate_s`: how long the job may wait, None for ever."""
 
     terminal: bool = False
     keep: bool = False
@@ -59,6 +59,20 @@ class How(NamedTuple):
     unbuffered: bool = False
     options: Sequence[str] = ()
     line: str = ""
+    immediate_s: float | None = None
+
+
+def seconds_of(immediate: str | bool) -> float:
+    """The value of --immediate, which may be left out.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    if immediate in ("", True):
+        return 1.0
+    if not isinstance(immediate, str) or not immediate.isdecimal():
+        raise UsageError(f"--immediate is '{immediate}'.", "Write a number of seconds.")
+    return float(immediate)
 
 
 def session_of(job: int) -> str:
@@ -101,8 +115,10 @@ def held_job(
     return submission.submit(session.connection, spec)
 
 
-def when_it_runs(session: Session, job: int, signals: Signals, quiet: bool) -> FullJob | None:
-    """The job, once it runs or has ended; None: a signal has come meanwhile."""
+def when_it_runs(
+    session: Session, job: int, signals: Signals, quiet: bool, immediate_s: float | None
+) -> FullJob | None:
+    """The job, once it runs or has ended, or has waited for `immediate_s`; None: a signal has come meanwhile."""
     pause_s, since, told = FIRST_LOOK_S, time.monotonic(), ""
     client = session.client
     while True:
@@ -113,8 +129,11 @@ def when_it_runs(session: Session, job: int, signals: Signals, quiet: bool) -> F
             return found
         if signals.ending():
             return None
+        waited_s = time.monotonic() - since
+        if immediate_s is not None and waited_s >= immediate_s:
+            return found
         why = found.reason.message if found.reason else ""
-        if why and why != told and not quiet and time.monotonic() - since > TELL_S:
+        if why and why != told and not quiet and waited_s > TELL_S:
             note(f"job {job} waits: {why}")
             told = why
         time.sleep(pause_s)
@@ -139,12 +158,17 @@ def run_command(session: Session, flags: Mapping[str, Any], how: How, command: S
             with suppress(RmError), session.new_client() as client:
                 client.cancel(job)
 
-        found = when_it_runs(session, job, signals, how.quiet)
+        found = when_it_runs(session, job, signals, how.quiet, how.immediate_s)
         if found is None:
             cancel()
             number = signals.ending()
             note(f"Job {job} is cancelled.")
             return 128 + number
+        if found.state != "RUNNING" and not found.ended_us:
+            cancel()
+            why = found.reason.message if found.reason else "The job would have to wait."
+            note(f"error: Unable to allocate resources: {why}")
+            return 1
         if found.state != "RUNNING":
             from rm.client import exit_code
 

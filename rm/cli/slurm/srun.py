@@ -18,6 +18,7 @@ OWN = {
     "label": Option("label", ("label",), "l", takes=FLAG),
     "unbuffered": Option("unbuffered", ("unbuffered",), "u", takes=FLAG),
     "kill-on-bad-exit": Option("kill_on_bad_exit", ("kill-on-bad-exit",), "K", takes=MAYBE),
+    "immediate": Option("immediate", ("immediate",), "I", takes=MAYBE),
     "exact": Option("exact", ("exact",), takes=FLAG),
     "overlap": Option("overlap", ("overlap",), takes=FLAG),
     "multi-prog": Option("multi_prog", ("multi-prog",), takes=FLAG),
@@ -81,7 +82,7 @@ def _job_named(words: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def _in_new_job(words: Sequence[str]) -> int:
-    from rm.cli.jobs.run import How, run_command
+    from rm.cli.jobs.run import How, run_command, seconds_of
     from rm.cli.session import Session
     from rm.cli.slurm.refusals import no_parts, refused
 
@@ -100,7 +101,7 @@ def _in_new_job(words: Sequence[str]) -> int:
         for variable, name in OF_ENVIRONMENT.items()
         if variable in os.environ and name not in {option.key.replace("_", "-") for option, _ in given}
     ]
-    kills = flags.pop("kill_on_bad_exit", None)
+    kills, immediate = flags.pop("kill_on_bad_exit", None), flags.pop("immediate", None)
     how = How(
         terminal=bool(flags.pop("pty", False)) and _has_terminal(),
         label=bool(flags.pop("label", False)),
@@ -109,6 +110,7 @@ def _in_new_job(words: Sequence[str]) -> int:
         unbuffered=bool(flags.pop("unbuffered", False)),
         options=options,
         line=submit_line("srun", words),
+        immediate_s=None if immediate is None else seconds_of(immediate),
     )
     with refused("Unable to allocate resources", submits=False):
         return run_command(Session(None, None), flags, how, command)
