@@ -22,6 +22,7 @@ PR_SET_CHILD_SUBREAPER = 36
 APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOCTTY | os.O_CLOEXEC
 MARK = "RM_SCHEDULE"  # its value, a path in the spool, marks the job's processes
 prctl = ctypes.CDLL(None, use_errno=True).prctl
+NEVER_BEGUN = 53  # no signal: Slurm's number for what failed before the task began
 
 
 def umask_of(environ):
@@ -80,9 +81,9 @@ def become_task(folder, group, request, user, fence, task, environ, printed, sai
         try:
             os.execve(script, [script, *request["args"]], environ)
         except OSError as error:
-            raise _Refused(_exec_sentence(request["script"], error)) from None
+            raise _Refused(_exec_sentence(request["script"], error), code=error.errno) from None
     except _Refused as refused:
-        _tell(said, {"failure": str(refused)})
+        _tell(said, {"failure": str(refused), "end": refused.end})
     except BaseException as error:
         host = os.uname().nodename
         _tell(said, {"failure": "The task could not be started as %s on %s: %s" % (user.name, host, error)})
@@ -119,7 +120,16 @@ def _enter_container(folder, request, task, argv, environ):
 
 
 class _Refused(Exception):
-    pass
+    """Why a task cannot begin, and how it ends therefore."""
+
+    def __init__(self, sentence, code=1, number=0):
+        super().__init__(sentence)
+        self.end = code, number
+
+
+def _no_file(sentence):
+    """Of a task whose input or output cannot be opened: it ends as under Slurm, whose accounting says 0:53."""
+    return _Refused(sentence, 0, NEVER_BEGUN)
 
 
 def _tell(said, words):
@@ -129,7 +139,7 @@ def _tell(said, words):
 def task_environment(folder, request, user, task, hides_gpus):
     """The environment of one task, but for its process id: what the daemon gave, and what only this host
     knows. `hides_gpus`: the driver sees the job's GPUs only."""
-    agents, spool = os.path.dirname(os.path.abspath(__file__)), os.path.dirname(folder.path)
+    agents = os.path.dirname(os.path.abspath(__file__))
     environ = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
     environ.update(request["env"])
     environ.update(task["env"])
@@ -139,7 +149,7 @@ def task_environment(folder, request, user, task, hides_gpus):
         environ["MASTER_PORT"] = str(request["port"])
     environ["RM_REPORTS"] = folder.reports(task["rank"])
     if request["batch"]:
-        programs = os.path.join(os.path.dirname(spool), "bin")
+        programs = folder.programs()
         environ["PATH"] = programs + ":" + environ["PATH"]
         environ["RM_BIN"] = programs  # for login shells, which set PATH anew: playbooks/tasks/agents.yml
         environ["RM_STEPS"] = folder.at("steps")
@@ -232,7 +242,7 @@ def _open_input(path, spool):
         os.set_blocking(fd, True)
         return fd
     except OSError as error:
-        raise _Refused("The input %s cannot be read on %s: %s."
+        raise _no_file("The input %s cannot be read on %s: %s."
                        % (path, os.uname().nodename, os.strerror(error.errno))) from None  # fmt: skip
 
 
@@ -249,7 +259,7 @@ def _open_output(path, spool):
         why = error.strerror
         if error.errno == errno.ENXIO:
             why = "it is a pipe that nobody reads, or a device that is not there"
-        raise _Refused("The output file %s cannot be written on %s: %s; give another one by --output."
+        raise _no_file("The output file %s cannot be written on %s: %s; give another one by --output."
                        % (os.path.abspath(path), os.uname().nodename, why)) from None  # fmt: skip
 
 

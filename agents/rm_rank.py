@@ -16,6 +16,7 @@ class Rank:
         self.pipe = None
         self.said = b""
         self.failure = ""
+        self.failed_with = 1, 0  # the exit code and signal of a failure
         self.chdir = ""
         self.opened_in = ""  # the directory in which its files were opened, where that is another one
         self.started_us = None

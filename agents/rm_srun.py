@@ -22,6 +22,7 @@ import rm_srun_layout
 import rm_srun_options
 import rm_srun_terminal
 import rm_step_container
+import rm_step_limits
 from rm_srun_environment import step_environment
 from rm_srun_options import Wrong
 from rm_step_asking import connected, create, tell_end
@@ -96,6 +97,8 @@ class Step:
         self.interrupted_at = 0.0
         self.kill_at = None
         self.ends = False  # all tasks got SIGTERM from here
+        self.rest_s = int(values.get("wait") or 0)  # for which others may go on once a task has ended
+        self.rest_ends_at = None
         kill = values.get("kill-on-bad-exit")
         self.kills = kill is not None and kill not in ("0", "no")
         width, label = len(str(len(self.ranks) - 1)), "label" in values
@@ -154,10 +157,14 @@ class Step:
                 say("Job step %s CANCELLED DUE TO TIME LIMIT" % self.name)
                 ends_at, self.why = None, "timeout"
                 self._terminate()
+            if self.rest_ends_at is not None and now >= self.rest_ends_at:
+                say("First task exited %ds ago\nsrun: Terminating StepId=%s" % (self.rest_s, self.name))
+                self.rest_s, self.rest_ends_at = 0, None
+                self._terminate()
             if self.kill_at is not None and now >= self.kill_at:
                 self.kill_at = None
                 self._signal(signal.SIGKILL)
-            self._turn([at for at in (ends_at, self.kill_at) if at is not None])
+            self._turn([at for at in (ends_at, self.kill_at, self.rest_ends_at) if at is not None])
         return self.code
 
     def _turn(self, deadlines):
@@ -287,6 +294,8 @@ class Step:
         self.audience.tell(ENDED, rank, b"%d %d" % (code, number))
         for stream in (self.out, self.err):
             stream.end(rank)
+        if self.rest_s and self.rest_ends_at is None:
+            self.rest_ends_at = time.monotonic() + self.rest_s
         if not (code or number):
             return
         if self.pmi is None or self.pmi.aborted is None:  # else that rank's code is the step's
@@ -374,6 +383,7 @@ def run(values, command, environ, typed):
         raise Wrong("--mpi=%s is not supported: pmi2, or start MPI programs by mpirun." % values["mpi"])
     try:
         values = rm_srun_layout.with_files(values, environ)
+        limits = rm_step_limits.own(rm_step_limits.named(values.get("propagate") or ""))
         container = rm_step_container.asked_of(values, values.get("chdir") or os.getcwd())
     except ValueError as error:
         raise Wrong(str(error)) from None
@@ -406,6 +416,7 @@ def run(values, command, environ, typed):
     shared = {"argv": command, "env": rm_srun_options.environment(values, environ), "umask": mask,
               "chdir": where, "pmi": count if values.get("mpi") == "pmi2" else 0, "cpu_bind": bind,
               "terminal": terminal is not None, "container": container, "near": step["near"],
+              "limits": limits,
               "step_env": step_environment(created, environ, values)}  # fmt: skip
     parts = []
     for node, part in enumerate(created["parts"]):

@@ -30,11 +30,12 @@ TAKEN = _table("""
     distribution/m= jobid= immediate/I? quiet/Q time/t= mpi= unbuffered/u cpu-bind= pty? relative/r=
     ntasks-per-gpu= container-image= container-name= container-mounts= container-workdir=
     container-mount-home task-prolog= task-epilog= bcast? clusters/M=
+    propagate? wait/W=
 """)
 IGNORED = _table("""
-    verbose/v no-kill/k mem= mem-per-cpu= mem-per-gpu= mem-bind= hint= wait/W=
+    verbose/v no-kill/k mem= mem-per-cpu= mem-per-gpu= mem-bind= hint=
     threads-per-core= ntasks-per-core= ntasks-per-socket= extra-node-info/B= gres-flags= cpu-freq=
-    gpu-freq= account/A= partition/p= qos/q= comment= propagate? profile= acctg-freq= cores-per-socket=
+    gpu-freq= account/A= partition/p= qos/q= comment= profile= acctg-freq= cores-per-socket=
     sockets-per-node= whole cpus-per-gpu= use-min-nodes wckey= deadline= msg-timeout= max-exit-timeout=
     tmp= mincpus= contiguous spread-job switches= delay-boot= slurmd-debug= accel-bind= interactive
     disable-status/X mail-type= mail-user= begin= reboot priority= nice? time-min= oversubscribe/s
@@ -54,7 +55,6 @@ SILENT = {
     "quiet",
     "mem-bind",
     "hint",
-    "wait",
     "no-kill",
     "threads-per-core",
     "interactive",
@@ -74,6 +74,7 @@ VARIABLES = {
     "SLURM_REMOTE_CWD": "chdir", "SLURM_DISTRIBUTION": "distribution", "SLURM_OPEN_MODE": "open-mode",
     "SLURM_MPI_TYPE": "mpi", "SLURM_UNBUFFEREDIO": "unbuffered",
     "SLURM_TASK_PROLOG": "task-prolog", "SLURM_TASK_EPILOG": "task-epilog", "SLURM_BCAST": "bcast",
+    "SLURM_PROPAGATE": "propagate", "SLURM_WAIT": "wait",
     "SLURM_CPU_BIND": "cpu-bind", "SLURM_GPU_BIND": "gpu-bind", "SLURM_DIST_PLANESIZE": "plane-size",
 }  # fmt: skip
 OFF = ("0", "no")
@@ -130,6 +131,7 @@ def parsed(words, environ, tell):
         raise Wrong(
             "--%s is not supported in a step of rm, which would do something else without it." % refused[0]
         )
+    _count(values, "wait")
     own = environ.get("SLURM_CLUSTER_NAME", "")
     for name in filter(None, values.get("clusters", "").split(",")):
         if name.lower() not in (own.lower(), "all"):

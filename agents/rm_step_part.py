@@ -23,6 +23,7 @@ import rm_cpu_bind
 import rm_named_container
 import rm_sockets
 import rm_step_container
+import rm_step_limits
 from rm_become import PR_SET_PDEATHSIG, enter_directory, prctl
 from rm_cgroup import descendants, send
 from rm_step_entered import CONTAINER
@@ -357,6 +358,7 @@ class Part:
             resource.setrlimit(resource.RLIMIT_NOFILE, self.request["task_files"])
             self.bounds.lift()
             self.fence.bind_task()
+            rm_step_limits.take(self.asked.get("limits", {}))
             gpus = seen_gpus(self.asked, self.request, self.fence)
             environ = task_environment(self.asked, self.request, self.user, self.fence, self.folder, at, gpus)
             if task.pmi >= 0:

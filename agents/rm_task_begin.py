@@ -125,6 +125,7 @@ class Beginning:
         for line in rank.said.splitlines():
             words = json.loads(line)
             rank.failure = words.get("failure", rank.failure)
+            rank.failed_with = words.get("end", rank.failed_with)
             rank.chdir = words.get("chdir", rank.chdir)
             rank.opened_in = words.get("opened_in", rank.opened_in)
             if words.get("note", "") not in at.meta["note"]:

@@ -92,7 +92,7 @@ class Ending:
             ran_us = max(0, ended_alive_us - rank.started_alive_us)
         why = at.why
         if rank.failure:
-            code, number, why = 1, 0, rank.failure
+            (code, number), why = rank.failed_with, rank.failure
         elif why in ("", "timeout") and rm_reports.asks_requeue(at.folder.reports(rank.rank)):
             why = "requeue"
         limited = at.request["mem_bytes"] or at.request["mem_bytes_per_task"]

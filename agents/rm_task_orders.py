@@ -147,7 +147,8 @@ class Orders:
         at = self._attempt
         if at.relays and number != signal.SIGKILL:
             to = SCRIPT
-        send(receivers(at.processes(), at.first_processes(), bool(at.request["batch"]), number, to), number)
+        batch, programs = bool(at.request["batch"]), at.folder.programs()
+        send(receivers(at.processes(), at.first_processes(), batch, number, to, programs), number)
 
     def _check_lease(self):
         if self._lease is not None and self._lease.left_us() <= 0 and not self._attempt.finished:

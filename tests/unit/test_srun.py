@@ -175,6 +175,26 @@ def test_a_bad_exit_ends_the_step_if_asked() -> None:
         assert lines[-1] == "143"
 
 
+def test_the_first_end_ends_the_step_after_a_while_if_asked() -> None:
+    with agents() as start:
+        code, lines = run(start(), 'srun -W 1 -n 3 sh -c \'[ "$SLURM_PROCID" = 1 ] && exit 0; exec sleep 60\'')
+        assert code == 143
+        assert "srun: First task exited 1s ago" in lines
+
+
+def test_tasks_have_the_limits_that_the_script_has_set() -> None:
+    """As `ulimit -s unlimited; srun program` wants them; none above the hard limit."""
+    with agents() as start:
+        code, lines = run(start(), """ulimit -S -n 300; ulimit -S -c 0
+            ulimit -S -s 4096; srun -n 1 bash -c 'ulimit -n; ulimit -c; ulimit -s'
+            srun --propagate=STACK -n 1 bash -c 'ulimit -n'; srun --propagate=NONE -n 1 bash -c 'ulimit -s'
+            srun --propagate=SPEED -n 1 true""")  # fmt: skip
+        assert code == 1
+        assert lines[:3] == ["300", "0", "4096"]
+        assert "300" not in lines[3] and lines[4] != "4096"
+        assert lines[5].startswith("srun: error: --propagate=SPEED: SPEED is none of ALL, NONE, AS,")
+
+
 def test_a_bad_exit_ends_also_tasks_that_are_being_started() -> None:
     with agents() as start:
         script = "srun -O -n24 -K sh -c '[ $SLURM_PROCID != 0 ] || exit 7; exec sleep 1000'"

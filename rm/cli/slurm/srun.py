@@ -86,7 +86,8 @@ def _in_new_job(words: Sequence[str]) -> int:
     from rm.cli.session import Session
     from rm.cli.slurm.refusals import no_parts, refused
 
-    given, command = directives.leading_options(_without_wait(words), "a flag", OWN, abbreviated=True)
+    own_words, wait_s = _without_wait(words)
+    given, command = directives.leading_options(own_words, "a flag", OWN, abbreviated=True)
     no_parts(command)
     flags = {option.key: value for option, value in given}
     for key in WITHOUT_EFFECT:
@@ -101,6 +102,7 @@ def _in_new_job(words: Sequence[str]) -> int:
         for variable, name in OF_ENVIRONMENT.items()
         if variable in os.environ and name not in {option.key.replace("_", "-") for option, _ in given}
     ]
+    options += [f"{WAIT}={wait_s}"] if wait_s else []
     kills, immediate = flags.pop("kill_on_bad_exit", None), flags.pop("immediate", None)
     how = How(
         terminal=bool(flags.pop("pty", False)) and _has_terminal(),
@@ -128,18 +130,22 @@ def _has_terminal() -> bool:
     return False
 
 
-def _without_wait(words: Sequence[str]) -> list[str]:
-    """The words without --wait, before the command: of `srun` it has a number of seconds, and no effect."""
-    kept, rest = list[str](), list(words)
+def _without_wait(words: Sequence[str]) -> tuple[list[str], str]:
+    """The words without --wait, before the command, and its value: of `srun` it has a number of seconds."""
+    kept, rest, value = list[str](), list(words), ""
     while rest and rest[0].startswith("-") and rest[0] not in ("-", "--"):
         word = rest.pop(0)
         if word in ("-W", WAIT):
-            del rest[:1]
-        elif not word.startswith(f"{WAIT}=") and not (word.startswith("-W") and word[2:].isdecimal()):
+            value = rest.pop(0) if rest else ""
+        elif word.startswith(f"{WAIT}="):
+            value = word.partition("=")[2]
+        elif word.startswith("-W") and word[2:].isdecimal():
+            value = word[2:]
+        else:
             kept.append(word)
             if (word[2:] in VALUES if word.startswith("--") else word[1:] in LETTERS) and rest:
                 kept.append(rest.pop(0))
-    return kept + rest
+    return kept + rest, value
 
 
 def _in_allocation(job: str, words: Sequence[str]) -> int:

@@ -137,6 +137,8 @@ def _value(name: str, value: str) -> str:
 
 
 def _update(client: Changing, job: JobId, values: dict[str, str], relative: str) -> None:
+    if "priority" in values and client.job(job).held:
+        raise UsageError("Job is in held state, pending scheduler release.", "Release it first.")
     for one in job.each() if relative else [job]:
         told = dict(values)
         if relative:
