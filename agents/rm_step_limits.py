@@ -18,7 +18,9 @@ def named(propagate):
         return ()
     for word in words:
         if word not in NAMES:
-            raise ValueError("--propagate=%s: %s is none of ALL, NONE, %s." % (propagate, word, ", ".join(NAMES)))
+            raise ValueError(
+                "--propagate=%s: %s is none of ALL, NONE, %s." % (propagate, word, ", ".join(NAMES))
+            )
     return words
 
 

@@ -168,6 +168,10 @@ def _interpreter():
             while at != os.path.dirname(at):
                 at = os.path.dirname(at)
                 steps.append(at)
-        if len(path) < LINE_BYTES and " " not in path and all(os.stat(at).st_mode & stat.S_IXOTH for at in steps):
+        if (
+            len(path) < LINE_BYTES
+            and " " not in path
+            and all(os.stat(at).st_mode & stat.S_IXOTH for at in steps)
+        ):
             return path + " -SE"
     return ANY_PYTHON

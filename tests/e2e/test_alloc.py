@@ -94,7 +94,9 @@ def test_one_that_waits_can_be_given_up(cluster: Cluster, shims: Path) -> None:
     done = subprocess.run(
         [shims / "srun", "-I", "-n1", "true"], env=environ, capture_output=True, text=True, timeout=WAIT_S
     )
-    assert (done.returncode, done.stderr[:42]) == (1, "srun: error: Unable to allocate resources:"), done.stderr
+    assert (done.returncode, done.stderr[:42]) == (1, "srun: error: Unable to allocate resources:"), (
+        done.stderr
+    )
     assert cluster.wait(newest(cluster))["state"] == "CANCELLED"
     waits = start(cluster, "alloc", "-N1", "true")
     assert waits.stderr is not None

@@ -107,7 +107,9 @@ def test_what_is_no_file_of_the_user_is_left_alone(agent: Agent, home: Path) -> 
         (home.parent / "roots").write_text("precious\n")
         (home / "link").symlink_to(home.parent / "roots")
         agent.launch(SH + "echo", job=2, chdir=str(home), output="link")
-        assert "cannot be written" in agent.event("exit", job=2)["why"]
+        ended = agent.event("exit", job=2)
+        assert "cannot be written" in ended["why"]
+        assert (ended["code"], ended["signal"]) == (0, 53)
         assert (home.parent / "roots").read_text() == "precious\n"
 
 
@@ -117,9 +119,10 @@ def test_a_task_reads_the_file_that_was_named(agent: Agent, home: Path) -> None:
     agent.launch(SH + "cat", tasks=tasks, chdir=str(home))
     assert agent.event("exit", job=1, rank=0)["code"] == 0
     assert agent.log() == "from a file\n"
-    why = agent.event("exit", job=1, rank=1)["why"]
-    assert why.startswith("The input in.1 cannot be read on ")
-    assert why.endswith(": No such file or directory.")
+    ended = agent.event("exit", job=1, rank=1)
+    assert ended["why"].startswith("The input in.1 cannot be read on ")
+    assert ended["why"].endswith(": No such file or directory.")
+    assert (ended["code"], ended["signal"]) == (0, 53)  # as Slurm's accounting says
     agent.launch(SH + "cat; echo end", job=2)
     agent.event("exit", job=2)
     assert agent.log(job=2) == "end\n"

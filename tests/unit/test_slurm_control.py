@@ -147,6 +147,9 @@ def test_jobs_are_held_released_and_requeued_without_a_word(slurm: Slurm, daemon
     assert table[1].spec.comment == "again"
     assert slurm("scontrol", "update", "JobId=1", "Priority=0") == (0, "", "")
     assert table[1].held
+    refused = slurm("scontrol", "update", "JobId=1", "Priority=5")
+    assert (refused.code, table[1].held) == (1, True)
+    assert refused.err.startswith("scontrol: error: Job is in held state, pending scheduler release")
     assert slurm("scontrol", "suspend", "1") == (0, "", "")
     assert table[1].state is JobState.SUSPENDED
     assert slurm("scontrol", "resume", "1") == (0, "", "")
@@ -344,6 +347,14 @@ def test_hosts_are_listed_by_partition_and_state(slurm: Slurm) -> None:
     assert first.rstrip() == (
         "h1             1      fast       mixed 8       8:1:1  32768        0      1     a100 none"
     )
+
+
+def test_of_a_partition_what_drains_comes_first_and_then_what_is_busy(slurm: Slurm, daemon: Daemon) -> None:
+    hosts = daemon.service.inventory
+    hosts["h0"] = builders.host("h0", partitions=("fast",))
+    hosts["h3"] = dataclasses.replace(hosts["h3"], partitions=("fast",))
+    lines = slurm("sinfo", "-h", "-o", "%P %t %N").out.splitlines()
+    assert lines == ["fast drain h3", "fast mix h[1-2]", "fast idle h0"]
 
 
 def test_partitions_of_which_no_host_is_shown_are_listed(slurm: Slurm, rmx: Rmx) -> None:

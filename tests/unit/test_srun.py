@@ -177,7 +177,9 @@ def test_a_bad_exit_ends_the_step_if_asked() -> None:
 
 def test_the_first_end_ends_the_step_after_a_while_if_asked() -> None:
     with agents() as start:
-        code, lines = run(start(), 'srun -W 1 -n 3 sh -c \'[ "$SLURM_PROCID" = 1 ] && exit 0; exec sleep 60\'')
+        code, lines = run(
+            start(), "srun -W 1 -n 3 sh -c '[ \"$SLURM_PROCID\" = 1 ] && exit 0; exec sleep 60'"
+        )
         assert code == 143
         assert "srun: First task exited 1s ago" in lines
 

@@ -48,6 +48,8 @@ SEVERAL = {
     "drain": ("drained", "draining"), "all": tuple(SHORT), "allocated": ("allocated", "mixed"),
 }  # fmt: skip
 # what a host that takes no more jobs is beside it: `idle&drain`
+# in the order of sinfo's lines: of one partition by the numbers of Slurm's states, the greatest first
+STATES = ("draining", "drained", "mixed", "allocated", "idle", "down", "unknown")
 DRAINED_TOO = {"idle": "drained", "mixed": "draining", "allocated": "draining"}
 
 
@@ -195,8 +197,11 @@ def _groups(
         groups.append(Group(partition, partition == usual, hosts, rules.get(partition)))
     if apart:
         groups.sort(key=lambda group: group.hosts[0].name)
+    else:
+        groups.sort(key=lambda group: STATES.index(state_of(group.hosts[0])))
     places = {name: place for place, name in enumerate(partitions)}
-    return sorted([*groups, *empty], key=lambda group: places[group.partition]) if empty else groups
+    groups += empty
+    return groups if apart and not empty else sorted(groups, key=lambda group: places[group.partition])
 
 
 def _sorted(groups: list[Group], by: str) -> list[Group]:
