@@ -128,7 +128,7 @@ class _Refused(Exception):
 
 
 def _no_file(sentence):
-    """Of a task whose input or output cannot be opened: it ends as under Slurm, whose accounting says 0:53."""
+    """Of a task whose input or output cannot be opened: it ends with Slurm's 0:53."""
     return _Refused(sentence, 0, NEVER_BEGUN)
 
 

@@ -138,6 +138,23 @@ def test_a_patient_job_keeps_no_like_one_from_starting_that_does_not_wait() -> N
     assert (blocked.reason_of(waits) is None, blocked.reason_of(starts)) == (False, None)
 
 
+def test_a_patient_job_is_looked_at_again_though_another_of_its_partitions_is_full() -> None:
+    class Full(Fixed):
+        """No host of the first partition takes a task."""
+
+        def candidates(
+            self, request: PlacementRequest, snapshot: Snapshot, explain: bool = False
+        ) -> Proposal:
+            of = self if request.demand.shape.partitions == ("free",) else Fixed()
+            return Fixed.candidates(of, request, snapshot, explain)
+
+    there = replace(builders.job(9, traffic=TRAFFIC, expected_us=20 * MINUTE_US), started_us=0)
+    snapshot = replace(cluster("a", "b"), jobs={9: there}, now_us=0)
+    blocked, waits = Blocked(), talker(partition="full,free", expected_us=100 * MINUTE_US)
+    decide([waits], snapshot, policies(Full(PAIRS[0]), ByHost(a=80.0)), Tuning(patience=1.0), blocked)
+    assert blocked.again_us() == {waits.id: 20 * MINUTE_US}
+
+
 def test_a_job_that_is_overdue_is_not_looked_at_all_the_time() -> None:
     waits = meeting(score=80, runs_us=100 * MINUTE_US, other_us=1)
     assert waits is not None

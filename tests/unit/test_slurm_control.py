@@ -351,10 +351,10 @@ def test_hosts_are_listed_by_partition_and_state(slurm: Slurm) -> None:
 
 def test_of_a_partition_what_drains_comes_first_and_then_what_is_busy(slurm: Slurm, daemon: Daemon) -> None:
     hosts = daemon.service.inventory
-    hosts["h0"] = builders.host("h0", partitions=("fast",))
+    hosts["h0"] = builders.host("h0", partitions=("fast",), state=HostState.DOWN)
     hosts["h3"] = dataclasses.replace(hosts["h3"], partitions=("fast",))
     lines = slurm("sinfo", "-h", "-o", "%P %t %N").out.splitlines()
-    assert lines == ["fast drain h3", "fast mix h[1-2]", "fast idle h0"]
+    assert lines == ["fast drain h3", "fast mix h[1-2]", "fast down* h0"]
 
 
 def test_partitions_of_which_no_host_is_shown_are_listed(slurm: Slurm, rmx: Rmx) -> None:

@@ -193,7 +193,7 @@ def test_tasks_have_the_limits_that_the_script_has_set() -> None:
             srun --propagate=SPEED -n 1 true""")  # fmt: skip
         assert code == 1
         assert lines[:3] == ["300", "0", "4096"]
-        assert "300" not in lines[3] and lines[4] != "4096"
+        assert (lines[3] == "300", lines[4] == "4096") == (False, False)
         assert lines[5].startswith("srun: error: --propagate=SPEED: SPEED is none of ALL, NONE, AS,")
 
 

@@ -118,7 +118,7 @@ def held_job(
 def when_it_runs(
     session: Session, job: int, signals: Signals, quiet: bool, immediate_s: float | None
 ) -> FullJob | None:
-    """The job, once it runs or has ended, or has waited for `immediate_s`; None: a signal has come meanwhile."""
+    """The job, once it runs or has ended, or has waited for `immediate_s`; None: a signal has come before."""
     pause_s, since, told = FIRST_LOOK_S, time.monotonic(), ""
     client = session.client
     while True:
