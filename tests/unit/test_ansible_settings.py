@@ -30,7 +30,7 @@ NOTHING = set(
     defaults: strategy_plugins syslog_facility terminal_plugins vars_plugins vault_id_match
     defaults: vault_identity vault_encrypt_salt vault_encrypt_identity verbosity deprecation_warnings
     defaults: devel_warning display_args_to_stdout display_skipped_hosts display_traceback docsite_root_url
-    defaults: duplicate_dict_key error_on_missing_handler force_valid_group_names
+    defaults: duplicate_dict_key force_valid_group_names
     defaults: invalid_task_attribute_failed max_diff_size network_group_modules module_ignore_exts
     defaults: module_strict_utf8_response old_plugin_cache_clear pager playbook_dir plugin_filters_cfg
     defaults: python_module_rlimit_nofile run_vars_plugins

@@ -1,5 +1,7 @@
 """Several hosts of one play: who waits for whom, who does what for all, who falls with whom."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.playbook_world import World, play
@@ -249,3 +251,35 @@ def test_a_failure_before_a_task_that_waits_for_all_goes_to_its_rescue_first():
 """
     world = play(tasks, answer=lambda host, step: {"failed": step.args["argv"] == ["false"]})
     assert [what for _, what in world.log][3:] == ["saving"] * 3 + ["once"]
+
+
+@pytest.mark.parametrize("word", ["nobody", "{{ 'no' }}body"])
+def test_the_run_ends_for_all_where_a_changed_task_notifies_nobody(word):
+    tasks = f"""\
+  - {{command: calm, changed_when: false, notify: "{word}"}}
+  - block:
+    - {{name: speaks, command: "do", notify: [real, "{word}"], when: {ONE}, ignore_errors: true}}
+    - {{command: never}}
+    rescue:
+    - {{command: never}}
+    always:
+    - {{command: never}}
+  handlers:
+  - {{name: real, command: never}}
+"""
+    world = play(tasks, head="  force_handlers: true\n")
+    done = sorted(said for said in world.log if said[1] != "never")
+    assert done == [("a", "calm"), ("b", "calm"), ("b", "do"), ("c", "calm")]
+    if word == "nobody":  # which the text says: nobody runs ahead
+        assert len(world.log) == 4
+        assert all(state.failed for state in world.states.values())
+    assert world.results["b"][-1].message.startswith("It changed something and notifies 'nobody'")
+    assert world.states["b"].failed
+    assert all(("b", "never") != said for said in world.log)
+
+
+def test_a_notification_that_nobody_hears_changes_nothing_where_the_setting_allows_it():
+    tasks = "  - {command: x, notify: nobody}\n  - command: after\n"
+    world = World("- hosts: all\n  gather_facts: false\n  tasks:\n" + tasks, hosts=("a",))
+    world.plays = tuple(replace(one, missing_handler_ends=False) for one in world.plays)
+    assert world.run().told() == ["command: changed", "command: changed"]

@@ -51,7 +51,6 @@ def test_shipped_playbooks_are_valid(path):
         (PLAY + "  - block: []\n    wen: true\n", 4, "Did you mean 'when'?"),
         (PLAY + "  - include_tasks: x.yml\n", 3, "no file x.yml"),
         (PLAY + "  - import_role: {nmae: x}\n", 3, "Did you mean 'name'?"),
-        (PLAY + "  - command: x\n    notify: restart\n", 3, "no handler is called 'restart'"),
         (PLAY + "  - command: x\n    until: a is definde\n", 4, "Did you mean 'defined'?"),
         (PLAY + "  - command: x\n    when: \"{{ a }} == 'b'\"\n", 4, "without {{ }}"),
         (PLAY + "  - debug: {msg: \"{{ lookup('fil', 'x') }}\"}\n", 3, "Did you mean 'file'?"),

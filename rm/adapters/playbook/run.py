@@ -180,6 +180,10 @@ class _Run:
             if task.unknown:
                 said = f"{task.file}:{task.line}: {task.unknown} The task fails where a host comes to it."
                 self.orders.tell(Progress("note", said))
+        for one in play.unheard:
+            said = f"{one.file}:{one.line}: no handler is called '{one.name}'."
+            ends = "The run ends where that task changes something."
+            self.orders.tell(Progress("note", f"{said} {ends if play.missing_handler_ends else one.hint}"))
 
     def run_play(self, play: Play, names: tuple[str, ...], conductor: Conductor) -> None:
         states = self.roster.states

@@ -130,6 +130,16 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
+class Unheard:
+    """A notification that no handler hears, and the task that sends it."""
+
+    file: str
+    line: int
+    name: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
 class Play:
     """One play; `tasks` are pre_tasks, roles, tasks and post_tasks, with handler flushes between.
 
@@ -156,6 +166,8 @@ class Play:
     strategy: str = "linear"
     order: str = "inventory"
     common: Task = field(default_factory=lambda: Task("", "", {}, 0))
+    unheard: tuple[Unheard, ...] = ()  # what its tasks notify and no handler hears
+    missing_handler_ends: bool = True  # the run, where a task that changed something notifies such a one
     shelf: Any = field(default=None, compare=False)  # `parse.Shelf`: brings what includes name
 
 
@@ -167,6 +179,7 @@ class PlayDefaults:
     gather_once: bool = False
     any_errors_fatal: bool = False
     force_handlers: bool = False
+    missing_handler_ends: bool = True
 
 
 @dataclass(frozen=True, slots=True)

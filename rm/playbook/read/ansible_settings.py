@@ -36,6 +36,8 @@ FOLLOWED: dict[Place, tuple[str, str]] = {
     ("defaults", "gathering"): ("gathering", "ANSIBLE_GATHERING"),
     ("defaults", "force_handlers"): ("force_handlers", "ANSIBLE_FORCE_HANDLERS"),
     ("defaults", "any_errors_fatal"): ("any_errors_fatal", "ANSIBLE_ANY_ERRORS_FATAL"),
+    ("defaults", "error_on_missing_handler"): (
+        "error_on_missing_handler", "ANSIBLE_ERROR_ON_MISSING_HANDLER"),
     ("defaults", "host_key_checking"): ("host_key_checking", "ANSIBLE_HOST_KEY_CHECKING"),
     ("defaults", "retry_files_enabled"): ("retry_files_enabled", "ANSIBLE_RETRY_FILES_ENABLED"),
     ("defaults", "retry_files_save_path"): ("retry_files_save_path", "ANSIBLE_RETRY_FILES_SAVE_PATH"),
@@ -99,7 +101,8 @@ REFUSED: dict[Place, tuple[str, tuple[str, ...]]] = {
     ("paramiko_connection", "host_key_auto_add"): ("ANSIBLE_PARAMIKO_HOST_KEY_AUTO_ADD", FALSE),
     ("paramiko_connection", "proxy_command"): ("ANSIBLE_PARAMIKO_PROXY_COMMAND", ()),
 }
-_SWITCHES = ("ask_vault_pass", "ask_pass", "force_handlers", "any_errors_fatal", "host_key_checking",
+_SWITCHES = ("ask_vault_pass", "ask_pass", "force_handlers", "any_errors_fatal", "error_on_missing_handler",
+             "host_key_checking",
              "become", "become_ask_pass", "diff", "retry_files_enabled")  # fmt: skip
 _PATHS = ("private_key_file", "vault_password_file", "become_password_file", "connection_password_file",
           "retry_files_save_path")  # fmt: skip
@@ -132,6 +135,7 @@ class Settings:
     become_ask_pass: bool = False
     force_handlers: bool = False
     any_errors_fatal: bool = False
+    error_on_missing_handler: bool = True
     host_key_checking: bool = True
     diff: bool = False
     retry_files_enabled: bool = False

@@ -18,7 +18,7 @@ from rm.playbook.model.hashes import HASHES
 from rm.playbook.model.keywords import PLAY_KEYS, short
 from rm.playbook.model.located import Map, Seq, load
 from rm.playbook.model.problems import BadArgument
-from rm.playbook.model.schema import Node, Play, Playbook, PlayDefaults, Prompt, Task, tasks_of
+from rm.playbook.model.schema import Node, Play, Playbook, PlayDefaults, Prompt, Task, Unheard, tasks_of
 from rm.playbook.module import CompileContext, Files, typed
 from rm.playbook.modules import registry
 from rm.playbook.own.plugins import own_of
@@ -159,10 +159,13 @@ class _Plays:
             strategy=strategy,
             order=order,
             common=around,
+            missing_handler_ends=default.missing_handler_ends,
             shelf=shelf,
         )
-        _check_notified(reader, play, shelf)
-        return play
+        unheard = _unheard(play, shelf)
+        for one in unheard:
+            reader.of(one.file).note(one.line, f"no handler is called '{one.name}'.", one.hint)
+        return replace(play, unheard=unheard)
 
     def gathering(self, reader: Reader, body: Map, around: Task) -> dict[str, Any]:
         """The arguments of the `setup` that a play begins with."""
@@ -247,17 +250,19 @@ def _imported(play: Play, around: Mapping[str, Any]) -> Play:
     return replace(play, tasks=tuple(map(on, play.tasks)), handlers=handlers, variables=variables)
 
 
-def _check_notified(reader: Reader, play: Play, shelf: Shelf) -> None:
-    """A handler that nobody defines is an error before any host is touched."""
+def _unheard(play: Play, shelf: Shelf) -> tuple[Unheard, ...]:
+    """What is notified and no handler hears, as far as the text says it. Like Ansible, a run gets as far as
+    a task that changes something."""
     if shelf.open_ended or any(has_template(h.name) for h in play.handlers):
-        return
+        return ()
     known = {name for h in (*play.handlers, *shelf.foreseen) for name in handler_names(h)}
-
+    found = []
     for task in (*tasks_of(play.tasks), *play.handlers):
         for name in task.notify:
             if name not in known and not has_template(name):
                 hint = did_you_mean(name, known) if known else "The play has no handlers."
-                reader.of(task.file).complain(task.line, f"no handler is called '{name}'.", hint)
+                found.append(Unheard(task.file, task.line, name, hint))
+    return tuple(found)
 
 
 def handler_names(handler: Task) -> set[str]:

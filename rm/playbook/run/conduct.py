@@ -39,8 +39,10 @@ class Part:
     ) -> None:
         self.play, self.names, self.states, self.max_fail = play, tuple(names), states, max_fail
         fatal = [play.any_errors_fatal, *(task.any_errors_fatal for task in tasks_of(play.tasks))]
-        self.lockstep = max_fail is not None or any(one not in (False, None) for one in fatal)
-        self.stopped = False  # too many failed: the whole run ends
+        self.lockstep = (
+            max_fail is not None or bool(play.unheard) or any(one not in (False, None) for one in fatal)
+        )
+        self.stopped = False  # too many failed, or nobody hears what one notifies: the whole run ends
         self.ended = False  # meta: end_play
         self.cut_short: list[str] = []  # stopped though nothing failed on them
         self._once: dict[Position, OnceResult | str] = {}  # the result, or who is at it
@@ -169,7 +171,8 @@ class Part:
     def _after_failure(self, name: str, fatal: bool) -> None:
         """The others still do the task that failed here, and nothing after it."""
         where = self.runs[name].failed_at
-        if self.max_fail is not None and 100 * len(self.failed) / len(self.names) > self.max_fail:
+        too_many = self.max_fail is not None and 100 * len(self.failed) / len(self.names) > self.max_fail
+        if too_many or self.runs[name].ends_run:
             self.stopped = True
             for run in self.runs.values():
                 if not run.host.failed:

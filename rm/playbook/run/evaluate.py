@@ -30,7 +30,7 @@ from rm.playbook.run.learning import INCLUDED, accepted, bound_of, cacheable, le
 from rm.playbook.run.making import Making
 from rm.playbook.run.outcome import name_of, summarise
 from rm.playbook.run.waiting import Waiting, in_pieces, piece_batch, split, take
-from rm.playbook.template.template import PENDING, NeedResult
+from rm.playbook.template.template import PENDING, NeedResult, has_template
 from rm.playbook.template.variables import HostState
 
 __all__ = ["HostPlay", "HostState", "Options", "selected"]
@@ -194,6 +194,7 @@ class HostPlay(Making):
             or bool(task.ignore_unreachable)
             or (task.module == "include_vars")
             or brings_facts(task.module)
+            or any(has_template(word) or not self._hears(word, made.frame) for word in task.notify)
         )
 
     def _piece(self, first: bool) -> Batch:
@@ -293,9 +294,14 @@ class HostPlay(Making):
             failed = result.status == "failed" and not result.ignored
             if failed and rescues(made.frame):
                 result = replace(result, rescued=True)
-            settled.append(result)
             learnt = learn(made, registered, self.host, self.crew.states)
             notified = told(made) if registered.get("changed") and result.status != "failed" else frozenset()
+            unheard = [f"'{word}'" for word in sorted(notified) if not self._hears(word, made.frame)]
+            if unheard and self.play.missing_handler_ends:
+                what = f"It changed something and notifies {', '.join(unheard)}: no handler is called so."
+                result = replace(result, status="failed", message=f"{what} The run ends here.")
+                self.ends_run = failed = True
+            settled.append(result)
             self._notified |= notified
             if made.once:
                 included = dict(learnt.pop(INCLUDED, {}))
@@ -306,7 +312,10 @@ class HostPlay(Making):
                     "name": made.task.name, "action": called(made.task.module), "args": {},
                 }  # fmt: skip
                 self._frame, self.failed_at = made.frame, made.frame.position
-                self._fail()
+                if self.ends_run:
+                    self.host.failed, self._frame = True, None
+                else:
+                    self._fail()
                 break
         self.results += settled
         if self._failing and self._frame is None:

@@ -51,6 +51,7 @@ class Walk:
         self._last: Frame | None = None  # the task done last
         self._done: set[tuple[str, str]] = set()  # roles that included ones depend on
         self.failed_at: Position = ()
+        self.ends_run = False  # what was notified here no handler hears
         self._failing = False  # failed, and only the forced handlers are left
 
     @property
@@ -106,6 +107,9 @@ class Walk:
         """The handlers of roles that this host has not included yet: others of their names come first."""
         shelf = self.play.shelf
         return [h for h in shelf.foreseen if all(h is not one for one in self.included)] if shelf else []
+
+    def _hears(self, word: str, frame: Frame) -> bool:
+        return bool(notify.due(self._handlers(), (word,), lambda handler: self._named(handler, frame)))
 
     def _named(self, handler: Task, frame: Frame) -> str:
         if "{{" not in handler.name:
