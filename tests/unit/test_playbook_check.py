@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from rm.adapters.playbook.checking import problems_of
-from rm.adapters.playbook.files import LocalFiles
+from rm.adapters.playbook.files import LocalFiles, read_playbook
 from rm.cli.playbook.playbook import check
 from rm.errors import UsageError
 
@@ -158,3 +158,17 @@ def test_text_that_is_never_a_template_and_backslashes_in_template_files_are_no_
     )
     (tmp_path / "a.j2").write_text('path = \'{{ path | default("\\"$user\\",public") }}\'\n')
     assert problems_of(tmp_path / "site.yml", LocalFiles()) == []
+
+
+def test_the_path_of_a_role_holds_from_any_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(
+        tmp_path,
+        sub__site_yml="- hosts: all\n  roles: [web]\n",
+        sub__roles__web__tasks__main_yml="- include_tasks: '{{ role_path }}/tasks/more.yml'\n"
+        "- import_tasks: '{{ playbook_dir }}/roles/web/tasks/more.yml'\n",
+        sub__roles__web__tasks__more_yml="- ping:\n",
+    )
+    monkeypatch.chdir(tmp_path)
+    assert problems_of(Path("sub/site.yml"), LocalFiles()) == []
+    (play,) = read_playbook("sub/site.yml").plays
+    assert play.roles[0].whole_path == str(tmp_path / "sub/roles/web")

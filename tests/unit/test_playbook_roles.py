@@ -186,6 +186,7 @@ def test_mistakes_in_any_file_are_told_before_any_host(files, place, says):
         ("{{ a.b.c | default('none') }}", "none"),
         ("{{ nested.good }} {{ nested.bad is defined }}", "1 False"),
         ("{{ 'a b' | regex_replace('(\\w) (\\w)', '\\2 \\1') }}", "b a"),
+        ("{{ 'it\\'s' ~ 1 }}", "it\\'s1"),  # the backslash stays, as in Ansible
         ("{{ [1, [2, [3]]] | flatten(1) }}", "[1, 2, [3]]"),
         ("{{ {'a': {'b': 1}} | combine({'a': {'c': 2}}, recursive=true) }}", "{'a': {'b': 1, 'c': 2}}"),
         ("{{ {'a': [{'b': 1, 'ok': true}, {'b': 2}]} | json_query('a[?ok].b') }}", "[1]"),

@@ -149,3 +149,10 @@ def test_hosts_that_a_play_before_may_add_are_no_mistake():
     assert select("added:a", ["a", "b"], {}, growing=True) == ("a",)
     with pytest.raises(UsageError, match="no group is called 'added'"):
         select("added", ["a", "b"], {})
+
+
+def test_user_of_a_play_is_an_old_name_of_remote_user():
+    (play,) = parse_playbook("- hosts: all\n  user: ada\n  tasks:\n  - ping:\n", "p.yml").plays
+    assert play.tasks[0].remote_user == "ada"
+    with pytest.raises(UsageError, match="are the same"):
+        parse_playbook("- hosts: all\n  user: ada\n  remote_user: eve\n  tasks: []\n", "p.yml")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
@@ -31,6 +32,11 @@ class Role:
     @property
     def full_name(self) -> str:
         return f"{self.collection}.{self.name}" if self.collection else self.name
+
+    @property
+    def whole_path(self) -> str:
+        """`role_path`: as in Ansible absolute, wherever the playbook was called from."""
+        return posixpath.abspath(self.path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ import io
 import posixpath
 import re
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from rm.playbook.model.problems import BadArgument
@@ -22,6 +23,7 @@ from rm.python_text import parsed
 
 UTILS = ("ansible", "module_utils")
 SIX = (*UTILS, "six")  # it makes its inner modules itself
+FILES_KEPT = 1024
 FIRST = (1980, 1, 1, 0, 0, 0)  # so that the same code is the same bytes
 # what ansible-core 2.19 and newer import by a name that they put together
 _BY_NAME = ("_internal._json._profiles._module_legacy_c2m", "_internal._json._profiles._module_legacy_m2c")
@@ -101,13 +103,10 @@ class _Packer:
     def follow(self, name: Dotted) -> None:
         text, package = self.texts[name]
         try:
-            tree = parsed(text)
+            imports = _imports(text, name if package else name[:-1])
         except (SyntaxError, ValueError) as problem:
             raise BadArgument(f"{'.'.join(name)} is not Python: {problem}") from None
-        around = name if package else name[:-1]
-        for dotted, names, certain in _imports(tree, around):
-            if not _ours(dotted):
-                continue
+        for dotted, names, certain in imports:
             there = self.add(dotted, False, "") if len(dotted) > 2 or dotted == UTILS else True
             if not there and len(dotted) > 3 and self.add(dotted[:-1], False, ""):
                 continue  # the last word is something in that file
@@ -123,20 +122,23 @@ def _ours(name: Dotted) -> bool:
     return name[:2] == UTILS or (name[:1] == ("ansible_collections",) and len(name) > 2)
 
 
-def _imports(tree: ast.AST, around: Dotted) -> Iterator[tuple[Dotted, Sequence[str], bool]]:
-    """(what is imported from, the names, whether it must be there) of every import in a file."""
-    level: list[tuple[Any, bool]] = [(tree, True)]
+@lru_cache(FILES_KEPT)  # modules share most of what they import
+def _imports(text: bytes, around: Dotted) -> tuple[tuple[Dotted, tuple[str, ...], bool], ...]:
+    """(what is imported from, the names, whether it must be there) of every import of Ansible's in a file.
+    Raises SyntaxError, ValueError."""
+    found: list[tuple[Dotted, tuple[str, ...], bool]] = []
+    level: list[tuple[Any, bool]] = [(parsed(text), True)]
     while level:
         node, certain = level.pop()
         if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield tuple(alias.name.split(".")), (), certain
+            found += [(tuple(alias.name.split(".")), (), certain) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = around[: len(around) - node.level + 1] if node.level else ()
             words = tuple(node.module.split(".")) if node.module else ()
-            yield (*base, *words), [alias.name for alias in node.names], certain
+            found.append(((*base, *words), tuple(alias.name for alias in node.names), certain))
         inner = certain and not isinstance(node, (ast.Try, ast.If, ast.FunctionDef))
         level += [(child, inner) for child in ast.iter_child_nodes(node)]
+    return tuple(one for one in found if _ours(one[0]))
 
 
 def _zipped(texts: dict[Dotted, tuple[bytes, bool]], version: str) -> bytes:

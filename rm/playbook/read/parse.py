@@ -111,6 +111,10 @@ class _Plays:
         shared = reader.attempt(lambda: common(reader, body, plain, shelf), common(reader, Map(), plain))
         variables = shared.pop("variables")
         default: PlayDefaults = getattr(self.files, "play_defaults", PlayDefaults())
+        if "user" in body:  # an old name
+            if "remote_user" in body:
+                reader.complain(body.line_of("user"), "'user' and 'remote_user' are the same.", "Give one.")
+            shared["remote_user"] = reader.text(body, "user", None)
         around = replace(Task("", "", {}, line, reader.filename), **shared)
         parts: list[tuple[Node, ...]] = [read_tasks(reader, body, "pre_tasks", around, shelf)]
         roles: list[Node] = []

@@ -107,7 +107,10 @@ class Shelf:
 
     def _placed(self, name: str, around: Task) -> str:
         """A path or a name with the two variables that are known while a file is read."""
-        known = {"role_path": around.role.path if around.role else "", "playbook_dir": self.directory}
+        known = {
+            "role_path": around.role.whole_path if around.role else "",
+            "playbook_dir": posixpath.abspath(self.directory),
+        }
         return _PLACED.sub(lambda match: known[match[1]], name)
 
     def locate(self, reader: Reader, name: str, line: int, around: Task) -> str:

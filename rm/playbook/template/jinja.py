@@ -258,8 +258,15 @@ def backslashes(source: str) -> str:
     found, inside = [], False
     for _, kind, text in ENVIRONMENT.lexer.tokeniter(source, None):
         inside = kind == "variable_begin" or (inside and kind != "variable_end")
-        found.append(text.replace("\\", "\\\\") if inside and kind == "string" else text)
+        found.append(_literally(text) if inside and kind == "string" else text)
     return "".join(found)
+
+
+def _literally(text: str) -> str:
+    """A string of an expression whose backslashes are no escapes, also before its own quotation mark."""
+    quote, body = text[0], text[1:-1]
+    doubled = body.replace("\\", "\\\\").replace(quote, "\\" + quote)
+    return f"{quote}{doubled}{quote}"
 
 
 def short(source: str) -> str:

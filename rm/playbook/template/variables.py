@@ -84,7 +84,7 @@ def layers_of(
     found = [Layer(given.extra, True), Layer(given.magic, False), Layer(given.active, False)]
     if role is not None:
         role_names: dict[str, Any] = {
-            "role_name": role.name, "role_path": role.path, "ansible_role_name": role.full_name,
+            "role_name": role.name, "role_path": role.whole_path, "ansible_role_name": role.full_name,
         }  # fmt: skip
         if role.parents:
             role_names["ansible_parent_role_names"] = list(role.parents)
