@@ -7,12 +7,14 @@ from tests.agent_process import until
 from tests.fakes import PATIENCE_S
 
 
-def begin(bookings: Bookings, a: str, b: str, shared: bool) -> tuple[threading.Event, threading.Event]:
+def begin(
+    bookings: Bookings, a: str, b: str, shared: bool, leaves: dict[str, int] | None = None
+) -> tuple[threading.Event, threading.Event]:
     """A test in another thread: when it has begun, and what lets it end."""
     begun, over = threading.Event(), threading.Event()
 
     def test() -> None:
-        with bookings.both(a, b, shared=shared):
+        with bookings.both(a, b, shared, leaves):
             begun.set()
             assert over.wait(PATIENCE_S)
 
@@ -42,3 +44,20 @@ def test_tests_that_share_a_host_run_side_by_side_and_others_alone() -> None:
     end_alone.set()
     assert waiting.wait(PATIENCE_S)
     end_waiting.set()
+
+
+def test_as_many_tests_leave_a_leaf_as_one_uplink_carries_and_who_waits_for_it_keeps_no_host() -> None:
+    bookings = Bookings()
+    first, end_first = begin(bookings, "a", "x", False, {"left": 2, "right": 2})
+    second, end_second = begin(bookings, "b", "y", False, {"left": 2, "middle": 2})
+    assert first.wait(PATIENCE_S)
+    assert second.wait(PATIENCE_S)
+    third, end_third = begin(bookings, "c", "z", False, {"left": 2, "right": 2})
+    until_wait(bookings, 1)
+    inside, end_inside = begin(bookings, "c", "d", False)  # below one leaf
+    assert inside.wait(PATIENCE_S)
+    end_inside.set()
+    end_second.set()
+    assert third.wait(PATIENCE_S)
+    end_first.set()
+    end_third.set()

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import msgspec
 
 from rm.core.model.host import Host
+from rm.core.model.network.fabric import Fabric
 from rm.core.model.network.links import LinkStats
 from rm.core.monitoring.history import Sample, checks_of, complaint
 from rm.core.monitoring.mesh import Mesh
@@ -49,6 +50,7 @@ class Seen:
     """What the leader knew when a round began."""
 
     known: dict[tuple[str, str], LinkStats] = field(default_factory=dict)
+    fabric: Fabric | None = None
 
 
 @dataclass(slots=True)
@@ -91,7 +93,8 @@ class PairTests:
         checks: list[str] = []
         outcomes: list[Outcome] = []
         skipped = 0
-        with self._bookings.both(a.name, b.name, shared=SHARED.issuperset(mesh.tests)):
+        shared = SHARED.issuperset(mesh.tests)
+        with self._bookings.both(a.name, b.name, shared, _leaves(seen.fabric, mesh, a, b)):
             at_us = self._clock.now_us()
             for test in mesh.tests:
                 begun_us, why = self._clock.now_us(), ""
@@ -232,4 +235,14 @@ class PairTests:
 def known_of(cycle: Cycle, pairs: Iterable[Pair]) -> Seen:
     known: Mapping[tuple[str, str], LinkStats] = cycle.state.network
     both = [key for a, b in pairs for key in ((a.name, b.name), (b.name, a.name))]
-    return Seen({key: known[key] for key in both if key in known})
+    return Seen({key: known[key] for key in both if key in known}, cycle.state.fabric)
+
+
+def _leaves(fabric: Fabric | None, mesh: Mesh, a: Host, b: Host) -> dict[str, int]:
+    """The leaves whose uplinks a throughput test crosses, and how many such tests fit on one uplink: leaves
+    may send all of them over the same spine."""
+    if fabric is None or "throughput" not in mesh.tests:
+        return {}
+    rates = [bps for bps in (a.nic_bps, b.nic_bps, mesh.rate_bps) if bps]
+    at_once = max(1, fabric.uplink_bps // min(rates)) if rates else 1
+    return dict.fromkeys(fabric.crossings((a.name, b.name)), at_once)

@@ -13,7 +13,8 @@ PLAY_KEYS = (
     "become_method", "vars", "vars_files", "vars_prompt", "roles", "tasks", "handlers", "pre_tasks",
     "post_tasks", "serial", "max_fail_percentage", "strategy", "order", "force_handlers", "tags",
     "environment", "any_errors_fatal", "ignore_errors", "ignore_unreachable", "no_log", "check_mode", "diff",
-    "module_defaults", "collections", "remote_user", "user", "connection", "run_once", "throttle", "port", "timeout",
+    "module_defaults", "collections", "remote_user", "user", "connection", "run_once", "throttle", "port",
+    "timeout",
 )  # fmt: skip
 BLOCK_KEYS = (*COMMON_KEYS, "block", "rescue", "always", "notify")
 ROLE_KEYS = (*COMMON_KEYS, "role")
