@@ -433,7 +433,7 @@ class FakeService:
     def hosts(self) -> list[tuple[Host, Free | None, Sequence[int]]]:
         return [(host, Free(6, host.mem_bytes, (1,)), (1,)) for host in self.inventory.values()]
 
-    def add_hosts(self, hosts: Sequence[Host], by: str) -> list[Host]:
+    def add_hosts(self, hosts: Sequence[Host], by: str, may_steer: bool = False) -> list[Host]:
         self.inventory |= {host.name: host for host in hosts}
         return list(hosts)
 

@@ -239,7 +239,7 @@ class Daemon:
         for host in known:
             ground.fleet.add(host)
         if self._declared:
-            await service.host_service.add_hosts(self._declared, "rm.toml")
+            await service.host_service.add_hosts(self._declared, "rm.toml", may_steer=True)
 
     def _set_aside(self, damaged: Collection[Damaged]) -> None:
         """Rows that cannot be read are kept apart: a daemon that does not start would be worse."""

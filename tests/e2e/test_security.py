@@ -319,6 +319,31 @@ def test_delivery_never_follows_a_link_nor_borrows_roots_rights(cluster: Cluster
     assert cluster.job(refused)["state"] == "COMPLETED"
 
 
+def test_no_administrator_has_playbooks_do_on_the_daemons_machine_what_he_wrote(
+    cluster: Cluster, home: Path
+) -> None:
+    """Neither as a maintenance nor by the variables of hosts, also of those playbooks that come with rm."""
+    cluster.configure({"daemon": {"admins": [OWNER]}})
+    cluster.restart()
+    admin, tasks = cluster.client_of(OWNER), home / "tasks.yml"
+    tasks.write_text("- command: touch /\n  delegate_to: localhost\n")
+    (kept,) = (
+        h for h in cluster.client.get("hosts", variables=1)["hosts"] if h["name"] == cluster.lab.hosts[0].name
+    )
+    fields = ("name", "zone", "address", "port", "login", "interface", "nic_bps", "partitions", "features")
+    asked = {name: kept[name] for name in fields}
+    for steers in ({"rm_act": str(tasks)}, {"ansible_connection": "local"}):
+        with pytest.raises(Forbidden, match="steer playbooks"):
+            admin.post("hosts", body={"hosts": [{**asked, "variables": {**kept["variables"], **steers}}]})
+    maintenance = {"name": "m", "hosts": [kept["name"]], "maint": True, "lasts_us": 1_000_000}
+    with pytest.raises(Forbidden, match="no playbook of its folder"):
+        admin.post("reservations", body={**maintenance, "playbook": str(tasks)})
+    admin.post("hosts", body={"hosts": [{**asked, "variables": kept["variables"]}]})
+    (now,) = (h for h in cluster.client.get("hosts", variables=1)["hosts"] if h["name"] == kept["name"])
+    assert now["variables"] == kept["variables"]
+    assert cluster.client.get("reservations")["reservations"] == []
+
+
 def test_no_administrator_writes_files_of_others(cluster: Cluster, home: Path) -> None:
     """Neither for root nor for a user, whatever the directory."""
     here = os.uname().nodename

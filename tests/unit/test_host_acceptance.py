@@ -11,7 +11,7 @@ import pytest
 from rm.bootstrap.checks import complaints, inventory_of
 from rm.config import Config, HostsConfig
 from rm.core.model.host import Gpu
-from rm.core.model.host_acceptance import accept_host
+from rm.core.model.host_acceptance import accept_host, steering
 from rm.errors import UsageError
 from tests import builders
 
@@ -53,6 +53,8 @@ from tests import builders
         *(({"address": one}, "must be one address") for one in ("[::1]:22", "[::1]", "10.0.0.1,::1")),
         ({"address": "root@h1"}, "have fields of their own"),
         ({"login": "a\n"}, "its login has"),
+        *(({what: "{{x}}"}, "is a template") for what in ("address", "login", "zone", "interface")),
+        ({"features": ("{%x",)}, "is a template"),
         ({"zone": "\x1b]0;x\x07"}, "its zone has control characters"),
         ({"interface": "eth0 up"}, "its interface has blanks"),
         ({"partitions": ("a,b",)}, "must be a word without commas"),
@@ -93,3 +95,17 @@ def test_such_a_host_of_an_inventory_is_left_out_and_named_with_what_to_write(tm
         "mended there."
     )
     assert sentence in list(complaints(config))
+
+
+def test_variables_steer_but_those_that_describe_the_host_or_are_there_already() -> None:
+    describing = (("group_names", '["gpu"]'), ("ansible_become", "true"), ("rm_leaf", "l1"))
+    old = builders.host("h1", variables=(*describing, ("port", "80"), ("rm_act", "act.yml")))
+    assert steering(old, None) == ["port", "rm_act"]
+    assert steering(old, old) == []
+    assert steering(replace(old, variables=(("rm_act", "/home/ann/act.yml"),)), old) == ["rm_act"]
+    for name, value in (
+        ("group_names", "[\"{{ lookup('pipe', 'id') }}\"]"),
+        ("ansible_ssh_common_args", "-o ProxyCommand=id"),
+        ("ansible_connection", "local"),
+    ):
+        assert steering(replace(old, variables=((name, value),)), old) == [name]

@@ -6,10 +6,12 @@ place looks at them again.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from rm.core.model.acceptance import NAME_BYTES, NUMBER_MAX
 from rm.core.model.host import Host
+from rm.core.model.network.fabric import LEAF_VARIABLE
 from rm.errors import UsageError
 from rm.units import is_host_name
 
@@ -18,6 +20,14 @@ NAMES = 4096  # partitions or features
 VARIABLE_BYTES = 1 << 20  # of all variables of a host
 PORT_MAX = 65_535
 _COUNTS = ("cpus", "mem_bytes", "nic_bps")
+# the variables by which the daemon and playbooks reach a host, and by which rm knows its place
+DESCRIBING = frozenset((
+    "ansible_become", "ansible_become_method", "ansible_become_pass", "ansible_become_password",
+    "ansible_become_user", "ansible_password", "ansible_private_key_file", "ansible_python_interpreter",
+    "ansible_ssh_pass", "ansible_ssh_password", "ansible_ssh_private_key_file", "ansible_sudo_pass",
+    "group_names", LEAF_VARIABLE,
+))  # fmt: skip
+_TEMPLATE = re.compile(r"\{[{%#]")
 
 
 def accept_host(host: Host) -> None:
@@ -28,6 +38,17 @@ def accept_host(host: Host) -> None:
     problem = next(_problems(host), "")
     if problem:
         raise UsageError(f"The host {host.name[:80]!a} cannot be accepted: {problem}.")
+
+
+def steering(new: Host, old: Host | None) -> list[str]:
+    """The variables of a host, other than it has, that steer what playbooks do on the daemon's machine: which
+    files they read there, which programs they run."""
+    known = dict(old.variables) if old else {}
+    return sorted(
+        name
+        for name, value in new.variables
+        if known.get(name) != value and (name not in DESCRIBING or _TEMPLATE.search(value))
+    )
 
 
 def _problems(host: Host) -> Iterator[str]:
@@ -87,6 +108,8 @@ def _word(what: str, text: str) -> Iterator[str]:
 def _text(what: str, text: str) -> Iterator[str]:
     if not text.isprintable():
         yield f"its {what} has control characters"
+    if _TEMPLATE.search(text):
+        yield f"its {what} is a template, and must be written out"
     if _bytes(text) > NAME_BYTES:
         yield f"its {what} is longer than {NAME_BYTES} bytes"
 

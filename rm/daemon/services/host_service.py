@@ -10,7 +10,7 @@ from typing import Any
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
 from rm.core.model.host import Host, HostState
-from rm.core.model.host_acceptance import accept_host
+from rm.core.model.host_acceptance import accept_host, steering
 from rm.core.model.snapshot import Free
 from rm.core.scheduling.cycle import Cycle
 from rm.daemon.agents import Hosts
@@ -18,9 +18,10 @@ from rm.daemon.execution.claims import take_over
 from rm.daemon.monitoring.service import MonitorService
 from rm.daemon.services.asking import Asking
 from rm.daemon.services.host_keys import HostKeyDesk, Keys
-from rm.errors import Conflict, NotFound, Refusal
+from rm.errors import Conflict, Forbidden, NotFound, Refusal
 from rm.units import name_order
 
+NAMED = 300  # characters of names of variables in an error
 HOSTS_AT_ONCE = 200  # of an inventory, in one turn of the leader
 
 
@@ -62,14 +63,19 @@ class HostService:
         answer: Sequence[tuple[Host, Free | None, Sequence[int]]] = await self._asking.ask(ask)
         return answer
 
-    async def add_hosts(self, hosts: Sequence[Host], by: str) -> Sequence[Host]:
-        """Raises UsageError: one of them is no host that rm accepts; none is added."""
+    async def add_hosts(self, hosts: Sequence[Host], by: str, may_steer: bool = False) -> Sequence[Host]:
+        """`may_steer`: whose the daemon's machine is sets any variable, for playbooks that run there.
+
+        Raises:
+            UsageError: one of them is no host that rm accepts; none is added.
+            Forbidden: a variable is not his to set; none of those that are added together is added.
+        """
         for host in hosts:
             accept_host(host)
         names = [h.name for h in hosts]
         for begin in range(0, len(hosts), HOSTS_AT_ONCE):
             part = hosts[begin : begin + HOSTS_AT_ONCE]
-            await self._asking.request(partial(_all_added, part), weight=len(part))
+            await self._asking.request(partial(_all_added, part, may_steer), weight=len(part))
 
         def ask(cycle: Cycle, now_us: int) -> list[Host]:
             return [cycle.state.hosts[n] for n in names if n in cycle.state.hosts]
@@ -143,7 +149,14 @@ def known_host(state: ClusterState, name: str) -> Host:
     return state.hosts[name]
 
 
-def _all_added(hosts: Sequence[Host], state: ClusterState) -> list[ev.Event]:
+def _all_added(hosts: Sequence[Host], may_steer: bool, state: ClusterState) -> list[ev.Event]:
+    for host in () if may_steer else hosts:
+        if names := steering(host, state.hosts.get(host.name)):
+            raise Forbidden(
+                f"{', '.join(names)[:NAMED]} of host {host.name} steer playbooks, which run with the "
+                "daemon's rights.",
+                "Leave them out, or let root or the daemon's user import the inventory at its machine.",
+            )
     return [ev.HostAdded(host) for host in hosts]
 
 

@@ -48,14 +48,15 @@ class HostRoutes:
         return respond(hosts.Hosts(hosts=shown))
 
     async def add_hosts(self, request: web.Request) -> web.Response:
-        by = request[CALLER].user
+        caller = request[CALLER]
         body = await request.read()
         asked = (
             await beside(request, lambda: _hosts_of(body), rests=True)
             if len(body) > wire.SMALL_BYTES
             else _hosts_of(body)
         )
-        added = await settled(self._service.host_service.add_hosts(asked, by))
+        add = self._service.host_service.add_hosts
+        added = await settled(add(asked, caller.user, caller.owns_machine))
         return respond(hosts.Hosts(hosts=[host_of(host) for host in added]), 201)
 
     async def remove_host(self, request: web.Request) -> web.Response:
