@@ -35,6 +35,7 @@ from rm.daemon.execution.executor import Executor
 from rm.daemon.execution.launch import LaunchRules, launch_request
 from rm.daemon.execution.leadership import Leadership
 from rm.daemon.execution.log_home import LogHome
+from rm.daemon.execution.streams import Streams
 from rm.daemon.leading.inbox import Inbox as LeaderInbox
 from rm.daemon.leading.leader import Leader
 from rm.daemon.leading.listeners import Listeners
@@ -45,7 +46,7 @@ from rm.policies.regulate.controller import ControllerOptions
 from rm.protocol.attempts import Fence
 from rm.protocol.codes import Code
 from rm.protocol.line import Misfit, read_answer, read_line, read_notification, read_refusal
-from rm.protocol.notifications import Hello, Iterations, Reflecting
+from rm.protocol.notifications import Asked, Communication, Hello, Iterations, Reflecting, Streamed
 from rm.protocol.request import Request, name_of
 from tests import builders
 from tests.fakes import PATIENCE_S, Inbox
@@ -85,6 +86,11 @@ EVENTS = (
     "reflecting",
     "hello",
     "counters",
+    "communication",
+    "stream",
+    "stepped",
+    "asked",
+    "room",
     "nonsense",
 )
 KEYS = (
@@ -100,6 +106,14 @@ KEYS = (
     "items",
     "port",
     "pid",
+    "number",
+    "ended",
+    "place",
+    "stream",
+    "offset",
+    "data",
+    "ack",
+    "waiting",
 )
 
 
@@ -135,6 +149,8 @@ class Liar:
             "job": self.random.choice(self.jobs), "attempt": self.random.choice((1, 1, 1, 2)), "rank": rank,
             "code": 0, "signal": self.random.choice((0, 9)), "started_us": now_us, "ended_us": now_us,
             "why": "", "pid": 5, "items": [item] * self.random.randrange(4), "port": 8_760,
+            "number": 3, "ended": False, "place": self.random.randrange(3), "stream": "0", "offset": 0,
+            "data": "eA==", "ack": 0, "waiting": 2,
         }  # fmt: skip
 
     def text(self) -> bytes:
@@ -184,6 +200,7 @@ class Hosts:
         self.misfits = 0
         self.world: World | None = None
         self.guard = threading.Lock()
+        self.heard: set[tuple[str, int]] = set()  # of the honest host: (request, job)
 
     def call(self, name: str, request: Request[Any], timeout_s: float = 10) -> Future[Any]:
         future: Future[Any] = Future()
@@ -192,6 +209,7 @@ class Hosts:
                 text = self.liar.answer(request)
             self.lie(request, text, future)
             return future
+        self.heard.add((name_of(type(request)), getattr(request, "job", 0)))
         tasks: list[dict[str, Any]] = []
         if name_of(type(request)) == "launch":
             tasks = [{"rank": t.rank, "state": "running", "started_us": 5} for t in request.tasks]  # type: ignore[attr-defined]
@@ -250,6 +268,12 @@ class World:
         self.hosts, self.fatal, self.deposed = Hosts(), Inbox(), Inbox()
         self.hosts.world = self
         inbox, published = LeaderInbox(), Published(state)
+        self.communicates: list[Communication] = []  # what admission would hear
+        self.asked: set[int] = set()  # the jobs for whose programs a client would run
+        self.user_of = published.user_of
+        self.streams = Streams(
+            hosts=self.hosts, epoch=epoch, hosts_of=published.hosts_of, may_act=lambda: True
+        )
         self.regulator = Regulator(
             agents=self.hosts,
             post=inbox.post,
@@ -276,6 +300,7 @@ class World:
             is_stray=published.is_stray,
             launch_within_us=10_000_000,
             on_iterations=self.regulator.iterations,
+            on_communication=self.communicates.append,
             owner_of=lambda job: "",
             delivery_of=lambda action: None,
         )
@@ -338,6 +363,11 @@ class World:
             return
         if isinstance(message, Reflecting):
             self.prober.heard(LIAR, message)
+        elif isinstance(message, Streamed):
+            self.streams.pass_on(LIAR, message)
+        elif isinstance(message, Asked):
+            if self.user_of(LIAR, message.job, message.attempt):
+                self.asked.add(message.job)
         else:
             self.executor.on_event(LIAR, message)
 
@@ -395,6 +425,10 @@ def test_a_lying_host_harms_nobody_else_and_ends_nothing(
 
     lie()
     assert 1 not in heard
+    assert 1 not in {said.job for said in world.communicates}
+    assert world.asked  # for jobs of its own
+    assert 1 not in world.asked
+    assert not [job for name, job in world.hosts.heard if name == "stream"]
     assert world.hosts.misfits > EXAMPLES
     world.close()
     loaded = world.store.load()

@@ -2,7 +2,7 @@
 
 The ends are the step daemons on the hosts: they bound what is under way and repeat what is lost, so a piece
 is passed on or dropped, and nothing is kept here. A host reaches the other hosts of the attempts that are
-placed on it, and no others; what it says beyond what another one answers neither fills the daemon's memory nor
+placed on it, and no others; what it says beyond what another one answers neither fills memory here nor
 stands before what else that one is asked.
 """
 
