@@ -25,7 +25,7 @@ from rm_lease import Lease, alive_us
 from rm_reports import size_of
 from rm_request import checked_launch, heard_of, name_of, not_too_late, number, user_of
 from rm_slice import Member, Slice, checked_slice
-from rm_spool import SpoolError
+from rm_spool import SpoolError, boot_id
 from rm_task import spawn
 
 REPLY_BYTES = 2 << 20
@@ -350,16 +350,20 @@ class Operations(Attempts):
         attempt.meta = attempt.meta or read_json(attempt.folder.at("meta.json")) or {}
         task = attempt.meta.get("tasks", {}).get(str(rank), {})
 
-        def answer(data, begin, size, kept):
+        def answer(data, begin, size, kept, whole=0):
             end = begin + len(data)
+            lacks = {"lacks_bytes": whole - size} if size < whole else {}
             return {"data": base64.b64encode(data).decode(), "offset": end, "size": size, "kept_bytes": kept,
-                    "done": ended and end >= size}  # fmt: skip
+                    "done": ended and end >= size, **lacks}  # fmt: skip
 
         path = task.get(stream)
         # an agent older than this one named the spool's file by its path
         spooled = task.get("spooled", task.get("out") == attempt.folder.at(str(rank), "out"))
         if stream == "out" and (spooled or not task):  # a full disk took no note of how it began
-            return answer(*rm_logs.read_spooled(attempt.folder, rank, offset, limit))
+            # a crash may have taken what the disk did not have yet of the log, and left the record of its end
+            crashed = ended and attempt.meta.get("boot_id") != boot_id()
+            whole = attempt.log_bytes.get(rank) if crashed else 0
+            return answer(*rm_logs.read_spooled(attempt.folder, rank, offset, limit), whole or 0)
         if not path or (stream == "err" and path == task.get("out")):  # merged, or never opened
             return answer(b"", offset, 0, 0)
         if ended:  # the file may be another attempt's, too

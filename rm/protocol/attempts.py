@@ -328,13 +328,15 @@ class Tasks(Request[TaskReports], frozen=True, kw_only=True, tag="tasks"):
 class LogPart(Struct, frozen=True, kw_only=True):
     """`data` in base64; `offset` is where the next part begins, `size` the file's; `done`: the task has ended
     and all was read. `kept_bytes` is how many of `size` there are: of a long log what lies between its
-    beginning and its newest part is gone, and the part that begins there begins after it. null: all."""
+    beginning and its newest part is gone, and the part that begins there begins after it. null: all.
+    `lacks_bytes` are missing behind the file's end: the host crashed before its disk had them."""
 
     data: Annotated[str, Meta(max_length=LOG_CHUNK_BYTES * 4 // 3 + 4)]
     offset: Bytes
     size: Bytes
     done: bool
     kept_bytes: Bytes | None = None
+    lacks_bytes: Bytes = 0
 
 
 class Logs(OfAttempt[LogPart], frozen=True, kw_only=True, tag="logs"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import ctypes
 import errno
+import json
 import os
 import pwd
 import shutil
@@ -175,6 +176,23 @@ def test_a_task_that_begins_on_a_full_disk_has_its_log_also_for_the_next_agent(s
         assert "101 bytes of output are not kept here" in start().log()
     finally:
         subprocess.run(["umount", "-l", state], check=True)
+
+
+@pytest.mark.parametrize("left", [0, 3])
+def test_a_log_is_not_whole_whose_end_was_not_on_the_disk_when_the_host_crashed(
+    left: int, start: Start
+) -> None:
+    agent = start()
+    agent.launch(f"{SH}echo whole")
+    assert agent.event("exit", job=1)["log_bytes"] == 6
+    assert "lacks_bytes" not in agent.call("logs", job=1, attempt=1, rank=0, offset=0, limit=100)
+    agent.kill()
+    folder = agent.state / "jobs/1.1"
+    os.truncate(folder / "logs/0", left)
+    meta = json.loads((folder / "meta.json").read_text())
+    (folder / "meta.json").write_text(json.dumps({**meta, "boot_id": "before the crash"}))
+    part = start().call("logs", job=1, attempt=1, rank=0, offset=0, limit=100)
+    assert (base64.b64decode(part["data"]), part["lacks_bytes"]) == (b"whole\n"[:left], 6 - left)
 
 
 @root

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from rm.adapters.store.log_directory import LogDirectory, log_path
 from rm.core.jobs.actions import Collect
 from rm.core.model.job import JobState, Task
-from rm.core.model.logs import LogName
+from rm.core.model.logs import KeptLog, LogName
 from rm.daemon.execution import log_home
 from rm.daemon.execution.log_home import CHUNK_BYTES, LogHome, TooSlow
 from rm.daemon.execution.log_reader import CHUNK_BYTES as READ_BYTES
@@ -102,6 +102,22 @@ def test_what_a_full_disk_took_of_a_part_is_not_kept_twice(tmp_path: Path) -> No
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     keeper.fetch(ACTION, 0, "out")
     assert kept(keeper) == content
+
+
+@pytest.mark.parametrize("left", [b"", b"the beginning\n"])
+def test_a_log_whose_end_a_crash_of_its_host_took_says_so(left: bytes, tmp_path: Path) -> None:
+    class Crashed(Host):
+        def call(self, name: str, request: Any, timeout_s: float = 10) -> Future[Any]:
+            future: Future[Any] = Future()
+            part = super().call(name, request).result()
+            future.set_result(replace(part, kept_bytes=len(left), lacks_bytes=600))
+            return future
+
+    keeper = home(Crashed(len(left), lambda offset, limit: left[offset : offset + limit]), tmp_path)
+    crash = "last 600 bytes {} missing: h1 crashed before its disk had them"
+    assert keeper.fetch(ACTION, 0, "out") == "the " + crash.format("of a log are")
+    assert keeper.keep(ACTION) == (KeptLog(NAME, len(left) + 600, len(left), "its " + crash.format("are")),)
+    assert keeper.place.read(NAME, 0, 1 << 30) == left
 
 
 def test_of_a_log_that_was_cut_on_its_host_all_that_is_left_comes_home(tmp_path: Path) -> None:

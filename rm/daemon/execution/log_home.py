@@ -151,7 +151,12 @@ class LogHome:
             part.why = f"its first {start} bytes were not kept ({which})"
         elif kept < size:
             part.why = f"{size - kept} bytes between its beginning and its end were not kept on {action.host}"
-        if most < min(kept, self._max_bytes):
+        if answer.lacks_bytes:
+            last = f"last {answer.lacks_bytes} bytes"
+            crash = f"missing: {action.host} crashed before its disk had them"
+            part.size += answer.lacks_bytes
+            part.why, part.note = f"its {last} are {crash}", f"the {last} of a log are {crash}"
+        elif most < min(kept, self._max_bytes):
             part.note = f"only the last {most} bytes of a log were kept: the daemon's disk is nearly full"
         if start < size:
             coming = self.place.coming(name)

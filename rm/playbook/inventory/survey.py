@@ -116,7 +116,8 @@ def _of_host(
     own_name, own = survey["own_name"]
     if not own:
         add("names", f"The host does not know its own name, {own_name}.",
-            "Put it into its /etc/hosts with its address: torchrun and others look themselves up, and hang.")  # fmt: skip
+            "Put it into its /etc/hosts with its address: "
+            "torchrun and others look themselves up, and hang.")  # fmt: skip
     elif survey["peers"] and all(ip_address(address.partition("%")[0]).is_loopback for address in own):
         add("names", f"The host's own name, {own_name}, leads to {', '.join(own)}.",
             "Give it the host's address for programs that tell by it who they are, such as "
