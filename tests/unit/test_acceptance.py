@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ def phases(count: int) -> TrafficProfile:
 
 
 @pytest.mark.parametrize(
-    ("fields", "sentence"),
+    ("wrong", "sentence"),
     [
         ({"name": "n" * 256}, "name has 256 bytes, and may have 255"),
         ({"name": "ü" * 128}, "name has 256 bytes"),
@@ -63,13 +63,21 @@ def phases(count: int) -> TrafficProfile:
         ({"container_mounts": "/a:/b," * 30_000}, "has 180000 characters, and may have 131072"),
     ],
 )
-def test_each_field_has_a_bound(fields: dict[str, Any], sentence: str) -> None:
+def test_each_field_has_a_bound(wrong: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):
-        accept(replace(SMALL, **fields))
+        accept(replace(SMALL, **wrong))
+
+
+def test_no_text_is_without_a_bound() -> None:
+    texts = [field.name for field in fields(JobSpec) if isinstance(getattr(SMALL, field.name), str)]
+    assert len(texts) > 30
+    for name in texts:
+        with pytest.raises(UsageError):
+            accept(replace(SMALL, **{"container_image": "image", name: "a" * 5 * MIB}))
 
 
 @pytest.mark.parametrize(
-    "fields",
+    "right",
     [
         {"name": "n" * 255, "comment": "ü" * 2048, "output": "/" + "o" * 4094},
         {"script": "#!/bin/sh\n" + "x" * (4 * MIB - 10)},
@@ -77,8 +85,8 @@ def test_each_field_has_a_bound(fields: dict[str, Any], sentence: str) -> None:
         {"env": tuple((f"A{i}", "x" * 100) for i in range(8192)), "traffic": phases(64)},
     ],
 )
-def test_what_is_within_the_bounds_is_accepted(fields: dict[str, Any]) -> None:
-    accept(replace(SMALL, **fields))
+def test_what_is_within_the_bounds_is_accepted(right: dict[str, Any]) -> None:
+    accept(replace(SMALL, **right))
 
 
 def test_the_simulator_makes_no_other_jobs_than_a_daemon_takes() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import rm.playbook.modules
-from rm.core.alerts.alert import CONDITIONS
+from rm.core.alerts.alert import CONDITIONS, GRADED
 from rm.core.jobs import events, host_events, network_events
 from rm.core.jobs.handlers.array_requests import HANDLERS
 from rm.core.jobs.handlers.cluster_events import CLUSTER_EVENTS
@@ -45,6 +45,15 @@ def test_each_condition_of_alerts_is_described() -> None:
     assert set(CONDITIONS) - words("docs/alerts.md") == set()
 
 
+def test_each_condition_of_alerts_is_found_by_something() -> None:
+    """Those that a cell shows are judged by one function; of each other one a finding names it."""
+    findings = "".join(
+        path.read_text() for path in (ROOT / "rm/core/alerts").glob("*.py") if path.name != "alert.py"
+    )
+    others = set(CONDITIONS) - set(GRADED)
+    assert {name for name in others if f'"{name}"' not in findings} == set()
+
+
 def test_each_module_is_described() -> None:
     found = {one.name for one in pkgutil.iter_modules(rm.playbook.modules.__path__)}
     assert {name.rstrip("_") for name in found if not name.startswith("_")} - words(
@@ -61,9 +70,12 @@ def test_each_program_for_hosts_is_described() -> None:
 
 
 def test_each_event_has_an_effect() -> None:
-    files = (events.__name__, host_events.__name__, network_events.__name__)
-    found = (kind for _, kind in inspect.getmembers(events, inspect.isclass))
-    kinds = {kind for kind in found if kind.__module__ in files}
+    kinds = {
+        kind
+        for file in (events, host_events, network_events)
+        for _, kind in inspect.getmembers(file, inspect.isclass)
+        if kind.__module__ == file.__name__
+    }
     assert kinds == set(events.Event.__args__), "`Event` at the end of the file names them all"
     assert kinds == set(CLUSTER_EVENTS) | {kind for _, kind in TRANSITIONS} | set(HANDLERS)
 

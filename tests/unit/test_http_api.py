@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
+import inspect
+import pkgutil
 import re
+from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
 
+import rm.api
 from rm import __version__
 from rm.api import hosts, job_requests, jobs, reasons
+from rm.api.answer import Request
 from rm.api.openapi import document
 from rm.api.routes import ROUTES
 from rm.config import Config
@@ -23,6 +29,8 @@ from rm.web.routes.alerts import COMMENT_MAX, NAMES_MAX
 from scripts.http_api_tables import FILE, renewed
 from tests import builders
 from tests.fake_service import FakeService
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_the_table_has_all_routes_and_no_other() -> None:
@@ -71,6 +79,25 @@ def test_no_field_of_a_job_is_left_at_its_default() -> None:
         if not field.required and field.name not in without:
             assert getattr(answer, field.name) != field.default, field.name
     assert answer.restarts == job.attempt - 2
+
+
+def test_no_field_of_an_answer_is_filled_by_nobody() -> None:
+    """Each is named where answers are made, or where what they show is."""
+    made = "".join(
+        path.read_text()
+        for room in ("web", "daemon", "core", "adapters", "policies")
+        for path in (ROOT / "rm" / room).rglob("*.py")
+    )
+    words = set(re.findall(r"\w+", made))
+    answers = {
+        kind
+        for file in pkgutil.iter_modules(rm.api.__path__)
+        for _, kind in inspect.getmembers(importlib.import_module(f"rm.api.{file.name}"), inspect.isclass)
+        if issubclass(kind, msgspec.Struct) and not issubclass(kind, Request)
+    }
+    assert jobs.Job in answers
+    unfilled = {f"{kind.__name__}.{name}" for kind in answers for name in kind.__struct_fields__}
+    assert {field for field in unfilled if field.partition(".")[2] not in words} == set()
 
 
 def test_jobs_that_are_written_one_by_one_are_the_same_answer() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from rm.playbook.facts import gather
+from rm.playbook.facts.subset import chosen
 from tests.steps_request import one
 from tests.unit.playbook_world import World
 
@@ -85,6 +86,21 @@ def test_facts(path: str, value: Any) -> None:
     for word in path.split("."):
         found = found[int(word)] if isinstance(found, list) else found[word]
     assert found == value
+
+
+def test_each_fact_belongs_to_a_topic_of_gather_subset() -> None:
+    """What no topic names counts as an interface."""
+    found = gather(RAW)
+    interfaces = {name.translate(str.maketrans("-.:", "___")) for name in found["interfaces"]}
+    named = (
+        chosen(found, ["!all", "network"], []).keys() & chosen(found, ["!all", "!min", "network"], []).keys()
+    )
+    addresses = {
+        "interfaces", "default_ipv4", "default_ipv6", "all_ipv4_addresses", "all_ipv6_addresses",
+        "locally_reachable_ips",
+    }  # fmt: skip
+    needed = chosen(found, ["!all", "!min", "platform", "distribution"], []).keys()
+    assert named - needed == interfaces | addresses
 
 
 def test_what_cannot_be_read_as_facts_is_said_in_its_place() -> None:
