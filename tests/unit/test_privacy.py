@@ -320,18 +320,18 @@ def test_no_answer_has_anything_of_anothers_private_job(
 
 def test_what_is_private_was_in_the_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the other test looks for is there to be found."""
-    seen: set[str] = set()
-    for seed in range(6):
-        with cluster(tmp_path, seed, monkeypatch) as (world, socket):
-            told = asyncio.run(answers(world, socket, BOB))
-            for request, answer in told.items():
-                if leaks(world, request, answer):
-                    seen.add(re.sub(r"\d{8}", "ID", request))
-    for request in (
+    wanted = {
         "GET /v1/jobs", "GET /v1/queue", "GET /v1/hosts", "GET /v1/links", "GET /v1/alerts", "GET /metrics",
         "GET /v1/jobs/ID", "GET /v1/jobs/ID/why", "POST /v1/plan", "GET /v1/jobs/rows",
-    ):  # fmt: skip
-        assert request in seen
+    }  # fmt: skip
+    for seed in (0, 2, 3, 4, 5, 1):  # the least work first
+        with cluster(tmp_path, seed, monkeypatch) as (world, socket):
+            told = asyncio.run(answers(world, socket, BOB))
+            leaking = {request for request, answer in told.items() if leaks(world, request, answer)}
+        wanted -= {re.sub(r"\d{8}", "ID", request) for request in leaking}
+        if not wanted:
+            return
+    raise AssertionError(wanted)
 
 
 @pytest.mark.parametrize(("hidden", "told"), [(False, {ANN: "", BOB: "train"}), (True, {BOB: "train"})])
