@@ -1,4 +1,4 @@
-"""How well does the simulator predict live hosts? `python -m bench fidelity` (as root), about eleven minutes.
+"""How well does the simulator predict live hosts? `python -m bench fidelity` (as root), about twenty minutes.
 
 Each scenario runs on two hosts of a lab, and simulated: jobs with the profile that each had alone on those
 hosts, that begin when they began, under the same policies. So the profile predicts, and of the run itself the
@@ -21,10 +21,13 @@ Nothing keeps jobs without management apart: like ones slide apart or stay in st
 runs of them differ by 5 to 10 per cent, live as simulated; and the 99th percentile of some 40 iterations is
 the longest one. So what is predicted is a distribution, and it takes several runs to know it: a scenario is
 played `RUNS_MANAGED` times, without management `RUNS_FREE` times (two runs of it may agree by chance), and
-up to `RUNS_MOST` times until the standard error of its means is `SETTLED_PCT`. Looked at are the iterations
-of all runs and of all jobs that are alike together, beside `SIMULATED` runs or more of the simulation. What
-the live runs leave open, a standard error, is printed after each live figure: of the mean by the means of
-single runs, of the 99th percentile by drawing among the runs.
+up to `RUNS_MOST` times until the standard error of its means is `SETTLED_PCT`, and that of its 99th
+percentiles `SETTLED_TAIL_PCT`: the slow iterations of a run come together, while its jobs are in step.
+Looked at are the iterations of all runs and of all jobs that are alike together, beside `SIMULATED` runs or
+more of the simulation. What the live runs leave open, a standard error, is printed after each live figure:
+of the mean by the means of single runs, of the 99th percentile by drawing among the runs.
+
+    python -m bench.fidelity docs/simulator.md    # writes the table there, too
 """
 
 from __future__ import annotations
@@ -33,9 +36,11 @@ import math
 import os
 import random
 import statistics
+import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from bench.crowd import lab_stage
 from bench.figure import Figure, Settings
@@ -49,11 +54,13 @@ from rm.demo.stage import Stage
 from rm.demo.training import Iteration, JobRun, Trainer, program_text
 from rm.sim.network.unfairness import FAIR, Unfairness
 from rm.sim.workload import Noise
+from scripts import section
 
 WEIGHTS, LUCKS = (0.72, 0.78, 0.82, 0.87, 1.0), (0.0, 0.1, 0.2, 0.3)
 SIMULATED, CALIBRATING = 60, 20  # runs of a scenario's simulation, some seeds for each live run
-RUNS_MANAGED, RUNS_FREE, RUNS_MOST, SETTLED_PCT = 2, 4, 6, 1.0
-LIVE_S = 540.0  # after which no scenario is played more often than at least
+RUNS_MANAGED, RUNS_FREE, RUNS_MOST = 2, 4, 12
+SETTLED_PCT, SETTLED_TAIL_PCT = 1.0, 3.0
+LIVE_S = 1_080.0  # after which no scenario is played more often than at least
 DRAWS = 200
 LEFT_OUT_S = 2.0
 HOSTS = 2  # on which a scenario's jobs run; on two further ones its control
@@ -61,6 +68,8 @@ ITERATIONS, ALONE = 45, 20
 BYTES_PER_MS = 11_400  # of an all-reduce: what the demo's jobs send alone
 MODE = {mode.name: mode for mode in MODES}
 MEDIAN_PCT, WORST_PCT = 3.0, 8.0
+AS_MEASURED = "as measured"
+SHARING = {"fair": FAIR, AS_MEASURED: MEASURED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +206,12 @@ def scenarios() -> tuple[Scenario, ...]:
 
 
 def run(settings: Settings) -> list[Figure]:
+    played, alone = play(settings)
+    return [*_compared(predicted(played, alone)), _calibration(played, alone)]
+
+
+def play(settings: Settings) -> tuple[list[Repeated], dict[str, Alone]]:
+    """All scenarios on live hosts, and what their jobs are alone."""
     chosen = scenarios()
     if settings.quick:
         chosen = (chosen[0], chosen[4], chosen[5])
@@ -216,7 +231,7 @@ def run(settings: Settings) -> list[Figure]:
             while wants_more(one.mode, runs, settings.quick, time.monotonic() - began_s):
                 runs.append(_live(trainer, stage, one, alone))
             played.append(Repeated(tuple(runs)))
-    return list(_compared(played, alone))
+    return played, alone
 
 
 def wants_more(mode: Mode, runs: Sequence[Played], quick: bool, passed_s: float) -> bool:
@@ -225,7 +240,8 @@ def wants_more(mode: Mode, runs: Sequence[Played], quick: bool, passed_s: float)
         return not runs
     if len(runs) < (RUNS_MANAGED if is_managed(mode) else RUNS_FREE):
         return True
-    settled = all(mean <= SETTLED_PCT for mean, _ in Repeated(tuple(runs)).open_pct)
+    known = Repeated(tuple(runs)).open_pct
+    settled = all(mean <= SETTLED_PCT and tail <= SETTLED_TAIL_PCT for mean, tail in known)
     return not settled and len(runs) < RUNS_MOST and passed_s < LIVE_S
 
 
@@ -409,44 +425,99 @@ def _give(standard_error_pct: float) -> str:
     return f" ± {standard_error_pct:.1f} %" if standard_error_pct < math.inf else ""
 
 
-def _compared(played: Sequence[Repeated], alone: Mapping[str, Alone]) -> Iterator[Figure]:
-    sharing = {"fair": FAIR, "as measured": MEASURED}
-    means: dict[str, list[float]] = {name: [] for name in sharing}
-    tails: dict[str, list[float]] = {name: [] for name in sharing}
-    for one in played:
-        worst, told = 0.0, []
-        for name, unfair in sharing.items():
-            found = averaged(one, alone, unfair)
-            wrong = errors(one.live, found)
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """What was played, and each kind of its jobs in the simulator, by how links are shared there."""
+
+    live: Repeated
+    found: Mapping[str, tuple[Times, ...]]
+
+    @property
+    def errors_pct(self) -> dict[str, list[tuple[float, float]]]:
+        return {name: errors(self.live.live, found) for name, found in self.found.items()}
+
+
+def predicted(played: Iterable[Repeated], alone: Mapping[str, Alone]) -> list[Predicted]:
+    return [
+        Predicted(one, {name: averaged(one, alone, unfair) for name, unfair in SHARING.items()})
+        for one in played
+    ]
+
+
+def _compared(known: Sequence[Predicted]) -> Iterator[Figure]:
+    means: dict[str, list[float]] = {name: [] for name in SHARING}
+    tails: dict[str, list[float]] = {name: [] for name in SHARING}
+    for one in known:
+        told = []
+        for name, wrong in one.errors_pct.items():
             means[name] += [abs(mean) for mean, _ in wrong]
             tails[name] += [abs(tail) for _, tail in wrong]
-            worst = max(abs(mean) for mean, _ in wrong)
             shown = ", ".join(f"{f.mean_ms:.1f} ({m:+.1f} %, p99 {t:+.1f} %)"
-                              for f, (m, t) in zip(found, wrong, strict=True))  # fmt: skip
+                              for f, (m, t) in zip(one.found[name], wrong, strict=True))  # fmt: skip
             told.append(f"simulated, sharing {name}: {shown}")
-        live = ", ".join(f"{t.mean_ms:.1f}{_give(mean)} (p99 {t.p99_ms:.1f}{_give(tail)})"
-                         for t, (mean, tail) in zip(one.live, one.open_pct, strict=True))  # fmt: skip
-        yield Figure(
-            f"{one.scenario.name}: worst mean",
-            worst,
-            "%",
-            f"live {live} ms, {_of_runs(one)}, jitter {100 * one.jitter:.2f} %, exchanges "
-            f"{one.late_ms:.1f} ms late; {'; '.join(told)}",
+        live = ", ".join(
+            f"{t.mean_ms:.1f}{_give(mean)} (p99 {t.p99_ms:.1f}{_give(tail)})"
+            for t, (mean, tail) in zip(one.live.live, one.live.open_pct, strict=True)
         )
-    profiles = "; ".join(
-        f"{name} {known.period_us / 1000:.1f} ms, {known.comm_us / 1000:.1f} of them communicating"
-        for name, known in ((name, one.profile) for name, one in alone.items())
-    )
+        yield Figure(
+            f"{one.live.scenario.name}: worst mean",
+            max(abs(mean) for mean, _ in one.errors_pct[AS_MEASURED]),
+            "%",
+            f"live {live} ms, {_of_runs(one.live)}, jitter {100 * one.live.jitter:.2f} %, exchanges "
+            f"{one.live.late_ms:.1f} ms late; {'; '.join(told)}",
+        )
     for what, table in (("mean", means), ("99th percentile", tails)):
         for name, found in table.items():
-            measured = sharing[name] == MEASURED
+            measured = name == AS_MEASURED
             about = f"error of the {what}, sharing {name}"
             yield Figure(f"{about}, median", statistics.median(found), "%",
                          target=MEDIAN_PCT if measured else None)  # fmt: skip
             yield Figure(f"{about}, the worst", max(found), "%", target=WORST_PCT if measured else None)
+
+
+def _calibration(played: Sequence[Repeated], alone: Mapping[str, Alone]) -> Figure:
+    profiles = "; ".join(
+        f"{name} {known.period_us / 1000:.1f} ms, {known.comm_us / 1000:.1f} of them communicating"
+        for name, known in ((name, one.profile) for name, one in alone.items())
+    )
     load, best = os.getloadavg()[0], calibrated(played, alone)
-    yield Figure(
+    return Figure(
         "a newcomer's weight that fits best here", best.newcomer, "",
         f"with a luck of {best.luck:g}; of {', '.join(map(str, WEIGHTS))} and {', '.join(map(str, LUCKS))}; "
         f"load {load:.1f}; alone: {profiles}",
     )  # fmt: skip
+
+
+def table(known: Iterable[Predicted]) -> Iterator[str]:
+    """For docs/simulator.md."""
+    yield (
+        "| scenario | live: mean, 99th percentile, ms | runs | "
+        + " | ".join(f"sharing {name}: mean, 99th percentile" for name in SHARING)
+        + " |"
+    )
+    yield "|" + "---|" * (3 + len(SHARING))
+    for one in known:
+        live = "; ".join(
+            f"{t.mean_ms:.1f}{_give(mean)}, {t.p99_ms:.1f}{_give(tail)}"
+            for t, (mean, tail) in zip(one.live.live, one.live.open_pct, strict=True)
+        )
+        wrong = (
+            "; ".join(f"{mean:+.1f}, {tail:+.1f} %" for mean, tail in each)
+            for each in one.errors_pct.values()
+        )
+        cells = (one.live.scenario.name, live, str(len(one.live.runs)), *wrong)
+        yield "| " + " | ".join(cells) + " |"
+
+
+def main(page: Path) -> None:
+    """Show the figures, and write their table into the page."""
+    played, alone = play(Settings())
+    known = predicted(played, alone)
+    for one in (*_compared(known), _calibration(played, alone)):
+        print("\n".join(one.lines()))
+    lines = "\n".join(("", *table(known), "", ""))
+    page.write_text(section.renewed(page.read_text(encoding="utf-8"), "fidelity", lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

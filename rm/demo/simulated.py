@@ -22,7 +22,8 @@ from rm.sim.workload import Noise, SimJob, hosts
 from rm.sim.world import Settings, World
 
 CPUS = 64
-MEASURED = Unfairness(newcomer=0.78, head_start_us=60_000, luck=0.2)  # of TCP's flows, see bench fidelity
+# of TCP's flows, see bench fidelity
+MEASURED = Unfairness(newcomer=0.78, head_start_us=60_000, luck=0.2, loss=0.05)
 
 
 @dataclass(frozen=True, slots=True)

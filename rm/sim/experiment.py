@@ -125,7 +125,7 @@ def _network(scenario: form.Scenario, cluster: tuple[Host, ...], fabric: Fabric 
     if given.model == "ideal":
         return Ideal(topology)
     head_start_us = form.duration_us(given.head_start, "network.head_start")
-    unfair = Unfairness(given.newcomer, head_start_us, given.luck)
+    unfair = Unfairness(given.newcomer, head_start_us, given.luck, given.loss)
     return Fluid(topology, lockstep=given.lockstep, unfair=unfair)
 
 

@@ -55,8 +55,9 @@ class NetworkForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """`fluid`: max-min fair shares; `penalty`: Ada-SRSF's a + kbM + (k-1)ηM; `ideal`: no contention.
 
     `newcomer`: of its weight, by which a transfer counts in `fluid` that begins beside others, once they
-    have had `head_start`; `luck`: the standard deviation of the logarithm of all weights. `a` is a
-    duration, `b_ns` and `eta_ns` nanoseconds a byte.
+    have had `head_start`; `luck`: the standard deviation of the logarithm of all weights; `loss`: of a
+    link's capacity, while several jobs send over it at one priority. `a` is a duration, `b_ns` and `eta_ns`
+    nanoseconds a byte.
     """
 
     model: Literal["fluid", "penalty", "ideal"] = "fluid"
@@ -64,6 +65,7 @@ class NetworkForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     newcomer: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
     head_start: str = "0s"
     luck: Annotated[float, msgspec.Meta(ge=0, le=LUCK_MOST)] = 0.0
+    loss: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.0
     a: str = "0s"
     b_ns: Share = 0.853
     eta_ns: Share = 0.235

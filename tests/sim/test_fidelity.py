@@ -10,6 +10,7 @@ from bench.fidelity import (
     RUNS_MOST,
     Alone,
     Played,
+    Predicted,
     Repeated,
     Span,
     averaged,
@@ -18,6 +19,7 @@ from bench.fidelity import (
     machine_of,
     scenarios,
     standard_errors_pct,
+    table,
     wants_more,
 )
 from rm.core.model.asked.traffic import Phase, TrafficProfile
@@ -101,6 +103,13 @@ def test_what_was_played_several_times_is_compared_as_one() -> None:
     assert both < max(means)
 
 
+def test_the_table_tells_each_kind_of_jobs_and_how_far_off_the_simulation_is() -> None:
+    live = Repeated((replace(PLAYED, took_us=([200_000.0], [200_000.0])),) * 2)
+    *_, row = table([Predicted(live, {"fair": (Times(210, 190),), "as measured": (Times(199, 202),)})])
+    figures = "200.0 ± 0.0 %, 200.0 ± 0.0 % | 2 | +5.0, -5.0 % | -0.5, +1.0 %"
+    assert row == f"| equal pair, unmanaged | {figures} |"
+
+
 def test_jobs_that_make_other_numbers_of_iterations_are_another_kind() -> None:
     one = replace(EQUAL, iterations=(30, 10))
     run = replace(PLAYED, scenario=one, iterations=(30, 10), took_us=([200_000.0], [220_000.0]))
@@ -115,7 +124,7 @@ def test_what_live_runs_leave_open_is_told_from_how_they_differ() -> None:
     assert standard_errors_pct([calm, calm]) == (0, 0)
 
 
-def test_a_scenario_is_played_until_its_mean_is_known() -> None:
+def test_a_scenario_is_played_until_its_times_are_known() -> None:
     def runs(*means_us: float) -> list[Played]:
         return [replace(PLAYED, took_us=([mean_us], [mean_us])) for mean_us in means_us]
 
@@ -130,6 +139,10 @@ def test_a_scenario_is_played_until_its_mean_is_known() -> None:
     assert more(200_000, 220_000)
     assert not more(200_000, 220_000, passed_s=LIVE_S)
     assert not more(*[200_000, 260_000] * RUNS_MOST)
+    calm, late = [200_000.0] * 98, [199_000.0] * 96 + [224_000.0] * 2
+    tails = [replace(PLAYED, took_us=(took, took)) for took in (calm, late)]
+    assert wants_more(MANAGED, tails, quick=False, passed_s=0), "one mean, two 99th percentiles"
+    assert not wants_more(MANAGED, [tails[1]] * 2, quick=False, passed_s=0), "of one 99th percentile"
     assert wants_more(EQUAL.mode, [], quick=True, passed_s=0)
     assert not wants_more(EQUAL.mode, runs(200_000), quick=True, passed_s=0)
 

@@ -33,8 +33,9 @@ class Fluid:
     each flow takes what it can get and the last one ends the transfer.
 
     Sharing is fair, unless `unfair` says by how much of its weight a transfer counts that begins beside
-    others; `python -m bench fidelity` measures that. A link between leaf and spine that several jobs
-    send over loses `shared_loss` of its capacity meanwhile: CASSINI's Fig. 2(b) has 2 x 22 of 50 Gbit/s.
+    others, and what a link loses of its capacity while several jobs send over it at one priority;
+    `python -m bench fidelity` measures that. A link between leaf and spine loses `shared_loss` besides:
+    CASSINI's Fig. 2(b) has 2 x 22 of 50 Gbit/s.
     """
 
     def __init__(
@@ -54,9 +55,11 @@ class Fluid:
         self._wires = [
             Wire(n, c * PER_US) for n, c in zip(topology.names, topology.capacity_bps, strict=True)
         ]
-        self._shared_loss = shared_loss
-        uplinks = (wire for wire in self._wires if "->" in wire.name)
-        self._lossy = {wire: wire.capacity for wire in uplinks} if shared_loss else {}
+        self._lossy: dict[Wire, float] = {}  # those that lose by being shared: what they carry then
+        for wire in self._wires:
+            kept = (1 - unfair.loss) * (1 - shared_loss if "->" in wire.name else 1)
+            if kept < 1:
+                self._lossy[wire] = wire.full * kept
         if lockstep:
             for out, into in topology.pairs:
                 pair(self._wires[out], self._wires[into])
@@ -265,10 +268,10 @@ class Fluid:
         self._live += 1
 
     def _crowd(self, wire: Wire) -> None:
-        """The link's capacity, with one job or several on it."""
-        full = self._lossy[wire]
-        several = len({current.of.transfer.job for current in wire.streams}) > 1
-        wire.set_capacity(full * (1 - self._shared_loss) if several else full)
+        """The link's capacity, with one job or several in one of its queues."""
+        jobs = {(current.priority, current.of.transfer.job) for current in wire.streams}
+        several = len(jobs) > len({priority for priority, _ in jobs})
+        wire.set_capacity(self._lossy[wire] if several else wire.full)
 
     def _detach(self, current: Current) -> None:
         """Take a stream off its wires, with what it has carried."""

@@ -27,13 +27,14 @@ class Wire(Link):
     """
 
     __slots__ = (
-        "asked", "bound", "busy_us", "caps", "carried", "excess", "mark", "name", "other", "overloaded_us",
-        "since", "spare", "uneven",
+        "asked", "bound", "busy_us", "caps", "carried", "excess", "full", "mark", "name", "other",
+        "overloaded_us", "since", "spare", "uneven",
     )  # fmt: skip
 
     def __init__(self, name: str, capacity: float) -> None:
         super().__init__(capacity, tight=False)
         self.name = name
+        self.full = capacity  # for one transfer by itself
         self.set_capacity(capacity)
         self.other: Wire | None = None
         self.spare = False
@@ -84,7 +85,7 @@ class Plan:
     uneven: tuple[Wire, ...] = field(init=False)  # the spares that it loads otherwise than their others
 
     def __post_init__(self) -> None:
-        self.cap = self.asked = min([self.cap, *(wire.capacity / load for wire, load in self.wires)])
+        self.cap = self.asked = min([self.cap, *(wire.full / load for wire, load in self.wires)])
         loads = dict(self.wires)
         pairs = {wire if wire.spare else wire.other: wire.other if wire.spare else wire for wire in loads}
         self.uneven = tuple(
@@ -168,9 +169,9 @@ def _set_asked(plans: Sequence[Plan]) -> None:
     caps: dict[Wire, float] = {}
     for one in plans:
         for wire, load in one.wires:
-            links.setdefault(wire, Link(wire.capacity))
+            links.setdefault(wire, Link(wire.full))
             caps[wire] = caps.get(wire, 0.0) + one.cap * load
-    if all(total <= wire.capacity * (1 + ROUNDING) for wire, total in caps.items()):
+    if all(total <= wire.full * (1 + ROUNDING) for wire, total in caps.items()):
         return
     streams = []
     for one in plans:

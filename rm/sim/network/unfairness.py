@@ -1,8 +1,12 @@
-"""By how much of their own weight transfers count that share links, as TCP's flows do in a short queue.
+"""How transfers share links, as TCP's flows do in a short queue: by how much of their own weight they count,
+and what the link loses meanwhile.
 
 Flows of one kind do not get the same. Who begins beside others meets their queue, and what is lost there is
 mostly the newcomer's: the longer the first of the others has been under way, the more so, until its window
 has filled the queue. And which of two like flows loses more is chance, and differs from burst to burst.
+
+Who has lost packets sends less until its window has grown back, also where the others have ended; and the two
+directions of an exchange lose independently, while each of its steps waits for both. So links idle at times.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ class Unfairness:
     """A transfer that begins while others are under way on one of its links counts there by `newcomer` of its
     weight, until it ends; by more if the first of these began less than `head_start_us` ago, and by all of it
     if they begin together. `luck` is the standard deviation of the logarithm of each transfer's weight.
+    `loss` is the share of its capacity that a link loses while several jobs send over it at one priority.
 
     Raises:
         UsageError: a number that makes no sense.
@@ -33,6 +38,7 @@ class Unfairness:
     newcomer: float = 1.0
     head_start_us: float = 0.0
     luck: float = 0.0
+    loss: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0 < self.newcomer <= 1:
@@ -45,6 +51,10 @@ class Unfairness:
             raise UsageError(
                 f"The logarithms of weights have a standard deviation of {self.luck:g}.",
                 f"Use 0 to {LUCK_MOST:g}.",
+            )
+        if not 0 <= self.loss < 1:
+            raise UsageError(
+                f"A link that jobs share loses {self.loss:g} of itself.", "Use 0, up to less than 1."
             )
 
 

@@ -367,6 +367,33 @@ def test_an_uplink_that_several_jobs_share_carries_less(lockstep: bool) -> None:
         Fluid(topology, shared_loss=1)
 
 
+@pytest.mark.parametrize(("priority", "ends_us"), [(0, (5e6, 4e6)), (1, (2e6, 3e6))])
+def test_a_queue_that_several_jobs_share_idles_at_times(priority: int, ends_us: tuple[float, float]) -> None:
+    """20 Mbit over 10 Mbit/s, and 10 more of another job: together they have 5 Mbit/s. One that waits for the
+    other's class does not meet it."""
+    topology = Topology(dict.fromkeys("ab", 10 * MBPS))
+    one = transfer(1, (Flow("a", "b", 20e6), Flow("b", "a", 20e6)))
+    two = transfer(2, (Flow("a", "b", 10e6, priority=priority), Flow("b", "a", 10e6, priority=priority)))
+    unfair = Unfairness(loss=0.5)
+    ended = play(
+        Fluid(topology, lockstep=True, unfair=unfair), [(0.0, "begin", (one,)), (0.0, "begin", (two,))]
+    )
+    assert ended == {1: pytest.approx(ends_us[0]), 2: pytest.approx(ends_us[1])}
+    with pytest.raises(UsageError, match=r"loses -0\.1 of itself\."):
+        Unfairness(loss=-0.1)
+
+
+def test_what_begins_on_a_shared_link_has_all_of_it_once_it_is_alone() -> None:
+    """Two have 5 of 10 Mbit/s together, from 1 s on three; at 2.5 s the two have ended."""
+    sizes, begins = (5e6, 5e6, 10e6), (0.0, 0.0, 1e6)
+    steps: list[Step] = [
+        (begin, "begin", (transfer(n, (Flow("a", "b", size),)),))
+        for n, (size, begin) in enumerate(zip(sizes, begins, strict=True), 1)
+    ]
+    ended = play(Fluid(Topology(dict.fromkeys("ab", 10 * MBPS)), unfair=Unfairness(loss=0.5)), steps)
+    assert ended == {1: pytest.approx(2.5e6), 2: pytest.approx(2.5e6), 3: pytest.approx(3.25e6)}
+
+
 def test_in_step_no_flow_of_a_ring_runs_ahead() -> None:
     """A throttled flow holds up its ring, and the others leave to a second ring what they cannot use."""
     topology = Topology(dict.fromkeys("abc", 10 * MBPS))
