@@ -21,7 +21,7 @@ Nothing keeps jobs without management apart: like ones slide apart or stay in st
 runs of them differ by 5 to 10 per cent, live as simulated; and the 99th percentile of some 40 iterations is
 the longest one. So what is predicted is a distribution, and it takes several runs to know it: a scenario is
 played `RUNS_MANAGED` times, without management `RUNS_FREE` times (two runs of it may agree by chance), and
-up to `RUNS_MOST` times until the standard error of its means is `SETTLED_PCT`, and that of its 99th
+up to `RUNS_MOST` times until the standard error of its means is `SETTLED_PCT`, and the one of its 99th
 percentiles `SETTLED_TAIL_PCT`: the slow iterations of a run come together, while its jobs are in step.
 Looked at are the iterations of all runs and of all jobs that are alike together, beside `SIMULATED` runs or
 more of the simulation. What the live runs leave open, a standard error, is printed after each live figure:

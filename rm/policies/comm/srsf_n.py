@@ -13,7 +13,7 @@ about the neighbourhood of what has changed: what was refused elsewhere is refus
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from rm.core.model.network.alignment import NOTHING_TO_ALIGN, Alignment
@@ -34,6 +34,25 @@ class SrsfOptions:
             raise ConfigError(f"The option n of comm policy srsf-n is {self.n}.", "Use 1 or more.")
 
 
+class Busy:
+    """The hosts on which n transfers run."""
+
+    def __init__(self, n: int) -> None:
+        self._running: list[set[str]] = [set() for _ in range(n)]  # on how many hosts one, two, ... run
+
+    @property
+    def full(self) -> set[str]:
+        return self._running[-1]
+
+    def add(self, hosts: tuple[str, ...]) -> None:
+        more: Collection[str] = hosts
+        for there in self._running[:-1]:
+            again = there.intersection(more)
+            there.update(more)
+            more = again
+        self.full.update(more)
+
+
 class SrsfN:
     name = "srsf-n"
     aligns = False
@@ -50,19 +69,14 @@ class SrsfN:
         """Those that start now, in the order of shortest remaining service."""
         if not waiting:
             return Admission(())
-        running: dict[str, int] = {}
+        busy = Busy(self.options.n)
         for transfer in ongoing:
-            for host in transfer.hosts:
-                running[host] = running.get(host, 0) + 1
+            busy.add(transfer.hosts)
         start: list[int] = []
         for transfer in srsf(waiting):
-            for host in transfer.hosts:
-                if running.get(host, 0) >= self.options.n:
-                    break
-            else:
+            if busy.full.isdisjoint(transfer.hosts):
                 start.append(transfer.job)
-                for host in transfer.hosts:
-                    running[host] = running.get(host, 0) + 1
+                busy.add(transfer.hosts)
         return Admission(tuple(start))
 
 

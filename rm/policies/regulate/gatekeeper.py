@@ -114,7 +114,8 @@ class Gatekeeper(Generic[A]):
     @staticmethod
     def _near(where: dict[str, dict[int, A]], attempts: Iterable[A]) -> dict[int, A]:
         found: dict[int, A] = {}
-        for host in {host for attempt in attempts for host in attempt.hosts}:
-            if there := where.get(host):
-                found |= there
+        hosts = set().union(*[attempt.hosts for attempt in attempts])
+        for there in map(where.get, hosts):
+            if there:
+                found.update(there)
         return found
