@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from rm.core.model.job import JobSpec
+from rm.core.registry import load
+from rm.core.scheduling.engine import Policies
 from rm.errors import UsageError
 from rm.sim import month, trace
-from rm.sim.batch import Played, Stay, Work, held_by
+from rm.sim.batch import Batch, Played, Stay, Work, held_by, hosts_of
+from rm.units import HOUR_US, MINUTE_US
 from tests import builders
 from tests.command_line import Rmx
 
@@ -60,6 +64,27 @@ def test_each_user_gets_the_part_that_is_due_however_much_each_wants(tmp_path: P
         _check(played)
     assert got["multifactor"] == pytest.approx(0.75, rel=0.05)
     assert got["fifo"] < 0.6, "without shares it is the appetite that counts"
+
+
+@pytest.mark.parametrize(("weight", "most"), [(1.0, 5), (0.0, 8)])
+def test_who_comes_first_does_not_take_all_that_comes_free_before_any_of_it_was_used(
+    tmp_path: Path, weight: float, most: int
+) -> None:
+    """ann has run on all eight GPUs for an hour, which come free one a minute; both have more that waits."""
+    (tmp_path / "m.toml").write_text(SMALL.replace("physics = 3", "physics = 1"))
+    form = month.read(tmp_path / "m.toml")
+
+    def job(user: str, account: str, run_us: int) -> JobSpec:
+        return builders.spec(user=user, account=account, gpus_per_task=1, time_limit_us=2 * run_us)
+
+    works = [Work(0, HOUR_US + n * MINUTE_US, job("ann", "physics", HOUR_US + 9 * MINUTE_US)) for n in range(8)]
+    works += [Work(1, 8 * HOUR_US, job("ann", "physics", 8 * HOUR_US)) for _ in range(8)]
+    works += [Work(1, 8 * HOUR_US, job("eve", "chess", 8 * HOUR_US)) for _ in range(8)]
+    queue = load("queue", "multifactor", {"age_weight": 0.0, "committed_weight": weight})
+    policies = Policies(queue, load("placement", "zone"), load("comm", "none"))
+    played = Batch(hosts_of(1, 8, 64), policies, month.accounts_of(form)).play(works, 2 * HOUR_US)
+    started = [one for one in played.stays if one.work.spec.user == "eve" and one.start_us is not None]
+    assert len(started) == most
 
 
 def _check(played) -> None:

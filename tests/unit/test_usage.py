@@ -146,3 +146,48 @@ def test_who_has_used_less_comes_first_and_age_makes_up_for_it() -> None:
     assert (
         nice.parts(whole, snapshot).size == 10.0 / len(state.hosts) > nice.parts(state.jobs[5], snapshot).size
     )
+
+
+def committed_by(**spec: object) -> ClusterState:
+    """ann has used something, bob nothing yet: a job of his has just been placed. Both have one that waits."""
+    state = cluster()
+    for number, (user, asked) in enumerate([("ann", {}), ("bob", spec), ("ann", {}), ("bob", {})], 1):
+        submit(state, number, ("a", user), **asked)
+    place(state, 1, 0)
+    end(state, 1, 100 * S)
+    place(state, 2, 100 * S)
+    return state
+
+
+@pytest.mark.parametrize(
+    ("spec", "likely_s"),
+    [
+        ({"time_limit_us": 150 * S}, 75),  # as likely any time until then
+        ({"time_limit_us": 900 * S}, 450),
+        ({"time_limit_us": 900 * S, "expected_us": 60 * S}, 60),
+        ({"time_limit_us": 900 * S, "expected_us": 600 * S}, 600),
+        ({}, 0),
+    ],
+)
+def test_for_the_order_a_job_counts_at_once_with_what_it_is_likely_to_use(
+    spec: dict[str, object], likely_s: int
+) -> None:
+    state = committed_by(**spec)
+    snapshot = state.snapshot(100 * S)
+    assert snapshot.shares.committed.get(("a", "bob"), 0) == likely_s
+    waiting = [state.jobs[number] for number in state.pending]
+    order = [job.id for job in load("queue", "multifactor").order(waiting, snapshot)]
+    assert order == ([3, 4] if likely_s > 100 else [4, 3])
+    as_slurm = load("queue", "multifactor", {"committed_weight": 0.0})
+    assert [job.id for job in as_slurm.order(waiting, snapshot)] == [4, 3]
+    listed = {(one.account, one.user): one.used for one in snapshot.shares.listed()}
+    assert (listed["a", "ann"], listed["a", "bob"]) == (100, 0), "sshare tells what was used"
+
+
+def test_what_is_committed_goes_down_while_the_job_runs_and_ends_with_it() -> None:
+    state = committed_by(time_limit_us=900 * S)
+    do(state, ev.TasksStarted(2, 1, "h1", 100 * S, (0,)), 100 * S)
+    assert state.snapshot(100 * S).shares.committed == {("a", "bob"): 450}
+    assert state.snapshot(400 * S).shares.committed == {("a", "bob"): 300}
+    end(state, 2, 500 * S)
+    assert state.snapshot(500 * S).shares.committed == {}

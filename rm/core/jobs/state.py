@@ -115,7 +115,7 @@ class ClusterState:
             fabric=self.fabric,
             licenses=MappingProxyType(self.licenses),
             reservations=tuple(self.reservations.values()),
-            shares=Shares(self.accounts, self.ledger, now_us, self.tally),
+            shares=Shares(self.accounts, self.ledger, now_us, self.tally, self.jobs, self.progress),
             next_job=self.next_job,
             behind=MappingProxyType(self.behind),
             by_user=frozenset(self.by_user),
@@ -140,16 +140,18 @@ class ClusterState:
 
     def detached(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with copies of what the next event changes: to work on in another thread."""
+        jobs, progress = dict(self.jobs), dict(self.progress)
+        ledger, tally = self.ledger.copy(), self.tally.copy()
         return replace(
             snapshot,
             hosts=dict(self.hosts),
             zones=dict(self.zones),
             network=NetworkView(dict(self.network), snapshot.now_us),
-            jobs=dict(self.jobs),
-            progress=dict(self.progress),
+            jobs=jobs,
+            progress=progress,
             planned=dict(self.planned),
             aside=frozenset(self.aside),
-            shares=Shares(self.accounts, self.ledger.copy(), snapshot.now_us, self.tally.copy()),
+            shares=Shares(self.accounts, ledger, snapshot.now_us, tally, jobs, progress),
         )
 
     def enqueue(self, job_id: int) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rm.core.model.job import Job
+from rm.core.model.job import Job, JobState
 from rm.units import MINUTE_US
 
 
@@ -75,3 +75,16 @@ def expected_left_us(job: Job, progress: Progress | None, now_us: int) -> int | 
         ran_us = now_us - job.started_us - job.stood_us if job.started_us is not None else 0
         left_us = min(left_us, max(0, spec.time_limit_us - ran_us))
     return left_us
+
+
+def likely_left_us(job: Job, progress: Progress | None, now_us: int) -> int | None:
+    """How long the job will run on, on average; None = nobody knows.
+
+    Of one that has only a time limit it is half of what is left of that: nothing says that it ends sooner or
+    later.
+    """
+    if job.state is JobState.COMPLETING:
+        return 0
+    left_us = expected_left_us(job, progress, now_us)
+    told = progress is not None and progress.attempt == job.attempt and progress.remaining_us is not None
+    return left_us if left_us is None or told or job.spec.expected_us is not None else left_us // 2

@@ -141,8 +141,9 @@ class Aligned:
 class SharesView(Protocol):
     """What policies ask of `rm.core.sharing`."""
 
-    def factor(self, account: str, user: str) -> float:
-        """The fair share of a user in an account, from 0 to 1."""
+    def factor(self, account: str, user: str, committed_weight: float) -> float:
+        """The fair share of a user in an account, from 0 to 1; what running jobs will yet use counts so
+        often."""
         ...
 
     def qos_part(self, qos: str) -> float:
@@ -157,7 +158,7 @@ class SharesView(Protocol):
 class NoShares:
     """Where there are no accounts."""
 
-    def factor(self, account: str, user: str) -> float:
+    def factor(self, account: str, user: str, committed_weight: float) -> float:
         return 0.0
 
     def qos_part(self, qos: str) -> float:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import isfinite
 
+from rm.core.model.job import Job
+from rm.core.model.progress import Progress, likely_left_us
 from rm.core.model.quickly_made import quickly_made
 from rm.core.sharing.accounts import NO_ACCOUNTS, ROOT, Accounts
 from rm.core.sharing.fair_tree import Pair, Share, fair_tree
@@ -39,6 +41,9 @@ class Shares:
     ledger: Ledger = field(default_factory=Ledger)
     now_us: int = 0
     tally: Tally = field(default_factory=Tally)
+    jobs: Mapping[int, Job] = field(default_factory=dict)
+    progress: Mapping[int, Progress] = field(default_factory=dict)
+    _by_weight: dict[float, dict[Pair, Share]] = field(default_factory=dict)
 
     @cached_property
     def amounts(self) -> Mapping[Pair, float]:
@@ -115,7 +120,30 @@ class Shares:
         descend(ROOT)
         return lines
 
-    def factor(self, account: str, user: str) -> float:
-        """Fair Tree's, from 0 to 1; 0 for who is no member of an account."""
-        share = self.found.get((account, user))
+    @cached_property
+    def committed(self) -> Mapping[Pair, float]:
+        """Weighted resource-seconds that what runs is likely to use yet, of each account and user; of jobs of
+        which nobody knows how long they run, nothing."""
+        found: dict[Pair, float] = {}
+        for number, (pair, rate) in self.ledger.rates.items():
+            job = self.jobs.get(number)
+            left_us = job and likely_left_us(job, self.progress.get(number), self.now_us)
+            if left_us:
+                found[pair] = found.get(pair, 0.0) + rate * left_us / 1e6
+        return found
+
+    def factor(self, account: str, user: str, committed_weight: float = 0.0) -> float:
+        """Fair Tree's, from 0 to 1; 0 for who is no member of an account. What is committed counts beside what
+        was used, so often."""
+        if committed_weight not in self._by_weight:
+            self._by_weight[committed_weight] = self._ranked(committed_weight)
+        share = self._by_weight[committed_weight].get((account, user))
         return share.factor if share is not None else 0.0
+
+    def _ranked(self, committed_weight: float) -> dict[Pair, Share]:
+        if not committed_weight or not self.committed:
+            return self.found
+        amounts = dict(self.amounts)
+        for pair, amount in self.committed.items():
+            amounts[pair] = amounts.get(pair, 0.0) + committed_weight * amount
+        return fair_tree(self.accounts, amounts)

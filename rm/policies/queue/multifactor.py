@@ -3,7 +3,9 @@
 Source: Slurm's multifactor priority plugin: each factor is between 0 and 1, and its weight an option.
 Settled here: the job's own priority (`--priority`, Slurm's site factor) and `--nice` count as they are; the
 size of a job is its part of the cluster's processors or GPUs, whichever is larger, of an exclusive one at
-least its part of the hosts; of several partitions the highest counts.
+least its part of the hosts; of several partitions the highest counts. For the fair share a running job counts
+at once with what it is likely to use until its end, as with LSF's COMMITTED_RUN_TIME_FACTOR: by what was used
+alone a user stays first until jobs that were started have run for a while, and starts too many meanwhile.
 What does not fit yet is not overtaken by what would delay it, as under `backfill`.
 """
 
@@ -28,6 +30,7 @@ class MultifactorOptions:
     qos_weight: float = 10_000.0
     partition_weight: float = 10_000.0
     age_max_days: float = 7.0  # after which a job's age counts no more than that
+    committed_weight: float = 1.0  # of what running jobs will yet use, beside what was used; 0: as Slurm
     depth: int = 4  # as for backfill
 
 
@@ -74,7 +77,9 @@ class MultifactorPolicy(BackfillPolicy):
             (spec.gpus_per_task * spec.ntasks + spec.gpus_per_host * max(1, spec.hosts_min)) / max(1, gpus),
             least_of(spec).hosts / max(1, len(snapshot.hosts)) if spec.exclusive else 0.0,
         )
-        factor = snapshot.shares.factor(job.account, spec.user) if options.fair_share_weight else 0.0
+        factor = 0.0
+        if options.fair_share_weight:
+            factor = snapshot.shares.factor(job.account, spec.user, options.committed_weight)
         return PriorityParts(
             site=spec.priority,
             age=options.age_weight * age,
