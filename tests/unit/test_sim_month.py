@@ -77,7 +77,9 @@ def test_who_comes_first_does_not_take_all_that_comes_free_before_any_of_it_was_
     def job(user: str, account: str, run_us: int) -> JobSpec:
         return builders.spec(user=user, account=account, gpus_per_task=1, time_limit_us=2 * run_us)
 
-    works = [Work(0, HOUR_US + n * MINUTE_US, job("ann", "physics", HOUR_US + 9 * MINUTE_US)) for n in range(8)]
+    works = [
+        Work(0, HOUR_US + n * MINUTE_US, job("ann", "physics", HOUR_US + 9 * MINUTE_US)) for n in range(8)
+    ]
     works += [Work(1, 8 * HOUR_US, job("ann", "physics", 8 * HOUR_US)) for _ in range(8)]
     works += [Work(1, 8 * HOUR_US, job("eve", "chess", 8 * HOUR_US)) for _ in range(8)]
     queue = load("queue", "multifactor", {"age_weight": 0.0, "committed_weight": weight})

@@ -149,9 +149,9 @@ def test_who_has_used_less_comes_first_and_age_makes_up_for_it() -> None:
 
 
 def committed_by(**spec: object) -> ClusterState:
-    """ann has used something, bob nothing yet: a job of his has just been placed. Both have one that waits."""
+    """ann has used something, bob nothing yet: a job of his has just been placed. One of each waits."""
     state = cluster()
-    for number, (user, asked) in enumerate([("ann", {}), ("bob", spec), ("ann", {}), ("bob", {})], 1):
+    for number, (user, asked) in enumerate((("ann", {}), ("bob", spec), ("ann", {}), ("bob", {})), 1):
         submit(state, number, ("a", user), **asked)
     place(state, 1, 0)
     end(state, 1, 100 * S)

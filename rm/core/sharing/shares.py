@@ -133,8 +133,8 @@ class Shares:
         return found
 
     def factor(self, account: str, user: str, committed_weight: float = 0.0) -> float:
-        """Fair Tree's, from 0 to 1; 0 for who is no member of an account. What is committed counts beside what
-        was used, so often."""
+        """Fair Tree's, from 0 to 1; 0 for who is no member of an account. What is committed counts beside
+        what was used, so often."""
         if committed_weight not in self._by_weight:
             self._by_weight[committed_weight] = self._ranked(committed_weight)
         share = self._by_weight[committed_weight].get((account, user))
