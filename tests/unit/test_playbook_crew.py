@@ -283,3 +283,13 @@ def test_a_notification_that_nobody_hears_changes_nothing_where_the_setting_allo
     world = World("- hosts: all\n  gather_facts: false\n  tasks:\n" + tasks, hosts=("a",))
     world.plays = tuple(replace(one, missing_handler_ends=False) for one in world.plays)
     assert world.run().told() == ["command: changed", "command: changed"]
+
+
+def test_an_item_that_cannot_be_compiled_has_failed_and_the_others_are_done():
+    tasks = """\
+  - {command: "echo {{ item.x }}", loop: [{x: 1}, {}, {x: 3}], register: r, ignore_errors: true}
+  - debug: {msg: "{{ r.results | map(attribute='failed') | list }} {{ r.msg }}"}
+"""
+    world = play(tasks, hosts=("a",))
+    assert world.log == [("a", "echo 1"), ("a", "echo 3")]
+    assert world.told()[-1] == "debug: [False, True, False] One or more items failed"

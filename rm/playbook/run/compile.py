@@ -124,8 +124,12 @@ def flags_of(task: Task, scope: Scope) -> Flags:
     )
 
 
+_PROBLEMS = (TemplateProblem, BadArgument, ValueError)  # ValueError: a text that is no Unicode
+
+
 def compile_task(task: Task, context: CompileContext, check: bool) -> list[Item]:
-    """Every item of the task, in order; raises TaskProblem or NeedResult."""
+    """Every item of the task, in order; raises TaskProblem or NeedResult. As in Ansible an item of a loop
+    that cannot be compiled has failed, and the others are done."""
     scope = context.scope
     try:
         if task.loop is None:
@@ -142,14 +146,20 @@ def compile_task(task: Task, context: CompileContext, check: bool) -> list[Item]
         facts: dict[str, Any] = {}  # a set_fact sees what its earlier items set
         for index, value in enumerate(values):
             inner = scope.above(Layer({**facts, **_bound(task.loop, values, index)}, False))
-            item = _one(task, inner, context, check)
-            label = evaluate(task.loop.label, inner) if task.loop.label is not None else value
+            try:
+                item = _one(task, inner, context, check)
+                label = evaluate(task.loop.label, inner) if task.loop.label is not None else value
+            except _PROBLEMS as problem:
+                if task.module in INCLUDES:
+                    raise
+                item = Item("", None, {"failed": True, "msg": sentence(problem), "uncompiled": True}, inner)
+                label = value
             item.label, item.value, item.index = str(label), value, index
             items.append(item)
             if task.module == "set_fact" and isinstance(item.work, Work):
                 facts.update(item.work.args["result"]["ansible_facts"])
         return items or [Item("", Skip(None), None, scope)]
-    except (TemplateProblem, BadArgument, ValueError) as problem:  # ValueError: a text that is no Unicode
+    except _PROBLEMS as problem:
         raise TaskProblem(sentence(problem)) from None
 
 
