@@ -28,7 +28,7 @@ def name_of(request):
 
 def number(value, name):
     """A time, a size or a count; ValueError says which one is none."""
-    if type(value) is not int or not 0 <= value < LARGEST:
+    if type(value) is not int or not 0 <= value <= LARGEST:
         raise ValueError("%s is not a number from 0 to 2^53" % name)
     return value
 

@@ -208,6 +208,7 @@ def test_real_agents_take_every_request_and_say_nothing_else(wire: Wire) -> None
     assert {t.state for t in wire.ask(attempts.Tasks()).tasks} == {attempts.TaskState.RUNNING}
     part = wire.ask(attempts.Logs(**who, rank=0, stream="out", offset=0, limit=100))
     assert (part.data, part.done) == ("", False)
+    assert wire.ask(attempts.Logs(**who, rank=0, stream="out", offset=FOREVER_US, limit=100)).data == ""
     assert wire.ask(job_steps.JobSteps(**who)).steps == []
     assert wire.ask(job_steps.UsedNow(**who)) is not None
     assert wire.ask(attempts.Signalled(**order, signal=18)) is not None
