@@ -111,6 +111,13 @@ def test_a_field_that_placement_reads_makes_another_demand(name: str) -> None:
     assert one.demand == spec(name="another", comment="of it", **{**beside, name: VALUES[name][0]}).demand
 
 
+def test_how_many_hosts_of_each_kind_make_another_demand() -> None:
+    one, other = (
+        spec(ntasks=3, hosts_min=3, constraint=text) for text in ("[fast*1&slow*2]", "[fast*2&slow*1]")
+    )
+    assert one.demand != other.demand
+
+
 def test_what_became_known_of_a_job_is_part_of_its_demand() -> None:
     one = job(1, traffic=QUIET)
     measured, failed = replace(one, traffic=LOUD), replace(one, avoid=("h0",))
