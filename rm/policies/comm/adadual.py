@@ -69,7 +69,6 @@ class AdaDualOptions:
 class AdaDual:
     name = "adadual"
     aligns = False
-    Options = AdaDualOptions
 
     def __init__(self, options: AdaDualOptions | None = None) -> None:
         self.options = options or AdaDualOptions()

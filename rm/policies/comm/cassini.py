@@ -124,7 +124,6 @@ class _Answer:
 
 class Cassini:
     name = "cassini"
-    Options = CassiniOptions
 
     def __init__(self, options: CassiniOptions | None = None) -> None:
         self.options = options or CassiniOptions()

@@ -51,7 +51,6 @@ class ExclusiveOptions:
 
 class Exclusive:
     name = "exclusive"
-    Options = ExclusiveOptions
 
     def __init__(self, options: ExclusiveOptions | None = None) -> None:
         self.options = options or ExclusiveOptions()

@@ -94,7 +94,6 @@ class _Answer:
 
 class Foresight:
     name = "foresight"
-    Options = ForesightOptions
 
     def __init__(self, options: ForesightOptions | None = None) -> None:
         self.options = options or ForesightOptions()

@@ -51,7 +51,6 @@ class PreemptiveOptions:
 class Preemptive:
     name = "preemptive"
     aligns = False
-    Options = PreemptiveOptions
 
     def __init__(self, options: PreemptiveOptions | None = None) -> None:
         self.options = options or PreemptiveOptions()

@@ -57,7 +57,6 @@ class SrsfN:
     name = "srsf-n"
     aligns = False
     looks_at_left = False
-    Options = SrsfOptions
 
     def __init__(self, options: SrsfOptions | None = None) -> None:
         self.options = options or SrsfOptions()

@@ -57,7 +57,6 @@ class CassiniPlacement:
     """See the module. Every answer is a pure function, as far as the base's are."""
 
     name = "cassini"
-    Options = CassiniOptions
 
     def __init__(self, options: CassiniOptions | None = None) -> None:
         self.options = options or CassiniOptions()

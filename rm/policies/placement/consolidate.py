@@ -27,7 +27,6 @@ class ConsolidatePolicy:
     """The fewest hosts, best fit; ties by inventory order."""
 
     name = "consolidate"
-    Options = None
 
     def __init__(self) -> None:
         self._capacities = LatestCapacities()

@@ -31,7 +31,6 @@ class DiktyoPolicy:
     """By delay to the tasks before, task by task; keeps only caches of what it was last shown."""
 
     name = "diktyo"
-    Options = None
 
     def __init__(self) -> None:
         self._capacities = LatestCapacities()

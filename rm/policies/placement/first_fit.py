@@ -22,7 +22,6 @@ class FirstFitPolicy:
     """The first hosts of the inventory that hold the job; further candidates start later."""
 
     name = "first-fit"
-    Options = None
 
     def __init__(self) -> None:
         self._capacities = LatestCapacities()

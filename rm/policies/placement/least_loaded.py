@@ -29,7 +29,6 @@ class LeastLoadedPolicy:
     """By the share of the host that is taken, task by task."""
 
     name = "least-loaded"
-    Options = None
 
     def __init__(self) -> None:
         self._capacities = LatestCapacities()

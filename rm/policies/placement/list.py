@@ -24,7 +24,6 @@ class ListOptions:
 
 class ListPolicy:
     name = "list"
-    Options = ListOptions
 
     def __init__(self, options: ListOptions | None = None) -> None:
         unknown_us = (options or ListOptions()).unknown_us

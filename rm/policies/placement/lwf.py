@@ -47,7 +47,6 @@ class LwfPolicy:
     """See the module. Keeps only caches of what it was last shown; every answer is a pure function."""
 
     name = "lwf"
-    Options = LwfOptions
 
     def __init__(self, options: LwfOptions | None = None) -> None:
         self._options = options or LwfOptions()

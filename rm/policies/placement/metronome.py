@@ -129,7 +129,6 @@ class MetronomePolicy:
     """See the module. Keeps only caches of what it was last shown; every answer is a pure function."""
 
     name = "metronome"
-    Options = MetronomeOptions
 
     def __init__(self, options: MetronomeOptions | None = None) -> None:
         self.options = options or MetronomeOptions()

@@ -65,7 +65,6 @@ class RackPolicy:
     """The fewest leaves, best fit; ties by inventory order."""
 
     name = "rack"
-    Options = RackOptions
 
     def __init__(self, options: RackOptions | None = None) -> None:
         self.options = options or RackOptions()

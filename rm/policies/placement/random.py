@@ -31,7 +31,6 @@ class RandomPolicy:
     """Uniform over slots of tasks; on each host over the GPUs."""
 
     name = "random"
-    Options = RandomOptions
 
     def __init__(self, options: RandomOptions | None = None) -> None:
         self._seed = (options or RandomOptions()).seed

@@ -49,7 +49,6 @@ class ZonePolicy:
     """See the module. Keeps only caches of what it was last shown; every answer is a pure function."""
 
     name = "zone"
-    Options = NetworkWeights
 
     def __init__(self, options: NetworkWeights | None = None) -> None:
         self._capacities = LatestCapacities()

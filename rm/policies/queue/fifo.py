@@ -12,7 +12,6 @@ class FifoPolicy:
     """By time of submission, then job id."""
 
     name = "fifo"
-    Options = None
 
     def order(self, pending: Sequence[Job], snapshot: Snapshot) -> Iterable[Job]:
         return sorted(pending, key=lambda job: (job.submitted_us, job.id))

@@ -22,7 +22,6 @@ class GoodputPolicy:
     """By goodput per GPU, the highest first, then time of submission, then job id."""
 
     name = "goodput"
-    Options = None
 
     def order(self, pending: Sequence[Job], snapshot: Snapshot) -> Iterable[Job]:
         return sorted(pending, key=lambda job: (-goodput(job), job.submitted_us, job.id))

@@ -22,7 +22,6 @@ class LasPolicy:
     """By microseconds served in all attempts times GPUs, then time of submission, then job id."""
 
     name = "las"
-    Options = None
 
     def order(self, pending: Sequence[Job], snapshot: Snapshot) -> Iterable[Job]:
         def key(job: Job) -> tuple[int, int, int]:

@@ -22,7 +22,6 @@ class SrsfPolicy:
     """By remaining microseconds times GPUs, then time of submission, then job id."""
 
     name = "srsf"
-    Options = None
 
     def order(self, pending: Sequence[Job], snapshot: Snapshot) -> Iterable[Job]:
         def key(job: Job) -> tuple[float, int, int]:

@@ -23,7 +23,6 @@ class ThemisPolicy:
     """By finish-time fairness rho, the highest first, then time of submission, then job id."""
 
     name = "themis"
-    Options = None
 
     def order(self, pending: Sequence[Job], snapshot: Snapshot) -> Iterable[Job]:
         def key(job: Job) -> tuple[bool, float, int, int]:
