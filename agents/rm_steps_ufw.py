@@ -106,7 +106,7 @@ def do_ufw(run, args):
             changed = _foreseen(args, (kind, ""), status, rules) or changed
             continue
         out = must([program, *dry, *words])
-        if run.check:
+        if run.check or kind == "logging":  # as Ansible: an inactive firewall shows no level
             changed = _foreseen(args, (kind, out), status, rules) or changed
         elif args["state"] in ("reloaded", "reset") and kind == "state":
             changed = True

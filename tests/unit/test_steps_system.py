@@ -92,6 +92,16 @@ esac
 """
 
 
+def test_the_log_level_of_an_inactive_firewall_is_not_known(
+    tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import rm_steps_ufw
+
+    monkeypatch.setattr(rm_steps_ufw, "RULES", (f"{tmp_path}/user*.rules",))
+    tool("ufw", 'echo "Status: inactive"')
+    assert one("ufw", logging=False)["changed"]
+
+
 def test_ufw(tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import rm_steps_ufw
 
