@@ -105,6 +105,9 @@ def test_variables_steer_but_those_that_describe_the_host_or_are_there_already()
     assert steering(replace(old, variables=(("rm_act", "/home/ann/act.yml"),)), old) == ["rm_act"]
     for name, value in (
         ("group_names", "[\"{{ lookup('pipe', 'id') }}\"]"),
+        ("group_names", '["\\u007b\\u007b x }}"]'),
+        ("ansible_become_user", "#jinja2: variable_start_string: '<'\n<x"),
+        ("group_names", "[" * 100_000),
         ("ansible_ssh_common_args", "-o ProxyCommand=id"),
         ("ansible_connection", "local"),
     ):

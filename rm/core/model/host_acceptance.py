@@ -6,6 +6,7 @@ place looks at them again.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 
@@ -27,7 +28,7 @@ DESCRIBING = frozenset((
     "ansible_ssh_pass", "ansible_ssh_password", "ansible_ssh_private_key_file", "ansible_sudo_pass",
     "group_names", LEAF_VARIABLE,
 ))  # fmt: skip
-_TEMPLATE = re.compile(r"\{[{%#]")
+_TEMPLATE = re.compile(r"\{[{%#]|#jinja2:")
 
 
 def accept_host(host: Host) -> None:
@@ -47,8 +48,19 @@ def steering(new: Host, old: Host | None) -> list[str]:
     return sorted(
         name
         for name, value in new.variables
-        if known.get(name) != value and (name not in DESCRIBING or _TEMPLATE.search(value))
+        if known.get(name) != value and (name not in DESCRIBING or _has_template(value))
     )
+
+
+def _has_template(value: str) -> bool:
+    """Also one that JSON writes by the numbers of its characters."""
+    try:
+        plain = json.dumps(json.loads(value), ensure_ascii=False)
+    except RecursionError:
+        return True
+    except ValueError:
+        plain = value
+    return _TEMPLATE.search(plain) is not None
 
 
 def _problems(host: Host) -> Iterator[str]:
