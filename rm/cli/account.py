@@ -68,7 +68,7 @@ def set_(
     sharing = session.client.sharing
     options["limits"] = changes_of(limits) or None
     if not _given(options):
-        raise UsageError("Nothing is to be changed.", "Name an option, such as --shares.")
+        raise UsageError("The request changes nothing.", "Name an option, such as --shares.")
     if users:
         known = {one.user for one in sharing.accounts().members if one.account == name}
         if strangers := [user for user in users if user not in known]:

@@ -73,7 +73,7 @@ def set_(session: Session, /, name: str, limits: tuple[str, ...], **options: Any
     if changes:
         given["limits"] = changes
     if not given:
-        raise UsageError("Nothing is to be changed.", "Name an option, such as --state.")
+        raise UsageError("The request changes nothing.", "Name an option, such as --state.")
     session.client.sharing.set_partition(name, **given)
     click.echo(f"Partition {name} is changed.")
 

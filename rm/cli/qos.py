@@ -75,7 +75,7 @@ def set_(session: Session, /, name: str, limits: tuple[str, ...], **options: Any
     """Change a QOS: what is named, and no more."""
     changes = _given(options) | ({"limits": changes_of(limits)} if limits else {})
     if not changes:
-        raise UsageError("Nothing is to be changed.", "Name an option, such as --priority.")
+        raise UsageError("The request changes nothing.", "Name an option, such as --priority.")
     session.client.sharing.set_qos(name, **changes)
     click.echo(f"QOS {name} is changed.")
 

@@ -151,7 +151,7 @@ def update_from(asked: job_requests.JobUpdate) -> JobUpdate:
             value = tuple(value) if isinstance(value, list) else value
             values[name] = 0 if value is None else value
     if not values:
-        raise UsageError("Nothing is to be changed.", "Name a field.")
+        raise UsageError("The request changes nothing.", "Name a field.")
     return JobUpdate(**values)
 
 

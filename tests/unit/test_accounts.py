@@ -83,7 +83,7 @@ def test_without_accounts_a_name_is_a_word_of_the_job() -> None:
         (lambda: without_account(LAB, "teaching"), Conflict, "Users are in teaching: alice, bob"),
         (lambda: without_account(LAB, "chess"), NotFound, "no account 'chess'"),
         (lambda: without_member(LAB, "physics", "bob"), NotFound, "bob is not in physics"),
-        (lambda: checked([Account("a"), Account("a", shares=2)], []), UsageError, "a is there twice"),
+        (lambda: checked([Account("a"), Account("a", shares=2)], []), UsageError, "a is listed twice"),
         (
             lambda: checked([Account("a", "b"), Account("b", "a")], []),
             UsageError,

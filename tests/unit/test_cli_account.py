@@ -104,7 +104,7 @@ def test_a_file_that_is_no_tree_is_refused_whole(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("set", "a"), "Nothing is to be changed."),
+        (("set", "a"), "The request changes nothing."),
         (("set", "a", "--default"), "--default is for users."),
         (("add", "b", "--default"), "--default is for users."),
         (("add", "a", "ann", "--parent", "b"), "--parent is for accounts, not for users."),
@@ -165,7 +165,7 @@ def test_qos_and_limits_are_made_changed_shown_and_kept_in_a_file(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("qos", "set", "fast"), "Nothing is to be changed."),
+        (("qos", "set", "fast"), "The request changes nothing."),
         (("qos", "set", "fast", "--priority", "2"), "There is no QOS 'fast'."),
         (("qos", "add", "Fast"), "'Fast' is no name of a QOS."),
         (("qos", "add", "q", "--accounts", "chess"), "QOS q is for 'chess', which is no account."),

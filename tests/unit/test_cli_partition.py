@@ -56,7 +56,7 @@ def test_rules_are_given_changed_shown_and_taken_away(rmx: Rmx, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("set", "gpu"), "Nothing is to be changed."),
+        (("set", "gpu"), "The request changes nothing."),
         (("set", "cpu", "--tier", "2"), "No rules of a partition 'cpu' are there."),
         (("add", "gpu", "--accounts", "chess"), "Partition gpu is for 'chess', which is no account."),
         (("add", "gpu", "--qos", "slow"), "Partition gpu is for 'slow', which is no QOS."),

@@ -142,7 +142,7 @@ def test_without_immediate_it_asks_as_slurm_does(filled: Slurm, monkeypatch: pyt
         ("show user withcoord", "does not know the word 'withcoord'"),
         ("show assoc bob", "is no number of an association"),
         ("-i modify qos batch set priority=high", "is no whole number"),
-        ("-i modify qos batch set", "Nothing is to be changed"),
+        ("-i modify qos batch set", "The request changes nothing"),
         ("-i modify account physics set qos+=batch", "changes a part of a list"),
     ],
 )

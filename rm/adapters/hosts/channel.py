@@ -116,7 +116,7 @@ class AgentChannel:
             log.warning("%s said before its hello: %s", self.host.name, shown(text.decode(errors="replace")))
             if others >= LOGIN_LINES or time.monotonic() > until:
                 raise Unreachable(
-                    f"{self.host.name} sends much, but no hello of an agent.",
+                    f"{self.host.name} sends output, but its agent has not said hello.",
                     f"A login script may write to standard output for {self.host.login}.",
                 )
         return None

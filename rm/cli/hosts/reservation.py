@@ -69,7 +69,7 @@ def set_(session: Session, /, name: str, as_json: bool, **options: Any) -> None:
     """Change a reservation; what is not named stays."""
     fields = _fields(options)
     if not fields:
-        raise UsageError("Nothing is to be changed.", "Name an option, such as --end.")
+        raise UsageError("The request changes nothing.", "Name an option, such as --end.")
     _answer(session.client.reservations.change(name, **fields), as_json, "is changed")
 
 

@@ -215,10 +215,10 @@ def checked(
     if len(made.accounts) > MAX_ACCOUNTS or len(made.members) > MAX_MEMBERS:
         raise UsageError(f"There may be {MAX_ACCOUNTS} accounts and {MAX_MEMBERS} members.")
     if len(made.by_name) < len(made.accounts):
-        raise UsageError(f"Account {_twice([one.name for one in made.accounts])} is there twice.")
+        raise UsageError(f"Account {_twice([one.name for one in made.accounts])} is listed twice.")
     pairs = [f"{one.user} of {one.account}" for one in made.members]
     if len(set(pairs)) < len(pairs):
-        raise UsageError(f"Member {_twice(pairs)} is there twice.")
+        raise UsageError(f"Member {_twice(pairs)} is listed twice.")
     for one in made.accounts:
         _check_account(made, one)
     for member in made.members:

@@ -120,7 +120,7 @@ def check_partitions(accounts: Accounts) -> None:
     names = [one.name for one in accounts.partitions]
     if len(accounts.partition_by_name) < len(names):
         twice = next(name for index, name in enumerate(names) if name in names[:index])
-        raise UsageError(f"Partition {twice} is there twice.")
+        raise UsageError(f"Partition {twice} is listed twice.")
     for one in accounts.partitions:
         if not _NAME.match(one.name):
             raise UsageError(

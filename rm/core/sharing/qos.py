@@ -102,7 +102,7 @@ def check_all(accounts: Accounts) -> None:
     if len(accounts.qos_by_name) < len(accounts.qos):
         names = [one.name for one in accounts.qos]
         twice = next(name for index, name in enumerate(names) if name in names[:index])
-        raise UsageError(f"QOS {twice} is there twice.")
+        raise UsageError(f"QOS {twice} is listed twice.")
     for one in accounts.qos:
         check_name(one.name, "a QOS")
         check_limits(f"QOS {one.name}", one.limits, OF_QOS)

@@ -108,7 +108,7 @@ class Playbooks:
     async def stop(self, id: int, by: str) -> PlaybookRun:
         found, _ = await self.run(id)
         if found.told and not found.state.over:
-            raise Conflict(f"Run {id} is in a shell of {found.by}'s.", "Ctrl-C there ends it.")
+            raise Conflict(f"Run {id} runs in a shell of {found.by}.", "Ctrl-C there ends it.")
         if not found.state.over:
             await asyncio.to_thread(self._runner.stop, id, by)
         return (await self.run(id))[0]

@@ -249,8 +249,8 @@ def _secret(value: Any) -> list[str]:
     texts = list(_texts(value))
     if not texts or any(len(text) < PRIVATE_MIN for text in texts):
         raise Unfit(
-            f"is private and needs {PRIVATE_MIN} characters, so that it can be hidden (what is no secret says"
-            " `private: false`)"
+            f"is private and needs {PRIVATE_MIN} characters, so that it can be hidden (an answer that is not"
+            " secret needs `private: false`)"
         )
     return texts
 

@@ -104,7 +104,7 @@ class Links:
         if self.fabric is not None and (self.fabric.spines < 1 or self.fabric.uplink_bps < 1):
             raise UsageError(
                 f"The fabric has {self.fabric.spines} spines with links of {self.fabric.uplink_bps} bit/s.",
-                "Give both of it or no fabric.",
+                "Give both, or no fabric.",
             )
 
     @property

@@ -254,7 +254,7 @@ def _changes(
     _refuse(said.where)
     fields = {} if action == "delete" else _fields(entity, said.sets, new=action == "add")
     if action == "modify" and not fields:
-        raise UsageError("Nothing is to be changed.", "Write: set NAME=VALUE.")
+        raise UsageError("The request changes nothing.", "Write: set NAME=VALUE.")
     doing: dict[tuple[str, str], Callable[..., object]] = {
         ("account", "add"): sharing.add_account,
         ("account", "modify"): sharing.set_account,

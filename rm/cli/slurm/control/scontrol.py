@@ -290,7 +290,7 @@ def _update(words: list[str]) -> int:
 
 def _update_job(job: str, fields: dict[str, str]) -> int:
     if not fields:
-        raise UsageError("Nothing is to be changed.", "Write: scontrol update JobId=42 NAME=VALUE.")
+        raise UsageError("The request changes nothing.", "Write: scontrol update JobId=42 NAME=VALUE.")
     from rm.cli.slurm.control.update import changes_of
 
     return max(_each([job], change) for change in changes_of(fields))

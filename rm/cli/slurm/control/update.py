@@ -154,7 +154,9 @@ def _moved(limit_us: int | None, relative: str) -> str:
     if match is None or by_us is None:
         raise UsageError(f"TimeLimit is '{relative}'.", "Write TimeLimit=+30 or TimeLimit=-1:00:00.")
     if limit_us is None:
-        raise UsageError("The job has no time limit to be changed by some time.", "Write TimeLimit=2:00:00.")
+        raise UsageError(
+            "The job has no time limit that a difference could change.", "Write TimeLimit=2:00:00."
+        )
     new_us = limit_us + (by_us if match[1] == "+" else -by_us)
     if new_us < 1_000_000:
         raise UsageError(f"TimeLimit={relative} leaves the job no time.")

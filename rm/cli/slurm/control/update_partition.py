@@ -44,7 +44,9 @@ def update_partition(client: Client, name: str, fields: dict[str, str]) -> None:
     if limits:
         changes["limits"] = limits
     if not changes:
-        raise UsageError("Nothing is to be changed.", "Write: scontrol update PartitionName=gpu State=DOWN.")
+        raise UsageError(
+            "The request changes nothing.", "Write: scontrol update PartitionName=gpu State=DOWN."
+        )
     if all(one.name != name for one in client.sharing.partitions()):
         if all(name not in host.partitions for host in client.hosts()):
             raise UsageError(f"Invalid partition name specified: {name}.", "`sinfo` lists the partitions.")

@@ -13,8 +13,8 @@ Spec = TypeVar("Spec")  # a JobSpec, which a job has beside its updates
 @quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobUpdate:
-    """New values of fields of a JobSpec, in its units; None: the field stays. of the
-    times, 0 is none."""
+    """New values of fields of a JobSpec, in its units; None: the field stays. Of
+    the times, 0 is none."""
 
     name: str | None = None
     comment: str | None = None
