@@ -84,3 +84,10 @@ def test_minutes_only_fall_while_nothing_starts(drawn, half_life_us: int, steps:
         for step in steps:
             before, at_us = use.at(at_us), at_us + step * MINUTE_US
             assert use.at(at_us) <= before + 1e-6
+
+
+@pytest.mark.parametrize("measure", ["gpus", "gpu_minutes_running"])
+def test_all_of_a_limit_is_left_once_the_last_has_ended(measure: str) -> None:
+    use = use_of(measure, stays_of([(2, 10, 0), (1, 30, 0)]), 0, 0)
+    assert use.leaves_us(0) == NOW_US + 30 * MINUTE_US
+    assert use.leaves_us(-1) is None
