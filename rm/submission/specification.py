@@ -135,20 +135,23 @@ def _partition(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _mail(values: Mapping[str, Any]) -> dict[str, Any]:
-    """--mail-type and --mail-user; Slurm ignores the latter without the former."""
-    if not values.get("mail_type"):
+    """--mail-type and --mail-user. Without the former Slurm mails nothing and takes any word as the latter;
+    here it is who hears of idle GPUs."""
+    user = (values.get("mail_user") or "").strip()
+    if not values.get("mail_type") and not user:
         return {}
     from rm import mail_events
 
     spec: dict[str, Any] = {}
-    try:
-        spec["mail_events"] = mail_events.parse(values["mail_type"])
-    except UsageError as error:
-        raise UsageError(f"--mail-type: {error.what}", error.hint) from None
-    if user := (values.get("mail_user") or "").strip():
-        if not mail_events.is_address(user):
-            raise UsageError(f"--mail-user is '{user[:80]}'.", "Write one address, or a user's name.")
+    if values.get("mail_type"):
+        try:
+            spec["mail_events"] = mail_events.parse(values["mail_type"])
+        except UsageError as error:
+            raise UsageError(f"--mail-type: {error.what}", error.hint) from None
+    if mail_events.is_address(user):
         spec["mail_user"] = user
+    elif user and spec:
+        raise UsageError(f"--mail-user is '{user[:80]}'.", "Write one address, or a user's name.")
     return spec
 
 

@@ -40,7 +40,8 @@ def build(**values: Any) -> dict[str, Any]:
         ({"mail_type": "all"}, {"mail_events": "BEGIN,END,FAIL,REQUEUE,INVALID_DEPEND", "mail_user": None}),
         ({"mail_type": "fail,END", "mail_user": "a@b"}, {"mail_events": "END,FAIL", "mail_user": "a@b"}),
         ({"mail_type": "NONE", "mail_user": "a@b"}, {"mail_events": "", "mail_user": "a@b"}),
-        ({"mail_user": "a@b"}, {"mail_events": None, "mail_user": None}),
+        ({"mail_user": "a@b"}, {"mail_events": None, "mail_user": "a@b"}),  # hears of idle GPUs
+        ({"mail_user": "a b"}, {"mail_events": None, "mail_user": None}),
         ({"open_mode": "T"}, {"open_mode": "truncate"}),
         ({"gres": "gpu"}, {"gpus_per_host": 1}),
         ({"gres": "gres/gpu:a100"}, {"gpus_per_host": 1, "gpu_type": "a100"}),
