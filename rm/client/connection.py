@@ -202,9 +202,8 @@ class Connection:
             try:
                 response = self._request("GET", path, query, None, within_s)
                 break
-            except (
-                Unanswered
-            ):  # a daemon may have nothing to say for hours; a machine that is gone says nothing
+            except Unanswered:
+                # a daemon may have nothing to say for hours; a machine that is gone says nothing
                 self.get("status")
         if response.status < 400:
             return response
