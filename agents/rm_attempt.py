@@ -18,7 +18,8 @@ class Attempt:
         self.meta = {}
         self.waiting = []  # replies owed once it is launched
         self.discarding = []  # replies owed once it has ended
-        self.log_bytes = {}  # rank -> size of its log, where that is known at its end
+        self.log_bytes = {}  # rank -> what it printed of its log, where that is known at its end
+        self.log_sizes = {}  # rank -> what of it was written then
         self.offsets = {}  # rank -> bytes of its reports already read
         self.reported = set()  # ranks that have written some
         self.reported_at = 0.0

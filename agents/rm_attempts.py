@@ -265,6 +265,7 @@ class Attempts:
         if line["whole"]:
             line["whole"].update(rm_gpu_used.told(attempt, line["ended_us"]))
         attempt.log_bytes[rank] = record.get("log_bytes")
+        attempt.log_sizes[rank] = record.get("log_size")
 
     # the loop
 

@@ -362,7 +362,7 @@ class Operations(Attempts):
         if stream == "out" and (spooled or not task):  # a full disk took no note of how it began
             # a crash may have taken what the disk did not have yet of the log, and left the record of its end
             crashed = ended and attempt.meta.get("boot_id") != boot_id()
-            whole = attempt.log_bytes.get(rank) if crashed else 0
+            whole = attempt.log_sizes.get(rank) if crashed else 0
             return answer(*rm_logs.read_spooled(attempt.folder, rank, offset, limit), whole or 0)
         if not path or (stream == "err" and path == task.get("out")):  # merged, or never opened
             return answer(b"", offset, 0, 0)

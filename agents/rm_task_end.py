@@ -97,12 +97,13 @@ class Ending:
             why = "requeue"
         limited = at.request["mem_bytes"] or at.request["mem_bytes_per_task"]
         oom = bool(code or number) and limited > 0 and at.group.oom()
-        log_bytes = None
+        log_bytes = log_size = None
         if at.finished and rank.capture is not None and not at.named.paths:
-            log_bytes = rank.capture.size + rank.capture.lost
+            log_size = rank.capture.size
+            log_bytes = log_size + rank.capture.lost
         record = {"rank": rank.rank, "code": code, "signal": number, "started_us": rank.started_us,
                   "ended_us": ended_us, "ran_us": ran_us, "oom": oom, "why": why,
-                  "epilog": self._epilog, "log_bytes": log_bytes}  # fmt: skip
+                  "epilog": self._epilog, "log_bytes": log_bytes, "log_size": log_size}  # fmt: skip
         if (len(at.ranks) > 1 or at.request["batch"]) and rank.used:
             record["used"] = rank.used
         if at.finished and all(r.recorded for r in at.ranks):

@@ -188,7 +188,7 @@ class FakeService:
     def reservations(self) -> list[HostReservation]:
         return list(self.reserved.values())
 
-    async def create(self, wanted: Mapping[str, Any], by: str) -> HostReservation:
+    async def create(self, wanted: Mapping[str, Any], by: str, any_file: bool = False) -> HostReservation:
         begins_us = wanted.get("start_us") or 0
         ends_us = wanted.get("end_us") or begins_us + wanted.get("lasts_us", 0)
         made = HostReservation(
@@ -200,7 +200,7 @@ class FakeService:
         return made
 
     async def change(
-        self, name: str, wanted: Mapping[str, Any], by: str, may_play: bool = False
+        self, name: str, wanted: Mapping[str, Any], by: str, may_play: bool = False, any_file: bool = False
     ) -> HostReservation:
         made = dataclasses.replace(self._reserved(name), users=tuple(wanted.get("users", ())))
         self.reserved[name] = made

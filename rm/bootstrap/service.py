@@ -109,6 +109,7 @@ def wire_service(
         jobs.leader,
         lambda playbook, hosts: [*RMX, config.daemon.socket, "playbook", "run", playbook, "--limit", hosts],
         Path(config.daemon.state_dir) / "maintenance",
+        catalogue.check_unchanged,
     )
     timers.every(5, "maintenance", maintenance.begin)
     return service

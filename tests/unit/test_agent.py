@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import json
 import os
 import pwd
@@ -352,19 +353,22 @@ def test_a_task_without_its_supervisor_is_ended_and_told_lost(agent: Agent) -> N
 
 
 @pytest.mark.parametrize(
-    ("args", "words"),
+    ("args", "ends", "words"),
     [
-        ({"output": "/nonexistent/out"}, ["/nonexistent/out", "No such file"]),
-        pytest.param({"output": "/etc/rm-test"}, ["/etc/rm-test", "Permission denied"], marks=root),
-        ({"chdir": "/nonexistent", "chdir_required": True}, ["/nonexistent", "working directory"]),
-        ({"script": "#!/no/such/shell\n"}, ["/no/such/shell"]),
-        ({"script": "echo\n"}, ["interpreter line"]),
+        ({"output": "/nonexistent/out"}, (0, 53), ["/nonexistent/out", "No such file"]),
+        pytest.param({"output": "/etc/rm-test"}, (0, 53), ["/etc/rm-test", "Permission denied"], marks=root),
+        ({"chdir": "/nonexistent", "chdir_required": True}, (1, 0), ["/nonexistent", "working directory"]),
+        ({"script": "#!/no/such/shell\n"}, (errno.ENOENT, 0), ["/no/such/shell"]),
+        ({"script": "echo\n"}, (errno.ENOEXEC, 0), ["interpreter line"]),
     ],
 )
-def test_a_start_that_fails_says_why(agent: Agent, args: dict[str, str], words: list[str]) -> None:
+def test_a_start_that_fails_says_why(
+    agent: Agent, args: dict[str, str], ends: tuple[int, int], words: list[str]
+) -> None:
+    """With the numbers that Slurm has for it."""
     agent.launch(**{"script": SH, **args})
     end = agent.event("exit", job=1)
-    assert (end["code"], end["started_us"]) == (1, None)
+    assert (end["code"], end["signal"] or 0, end["started_us"]) == (*ends, None)
     assert all(word in end["why"] for word in words), end["why"]
 
 

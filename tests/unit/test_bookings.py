@@ -2,19 +2,19 @@
 
 import threading
 
-from rm.daemon.monitoring.bookings import Bookings
+from rm.daemon.monitoring.bookings import NONE, Bookings, Crossing
 from tests.agent_process import until
 from tests.fakes import PATIENCE_S
 
 
 def begin(
-    bookings: Bookings, a: str, b: str, shared: bool, leaves: dict[str, int] | None = None
+    bookings: Bookings, a: str, b: str, shared: bool, crossing: Crossing = NONE
 ) -> tuple[threading.Event, threading.Event]:
     """A test in another thread: when it has begun, and what lets it end."""
     begun, over = threading.Event(), threading.Event()
 
     def test() -> None:
-        with bookings.both(a, b, shared, leaves):
+        with bookings.both(a, b, shared, crossing):
             begun.set()
             assert over.wait(PATIENCE_S)
 
@@ -46,13 +46,17 @@ def test_tests_that_share_a_host_run_side_by_side_and_others_alone() -> None:
     end_waiting.set()
 
 
-def test_as_many_tests_leave_a_leaf_as_one_uplink_carries_and_who_waits_for_it_keeps_no_host() -> None:
+def over(*leaves: str, gbps: int = 5) -> Crossing:
+    return Crossing(frozenset(leaves), gbps * 10**9, 10 * 10**9)
+
+
+def test_as_much_leaves_a_leaf_as_one_uplink_carries_and_who_waits_for_it_keeps_no_host() -> None:
     bookings = Bookings()
-    first, end_first = begin(bookings, "a", "x", False, {"left": 2, "right": 2})
-    second, end_second = begin(bookings, "b", "y", False, {"left": 2, "middle": 2})
+    first, end_first = begin(bookings, "a", "x", False, over("left", "right"))
+    second, end_second = begin(bookings, "b", "y", False, over("left", "middle"))
     assert first.wait(PATIENCE_S)
     assert second.wait(PATIENCE_S)
-    third, end_third = begin(bookings, "c", "z", False, {"left": 2, "right": 2})
+    third, end_third = begin(bookings, "c", "z", False, over("left", "right"))
     until_wait(bookings, 1)
     inside, end_inside = begin(bookings, "c", "d", False)  # below one leaf
     assert inside.wait(PATIENCE_S)
@@ -61,3 +65,22 @@ def test_as_many_tests_leave_a_leaf_as_one_uplink_carries_and_who_waits_for_it_k
     assert third.wait(PATIENCE_S)
     end_first.set()
     end_third.set()
+
+
+def test_small_tests_that_come_later_do_not_keep_uplinks_from_one_that_fills_them() -> None:
+    bookings = Bookings()
+    small, end_small = begin(bookings, "a", "x", False, over("left", "right", gbps=1))
+    assert small.wait(PATIENCE_S)
+    full, end_full = begin(bookings, "b", "y", False, over("left", "right", gbps=10))
+    until_wait(bookings, 1)
+    later, end_later = begin(bookings, "c", "z", False, over("left", gbps=1))
+    until_wait(bookings, 2)
+    elsewhere, end_elsewhere = begin(bookings, "d", "e", False, over("middle", gbps=10))
+    assert elsewhere.wait(PATIENCE_S)
+    end_small.set()
+    assert full.wait(PATIENCE_S)
+    assert not later.is_set()
+    end_full.set()
+    assert later.wait(PATIENCE_S)
+    end_later.set()
+    end_elsewhere.set()

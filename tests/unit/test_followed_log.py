@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import socket
 import threading
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,9 @@ from rm.client import Client, followed_log
 from rm.client.connection import Connection
 from rm.core.model.logs import LogPiece
 from rm.errors import NotFound, Unreachable
+from tests.agent_process import until
 from tests.fake_service import FakeService, serving
+from tests.fakes import PATIENCE_S
 
 JOB = JobRequest(name="one", script="#!/bin/sh\n")
 ENDLESS = LogPiece(0, 0, b"no more comes")
@@ -70,8 +71,8 @@ class Leaders:
     def until_asked(self, times: int = 1) -> None:
         """Wait until somebody reads."""
         assert self._service is not None
-        while sum(entry[0] == "logs" for entry in self._service.log) < times:
-            time.sleep(0.005)
+        log = self._service.log
+        until(lambda: sum(entry[0] == "logs" for entry in log) >= times, f"{times} have asked")
 
     def follow(self, **more: Any) -> Iterator[bytes]:
         return Client(Connection(str(self.socket), patience_s=60)).logs(1, follow=True, **more)
@@ -107,7 +108,7 @@ def test_before_the_first_byte_the_same_is_asked_again(leaders: Leaders) -> None
     thread.start()
     leaders.until_asked()
     leaders.next(LogPiece(1, 0, b"all\n"))
-    thread.join()
+    thread.join(PATIENCE_S)
     leaders.end()
     assert came == [b"all\n"]
     assert leaders.asked == [(0, True, 3, 0, 0)] * 2
@@ -157,7 +158,7 @@ def test_a_daemon_that_has_nothing_to_begin_with_is_waited_for(
     thread.start()
     leaders.until_asked(3)
     leaders.next(LogPiece(1, 0, b"all\n"))
-    thread.join()
+    thread.join(PATIENCE_S)
     assert came == [b"all\n"]
 
 

@@ -201,6 +201,34 @@ def test_only_whose_machine_it_is_lets_any_file_run_on_it(house: House, tmp_path
         create(asked, "n", **wanted, playbook=str(listed), lasts_us=1)
     changed = asyncio.run(asked.change("m", {"playbook": str(own)}, "root", may_play=True, any_file=True))
     assert changed.playbook == str(own)
+    own.chmod(0o666)
+    with pytest.raises(Forbidden, match="Others than root"):
+        create(asked, "n", any_file=True, **wanted, playbook=str(own), lasts_us=1)
+
+
+def played(runs: Maintenance) -> None:
+    runs.begin()
+    for thread in threading.enumerate():
+        if thread.name == "maintenance m":
+            thread.join(PATIENCE_S)
+
+
+def test_a_playbook_that_others_may_write_since_does_not_run(house: House, tmp_path: Path) -> None:
+    asked, own = service(house), tmp_path / "own.yml"
+    own.write_text("- hosts: all\n")
+    catalogue = Catalogue("")
+    asked._check_playbook = catalogue.check_maintenance
+
+    def command(playbook: str, hosts: str) -> list[str]:
+        raise AssertionError(f"{playbook} ran")
+
+    create(asked, "m", users=[], maint=True, hosts=["h1"], playbook=str(own), any_file=True)
+    own.chmod(0o666)
+    played(Maintenance(house.leader, command, tmp_path / "maintenance", catalogue.check_unchanged))
+    (made,) = asyncio.run(asked.reservations())
+    assert made.result.startswith(
+        f"could not be started: Others than root and the daemon's user may write {own}"
+    )
 
 
 def test_a_playbook_runs_once_in_a_window_when_no_job_is_left(house: House, tmp_path: Path) -> None:
@@ -210,7 +238,7 @@ def test_a_playbook_runs_once_in_a_window_when_no_job_is_left(house: House, tmp_
         started.append((playbook, hosts))
         return ["sh", "-c", "echo it is done; exit 3"]
 
-    runs = Maintenance(house.leader, command, tmp_path / "maintenance")
+    runs = Maintenance(house.leader, command, tmp_path / "maintenance", Catalogue("").check_unchanged)
     house.do(ev.JobSubmitted(1, builders.spec(hosts_only=("h1",))))
     wanted = {"users": [], "maint": True, "playbook": "burn_in", "ignore_jobs": True}
     create(asked, "m", hosts=["h1", "h2"], **wanted)
@@ -219,10 +247,7 @@ def test_a_playbook_runs_once_in_a_window_when_no_job_is_left(house: House, tmp_
     house.do(ev.TasksStarted(1, 1, "h1", 5, (0,)))
     house.do(ev.TaskExited(1, 1, "h1", 0, 0, 0, 5, 6))
     runs.begin()
-    runs.begin()
-    for thread in threading.enumerate():
-        if thread.name == "maintenance m":
-            thread.join(PATIENCE_S)
+    played(runs)
     assert started == [("burn_in", "h1,h2")]
     (made,) = asyncio.run(asked.reservations())
     assert made.result.startswith("failed with code 3")

@@ -37,6 +37,18 @@ class Listed:
     about: str = ""
 
 
+def _must_be_ours(path: Path) -> None:
+    """Raises Forbidden where others could write it, or put something else there."""
+    about = os.stat(path)
+    owners = {about.st_uid, os.lstat(path).st_uid}  # also of a link
+    others_write = about.st_mode & stat.S_IWOTH and not about.st_mode & stat.S_ISVTX
+    if owners - {0, os.geteuid()} or others_write:
+        raise Forbidden(
+            f"Others than root and the daemon's user may write {path}, which this user would run.",
+            f"chown root {path} && chmod o-w {path}",
+        )
+
+
 class Catalogue:
     """`directory` "": none but the `shipped` ones, which come first where a file has the name of one."""
 
@@ -89,12 +101,7 @@ class Catalogue:
         survey = _survey_file(found)
         own = (found.path.parent, found.path, *([survey] if survey else ()))
         for path in own if found.path.parent == self._directory else ():
-            about = os.stat(path)
-            if about.st_uid not in (0, os.geteuid()) or about.st_mode & stat.S_IWOTH:
-                raise Forbidden(
-                    f"Others than root and the daemon's user may write {path}, which this user would run.",
-                    f"chown root {path} && chmod o-w {path}",
-                )
+            _must_be_ours(path)
         return found
 
     def check_maintenance(self, given: str, any_file: bool) -> None:
@@ -119,6 +126,20 @@ class Catalogue:
                 f"There is no playbook '{given:.200}' on the daemon's machine.",
                 "Write its whole path there, or the name of one that comes with rm: rmx playbook list.",
             )
+        elif not named:
+            self.check_unchanged(given)
+
+    def check_unchanged(self, given: str) -> None:
+        """The same when its window opens: nobody may have put another file in its place.
+
+        Raises:
+            Forbidden: others could have written it.
+            OSError: it is not there.
+        """
+        if os.sep in given:
+            path = Path(given)
+            for each in (path, *path.parents, *path.resolve().parents):
+                _must_be_ours(each)
 
     def questions(self, found: Listed, files: LocalFiles | None = None) -> list[Question]:
         """The survey of the playbook. Raises UsageError where it, or its survey file, is wrong."""

@@ -107,7 +107,8 @@ def _granted(session: Session, job: int, signals: Signals, how: How) -> bool:
             note(f"Job {job} ended {found.state}.{why}")
             return False
         waited_s = time.monotonic() - since
-        impatient = how.immediate_s is not None and waited_s >= how.immediate_s
+        waits = found.state == "PENDING"  # one that has hosts is about to run
+        impatient = waits and how.immediate_s is not None and waited_s >= how.immediate_s
         if impatient or signals.ending():
             with suppress(RmError):
                 client.cancel(job)

@@ -118,7 +118,7 @@ def held_job(
 def when_it_runs(
     session: Session, job: int, signals: Signals, quiet: bool, immediate_s: float | None
 ) -> FullJob | None:
-    """The job, once it runs or has ended, or has waited for `immediate_s`; None: a signal has come before."""
+    """The job, once it runs or has ended, or has no hosts after `immediate_s`; None: a signal came before."""
     pause_s, since, told = FIRST_LOOK_S, time.monotonic(), ""
     client = session.client
     while True:
@@ -130,7 +130,7 @@ def when_it_runs(
         if signals.ending():
             return None
         waited_s = time.monotonic() - since
-        if immediate_s is not None and waited_s >= immediate_s:
+        if immediate_s is not None and found.state == "PENDING" and waited_s >= immediate_s:
             return found
         why = found.reason.message if found.reason else ""
         if why and why != told and not quiet and waited_s > TELL_S:
@@ -164,7 +164,7 @@ def run_command(session: Session, flags: Mapping[str, Any], how: How, command: S
             number = signals.ending()
             note(f"Job {job} is cancelled.")
             return 128 + number
-        if found.state != "RUNNING" and not found.ended_us:
+        if found.state == "PENDING":
             cancel()
             why = found.reason.message if found.reason else "The job would have to wait."
             note(f"error: Unable to allocate resources: {why}")

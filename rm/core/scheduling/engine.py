@@ -36,7 +36,7 @@ from rm.core.scheduling.kinds import Kinds
 from rm.core.scheduling.limits.licensing import lacking
 from rm.core.scheduling.limits.limiting import Limited, Limiter
 from rm.core.scheduling.neighbours import MOST, Neighbourhood
-from rm.core.scheduling.patience import below, better_later, until_us
+from rm.core.scheduling.patience import below, better_later, looked_at_us
 from rm.core.scheduling.racks import below_few
 from rm.core.scheduling.slices import slice_length
 from rm.core.scheduling.turns import Turns
@@ -326,7 +326,7 @@ def place(
         return of_kinds(asked, snapshot, on_hosts)
 
     def first_of(demands: Iterable[Demand]) -> tuple[Decision | None, list[Reason]]:
-        """The first that has a placement, or every reason of all: first one that says when to look again."""
+        """The first that has a placement, or every reason of all: by when they say to look again."""
         reasons: list[Reason] = []
         for one in demands:
             asked = request if one is request.demand else replace(request, demand=one)
@@ -335,7 +335,7 @@ def place(
                 return decision, []
             reasons += against
         if len(reasons) > 1:
-            reasons = sorted(dict.fromkeys(reasons), key=lambda reason: until_us(reason) is None)
+            reasons = sorted(dict.fromkeys(reasons), key=looked_at_us)
         return None, reasons
 
     if demand.avoid:

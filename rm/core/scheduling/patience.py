@@ -9,6 +9,8 @@ long they run count: a time limit is far above that, and would let jobs wait too
 
 from __future__ import annotations
 
+import math
+
 from rm.core.model.job import Job, JobState
 from rm.core.model.network.alignment import PERFECT, Alignment
 from rm.core.model.progress import expected_left_us
@@ -67,3 +69,9 @@ def better_later(job: Job, alignment: Alignment, snapshot: Snapshot, patience: f
 def until_us(reason: Reason) -> int | None:
     """When to look at a job again that waits for this reason, even if nothing has come free; None: never."""
     return next((int(value) for name, value in reason.numbers if name == UNTIL), None)
+
+
+def looked_at_us(reason: Reason) -> float:
+    """The same to sort reasons by: infinite for never."""
+    at_us = until_us(reason)
+    return math.inf if at_us is None else at_us

@@ -155,7 +155,8 @@ class LogHome:
             last = f"last {answer.lacks_bytes} bytes"
             crash = f"missing: {action.host} crashed before its disk had them"
             part.size += answer.lacks_bytes
-            part.why, part.note = f"its {last} are {crash}", f"the {last} of a log are {crash}"
+            part.why = "; ".join(filter(None, (part.why, f"its {last} are {crash}")))
+            part.note = f"the {last} of a log are {crash}"
         elif most < min(kept, self._max_bytes):
             part.note = f"only the last {most} bytes of a log were kept: the daemon's disk is nearly full"
         if start < size:

@@ -21,7 +21,7 @@ from rm.protocol.notifications import Streamed
 from rm.protocol.streams import Stream
 
 CALL_S = 30.0
-# of one job from a host to another: 16 windows of streams; what comes beyond is dropped, and comes again
+# of one job from a host to another, as sent: some 12 windows of streams; more is dropped, and comes again
 UNDER_WAY_BYTES = 4 << 20
 PIECE_BYTES = 512  # that a piece counts besides its data
 Way = tuple[int, str, str]  # the job, from a host, to a host

@@ -28,7 +28,7 @@ from rm.core.scheduling.cycle import Cycle
 from rm.daemon.agents import Agents
 from rm.daemon.leading.leader import Leader
 from rm.daemon.monitoring.board import Board, Tried
-from rm.daemon.monitoring.pair_tests import ON_DEMAND, Gaps, PairTests, Result, Seen, known_of
+from rm.daemon.monitoring.pair_tests import ON_DEMAND, SHARED, Gaps, PairTests, Result, Seen, known_of
 from rm.daemon.monitoring.probe import MARGIN_S, Prober
 from rm.errors import Conflict, NotFound, RmError, StoreError, UsageError
 from rm.protocol.hosts import Ping
@@ -92,6 +92,8 @@ class Monitor:
         self._settings = settings
         self._interval_of = interval_of
         self._pool = ThreadPoolExecutor(settings.parallel, thread_name_prefix="monitor")
+        # tests that fill links wait for each other, and keep none of the others waiting
+        self._filling = ThreadPoolExecutor(settings.parallel, thread_name_prefix="throughput")
         self._tracing = ThreadPoolExecutor(TRACERS, thread_name_prefix="trace")
         self._stopping = False
         self._scheduled: dict[str, int] = {}  # since when scheduled runs go on
@@ -150,7 +152,7 @@ class Monitor:
     def close(self, wait: bool = False) -> None:
         """`wait`: until what has begun has ended; else that is left alone."""
         self._stopping = not wait
-        for pool in (self._pool, self._tracing):
+        for pool in (self._pool, self._filling, self._tracing):
             pool.shutdown(wait=wait, cancel_futures=not wait)
 
     # -- runs ----------------------------------------------------------------------------------
@@ -353,7 +355,8 @@ class Monitor:
     def _round(self, mesh: Mesh, pairs: Sequence[Pair]) -> list[Result]:
         """Measure disjoint pairs side by side, and report the results."""
         seen: Seen = self._leader.ask(lambda cycle, _: known_of(cycle, pairs)).result(MARGIN_S)
-        results = list(self._pool.map(lambda pair: self._tests.of(mesh, pair, seen), pairs))
+        pool = self._pool if SHARED.issuperset(mesh.tests) else self._filling
+        results = list(pool.map(lambda pair: self._tests.of(mesh, pair, seen), pairs))
         self.take(mesh, [t for r in results for t in r.tried], [o for r in results for o in r.outcomes])
         return results
 

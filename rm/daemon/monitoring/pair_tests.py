@@ -22,7 +22,7 @@ from rm.core.monitoring.path import said_of
 from rm.core.ports import Clock
 from rm.core.scheduling.cycle import Cycle
 from rm.daemon.monitoring.board import Tried
-from rm.daemon.monitoring.bookings import Bookings
+from rm.daemon.monitoring.bookings import NONE, Bookings, Crossing
 from rm.daemon.monitoring.probe import Prober, Way, Window
 from rm.errors import RmError
 
@@ -94,7 +94,7 @@ class PairTests:
         outcomes: list[Outcome] = []
         skipped = 0
         shared = SHARED.issuperset(mesh.tests)
-        with self._bookings.both(a.name, b.name, shared, _leaves(seen.fabric, mesh, a, b)):
+        with self._bookings.both(a.name, b.name, shared, self._crossing(mesh, a, b, seen)):
             at_us = self._clock.now_us()
             for test in mesh.tests:
                 begun_us, why = self._clock.now_us(), ""
@@ -198,7 +198,7 @@ class PairTests:
         elif test == "trace":
             for way, source, destination in ((found[0], a, b), (found[1], b, a)):
                 self._trace(way, source, destination)
-        elif mesh.name == ON_DEMAND and not self._throughput_due(seen.known.get((a.name, b.name))):
+        elif self._rests(mesh, a, b, seen):
             return False
         else:
             spare = not mesh.disturb and self._gaps.busy(a.name, b.name)
@@ -225,6 +225,16 @@ class PairTests:
         else:
             way.failed = way.path
 
+    def _crossing(self, mesh: Mesh, a: Host, b: Host, seen: Seen) -> Crossing:
+        """What of the fabric's uplinks the tests fill."""
+        if seen.fabric is None or "throughput" not in mesh.tests or self._rests(mesh, a, b, seen):
+            return NONE
+        return _crossing_of(seen.fabric, mesh, a, b)
+
+    def _rests(self, mesh: Mesh, a: Host, b: Host, seen: Seen) -> bool:
+        """Is throughput known well enough to be left out?"""
+        return mesh.name == ON_DEMAND and not self._throughput_due(seen.known.get((a.name, b.name)))
+
     def _throughput_due(self, known: LinkStats | None) -> bool:
         if known is None or known.bandwidth_bps is None:
             return True
@@ -232,17 +242,14 @@ class PairTests:
         return self._clock.now_us() - at_us >= self._throughput_us
 
 
+def _crossing_of(fabric: Fabric, mesh: Mesh, a: Host, b: Host) -> Crossing:
+    """Leaves may send all tests over the same spine."""
+    rates = [bps for bps in (a.nic_bps, b.nic_bps, mesh.rate_bps, fabric.uplink_bps) if bps]
+    leaves = frozenset(fabric.crossings((a.name, b.name)))
+    return Crossing(leaves, min(rates), fabric.uplink_bps)
+
+
 def known_of(cycle: Cycle, pairs: Iterable[Pair]) -> Seen:
     known: Mapping[tuple[str, str], LinkStats] = cycle.state.network
     both = [key for a, b in pairs for key in ((a.name, b.name), (b.name, a.name))]
     return Seen({key: known[key] for key in both if key in known}, cycle.state.fabric)
-
-
-def _leaves(fabric: Fabric | None, mesh: Mesh, a: Host, b: Host) -> dict[str, int]:
-    """The leaves whose uplinks a throughput test crosses, and how many such tests fit on one uplink: leaves
-    may send all of them over the same spine."""
-    if fabric is None or "throughput" not in mesh.tests:
-        return {}
-    rates = [bps for bps in (a.nic_bps, b.nic_bps, mesh.rate_bps) if bps]
-    at_once = max(1, fabric.uplink_bps // min(rates)) if rates else 1
-    return dict.fromkeys(fabric.crossings((a.name, b.name)), at_once)

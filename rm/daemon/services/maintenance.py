@@ -14,6 +14,7 @@ from rm.core.jobs.state import ClusterState
 from rm.core.model.host_reservation import HostReservation
 from rm.core.scheduling.cycle import Cycle
 from rm.daemon.leading.leader import Leader
+from rm.errors import RmError
 
 log = logging.getLogger(__name__)
 RUNS = "it runs"
@@ -27,10 +28,12 @@ class Maintenance:
     Args:
         command: what runs a playbook on hosts.
         logs: the directory for what it prints, a file for each reservation.
+        check: raises an RmError where a playbook is not one to run any more.
     """
 
-    def __init__(self, leader: Leader, command: Command, logs: Path) -> None:
+    def __init__(self, leader: Leader, command: Command, logs: Path, check: Callable[[str], None]) -> None:
         self._leader = leader
+        self._check = check
         self._command = command
         self._logs = logs
 
@@ -48,12 +51,13 @@ class Maintenance:
     def _run(self, one: HostReservation, window_us: int) -> None:
         file = self._logs / f"{one.name}.log"
         try:
+            self._check(one.playbook)
             file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             with file.open("ab") as out:
                 words = self._command(one.playbook, ",".join(one.hosts))
                 code = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=out, stderr=out).returncode
             result = "done" if code == 0 else f"failed with code {code}: see {file}"
-        except OSError as error:
+        except (OSError, RmError) as error:
             result = f"could not be started: {error}"
         log.info("the playbook %s of reservation %s: %s", one.playbook, one.name, result)
         self._leader.post(ev.ReservationPlayed(one.name, window_us, result))

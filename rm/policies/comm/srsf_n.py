@@ -22,6 +22,8 @@ from rm.core.ports import Admission, Transfer
 from rm.errors import ConfigError
 from rm.policies.comm.steps.transfers import srsf
 
+MOST = 64  # transfers at a time on a host
+
 
 @dataclass(frozen=True, slots=True)
 class SrsfOptions:
@@ -30,8 +32,8 @@ class SrsfOptions:
     n: int = 1
 
     def __post_init__(self) -> None:
-        if self.n < 1:
-            raise ConfigError(f"The option n of comm policy srsf-n is {self.n}.", "Use 1 or more.")
+        if not 1 <= self.n <= MOST:
+            raise ConfigError(f"The option n of comm policy srsf-n is {self.n}.", f"Use 1 to {MOST}.")
 
 
 class Busy:

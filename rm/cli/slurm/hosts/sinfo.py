@@ -47,9 +47,9 @@ WORDS = {
 SEVERAL = {
     "drain": ("drained", "draining"), "all": tuple(SHORT), "allocated": ("allocated", "mixed"),
 }  # fmt: skip
-# what a host that takes no more jobs is beside it: `idle&drain`
 # in the order of sinfo's lines: of one partition by the numbers of Slurm's states, the greatest first
 STATES = ("draining", "drained", "mixed", "allocated", "idle", "down", "unknown")
+# what a host that takes no more jobs is beside it: `idle&drain`
 DRAINED_TOO = {"idle": "drained", "mixed": "draining", "allocated": "draining"}
 
 
