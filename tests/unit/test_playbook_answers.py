@@ -61,6 +61,29 @@ def test_no_interface_is_named_into_a_variable_that_says_how_to_reach_a_host(int
     assert said(world) == [unset, interface]  # it is a fact all the same, as under Ansible
 
 
+@pytest.mark.parametrize("found", [True, False])
+def test_what_a_host_says_of_itself_to_the_daemon_is_no_template(found: bool) -> None:
+    """Neither by its own name, nor through other variables, nor for other hosts: an interface that the
+    inventory declares may be one."""
+    tasks = """\
+  - debug: {msg: "{{ rm_interface }}"}
+  - debug: {msg: "{{ mine }}"}
+  - debug: {msg: "{{ hostvars['a'].rm_interface }}"}
+  - debug: {msg: "{{ rm_interface }} {{ rm_cpus }}"}
+    delegate_to: b
+"""
+    world = World("- hosts: all\n  gather_facts: false\n  tasks:\n" + tasks, hosts=("a", "b"))
+    said_by = Host(
+        "a", "z", "a", cpus=8, interface="{{ 6 * 7 }}", found=("interface", "cpus") if found else ()
+    )
+    written = {"a": {"mine": "{{ rm_interface }}"}, "b": {"mine": ""}}
+    world.states = Roster([said_by, Host("b", "z", "b", cpus=8)], {}, written, "").states
+    world.run()
+    told = "{{ 6 * 7 }}" if found else "42"
+    assert said(world) == [told, told, told, f"{told} 8"]
+    assert said(world, "b")[2] == told
+
+
 def test_a_fact_never_replaces_a_variable_that_was_written() -> None:
     tasks = """\
   - service_facts:

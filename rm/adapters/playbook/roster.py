@@ -64,7 +64,7 @@ class Roster:
                       "all": list(self.hosts)}  # fmt: skip
         self.states = {
             name: HostState(
-                name, {**_inventory(h), **inventory.get(name, {})}, login=h.login,
+                name, {**_inventory(h), **inventory.get(name, {})}, found=_found(h), login=h.login,
                 login_named=any(key in inventory.get(name, {}) for key in NAMES["ansible_user"]),
             )
             for name, h in self.hosts.items()
@@ -121,7 +121,8 @@ class Roster:
                 short = name.partition(".")[0]
                 own = {"inventory_hostname": name, "inventory_hostname_short": short}
                 plain = {**self.names, **state.added, **own}
-                layers = [Layer(self.extra, True), Layer(plain, False), Layer(state.inventory, True)]
+                layers = [Layer(self.extra, True), Layer(plain, False), Layer(state.inventory, True),
+                          Layer(state.found, False)]  # fmt: skip
                 try:
                     value = evaluate(value, Scope(layers, seek=self.seek))
                 except TemplateProblem as problem:
@@ -242,15 +243,28 @@ def groups_of(hosts: Sequence[Host]) -> dict[str, tuple[str, ...]]:
 
 
 def _inventory(host: Host) -> dict[str, Any]:
+    found = _found(host)
     return {
         **{name: decode(value) for name, value in host.variables},
         "ansible_host": host.address,
         "ansible_port": host.port,
         "ansible_user": host.login,
         "rm_zone": host.zone,
+        **{name: value for name, value in _findable(host).items() if name not in found},
+        "rm_partitions": list(host.partitions),
+        "rm_features": list(host.features),
+    }
+
+
+def _found(host: Host) -> dict[str, Any]:
+    """What the host's agent found, and nobody wrote."""
+    named = {"rm_interface": "interface", "rm_nic_mbps": "nic_bps", "rm_cpus": "cpus"}
+    return {name: value for name, value in _findable(host).items() if named[name] in host.found}
+
+
+def _findable(host: Host) -> dict[str, Any]:
+    return {
         "rm_interface": host.interface,
         **({"rm_nic_mbps": host.nic_bps // MBPS} if host.nic_bps else {}),
         **({"rm_cpus": host.cpus} if host.cpus else {}),
-        "rm_partitions": list(host.partitions),
-        "rm_features": list(host.features),
     }

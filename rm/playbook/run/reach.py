@@ -71,6 +71,7 @@ def for_host(scope: Scope, host: HostState, other: HostState) -> Scope:
         id(host.included): other.included,
         id(host.added): other.added,
         id(host.inventory): other.inventory,
+        id(host.found): other.found,
     }
     layers = [Layer(of.get(id(layer.values), layer.values), layer.trusted) for layer in scope.layers]
     here = {"inventory_hostname": other.name, "inventory_hostname_short": other.name.partition(".")[0]}

@@ -21,7 +21,7 @@ ANSIBLE_VERSION = {"full": "2.19.0", "major": 2, "minor": 19, "revision": 0, "st
 class HostState:
     """What is known about one host through all plays. `inventory` are its admin-written variables; `added`
     those that tasks gave it (`add_host`, `group_by`): stronger, and never templates, since they may come from
-    a host's output.
+    a host's output. `found` is what the daemon knows from the host itself: weaker, and never templates either.
 
     `facts` are named without `ansible_`; those in `bare` are variables under that very name (`services`), all
     others under `ansible_…`. `gathered`: the host was asked for all it says of itself.
@@ -30,6 +30,7 @@ class HostState:
     name: str
     inventory: Mapping[str, Any]
     added: dict[str, Any] = field(default_factory=dict)
+    found: Mapping[str, Any] = field(default_factory=dict)
     login: str = "root"
     login_named: bool = False  # the inventory says it
     facts: dict[str, Any] | None = None
@@ -107,6 +108,7 @@ def layers_of(
         Layer(host.injected(), False),
         Layer(host.added, False),
         Layer(host.inventory, True),
+        Layer(host.found, False),
     ]
     if role is not None:
         found.append(Layer(role.defaults, True))
@@ -189,6 +191,7 @@ class OneHost(Mapping[str, Any]):
                 Layer({"ansible_facts": facts, **state.injected()}, False),
                 Layer(state.added, False),
                 Layer(state.inventory, True),
+                Layer(state.found, False),
             ],
             seek=world.seek,
         )  # fmt: skip
