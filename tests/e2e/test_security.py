@@ -333,7 +333,7 @@ def test_no_administrator_has_playbooks_do_on_the_daemons_machine_what_he_wrote(
     fields = ("name", "zone", "address", "port", "login", "interface", "nic_bps", "partitions", "features")
     asked = {name: kept[name] for name in fields}
     for steers in ({"rm_act": str(tasks)}, {"ansible_connection": "local"}):
-        with pytest.raises(Forbidden, match="steer playbooks"):
+        with pytest.raises(Forbidden, match="steer logins and playbooks"):
             admin.post("hosts", body={"hosts": [{**asked, "variables": {**kept["variables"], **steers}}]})
     maintenance = {"name": "m", "hosts": [kept["name"]], "maint": True, "lasts_us": 1_000_000}
     with pytest.raises(Forbidden, match="no playbook of its folder"):

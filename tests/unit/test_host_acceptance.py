@@ -100,9 +100,9 @@ def test_such_a_host_of_an_inventory_is_left_out_and_named_with_what_to_write(tm
 def test_variables_steer_but_those_that_describe_the_host_or_are_there_already() -> None:
     describing = (("group_names", '["gpu"]'), ("ansible_become", "true"), ("rm_leaf", "l1"))
     old = builders.host("h1", variables=(*describing, ("port", "80"), ("rm_act", "act.yml")))
-    assert steering(old, None) == ["port", "rm_act"]
-    assert steering(old, old) == []
-    assert steering(replace(old, variables=(("rm_act", "/home/ann/act.yml"),)), old) == ["rm_act"]
+    assert steering(old, {}) == ["port", "rm_act"]
+    assert steering(old, {"h1": old}) == []
+    assert steering(replace(old, variables=(("rm_act", "/home/ann/act.yml"),)), {"h1": old}) == ["rm_act"]
     for name, value in (
         ("group_names", "[\"{{ lookup('pipe', 'id') }}\"]"),
         ("group_names", '["\\u007b\\u007b x }}"]'),
@@ -111,4 +111,29 @@ def test_variables_steer_but_those_that_describe_the_host_or_are_there_already()
         ("ansible_ssh_common_args", "-o ProxyCommand=id"),
         ("ansible_connection", "local"),
     ):
-        assert steering(replace(old, variables=((name, value),)), old) == [name]
+        assert steering(replace(old, variables=((name, value),)), {"h1": old}) == [name]
+
+
+def test_a_host_is_not_reached_with_the_key_of_any_user_of_this_machine() -> None:
+    key = ("ansible_ssh_private_key_file", "/etc/rm/key")
+    known = {"h1": builders.host("h1", variables=(key,))}
+    assert steering(builders.host("h2", variables=(key,)), known) == []
+    for file in ("/home/ann/.ssh/id_ed25519", "~/.ssh/backup", "/etc/rm/key2"):
+        assert steering(builders.host("h2", variables=((key[0], file),)), known) == [key[0]]
+
+
+def test_no_program_of_an_administrator_is_the_python_of_local_steps() -> None:
+    def named(python: str) -> list[str]:
+        return steering(builders.host("h1", variables=(("ansible_python_interpreter", python),)), {})
+
+    for python in ("auto", "auto_silent", "python3", "/usr/bin/python3.11", "/usr/libexec/platform-python"):
+        assert named(python) == []
+    for python in (
+        "/tmp/py",
+        "/usr/bin/python3 /tmp/x.py",
+        "/usr/bin/python3/../../../tmp/py",
+        "sh -c id",
+        "",
+    ):
+        assert named(python) == ["ansible_python_interpreter"]
+    assert steering(builders.host("localhost"), {}) == ["the name"]

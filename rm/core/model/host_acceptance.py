@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from rm.core.model.acceptance import NAME_BYTES, NUMBER_MAX
 from rm.core.model.host import Host
@@ -24,10 +24,16 @@ _COUNTS = ("cpus", "mem_bytes", "nic_bps")
 # the variables by which the daemon and playbooks reach a host, and by which rm knows its place
 DESCRIBING = frozenset((
     "ansible_become", "ansible_become_method", "ansible_become_pass", "ansible_become_password",
-    "ansible_become_user", "ansible_password", "ansible_private_key_file", "ansible_python_interpreter",
-    "ansible_ssh_pass", "ansible_ssh_password", "ansible_ssh_private_key_file", "ansible_sudo_pass",
-    "group_names", LEAF_VARIABLE,
+    "ansible_become_user", "ansible_password", "ansible_ssh_pass", "ansible_ssh_password",
+    "ansible_sudo_pass", "group_names", LEAF_VARIABLE,
 ))  # fmt: skip
+_KEYS = ("ansible_private_key_file", "ansible_ssh_private_key_file")
+_PYTHON = "ansible_python_interpreter"
+# one that only root installs: where a play says connection: local, this machine runs it
+_SYSTEMS_PYTHON = re.compile(
+    r"auto(_legacy)?(_silent)?|(/usr/(local/)?(bin|libexec)/)?(platform-)?python[0-9.]*"
+)
+_THIS_MACHINE = ("localhost", "127.0.0.1")  # in playbooks
 _TEMPLATE = re.compile(r"\{[{%#]|#jinja2:")
 
 
@@ -41,15 +47,29 @@ def accept_host(host: Host) -> None:
         raise UsageError(f"The host {host.name[:80]!a} cannot be accepted: {problem}.")
 
 
-def steering(new: Host, old: Host | None) -> list[str]:
-    """The variables of a host, other than it has, that steer what playbooks do on the daemon's machine: which
-    files they read there, which programs they run."""
+def steering(new: Host, hosts: Mapping[str, Host]) -> list[str]:
+    """The variables of a host, other than it has among `hosts`, that steer what playbooks do on the daemon's
+    machine: which files are read there, which programs run; and its name, if that is the machine's own."""
+    old = hosts.get(new.name)
     known = dict(old.variables) if old else {}
-    return sorted(
-        name
-        for name, value in new.variables
-        if known.get(name) != value and (name not in DESCRIBING or _has_template(value))
+    news = [(name, value) for name, value in new.variables if known.get(name) != value]
+    keys = (
+        {value for host in hosts.values() for name, value in host.variables if name in _KEYS}
+        if news
+        else set()
     )
+
+    def describes(name: str, value: str) -> bool:
+        """Those that log in with a key log in with one that this machine's owner gave hosts: it may be that
+        of any user here, whose other doors it opens."""
+        if name in _KEYS:
+            return value in keys
+        if name == _PYTHON:
+            return _SYSTEMS_PYTHON.fullmatch(value) is not None
+        return name in DESCRIBING and not _has_template(value)
+
+    named = ["the name"] if old is None and new.name in _THIS_MACHINE else []
+    return named + sorted(name for name, value in news if not describes(name, value))
 
 
 def _has_template(value: str) -> bool:

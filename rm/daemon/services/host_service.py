@@ -151,11 +151,12 @@ def known_host(state: ClusterState, name: str) -> Host:
 
 def _all_added(hosts: Sequence[Host], may_steer: bool, state: ClusterState) -> list[ev.Event]:
     for host in () if may_steer else hosts:
-        if names := steering(host, state.hosts.get(host.name)):
+        if names := steering(host, state.hosts):
             raise Forbidden(
-                f"{', '.join(names)[:NAMED]} of host {host.name} steer playbooks, which run with the "
-                "daemon's rights.",
-                "Leave them out, or let root or the daemon's user import the inventory at its machine.",
+                f"An administrator cannot set {', '.join(names)[:NAMED]} of host {host.name}, which would steer "
+                "logins and playbooks that have the daemon's rights.",
+                "Leave out what names programs and files of the daemon's machine, or let "
+                "root or the daemon's user import the inventory at its machine.",
             )
     return [ev.HostAdded(host) for host in hosts]
 

@@ -21,7 +21,7 @@ ANSIBLE_VERSION = {"full": "2.19.0", "major": 2, "minor": 19, "revision": 0, "st
 class HostState:
     """What is known about one host through all plays. `inventory` are its admin-written variables; `added`
     those that tasks gave it (`add_host`, `group_by`): stronger, and never templates, since they may come from
-    a host's output. `found` is what the daemon knows from the host itself: weaker, and never templates either.
+    a host's output. `found` is what its agent found: weaker, and never templates either.
 
     `facts` are named without `ansible_`; those in `bare` are variables under that very name (`services`), all
     others under `ansible_…`. `gathered`: the host was asked for all it says of itself.
