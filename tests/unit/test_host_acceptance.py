@@ -136,4 +136,14 @@ def test_no_program_of_an_administrator_is_the_python_of_local_steps() -> None:
         "",
     ):
         assert named(python) == ["ansible_python_interpreter"]
-    assert steering(builders.host("localhost"), {}) == ["the name"]
+    assert steering(builders.host("localhost"), {}) == ["name"]
+
+
+def test_no_word_of_an_administrator_leads_a_playbook_out_of_a_folder_of_files() -> None:
+    out = "../../home/ann/evil"
+    for field, value in (("zone", out), ("login", out), ("interface", out), ("partitions", ("a", out))):
+        wrong = replace(builders.host("h1"), **{field: value})
+        assert steering(wrong, {}) == [field]
+        assert steering(wrong, {"h1": wrong}) == []
+    for groups in (f'["{out}"]', "5", '[["a"]]', "gpu"):
+        assert steering(builders.host("h1", variables=(("group_names", groups),)), {}) == ["group_names"]

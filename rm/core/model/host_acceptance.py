@@ -48,8 +48,9 @@ def accept_host(host: Host) -> None:
 
 
 def steering(new: Host, hosts: Mapping[str, Host]) -> list[str]:
-    """The variables of a host, other than it has among `hosts`, that steer what playbooks do on the daemon's
-    machine: which files are read there, which programs run; and its name, if that is the machine's own."""
+    """What of a host, other than it is among `hosts`, steers what playbooks do on the daemon's machine: which
+    files are read there, which programs run. Variables, its name where that is the machine's own, and
+    words that would lead out of a folder of files (vars_files: "zones/{{ rm_zone }}.yml")."""
     old = hosts.get(new.name)
     known = dict(old.variables) if old else {}
     news = [(name, value) for name, value in new.variables if known.get(name) != value]
@@ -60,16 +61,31 @@ def steering(new: Host, hosts: Mapping[str, Host]) -> list[str]:
     )
 
     def describes(name: str, value: str) -> bool:
-        """Those that log in with a key log in with one that this machine's owner gave hosts: it may be that
-        of any user here, whose other doors it opens."""
+        """A key is one that this machine's owner gave some host: another may be that of any user here, whose
+        other doors it opens."""
         if name in _KEYS:
             return value in keys
         if name == _PYTHON:
             return _SYSTEMS_PYTHON.fullmatch(value) is not None
+        if name == "group_names" and not _are_names(value):
+            return False
         return name in DESCRIBING and not _has_template(value)
 
-    named = ["the name"] if old is None and new.name in _THIS_MACHINE else []
+    named = ["name"] if old is None and new.name in _THIS_MACHINE else []
+    for what in ("zone", "login", "interface", "partitions", "features"):
+        said = getattr(new, what)
+        if (old is None or said != getattr(old, what)) and "/" in "".join(said):
+            named.append(what)
     return named + sorted(name for name, value in news if not describes(name, value))
+
+
+def _are_names(value: str) -> bool:
+    """Is it a list of names of groups?"""
+    try:
+        names = json.loads(value)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(names, list) and all(isinstance(name, str) and "/" not in name for name in names)
 
 
 def _has_template(value: str) -> bool:

@@ -153,8 +153,8 @@ def _all_added(hosts: Sequence[Host], may_steer: bool, state: ClusterState) -> l
     for host in () if may_steer else hosts:
         if names := steering(host, state.hosts):
             raise Forbidden(
-                f"An administrator cannot set {', '.join(names)[:NAMED]} of host {host.name}, which would steer "
-                "logins and playbooks that have the daemon's rights.",
+                f"An administrator cannot set {', '.join(names)[:NAMED]} of host {host.name}: that would "
+                "steer logins and playbooks that have the daemon's rights.",
                 "Leave out what names programs and files of the daemon's machine, or let "
                 "root or the daemon's user import the inventory at its machine.",
             )
