@@ -41,7 +41,7 @@ from rm.daemon.leading.outbox import revivable
 from rm.daemon.leading.witness import Witness
 from rm.daemon.services.job_clients import JobClients
 from rm.daemon.services.service import Service
-from rm.errors import RmError, StaleLeader, StoreError
+from rm.errors import StaleLeader, StoreError
 from rm.protocol.notifications import Asked, Reflecting, Streamed, Unasked
 from rm.web.api import serve
 from rm.web.doors.job_door import folder_of_doors
@@ -125,7 +125,7 @@ class Daemon:
         try:
             await self._lead(lease, await waiting.state(stopped.is_set), stopped, fail)
         finally:
-            await asyncio.to_thread(self._give_back, lease)
+            await asyncio.to_thread(lease.give_back)
         if self._fatal:
             raise StoreError(self._fatal, "Start the daemon again when the cause is gone.")
 
@@ -247,13 +247,6 @@ class Daemon:
             self._store.set_aside(damaged, self._clock.now_us())
         for one in damaged:
             log.error("%s It is set aside; `rmx status` names it until it is dealt with.", one.why)
-
-    def _give_back(self, lease: HeldLease) -> None:
-        lease.stop()
-        try:
-            self._store.release_lease()
-        except RmError as error:
-            log.warning("the lease was not given back: %s", error)
 
 
 def _tell_of_copy(copy: Path) -> None:

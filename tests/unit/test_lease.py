@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from rm.adapters.store.memory import MemoryDatabase, MemoryStore
@@ -81,6 +83,26 @@ def test_a_restarted_daemon_leads_at_once_and_one_that_gave_the_lease_back_is_fo
     assert again.leads().epoch == 2
     again.store.release_lease()
     assert Machine(db, "two").leads().epoch == 3
+
+
+def test_a_lease_is_given_back_and_a_database_that_stands_still_keeps_no_daemon_from_ending(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    db, answers = MemoryDatabase(), threading.Event()
+    one = Machine(db, "one")
+    one.leads().give_back()
+    assert (two := Machine(db, "two").leads()).epoch == 2  # at once
+    asked: list[threading.Thread] = []
+
+    def stands_still(store: MemoryStore) -> None:
+        asked.append(threading.current_thread())
+        answers.wait()
+
+    monkeypatch.setattr(AbsentStore, "release_lease", stands_still)
+    two.give_back(at_most_s=0.05)
+    assert asked[0].daemon  # the process ends without it
+    assert "has not answered for 0.05 s" in caplog.text
+    answers.set()
 
 
 def test_a_lease_with_a_longer_time_is_waited_for_that_long() -> None:

@@ -23,6 +23,7 @@ LOOK_S = 0.25  # and at least so often
 SILENT = 1 / 3  # of the time of the lease without a sign of life: the leader may have vanished
 AWAY = 1 / 2  # of it without an answer to this side: the leader may have had none either
 RETRY_S = 0.5
+GIVE_BACK_S = 10.0
 NOBODY = Lease()
 Monotonic = Callable[[], float]
 T = TypeVar("T")
@@ -160,6 +161,22 @@ class HeldLease:
         self._stopped.set()
         if self._thread is not None:
             self._thread.join(5)
+
+    def give_back(self, at_most_s: float = GIVE_BACK_S) -> None:
+        """Let another daemon lead at once. A database that stands still may never answer, so this waits no
+        longer than `at_most_s`, in a thread that the end of the process does not wait for."""
+        self.stop()
+        giving = threading.Thread(target=self._release, name="give back", daemon=True)
+        giving.start()
+        giving.join(at_most_s)
+        if giving.is_alive():
+            log.warning("the lease was not given back: the database has not answered for %g s", at_most_s)
+
+    def _release(self) -> None:
+        try:
+            self._store.release_lease()
+        except RmError as error:
+            log.warning("the lease was not given back: %s", error)
 
     @property
     def holds(self) -> bool:
