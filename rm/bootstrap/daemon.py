@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Collection, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 
 from rm import __version__
@@ -52,6 +54,7 @@ from rm.web.pages.settings import settings_of
 log = logging.getLogger("rm")
 
 WATCH_S = 1.0  # between two looks whether the lease is held
+ANSWER_S = 5.0  # to questions that the database was asked before the end
 SWITCH_S = 0.001  # a thread that thinks must not keep the event loop and the leader waiting
 
 
@@ -76,13 +79,13 @@ def run_daemon(config: Config) -> None:
     with claimed(config.daemon.socket, config.daemon.shared) as name:
         store = patiently(lambda: open_store(config.daemon.database, copied=_tell_of_copy))
         holder = f"{socket.gethostname()}:{config.daemon.socket}:{name}"
-        try:
+        with ExitStack() as ends:
+            ends.callback(store.close)
             daemon = Daemon(
                 config=config, store=store, policies=policies, faults=faults, holder=holder, declared=declared
             )
+            ends.callback(daemon.cut_off.cancel)
             asyncio.run(daemon.run())
-        finally:
-            store.close()
 
 
 class Daemon:
@@ -106,6 +109,9 @@ class Daemon:
         self._faults = faults
         self._clock = SystemClock()
         self._fatal: str | None = None
+        self._served = False  # until it was told to end
+        self.cut_off = threading.Timer(ANSWER_S, self._end)
+        self.cut_off.daemon = True
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -124,10 +130,17 @@ class Daemon:
         lease.start(on_lost=fail)
         try:
             await self._lead(lease, await waiting.state(stopped.is_set), stopped, fail)
+            self._served = True
         finally:
             await asyncio.to_thread(lease.give_back)
+            self.cut_off.start()
         if self._fatal:
             raise StoreError(self._fatal, "Start the daemon again when the cause is gone.")
+
+    def _end(self) -> None:
+        """All has ended but threads that wait for a database that stands still, which nothing else ends."""
+        log.warning("the database has not answered for %g s: the daemon ends without its answers", ANSWER_S)
+        os._exit(0 if self._served and not self._fatal else StoreError.exit_code)
 
     async def _lead(
         self, lease: HeldLease, found: Found, stopped: asyncio.Event, fail: Callable[[str], None]
