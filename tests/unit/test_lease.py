@@ -91,7 +91,8 @@ def test_a_lease_is_given_back_and_a_database_that_stands_still_keeps_no_daemon_
     db, answers = MemoryDatabase(), threading.Event()
     one = Machine(db, "one")
     one.leads().give_back()
-    assert (two := Machine(db, "two").leads()).epoch == 2  # at once
+    two = Machine(db, "two").leads()
+    assert two.epoch == 2  # at once
     asked: list[threading.Thread] = []
 
     def stands_still(store: MemoryStore) -> None:
