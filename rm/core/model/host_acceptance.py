@@ -61,7 +61,7 @@ def steering(new: Host, hosts: Mapping[str, Host]) -> list[str]:
     )
 
     def describes(name: str, value: str) -> bool:
-        """A key is one that this machine's owner gave some host: another may be that of any user here, whose
+        """A key is one that this machine's owner gave some host: another may be any user's here, whose
         other doors it opens."""
         if name in _KEYS:
             return value in keys
