@@ -107,9 +107,17 @@ def wire_service(
     timers.every(30, "renew reservations", service.reservation_service.renew)
     maintenance = Maintenance(
         jobs.leader,
-        lambda playbook, hosts: [*RMX, config.daemon.socket, "playbook", "run", playbook, "--limit", hosts],
-        Path(config.daemon.state_dir) / "maintenance",
-        catalogue.check_unchanged,
+        command=lambda playbook, hosts: [
+            *RMX,
+            config.daemon.socket,
+            "playbook",
+            "run",
+            playbook,
+            "--limit",
+            hosts,
+        ],
+        logs=Path(config.daemon.state_dir) / "maintenance",
+        check=catalogue.check_unchanged,
     )
     timers.every(5, "maintenance", maintenance.begin)
     return service

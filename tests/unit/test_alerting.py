@@ -209,8 +209,9 @@ def test_a_channel_that_forgets_is_told_again_of_what_fires(world: World) -> Non
     life.look(after_s=10)
     life.look(after_s=100)
     life.look(after_s=100)
-    life.alerting.close()
     assert world.channel.wait(4) == ["firing"] * 3 + ["resolved"]
+    life.alerting.close()  # and no more was on its way
+    assert len(world.channel.heard) == 4
 
 
 def test_a_loss_that_becomes_critical_is_told_once_over_restarts(world: World) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import pwd
 import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -12,23 +14,29 @@ from typing import Any
 
 import pytest
 
-from rm.api.job_requests import JobRequest
 from rm.client import Client, followed_log
 from rm.client.connection import Connection
+from rm.core.model.job import Job
 from rm.core.model.logs import LogPiece
 from rm.errors import NotFound, Unreachable
+from tests import builders
 from tests.agent_process import until
 from tests.fake_service import FakeService, serving
 from tests.fakes import PATIENCE_S
 
-JOB = JobRequest(name="one", script="#!/bin/sh\n")
 ENDLESS = LogPiece(0, 0, b"no more comes")
 
 
 def saying(*pieces: LogPiece) -> type[FakeService]:
-    """A daemon whose only log has these pieces; after ENDLESS it waits."""
+    """A daemon whose only log has these pieces; after ENDLESS it waits. It has the job before it serves: a
+    follower may ask at once."""
 
     class Saying(FakeService):
+        def __init__(self) -> None:
+            super().__init__()
+            me = pwd.getpwuid(os.getuid()).pw_name
+            self.table[1] = Job(1, builders.spec(user=me), submitted_us=1)
+
         async def read(self, *asked: Any, **more: Any) -> AsyncIterator[LogPiece]:
             self.log.append(("logs", *asked[3:], *more.values()))
             for piece in pieces:
@@ -60,7 +68,6 @@ class Leaders:
     def next(self, *pieces: LogPiece) -> None:
         self.end()
         self._service = self.ends.enter_context(serving(self.socket, kind=saying(*pieces))).service
-        Client(str(self.socket)).submit(JOB)
 
     def end(self) -> None:
         self.ends.close()

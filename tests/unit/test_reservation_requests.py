@@ -18,7 +18,7 @@ from rm.adapters.cron import windows_us
 from rm.adapters.playbook.catalogue import Catalogue
 from rm.core.jobs import events as ev
 from rm.core.model.host_reservation import HostReservation
-from rm.daemon.services.maintenance import Maintenance
+from rm.daemon.services.maintenance import Command, Maintenance
 from rm.daemon.services.reservation_service import ReservationService
 from rm.errors import Conflict, Forbidden, ImpossibleRequest, NotFound, UsageError
 from tests import builders
@@ -206,6 +206,11 @@ def test_only_whose_machine_it_is_lets_any_file_run_on_it(house: House, tmp_path
         create(asked, "n", any_file=True, **wanted, playbook=str(own), lasts_us=1)
 
 
+def maintenance(house: House, command: Command, folder: Path) -> Maintenance:
+    check = Catalogue("").check_unchanged
+    return Maintenance(house.leader, command=command, logs=folder / "maintenance", check=check)
+
+
 def played(runs: Maintenance) -> None:
     runs.begin()
     for thread in threading.enumerate():
@@ -216,15 +221,14 @@ def played(runs: Maintenance) -> None:
 def test_a_playbook_that_others_may_write_since_does_not_run(house: House, tmp_path: Path) -> None:
     asked, own = service(house), tmp_path / "own.yml"
     own.write_text("- hosts: all\n")
-    catalogue = Catalogue("")
-    asked._check_playbook = catalogue.check_maintenance
+    asked._check_playbook = Catalogue("").check_maintenance
 
     def command(playbook: str, hosts: str) -> list[str]:
         raise AssertionError(f"{playbook} ran")
 
     create(asked, "m", users=[], maint=True, hosts=["h1"], playbook=str(own), any_file=True)
     own.chmod(0o666)
-    played(Maintenance(house.leader, command, tmp_path / "maintenance", catalogue.check_unchanged))
+    played(maintenance(house, command, tmp_path))
     (made,) = asyncio.run(asked.reservations())
     assert made.result.startswith(
         f"could not be started: Others than root and the daemon's user may write {own}"
@@ -238,7 +242,7 @@ def test_a_playbook_runs_once_in_a_window_when_no_job_is_left(house: House, tmp_
         started.append((playbook, hosts))
         return ["sh", "-c", "echo it is done; exit 3"]
 
-    runs = Maintenance(house.leader, command, tmp_path / "maintenance", Catalogue("").check_unchanged)
+    runs = maintenance(house, command, tmp_path)
     house.do(ev.JobSubmitted(1, builders.spec(hosts_only=("h1",))))
     wanted = {"users": [], "maint": True, "playbook": "burn_in", "ignore_jobs": True}
     create(asked, "m", hosts=["h1", "h2"], **wanted)

@@ -31,7 +31,7 @@ class Maintenance:
         check: raises an RmError where a playbook is not one to run any more.
     """
 
-    def __init__(self, leader: Leader, command: Command, logs: Path, check: Callable[[str], None]) -> None:
+    def __init__(self, leader: Leader, *, command: Command, logs: Path, check: Callable[[str], None]) -> None:
         self._leader = leader
         self._check = check
         self._command = command
