@@ -10,8 +10,8 @@ import pytest
 
 from rm.bootstrap.checks import complaints, inventory_of
 from rm.config import Config, HostsConfig
-from rm.core.model.host import Gpu
-from rm.core.model.host_acceptance import accept_host, steering
+from rm.core.model.host import Gpu, Host
+from rm.core.model.host_acceptance import accept_host, keys_of, steering
 from rm.errors import UsageError
 from tests import builders
 
@@ -97,12 +97,16 @@ def test_such_a_host_of_an_inventory_is_left_out_and_named_with_what_to_write(tm
     assert sentence in list(complaints(config))
 
 
+def steered(host: Host, known: dict[str, Host]) -> list[str]:
+    return steering(host, known.get(host.name), keys_of(known.values()))
+
+
 def test_variables_steer_but_those_that_describe_the_host_or_are_there_already() -> None:
     describing = (("group_names", '["gpu"]'), ("ansible_become", "true"), ("rm_leaf", "l1"))
     old = builders.host("h1", variables=(*describing, ("port", "80"), ("rm_act", "act.yml")))
-    assert steering(old, {}) == ["port", "rm_act"]
-    assert steering(old, {"h1": old}) == []
-    assert steering(replace(old, variables=(("rm_act", "/home/ann/act.yml"),)), {"h1": old}) == ["rm_act"]
+    assert steered(old, {}) == ["port", "rm_act"]
+    assert steered(old, {"h1": old}) == []
+    assert steered(replace(old, variables=(("rm_act", "/home/ann/act.yml"),)), {"h1": old}) == ["rm_act"]
     for name, value in (
         ("group_names", "[\"{{ lookup('pipe', 'id') }}\"]"),
         ("group_names", '["\\u007b\\u007b x }}"]'),
@@ -111,20 +115,20 @@ def test_variables_steer_but_those_that_describe_the_host_or_are_there_already()
         ("ansible_ssh_common_args", "-o ProxyCommand=id"),
         ("ansible_connection", "local"),
     ):
-        assert steering(replace(old, variables=((name, value),)), {"h1": old}) == [name]
+        assert steered(replace(old, variables=((name, value),)), {"h1": old}) == [name]
 
 
 def test_a_host_is_not_reached_with_the_key_of_any_user_of_this_machine() -> None:
     key = ("ansible_ssh_private_key_file", "/etc/rm/key")
     known = {"h1": builders.host("h1", variables=(key,))}
-    assert steering(builders.host("h2", variables=(key,)), known) == []
+    assert steered(builders.host("h2", variables=(key,)), known) == []
     for file in ("/home/ann/.ssh/id_ed25519", "~/.ssh/backup", "/etc/rm/key2"):
-        assert steering(builders.host("h2", variables=((key[0], file),)), known) == [key[0]]
+        assert steered(builders.host("h2", variables=((key[0], file),)), known) == [key[0]]
 
 
 def test_no_program_of_an_administrator_is_the_python_of_local_steps() -> None:
     def named(python: str) -> list[str]:
-        return steering(builders.host("h1", variables=(("ansible_python_interpreter", python),)), {})
+        return steered(builders.host("h1", variables=(("ansible_python_interpreter", python),)), {})
 
     for python in ("auto", "auto_silent", "python3", "/usr/bin/python3.11", "/usr/libexec/platform-python"):
         assert named(python) == []
@@ -136,14 +140,14 @@ def test_no_program_of_an_administrator_is_the_python_of_local_steps() -> None:
         "",
     ):
         assert named(python) == ["ansible_python_interpreter"]
-    assert steering(builders.host("localhost"), {}) == ["name"]
+    assert steered(builders.host("localhost"), {}) == ["name"]
 
 
 def test_no_word_of_an_administrator_leads_a_playbook_out_of_a_folder_of_files() -> None:
     out = "../../home/ann/evil"
     for field, value in (("zone", out), ("login", out), ("interface", out), ("partitions", ("a", out))):
         wrong = replace(builders.host("h1"), **{field: value})
-        assert steering(wrong, {}) == [field]
-        assert steering(wrong, {"h1": wrong}) == []
+        assert steered(wrong, {}) == [field]
+        assert steered(wrong, {"h1": wrong}) == []
     for groups in (f'["{out}"]', "5", '[["a"]]', "gpu"):
-        assert steering(builders.host("h1", variables=(("group_names", groups),)), {}) == ["group_names"]
+        assert steered(builders.host("h1", variables=(("group_names", groups),)), {}) == ["group_names"]

@@ -281,7 +281,7 @@ def test_the_run_ends_for_all_where_a_changed_task_notifies_nobody(word):
 def test_a_notification_that_nobody_hears_changes_nothing_where_the_setting_allows_it():
     tasks = "  - {command: x, notify: nobody}\n  - command: after\n"
     world = World("- hosts: all\n  gather_facts: false\n  tasks:\n" + tasks, hosts=("a",))
-    world.plays = tuple(replace(one, missing_handler_ends=False) for one in world.plays)
+    world.plays = tuple(replace(one, error_on_missing_handler=False) for one in world.plays)
     assert world.run().told() == ["command: changed", "command: changed"]
 
 

@@ -204,6 +204,15 @@ def test_only_whose_machine_it_is_lets_any_file_run_on_it(house: House, tmp_path
     own.chmod(0o666)
     with pytest.raises(Forbidden, match="Others than root"):
         create(asked, "n", any_file=True, **wanted, playbook=str(own), lasts_us=1)
+    own.chmod(0o644)
+    tmp_path.chmod(0o1777)  # where anybody may put roles and variables beside it
+    with pytest.raises(Forbidden, match="Others than root"):
+        create(asked, "n", any_file=True, **wanted, playbook=str(own), lasts_us=1)
+    tmp_path.chmod(0o755)
+    folder.chmod(0o1777)
+    listed.chmod(0o644)
+    with pytest.raises(Forbidden, match="Others than root"):
+        create(asked, "n", **wanted, playbook=str(listed), lasts_us=1)
 
 
 def maintenance(house: House, command: Command, folder: Path) -> Maintenance:

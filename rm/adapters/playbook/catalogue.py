@@ -37,11 +37,12 @@ class Listed:
     about: str = ""
 
 
-def _must_be_ours(path: Path) -> None:
-    """Raises Forbidden where others could write it, or put something else there."""
+def _must_be_ours(path: Path, far: bool = False) -> None:
+    """Raises Forbidden where others could write it, or put something else there. In a directory like /tmp
+    nobody moves what is another's: one `far` above may be such."""
     about = os.stat(path)
     owners = {about.st_uid, os.lstat(path).st_uid}  # also of a link
-    others_write = about.st_mode & stat.S_IWOTH and not about.st_mode & stat.S_ISVTX
+    others_write = about.st_mode & stat.S_IWOTH and not (far and about.st_mode & stat.S_ISVTX)
     if owners - {0, os.geteuid()} or others_write:
         raise Forbidden(
             f"Others than root and the daemon's user may write {path}, which this user would run.",
@@ -138,8 +139,11 @@ class Catalogue:
         """
         if os.sep in given:
             path = Path(given)
-            for each in (path, *path.parents, *path.resolve().parents):
+            near = (path, path.parent, path.resolve().parent)
+            for each in near:
                 _must_be_ours(each)
+            for each in (*path.parents, *path.resolve().parents):
+                _must_be_ours(each, far=True)
 
     def questions(self, found: Listed, files: LocalFiles | None = None) -> list[Question]:
         """The survey of the playbook. Raises UsageError where it, or its survey file, is wrong."""

@@ -42,7 +42,7 @@ class LocalFiles:
             gather_once=said.gathering == "smart",
             any_errors_fatal=said.any_errors_fatal,
             force_handlers=said.force_handlers,
-            missing_handler_ends=said.error_on_missing_handler,
+            error_on_missing_handler=said.error_on_missing_handler,
         )
 
     @cached_property

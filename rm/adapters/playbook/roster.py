@@ -64,7 +64,8 @@ class Roster:
                       "all": list(self.hosts)}  # fmt: skip
         self.states = {
             name: HostState(
-                name, {**_inventory(h), **inventory.get(name, {})}, found=_found(h), login=h.login,
+                name, {**_inventory(h), **inventory.get(name, {})},
+                found=_of_machine(h, found=True), login=h.login,
                 login_named=any(key in inventory.get(name, {}) for key in NAMES["ansible_user"]),
             )
             for name, h in self.hosts.items()
@@ -243,28 +244,23 @@ def groups_of(hosts: Sequence[Host]) -> dict[str, tuple[str, ...]]:
 
 
 def _inventory(host: Host) -> dict[str, Any]:
-    found = _found(host)
     return {
         **{name: decode(value) for name, value in host.variables},
         "ansible_host": host.address,
         "ansible_port": host.port,
         "ansible_user": host.login,
         "rm_zone": host.zone,
-        **{name: value for name, value in _findable(host).items() if name not in found},
+        **_of_machine(host, found=False),
         "rm_partitions": list(host.partitions),
         "rm_features": list(host.features),
     }
 
 
-def _found(host: Host) -> dict[str, Any]:
-    """What the host's agent found, and nobody wrote."""
-    named = {"rm_interface": "interface", "rm_nic_mbps": "nic_bps", "rm_cpus": "cpus"}
-    return {name: value for name, value in _findable(host).items() if named[name] in host.found}
-
-
-def _findable(host: Host) -> dict[str, Any]:
-    return {
-        "rm_interface": host.interface,
-        **({"rm_nic_mbps": host.nic_bps // MBPS} if host.nic_bps else {}),
-        **({"rm_cpus": host.cpus} if host.cpus else {}),
-    }
+def _of_machine(host: Host, found: bool) -> dict[str, Any]:
+    """What its agent found, and nobody wrote; or what of it was written."""
+    values: dict[str, Any] = {"interface": ("rm_interface", host.interface)}
+    if host.nic_bps:
+        values["nic_bps"] = "rm_nic_mbps", host.nic_bps // MBPS
+    if host.cpus:
+        values["cpus"] = "rm_cpus", host.cpus
+    return dict(named for field, named in values.items() if (field in host.found) is found)

@@ -183,7 +183,9 @@ class _Run:
         for one in play.unheard:
             said = f"{one.file}:{one.line}: no handler is called '{one.name}'."
             ends = "The run ends where that task changes something."
-            self.orders.tell(Progress("note", f"{said} {ends if play.missing_handler_ends else one.hint}"))
+            self.orders.tell(
+                Progress("note", f"{said} {ends if play.error_on_missing_handler else one.hint}")
+            )
 
     def run_play(self, play: Play, names: tuple[str, ...], conductor: Conductor) -> None:
         states = self.roster.states

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 
 from rm.core.model.acceptance import NAME_BYTES, NUMBER_MAX
 from rm.core.model.host import Host
@@ -47,18 +47,17 @@ def accept_host(host: Host) -> None:
         raise UsageError(f"The host {host.name[:80]!a} cannot be accepted: {problem}.")
 
 
-def steering(new: Host, hosts: Mapping[str, Host]) -> list[str]:
-    """What of a host, other than it is among `hosts`, steers what playbooks do on the daemon's machine: which
-    files are read there, which programs run. Variables, its name where that is the machine's own, and
-    words that would lead out of a folder of files (vars_files: "zones/{{ rm_zone }}.yml")."""
-    old = hosts.get(new.name)
+def keys_of(hosts: Iterable[Host]) -> set[str]:
+    """The files of private keys by which hosts are reached."""
+    return {value for host in hosts for name, value in host.variables if name in _KEYS}
+
+
+def steering(new: Host, old: Host | None, keys: Collection[str]) -> list[str]:
+    """What of a host, other than it was, steers what playbooks do on the daemon's machine: which files are
+    read there, which programs run. Variables, its name where that is the machine's own, and words that would
+    lead out of a folder of files (vars_files: "zones/{{ rm_zone }}.yml"). `keys`: those that hosts have."""
     known = dict(old.variables) if old else {}
     news = [(name, value) for name, value in new.variables if known.get(name) != value]
-    keys = (
-        {value for host in hosts.values() for name, value in host.variables if name in _KEYS}
-        if news
-        else set()
-    )
 
     def describes(name: str, value: str) -> bool:
         """A key is one that this machine's owner gave some host: another may be any user's here, whose

@@ -10,7 +10,7 @@ from typing import Any
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
 from rm.core.model.host import Host, HostState
-from rm.core.model.host_acceptance import accept_host, steering
+from rm.core.model.host_acceptance import accept_host, keys_of, steering
 from rm.core.model.snapshot import Free
 from rm.core.scheduling.cycle import Cycle
 from rm.daemon.agents import Hosts
@@ -150,8 +150,9 @@ def known_host(state: ClusterState, name: str) -> Host:
 
 
 def _all_added(hosts: Sequence[Host], may_steer: bool, state: ClusterState) -> list[ev.Event]:
+    keys = set() if may_steer else keys_of(state.hosts.values())
     for host in () if may_steer else hosts:
-        if names := steering(host, state.hosts):
+        if names := steering(host, state.hosts.get(host.name), keys):
             raise Forbidden(
                 f"An administrator cannot set {', '.join(names)[:NAMED]} of host {host.name}: that would "
                 "steer logins and playbooks that have the daemon's rights.",

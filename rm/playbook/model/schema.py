@@ -173,7 +173,7 @@ class Play:
     order: str = "inventory"
     common: Task = field(default_factory=lambda: Task("", "", {}, 0))
     unheard: tuple[Unheard, ...] = ()  # what its tasks notify and no handler hears
-    missing_handler_ends: bool = True  # the run, where a task that changed something notifies such a one
+    error_on_missing_handler: bool = True  # the run ends where a changed task notifies such a one
     shelf: Any = field(default=None, compare=False)  # `parse.Shelf`: brings what includes name
 
 
@@ -185,7 +185,7 @@ class PlayDefaults:
     gather_once: bool = False
     any_errors_fatal: bool = False
     force_handlers: bool = False
-    missing_handler_ends: bool = True
+    error_on_missing_handler: bool = True
 
 
 @dataclass(frozen=True, slots=True)

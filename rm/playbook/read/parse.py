@@ -163,7 +163,7 @@ class _Plays:
             strategy=strategy,
             order=order,
             common=around,
-            missing_handler_ends=default.missing_handler_ends,
+            error_on_missing_handler=default.error_on_missing_handler,
             shelf=shelf,
         )
         unheard = _unheard(play, shelf)

@@ -297,7 +297,7 @@ class HostPlay(Making):
             learnt = learn(made, registered, self.host, self.crew.states)
             notified = told(made) if registered.get("changed") and result.status != "failed" else frozenset()
             unheard = [f"'{word}'" for word in sorted(notified) if not self._hears(word, made.frame)]
-            if unheard and self.play.missing_handler_ends:
+            if unheard and self.play.error_on_missing_handler:
                 what = f"It changed something and notifies {', '.join(unheard)}: no handler is called so."
                 result = replace(result, status="failed", message=f"{what} The run ends here.")
                 self.ends_run = failed = True
