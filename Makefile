@@ -57,9 +57,10 @@ gpu: need-lab $(DEV)
 	RM_TEST_GPU=1 RM_TEST_TORCH=$(TORCH_PYTHON) $(PYTEST) tests/gpu $(ARGS)
 
 # eight at a time, also on two cores: more than half of the end-to-end tests is waiting. A file's tests stay together,
-# as they share hosts; tests/conftest.py says in which order the files come
+# as they share hosts; tests/conftest.py says in which order the files come. A worker that dies ends the run: with
+# another one in its place, pytest-xdist waits at the end without end
 test: need-test $(DEV) $(POSIX)
-	$(PYTEST) --numprocesses 8 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PYTEST) --numprocesses 8 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(ARGS)
 
 # asks ansible-core anew what it does with each playbook of tests/e2e/equivalence/corpus
 records: need-test $(DEV) $(POSIX)
@@ -67,7 +68,7 @@ records: need-test $(DEV) $(POSIX)
 
 check: lint need-test $(DEV)
 	RM_TEST_SCHEDULES=500 RM_TEST_EXAMPLES=0.25 $(PYTEST) --numprocesses 4 --dist loadfile --no-loadscope-reorder \
-	    tests/contract tests/sim tests/unit tests/test_architecture.py --ignore tests/unit/test_release.py $(ARGS)
+	    --max-worker-restart 0 tests/contract tests/sim tests/unit tests/test_architecture.py --ignore tests/unit/test_release.py $(ARGS)
 
 # as make test does among the other tests
 COUNT := 10000

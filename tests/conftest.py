@@ -50,6 +50,8 @@ WARNINGS = (
     r"ignore:.*multi-threaded.*fork:DeprecationWarning",
 )
 _ran: list[str] = []  # the folder of the test that this process ran last
+ENDING = (signal.SIGINT, signal.SIGPIPE, signal.SIGTERM)
+_handlers = [signal.getsignal(number) for number in ENDING]
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -62,6 +64,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             warnings.simplefilter("ignore")
             gc.collect()
     _ran[:] = [folder]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """A test that lets a signal end its process would end this one, in silence, in a later test: the first
+    write to a pipe that nobody reads."""
+    left = [signal.getsignal(number) for number in ENDING]
+    if left != _handlers:
+        for number, handler in zip(ENDING, _handlers, strict=True):
+            signal.signal(number, handler)
+        pytest.fail(f"the test leaves other handlers of signals: {left}", pytrace=False)
 
 
 def pytest_collection_finish() -> None:

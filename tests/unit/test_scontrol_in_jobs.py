@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "agents"))
 import rm_scontrol
+
+SIGNALS = (signal.SIGINT, signal.SIGPIPE)
+
+
+@pytest.fixture(autouse=True)
+def _signals() -> Iterator[None]:
+    """The command lets them end its process, which is the one of the tests here."""
+    before = [signal.getsignal(number) for number in SIGNALS]
+    yield
+    for number, handler in zip(SIGNALS, before, strict=True):
+        signal.signal(number, handler)
 
 
 @pytest.mark.parametrize(
