@@ -53,7 +53,7 @@ class MailChannel:
     def send_letter(self, to: str, subject: str, text: str, name: str) -> None:
         """A mail to `to`, whoever this channel is for, or NotTold; `name` is the same for each repetition."""
         message = EmailMessage()
-        message["Subject"] = " ".join(subject.split())
+        message["Subject"] = _one_line(subject)
         message["From"] = self._sender
         message["To"] = to
         message["Date"] = formatdate()
@@ -116,7 +116,7 @@ def message_of(notice: Mapping[str, Any], sender: str, to: Sequence[str]) -> Ema
     title = f"[rm] {event.upper()}: {notice['condition']} {notice['subject']}"
     if event in (WORSENED, IMPROVED):
         title += f" is {notice['level']}"
-    message["Subject"] = " ".join(title.split())
+    message["Subject"] = _one_line(title)
     message["From"] = sender
     message["To"] = ", ".join(to)
     message["Date"] = formatdate()
@@ -143,6 +143,13 @@ def message_of(notice: Mapping[str, Any], sender: str, to: Sequence[str]) -> Ema
         lines.append(f"over:      {_time(notice['ended_us'])}")
     message.set_content("\n".join([*lines, "", "`rmx alerts` lists what holds now."]))
     return message
+
+
+def _one_line(text: str) -> str:
+    """As a header has it. EmailMessage would decode an encoded word (RFC 2047) in what a user named, and the
+    line ends in it would begin headers and a text of the user's own."""
+    words = " ".join(text.split()).replace("=?", "= ?")
+    return "".join(char if char.isprintable() else "?" for char in words)
 
 
 def _name(episode: str, event: str) -> str:
