@@ -112,6 +112,7 @@ def test_variables_steer_but_those_that_describe_the_host_or_are_there_already()
         ("group_names", '["\\u007b\\u007b x }}"]'),
         ("ansible_become_user", "#jinja2: variable_start_string: '<'\n<x"),
         ("group_names", "[" * 100_000),
+        ("rm_leaf", "[" * 100_000),
         ("ansible_ssh_common_args", "-o ProxyCommand=id"),
         ("ansible_connection", "local"),
     ):
@@ -145,9 +146,16 @@ def test_no_program_of_an_administrator_is_the_python_of_local_steps() -> None:
 
 def test_no_word_of_an_administrator_leads_a_playbook_out_of_a_folder_of_files() -> None:
     out = "../../home/ann/evil"
-    for field, value in (("zone", out), ("login", out), ("interface", out), ("partitions", ("a", out))):
+    for field, value in (
+        ("zone", out), ("address", out), ("login", out), ("interface", out), ("partitions", ("a", out)),
+    ):  # fmt: skip
         wrong = replace(builders.host("h1"), **{field: value})
         assert steered(wrong, {}) == [field]
         assert steered(wrong, {"h1": wrong}) == []
     for groups in (f'["{out}"]', "5", '[["a"]]', "gpu"):
         assert steered(builders.host("h1", variables=(("group_names", groups),)), {}) == ["group_names"]
+    for name in ("rm_leaf", "ansible_become_user"):
+        for value in (out, f'"{out}"', '"..\\u002fevil"', f'["{out}"]', f'{{"{out}": 1}}'):
+            assert steered(builders.host("h1", variables=((name, value),)), {}) == [name]
+    password = (("ansible_become_password", "a/b"),)  # which names no file
+    assert steered(builders.host("h1", variables=password), {}) == []

@@ -22,10 +22,12 @@ VARIABLE_BYTES = 1 << 20  # of all variables of a host
 PORT_MAX = 65_535
 _COUNTS = ("cpus", "mem_bytes", "nic_bps")
 # the variables by which the daemon and playbooks reach a host, and by which rm knows its place
-DESCRIBING = frozenset((
-    "ansible_become", "ansible_become_method", "ansible_become_pass", "ansible_become_password",
-    "ansible_become_user", "ansible_password", "ansible_ssh_pass", "ansible_ssh_password",
-    "ansible_sudo_pass", "group_names", LEAF_VARIABLE,
+_WORDS = frozenset((
+    "ansible_become", "ansible_become_method", "ansible_become_user", "group_names", LEAF_VARIABLE,
+))  # fmt: skip
+_PASSWORDS = frozenset((
+    "ansible_become_pass", "ansible_become_password", "ansible_password", "ansible_ssh_pass",
+    "ansible_ssh_password", "ansible_sudo_pass",
 ))  # fmt: skip
 _KEYS = ("ansible_private_key_file", "ansible_ssh_private_key_file")
 _PYTHON = "ansible_python_interpreter"
@@ -68,10 +70,13 @@ def steering(new: Host, old: Host | None, keys: Collection[str]) -> list[str]:
             return _SYSTEMS_PYTHON.fullmatch(value) is not None
         if name == "group_names" and not _are_names(value):
             return False
-        return name in DESCRIBING and not _has_template(value)
+        plain = _plain(value)
+        if plain is None or _TEMPLATE.search(plain):
+            return False
+        return name in _PASSWORDS or (name in _WORDS and "/" not in plain)
 
     named = ["name"] if old is None and new.name in _THIS_MACHINE else []
-    for what in ("zone", "login", "interface", "partitions", "features"):
+    for what in ("zone", "address", "login", "interface", "partitions", "features"):
         said = getattr(new, what)
         if (old is None or said != getattr(old, what)) and "/" in "".join(said):
             named.append(what)
@@ -84,18 +89,17 @@ def _are_names(value: str) -> bool:
         names = json.loads(value)
     except (ValueError, RecursionError):
         return False
-    return isinstance(names, list) and all(isinstance(name, str) and "/" not in name for name in names)
+    return isinstance(names, list) and all(isinstance(name, str) for name in names)
 
 
-def _has_template(value: str) -> bool:
-    """Also one that JSON writes by the numbers of its characters."""
+def _plain(value: str) -> str | None:
+    """The value without characters that JSON writes by their numbers; None: it is nested too deep."""
     try:
-        plain = json.dumps(json.loads(value), ensure_ascii=False)
+        return json.dumps(json.loads(value), ensure_ascii=False)
     except RecursionError:
-        return True
+        return None
     except ValueError:
-        plain = value
-    return _TEMPLATE.search(plain) is not None
+        return value
 
 
 def _problems(host: Host) -> Iterator[str]:
