@@ -455,6 +455,35 @@ def test_no_host_says_that_a_task_ran_into_the_future() -> None:
     assert world.job.tasks[0].ended_us == 1_000
 
 
+@pytest.mark.parametrize("ran_us", [None, 0, 1 << 50])
+def test_no_host_says_that_a_task_began_or_ended_before_it_was_placed(ran_us: int | None) -> None:
+    """Its account would have used what nobody had, or its end would be in no report."""
+    told = World(ALONE)
+    told.now_us = 1_000
+    told.place()
+    told.now_us = 2_000
+    told.do(ev.TasksStarted(1, 1, "h1", -(1 << 53), (0,)))
+    assert (told.job.started_us, told.job.tasks[0].started_us) == (1_000, 1_000)
+    told.do(ev.TaskExited(1, 1, "h1", 0, 0, 0, -(1 << 53), -(1 << 53), ran_us=ran_us))
+    assert told.job.ended_us == told.job.tasks[0].ended_us == (2_000 if ran_us else 1_000)
+    untold = World(ALONE)
+    untold.now_us = 1_000
+    untold.place()
+    untold.do(ev.TaskExited(1, 1, "h1", 0, 0, 0, 0, 0, ran_us=ran_us))
+    assert (untold.job.started_us, untold.job.tasks[0].ended_us) == (1_000, 1_000)
+
+
+def test_a_clock_that_is_set_moves_when_an_attempt_was_placed() -> None:
+    world = World(ALONE)
+    world.now_us = 10_000
+    world.place()
+    world.now_us = 500
+    world.do(ev.ClockStepped(-9_500))
+    world.now_us = 700
+    world.do(ev.TasksStarted(1, 1, "h1", 600, (0,)))
+    assert world.job.started_us == 600
+
+
 def test_the_service_of_earlier_attempts_is_kept() -> None:
     world = World().run()  # started at 200
     world.exit(0, 1)

@@ -92,6 +92,14 @@ def test_time_that_it_stood_still_does_not_count_as_held() -> None:
     assert part.on_host.cpu_us == 12 * SECOND_US
 
 
+def test_a_host_tells_of_no_more_than_it_could_have_done_in_the_time() -> None:
+    lie = Used(1 << 53, 1 << 53, gpu_us=1 << 53, gpu_busy_us=1 << 53)
+    hosts = {"h1": builders.host("h1", cpus=64, gpus=8)}
+    (part,) = ended_parts(job_on("h1", used=(HostUsed("h1", -1, lie),)), hosts)
+    assert part.on_host.cpu_busy_us == 640 * SECOND_US  # a job may have more than it asked for
+    assert (part.on_host.gpu_watched_us, part.on_host.gpu_busy_us) == (10 * SECOND_US, 10 * SECOND_US)
+
+
 def test_an_exclusive_job_holds_all_of_its_host() -> None:
     hosts = {"h1": builders.host("h1", cpus=64, gpus=8)}
     job = job_on("h1")
@@ -139,6 +147,7 @@ def test_the_end_of_tasks_is_kept_with_what_they_used_and_counted_once() -> None
     attempt = cluster.state.jobs[job].attempt
     cluster.do(ev.TasksStarted(job, attempt, "h1", cluster.now_us, (0, 1)))
     own = replace(USED, user_us=1)
+    cluster.now_us += 10 * SECOND_US
     at_us = cluster.now_us
     cluster.do(ev.TaskExited(job, attempt, "h1", 0, 0, 0, None, at_us, used=own))
     last = ev.TaskExited(job, attempt, "h1", 1, 0, 0, None, at_us, used=own, whole=USED)

@@ -277,6 +277,7 @@ class Job:
     held: bool = False
     unsure: bool = False  # it may have run, or ended, since the backup was made that was restored
     attempt: int = 0  # 0 before the first launch; grows with each requeue
+    placed_us: int = 0  # when this attempt was placed: nothing of it began before, whatever hosts tell
     tasks: tuple[Task, ...] = ()
     go: bool = False  # this attempt's hosts have got their start: some of it may run
     master_port: int = 0  # of this attempt's gang, chosen by its first host; for its tasks alone to know

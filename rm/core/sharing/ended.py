@@ -107,7 +107,7 @@ def ended_parts(job: Job, hosts: Mapping[str, Host]) -> tuple[Ended, ...]:
         tasks_on.setdefault(task.host, []).append(task)
     for host, tasks in tasks_on.items():
         held = _held(job, tasks, hosts)
-        on_host = _on_host(elapsed_us, held, whole.get(host))
+        on_host = _on_host(elapsed_us, held, whole.get(host), hosts.get(host))
         found.append(Ended(ended_us, job.account, job.spec.user, job.qos, partition, host, of_job, on_host))
         of_job = Sums()  # on its first host
     return tuple(found)
@@ -125,19 +125,22 @@ def _held(job: Job, tasks: list[Task], hosts: Mapping[str, Host]) -> tuple[int, 
     return spec.cpus_per_task * len(tasks), gpus, mem_bytes
 
 
-def _on_host(elapsed_us: int, held: tuple[int, int, int], used: Used | None) -> Sums:
+def _on_host(elapsed_us: int, held: tuple[int, int, int], used: Used | None, host: Host | None) -> Sums:
+    """Of what the host tells no more than it could have done in that time: it may lie."""
     cpus, gpus, mem_bytes = held
     cpu_us, mem_mib_s = cpus * elapsed_us, mem_bytes // MIB * elapsed_us // SECOND_US
     if used is None:
         return Sums(cpu_us=cpu_us, gpu_us=gpus * elapsed_us, mem_mib_s=mem_mib_s)
+    most_us = max(cpus, host.cpus if host is not None else 0) * elapsed_us
+    watched_us = min(used.gpu_us, gpus * elapsed_us)
     return Sums(
         cpu_us=cpu_us,
         cpu_watched_us=cpu_us,
-        cpu_busy_us=used.cpu_us,
+        cpu_busy_us=min(used.cpu_us, most_us),
         mem_mib_s=mem_mib_s,
         gpu_us=gpus * elapsed_us,
-        gpu_watched_us=used.gpu_us,
-        gpu_busy_us=used.gpu_busy_us,
+        gpu_watched_us=watched_us,
+        gpu_busy_us=min(used.gpu_busy_us, watched_us),
         energy_mj=used.energy_mj,
         read_bytes=used.read_bytes,
         written_bytes=used.written_bytes,

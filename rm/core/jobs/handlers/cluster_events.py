@@ -339,6 +339,8 @@ def moved_by(job: Job, by_us: int, before_us: int) -> Job:
             for one in job.dependencies
         )
         job = replace(job, dependencies=tuple(moved))
+    if job.occupies:
+        job = replace(job, placed_us=job.placed_us + by_us)
     if job.occupies and job.started_us is not None:
         tasks = tuple(
             replace(

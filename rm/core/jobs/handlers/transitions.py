@@ -45,7 +45,7 @@ MAX_LAUNCH_FAILURES = 3
 INNOCENT_US = 3_600_000_000
 LOSS_BACKOFF_US, LONGEST_BACKOFF_US = 5_000_000, 3_600_000_000
 _placed = copier(
-    Job, "history", "touched_us", "state", "attempt", "tasks", "go", "master_port", "allowed_us",
+    Job, "history", "touched_us", "state", "attempt", "placed_us", "tasks", "go", "master_port", "allowed_us",
     "mailed_share", "freezes", "stood_us", "suspended_us", "yields_to", "failed_rank", "fence_grace_us",
     "reason", "ending", "started_us", "ended_us", "exit_code", "exit_signal", "slice_of", "unsure",
     "partition", "preempted_by",
@@ -60,6 +60,7 @@ def _place(ctx: Context, job: Job, e: ev.JobPlaced) -> None:
         touched_us=ctx.now_us,
         state=S.CONFIGURING,
         attempt=job.attempt + 1,
+        placed_us=ctx.now_us,
         tasks=tuple([Task(t.rank, t.host, t.gpus) for t in e.placement.tasks]),
         go=len(hosts) == 1,
         master_port=0,
@@ -107,14 +108,15 @@ def _prepared(ctx: Context, job: Job, e: ev.TasksPrepared) -> None:
 def _started(ctx: Context, job: Job, e: ev.TasksStarted) -> None:
     job = ctx.put(replace(job, unsure=False)) if job.unsure else job
     new = tuple(t.rank for t in job.tasks if t.rank in e.ranks and t.started_us is None)
-    tasks = as_launched(renewed(job.tasks, e.host, new, started_us=e.started_us, prepared=True), e)
+    started_us = max(e.started_us, job.placed_us)
+    tasks = as_launched(renewed(job.tasks, e.host, new, started_us=started_us, prepared=True), e)
     if tasks == job.tasks and job.started_us is not None and job.state is not S.CONFIGURING:
         return  # said twice: by the task's start and in the answer to its launch
     job = replace(job, tasks=tasks, host_faults=0)
     if job.held and job.slice_of:
         job = touch(job, ctx.now_us, "not held: its host had started it before", held=False)
     if job.started_us is None:
-        job = touch(job, ctx.now_us, "started", started_us=e.started_us)
+        job = touch(job, ctx.now_us, "started", started_us=started_us)
     if job.state is S.CONFIGURING:
         job = replace(job, state=S.RUNNING)
     ctx.put(job)
@@ -130,7 +132,7 @@ def _exited(ctx: Context, job: Job, e: ev.TaskExited) -> None:
     if job.held and job.slice_of:
         job = replace(job, held=False)  # it has run
     job = _after_epilog(ctx, job, e)
-    started, ended = _when(task.started_us or e.started_us, e, ctx.now_us)
+    started, ended = _when(job, task.started_us or e.started_us, e, ctx.now_us)
     tasks = renewed(
         job.tasks,
         e.host,
@@ -185,10 +187,12 @@ def _withheld(ctx: Context, job: Job, e: ev.LaunchWithheld) -> None:
     finish_if_over(ctx, stop_rest(ctx, job, "abort"))
 
 
-def _when(started_us: int | None, e: ev.TaskExited, now_us: int) -> tuple[int | None, int]:
-    """When it started and ended: as far apart as its host measured, however its clock was set in between."""
+def _when(job: Job, started_us: int | None, e: ev.TaskExited, now_us: int) -> tuple[int | None, int]:
+    """When it started and ended: as far apart as its host measured, however its clock was set in between, and
+    never before its attempt was placed."""
     if started_us is None:
-        return None, e.ended_us
+        return None, max(e.ended_us, job.placed_us)
+    started_us = max(started_us, job.placed_us)
     if e.ran_us is None:
         return started_us, max(e.ended_us, started_us)
     return started_us, max(started_us, min(started_us + e.ran_us, now_us))
