@@ -111,6 +111,11 @@ def now_us():
     return time.time_ns() // 1000
 
 
+def run_us():
+    """A clock that nobody sets, microseconds: durations are measured by it."""
+    return time.monotonic_ns() // 1000
+
+
 class Iterations:
     """The iterations of one rank: `start()` and `end()`, or `with Iterations() as …` per iteration.
 
@@ -131,6 +136,7 @@ class Iterations:
         self._reports = None
         self._pause_seq = 0
         self._origin_us = None
+        self._began_us = None  # the same instant by the clock that nobody sets
         self._end_us = None
         self._comm_us = None
         self._comm_from_us = None
@@ -149,31 +155,34 @@ class Iterations:
             return
         try:
             self._read_schedule()
-            before = now_us()
-            wait = wait_us(before, self.schedule, self._pause_seq, self._origin_us)
+            at, before = now_us(), run_us()
+            # where the iteration before began by the clock of now, which may have been set since
+            previous = None if self._origin_us is None else at - (before - self._began_us)
+            wait = wait_us(at, self.schedule, self._pause_seq, previous)
             if self.schedule:
                 self._pause_seq = max(self._pause_seq, int(self.schedule.get("pause_seq") or 0))
             try:
-                self._send_as_planned(before)
+                self._send_as_planned(at, previous)
             except Exception as error:
                 self._warn(error)
             if wait > 0:
                 sleep_us(wait)
-            origin = now_us()
-            self.last_wait_us = max(0, origin - before) if wait > 0 else 0
+            origin, began = now_us(), run_us()
+            self.last_wait_us = began - before if wait > 0 else 0
             self.waited_us += self.last_wait_us
-            self._report(origin, self.last_wait_us)
-            self._origin_us, self._end_us, self._comm_us, self._turned_us = origin, None, None, 0
+            self._report(began, self.last_wait_us)
+            self._origin_us, self._began_us = origin, began
+            self._end_us, self._comm_us, self._turned_us = None, None, 0
             self.count += 1
         except Exception as error:  # training must continue after any error here
             self._warn(error)
             self._origin_us = None
 
-    def _send_as_planned(self, now):
+    def _send_as_planned(self, now, previous):
         """Rate and code point of what the process sends in the iteration that is about to begin."""
         wanted, schedule = (0, 0), self.schedule
         if schedule and (schedule.get("paces_bps") or schedule.get("dscps")):
-            number = planned_start(now, schedule, self._origin_us)[1]
+            number = planned_start(now, schedule, previous)[1]
             wanted = tuple(int((schedule.get(key) or [0])[number:][:1][0]) for key in ("paces_bps", "dscps"))
         if wanted != self._sends:
             self._sends = wanted
@@ -184,7 +193,7 @@ class Iterations:
     def end(self):
         """The iteration's work is done. Optional: it bounds the last iteration's duration."""
         if self.active and self._origin_us is not None:
-            self._end_us = now_us()
+            self._end_us = run_us()
 
     def reload(self):
         """The schedule as it is now, None when there is none or it cannot be read."""
@@ -208,7 +217,7 @@ class Iterations:
                     self._await_turn()
                 except Exception as error:
                     self._warn(error)
-            self._communicates, self._comm_from_us = True, now_us() if timed else None
+            self._communicates, self._comm_from_us = True, run_us() if timed else None
 
     def _admission_path(self):
         return os.path.join(os.path.dirname(self._schedule_path), "admission")
@@ -228,7 +237,7 @@ class Iterations:
             return
         self._communicates = False
         if self._comm_from_us is not None:
-            self._comm_us = (self._comm_us or 0) + max(0, now_us() - self._comm_from_us)
+            self._comm_us = (self._comm_us or 0) + run_us() - self._comm_from_us
             self._comm_from_us = None
         if self._turn is not None:
             self._turn.over(self._communications)
@@ -238,7 +247,7 @@ class Iterations:
         if not self.active:
             return
         try:
-            self._report(self._end_us or now_us(), 0)
+            self._report(self._end_us or run_us(), 0)
         except Exception as error:
             self._warn(error)
         self._origin_us = None
@@ -278,13 +287,13 @@ class Iterations:
         self.schedule = schedule
 
     def _report(self, until_us, paused_us):
-        """One line [rank, n, start_us, duration_us, paused_us, comm_us] in one write."""
+        """One line [rank, n, start_us, duration_us, paused_us, comm_us]; `until_us` by `run_us`."""
         if self._origin_us is None or not self._reports_path:
             return
         if self._reports is None:
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
             self._reports = os.open(self._reports_path, flags, 0o644)
-        duration = max(0, until_us - self._origin_us)
+        duration = until_us - self._began_us
         paused_us += self._turned_us
         line = [self.rank, self.count - 1, self._origin_us, duration, paused_us, self._comm_us]
         os.write(self._reports, (json.dumps(line) + "\n").encode())

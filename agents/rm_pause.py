@@ -21,7 +21,8 @@ import rm_profile
 import rm_reports
 import rm_shape
 from rm_freezer import LONGEST_US, Freezer
-from rm_kernel import now_us, require
+from rm_iteration import now_us, run_us
+from rm_kernel import require
 
 SAMPLE_US = 2_000
 LOOK_S = 0.25  # between looks whether a job has begun to report by itself
@@ -130,11 +131,16 @@ def _sent(interface):
     return rm_kernel.interface_counters(interface)[1]
 
 
+def _ahead_us():
+    """Added to an instant of `run_us` it gives that of the wall clock, which may be set meanwhile."""
+    return now_us() - run_us()
+
+
 def _sampled(read, duration_us):
     """Samples (time, what `read` gives) every SAMPLE_US for `duration_us`."""
-    samples, begin, n = [], time.monotonic(), 0
+    samples, begin, n, ahead = [], time.monotonic(), 0, _ahead_us()
     while n * SAMPLE_US <= duration_us:
-        samples.append((now_us(), read()))
+        samples.append((ahead + run_us(), read()))
         n += 1
         time.sleep(max(0.0, begin + n * SAMPLE_US / 1e6 - time.monotonic()))
     return samples
@@ -247,13 +253,13 @@ def regulate(request):
                 looked = time.monotonic()
                 if _report_files(job, attempt):
                     return {"iterations": iteration, "pauses": pauses, "cooperative": True}
-            event = detector.feed(now_us(), read())
+            event = detector.feed(run_us(), read())
             if event and event[0] == "start" and seen % each == 0:
                 if origin is not None:
                     length = event[1] - origin
                     notify({
                         "event": "iterations", "job": job, "attempt": attempt,
-                        "items": [[rank, iteration, origin, length, min(waited, length), None]],
+                        "items": [[rank, iteration, origin + _ahead_us(), length, min(waited, length), None]],
                     })  # fmt: skip
                     base = [*base[-8:], length - waited]
                     iteration += 1
@@ -263,14 +269,14 @@ def regulate(request):
                 current = reader.reload() or schedule
                 expected = rm_profile.median(base) if len(base) >= 3 else _base(current or {})
                 if current and origin is not None and seen % each == 0 and expected > 0:
-                    due = int(origin + expected)
-                    wait = rm_iteration.wait_us(due, current, pause_seq, origin)
+                    due, ahead = int(origin + expected), _ahead_us()
+                    wait = rm_iteration.wait_us(due + ahead, current, pause_seq, origin + ahead)
                     pause_seq = max(pause_seq, int(current.get("pause_seq") or 0))
                     margin = max(4_000, int(expected) // 32)
                     hold = (due - margin, due + wait - margin // 2, wait) if wait > 0 else None
-            if hold and not detector.active and now_us() >= hold[0]:
-                if hold[1] > now_us():
-                    _hold(freezer, tell, hold[1] - now_us())
+            if hold and not detector.active and run_us() >= hold[0]:
+                if hold[1] > run_us():
+                    _hold(freezer, tell, hold[1] - run_us())
                     waited, pauses = hold[2], pauses + 1
                     detector.recent.clear()  # what came meanwhile says nothing about when
                 hold = None

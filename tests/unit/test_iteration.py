@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -109,8 +109,6 @@ def test_reports_name_origins_and_waits(tmp_path: Path) -> None:
     iterations.close()
     rows = [json.loads(line) for line in reports.read_text().splitlines()]
     assert [row[:2] for row in rows] == [[3, 0], [3, 1], [3, 2]]
-    for row, following in itertools.pairwise(rows):
-        assert row[2] + row[3] == following[2]  # from origin to origin
     assert iterations.waited_us == sum(row[4] for row in rows) == rows[0][4]
     assert rows[0][4] <= rows[0][3]
     assert all(row[5] is not None for row in rows)
@@ -149,3 +147,35 @@ def test_sleeping_is_never_short() -> None:
     begin = time.monotonic_ns()
     rm_iteration.sleep_us(3_000)
     assert time.monotonic_ns() - begin >= 3_000_000
+
+
+@pytest.mark.parametrize("by_s", [18_000, -18_000])
+def test_a_clock_that_is_set_makes_no_iteration_longer_or_shorter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_s: int
+) -> None:
+    clock = {"run": 0, "wall": 1_000_000_000_000_000}  # nanoseconds
+
+    def go_on(seconds: float) -> None:
+        for name in clock:
+            clock[name] += round(seconds * 1e9)
+
+    clocks = {"time_ns": lambda: clock["wall"], "monotonic_ns": lambda: clock["run"], "sleep": go_on}
+    monkeypatch.setattr(rm_iteration, "time", SimpleNamespace(**clocks))
+    reports, plan = tmp_path / "r.jsonl", tmp_path / "schedule.json"
+    plan.write_text(json.dumps(schedule(epoch_us=0, shift_us=0, inject_us=20_000)))
+    iterations = rm_iteration.Iterations({"RM_SCHEDULE": str(plan), "RM_REPORTS": str(reports)})
+    for n in range(4):
+        iterations.start()
+        go_on(0.15)
+        if n == 1:
+            clock["wall"] += by_s * 1_000_000_000
+        iterations.communication_starts()
+        go_on(0.03)
+        iterations.communication_ends()
+        iterations.end()
+    iterations.close()
+    rows = [json.loads(line) for line in reports.read_text().splitlines()]
+    # each waits until the effective period is over, but the last, which nothing follows
+    assert [row[3:] for row in rows] == [[200_000, 20_000, 30_000]] * 3 + [[180_000, 0, 30_000]]
+    origins = [row[2] for row in rows]
+    assert [b - a for a, b in itertools.pairwise(origins)] == [200_000, 200_000 + by_s * 1_000_000, 200_000]

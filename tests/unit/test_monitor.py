@@ -705,6 +705,25 @@ def test_a_clock_that_is_set_during_a_probe_tells_no_delay(house: House) -> None
     assert house.network()[("a", "b")].delay_us == 0
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"forward_us": {"median": 18_000_000_000}, "backward_us": {"median": -18_000_000_000}},
+        {"forward_us": {"min": 90, "median": 100, "max": 18_000_000_000}, "jitter_forward_us": 9_000_000_000},
+        {"rtt_us": {"median": -18_000_000_000}},
+    ],
+)
+def test_a_clock_that_is_set_by_hours_costs_the_delays_of_a_try_and_not_its_loss(
+    house: House, told: dict[str, Any]
+) -> None:
+    house.agents.oneway.update(told)
+    assert house.monitor.run("latency").failed == 0
+    for way in (("a", "b"), ("b", "a")):
+        known = house.network()[way]
+        assert (known.delay_us, known.jitter_us, known.failures) == (None, None, 0)
+        assert known.loss_pct is not None
+
+
 def test_runs_take_turns_with_the_rounds_and_cover_all_pairs() -> None:
     mesh = replace(LATENCY, rounds=2)
     house = House(mesh, hosts=8)

@@ -50,6 +50,7 @@ UNDER_WAY_US = 3_000  # of full rate, that a burst has under way at most
 GAPS_US = 5_000_000  # for bursts in gaps
 GAP_TRIES = 8
 CLOCK_PACKETS = 10
+LONGEST_US = 60_000_000  # no packet that a probe still counts was under way for so long
 TRACE_ROUND_S = 1.0  # to ask each of 30 hops once
 PATIENCE_S = 0.25  # where the jobs leave no gap at once
 LEAST_SENT_US = 20_000  # of bursts, all together, needed for a rate
@@ -303,12 +304,21 @@ class Session:
         return self.reflector.result(IDLE_US / 1e6 + MARGIN_S).answered
 
 
+def _was_set(answer: OneWay) -> bool:
+    """Was a clock set during the probe, or since the pings told of it? Then one direction has packets that
+    arrived before they left, and the other has some that were under way for longer than a probe lasts."""
+    ways = [way for way in (answer.forward_us, answer.backward_us) if way is not None]
+    spreads = [*ways, *([] if answer.rtt_us is None else [answer.rtt_us])]
+    longest_us = max((abs(us) for one in spreads for us in (one.min, one.median, one.max)), default=0)
+    return longest_us > LONGEST_US or any(way.median < -(answer.clock_error_us or 0) for way in ways)
+
+
 def way_of(answer: OneWay, direction: str) -> Way:
     """One direction, `forward` or `backward`, of a one-way probe's answer; without any value where nothing is
     known of it. As many packets go back as have arrived.
 
-    A delay below zero by no more than the clocks' error is none. One further below shows that a clock
-    was set during the probe: nothing is said of delays then.
+    A delay below zero by no more than the clocks' error is none. Nothing is said of delays where a clock
+    was set.
     """
     forward = direction == "forward"
     loss_pct = answer.loss_forward_pct if forward else answer.loss_backward_pct
@@ -325,9 +335,9 @@ def way_of(answer: OneWay, direction: str) -> Way:
         "histogram": tuple(histogram),
     }
     error_us, delays = answer.clock_error_us, answer.forward_us if forward else answer.backward_us
+    if _was_set(answer):
+        return way
     if delays is not None:
-        if delays.median < -(error_us or 0):
-            return way
         values["delay_us"] = max(delays.median, 0)
         if delays.p95 >= delays.median:  # an older agent does not say
             values["delay_p95_us"] = max(delays.p95, 0)
