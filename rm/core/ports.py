@@ -118,8 +118,7 @@ class Transfer(NamedTuple):
     since_us: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Admission:
+class Admission(NamedTuple):
     """Which waiting transfers start now, in this order, and which ongoing ones wait again."""
 
     start: tuple[int, ...]

@@ -40,15 +40,12 @@ class Busy:
     """The hosts on which n transfers run."""
 
     def __init__(self, n: int) -> None:
-        self._running: list[set[str]] = [set() for _ in range(n)]  # on how many hosts one, two, ... run
-
-    @property
-    def full(self) -> set[str]:
-        return self._running[-1]
+        self._fewer: list[set[str]] = [set() for _ in range(n - 1)]  # on which hosts one, two, ... run
+        self.full: set[str] = set()
 
     def add(self, hosts: tuple[str, ...]) -> None:
         more: Collection[str] = hosts
-        for there in self._running[:-1]:
+        for there in self._fewer:
             again = there.intersection(more)
             there.update(more)
             more = again

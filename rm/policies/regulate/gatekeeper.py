@@ -7,8 +7,7 @@ that share a host with what has just arrived or ended. Simulated and live transf
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from rm.core.ports import AdmissionPolicy, Transfer
 from rm.errors import RmError
@@ -27,8 +26,7 @@ A = TypeVar("A", bound=Communicating)
 Describe = Callable[[Sequence[A]], list[Transfer]]  # what the policy is told of the attempts' transfers
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict(Generic[A]):
+class Verdict(NamedTuple, Generic[A]):
     """What changes now: attempts that start, that go on after a pause, and that pause."""
 
     start: tuple[A, ...] = ()
@@ -36,36 +34,60 @@ class Verdict(Generic[A]):
     pause: tuple[A, ...] = ()
 
 
+class _Host(Generic[A]):
+    """Those that wait on a host, and those that communicate, by job."""
+
+    __slots__ = ("ongoing", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: dict[int, A] = {}
+        self.ongoing: dict[int, A] = {}
+
+
 class Gatekeeper(Generic[A]):
     """Waiting and ongoing transfers by host. A paused transfer waits like a new one."""
 
     def __init__(self, policy: AdmissionPolicy) -> None:
         self._policy = policy
-        self._waiting: dict[str, dict[int, A]] = {}
-        self._ongoing: dict[str, dict[int, A]] = {}
+        self._hosts: dict[str, _Host[A]] = {}
+        # of those that wait or communicate, by job: with thousands, to look their hosts up costs the most
+        self._hosts_of: dict[int, list[_Host[A]]] = {}
         self._paused: set[int] = set()
 
     def arrive(self, attempt: A, describe: Describe[A]) -> Verdict[A]:
         """`attempt` is ready to communicate."""
-        self._put(self._waiting, attempt)
-        return self._ask({attempt.job: attempt}, describe)
+        job = attempt.job
+        hosts = self._hosts_of[job] = self._look_up(attempt)
+        for host in hosts:
+            host.waiting[job] = attempt
+        return self._ask({job: attempt}, describe)
 
     def end(self, attempts: Sequence[A], describe: Describe[A]) -> Verdict[A]:
         """Their transfers have ended, or they were stopped while they waited or communicated."""
+        left = []
         for attempt in attempts:
-            self._drop(self._waiting, attempt)
-            self._drop(self._ongoing, attempt)
-            self._paused.discard(attempt.job)
-        return self._ask(self._near(self._waiting, attempts), describe)
+            job = attempt.job
+            hosts = self._hosts_of.pop(job, None) or self._look_up(attempt)
+            for host in hosts:
+                host.waiting.pop(job, None)
+                host.ongoing.pop(job, None)
+            self._paused.discard(job)
+            left += hosts
+        return self._ask(_waiting(left), describe)
 
     def force(self, attempt: A) -> None:
         """It has waited for long enough: its transfer goes on beside whatever goes on there."""
-        self._move(attempt, self._waiting, self._ongoing)
+        self._start(attempt.job, attempt)
 
     def _ask(self, waiting: dict[int, A], describe: Describe[A]) -> Verdict[A]:
         if not waiting:
             return Verdict()
-        ongoing = self._near(self._ongoing, waiting.values())
+        hosts_of = self._hosts_of
+        ongoing: dict[int, A] = {}
+        for job in waiting:
+            for host in hosts_of[job]:
+                if host.ongoing:
+                    ongoing.update(host.ongoing)
         answer = self._policy.admit(
             describe([waiting[j] for j in sorted(waiting)]), describe([ongoing[j] for j in sorted(ongoing)])
         )
@@ -74,12 +96,16 @@ class Gatekeeper(Generic[A]):
                 "The admission policy named a transfer that it was not asked about.",
                 f"It answered {answer}; correct the policy.",
             )
+        freed: list[_Host[A]] = []
         for job in answer.pause:
-            self._move(ongoing[job], self._ongoing, self._waiting)
+            for host in hosts_of[job]:
+                del host.ongoing[job]
+                host.waiting[job] = ongoing[job]
+            freed += hosts_of[job]
         start: list[A] = []
         resume: list[A] = []
         for job in answer.start:
-            self._move(waiting[job], self._waiting, self._ongoing)
+            self._start(job, waiting[job])
             (resume if job in self._paused else start).append(waiting[job])
         if self._paused:
             self._paused.difference_update(answer.start)
@@ -88,34 +114,29 @@ class Gatekeeper(Generic[A]):
         self._paused.update(answer.pause)
         pause = tuple(ongoing[j] for j in answer.pause)
         # what is paused frees hosts that the others did not ask for: somebody else may start there
-        more = self._ask(self._near(self._waiting, pause), describe)
+        more = self._ask(_waiting(freed), describe)
         return Verdict((*start, *more.start), (*resume, *more.resume), (*pause, *more.pause))
 
-    @staticmethod
-    def _put(where: dict[str, dict[int, A]], attempt: A) -> None:
-        for host in attempt.hosts:
-            where.setdefault(host, {})[attempt.job] = attempt
+    def _start(self, job: int, attempt: A) -> None:
+        for host in self._hosts_of[job]:
+            host.waiting.pop(job, None)
+            host.ongoing[job] = attempt
 
-    @staticmethod
-    def _drop(where: dict[str, dict[int, A]], attempt: A) -> None:
-        for host in attempt.hosts:
-            if there := where.get(host):
-                there.pop(attempt.job, None)
-
-    def _move(
-        self,
-        attempt: A,
-        source: dict[str, dict[int, A]],
-        target: dict[str, dict[int, A]],
-    ) -> None:
-        self._drop(source, attempt)
-        self._put(target, attempt)
-
-    @staticmethod
-    def _near(where: dict[str, dict[int, A]], attempts: Iterable[A]) -> dict[int, A]:
-        found: dict[int, A] = {}
-        hosts = set().union(*[attempt.hosts for attempt in attempts])
-        for there in map(where.get, hosts):
-            if there:
-                found.update(there)
+    def _look_up(self, attempt: A) -> list[_Host[A]]:
+        known = self._hosts
+        found = []
+        for name in attempt.hosts:
+            host = known.get(name)
+            if host is None:
+                host = known[name] = _Host()
+            found.append(host)
         return found
+
+
+def _waiting(hosts: Iterable[_Host[A]]) -> dict[int, A]:
+    """Who waits on any of these hosts."""
+    found: dict[int, A] = {}
+    for host in hosts:
+        if host.waiting:
+            found.update(host.waiting)
+    return found
