@@ -389,22 +389,23 @@ def test_the_usual_order_of_jobs_is_the_same_whatever_is_shown_of_them(slurm: Sl
 
 def test_priorities_are_listed_with_their_parts(slurm: Slurm, rmx: Rmx, daemon: Daemon) -> None:
     rmx("submit", "--priority=9", "--nice=4", "--partition=fast,slow", "--wrap=true")
-    assert slurm("sprio").out.splitlines()[0].split() == ["JOBID", "PARTITION", "PRIORITY", "SITE", "NICE"]
-    lines = [line.split() for line in slurm("sprio", "-h").out.splitlines()]
-    assert sorted(lines) == [
-        ["2", "(null)", "7", "7", "0"],
-        ["3_[0,2-5%2]", "fast", "0", "0", "0"],
-        ["6", "fast,slow", "5", "9", "4"],
-    ]
+    rmx("submit", "--priority=9", "--hold", "--wrap=true")
+    assert slurm("sprio").out.splitlines()[0].split() == ["JOBID", "PARTITION", "PRIORITY", "SITE"]
+    assert [line.split() for line in slurm("sprio", "-h").out.splitlines()] == [
+        ["2", "(null)", "7", "7"],
+        ["3_[0,2-5%2]", "fast", "0", "0"],
+        ["6", "fast,slow", "5", "9"],
+    ], "by id, without those that are held"
+    rmx("cancel", "7")
     assert slurm("sprio", "-h", "-o", "%i %Y", "-p", "slow").out == "6 5\n"
     assert slurm("sprio", "-h", "-o", "%i", "-j", "3_2,2", "-u", "root").out.split() == ["2", "3_[0,2-5%2]"]
-    assert slurm("sprio", "-l").out.splitlines()[0].split()[2] == "USER"
-    assert "%A, which is not supported" in slurm("sprio", "-o", "%A").err
+    assert slurm("sprio", "-u", "root").out.splitlines()[0].split()[2] == "USER"
+    assert "%s, which is not supported" in slurm("sprio", "-o", "%s").err
     daemon.service.queue_policy = "multifactor"
     told = [line.split() for line in slurm("sprio", "-j", "6").out.splitlines()]
     assert told == [
-        ["JOBID", "PARTITION", "PRIORITY", "SITE", "AGE", "FAIRSHARE", "JOBSIZE", "PARTITION", "QOS", "NICE"],
-        ["6", "fast,slow", "5007", "9", "2", "5000", "0", "0", "0", "4"],
+        ["JOBID", "PARTITION", "PRIORITY", "SITE", "AGE", "FAIRSHARE", "JOBSIZE", "PARTITION"],
+        ["6", "fast,slow", "5007", "9", "2", "5000", "0", "0"],
     ]
     assert (
         "  Priority 5007 = site 9 + age 1.5 + fair share 5000 + size 0.25 + QOS 0 + partition 0 - nice 4.\n"
@@ -429,12 +430,36 @@ def test_weights_and_parts_of_priorities_stand_where_slurm_has_them(
         "        Weights                               1",
     ]
     daemon.service.queue_policy = "multifactor"
-    weights = slurm("sprio", "-w", "-h").out
-    assert weights.split() == ["Weights", "1", "1000", "10000", "0", "10000", "0"]
-    assert slurm("sprio", "-n", "-j", "2").out.splitlines() == [
-        "          JOBID PARTITION PRIORITY   AGE        FAIRSHARE  JOBSIZE    PARTITION  QOS       ",
-        "              2 (null)    0.00000117 0.0015000  0.5000000  0.5000000  0.0000000  0.0000000 ",
+    parts = "       SITE        AGE"
+    after = "  FAIRSHARE    JOBSIZE  PARTITION"
+    assert slurm("sprio", "-w").out.splitlines() == [
+        f"          JOBID PARTITION   PRIORITY{parts}{after}",
+        "        Weights                               1       1000      10000          0      10000",
     ]
+    # the lines of Slurm 22.05, but for the numbers
+    assert slurm("sprio", "-l", "-j", "2").out.splitlines() == [
+        f"          JOBID PARTITION     USER   PRIORITY{parts}      ASSOC{after}        QOS        NICE"
+        "                 TRES",
+        "              2 (null)        root       5009          7          2          0       5000          0"
+        "          0          0           0                     ",
+    ]
+    assert slurm("sprio", "-w", "-l", "-h").out == (
+        "        Weights                                        1       1000          0      10000          0"
+        "      10000          0                           (null)\n"
+    )
+    assert slurm("sprio", "-n", "-j", "2").out.splitlines() == [
+        "          JOBID PARTITION PRIORITY   AGE        FAIRSHARE  JOBSIZE    PARTITION ",
+        "              2 (null)    0.00000117 0.0015000  0.5000000  0.5000000  0.0000000 ",
+    ]
+    assert slurm("sprio", "-n", "-l", "-j", "2").out.splitlines() == [
+        "          JOBID PARTITION     USER PRIORITY   AGE        ASSOC      FAIRSHARE  JOBSIZE    PARTITION "
+        " QOS        TRES                ",
+        "              2 (null)        root 0.00000117 0.0015000  0.0000000  0.5000000  0.5000000  0.0000000 "
+        " 0.0000000                      ",
+    ]
+    assert slurm("sprio", "-n", "-w", "-h").out == (
+        "        Weights                      1000       10000      0          10000     \n"
+    )
     by_priority = slurm("sprio", "-h", "-o", "%i", "-S", "-Y,i").out.split()
     assert by_priority == ["2", "3_[0,2-5%2]"]
     assert slurm("sprio", "-h", "-o", "%i", "-S", "Y").out.split() == by_priority[::-1]

@@ -32,6 +32,7 @@ OPTIONS = Options(
 )  # fmt: skip
 BY_PRIORITY = ("priority", "backfill")  # queue policies
 BY_PARTS = "multifactor"
+WAITS = frozenset({"BeginTime", "Dependency", "DependencyNeverSatisfied"})  # not for its turn
 WHOLE = 1 << 32  # of which --norm shows a priority as its part, as Slurm does
 
 
@@ -62,13 +63,15 @@ def _part(header: str, name: str) -> Column:
 
 
 def _norm(header: str, name: str) -> Column:
-    """The factor, between 0 and 1."""
+    """The factor, between 0 and 1; of the weights as it is."""
 
     def value(row: Row) -> float:
-        weight = getattr(row.weights, name)
+        weight = float(getattr(row.weights, name))
+        if row.job is None:
+            return weight
         return getattr(row.parts, name) / weight if weight else 0.0
 
-    return Column(header, lambda row: f"{value(row):.7f}", order=value)
+    return Column(header, lambda row: f"{value(row):.{0 if row.job is None else 7}f}", order=value)
 
 
 COLUMNS = {
@@ -77,32 +80,38 @@ COLUMNS = {
     "r": Column("PARTITION", _of_job(lambda job: job.spec.partition or NONE)),
     "u": Column("USER", _of_job(lambda job: job.spec.user)),
     "Y": Column("PRIORITY", lambda row: "" if row.job is None else f"{row.parts.sum:.0f}", order=_sum),
-    "y": Column("PRIORITY", lambda row: f"{row.parts.sum / WHOLE:.8f}", order=_sum),
+    "y": Column("PRIORITY", lambda row: "" if row.job is None else f"{_sum(row) / WHOLE:.8f}", order=_sum),
     "S": _part("SITE", "site"),
-    "N": Column("NICE", _of_job(lambda job: job.spec.nice)),
-}  # fmt: skip
-COLUMNS_OF_PARTS = {
-    **COLUMNS,
     "A": _part("AGE", "age"),
-    "F": _part("FAIRSHARE", "fair_share"),
-    "J": _part("JOBSIZE", "size"),
-    "Q": _part("QOS", "qos"),
-    "P": _part("PARTITION", "partition"),
     "a": _norm("AGE", "age"),
+    "B": Column("ASSOC", lambda _: "0"),  # rm weighs no association
+    "b": Column("ASSOC", lambda row: "0" if row.job is None else f"{0:.7f}"),
+    "F": _part("FAIRSHARE", "fair_share"),
     "f": _norm("FAIRSHARE", "fair_share"),
+    "J": _part("JOBSIZE", "size"),
     "j": _norm("JOBSIZE", "size"),
-    "q": _norm("QOS", "qos"),
+    "P": _part("PARTITION", "partition"),
     "p": _norm("PARTITION", "partition"),
-}
+    "Q": _part("QOS", "qos"),
+    "q": _norm("QOS", "qos"),
+    "N": Column("NICE", _of_job(lambda job: job.spec.nice)),
+    "T": Column("TRES", lambda row: NONE if row.job is None else ""),  # nor resources
+    "t": Column("TRES", lambda _: ""),
+}  # fmt: skip
+WEIGHED = {"a": "age", "b": "", "f": "fair_share", "j": "size", "p": "partition", "q": "qos"}
 
 
-def _form(options: Mapping[str, str], by_parts: bool) -> str:
-    """The format, where none is asked for."""
-    user = "%.8u " if "long" in options else ""
-    if "norm" in options:
-        return f"%.15i %9r {user}%10y" + (" %10a %10f %10j %10p %10q" if by_parts else "")
-    parts = " %.10A %.10F %.10J %.10P %.10Q" if by_parts else ""
-    return f"%.15i %9r {user}%.10Y %.10S{parts}" + ("" if "weights" in options else " %.10N")
+def _form(options: Mapping[str, str], weights: PriorityWeights) -> str:
+    """The format, where none is asked for: as Slurm's, with the parts that have a weight, or all of them."""
+    long, norm = "long" in options, "norm" in options
+    user = " %.8u" if long or "user" in options else ""
+    form = f"%.15i %9r{user}" + (" %10y" if norm else " %.10Y %.10S")
+    for letter, name in WEIGHED.items():
+        if long or (name and getattr(weights, name)):
+            form += f" %10{letter}" if norm else f" %.10{letter.upper()}"
+    if long:
+        form += " %20t" if norm else " %.11N %.20T"
+    return form
 
 
 def run(words: Sequence[str]) -> int:
@@ -117,8 +126,7 @@ def run(words: Sequence[str]) -> int:
         policy, weights = client.status().policies["queue"], client.priority_weights()
         found = client.queue() if "weights" not in options else []
         parts = {one.job: one for one in client.priorities()} if policy == BY_PARTS else {}
-    columns = COLUMNS_OF_PARTS if policy == BY_PARTS else COLUMNS
-    form = by_letters(options.get("format") or _form(options, policy == BY_PARTS), columns)
+    form = by_letters(options.get("format") or _form(options, weights), COLUMNS)
     if policy not in (*BY_PRIORITY, BY_PARTS):
         raise Conflict(
             f"sprio does not know what priorities the queue policy {policy} gives.",
@@ -127,8 +135,8 @@ def run(words: Sequence[str]) -> int:
     rows = [Row(job, one, weights) for job in _chosen(found, given) if (one := _parts_of(job, policy, parts))]
     if "weights" in options:
         rows = [Row(None, NO_PARTS, weights)]
-    elif "sort" in options:
-        rows = _sorted(rows, options["sort"], columns)
+    else:
+        rows = _sorted(rows, options.get("sort", "i"), COLUMNS)
     if not rows and ("jobs" in options or "user" in options):
         print("Unable to find jobs matching user/id(s) specified")
         return 0
@@ -150,7 +158,8 @@ def _parts_of(job: Job, policy: str, known: Mapping[int, Priority]) -> Priority 
 
 
 def _chosen(found: Sequence[Job], given: Given) -> list[Job]:
-    chosen = list(found)
+    """Of those that wait for nothing but their turn, as in Slurm."""
+    chosen = [job for job in found if not job.held and (job.reason is None or job.reason.code not in WAITS)]
     if users := given.words("user"):
         chosen = [job for job in chosen if job.spec.user in users]
     if partitions := given.words("partition"):
