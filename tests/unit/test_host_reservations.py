@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rm.core.jobs import events as ev
+from rm.core.jobs.actions import SetLimit
 from rm.core.jobs.changes import Changes
 from rm.core.journal.restoring import documents_of, reservations_in
 from rm.core.journal.starting_point import dump_state, restore_state
+from rm.core.model.asked.job_update import JobUpdate
 from rm.core.model.host_reservation import HostReservation
 from rm.core.model.job import Job, JobState
 from rm.core.model.reasons import Reason, ReasonCode
@@ -173,6 +175,39 @@ def test_jobs_of_a_reservation_run_in_its_window_on_its_hosts() -> None:
     assert "before its time limit" in cluster.why(late).message
     cluster.at(201 * SECOND)
     assert "is over or was deleted" in cluster.why(late).message
+
+
+def limits_sent(outcome: Any) -> list[tuple[str, int]]:
+    return [(one.host, one.time_limit_us) for one in outcome.changes.actions if isinstance(one, SetLimit)]
+
+
+def test_jobs_that_run_end_with_their_reservation_when_its_end_is_moved() -> None:
+    cluster = Reserving(hosts=2, cpus=4)
+    cluster.reserve(windows=((100 * SECOND, 200 * SECOND),), users=("ann",), hosts=("h1", "h2"))
+    endless = cluster.submit("", user="ann", reservation="r", ntasks=2, tasks_per_host=1)
+    short = cluster.submit("", user="ann", reservation="r", **limited(60))
+    other = cluster.submit("", user="bob", hosts_only=("h1",), **limited(30))
+    cluster.at(100 * SECOND)
+    assert cluster.states(endless, short, other) == [S.RUNNING, S.RUNNING, S.COMPLETED]
+    cluster.at(120 * SECOND)
+
+    def moved_to(ends_us: int) -> list[tuple[str, int]]:
+        return limits_sent(
+            cluster.do(
+                ev.ReservationSet(
+                    HostReservation("r", ("h1", "h2"), ((100 * SECOND, ends_us),), users=("ann",))
+                )
+            )
+        )
+
+    assert moved_to(300 * SECOND) == [("h1", 200 * SECOND), ("h2", 200 * SECOND), ("h1", 60 * SECOND)]
+    assert cluster.state.jobs[endless].history[-1][1] == "its reservation ends at 1970-01-01 00:05:00 UTC now"
+    assert moved_to(300 * SECOND) == []
+    assert moved_to(150 * SECOND) == [("h1", 50 * SECOND), ("h2", 50 * SECOND), ("h1", 50 * SECOND)]
+    cluster.do(ev.JobUpdated(short, "root", JobUpdate(time_limit_us=200 * SECOND), may_raise=True))
+    assert cluster.state.jobs[short].allowed_us == 50 * SECOND, "its reservation's end stays"
+    cluster.at(150 * SECOND)
+    assert cluster.states(endless, short) == [S.COMPLETED] * 2
 
 
 def test_a_job_without_a_limit_ends_with_its_window_before_a_later_one_begins() -> None:

@@ -163,8 +163,10 @@ def _refuse_busy(state: ClusterState, wanted: HostReservation, now_us: int) -> N
         return
     late = []
     for job in _placed(state, wanted.hosts):
-        began_us = job.started_us if job.started_us is not None else now_us
-        end_us = latest_end_us(job.spec, began_us + job.stood_us)
+        began_us = (job.started_us if job.started_us is not None else now_us) + job.stood_us
+        end_us = latest_end_us(job.spec, began_us)
+        if job.allowed_us is not None:  # its own reservation ends before
+            end_us = began_us + job.allowed_us
         if job.spec.reservation != wanted.name and (end_us is None or end_us > first):
             late.append(job)
     if late:

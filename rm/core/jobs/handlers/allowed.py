@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
+from rm.core.jobs.actions import SetLimit
+from rm.core.jobs.changes import Context
 from rm.core.jobs.state import ClusterState
-from rm.core.model.job import Job
+from rm.core.model.job import Job, JobState
+from rm.core.model.progress import attained_us
+from rm.core.model.replacing import replace
 
 LEAST_US = 1_000_000
 
 
-def allowed_us(state: ClusterState, job: Job, now_us: int) -> int | None:
-    """Until the job's deadline, and until the end of its reservation's window; None where its time limit is
-    not longer than that."""
+def allowed_us(state: ClusterState, job: Job, begun_us: int, now_us: int) -> int | None:
+    """From its begin until the job's deadline, and until the end of its reservation's window; None where its
+    time limit is not longer than that."""
     spec, limit_us = job.spec, job.spec.time_limit_us
     reserved = state.reservations.get(spec.reservation)
     ends = (spec.deadline_us, reserved.open_until_us(now_us) if reserved is not None else None)
     last_us = min((end_us for end_us in ends if end_us is not None), default=None)
     if last_us is None:
         return None
-    left_us = max(LEAST_US, last_us - now_us)
+    left_us = max(LEAST_US, last_us - begun_us)
     return left_us if limit_us is None or left_us < limit_us else None
+
+
+def let_run(ctx: Context, job: Job) -> None:
+    """Let the hosts of a job that is placed know how long it may run now, since its time limit or its
+    reservation was changed."""
+    if job.state is JobState.COMPLETING:
+        return
+    begun_us = ctx.now_us - attained_us(job, None, ctx.now_us)
+    job = ctx.put(replace(job, allowed_us=allowed_us(ctx.state, job, begun_us, ctx.now_us)))
+    limit_us = job.allowed_us or job.spec.time_limit_us or 0
+    for host in dict.fromkeys(task.host for task in job.tasks if task.ended_us is None):
+        ctx.act(SetLimit(job.id, job.attempt, host, limit_us))
+    ctx.state.see_again(job)

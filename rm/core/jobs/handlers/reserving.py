@@ -4,18 +4,29 @@ from __future__ import annotations
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.changes import Context
-from rm.core.model.host_reservation import HostReservation
+from rm.core.jobs.handlers.allowed import let_run
+from rm.core.jobs.state import touch
+from rm.core.model.host_reservation import HostReservation, moment
 from rm.core.model.replacing import replace
 
 
 def reservation_set(ctx: Context, e: ev.ReservationSet) -> None:
-    """A window that is open stays so if it has not been moved to come, on the hosts that it has now."""
+    """A window that is open stays so if it has not been moved to come, on the hosts that it has now. Its jobs
+    that run, also on hosts that it has no more, end with it."""
     new, old = e.reservation, ctx.state.reservations.get(e.reservation.name)
     if old is not None and old.is_open:
         _close(ctx, old)
     _put(ctx, replace(new, is_open=False))
-    if new.open_until_us(ctx.now_us) is not None:
-        _open(ctx, new)
+    ends_us = new.open_until_us(ctx.now_us)
+    if ends_us is None:
+        return
+    _open(ctx, new)
+    if old is None or ends_us == old.open_until_us(ctx.now_us):
+        return
+    for number in sorted({*ctx.state.placed}):
+        job = ctx.state.jobs[number]
+        if job.spec.reservation == new.name:
+            let_run(ctx, touch(job, ctx.now_us, f"its reservation ends at {moment(ends_us)} now"))
 
 
 def reservation_deleted(ctx: Context, e: ev.ReservationDeleted) -> None:

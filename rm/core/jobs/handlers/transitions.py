@@ -64,7 +64,7 @@ def _place(ctx: Context, job: Job, e: ev.JobPlaced) -> None:
         tasks=tuple([Task(t.rank, t.host, t.gpus) for t in e.placement.tasks]),
         go=len(hosts) == 1,
         master_port=0,
-        allowed_us=allowed_us(ctx.state, job, ctx.now_us),
+        allowed_us=allowed_us(ctx.state, job, ctx.now_us, ctx.now_us),
         mailed_share=0,
         freezes=0,
         stood_us=0,

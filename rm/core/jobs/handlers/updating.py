@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 from rm.arrays import JobId, each, mask
 from rm.core.jobs import events as ev
-from rm.core.jobs.actions import SetLimit
 from rm.core.jobs.changes import Context
 from rm.core.jobs.dependents import asked_for, group_of, is_singleton, submission_of
 from rm.core.jobs.elements import chosen_of, element_of, short
+from rm.core.jobs.handlers.allowed import let_run
 from rm.core.jobs.handlers.submitted_limits import refuse_moved
 from rm.core.jobs.state import ClusterState, touch
 from rm.core.model.acceptance import accept
@@ -136,7 +136,8 @@ def _shared(state: ClusterState, job: Job, spec: JobSpec, e: ev.JobUpdated, now_
 def _take(ctx: Context, old: Job, new: Job, e: ev.JobUpdated) -> None:
     changed = _put(ctx, old, new, e)
     if changed.occupies:
-        _limit(ctx, changed, e)
+        if e.update.time_limit_us is not None:
+            let_run(ctx, changed)
         ctx.state.see_again(changed)
 
 
@@ -241,17 +242,6 @@ def _put(ctx: Context, job: Job, new: Job, e: ev.JobUpdated) -> Job:
         if new.id in state.pending:
             state.enqueue(new.id)
     return new
-
-
-def _limit(ctx: Context, job: Job, e: ev.JobUpdated) -> None:
-    """Let the hosts of a job that runs know of its new time limit."""
-    if e.update.time_limit_us is None or job.state is JobState.COMPLETING:
-        return
-    limit_us = e.update.time_limit_us
-    if job.allowed_us is not None:  # its deadline stays
-        limit_us = min(limit_us or job.allowed_us, job.allowed_us)
-    for host in dict.fromkeys(t.host for t in job.tasks if t.ended_us is None):
-        ctx.act(SetLimit(job.id, job.attempt, host, limit_us))
 
 
 def _waits_for_itself(state: ClusterState, job: Job) -> bool:
