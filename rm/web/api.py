@@ -76,7 +76,7 @@ def make_app(service: Service, config: Config) -> web.Application:
         LogRoutes(service, gate, keeper, visible),
         SessionRoutes(service, keeper, visible),
         HostRoutes(service, gate, visible),
-        ReservationRoutes(service, visible),
+        ReservationRoutes(service, visible, accounts),
         SharingRoutes(service, visible),
         UsageRoutes(service, visible),
         NetworkRoutes(service, visible),

@@ -476,7 +476,7 @@ def test_what_is_elsewhere_is_named(slurm: Slurm) -> None:
 def test_reservations_are_shown(slurm: Slurm, rmx: Rmx, daemon: Daemon) -> None:
     assert slurm("sinfo", "-T").out.strip() == "No reservations in the system"
     assert slurm("scontrol", "show", "reservations").out == "No reservations in the system\n"
-    made = rmx("reservation", "create", "course", "--hosts", "h1", "--users", "ann,bob", "--start",
+    made = rmx("reservation", "create", "course", "--hosts", "h1", "--users", "root,nobody", "--start",
                "2030-01-31T09:00", "--duration", "2:00:00")  # fmt: skip
     assert made.out == "reservation course is made: h1, 2030-01-31T09:00:00 to 2030-01-31T11:00:00\n"
     lines = slurm("sinfo", "-T").out.splitlines()
@@ -485,10 +485,14 @@ def test_reservations_are_shown(slurm: Slurm, rmx: Rmx, daemon: Daemon) -> None:
         "course     INACTIVE  2030-01-31T09:00:00  2030-01-31T11:00:00     02:00:00  h1",
     ]
     shown = slurm("scontrol", "show", "reservation", "course").out.split()
-    for field in ("ReservationName=course", "Nodes=h1", "NodeCnt=1", "Users=ann,bob", "State=INACTIVE"):
+    for field in ("ReservationName=course", "Nodes=h1", "NodeCnt=1", "Users=root,nobody", "State=INACTIVE"):
         assert field in shown
     assert "course" in rmx("reservation", "show").out
-    assert "is changed" in rmx("reservation", "set", "course", "--users", "eve").out
+    assert "is changed" in rmx("reservation", "set", "course", "--users", "daemon").out
+    for words in (["set", "course"], ["create", "other", "--hosts", "h1", "--duration", "1:00:00"]):
+        refused = rmx("reservation", *words, "--users", "daemon,no-such-user")
+        assert (refused.code, refused.out) == (2, "")
+        assert "is for 'no-such-user', who is no user of this machine." in refused.err
     assert "is deleted" in rmx("reservation", "delete", "course").out
     assert rmx("reservation", "show", "course").code == 2
 

@@ -15,6 +15,7 @@ from rm.errors import UsageError
 from rm.typed import convert
 from rm.web import wire
 from rm.web.answers import respond, typed
+from rm.web.callers.accounts import Accounts
 from rm.web.callers.identity import CALLER
 from rm.web.callers.visible_jobs import VisibleJobs
 from rm.web.handling import decoded, settled
@@ -24,9 +25,10 @@ Asked = TypeVar("Asked", bound=msgspec.Struct)
 
 
 class ReservationRoutes:
-    def __init__(self, service: Service, visible: VisibleJobs) -> None:
+    def __init__(self, service: Service, visible: VisibleJobs, known: Accounts) -> None:
         self._service = service
         self._visible = visible
+        self._known = known
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -45,7 +47,7 @@ class ReservationRoutes:
 
     async def create(self, request: web.Request) -> web.Response:
         caller = request[CALLER]
-        wanted = await _asked(request, reservations.ReservationRequest)
+        wanted = await self._asked(request, reservations.ReservationRequest)
         about(f"reservation {wanted['name']}")
         create = self._service.reservation_service.create
         made = await settled(create(wanted, caller.user, caller.owns_machine))
@@ -53,7 +55,7 @@ class ReservationRoutes:
 
     async def change(self, request: web.Request) -> web.Response:
         caller, name = request[CALLER], request.match_info["name"]
-        wanted = await _asked(request, reservations.ReservationUpdate)
+        wanted = await self._asked(request, reservations.ReservationUpdate)
         change = self._service.reservation_service.change
         return _one(await settled(change(name, wanted, caller.user, caller.admin, caller.owns_machine)))
 
@@ -62,18 +64,21 @@ class ReservationRoutes:
         name = request.match_info["name"]
         return _one(await settled(self._service.reservation_service.delete(name, by)))
 
-
-async def _asked(request: web.Request, kind: type[Asked]) -> dict[str, Any]:
-    """The fields that the request names."""
-    body = await decoded(request, wire.LIST_BYTES)
-    wire.fields(body, *kind.__struct_fields__)
-    try:
-        made = convert(body, kind)
-    except msgspec.ValidationError as error:
-        raise UsageError(f"The reservation cannot be read: {error}.") from None
-    if body.get("playbook"):
-        request[CALLER].must_administer("let a playbook run")
-    return {name: getattr(made, name) for name in body}
+    async def _asked(self, request: web.Request, kind: type[Asked]) -> dict[str, Any]:
+        """The fields that the request names."""
+        body = await decoded(request, wire.LIST_BYTES)
+        wire.fields(body, *kind.__struct_fields__)
+        try:
+            made = convert(body, kind)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"The reservation cannot be read: {error}.") from None
+        if body.get("playbook"):
+            request[CALLER].must_administer("let a playbook run")
+        wanted = {name: getattr(made, name) for name in body}
+        for user in dict.fromkeys(wanted.get("users", ())):
+            if (await self._known.account(user)).uid is None:  # nobody else may submit
+                raise UsageError(f"The reservation is for '{user:.80}', who is no user of this machine.")
+        return wanted
 
 
 def _one(found: HostReservation, status: int = 200) -> web.Response:
