@@ -16,6 +16,8 @@ from rm.quick_tuple import NamedTuple
 
 INDEX_MAX = 4_000_000  # Slurm's largest MaxArraySize allows no more
 BYTES_MAX = 100_000  # of the text of an array
+NAMED_MAX = INDEX_MAX + 1  # indices that a list names, with those that it names more than once
+STEPPED_MAX = 100_000  # of these by ranges with a step, beside others: each may be a word of the list anew
 _FEW = 64  # runs that are found one by one
 _BLOCK = 16  # bytes of a set whose text is kept: a change of one index writes one block anew
 
@@ -94,7 +96,7 @@ def _known(text: str) -> list[int]:
 
 def _parts(text: str, listed: str) -> list[tuple[int, int, int]]:
     """(first, last, step) of each range."""
-    found = []
+    found, named, stepped = [], 0, 0
     for part in listed.split(","):
         match = re.match(_RANGE, part.strip(), re.ASCII)
         if match is None:
@@ -109,6 +111,10 @@ def _parts(text: str, listed: str) -> list[tuple[int, int, int]]:
         if last > INDEX_MAX:
             raise _wrong(text, f"{last} is more than {INDEX_MAX}, the largest index there is")
         found.append((first, last, step))
+        named += (last - first) // step + 1
+        stepped += (last - first) // step if step > 1 else 0
+        if named > NAMED_MAX or (len(found) > 1 and stepped > STEPPED_MAX):
+            raise _wrong(text, "it names too many indices: each takes its time, also one named before")
     return found
 
 

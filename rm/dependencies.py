@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from rm.arrays import JobId, parse_id, split
+from rm.arrays import INDEX_MAX, JobId, mask, parse_id, split
 from rm.errors import UsageError
 from rm.units import MINUTE_US
 
@@ -18,6 +18,8 @@ AFTERCORR, SINGLETON = "aftercorr", "singleton"
 KINDS = (AFTER, AFTERANY, AFTEROK, AFTERNOTOK, SINGLETON, AFTERCORR)
 CONDITIONS_MAX = 1_000  # of one job: each change of one writes all of them
 WRITTEN_MAX = 2 * CONDITIONS_MAX  # some of them more than once
+# of the lists of elements that it names, together: each is worked on whole
+LIST_INDICES_MAX, LIST_BYTES_MAX = 4 * INDEX_MAX, 100_000
 MINUTES_MAX = 10 * 366 * 24 * 60
 
 _JOB = r"([1-9]\d{0,17})(_(?:\*|\d{1,9}|\[[^\]]*\]))?(?:\+(\d{1,10}))?\Z"
@@ -66,10 +68,18 @@ def parse(text: str) -> Conditions:
         raise _wrong(text, "it has both ',' (all) and '?' (any)", "Separate the conditions by one of them.")
     any_of = len(parts["?"]) > 1
     found: list[Condition] = []
+    indices = size = 0
     for part in parts["?" if any_of else ","]:
-        found += _part(text, part.strip())
-        if len(found) > WRITTEN_MAX:
-            raise UsageError(f"--dependency has more than {WRITTEN_MAX} conditions.", "Name each job once.")
+        for condition in _part(text, part.strip()):
+            found.append(condition)
+            if condition.tasks and not condition.tasks.isdigit():
+                indices, size = indices + mask(condition.tasks).bit_length(), size + len(condition.tasks)
+            if indices > LIST_INDICES_MAX or size > LIST_BYTES_MAX:
+                raise UsageError("--dependency names too many elements of arrays.", "Name whole arrays.")
+            if len(found) > WRITTEN_MAX:
+                raise UsageError(
+                    f"--dependency has more than {WRITTEN_MAX} conditions.", "Name each job once."
+                )
     if any_of and any(one.kind == AFTERCORR for one in found) and any(one.delay_us for one in found):
         why = "beside '?' aftercorr and a time exclude each other"
         raise _wrong(text, why, "Let a job in between wait for the time.")
@@ -88,7 +98,7 @@ def with_standings(standings: Iterable[tuple[Condition, str]], asked: str) -> st
     return between.join(f"{condition}({standing})" for condition, standing in standings)
 
 
-def _part(text: str, part: str) -> list[Condition]:
+def _part(text: str, part: str) -> Iterable[Condition]:
     if not part:
         raise _wrong(text, "a condition is empty", _HINT)
     kind, colon, jobs = part.partition(":")
@@ -101,7 +111,7 @@ def _part(text: str, part: str) -> list[Condition]:
         raise _wrong(text, f"{kind} is not supported: {_REFUSED[kind]}", _HINT)
     if kind not in KINDS or kind == SINGLETON:
         raise _wrong(text, f"'{part[:80]}' is no condition", _HINT)
-    return [_condition(text, kind, job.strip()) for job in split(jobs, ":")[: WRITTEN_MAX + 1]]
+    return (_condition(text, kind, job.strip()) for job in split(jobs, ":")[: WRITTEN_MAX + 1])
 
 
 def _condition(text: str, kind: str, job: str) -> Condition:

@@ -237,15 +237,17 @@ def _split_hosts(text: str) -> list[str]:
             parts.append(text[start:i])
             start = i + 1
         if depth not in (0, 1):
-            raise UsageError(f"'{text}' is not a host list: its brackets do not match.", _HOSTS_HINT)
+            raise _no_list(text, "its brackets do not match")
     if depth:
-        raise UsageError(f"'{text}' is not a host list: its brackets do not match.", _HOSTS_HINT)
+        raise _no_list(text, "its brackets do not match")
     return [part.strip() for part in [*parts, text[start:]] if part.strip()]
 
 
 _HOSTS_HINT = "Write names and ranges such as gpu[01-04,07],login1."
 _HOST_NAME = r"[A-Za-z0-9_]([A-Za-z0-9._-]*)\Z"
-_RANGE = r"(\d+)(?:-(\d+))?\Z"
+_RANGE = r"(\d{1,18})(?:-(\d{1,18}))?\Z"
+_HOST_CHARACTERS, _BRACKETS = 255, 8  # of one name
+_CUT = 200  # characters of a list that a sentence repeats
 
 
 def is_host_name(text: str) -> bool:
@@ -253,11 +255,22 @@ def is_host_name(text: str) -> bool:
     return re.match(_HOST_NAME, text) is not None
 
 
+def _no_list(text: str, why: str) -> UsageError:
+    return UsageError(f"'{text[:_CUT]}' is not a host list: {why}.", _HOSTS_HINT)
+
+
+def _too_many(text: str) -> UsageError:
+    return UsageError(f"The host list '{text[:_CUT]}' names more than {HOSTS_MAX} hosts.", _HOSTS_HINT)
+
+
 def _expand(pattern: str, whole: str) -> list[str]:
     if "[" not in pattern:
         if not is_host_name(pattern):
-            raise UsageError(f"'{pattern}' is not a host name.", _HOSTS_HINT)
+            raise UsageError(f"'{pattern[:_CUT]}' is not a host name.", _HOSTS_HINT)
         return [pattern]
+    texts = re.split(r"\[[^\]]*\]", pattern)
+    if sum(map(len, texts)) > _HOST_CHARACTERS or len(texts) > _BRACKETS + 1:
+        raise _no_list(whole, "a name in it is too long, or has too many brackets")
     head, _, rest = pattern.partition("[")
     body, _, tail = rest.partition("]")
     names: list[str] = []
@@ -265,23 +278,30 @@ def _expand(pattern: str, whole: str) -> list[str]:
         match = re.match(_RANGE, piece.strip())
         low, high = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if match is None or high < low:
-            raise UsageError(f"'{piece}' is not a range in the host list '{whole}'.", _HOSTS_HINT)
+            raise UsageError(
+                f"'{piece[:_CUT]}' is not a range in the host list '{whole[:_CUT]}'.", _HOSTS_HINT
+            )
         if high - low + len(names) >= HOSTS_MAX:
-            raise UsageError(f"The host list '{whole}' names more than {HOSTS_MAX} hosts.", _HOSTS_HINT)
+            raise _too_many(whole)
         names += [f"{head}{number:0{len(match[1])}}" for number in range(low, high + 1)]
     expanded: list[str] = []
     for name in names:
         expanded += _expand(name + tail, whole)
         if len(expanded) > HOSTS_MAX:
-            raise UsageError(f"The host list '{whole}' names more than {HOSTS_MAX} hosts.", _HOSTS_HINT)
+            raise _too_many(whole)
     return expanded
 
 
 def parse_hosts(text: str) -> tuple[str, ...]:
     """Expand Slurm's host list `gpu[01-04,07],login1`; order kept, doubles dropped."""
     found: dict[str, None] = {}
+    named = 0  # with doubles: each takes its time
     for pattern in _split_hosts(text):
-        found.update(dict.fromkeys(_expand(pattern, text)))
+        names = _expand(pattern, text)
+        named += len(names)
+        if named > HOSTS_MAX:
+            raise _too_many(text)
+        found.update(dict.fromkeys(names))
     return tuple(found)
 
 

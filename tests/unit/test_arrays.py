@@ -40,6 +40,8 @@ def test_arrays_are_read_as_sbatch_reads_them(text: str, indices: list[int], lim
         ("0-3%", "'' is no number of elements"),
         ("0-4000001", "4000001 is more than 4000000"),
         ("-1", "'-1' is no index"),
+        ("0-4000000,7", "it names too many indices"),
+        ("0-4000000:2,0-4000000:3", "it names too many indices"),
     ],
 )
 def test_what_is_no_array_is_refused_with_a_sentence(text: str, why: str) -> None:
@@ -89,3 +91,9 @@ def test_ids_are_shown_as_squeue_shows_them() -> None:
 def test_lists_of_ids_are_split_between_arrays_however_long_they_are() -> None:
     assert split_ids("7,8,9_[3-4,6],,10_2") == ["7", "8", "9_[3-4,6]", "10_2"]
     assert len(split_ids("1," * 300_000 + "9_[" + "1," * 100_000)) == 400_000  # it took hours
+
+
+def test_elements_that_take_long_to_list_are_no_id() -> None:
+    assert parse_id("1_[0-3999999:2]") == JobId(1, "0-3999998:2")
+    with pytest.raises(UsageError, match="names too many indices"):
+        parse_id("1_[0-3999999:2,1]")

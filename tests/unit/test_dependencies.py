@@ -105,6 +105,18 @@ def test_a_list_that_names_one_job_again_and_again_has_an_end_too() -> None:
             parse(text)
 
 
+def test_lists_of_elements_have_an_end_together() -> None:
+    """Each is worked on whole, and a few bytes may name millions."""
+    parse("afterok:" + ":".join(f"1_[5-{100_000 - n}]" for n in range(100)))
+    many = (
+        ":".join(f"1_[{n}-3999999:3]" for n in range(5)),
+        ":".join(f"1_[0-99999:2,{2 * n + 1}]" for n in range(3)),
+    )
+    for jobs in many:
+        with pytest.raises(UsageError, match="too many elements of arrays"):
+            parse(f"afterok:{jobs}")
+
+
 @given(st.text("a:,?[]", max_size=12), st.sampled_from(":,?"))
 def test_a_list_is_cut_outside_of_brackets(text: str, between: str) -> None:
     """As an expression does that looks ahead for the next bracket, for minutes where there are many."""

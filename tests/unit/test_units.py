@@ -136,6 +136,24 @@ def test_bad_host_lists(text: str) -> None:
         units.parse_hosts(text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a[0-40000],b[0-40000]",
+        "a[0-40000],a[0-40000]",
+        f"a[1-{'9' * 5_000}]",
+        f"a[{'0' * 5_000}-9]",
+        f"{'a' * 300}[0-9]",
+        "a" + "[1]" * 2_000,
+        "[" * 100_000,
+    ],
+)
+def test_a_host_list_takes_no_more_time_and_room_than_its_most_hosts(text: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        units.parse_hosts(text)
+    assert len(refused.value.what) < 600
+
+
 @given(st.lists(st.from_regex(r"[a-c]{1,2}[0-9]{0,3}", fullmatch=True), unique=True, min_size=1))
 def test_folded_hosts_expand_to_the_same_set(hosts: list[str]) -> None:
     assert set(units.parse_hosts(units.fold_hosts(hosts))) == set(hosts)
