@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import inf
 
 import pytest
@@ -12,10 +12,12 @@ from rm.core.model.network.alignment import NOTHING_TO_ALIGN
 from rm.core.ports import AdmissionPolicy, admits
 from rm.core.registry import load
 from rm.core.scheduling.guarded import Faults, guarded
-from rm.daemon.regulation.admission import QUEUED_MAX, Admission
+from rm.daemon.regulation.admission import ORDERS_MAX, WORDS_MAX, Admission
+from rm.daemon.regulation.asking import REFUSALS
 from rm.policies.comm.preemptive import Preemptive, PreemptiveOptions
 from rm.policies.comm.srsf_n import SrsfN
-from rm.policies.regulate.admitting import FACTOR, SLACK_US
+from rm.policies.regulate.admitting import FACTOR, SLACK_US, Admitting, Order
+from rm.protocol.codes import Code
 from rm.protocol.notifications import Communication
 from tests.fakes import said
 from tests.regulating import EPOCH, House
@@ -186,14 +188,57 @@ def test_without_a_policy_that_admits_nobody_asks() -> None:
     assert not house.hosts.untaken("admission")
 
 
-def test_what_is_said_does_not_pile_up() -> None:
+def test_what_a_job_says_without_end_keeps_no_other_job_from_being_heard() -> None:
+    """A host may say anything of its own jobs, and as often as it likes."""
     house = House()
-    admission = Admission(
-        policy=SrsfN(), agents=house.hosts, clock=house.clock, epoch=EPOCH
-    )  # its thread does not run
-    message = said("communication", job=1, attempt=1, number=1, ended=False)
-    assert isinstance(message, Communication)
-    for _ in range(QUEUED_MAX + 10):
-        admission.communication(message)
-    assert admission._queue.qsize() == QUEUED_MAX
+    admission = Admission(policy=SrsfN(), agents=house.hosts, clock=house.clock, epoch=EPOCH)
+    heard: list[int] = []
+    hear = admission._hear
+
+    def noted(admitting: Admitting, message: Communication) -> Iterable[Order]:
+        heard.append(message.job)
+        return hear(admitting, message)
+
+    admission._hear = noted  # type: ignore[method-assign]
+    for job, times in ((1, 100_000), (2, 1)):
+        message = said("communication", job=job, attempt=1, number=1, ended=False)
+        assert isinstance(message, Communication)
+        for _ in range(times):
+            admission.communication(message)  # its thread does not run yet
+    admission.start()
+    admission.stop()
+    assert heard == [1] * WORDS_MAX + [2]
     house.regulator.stop()
+
+
+def test_a_host_that_answers_no_order_is_sent_a_bounded_number(house: AdmissionHouse) -> None:
+    house.run(1)
+    house.run(2)
+    house.show()
+    for _ in range(2):
+        house.told("admission")
+    for number in range(1, 2 * ORDERS_MAX):
+        house.say(1, number)
+        house.hosts.take("admit", "a").answer()  # and nothing comes from the other one
+        house.say(1, number, ended=True)
+    assert len(house.hosts.untaken("admit")) == ORDERS_MAX
+    for _ in range(ORDERS_MAX):
+        house.hosts.take("admit", "b").answer()
+    house.say(1, 1_000)
+    assert house.told("admit") == both(1, 1_000)
+
+
+def test_a_host_that_refuses_every_order_fills_no_log(
+    house: AdmissionHouse, caplog: pytest.LogCaptureFixture
+) -> None:
+    house.run(1)
+    house.run(2)
+    house.show()
+    for _ in range(2):
+        house.told("admission")
+    for number in range(1, 101):
+        house.say(1, number)
+        house.hosts.take("admit", "a").answer()
+        house.hosts.take("admit", "b").refuse(Code.NO_SUCH_TASK)
+        house.say(1, number, ended=True)
+    assert 0 < len(caplog.records) <= REFUSALS + 5

@@ -10,8 +10,10 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from rm.core.jobs.state import ClusterState
 from rm.core.model.job import Job, JobState
@@ -28,11 +30,15 @@ from rm.protocol import network as wire
 from rm.protocol.notifications import Communication
 from rm.units import SECOND_US
 
+Key = TypeVar("Key")
+
 log = logging.getLogger(__name__)
 
 TURN_S = 0.25
 BITS = 8
-QUEUED_MAX = 10_000  # beyond, what jobs say is not heard: they pass when they have waited for long enough
+# Of one job, words that wait to be heard, and orders that one of its hosts has not answered. What is more is
+# left out: its ranks pass when they have waited for long enough. Honest ranks wait for what they asked for.
+WORDS_MAX = ORDERS_MAX = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +80,9 @@ class Admission:
         self._running: Mapping[int, Running] = {}
         self._queue: queue.SimpleQueue[Callable[[Admitting], Iterable[Order]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="admission", daemon=True)
+        self._guard = threading.Lock()
+        self._words: Counter[int] = Counter()  # not heard yet, by job
+        self._orders: Counter[tuple[int, str]] = Counter()  # not answered yet, by job and host
 
     def start(self) -> None:
         if self._admitting is not None:
@@ -99,7 +108,7 @@ class Admission:
 
     def communication(self, message: Communication) -> None:
         """A job is ready to communicate, or has; in the fleet's thread."""
-        if self._admitting is not None and self._queue.qsize() < QUEUED_MAX:
+        if self._admitting is not None and self._more(self._words, message.job, WORDS_MAX):
             self._queue.put(lambda admitting: self._hear(admitting, message))
 
     # -- the thread ----------------------------------------------------------------------------
@@ -135,7 +144,22 @@ class Admission:
         self._asking.follow(rules, View(running=running))
         return admitted
 
+    def _more(self, waiting: Counter[Key], key: Key, most: int) -> bool:
+        """May one more wait? Then it does."""
+        with self._guard:
+            if waiting[key] >= most:
+                return False
+            waiting[key] += 1
+            return True
+
+    def _fewer(self, waiting: Counter[Key], key: Key) -> None:
+        with self._guard:
+            waiting[key] -= 1
+            if not waiting[key]:
+                del waiting[key]
+
     def _hear(self, admitting: Admitting, said: Communication) -> Iterable[Order]:
+        self._fewer(self._words, said.job)
         now_us = self._clock.monotonic_us()
         if said.ended:
             return admitting.ended(said.job, said.attempt, said.number, now_us)
@@ -147,10 +171,12 @@ class Admission:
             if running is None or running.attempt != one.attempt:
                 continue
             for place in running.places:
-                if isinstance(one, Hold):
-                    ask(self._agents, running, place, self._held(one))
-                else:
-                    ask(self._agents, running, place, self._admitted(one))
+                self._order(running, place, self._held(one) if isinstance(one, Hold) else self._admitted(one))
+
+    def _order(self, running: Running, place: Place, order: wire.Hold | wire.Admit) -> None:
+        key = running.job, place.host
+        if self._more(self._orders, key, ORDERS_MAX):
+            ask(self._agents, running, place, order, on_end=lambda: self._fewer(self._orders, key))
 
     def _admitted(self, one: Admit) -> wire.Admit:
         return wire.Admit(job=one.job, attempt=one.attempt, epoch=self._epoch, number=one.number)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Future
 
+from rm.adapters.hosts.pace import Pace
 from rm.daemon.agents import Agents
 from rm.daemon.regulation.running import Place, Running
 from rm.protocol.codes import Code, code_of
@@ -14,6 +15,9 @@ from rm.protocol.request import Answer, Ordered, name_of
 log = logging.getLogger(__name__)
 
 CALL_TIMEOUT_S = 10.0
+REFUSALS, REFUSALS_PER_S = 20, 0.2  # of one host, that are logged: at once, and then
+
+_paces: dict[str, Pace] = {}  # by host; in the fleet's thread
 
 
 def ask(
@@ -32,8 +36,14 @@ def ask(
         error = future.exception()
         if error is None:
             on_answer(future.result())
-        elif code_of(error) is not Code.NO_SUCH_ATTEMPT:
+        elif code_of(error) is not Code.NO_SUCH_ATTEMPT and _logged(place.host):
             log.warning("%s of job %d on %s: %s", name_of(type(request)), running.job, place.host, error)
         on_end()
 
     agents.call(place.host, request, timeout_s).add_done_callback(answered)
+
+
+def _logged(host: str) -> bool:
+    if host not in _paces:
+        _paces[host] = Pace(REFUSALS, REFUSALS_PER_S)
+    return _paces[host].take()
