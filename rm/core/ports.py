@@ -94,6 +94,16 @@ class CommPolicy(Protocol):
         ...
 
 
+def aligns(policy: CommPolicy) -> bool:
+    """Is the policy asked for alignments?"""
+    return bool(getattr(policy, "aligns", True))
+
+
+def aligns_unprofiled(policy: CommPolicy) -> bool:
+    """Is the policy asked about jobs without a profile, too?"""
+    return bool(getattr(policy, "aligns_unprofiled", False))
+
+
 def goes_on(policy: CommPolicy) -> bool:
     """Does an alignment of the policy's go on from the one before?"""
     return bool(getattr(policy, "goes_on", False))

@@ -24,7 +24,7 @@ from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.replacing import replace
 from rm.core.model.snapshot import Aligned, PlacedJob, Snapshot
 from rm.core.model.switches import insists_until_us
-from rm.core.ports import CommPolicy, QueuePolicy, goes_on
+from rm.core.ports import CommPolicy, QueuePolicy, aligns, aligns_unprofiled, goes_on
 from rm.core.scheduling.after import lending
 from rm.core.scheduling.blocked import Blocked
 from rm.core.scheduling.choosing import Taken
@@ -35,7 +35,7 @@ from rm.core.scheduling.neighbours import Neighbourhood
 from rm.core.scheduling.paths import job_paths
 from rm.core.scheduling.preemption import Found, Preemption, Victim
 from rm.core.scheduling.releasing import is_verified, left_alone
-from rm.core.scheduling.rescheduling import to_move
+from rm.core.scheduling.rescheduling import rule_of, to_move
 from rm.core.scheduling.waiting import noted
 from rm.errors import IllegalTransition
 
@@ -385,7 +385,7 @@ class Cycle:
         if current:
             return
         self._seen_placed, out.looked = state.placed_version, True
-        placed = self._to_align() if getattr(self.policies.comm, "aligns", True) else []
+        placed = self._to_align() if aligns(self.policies.comm) else []
         if not placed:
             state.alignment = self._with_paths(NOTHING_TO_ALIGN)
             state.released = {}
@@ -409,7 +409,7 @@ class Cycle:
         return alignment if paths == alignment.paths else replace(alignment, paths=paths)
 
     def _to_align(self) -> list[PlacedJob]:
-        unprofiled = getattr(self.policies.comm, "aligns_unprofiled", False)
+        unprofiled = aligns_unprofiled(self.policies.comm)
         known = self._aligned.jobs if self._aligned is not None else {}
         return [
             p
@@ -432,7 +432,7 @@ class Cycle:
 
     def _move(self, now_us: int, out: Outcome) -> None:
         """Take a job off its hosts that a new profile has made incompatible with its neighbours."""
-        rule = getattr(self.policies.comm, "rescheduling", None)
+        rule = rule_of(self.policies.comm)
         if rule is None:
             return
         measured = {e.job for e in out.recorded if isinstance(e, ev.ProfileMeasured)}

@@ -21,6 +21,7 @@ from rm.core.jobs.state import ClusterState
 from rm.core.model.job import Job, JobState
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import PlacedJob
+from rm.core.ports import CommPolicy
 from rm.core.scheduling.engine import Policies, Tuning, place
 
 
@@ -30,6 +31,12 @@ class Rescheduling:
 
     below: float
     every_us: int
+
+
+def rule_of(policy: CommPolicy) -> Rescheduling | None:
+    """By which rule jobs of the policy are moved; None: they stay where they are."""
+    rule: Rescheduling | None = getattr(policy, "rescheduling", None)
+    return rule
 
 
 def to_move(
