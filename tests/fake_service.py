@@ -533,9 +533,8 @@ def serving(
 
     async def main() -> None:
         service = kind()
-        runner = await serve(
-            service, str(socket_path), config or Config(jobs=JobsConfig(run_root_as="rmjob"))
-        )
+        jobs = JobsConfig(run_root_as="rmjob", keep_days=100_000)  # the fake's jobs are of 1970
+        runner = await serve(service, str(socket_path), config or Config(jobs=jobs))
         box.append(Daemon(service, socket_path, asyncio.get_running_loop(), runner))
         started.set()
         await box[0].stop.wait()

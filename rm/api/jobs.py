@@ -190,7 +190,7 @@ class Dependency(msgspec.Struct, frozen=True, kw_only=True):
     `from_us` is when it is over (0: it has none, or it is not known yet). `ended`: the state in which that
     job ended, once that decided; "" if nobody knows it any more. `tasks`: the elements of that job array that
     are named, such as `3-9,12`; "" = all. `aftercorr` of a job array is one condition for each of its
-    elements: they are in `undecided`, `met` or `lost`."""
+    elements: they are in `undecided`, `met` or `lost`. `array`: that job is a job array."""
 
     kind: Literal["after", "afterany", "afterok", "afternotok", "singleton", "aftercorr"]
     job: int
@@ -202,6 +202,7 @@ class Dependency(msgspec.Struct, frozen=True, kw_only=True):
     undecided: str = ""
     met: str = ""
     lost: str = ""
+    array: bool = False
 
 
 class Array(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,12 +21,15 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Of rm.toml: the name that jobs find in their environment, the partition of jobs that name none, how
-    many indices a job array may have, and how long jobs that have ended are listed."""
+    many indices a job array may have, how long jobs that have ended are listed, and how long and how many of
+    them are kept; 0: not told."""
 
     cluster_name: str = ""
     partition: str = ""
     array_size: int = 0
     recent_s: float = 0
+    keep_days: float = 0
+    keep_finished: int = 0
 
 
 class License(msgspec.Struct, frozen=True, kw_only=True):

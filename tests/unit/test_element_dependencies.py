@@ -177,6 +177,14 @@ def test_the_delay_after_elements_that_have_started_counts_from_the_last_start()
     assert cluster.state.jobs[20].begin_us == last_us + MINUTE_US
 
 
+def test_a_condition_knows_that_it_names_an_array() -> None:
+    cluster = Cluster(cpus=4)
+    first, single = cluster.submit("0-2"), cluster.submit("0", hold=True)
+    cluster.do(ev.JobSubmitted(90, builders.spec(hold=True)))
+    waits = cluster.submit("0", dependency=f"afterany:{first},afterok:{single},after:90")
+    assert [one.array for one in cluster.state.jobs[waits].dependencies] == [True, True, False]
+
+
 def test_an_array_of_the_past_decides_at_the_submission() -> None:
     cluster = Cluster(cpus=4)
     first = cluster.submit("0-3")

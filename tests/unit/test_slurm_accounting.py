@@ -191,7 +191,15 @@ def test_what_srun_ran_is_a_line_of_its_own(slurm: Slurm, daemon: Daemon) -> Non
     assert "never asked for" not in slurm(*words, "-S1970-01-01").out
     listed = slurm("squeue", "--steps", "-h", "-o", "%i %j %u %N").out.splitlines()
     assert [line for line in listed if line.startswith("2.")] == ["2.3 runs root h1", "2.batch batch root h1"]
-    assert slurm("squeue", "-s", "2.3", "-h", "-o", "%A").out == "2.3\n"
+    assert slurm("squeue", "-s", "2.3", "-h", "-o", "%i %A %l").out == "2.3 1 UNLIMITED\n"
+    named = "StepID:8,StepName:6,StepState:8,NumTasks:2,JobID:2,ArrayJobID"
+    assert slurm("squeue", "-s", "2.3", "-h", "-O", named).out == f"2.3     runs  RUNNING 1 2 N/A{' ' * 17}\n"
+    last = slurm("squeue", "-s", "-h", "-j2", "-S", "-j", "-o", "%j").out
+    assert last == "runs\nbatch\n"
+    refused = slurm("squeue", "-s", "-S", "x")
+    assert (refused.code, refused.out) == (1, "")
+    assert "Invalid sort specification: x." in refused.err
+    assert len(slurm("squeue", "-s", "-l", "-j2").out.splitlines()) == 4
     assert slurm("squeue", "-s", "-h", "-w", "h2", "-j2").out == ""
     shown = slurm("scontrol", "show", "step", "2.0").out
     assert "StepId=2.0 UserId=" in shown

@@ -221,7 +221,7 @@ def test_parameters_are_updated(slurm: Slurm, daemon: Daemon) -> None:
     service.put(1, stood_us=600 * 1_000_000)
     assert slurm("scontrol", "update", "JobId=1", "EndTime=1970-01-01T02:00:05") == (0, "", "")
     assert service.table[1].spec.time_limit_us == (2 * 3600 - 600) * 1_000_000, "it stood for ten minutes"
-    assert slurm("scontrol", "update", "NodeName=h[1-2]", "State=drain", "Reason=hot") == (0, "", "")
+    assert slurm("scontrol", "update", "node=h[1-2]", "State=drain", "Reason=hot") == (0, "", "")
     assert [service.inventory[name].drained_by for name in ("h1", "h2")] == ["root: hot"] * 2
     assert slurm("scontrol", "update", "nodename=h1", "state=RESUME") == (0, "", "")
     assert service.inventory["h1"].drained_by == ""
@@ -377,6 +377,19 @@ def test_why_hosts_are_drained_is_listed(slurm: Slurm) -> None:
     header, line = slurm("sinfo", "-R").out.splitlines()
     assert header == "REASON               USER      TIMESTAMP           NODELIST"
     assert re.fullmatch(r"bad disk {13}alice     \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d h3", line)
+
+
+def test_long_lists_of_hosts_are_slurms(slurm: Slurm) -> None:
+    _, header, line = slurm("sinfo", "-R", "-l").out.splitlines()
+    assert header == "REASON               USER         TIMESTAMP           STATE  NODELIST"
+    assert re.fullmatch(r"bad disk {13}alice {8}\S{19} drain  h3", line)
+    assert slurm("sinfo", "-R", "-N").out.splitlines()[1].split() == ["h3", "1", "(null)", "drain"]
+    each = slurm("sinfo", "-h", "-s", "-N", "-n", "h3").out.split()
+    assert each == ["(null)", "up", "infinite", "0/0/1/1", "h3"]
+    assert slurm("sinfo", "-h", "-l", "-p", "fast").out.split()[0] == "fast", "no date without a header"
+    assert slurm("sinfo", "-h", "-n", "h3", "-O", "StateComplete:12,Comment:7,Extra").out.split() == [
+        "idle+drain", "(null)", "(null)",
+    ]  # fmt: skip
 
 
 def test_hosts_are_grouped_by_what_is_shown(slurm: Slurm) -> None:

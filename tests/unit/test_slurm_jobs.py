@@ -20,6 +20,7 @@ from rm.client import Client
 from rm.core.model.asked.array import Array
 from rm.core.model.asked.dependency import Dependency, Standing
 from rm.core.model.job import JobState
+from rm.core.model.reasons import Reason, ReasonCode
 from tests.command_line import Rmx
 from tests.fake_service import Daemon
 from tests.slurm_program import Slurm
@@ -175,6 +176,17 @@ def test_pending_jobs_are_in_the_order_of_their_start_whatever_is_shown(slurm: S
     daemon.service.put(2, held=True)  # nobody knows when it starts
     listed = [line.split()[0] for line in slurm("squeue", "--start", "-h").out.splitlines()]
     assert slurm("squeue", "--start", "-h", "-o", "%i").out.split() == listed
+
+
+def test_a_held_job_has_no_priority_and_comes_last_of_those_that_wait(slurm: Slurm, daemon: Daemon) -> None:
+    shown = ("squeue", "-h", "-t", "PD", "-S", "t,-Q", "-o")
+    assert slurm(*shown, "%i").out.split() == ["2", "3_[0,2-5%2]"]
+    spec = dataclasses.replace(daemon.service.table[2].spec, priority=7)
+    daemon.service.put(2, held=True, reason=Reason(ReasonCode.HELD_USER, "held"), spec=spec)
+    assert slurm(*shown, "%i").out.split() == ["3_[0,2-5%2]", "2"]
+    assert slurm("squeue", "-h", "-j2", "-o", "%Q %p").out == "0 0.00000000000000\n"
+    assert " Priority=0 " in slurm("scontrol", "-o", "show", "job", "2").out
+    assert slurm(*shown, "%i", "--array-unique").out.split() == ["3_[0,2-5%2]", "2"]
 
 
 def test_json_has_slurms_fields(slurm: Slurm) -> None:
@@ -599,3 +611,15 @@ def test_conditions_that_are_not_fulfilled_are_listed(slurm: Slurm, daemon: Daem
     fulfilled = dataclasses.replace(conditions[0], standing=Standing.FULFILLED)
     daemon.service.put(2, dependencies=(fulfilled, *conditions[1:]))
     assert slurm("squeue", "-h", "-j2", "-o", "%E").out == f"{shown.partition(',')[2]}\n"
+
+
+def test_a_condition_on_a_whole_array_is_listed_as_slurm_does(slurm: Slurm, daemon: Daemon) -> None:
+    of_array = (Dependency("afterany", 1, array=True), Dependency("after", 1, 60_000_000, array=True))
+    some = (
+        Dependency("afterok", 1, tasks="2", array=True),
+        Dependency("afterok", 1, tasks="3-4", array=True),
+    )
+    daemon.service.put(2, dependencies=(*of_array, *some))
+    conditions = ("afterany:1_*", "after:1_*+1", "afterok:1_2", "afterok:1_[3-4]")
+    shown = ",".join(f"{one}(unfulfilled)" for one in conditions)
+    assert slurm("squeue", "-h", "-j2", "-o", "%E").out == f"{shown}\n"

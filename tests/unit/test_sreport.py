@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime, tzinfo
+from pathlib import Path
 
 import pytest
 
+from rm.config import Config, JobsConfig
 from rm.core.sharing.accounts import Account, Member, checked
 from rm.core.sharing.ended import Ended, Sums
 from rm.units import DAY_US, HOUR_US
 from tests.command_line import Rmx
-from tests.fake_service import Daemon
+from tests.fake_service import Daemon, serving
 from tests.slurm_program import Slurm
 
 DAY_0_US = 10 * DAY_US  # 1970-01-11
@@ -174,6 +177,21 @@ def test_jobs_are_counted_by_their_size(slurm: Slurm) -> None:
     assert slurm(*words, "-nP", "format=account", "accounts=physics", "grouping=9").out == (
         "physics|240|0|100.00%\n"
     )
+
+
+def test_the_time_of_sizes_begins_where_no_job_is_forgotten(
+    slurm: Slurm, daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    days = time.time() / 86_400 - 11  # since 1970-01-12, some seconds later
+    with serving(tmp_path / "forgetful.sock", Config(jobs=JobsConfig(keep_days=days))) as forgetful:
+        monkeypatch.setenv("RM_DAEMON__SOCKET", forgetful.socket)
+        told = slurm("sreport", "job", "sizesbyaccount", *TIME)
+        assert told.out.splitlines()[1] == (
+            "Job Sizes 1970-01-12T01:00:00 - 1970-01-13T23:59:59 (169200 secs)"
+        )
+        early = slurm("sreport", "job", "sizesbyaccount", "start=1970-01-11", "end=1970-01-12")
+        assert (early.code, early.out) == (1, "")
+        assert early.err.startswith("sreport: error: rm keeps no jobs of before 1970-01-12T01:00:00.")
 
 
 def test_a_cluster_of_another_name_has_used_nothing(slurm: Slurm) -> None:

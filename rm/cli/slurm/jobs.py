@@ -239,7 +239,8 @@ def dependency_of(job: Job) -> str:
     said = []
     for one in job.dependencies:
         if one.standing != "fulfilled":
-            tasks = f"_{one.tasks}" if one.tasks.isdigit() else f"_[{one.tasks}]" if one.tasks else ""
+            whole = "_*" if one.array else ""
+            tasks = f"_{one.tasks}" if one.tasks.isdigit() else f"_[{one.tasks}]" if one.tasks else whole
             delay = f"+{one.delay_us // 60_000_000}" if one.delay_us else ""
             said.append(f"{one.kind}{f':{one.job}{tasks}{delay}' if one.job else ''}({one.standing})")
     return ("?" if "?" in job.spec.dependency else ",").join(said) or NONE
@@ -261,7 +262,10 @@ def gpus_on(job: Job) -> list[tuple[str, str]]:
 
 
 def priority_of(job: Any, sums: Mapping[int, float]) -> int:
-    """`sums` are of jobs that wait where the queue policy adds factors up; else the job's own counts."""
+    """`sums` are of jobs that wait where the queue policy adds factors up; else the job's own counts. A held
+    job has none."""
+    if job.state == "PENDING" and job.held:
+        return 0
     own: int = job.spec.priority - job.spec.nice
     return round(sums.get(job.id, own))
 

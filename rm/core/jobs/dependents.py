@@ -242,6 +242,8 @@ def judged(
     """
     if one.standing is Standing.FULFILLED:
         return one
+    if named is not None and named.array is not None and not one.array:
+        one = replace(one, array=True)
     if one.by_element:
         return _judged_by_element(one, named)
     if named is None:

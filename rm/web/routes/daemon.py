@@ -26,6 +26,8 @@ class DaemonRoutes:
             partition=jobs.partition,
             array_size=config.limits.array_size,
             recent_s=jobs.recent_s,
+            keep_days=jobs.keep_days,
+            keep_finished=jobs.keep_finished,
         )
 
     def routes(self) -> list[web.RouteDef]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,7 +13,7 @@ from rm.cli.slurm.accounting.sreport_asked import Asked, Report
 from rm.cli.slurm.accounting.sreport_print import Column, Row, Table, chosen, lines
 from rm.cli.slurm.accounting.sreport_used import ACCOUNT, CLUSTER, ROOT, children_of
 from rm.errors import UsageError
-from rm.units import parse_hosts
+from rm.units import DAY_US, HOUR_US, parse_hosts
 
 if TYPE_CHECKING:
     from rm.api.jobs import Job
@@ -50,9 +51,11 @@ def sizes(client: Client, asked: Asked, table: Table, cluster: str) -> Report:
     tres = asked.tres[0]
     if tres == "energy":
         raise UsageError("--tres=energy is not supported.", "A job has no size by what it used.")
+    kept = client.jobs(ended=True)
+    asked = _where_jobs_are_kept(client, kept, asked)
     ran = [
         Ran(job.account or ROOT, size, seconds * size)
-        for job in _jobs(client, asked)
+        for job in _jobs(kept, asked)
         if (seconds := _seconds(job, asked)) is not None and (size := held(job)[tres])
     ]
     heaps = _heaps(client, asked, ran)
@@ -130,8 +133,29 @@ def _heaps(client: Client, asked: Asked, ran: Sequence[Ran]) -> Mapping[str, lis
     return found
 
 
-def _jobs(client: Client, asked: Asked) -> list[Job]:
-    jobs = client.jobs(ended=True)
+def _where_jobs_are_kept(client: Client, kept: Sequence[Job], asked: Asked) -> Asked:
+    """What is asked, from the first whole hour of which no job is forgotten.
+
+    Raises:
+        UsageError: that is later than all that is asked.
+    """
+    settings, since_us = client.status().settings, 0
+    if settings.keep_days:
+        since_us = int(time.time_ns() // 1000 - settings.keep_days * DAY_US)
+    ends_us = [job.ended_us for job in kept if job.ended_us]
+    if settings.keep_finished and len(ends_us) >= settings.keep_finished:
+        since_us = max(since_us, min(ends_us))
+    since_us = -(-since_us // HOUR_US) * HOUR_US
+    if since_us >= asked.until_us:
+        raise UsageError(
+            f"rm keeps no jobs of before {datetime.fromtimestamp(since_us / 1e6):%Y-%m-%dT%H:%M:%S}.",
+            "`sreport cluster AccountUtilizationByUser` reads sums, which are kept longer.",
+        )
+    return asked._replace(since_us=max(asked.since_us, since_us))
+
+
+def _jobs(kept: Sequence[Job], asked: Asked) -> list[Job]:
+    jobs = list(kept)
     if users := asked.words("users"):
         jobs = [job for job in jobs if job.spec.user in users]
     if partitions := asked.words("partitions"):
@@ -141,7 +165,7 @@ def _jobs(client: Client, asked: Asked) -> list[Job]:
     if "nodes" in asked.given:
         hosts = frozenset(parse_hosts(asked.given["nodes"]))
         jobs = [job for job in jobs if not hosts.isdisjoint(job.hosts)]
-    return list(jobs)
+    return jobs
 
 
 def _seconds(job: Job, asked: Asked) -> float | None:

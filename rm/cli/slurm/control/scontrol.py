@@ -275,7 +275,7 @@ def _update(words: list[str]) -> int:
         name, equals, value = word.partition("=")
         if not equals and name.lower() != "nice":
             raise UsageError(f"Update of this parameter is not supported: {word}.", "Write NAME=VALUE.")
-        fields[name] = value if equals else NICE
+        fields[_whole_name(name)] = value if equals else NICE
     lower = {name.lower(): value for name, value in fields.items()}
     for kind, act in UPDATED.items():
         if lower.get(kind):
@@ -286,6 +286,12 @@ def _update(words: list[str]) -> int:
         "No JobId, JobName, NodeName or PartitionName is named.",
         "Write: scontrol update JobId=42 NAME=VALUE.",
     )
+
+
+def _whole_name(name: str) -> str:
+    """Of what says what is updated, which may be abbreviated: `node=h1`; `Partition` is a field of jobs."""
+    said = name.lower()
+    return next((kind for kind, least in NAMES.items() if len(said) >= least and kind.startswith(said)), name)
 
 
 def _update_job(job: str, fields: dict[str, str]) -> int:
@@ -334,9 +340,9 @@ def _update_hosts(named: str, given: dict[str, str]) -> int:
 
 
 # what names the things to change, in this order: JobName is a job's new name beside JobId
+NAMES = {"jobid": 3, "nodename": 3, "jobname": 4, "partitionname": 10}  # with the fewest letters of each
 UPDATED: dict[str, Callable[[str, dict[str, str]], int]] = {
     "jobid": _update_job,
-    "job": _update_job,
     "nodename": _update_hosts,
     "partitionname": _update_partition,
     "jobname": lambda name, fields: _update_job(f"jobname={name}", fields),

@@ -38,6 +38,7 @@ USUAL = "%9P %.5a %.10l %.6D %.6t %N"
 LONG = "%9P %.5a %.10l %.10s %.4r %.8h %.10g %.6D %.11T %N"
 SUMMARY = "%9P %.5a %.10l %.16F %N"
 REASONS = "%20E %9u %19H %N"
+LONG_REASONS = "%20E %12U %19H %6t %N"
 NO_STATE = "none"
 LEAST_NAME, LEAST_PARTITION = 9, 9  # of the columns of --Node, which are as wide as they need
 # states that Slurm's words select; each also by its whole name
@@ -93,7 +94,7 @@ def _list(given: Given) -> int:
     groups = [group._replace(preempts=preempts) for group in groups]
     if sort := options.get("sort"):
         groups = _sorted(groups, sort)
-    if "long" in options and "format" not in options and "Format" not in options:
+    if "long" in options and not {"format", "Format", "noheader"} & options.keys():
         print(time.strftime("%a %b %d %H:%M:%S %Y"))
     if "noheader" not in options:
         print(form.header())
@@ -159,14 +160,16 @@ def _format(options: dict[str, str], partitions: Any, usual: str) -> Format:
         return by_names(long, {**COLUMNS, **NAMED})
     if form := options.get("format"):
         return by_letters(form, COLUMNS)
-    if "list-reasons" in options:
-        return by_letters(REASONS, COLUMNS)
+    if "summarize" in options:
+        return by_letters(SUMMARY, COLUMNS)
+    if "list-reasons" in options and "Node" not in options:
+        return by_letters(LONG_REASONS if "long" in options else REASONS, COLUMNS)
     if "Node" in options:
         name = max([LEAST_NAME, *(len(host.name) for hosts in partitions.values() for host in hosts)])
         partition = max([LEAST_PARTITION, *(len(one) + (one == usual) for one in partitions)])
         rest = "%.11T %4c %.8z %.6m %.8d %.6w %.8f %20E" if "long" in options else "%6t"
         return by_letters(f"%{name}N %.6D %.{partition}P {rest}", COLUMNS)
-    return by_letters(SUMMARY if "summarize" in options else LONG if "long" in options else USUAL, COLUMNS)
+    return by_letters(LONG if "long" in options else USUAL, COLUMNS)
 
 
 def _groups(

@@ -13,6 +13,7 @@ from rm.cli.slurm.hosts.listed import (
     state_of,
 )
 from rm.cli.slurm.jobs import NONE, moment
+from rm.cli.slurm.users import entry_of
 from rm.quick_tuple import NamedTuple
 from rm.units import fold_hosts, format_elapsed
 
@@ -78,6 +79,18 @@ def _reason_moment(host: Host) -> str:
 
 def _who(host: Host) -> str:
     return host.drained_by.partition(": ")[0] if host.drained_by else "rm" if host.reason else "Unknown"
+
+
+def _who_with_uid(host: Host) -> str:
+    who = _who(host)
+    entry = entry_of(who)
+    return who if entry is None else f"{who}({entry.pw_uid})"
+
+
+def _state_complete(host: Host) -> str:
+    """With what it was before it took no more jobs."""
+    state = state_of(host)
+    return {"drained": "idle+drain", "draining": "mixed+drain"}.get(state, state_long(host))
 
 
 def available(group: Group) -> str:
@@ -157,6 +170,7 @@ COLUMNS = {
     "E": Column("REASON", _first(lambda h: reason_of(h) or "none", "none"), "Reason"),
     "H": Column("TIMESTAMP", _first(_reason_moment, "Unknown"), "TimeStamp"),
     "u": Column("USER", _first(_who), "User"),
+    "U": Column("USER", _first(_who_with_uid), "UserLong"),
     "v": Column("VERSION", _first(lambda h: h.agent_version or "N/A", "N/A"), "Version"),
 }  # fmt: skip
 # those of -O alone
@@ -164,4 +178,7 @@ NAMED = {
     "memory taken": Column("ALLOCMEM", _first(lambda h: mem_taken_bytes(h) // MIB), "AllocMem"),
     "gpus taken": Column("GRES_USED", _first(gres_used), "GresUsed"),
     "port": Column("PORT", _first(lambda h: h.port), "Port"),
+    "state": Column("STATECOMPLETE", _first(_state_complete, "n/a"), "StateComplete"),
+    "comment": Column("COMMENT", constant(NONE), "Comment"),
+    "extra": Column("EXTRA", constant(NONE), "Extra"),
 }

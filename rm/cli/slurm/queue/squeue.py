@@ -12,6 +12,7 @@ from rm.cli.output import note
 from rm.cli.slurm.clusters import ALIAS, OPTION, VARIABLES, cluster_of, say_cluster
 from rm.cli.slurm.jobs import ENDED, NEVER, NONE, SHORT, STATES, expect, rank, rows, tasks_of, whole
 from rm.cli.slurm.queue.squeue_columns import COLUMNS, NAMED
+from rm.cli.slurm.queue.squeue_sort import letter_of, sorted_by, sorting
 from rm.cli.slurm.users import named_by
 from rm.cli.slurm.words import Given, Options, read
 from rm.errors import NotFound, UsageError
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
 
 OPTIONS = Options(
     taken=(
-        "account/A=", "array/r", "array-unique", OPTION, ALIAS, "Format/O=", "format/o=", "iterate/i=",
+        "account/A=", "array/r", OPTION, ALIAS, "Format/O=", "format/o=", "iterate/i=",
         "job/j?", "jobs?", "json", "licenses/L=", "long/l", "me", "name/n=", "nodelist/w=", "noheader/h",
         "partition/p=", "qos/q=", "reservation/R=", "sort/S=", "start", "states/t=", "step/s?", "steps?",
         "user/u=", "users=",
     ),
-    ignored=("all/a", "hide", "local", "noconvert", "priority/P", "verbose/v"),
+    ignored=("all/a", "array-unique", "hide", "local", "noconvert", "priority/P", "verbose/v"),
     refused=("federation", "sibling", "yaml"),
     variables={
         **VARIABLES,
@@ -40,7 +41,7 @@ OPTIONS = Options(
     },
 )  # fmt: skip
 _NO_JOB = frozenset({"--job=", "--jobs="})
-_ALIASES = (("jobs", "job"), ("users", "user"), ("array-unique", "array"), ("step", "steps"))
+_ALIASES = (("jobs", "job"), ("users", "user"), ("step", "steps"))
 USUAL = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
 LONG = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
 START = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
@@ -71,7 +72,7 @@ def _list(given: Given) -> int:
         return 0
     form, options = _format(given), given.options
     sort = options.get("sort") or (SORT_START if "start" in options else "")
-    sorts_by = {COLUMNS[_letter(word)] for word in _sorting(sort)}
+    sorts_by = {COLUMNS[letter_of(word)] for word in sorting(sort, COLUMNS)}
     wanted = _states(given)
     # the cancelled rest of an array is in the state of the array, for the daemon
     states = "" if "CANCELLED" in wanted else ",".join(sorted(wanted & frozenset(STATES)))
@@ -97,11 +98,11 @@ def _list(given: Given) -> int:
 
         print(json.dumps(document(found)))
         return 0
-    found = _sorted(found, sort or SORT)
+    found = sorted_by(found, sort or SORT, COLUMNS)
     shows = any(column.header == RANK for column in form.columns)
     if found and shows and not rank_first:  # the usual order is the same whatever is shown
         rank(found)
-    if "long" in options:
+    if "long" in options and "noheader" not in options:
         print(time.strftime("%a %b %d %H:%M:%S %Y"))
     if "noheader" not in options:
         print(form.header())
@@ -238,23 +239,3 @@ def _elements(job: Any) -> list[Any]:
     if row is job:
         return parts
     return [job.with_row(part) for part in parts]
-
-
-def _letter(word: str) -> str:
-    """The column of a part of a sort specification."""
-    return word.strip().lstrip("+-%")
-
-
-def _sorting(by: str) -> list[str]:
-    words = [word for word in by.split(",") if word.strip()]
-    for word in words:
-        if _letter(word) not in COLUMNS:
-            raise UsageError(f"Invalid sort specification: {word.strip()}.", "Write letters: P,t,-Q.")
-    return words
-
-
-def _sorted(found: list[Any], by: str) -> list[Any]:
-    for word in reversed(_sorting(by)):
-        column = COLUMNS[_letter(word)]
-        found.sort(key=column.order or column.text, reverse=word.strip().startswith("-"))
-    return found

@@ -122,6 +122,20 @@ def _left_us(job: JobRow) -> float:
     return float("inf") if job.time_limit_us is None else job.time_limit_us - elapsed_us(job)
 
 
+def priority(job: Any) -> int:
+    """A held job has none. Source: scontrol(1) of Slurm 22.05, "hold"."""
+    return 0 if _held(job) else job.priority
+
+
+def _held(job: Any) -> bool:
+    held: bool = job.state == "PENDING" and job.reason.startswith("JobHeld")
+    return held
+
+
+def _rank(job: Any) -> float:
+    return float("-inf") if _held(job) else job.priority
+
+
 COLUMNS = {
     "i": Column("JOBID", row_ref, "JobArrayID", order=lambda j: (j.array_job or j.id, j.array_task or 0)),
     "A": Column("JOBID", lambda j: j.id, "JobID"),
@@ -151,7 +165,7 @@ COLUMNS = {
     "V": Column("SUBMIT_TIME", lambda j: moment(j.submitted_us), "SubmitTime"),
     "S": Column("START_TIME", lambda j: moment(j.started_us or begins_us(j.job)), "StartTime", whole=True),
     "e": Column("END_TIME", lambda j: moment(ends_by_us(j, j.time_limit_us)), "EndTime"),
-    "Q": Column("PRIORITY", lambda j: j.priority, "Priority PriorityLong", whole=True),
+    "Q": Column("PRIORITY", priority, "Priority PriorityLong", whole=True, order=_rank),
     "y": Column("NICE", lambda j: spec_of(j).nice, "Nice", whole=True),
     "E": Column("DEPENDENCY", lambda j: dependency_of(j.job), "Dependency", whole=True),
     "f": Column("FEATURES", lambda j: spec_of(j).constraint or NONE, "Feature", whole=True),
@@ -167,8 +181,8 @@ COLUMNS = {
     "d": Column("MIN_TMP_DISK", lambda j: 0, "MinTmpDisk"),
     "s": Column("", lambda j: "", "SelectJobInfo"),
     "X": Column("CORE_SPEC", lambda j: "N/A", "CoreSpec"),
-    "p": Column("PRIORITY", lambda j: f"{j.priority / FULL_PRIORITY:.14f}", whole=True,
-                order=lambda j: j.priority),
+    "p": Column("PRIORITY", lambda j: f"{priority(j) / FULL_PRIORITY:.14f}", whole=True,
+                order=_rank),
     "g": Column("GROUP", group, "GroupName"),
     "G": Column("GROUP", gid, "GroupId"),
     "z": Column("S:C:T", lambda j: "*:*:*", "sct"),

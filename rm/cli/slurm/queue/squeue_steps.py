@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rm import arrays
-from rm.cli.formats import Column, by_letters
+from rm.cli.formats import Column, by_letters, by_names
 from rm.cli.shown import elapsed_us
 from rm.cli.slurm.jobs import NONE, hosts_of, moment, tasks_of
 from rm.cli.slurm.queue.squeue_columns import uid
+from rm.cli.slurm.queue.squeue_sort import sorted_by, sorting
 from rm.units import fold_hosts, format_elapsed, parse_hosts
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 USUAL = "%.15i %.8j %.9P %.8u %.9M %N"
 STATES = "RUNNING,SUSPENDED"
 BATCH = "batch"
+NOT_ASKED = "N/A"
 
 
 class Shown(NamedTuple):
@@ -54,16 +56,30 @@ def _ref(one: Shown) -> str:
 
 # Source: squeue(1) of Slurm 22.05, "-o", the letters that are "Valid for job steps"
 COLUMNS = {
-    "i": Column("STEPID", _ref),
-    "A": Column("STEPID", lambda one: f"{one.job.id}.{one.number}"),
-    "j": Column("NAME", lambda one: one.number if one.told is None else one.told.name),
-    "P": Column("PARTITION", lambda one: one.job.partition or NONE),
-    "u": Column("USER", lambda one: one.job.user),
-    "U": Column("USER", lambda one: uid(one.job)),
-    "M": Column("TIME", lambda one: format_elapsed(one.elapsed_us)),
-    "S": Column("START_TIME", lambda one: moment(one.told.started_us if one.told else one.job.started_us)),
-    "N": Column("NODELIST", _hosts),
-}
+    "i": Column("STEPID", _ref, "StepID"),
+    "A": Column("TASKS", lambda one: one.told.tasks if one.told else 1, "NumTasks"),
+    "j": Column("NAME", lambda one: one.number if one.told is None else one.told.name, "StepName"),
+    "l": Column("TIME_LIMIT", lambda one: "UNLIMITED", "TimeLimit"),
+    "P": Column("PARTITION", lambda one: one.job.partition or NONE, "Partition"),
+    "u": Column("USER", lambda one: one.job.user, "UserName"),
+    "U": Column("UID", lambda one: uid(one.job), "UserID"),
+    "M": Column("TIME", lambda one: format_elapsed(one.elapsed_us), "TimeUsed",
+                order=lambda one: one.elapsed_us),
+    "S": Column("START_TIME", lambda one: moment(one.told.started_us if one.told else one.job.started_us),
+                "StartTime"),
+    "N": Column("NODELIST", _hosts, "Nodes"),
+}  # fmt: skip
+# those of -O alone
+NAMED = {
+    "array": Column("ARRAY_JOB_ID", lambda one: one.job.array_job or NOT_ASKED, "ArrayJobID"),
+    "element": Column(
+        "ARRAY_TASK_ID", lambda one: NOT_ASKED if one.job.array_task is None else one.job.array_task,
+        "ArrayTaskID",
+    ),
+    "job": Column("JOB_ID", lambda one: one.job.id, "JobID"),
+    "state": Column("STATE", lambda one: one.told.state if one.told else one.job.state, "StepState"),
+    "cpus": Column("NUM_CPUS", lambda one: one.told.cpus if one.told else one.job.cpus, "NumCPUs"),
+}  # fmt: skip
 
 
 def lines(given: Given, running: Sequence[Any]) -> list[str]:
@@ -71,7 +87,12 @@ def lines(given: Given, running: Sequence[Any]) -> list[str]:
     from rm.client import Client
 
     options = given.options
-    form = by_letters(options.get("format") or USUAL, COLUMNS)
+    if long := options.get("Format"):
+        form = by_names(long, {**COLUMNS, **NAMED})
+    else:
+        form = by_letters(options.get("format") or USUAL, COLUMNS)
+    sort = options.get("sort", "")
+    sorting(sort, COLUMNS)  # it is refused before anything is asked
     named = options.get("steps", "")
     steps = dict.fromkeys(word.strip() for word in named.split(",") if word.strip())
     jobs = {job.id: job for job in running if _wanted(job, given, list(steps))}
@@ -88,7 +109,10 @@ def lines(given: Given, running: Sequence[Any]) -> list[str]:
         hosts = frozenset(parse_hosts(options["nodelist"]))
         found = [one for one in found if not hosts.isdisjoint(parse_hosts(_hosts(one)))]
     shown = [one for one in found if not steps or _ref(one) in steps or f"{one.job.id}.{one.number}" in steps]
+    shown = sorted_by(shown, sort, COLUMNS)
     head = [] if "noheader" in options else [form.header()]
+    if head and "long" in options:
+        head.insert(0, time.strftime("%a %b %d %H:%M:%S %Y"))
     return [*head, *form.lines(shown)]
 
 

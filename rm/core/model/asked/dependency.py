@@ -28,7 +28,7 @@ class Dependency:
     A fulfilled one stays so, whatever becomes of the job that it names; only `singleton` is asked until the
     job starts. `from_us`: when the delay of `after` is over, 0 without one. `ended`: how the named job
     ended, a JobState, once that decided; "" where nobody knows it any more. `tasks`: the elements of an array
-    that are named, "" = all.
+    that are named, "" = all; `array`: the named job is an array.
 
     `aftercorr` of an array is one condition for each of the array's own elements, which are in exactly one of
     `undecided`, `met` and `lost` (it never will be); `standing` judges all together.
@@ -44,6 +44,7 @@ class Dependency:
     undecided: str = ""
     met: str = ""
     lost: str = ""
+    array: bool = False
 
     def __str__(self) -> str:
         return str(Condition(self.kind, self.job, self.delay_us, self.tasks))
