@@ -68,9 +68,6 @@ class Known:
     def contended_of(self, job: int) -> list[str]:
         return [link for link in self.loads[job].phases if link in self.links]
 
-    def contends(self, job: int) -> bool:
-        return not self.links.keys().isdisjoint(self.loads[job].phases)
-
     def part_of(self, job: int, most: int | None) -> tuple[set[int], set[str]] | None:
         """The jobs and contended links that are connected with a job; None when there are more than `most`
         jobs."""
@@ -142,11 +139,13 @@ def follow(placed: Sequence[PlacedJob], snapshot: Snapshot, model: str) -> tuple
     moved = {job for link in others for job in known.on[link]}
     there = {view.job: view for view in placed}
     change.gone = known.loads.keys() - there.keys()
-    for job, view in there.items():
-        before = known.loads.get(job)
-        if before is None or job in moved or (before.view is not view and before.view != view):
+    load_of = known.loads.get
+    renewed = [job for job, view in there.items() if (load := load_of(job)) is None or load.view is not view]
+    for job in (moved & there.keys()).union(renewed):
+        before, view = known.loads.get(job), there[job]
+        if before is None or job in moved or before.view != view:
             change.jobs.add(job)
-        elif before.view is not view:
+        else:
             known.loads[job] = Load(view, before.demand, before.phases)
     for job in change.gone | change.jobs:
         if (before := known.loads.pop(job, None)) is not None:

@@ -82,14 +82,14 @@ class Realigning:
 
     def answer(self) -> Alignment:
         known = self.known
-        without = known.loads.keys() - known.schedules.keys()
+        contending = set[int]().union(*[load.phases for load in known.links.values()])
         links = known.aligned
         return Alignment(
             score=min(map(SCORE, links.values()), default=PERFECT),
             links=tuple(map(links.__getitem__, sorted(links))),
             schedules=tuple(map(known.schedules.__getitem__, sorted(known.schedules))),
             shaping=tuple(chain.from_iterable(map(known.rules.__getitem__, sorted(known.rules)))),
-            unmatched=tuple(sorted(job for job in without if known.contends(job))),
+            unmatched=tuple(sorted(contending - known.schedules.keys())),
             recompute=bool(known.unsettled),
             together=tuple(sorted(set(known.together.values()))),
             unsettled=tuple(sorted(known.unsettled)),
