@@ -96,9 +96,13 @@ def test_users_are_sorted_by_what_they_used(slurm: Slurm) -> None:
     ]
     grouped = slurm("sreport", "user", "top", *TIME, "group", "-nP", "-T", "gres/gpu,cpu", "topc=1")
     assert grouped.out.splitlines() == [
-        "rm|root|root|physics, optics, root|gres/gpu|180",
-        "rm|root|root|physics, optics, root|cpu|6600",
+        "rm|root|root|optics, physics, root|gres/gpu|180",
+        "rm|root|root|optics, physics, root|cpu|6600",
     ]
+    of_energy = slurm(
+        "sreport", "user", "top", *TIME, "-nP", "-t", "minper", "accounts=optics", "format=energy"
+    )
+    assert of_energy.out.split() == ["120(100.00%)", "0(0.00%)"], "its part of all the energy that was used"
     by_user = slurm("sreport", "cluster", "UserUtilizationByAccount", *TIME, "-nP", "accounts=biology")
     assert by_user.out == "rm|nobody|nobody|biology|660|0\n"
 

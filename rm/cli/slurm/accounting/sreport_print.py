@@ -61,7 +61,7 @@ class Row(NamedTuple):
     """`texts` by the keys of columns; `times` by these too: the value, and what is all of it."""
 
     texts: Mapping[str, str]
-    times: Mapping[str, tuple[Value, Value]] = {}
+    times: Mapping[str, tuple[Value, float]] = {}
 
 
 def form_of(text: str) -> Form:
@@ -126,11 +126,11 @@ def _text(row: Row, column: Column, form: Form) -> str:
     value, whole = row.times[column.key]
     if value is None:
         return ""
-    part = f"{100 * value / whole:.2f}%" if whole else "" if whole is None else "0.00%"
+    part = f"{100 * value / whole:.2f}%" if whole else "0.00%"
     if not form.seconds:
         return part
     count = f"{value / form.seconds:.0f}"
-    return f"{count}({part})" if form.part and part else count
+    return f"{count}({part})" if form.part else count
 
 
 def _width(column: Column, rows: Iterable[Row], form: Form) -> int:

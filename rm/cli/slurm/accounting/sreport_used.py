@@ -39,7 +39,7 @@ OF_CLUSTER = (
 )  # fmt: skip
 OVER = Column("OverCommitted", "Over Comm", TIME, True)
 UNKNOWN = ("Down", "PlannedDown", "Planned", "OverCommitted")  # rm records none of these
-Totals = Mapping[str, Value]  # by TRES
+Totals = Mapping[str, float]  # by TRES
 
 
 class Used(NamedTuple):
@@ -56,13 +56,12 @@ def utilization(client: Client, asked: Asked, table: Table, cluster: str) -> Rep
     usual = (CLUSTER, *([TRES_NAME] if asked.names_tres else []), *OF_CLUSTER)
     columns = chosen(asked.given.get("format", ""), known) or usual
     counts, rows = _counts(client), []
-    seconds = (found.until_us - found.since_us) / 1e6
+    wholes = _wholes(counts, found)
     for tres in asked.tres:
         allocated = sum(HELD[tres](line) for line in found.lines)
-        count = counts[tres]
-        whole = None if count is None else count * seconds
+        count, whole = counts[tres], wholes[tres]
         values: dict[str, Value] = {"Allocated": allocated, "Reported": whole} | dict.fromkeys(UNKNOWN)
-        values["Idle"] = None if whole is None else max(0.0, whole - allocated)
+        values["Idle"] = max(0.0, whole - allocated)
         texts = {"Cluster": cluster, "TresName": tres, "TresCount": "" if count is None else str(count)}
         rows.append(Row(texts, {name: (value, whole) for name, value in values.items()}))
     title = f"Cluster Utilization {asked.span(found.since_us, found.until_us, seconds=False)}"
@@ -72,7 +71,7 @@ def utilization(client: Client, asked: Asked, table: Table, cluster: str) -> Rep
 def by_account(client: Client, asked: Asked, table: Table, cluster: str) -> Report:
     """Each account with all below it, then its users."""
     found, used = _used(client, asked)
-    tree, wholes = "tree" in asked.given, _wholes(client, found)
+    tree, wholes = "tree" in asked.given, _wholes(_counts(client), found)
     account = ACCOUNT._replace(width=-20) if tree else ACCOUNT
     columns = _columns(asked, account, "Cluster,Account,Login,Proper")
     rows = [
@@ -105,7 +104,7 @@ def _users(client: Client, asked: Asked, table: Table, cluster: str, title: str,
     first = asked.tres[0]
     used.sort(key=lambda one: (-one.used[first], one.login, one.account))
     columns = _columns(asked, ACCOUNT, "Cluster,Login,Proper,Account")
-    wholes = _wholes(client, found)
+    wholes = _wholes(_counts(client), found)
     rows = [row for one in used[:most] for row in _rows(cluster, one, "", asked, wholes)]
     heading = f"{title} {asked.span(found.since_us, found.until_us)}"
     return Report([heading, _unit(asked, table)], list(lines(columns, rows, table)))
@@ -124,9 +123,9 @@ def _used(client: Client, asked: Asked) -> tuple[Usage, list[Used]]:
 
 
 def _grouped(used: Iterable[Used]) -> list[Used]:
-    """Each user once; the account is a list."""
+    """Each user once; the account is a list, by the alphabet."""
     found: dict[str, list[Used]] = {}
-    for one in sorted(used, key=lambda one: -one.used["cpu"]):
+    for one in sorted(used, key=lambda one: one.account):
         found.setdefault(one.login, []).append(one)
     return [Used(", ".join(one.account for one in mine), login, _sum(mine)) for login, mine in found.items()]
 
@@ -190,7 +189,7 @@ def _columns(asked: Asked, account: Column, usual: str) -> Sequence[Column]:
 
 
 def _counts(client: Client) -> Mapping[str, int | None]:
-    """Of the hosts that the cluster has now; energy has no bound."""
+    """Of the hosts that the cluster has now; None: energy has no bound, and all of it is what was used."""
     hosts = client.hosts()
     return {
         "cpu": sum(host.cpus for host in hosts),
@@ -200,9 +199,12 @@ def _counts(client: Client) -> Mapping[str, int | None]:
     }
 
 
-def _wholes(client: Client, found: Usage) -> Totals:
+def _wholes(counts: Mapping[str, int | None], found: Usage) -> Totals:
     seconds = (found.until_us - found.since_us) / 1e6
-    return {t: None if count is None else count * seconds for t, count in _counts(client).items()}
+    return {
+        tres: sum(map(HELD[tres], found.lines)) if count is None else count * seconds
+        for tres, count in counts.items()
+    }
 
 
 def _unit(asked: Asked, table: Table) -> str:
