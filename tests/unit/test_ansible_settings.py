@@ -18,13 +18,13 @@ from rm.playbook.read.ansible_settings import FOLLOWED, REFUSED, Settings, read
 NOTHING = set(
     """
     defaults: allow_broken_conditionals allow_embedded_templates home cow_selection cowsay_enabled_stencils
-    defaults: force_color nocolor nocows cowpath pipelining fact_caching_connection fact_caching_prefix
-    defaults: fact_caching_timeout collections_scan_sys_path
+    defaults: force_color nocolor nocows cowpath pipelining
+    defaults: collections_scan_sys_path
     defaults: collections_on_ansible_version_mismatch action_warnings localhost_warning log_verbosity
     defaults: doc_fragment_plugins allow_unsafe_lookups become_plugins cache_plugins
     defaults: callback_plugins callbacks_enabled cliconf_plugins connection_plugins debug
     defaults: httpapi_plugins internal_poll_interval inventory_plugins jinja2_native keep_remote_files
-    defaults: bin_ansible_callbacks local_tmp log_path log_filter lookup_plugins module_args
+    defaults: bin_ansible_callbacks local_tmp log_path log_filter module_args
     defaults: module_compression module_name netconf_plugins no_target_syslog
     defaults: null_representation poll_interval stdout_callback editor task_debugger_ignore_errors
     defaults: strategy_plugins syslog_facility terminal_plugins vars_plugins vault_id_match
@@ -94,8 +94,6 @@ def test_what_is_followed_is_read_as_ansible_reads_it() -> None:
         "/etc/site/mine",
         "/home/ada/more",
     )
-    usual = "~/.ansible/plugins/modules:/usr/share/ansible/plugins/modules"
-    assert of(f"[defaults]\nlibrary = {usual}") == Settings("/etc/site/ansible.cfg")
     assert "forks" not in found.used
     assert "become" in found.used
     assert of("", {"ANSIBLE_INVENTORY": "hosts.yml"}).inventory == ("/site/hosts.yml",)
@@ -116,13 +114,9 @@ def test_what_is_followed_is_read_as_ansible_reads_it() -> None:
         ("[defaults]\nvars_plugins_enabled = host_group_vars,mine", {}, "vars_plugins_enabled"),
         ("[defaults]\ngathering = lazy", {}, "gathering in [defaults] of /etc/site/ansible.cfg is 'lazy'"),
         ("[defaults]\nforks = many", {}, "forks in [defaults] of /etc/site/ansible.cfg is 'many'"),
+        ("[defaults]\nfact_caching = redis", {}, "fact_caching in [defaults] of /etc/site/ansible.cfg is"),
+        ("[defaults]\nfact_caching = jsonfile", {}, "no directory is named"),
         ("forks = 5", {}, "cannot be read"),
-        ("[defaults]\nlibrary = ./modules", {}, "library in [defaults] of /etc/site/ansible.cfg"),
-        ("", {"ANSIBLE_LIBRARY": "/srv/modules"}, "the variable ANSIBLE_LIBRARY"),
-        ("[defaults]\nmodule_utils = ./utils", {}, "module_utils in [defaults]"),
-        ("[defaults]\nfilter_plugins = ./filters", {}, "filter_plugins in [defaults]"),
-        ("[defaults]\ntest_plugins = ./tests", {}, "test_plugins in [defaults]"),
-        ("[defaults]\naction_plugins = ./actions", {}, "action_plugins in [defaults]"),
     ],
 )
 def test_what_rm_does_not_follow_is_refused(text: str, environment: dict[str, str], said: str) -> None:
@@ -135,6 +129,31 @@ def test_what_rm_does_not_follow_is_refused(text: str, environment: dict[str, st
 def test_what_rm_does_by_itself_is_no_reason_to_refuse() -> None:
     text = "[defaults]\nstrategy=linear\nhash_behaviour=replace\nfact_caching = memory\nnocows=1\n"
     assert of(f"{text}stdout_callback = yaml\n[privilege_escalation]\nbecome_method=sudo\n").forks is None
+
+
+def test_directories_of_plug_ins_are_the_set_ones_or_ansible_s(tmp_path: Path) -> None:
+    found = of("[defaults]\nlibrary = ./modules:~/mine\n", {"ANSIBLE_FILTER_PLUGINS": "/srv/filters"})
+    assert found.library == ("/etc/site/modules", "/home/ada/mine")
+    assert found.filter_plugins == ("/srv/filters",)
+    assert found.test_plugins == ("/home/ada/.ansible/plugins/test", "/usr/share/ansible/plugins/test")
+
+
+@pytest.mark.parametrize("name", ["", "f.py", "below", "below/g.py"])
+def test_plug_ins_that_others_may_write_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / "below").mkdir()
+    for file in ("f.py", "below/g.py"):
+        (tmp_path / file).write_text("")
+    monkeypatch.setenv("HOME", str(tmp_path / "none"))
+    environment = {"ANSIBLE_CONFIG": "/none", "ANSIBLE_LIBRARY": str(tmp_path)}
+    assert ansible_settings(environment, False).library == (str(tmp_path),)
+    (tmp_path / name).chmod(0o777)
+    with pytest.raises(UsageError, match=f"Others may write {tmp_path / name}, "):
+        ansible_settings(environment, False)
+    refused: list[UsageError] = []
+    ansible_settings(environment, False, refused.append)
+    assert len(refused) == 1
 
 
 def test_the_file_is_found_where_ansible_looks(

@@ -135,15 +135,15 @@ def test_the_command_says_where_and_what_to_write(tmp_path: Path) -> None:
 def test_what_ansible_cfg_asks_in_vain_is_listed_with_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = "[defaults]\nfact_caching = jsonfile\nforks = many\nroles_path = shared\n"
+    settings = "[defaults]\nfact_caching = redis\nforks = many\nroles_path = shared\n"
     written(tmp_path, site_yml="- hosts: all\n  roles: [net]\n", shared__net__tasks__main_yml="- pign:\n")
     (tmp_path / "ansible.cfg").write_text(settings)
     monkeypatch.setenv("ANSIBLE_CONFIG", str(tmp_path / "ansible.cfg"))
     done = CliRunner().invoke(check, [str(tmp_path / "site.yml"), "--json"], standalone_mode=False)
     problems = [(Path(one["file"]).name, one["what"]) for one in json.loads(done.stdout)["problems"]]
     assert [file for file, _ in problems] == ["ansible.cfg", "ansible.cfg", "main.yml"], problems
-    assert "fact_caching in [defaults]" in problems[0][1]
-    assert "forks in [defaults]" in problems[1][1]
+    assert "fact_caching in [defaults]" in problems[1][1]
+    assert "forks in [defaults]" in problems[0][1]
     assert done.return_value == 1
 
 
@@ -172,3 +172,17 @@ def test_the_path_of_a_role_holds_from_any_directory(tmp_path: Path, monkeypatch
     assert problems_of(Path("sub/site.yml"), LocalFiles()) == []
     (play,) = read_playbook("sub/site.yml").plays
     assert play.roles[0].whole_path == str(tmp_path / "sub/roles/web")
+
+
+def test_an_include_of_a_name_by_variables_is_found_from_any_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(
+        tmp_path,
+        sub__site_yml="- hosts: all\n  roles: [web]\n",
+        sub__roles__web__tasks__main_yml="- include_tasks: '{{ item }}.yml'\n  loop: [more]\n",
+        sub__roles__web__tasks__more_yml="- pign:\n",
+    )
+    monkeypatch.chdir(tmp_path)
+    found = [(one.file, one.line) for one in problems_of(Path("sub/site.yml"), LocalFiles())]
+    assert found == [("sub/roles/web/tasks/more.yml", 1)]

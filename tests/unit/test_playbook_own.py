@@ -26,7 +26,7 @@ from rm.playbook.own.own_module import own_module
 from rm.playbook.own.packing import packed_module
 from rm.playbook.own.place import Found, Installed, in_collections
 from rm.playbook.own.style import style_of
-from rm.playbook.read.ansible_settings import read
+from rm.playbook.read.ansible_settings import Settings, read
 from rm.playbook.read.parse import parse_playbook
 from rm.playbook.run.evaluate import HostPlay, HostState, Options
 from tests.fakes import PATIENCE_S
@@ -167,6 +167,42 @@ def test_the_nearest_library_is_meant_and_beats_rm_s_own(files: LocalFiles, tmp_
     assert one(own_module(files, str(tmp_path), [str(role)], "apt"))["of"] == "role"
     assert one(own_module(files, str(tmp_path), [], "apt"))["of"] == "playbook"
     assert own_module(files, str(tmp_path), [], "ansible.builtin.apt") == ""
+
+
+def test_what_ansible_cfg_names_comes_after_what_lies_beside(tmp_path: Path) -> None:
+    shared, site = tmp_path / "shared", tmp_path / "site"
+    for place, library, word in ((shared, "deep", "shared"), (site, "library", "beside")):
+        (place / library).mkdir(parents=True)
+        (place / library / "both.sh").write_text(f'#!/bin/sh\necho \'{{"of": "{word}"}}\'\n')
+        (place / "filter_plugins").mkdir()
+        (place / "filter_plugins/f.py").write_text(
+            "class FilterModule:\n    def filters(self):\n"
+            f"        return {{'own_both': lambda v: '{word}'}}\n"
+        )
+    (shared / "deep/far.sh").write_text('#!/bin/sh\necho \'{"of": "far"}\'\n')
+    (shared / "filter_plugins/g.py").write_text(
+        "class FilterModule:\n    def filters(self):\n        return {'own_far': lambda v: 'far'}\n"
+    )
+    said = Settings(library=(str(shared),), filter_plugins=(str(shared / "filter_plugins"),))
+    files = LocalFiles(ansible=said)
+    assert one(own_module(files, str(site), [], "both"))["of"] == "beside"
+    assert one(own_module(files, str(site), [], "far"))["of"] == "far"
+    assert content_of("{{ 1 | own_both }} {{ 1 | own_far }}", site, files) == "beside far"
+    assert content_of("{{ 1 | own_both }}", tmp_path, LocalFiles(ansible=said)) == "shared"
+
+
+@pytest.mark.parametrize("configured", [False, True])
+def test_an_action_plug_in_in_the_place_of_a_module_of_rm_s_is_told(tmp_path: Path, configured: bool) -> None:
+    folder = tmp_path / ("shared" if configured else "site/action_plugins")
+    folder.mkdir(parents=True)
+    (folder / "copy.py").write_text("class ActionModule: ...\n")
+    (tmp_path / "site").mkdir(exist_ok=True)
+    files = LocalFiles(ansible=Settings(action_plugins=(str(folder),) if configured else ()))
+    arguments = "{content: x, dest: /x}"
+    tasks = f"[{{copy: {arguments}}}, {{ansible.builtin.copy: {arguments}}}]"
+    text = f"- hosts: all\n  tasks: {tasks}\n"
+    (play,) = parse_playbook(text, str(tmp_path / "site/site.yml"), files).plays
+    assert [bool(task.unknown) for task in tasks_of(play.tasks)][:2] == [True, False]
 
 
 @pytest.fixture

@@ -11,17 +11,21 @@ from collections.abc import Callable
 from datetime import datetime
 from functools import cache, cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rm.adapters.playbook.installed import installed
-from rm.adapters.playbook.plugins import Plugins
+from rm.adapters.playbook.installed import installed, with_folders
+from rm.adapters.playbook.plugins import KINDS, Plugins
 from rm.adapters.playbook.vault import HEADER, Vault
 from rm.errors import UsageError
 from rm.playbook.model.problems import BadArgument
 from rm.playbook.model.schema import Playbook, PlayDefaults
-from rm.playbook.own.place import Installed
+from rm.playbook.own.place import Configured, Installed
 from rm.playbook.own.plugins import learn_named
-from rm.playbook.read.ansible_settings import Settings
+from rm.playbook.read.ansible_settings import PLUGINS, Settings
 from rm.playbook.read.parse import parse_playbook
+
+if TYPE_CHECKING:
+    from rm.adapters.playbook.fact_cache import FactCache
 
 TREE_MAX = 10_000
 
@@ -36,7 +40,7 @@ class LocalFiles:
         said = ansible or Settings()
         usual = ("~/.ansible/roles", "/usr/share/ansible/roles", "/etc/ansible/roles")
         self.role_path = said.roles_path or tuple(map(os.path.expanduser, usual))
-        self._collections = said.collections_path
+        self._said = said
         self.play_defaults = PlayDefaults(
             gather_facts=said.gathering != "explicit",
             gather_once=said.gathering == "smart",
@@ -48,12 +52,29 @@ class LocalFiles:
     @cached_property
     def installed(self) -> Installed:
         """What of Ansible is on this machine, for modules that are not rm's."""
-        return installed(self._collections)
+        return installed(self._said.collections_path)
+
+    @cached_property
+    def configured(self) -> Configured:
+        """The directories of modules and plug-ins that ansible.cfg names, those one level below included."""
+        said = {name: with_folders(getattr(self._said, name)) for name in PLUGINS}
+        kinds = [(kind, folder) for kind in KINDS for folder in said[f"{kind}_plugins"]]
+        return Configured(said["library"], self._said.module_utils, said["action_plugins"], tuple(kinds))
+
+    @cached_property
+    def fact_cache(self) -> FactCache | None:
+        """Where ansible.cfg keeps facts between runs, if it does. Raises UsageError."""
+        said = self._said
+        if said.fact_caching != "jsonfile" or not said.fact_caching_connection:
+            return None
+        from rm.adapters.playbook.fact_cache import FactCache  # few have one
+
+        return FactCache(said.fact_caching_connection, said.fact_caching_prefix, said.fact_caching_timeout_s)
 
     @cached_property
     def plugins(self) -> Plugins:
         """The filters and tests that the playbook and its roles bring along."""
-        found = Plugins(self.installed)
+        found = Plugins(self.installed, self.configured.plugins)
         weakref.finalize(self, found.close)
         return found
 

@@ -49,6 +49,15 @@ def installed(collections: Sequence[str] = ()) -> Installed:
     return Installed(f"{found[0]}/ansible" if found else "", tuple(dict.fromkeys(tops)))
 
 
+def with_folders(directories: Sequence[str]) -> tuple[str, ...]:
+    """Those that are there, and what lies one level below, as Ansible looks for plug-ins."""
+    found = []
+    for top in directories:
+        below = [path for path in sorted(glob.glob(f"{glob.escape(top)}/*")) if os.path.isdir(path)]
+        found += [top, *(one for one in below if os.path.basename(one) != "__pycache__")]
+    return tuple(one for one in found if os.path.isdir(one))
+
+
 def python_with_ansible() -> str:
     """The Python that has ansible-core, which plug-ins import; rm's own where it has it, or nobody has."""
     for path in packages():

@@ -46,8 +46,10 @@ class Plugins:
     """The plug-ins of one run: names, and the files that have them. The process begins with the first call:
     until then names are read from the files' texts."""
 
-    def __init__(self, installed: Installed) -> None:
-        self._installed = installed
+    def __init__(self, installed: Installed, configured: Sequence[tuple[str, str]] = ()) -> None:
+        """`configured`: the (kind, directory) of those that ansible.cfg names."""
+        self._installed, self._configured = installed, configured
+        self._weak: set[tuple[str, str]] = set()  # those of ansible.cfg: one nearer to a playbook counts
         self._files: dict[tuple[str, str], Origin] = {}
         self._perhaps: dict[tuple[str, str], list[Origin]] = {}  # files that make their names up
         self._learnt: set[str] = set()
@@ -67,9 +69,20 @@ class Plugins:
         self._learnt.add(place)
         found = []
         for kind in KINDS:
-            for path in sorted(glob.glob(f"{glob.escape(place)}/{kind}_plugins/*.py")):
-                if not os.path.basename(path).startswith("_"):
-                    found += self._add(kind, Origin(os.path.abspath(path)))
+            found += self._learn_folder(kind, os.path.join(place, f"{kind}_plugins"))
+        configured, self._configured = self._configured, ()
+        for kind, folder in configured:
+            before = self.names()
+            new = self._learn_folder(kind, folder)
+            self._weak |= {*new} - {*before}
+            found += new
+        return found
+
+    def _learn_folder(self, kind: str, folder: str) -> list[tuple[str, str]]:
+        found = []
+        for path in sorted(glob.glob(f"{glob.escape(folder)}/*.py")):
+            if not os.path.basename(path).startswith("_"):
+                found += self._add(kind, Origin(os.path.abspath(path)))
         return found
 
     def find(self, kind: str, name: str, directory: str) -> bool:
@@ -114,6 +127,7 @@ class Plugins:
         """A file's plug-ins become known, by its text alone."""
         if kind == "lookup":
             name = os.path.basename(origin.path).removesuffix(".py")
+            self._make_way((kind, name))
             self._files.setdefault((kind, name), origin)
             return [(kind, name)]
         try:
@@ -122,11 +136,18 @@ class Plugins:
             raise BadArgument(f"{origin.path}: {type(problem).__name__}: {problem}".rstrip(".")) from None
         keys = [(kind, origin.prefix + name) for name in sorted(found.names)]
         for key in keys:
+            self._make_way(key)
             if found.sure and key not in self._perhaps:
                 self._files.setdefault(key, origin)
             elif key not in self._files and origin not in self._perhaps.setdefault(key, []):
                 self._perhaps[key].append(origin)
         return keys
+
+    def _make_way(self, key: tuple[str, str]) -> None:
+        if key in self._weak:
+            self._weak.discard(key)
+            self._files.pop(key, None)
+            self._perhaps.pop(key, None)
 
     def has(self, kind: str, name: str) -> bool:
         """Is there one of this name? Files that make their names up are run to know. Raises BadArgument where

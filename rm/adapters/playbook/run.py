@@ -149,6 +149,9 @@ class _Run:
             known = [name for play, _ in chosen for name in names_of(play)]
             if not any(fnmatchcase(name, start_at) for name in known):
                 raise UsageError(f"no task is called '{start_at}'.", did_you_mean(start_at, known))
+        cache, note = self.orders.files.fact_cache, lambda text: self.orders.tell(Progress("note", text))
+        if cache is not None:
+            cache.load(states, note)
         with ThreadPoolExecutor(self.orders.forks, thread_name_prefix="playbook") as pool:
             conductor = Conductor(self.orders, self.roster, self.ways, self.report, self.stopping, pool)
             try:
@@ -171,6 +174,8 @@ class _Run:
                 pool.shutdown(wait=False, cancel_futures=True)
             finally:
                 self.ways.close()
+                if cache is not None:
+                    cache.save(states, note)
         self.report.not_reached = tuple(name for name in states if name in self.unfinished)
         return self.report
 

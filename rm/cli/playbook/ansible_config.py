@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rm.cli.output import note
 from rm.errors import UsageError
-from rm.playbook.read.ansible_settings import Settings, read
+from rm.playbook.read.ansible_settings import PLUGINS, Settings, read
 
 SYSTEM = Path("/etc/ansible/ansible.cfg")
 
@@ -27,9 +27,29 @@ def ansible_settings(
     except (OSError, UnicodeDecodeError) as problem:
         raise UsageError(f"{file} cannot be read: {problem}.") from None
     found = read(text, str(file or ""), environment, home, os.getcwd(), refused)
+    for name in PLUGINS:
+        for path in _code_in(getattr(found, name)):
+            if path.stat().st_mode & stat.S_IWOTH:
+                distrusted = UsageError(
+                    f"Others may write {path}, and a run would take code from there: "
+                    f"'{name}' of Ansible's settings.",
+                    f"chmod o-w {path}",
+                )
+                if refused is None:
+                    raise distrusted
+                refused(distrusted)
     if found.used:
         note(f"{file} sets {', '.join(found.used)}.")
     return found
+
+
+def _code_in(directories: Sequence[str]) -> Iterator[Path]:
+    """The directories that are there and have files, those below, and all that lies in them."""
+    for top in map(Path, directories):
+        inner = sorted(top.rglob("*")) if top.is_dir() else []
+        if any(path.is_file() for path in inner):
+            yield top
+            yield from (path for path in inner if path.exists())
 
 
 def _found(environment: Mapping[str, str], home: Path, shipped: bool) -> Path | None:

@@ -11,7 +11,7 @@ from rm.playbook.model.keywords import short
 from rm.playbook.model.problems import BadArgument, NeverRuns
 from rm.playbook.module import Arg, CompileContext, Files, packed
 from rm.playbook.modules import own_name, registry
-from rm.playbook.own.place import Found, beside, in_collections, own_places
+from rm.playbook.own.place import Found, action_beside, beside, in_collections, own_places
 from rm.playbook.own.style import JSON_ARGS, style_of
 
 # the action plug-ins of ansible-core 2.19: a task of such a name is theirs, whatever lies in `library/`
@@ -78,7 +78,10 @@ def own_module(
             if in_collections(files, full, directory) is not None:
                 return own_module(files, directory, roles, full)
     legacy = written.removeprefix("ansible.legacy.")
-    found = beside(files, legacy, own_places(directory, roles)) if "." not in legacy else None
+    places = own_places(directory, roles)
+    found = beside(files, legacy, places) if "." not in legacy else None
+    if found is None and "." not in legacy and (action := action_beside(files, legacy, places)):
+        raise NeverRuns(f"'{written}' has an action plug-in, {action}, which rm does not run")
     if found is not None and legacy in BUILT_IN_ACTIONS:
         raise BadArgument(
             f"{found.path} stands for '{legacy}', around which ansible-core runs an action plug-in of its own"

@@ -27,6 +27,16 @@ class Installed:
 
 
 @dataclass(frozen=True, slots=True)
+class Configured:
+    """The directories of modules and plug-ins that ansible.cfg names, which come after a playbook's own."""
+
+    library: tuple[str, ...] = ()
+    module_utils: tuple[str, ...] = ()
+    action_plugins: tuple[str, ...] = ()
+    plugins: tuple[tuple[str, str], ...] = ()  # (kind, directory) of filters, tests and lookups
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """A module's file, its full name, and the directories of `module_utils` that it may import from."""
 
@@ -41,6 +51,11 @@ def installed(files: Files) -> Installed:
     return found
 
 
+def configured(files: Files) -> Configured:
+    found: Configured = getattr(files, "configured", Configured())
+    return found
+
+
 def own_places(directory: str, roles: Sequence[str]) -> tuple[str, ...]:
     """The directories that may hold `library/`, `module_utils/` and plug-ins, the nearest first."""
     return tuple(dict.fromkeys([*roles, directory]))
@@ -48,17 +63,24 @@ def own_places(directory: str, roles: Sequence[str]) -> tuple[str, ...]:
 
 def beside(files: Files, name: str, places: Sequence[str]) -> Found | None:
     """A module in a `library/`; `name` is short."""
-    for place in places:
+    more = configured(files)
+    for library in (*(posixpath.join(place, "library") for place in places), *more.library):
         for ending in ENDINGS:
-            path = posixpath.join(place, "library", name + ending)
+            path = posixpath.join(library, name + ending)
             if files.exists(path) and not files.glob(f"{glob.escape(path)}/*"):
-                utils = tuple(posixpath.join(one, "module_utils") for one in places)
-                return Found(path, name, utils, _action(files, name, places, "action_plugins"))
+                utils = (*(posixpath.join(one, "module_utils") for one in places), *more.module_utils)
+                return Found(path, name, utils, action_beside(files, name, places))
     return None
 
 
-def _action(files: Files, name: str, places: Sequence[str], folder: str) -> str:
-    paths = (posixpath.join(place, folder, f"{name}.py") for place in places)
+def action_beside(files: Files, name: str, places: Sequence[str]) -> str:
+    """The action plug-in of a short name in an `action_plugins/`, "" for none."""
+    own = [posixpath.join(place, "action_plugins") for place in places]
+    return _action(files, name, (*own, *configured(files).action_plugins))
+
+
+def _action(files: Files, name: str, folders: Sequence[str]) -> str:
+    paths = (posixpath.join(folder, f"{name}.py") for folder in folders)
     return next((path for path in paths if files.exists(path)), "")
 
 
@@ -98,7 +120,7 @@ def in_collections(files: Files, name: str, directory: str) -> Found | None:
             return None
         if files.exists(path.removesuffix("py") + "ps1"):
             raise NeverRuns(f"'{name}' is a module for Windows")
-        action = _action(files, short, [plugins], "action")
+        action = _action(files, short, [posixpath.join(plugins, "action")])
         routed = entry.get("action_plugin", "")
         return Found(path, name, (), action or routed)
     return None

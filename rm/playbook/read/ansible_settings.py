@@ -41,6 +41,17 @@ FOLLOWED: dict[Place, tuple[str, str]] = {
     ("defaults", "host_key_checking"): ("host_key_checking", "ANSIBLE_HOST_KEY_CHECKING"),
     ("defaults", "retry_files_enabled"): ("retry_files_enabled", "ANSIBLE_RETRY_FILES_ENABLED"),
     ("defaults", "retry_files_save_path"): ("retry_files_save_path", "ANSIBLE_RETRY_FILES_SAVE_PATH"),
+    ("defaults", "library"): ("library", "ANSIBLE_LIBRARY"),
+    ("defaults", "module_utils"): ("module_utils", "ANSIBLE_MODULE_UTILS"),
+    ("defaults", "filter_plugins"): ("filter_plugins", "ANSIBLE_FILTER_PLUGINS"),
+    ("defaults", "test_plugins"): ("test_plugins", "ANSIBLE_TEST_PLUGINS"),
+    ("defaults", "lookup_plugins"): ("lookup_plugins", "ANSIBLE_LOOKUP_PLUGINS"),
+    ("defaults", "action_plugins"): ("action_plugins", "ANSIBLE_ACTION_PLUGINS"),
+    ("defaults", "fact_caching"): ("fact_caching", "ANSIBLE_CACHE_PLUGIN"),
+    ("defaults", "fact_caching_connection"): (
+        "fact_caching_connection", "ANSIBLE_CACHE_PLUGIN_CONNECTION"),
+    ("defaults", "fact_caching_prefix"): ("fact_caching_prefix", "ANSIBLE_CACHE_PLUGIN_PREFIX"),
+    ("defaults", "fact_caching_timeout"): ("fact_caching_timeout_s", "ANSIBLE_CACHE_PLUGIN_TIMEOUT"),
     ("privilege_escalation", "become"): ("become", "ANSIBLE_BECOME"),
     ("privilege_escalation", "become_user"): ("become_user", "ANSIBLE_BECOME_USER"),
     ("privilege_escalation", "become_ask_pass"): ("become_ask_pass", "ANSIBLE_BECOME_ASK_PASS"),
@@ -53,10 +64,10 @@ FOLLOWED: dict[Place, tuple[str, str]] = {
 }  # fmt: skip
 
 
-def _usual(kind: str) -> tuple[str, ...]:
-    """The directories of plug-ins that Ansible has where nothing is set."""
-    return (f"~/.ansible/plugins/{kind}:/usr/share/ansible/plugins/{kind}",)
-
+# the settings that name directories of plug-ins, and where Ansible looks where one is not set
+PLUGINS = {"library": "modules", "module_utils": "module_utils", "filter_plugins": "filter",
+           "test_plugins": "test", "lookup_plugins": "lookup", "action_plugins": "action"}  # fmt: skip
+USUAL = ("~/.ansible/plugins", "/usr/share/ansible/plugins")
 
 # what would change a run, the variable of the environment, and the values with which rm does the same
 REFUSED: dict[Place, tuple[str, tuple[str, ...]]] = {
@@ -65,7 +76,6 @@ REFUSED: dict[Place, tuple[str, tuple[str, ...]]] = {
     ("defaults", "transport"): ("ANSIBLE_TRANSPORT", ("ssh", "smart", "paramiko", "paramiko_ssh")),
     ("defaults", "executable"): ("ANSIBLE_EXECUTABLE", ("/bin/sh", "/bin/bash", "sh", "bash")),
     ("defaults", "remote_port"): ("ANSIBLE_REMOTE_PORT", ("22",)),
-    ("defaults", "fact_caching"): ("ANSIBLE_CACHE_PLUGIN", ("memory", "ansible.builtin.memory")),
     ("defaults", "task_timeout"): ("ANSIBLE_TASK_TIMEOUT", ("0",)),
     ("defaults", "precedence"): ("ANSIBLE_PRECEDENCE", ()),
     ("defaults", "playbook_vars_root"): ("ANSIBLE_PLAYBOOK_VARS_ROOT", ("top",)),
@@ -84,11 +94,6 @@ REFUSED: dict[Place, tuple[str, tuple[str, ...]]] = {
     ("defaults", "inventory_ignore_extensions"): ("ANSIBLE_INVENTORY_IGNORE", ()),
     ("inventory", "ignore_patterns"): ("ANSIBLE_INVENTORY_IGNORE_REGEX", ()),
     ("inventory", "ignore_extensions"): ("ANSIBLE_INVENTORY_IGNORE", ()),
-    ("defaults", "library"): ("ANSIBLE_LIBRARY", _usual("modules")),
-    ("defaults", "module_utils"): ("ANSIBLE_MODULE_UTILS", _usual("module_utils")),
-    ("defaults", "filter_plugins"): ("ANSIBLE_FILTER_PLUGINS", _usual("filter")),
-    ("defaults", "test_plugins"): ("ANSIBLE_TEST_PLUGINS", _usual("test")),
-    ("defaults", "action_plugins"): ("ANSIBLE_ACTION_PLUGINS", _usual("action")),
     ("privilege_escalation", "become_method"): ("ANSIBLE_BECOME_METHOD", SUDO),
     ("privilege_escalation", "become_exe"): ("ANSIBLE_BECOME_EXE", ("sudo", "/usr/bin/sudo")),
     ("privilege_escalation", "become_flags"): ("ANSIBLE_BECOME_FLAGS", ("-H -S -n", "-H -S", "-n", "-H")),
@@ -104,19 +109,27 @@ REFUSED: dict[Place, tuple[str, tuple[str, ...]]] = {
 _SWITCHES = ("ask_vault_pass", "ask_pass", "force_handlers", "any_errors_fatal", "error_on_missing_handler",
              "host_key_checking",
              "become", "become_ask_pass", "diff", "retry_files_enabled")  # fmt: skip
+_LISTS = ("roles_path", "collections_path", *PLUGINS)
 _PATHS = ("private_key_file", "vault_password_file", "become_password_file", "connection_password_file",
-          "retry_files_save_path")  # fmt: skip
+          "retry_files_save_path", "fact_caching_connection")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is set, None or () where nothing is. `source` is the file, `used` the settings that it sets."""
+    """What is set, None or () where nothing is; of `library` and the plug-ins then Ansible's own directories.
+    `source` is the file, `used` the settings that it sets."""
 
     source: str = ""
     used: tuple[str, ...] = ()
     inventory: tuple[str, ...] = ()
     roles_path: tuple[str, ...] = ()
     collections_path: tuple[str, ...] = ()
+    library: tuple[str, ...] = ()
+    module_utils: tuple[str, ...] = ()
+    filter_plugins: tuple[str, ...] = ()
+    test_plugins: tuple[str, ...] = ()
+    lookup_plugins: tuple[str, ...] = ()
+    action_plugins: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     skip_tags: tuple[str, ...] = ()
     forks: int | None = None
@@ -129,6 +142,10 @@ class Settings:
     connection_password_file: str | None = None
     become_user: str | None = None
     gathering: str = "implicit"
+    fact_caching: str = "memory"
+    fact_caching_connection: str | None = None
+    fact_caching_prefix: str = ""
+    fact_caching_timeout_s: int = 86_400  # 0: facts of any age are taken
     ask_vault_pass: bool = False
     ask_pass: bool = False
     become: bool = False
@@ -207,6 +224,16 @@ def read(
             refused(problem)
             continue
         used += [place[1]] if from_file else []
+    if found.get("fact_caching") == "jsonfile" and "fact_caching_connection" not in found:
+        nowhere = UsageError(
+            "fact_caching of Ansible's settings is 'jsonfile', and no directory is named.",
+            "Set fact_caching_connection to one.",
+        )
+        if refused is None:
+            raise nowhere
+        refused(nowhere)
+    for name, kind in PLUGINS.items():
+        found.setdefault(name, tuple(f"{_path(top, '', home)}/{kind}" for top in USUAL))
     return Settings(path, tuple(used), **found)
 
 
@@ -218,10 +245,16 @@ def _typed(name: str, value: str, where: str, base: str, home: str) -> Any:
         if value.lower() not in (*TRUE, *FALSE):
             raise wrong("true or false")
         return value.lower() in TRUE
-    if name in ("forks", "timeout_s"):
-        if not value.isdecimal() or int(value) < 1:
-            raise wrong("a whole number of at least 1")
+    if name in ("forks", "timeout_s", "fact_caching_timeout_s"):
+        least = 0 if name == "fact_caching_timeout_s" else 1
+        if not value.isdecimal() or int(value) < least:
+            raise wrong(f"a whole number of at least {least}")
         return int(value)
+    if name == "fact_caching":
+        short = value.removeprefix("ansible.builtin.")
+        if short not in ("memory", "jsonfile"):
+            raise wrong("memory or jsonfile")
+        return short
     if name == "gathering":
         if value not in ("implicit", "explicit", "smart"):
             raise wrong("implicit, explicit or smart")
@@ -229,7 +262,7 @@ def _typed(name: str, value: str, where: str, base: str, home: str) -> Any:
     if name == "inventory":
         parts = [part.strip() for part in value.split(",") if part.strip()]
         return (value,) if value.endswith(",") else tuple(_path(part, base, home) for part in parts)
-    if name in ("roles_path", "collections_path"):
+    if name in _LISTS:
         return tuple(_path(part, base, home) for part in value.split(":") if part)
     if name in ("tags", "skip_tags"):
         return tuple(part.strip() for part in value.split(",") if part.strip())

@@ -274,7 +274,7 @@ class Shelf:
             if path.endswith((".yml", ".yaml")) and path != task.file and pattern.strip("*") not in ("", "."):
                 document = load_list_or_none(reader, self.files, path, task.line)
                 if document is not None:
-                    self.expand(task, {**task.args, "file": path})
+                    self.expand(task, {**task.args, "file": path.removeprefix(top).removeprefix("/")})
 
     def expand(self, task: Task, args: Mapping[str, Any]) -> tuple[Node, ...]:
         """The nodes that an include brings with these evaluated arguments; raises UsageError."""

@@ -98,6 +98,13 @@ def facts_from(raw: Any) -> dict[str, Any]:
     return found
 
 
+def stored_facts(kept: dict[str, Any]) -> dict[str, Any]:
+    """Facts of an earlier run, by their whole names. Raises Unfit where no host's answer may bring such."""
+    plain_json(kept)
+    _named({name.removeprefix("ansible_"): value for name, value in kept.items()})
+    return kept
+
+
 def replaced(names: Iterable[str], written: Iterable[Mapping[str, Any]]) -> str:
     """A fact's variable that has the name of a variable that the admin wrote; "" = none. A reserved name
     is none: no fact becomes a variable of such a name."""

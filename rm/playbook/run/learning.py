@@ -65,9 +65,9 @@ def learn(
             target.learnt.update(more)
             learnt.update(more if target is host else {})
             if cacheable(item):
-                _add_facts(target, more)
+                add_facts(target, more)
         elif more and not answer["failed"]:
-            _add_facts(target, more)
+            add_facts(target, more)
             target.gathered = target.gathered or task.module in GATHERS
         if task.module in GATHERS and not task.register:
             answer.pop("ansible_facts", None)  # long, and nobody asked for it
@@ -85,7 +85,7 @@ def cacheable(item: Item) -> bool:
     return isinstance(item.work, Work) and bool(item.work.args["cacheable"])
 
 
-def _add_facts(host: HostState, named: Mapping[str, Any]) -> None:
+def add_facts(host: HostState, named: Mapping[str, Any]) -> None:
     """Facts as a module names them."""
     names = {name: name if name in _WHOLE else name.removeprefix("ansible_") for name in named}
     facts = {short: named[name] for name, short in names.items()}
