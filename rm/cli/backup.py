@@ -26,10 +26,10 @@ LISTED = 20  # jobs that are named
 @click.pass_obj
 def backup(session: Session, /, file: str, as_json: bool) -> None:
     """Copy the daemon's database to FILE. The daemon may keep running."""
-    from rm.adapters.store.backup import back_up_to
-
     config = _config(session)
     with Heartbeat(lambda: f"the database is copied to {file}"):
+        from rm.adapters.store.backup import back_up_to  # takes seconds itself on a busy machine
+
         size = back_up_to(config.daemon.database, Path(file))
     if as_json:
         emit_json({"file": file, "bytes": size})
@@ -49,10 +49,10 @@ def restore(session: Session, /, file: str, release: bool, as_json: bool) -> Non
     stops those that still run when it starts. Jobs that waited in the backup may have run since: they are
     held until `rmx release JOB`.
     """
-    from rm.bootstrap.database import restore_database
-
     config = _config(session)
     with Heartbeat(lambda: f"the database is restored from {file}"):
+        from rm.bootstrap.database import restore_database
+
         done = restore_database(config, Path(file), hold=not release)
     if as_json:
         before = str(done.before) if done.before else ""
@@ -93,11 +93,11 @@ def upgrade(session: Session, /, check: bool, as_json: bool) -> int:
     """
     from dataclasses import replace
 
-    from rm.bootstrap.database import look, upgrade_database
-
     config = _config(session)
     doing = "a copy of the database is upgraded" if check else "the database is upgraded"
     with Heartbeat(lambda: doing):
+        from rm.bootstrap.database import look, upgrade_database
+
         copy = None if check else upgrade_database(config)
         found = replace(look(config), copy=copy)
     if as_json:
