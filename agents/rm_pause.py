@@ -132,7 +132,7 @@ def _sent(interface):
 
 
 def _ahead_us():
-    """Added to an instant of `run_us` it gives that of the wall clock, which may be set meanwhile."""
+    """How far the wall clock, which may be set meanwhile, is ahead of `run_us`."""
     return now_us() - run_us()
 
 

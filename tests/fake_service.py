@@ -323,11 +323,11 @@ class FakeService:
         self.log.append(("cancel_all", tuple(job_ids), by))
         return [await self.cancel(job_id, by, None) for job_id in job_ids]
 
-    async def hold(self, job_id: int, by: str, array_tasks: str = "") -> Job:
+    async def hold(self, job_id: int, by: str, array_tasks: str = "", *, as_admin: bool = False) -> Job:
         await self.job(job_id)
         return self.put(job_id, held=True)
 
-    async def release(self, job_id: int, by: str, array_tasks: str = "") -> Job:
+    async def release(self, job_id: int, by: str, array_tasks: str = "", *, as_admin: bool = False) -> Job:
         await self.job(job_id)
         return self.put(job_id, held=False)
 

@@ -221,7 +221,9 @@ def _arrays(state: ClusterState, seen: Seen, known: dict[int, dict[int, int]]) -
             all_of_them |= elements
         assert all_of_them == asked, f"array {number} is {job.array}"
         waits, lives = sets["waiting"], sets["requeued"] | sets["running"]
-        assert not job.array.has("held") & ~waits, f"array {number} is {job.array}"
+        held = job.array.has("held")
+        assert not held & ~waits, f"array {number} is {job.array}"
+        assert not job.array.has("admin_held") & ~held, f"array {number} is {job.array}"
         assert own.keys() >= set(each(lives)), f"of array {number} a job is missing"
         for task, element in own.items():
             assert sets[_name_of(element)] >> task & 1, f"job {element.ref} is {element.state}: {job.array}"

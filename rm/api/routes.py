@@ -178,7 +178,8 @@ ROUTES: Sequence[Route] = (
         Route("POST", f"/v1/jobs/{{id}}/{verb}", verb, meaning, jobs.OneJob, query=(SOME, *more),
               who=Who.OWNER, errors=CONFLICT)
         for verb, meaning, more in (
-            ("hold", "Keep the waiting job from starting.", ()),
+            ("hold", "Keep the waiting job from starting.",
+             (Parameter("uhold", Flag, "as its owner would: the owner may release it", ""),)),
             ("release", "Let the held job start.", ()),
             ("requeue", "Stop the job and let it wait for another start.",
              (Parameter("failed", Flag, "of an array only what failed", ""),

@@ -310,9 +310,10 @@ class Client(Topics):
         """Cancel all matching jobs that have not ended; the answer names those of others, which stay."""
         return self._ask.delete(Cancelled, "jobs", user=user, name=name, state=state)
 
-    def hold(self, job_id: JobRef) -> Job:
-        """Keep the waiting job from starting; of an array those elements that wait."""
-        return self._change(job_id, "hold")
+    def hold(self, job_id: JobRef, *, uhold: bool = False) -> Job:
+        """Keep the waiting job from starting; of an array those elements that wait. If an operator or
+        administrator holds it, its owner cannot release it, unless with `uhold`."""
+        return self._change(job_id, "hold", uhold=uhold)
 
     def release(self, job_id: JobRef) -> Job:
         """Let the held job start."""

@@ -41,7 +41,7 @@ def test_every_field_of_every_value_comes_back(database: Any, store: Any) -> Non
     # sets of elements must be sets, and no two may share an element
     sets = {name: str(n) for n, name in enumerate(SETS)}
     waits = replace(job.dependencies[0], tasks="1", undecided="2", met="3", lost="4")
-    array = replace(job.array, **sets, held=sets["waiting"])
+    array = replace(job.array, **sets, held=sets["waiting"], admin_held=sets["waiting"])
     job = replace(job, array=array, dependencies=(waits,))
     host, zone, stats = builders.filled(Host), builders.filled(Zone), builders.filled(LinkStats)
     assert job.spec.traffic.phases[0].rate_bps > 0

@@ -16,6 +16,7 @@ import pytest
 from rm.api.people import ACTING_FOR
 from rm.api.routes import ROUTES
 from rm.config import Config, LimitsConfig, PlaybooksConfig, PrivacyConfig, RolesConfig
+from rm.core.model.job import Job
 from rm.core.people.audit import Act, Outcome
 from rm.core.people.rights import Role, Scope
 from rm.errors import NotFound
@@ -232,6 +233,35 @@ def test_a_script_is_shown_to_its_owner_and_to_administrators_whose_token_says_s
             if call.user == OWNER or role_of(call) is Role.ADMIN
         }
         assert asyncio.run(readers(daemon)) == expected
+
+
+def test_a_job_is_held_and_released_with_the_rights_that_its_caller_has(tmp_path: Path, known: None) -> None:
+    found: list[tuple[str, str, bool]] = []
+
+    class Holds(Service):
+        async def hold(self, job_id: int, by: str, array_tasks: str = "", *, as_admin: bool = False) -> Job:
+            found.append(("hold", by, as_admin))
+            return self.table[job_id]
+
+        async def release(
+            self, job_id: int, by: str, array_tasks: str = "", *, as_admin: bool = False
+        ) -> Job:
+            found.append(("release", by, as_admin))
+            return self.table[job_id]
+
+    async def change(daemon: Daemon) -> list[int]:
+        verbs = ("hold", "hold?uhold=1", "release")
+        asked = [(user, f"/v1/jobs/{{id}}/{verb}") for user in (OWNER, "op") for verb in verbs]
+        async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(daemon.socket)) as session:
+            return [(await ask(session, Call("POST", path, user, Scope.ADMIN)))[0] for user, path in asked]
+
+    with serving(tmp_path / "rm.sock", config(), Holds) as daemon:
+        daemon.service.table[1] = builders.job(1, user=OWNER)
+        assert asyncio.run(change(daemon)) == [200] * 6
+    assert found == [
+        ("hold", OWNER, False), ("hold", OWNER, False), ("release", OWNER, False),
+        ("hold", "op", True), ("hold", "op", False), ("release", "op", True),
+    ]  # fmt: skip
 
 
 # what a client asks that runs for a program of a job: with the daemon's account, through a door of its own

@@ -125,7 +125,8 @@ def test_types_of_the_api_follow_the_core_whose_values_they_show() -> None:
     own = {"key", "master_port", "host_faults", "failed_rank", "fence_grace_us", "freezes", "own"}
     own |= {"slice_of", "unstarted"}  # with which others it was handed out, and came back
     own |= {"touched_us"}  # the history says it
-    own |= {"unsure"}  # that it waits held since a restore, and why, its reason says
+    own |= {"unsure", "admin_held"}  # that it waits held since a restore, or by whom, its reason says
+    own |= {"placed_us"}  # the history says it
     assert shape(jobs.Job).keys() - made == shape(Job).keys() - own
     silent = {"silent"}  # its host has told that there is no log to ask for
     assert shape(jobs.Task).keys() == shape(Task).keys() - silent

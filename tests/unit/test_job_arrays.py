@@ -11,6 +11,7 @@ from rm import arrays
 from rm.arrays import each, text_of
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Launch
+from rm.core.jobs.elements import shown_element
 from rm.core.jobs.lifecycle import Rules
 from rm.core.jobs.state import ClusterState, rebuild
 from rm.core.model.asked.array import Array
@@ -19,6 +20,7 @@ from rm.core.model.reasons import ReasonCode
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle, Outcome
 from rm.core.scheduling.engine import Policies, Tuning
+from rm.core.scheduling.held import why_held
 from rm.errors import IllegalTransition
 from tests import builders
 from tests.invariants import validate_state
@@ -185,6 +187,31 @@ def test_elements_are_held_and_released_one_by_one() -> None:
     cluster.do(ev.ReleaseRequested(1, "ann"))
     cluster.run_all()
     assert cluster.state.jobs[1].state is S.COMPLETED
+
+
+def test_a_user_releases_no_elements_that_an_administrator_held() -> None:
+    cluster = Cluster(cpus=1)
+    cluster.submit("0-3")
+    cluster.do(ev.HoldRequested(1, "op", "2", as_admin=True), ev.HoldRequested(1, "ann"))
+    cluster.do(ev.ReleaseRequested(1, "ann"))
+    assert (cluster.array().held, cluster.array().admin_held) == ("2", "2")
+    refusal = cluster.refused(ev.ReleaseRequested(1, "ann", "2"))
+    assert refusal == "Job 1_2 cannot be released: an administrator holds it."
+    for task in (0, 1, 3):
+        cluster.end(cluster.job(1, task))
+    shown = shown_element(cluster.state.jobs[1], 2)
+    assert shown is not None
+    assert (cluster.state.jobs[1].admin_held, shown.admin_held) == (True, True)
+    assert why_held(shown).code is ReasonCode.HELD_ADMIN
+    cluster.do(ev.ReleaseRequested(1, "op", as_admin=True))
+    assert (cluster.running(), cluster.array().admin_held) == ([2], "")
+    assert not cluster.state.jobs[1].admin_held
+    requeued = cluster.job(1, 2)
+    cluster.do(ev.RequeueRequested(1, "ann", "2", hold=True))
+    cluster.end(requeued)
+    cluster.do(ev.HoldRequested(1, "op", "2", as_admin=True))
+    refusal = cluster.refused(ev.ReleaseRequested(1, "ann"))
+    assert refusal == "Job 1 cannot be released: an administrator holds it."
 
 
 def test_an_array_may_be_submitted_held() -> None:

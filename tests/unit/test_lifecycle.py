@@ -20,6 +20,7 @@ from rm.core.model.host import HostState
 from rm.core.model.job import Job, JobState, Placement, TaskPlacement
 from rm.core.model.reasons import ReasonCode
 from rm.core.scheduling.engine import not_yet
+from rm.core.scheduling.held import why_held
 from rm.errors import IllegalTransition
 from rm.protocol.codes import Code
 from tests import builders
@@ -511,6 +512,18 @@ def test_a_held_job_waits_and_is_looked_at_again_when_released() -> None:
     world.do(ev.ReleaseRequested(1, "alice"))
     assert not world.job.held
     assert list(world.state.fresh) == [1]
+
+
+def test_what_an_administrator_held_its_owner_does_not_release() -> None:
+    world = World()
+    world.do(ev.HoldRequested(1, "op", as_admin=True), ev.HoldRequested(1, "alice"))
+    with pytest.raises(IllegalTransition, match=r"Job 1 cannot be released: an administrator holds it\."):
+        world.do(ev.ReleaseRequested(1, "alice"))
+    assert why_held(world.job).code is ReasonCode.HELD_ADMIN
+    world.do(ev.ReleaseRequested(1, "op", as_admin=True), ev.HoldRequested(1, "alice"))
+    assert why_held(world.job).code is ReasonCode.HELD_USER
+    world.do(ev.ReleaseRequested(1, "alice"))
+    assert not world.job.held
 
 
 def test_a_removed_host_takes_its_measurements_along() -> None:

@@ -34,7 +34,7 @@ from rm.daemon.monitoring.monitor import Measured
 from rm.daemon.services.backlog import Backlog
 from rm.daemon.services.job_waiters import JobWaiters
 from rm.daemon.services.service import make_service
-from rm.errors import Conflict, ImpossibleRequest, NotFound
+from rm.errors import Conflict, IllegalTransition, ImpossibleRequest, NotFound
 from rm.web.answers import job_row_of
 from tests import builders
 from tests.fakes import PATIENCE_S, FakeHosts, ManualClock
@@ -244,6 +244,17 @@ def test_refusals_say_what_the_job_is(house: House) -> None:
     house.ask(lambda cycle, now_us: cycle.state.jobs.clear()).result(PATIENCE_S)
     with pytest.raises(Conflict, match="too long ago"):
         asyncio.run(house.service.changes.hold(1, "alice"))
+
+
+def test_who_holds_a_job_decides_who_releases_it(house: House) -> None:
+    asyncio.run(house.service.submissions.submit([builders.spec(user="alice", hold=True)]))
+    changes = house.service.changes
+    asyncio.run(changes.hold(1, "alice", as_admin=True))  # her own
+    assert not asyncio.run(changes.release(1, "alice")).held
+    asyncio.run(changes.hold(1, "boss", as_admin=True))
+    with pytest.raises(IllegalTransition, match=r"Job 1 cannot be released: an administrator holds it\."):
+        asyncio.run(changes.release(1, "alice"))
+    assert not asyncio.run(changes.release(1, "boss", as_admin=True)).held
 
 
 def test_a_job_that_has_left_the_memory_can_be_requeued(house: House) -> None:

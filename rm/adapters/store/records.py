@@ -321,8 +321,11 @@ def _sound_array(what: str, array: Array) -> None:
         if some & every:
             raise damaged(what, f"elements of its array that are {name} are something else as well")
         every |= some
-    if _indices(what, array.held) & ~_indices(what, array.waiting):
+    held = _indices(what, array.held)
+    if held & ~_indices(what, array.waiting):
         raise damaged(what, "elements of its array are held that do not wait")
+    if _indices(what, array.admin_held) & ~held:
+        raise damaged(what, "an administrator holds elements of its array that are not held")
 
 
 def _indices(what: str, listed: str) -> int:

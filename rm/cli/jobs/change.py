@@ -140,7 +140,10 @@ def _verb(name: str, text: str, act: Callable[[Client, JobId], Job]) -> click.Co
 
 
 hold = _verb(
-    "hold", "Keep pending JOBs from starting until they are released.", lambda client, job: client.hold(job)
+    "hold",
+    "Keep pending JOBs from starting until they are released. What an operator or administrator holds, its "
+    "owner cannot release.",
+    lambda client, job: client.hold(job),
 )
 suspend = _verb(
     "suspend",

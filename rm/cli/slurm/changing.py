@@ -33,9 +33,9 @@ class Changing(Asking):
         if not self._done("DELETE", job, "", query):
             self.client.cancel(job, signal=signal, signal_to=signal_to)
 
-    def hold(self, job: JobId) -> None:
-        if not self._done("POST", job, "/hold"):
-            self.client.hold(job)
+    def hold(self, job: JobId, *, uhold: bool = False) -> None:
+        if not self._done("POST", job, "/hold", {"uhold": "1"} if uhold else {}):
+            self.client.hold(job, uhold=uhold)
 
     def release(self, job: JobId) -> None:
         if not self._done("POST", job, "/release"):

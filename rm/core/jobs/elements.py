@@ -56,6 +56,7 @@ def element_of(array: Job, task: int, job_id: int) -> Job:
         array_task=task,
         dependencies=tuple(one.of_element(task) for one in array.dependencies),
         held=False,
+        admin_held=False,
         key="",
         started_us=None,
         reason=None,
@@ -81,6 +82,7 @@ def shown_element(array: Job, task: int) -> Job | None:
         array_task=task,
         dependencies=tuple(one.of_element(task) for one in array.dependencies),
         held=held,
+        admin_held=held and bool(array.array.has("admin_held") >> task & 1),
         state=state,
         started_us=None,
         ended_us=ended_us,
@@ -139,7 +141,8 @@ def let_look(ctx: Changing, array_id: int) -> None:
 def put_array(ctx: Changing, record: Job, array: Array, story: str = "", ended_us: int | None = None) -> Job:
     """A new version of an array's record, in the state that its elements make it."""
     now_us, state = ctx.now_us, state_of(array)
-    record = replace(record, array=array, held=array.all_held)
+    admin_held = array.all_held and array.held == array.admin_held
+    record = replace(record, array=array, held=array.all_held, admin_held=admin_held)
     if story:
         record = touch(record, now_us, story)
     if state is not record.state:

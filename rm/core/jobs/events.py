@@ -175,16 +175,22 @@ class CancelRequested:
 
 @dataclass(frozen=True, slots=True)
 class HoldRequested:
+    """`as_admin`: by somebody who may change the jobs of others; its owner cannot release it then."""
+
     job: int
     by: str
     array_tasks: str = ""
+    as_admin: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseRequested:
+    """`as_admin`: also of what was held so."""
+
     job: int
     by: str
     array_tasks: str = ""
+    as_admin: bool = False
 
 
 @dataclass(frozen=True, slots=True)

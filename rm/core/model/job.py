@@ -275,6 +275,7 @@ class Job:
     submitted_us: int
     state: JobState = JobState.PENDING
     held: bool = False
+    admin_held: bool = False  # by an administrator, as one of whom alone it is released
     unsure: bool = False  # it may have run, or ended, since the backup was made that was restored
     attempt: int = 0  # 0 before the first launch; grows with each requeue
     placed_us: int = 0  # when this attempt was placed: nothing of it began before, whatever hosts tell

@@ -19,6 +19,8 @@ def why_held(job: Job) -> Reason:
             f"held: {lost}; when that was not its doing, rmx release {job.id}",
             (("losses", job.losses),),
         )
+    if job.admin_held:
+        return Reason(ReasonCode.HELD_ADMIN, "held by an administrator, and released by one")
     often = f" after {job.requeues} requeues" if job.requeues else ""
     release = f"rmx release {job.id}" if job.id else "rmx release"  # it is not submitted yet
     return Reason(ReasonCode.HELD_USER, f"held{often}; release it with {release}")

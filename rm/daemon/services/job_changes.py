@@ -129,14 +129,19 @@ class JobChanges:
                 raise Conflict(f"Job {job.ref} does not run on {host}: there is nothing to signal.") from None
         return job
 
-    async def hold(self, job_id: int, by: str, array_tasks: str = "") -> Job:
+    async def hold(self, job_id: int, by: str, array_tasks: str = "", *, as_admin: bool = False) -> Job:
+        """`as_admin`: its owner does not release it, unless it is the owner who asks."""
         job = await self._reading.job(job_id)
-        return await self._change_parts(job, array_tasks, lambda tasks: ev.HoldRequested(job_id, by, tasks))
+        as_admin = as_admin and job.spec.user != by
+        return await self._change_parts(
+            job, array_tasks, lambda tasks: ev.HoldRequested(job_id, by, tasks, as_admin)
+        )
 
-    async def release(self, job_id: int, by: str, array_tasks: str = "") -> Job:
+    async def release(self, job_id: int, by: str, array_tasks: str = "", *, as_admin: bool = False) -> Job:
+        """`as_admin`: also of what was held so."""
         job = await self._reading.job(job_id)
         return await self._change_parts(
-            job, array_tasks, lambda tasks: ev.ReleaseRequested(job_id, by, tasks)
+            job, array_tasks, lambda tasks: ev.ReleaseRequested(job_id, by, tasks, as_admin)
         )
 
     async def suspend(self, job_id: int, by: str, array_tasks: str = "") -> Job:

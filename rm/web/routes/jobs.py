@@ -223,7 +223,8 @@ class JobRoutes:
             job = await settled(self._service.changes.requeue(job_id, caller.user, tasks, failed, hold))
         else:
             act = self._service.changes.hold if verb == "hold" else self._service.changes.release
-            job = await settled(act(job_id, caller.user, tasks))
+            as_admin = caller.operates and request.query.get("uhold", "") in ("", "0")
+            job = await settled(act(job_id, caller.user, tasks, as_admin=as_admin))
         return await self._visible.changed(request, job)
 
     async def suspend(self, request: web.Request) -> web.Response:

@@ -65,7 +65,7 @@ def run(words: Sequence[str]) -> int:
     verb, *rest = given.operands
     acts: dict[str, Callable[[list[str]], int]] = {
         "hold": lambda jobs: _each(jobs, lambda client, job: client.hold(job)),
-        "uhold": lambda jobs: _each(jobs, lambda client, job: client.hold(job)),
+        "uhold": lambda jobs: _each(jobs, lambda client, job: client.hold(job, uhold=True)),
         "release": lambda jobs: _each(jobs, _release),
         "suspend": lambda jobs: _each(jobs, lambda client, job: client.suspend(job)),
         "resume": lambda jobs: _each(jobs, lambda client, job: client.resume_job(job)),

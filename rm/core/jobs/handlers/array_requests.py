@@ -65,24 +65,36 @@ def _hold(ctx: Context, record: Job, e: ev.HoldRequested) -> None:
     array, chosen = _named(record, e)
     waiting = array.has("waiting") & chosen
     if waiting:
-        held = text_of(array.has("held") | waiting)
-        put_array(ctx, record, replace(array, held=held), f"held by {e.by}: elements {short(waiting)}")
+        held = replace(
+            array,
+            held=text_of(array.has("held") | waiting),
+            admin_held=text_of(array.has("admin_held") | (waiting if e.as_admin else 0)),
+        )
+        put_array(ctx, record, held, f"held by {e.by}: elements {short(waiting)}")
         ctx.state.enqueue(record.id)  # its reason may have changed
-    done = _each(ctx, record, _not_begun(ctx, record) & chosen, lambda job: ev.HoldRequested(job, e.by))
+    own = _not_begun(ctx, record) & chosen
+    done = _each(ctx, record, own, lambda job: replace(e, job=job, array_tasks=""))
     if not waiting and not done:
         raise _refused(record, e, "cannot be held: only pending jobs can")
 
 
 def _release(ctx: Context, record: Job, e: ev.ReleaseRequested) -> None:
     array, chosen = _named(record, e)
-    waiting = array.has("waiting") & chosen
+    own = _not_begun(ctx, record) & chosen
+    kept = 0 if e.as_admin else (array.has("admin_held") | _admin_held(ctx, record, own)) & chosen
+    waiting = array.has("waiting") & chosen & ~kept
     if waiting:
-        held = text_of(array.has("held") & ~waiting)
-        put_array(ctx, record, replace(array, held=held), f"released by {e.by}: elements {short(waiting)}")
+        left = replace(
+            array,
+            held=text_of(array.has("held") & ~waiting),
+            admin_held=text_of(array.has("admin_held") & ~waiting),
+        )
+        put_array(ctx, record, left, f"released by {e.by}: elements {short(waiting)}")
         ctx.state.enqueue(record.id)
-    done = _each(ctx, record, _not_begun(ctx, record) & chosen, lambda job: ev.ReleaseRequested(job, e.by))
+    done = _each(ctx, record, own & ~kept, lambda job: replace(e, job=job, array_tasks=""))
     if not waiting and not done:
-        raise _refused(record, e, "cannot be released: only pending jobs are held")
+        why = "an administrator holds it" if kept else "only pending jobs are held"
+        raise _refused(record, e, f"cannot be released: {why}")
 
 
 def _suspend(ctx: Context, record: Job, e: ev.SuspendRequested) -> None:
@@ -143,6 +155,16 @@ def _update(ctx: Context, record: Job, e: ev.JobUpdated) -> None:
 def _named(record: Job, e: Asked) -> tuple[Array, int]:
     assert record.array is not None
     return record.array, chosen_of(record, e.array_tasks)
+
+
+def _admin_held(ctx: Context, record: Job, own: int) -> int:
+    """Those of the elements with jobs of their own that an administrator holds."""
+    state, known = ctx.state, ctx.state.elements.get(record.id, {})
+    found = 0
+    for task in each(own):
+        job = state.jobs.get(known.get(task, 0))
+        found |= (job is not None and job.admin_held) << task
+    return found
 
 
 def _not_begun(ctx: Context, record: Job) -> int:

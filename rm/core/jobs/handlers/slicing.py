@@ -9,7 +9,7 @@ from rm.core.jobs import events as ev
 from rm.core.jobs.actions import HOLD, Stop
 from rm.core.jobs.changes import Context
 from rm.core.jobs.handlers.ending import hosts_of
-from rm.core.jobs.state import touch
+from rm.core.jobs.handlers.holding import held, released
 from rm.core.model.job import Job
 
 
@@ -20,11 +20,11 @@ def give_back(ctx: Context, job: Job) -> None:
 
 
 def _hold(ctx: Context, job: Job, e: ev.HoldRequested) -> None:
-    give_back(ctx, ctx.put(touch(job, ctx.now_us, f"held by {e.by}", held=True)))
+    give_back(ctx, ctx.put(held(ctx, job, e)))
 
 
 def _release(ctx: Context, job: Job, e: ev.ReleaseRequested) -> None:
-    ctx.put(touch(job, ctx.now_us, f"released by {e.by}", held=False))
+    ctx.put(released(ctx, job, e))
 
 
 # beside what is possible of any job in its state

@@ -19,6 +19,7 @@ from rm.core.jobs.handlers.ending import (
     stop_rest,
     with_earlier,
 )
+from rm.core.jobs.handlers.holding import hold, release
 from rm.core.jobs.handlers.idle_gpus import idle
 from rm.core.jobs.handlers.preempting import preempt
 from rm.core.jobs.handlers.slicing import IN_SLICE
@@ -114,7 +115,8 @@ def _started(ctx: Context, job: Job, e: ev.TasksStarted) -> None:
         return  # said twice: by the task's start and in the answer to its launch
     job = replace(job, tasks=tasks, host_faults=0)
     if job.held and job.slice_of:
-        job = touch(job, ctx.now_us, "not held: its host had started it before", held=False)
+        why = "not held: its host had started it before"
+        job = touch(job, ctx.now_us, why, held=False, admin_held=False)
     if job.started_us is None:
         job = touch(job, ctx.now_us, "started", started_us=started_us)
     if job.state is S.CONFIGURING:
@@ -130,7 +132,7 @@ def _exited(ctx: Context, job: Job, e: ev.TaskExited) -> None:
         _given_back(ctx, job, e)
         return
     if job.held and job.slice_of:
-        job = replace(job, held=False)  # it has run
+        job = replace(job, held=False, admin_held=False)  # it has run
     job = _after_epilog(ctx, job, e)
     started, ended = _when(job, task.started_us or e.started_us, e, ctx.now_us)
     tasks = renewed(
@@ -366,17 +368,6 @@ def _count_requeue(ctx: Context, job: Job) -> Job:
     return touch(job, ctx.now_us, f"held: it was requeued more than {most} times", held=True)
 
 
-def _hold(ctx: Context, job: Job, e: ev.HoldRequested) -> None:
-    ctx.put(touch(job, ctx.now_us, f"held by {e.by}", held=True))
-    ctx.state.enqueue(job.id)  # its reason has changed
-
-
-def _release(ctx: Context, job: Job, e: ev.ReleaseRequested) -> None:
-    ctx.put(touch(job, ctx.now_us, f"released by {e.by}", held=False, losses=0, host_faults=0,
-                  not_before_us=0, requeues=0, unsure=False))  # fmt: skip
-    ctx.state.enqueue(job.id)
-
-
 def _profiled(ctx: Context, job: Job, e: ev.ProfileMeasured) -> None:
     told = {"traffic": e.traffic, "cooperative": e.cooperative}
     job = ctx.put(touch(job, ctx.now_us, "traffic profile measured", **told))
@@ -397,8 +388,8 @@ TRANSITIONS: dict[tuple[JobState, type], Callable[[Context, Job, Any], None]] = 
     (S.PENDING, ev.DeadlineMissed): _miss,
     (S.RUNNING, ev.SharePassed): _share,
     (S.RUNNING, ev.GpusIdle): idle,
-    (S.PENDING, ev.HoldRequested): _hold,
-    (S.PENDING, ev.ReleaseRequested): _release,
+    (S.PENDING, ev.HoldRequested): hold,
+    (S.PENDING, ev.ReleaseRequested): release,
     **{(s, ev.JobUpdated): update for s in (S.PENDING, S.CONFIGURING, S.RUNNING, S.SUSPENDED)},
     (S.CONFIGURING, ev.TasksPrepared): _prepared,
     (S.RUNNING, ev.TasksPrepared): _prepared,  # said twice

@@ -79,7 +79,11 @@ def update_elements(ctx: Context, record: Job, e: ev.JobUpdated) -> None:
     assert array is not None
     leave = enumerate(each(array.has("waiting") & chosen), e.first_job)
     split = [
-        replace(element_of(record, task, job_id), held=bool(array.has("held") >> task & 1))
+        replace(
+            element_of(record, task, job_id),
+            held=bool(array.has("held") >> task & 1),
+            admin_held=bool(array.has("admin_held") >> task & 1),
+        )
         for job_id, task in leave
     ]
     stay = each((array.has("requeued") | array.has("running")) & chosen)

@@ -19,7 +19,8 @@ BITS_KEPT = 512  # of a set for each character of its text
 
 @dataclass(frozen=True)  # without slots: what was read of the texts is kept with them
 class Array:
-    """Each element is in exactly one of these sets, but for `held`, which are among `waiting`.
+    """Each element is in exactly one of these sets, but for `held`, which are among `waiting`, and
+    `admin_held`, which are among those.
 
     `waiting` and `dropped` (cancelled before they started) have no job of their own. Those that have one are
     `requeued` (it pends again), `running` (it holds hosts), `completed`, `failed` (it ended otherwise) or
@@ -40,6 +41,7 @@ class Array:
     exit_code: int = 0
     exit_signal: int = 0
     turn_us: int = 0
+    admin_held: str = ""  # by an administrator
 
     @cached_property
     def _masks(self) -> dict[str, int]:
@@ -79,7 +81,7 @@ class Array:
     def moved(self, chosen: int, to: str) -> Array:
         """With these elements in the set `to`, and in no other one."""
         masks: dict[str, int] = {}
-        for name in (*SETS, "held"):
+        for name in (*SETS, *WITHIN):
             before = self.has(name)
             after = before | chosen if name == to else before & ~chosen
             if after != before:
@@ -93,7 +95,7 @@ class Array:
 
     def only(self, chosen: int) -> Array:
         """As if there were no other elements."""
-        left: dict[str, Any] = {name: text_of(self.has(name) & chosen) for name in (*SETS, "held")}
+        left: dict[str, Any] = {name: text_of(self.has(name) & chosen) for name in (*SETS, *WITHIN)}
         return replace(self, **left)
 
     def measured(self, took_us: int) -> Array:
@@ -109,3 +111,4 @@ class Array:
 
 
 SETS = ("waiting", "requeued", "running", "completed", "failed", "cancelled", "dropped")
+WITHIN = ("held", "admin_held")  # each in the one before, the first in `waiting`
