@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 SLURMS = "#SBATCH"
 PREFIXES = (SLURMS, "#RM")  # the weaker first
 FOREIGN = ("#PBS", "#BSUB")  # which Slurm reads, too
+# the page reads directives in the daemon, where others wait
+CHARACTERS_MAX, WORDS_MAX = 128 << 10, 1_000  # of all directives; of a line
+MISTAKES_MAX = 50  # that are told
 _BY_LONG = {name: option for option in ALL for name in option.long}
 _BY_SHORT = {option.short: option for option in ALL if option.short}
 NO_MORE: Mapping[str, Option] = {}
@@ -46,8 +49,10 @@ def parse(text: str, file: str, remarks: Remarks) -> dict[str, Any]:
     Unknown options, and those that rm lacks and that change the job's meaning, are complaints.
     """
     values: dict[str, dict[str, Any]] = {prefix: {} for prefix in PREFIXES}
-    told = False
+    told, size = False, 0
     for number, line in enumerate(text.split("\n"), 1):
+        if len(remarks.errors) >= MISTAKES_MAX:
+            break
         if line.strip() and not line.startswith("#"):
             break
         prefix, _, rest = line.replace("\t", " ").partition(" ")
@@ -59,12 +64,19 @@ def parse(text: str, file: str, remarks: Remarks) -> dict[str, Any]:
         if prefix not in PREFIXES:
             continue
         where = f"{prefix} in line {number} of {file}"
+        size += len(rest)
         with remarks.gathering():
+            if size > CHARACTERS_MAX:
+                said = f"The directives of {file} have more than {CHARACTERS_MAX} characters."
+                raise UsageError(said, refusal=Refusal.BAD_LINE)
             try:
                 words = _words(rest)
             except ValueError as error:
                 said = f"{where} cannot be read: {str(error).lower()}."
                 raise UsageError(said, refusal=Refusal.BAD_LINE) from None
+            if len(words) > WORDS_MAX:
+                said = f"{where} has more than {WORDS_MAX} words."
+                raise UsageError(said, refusal=Refusal.BAD_LINE)
             while words:
                 options, words = leading_options(words, where, remarks=remarks, abbreviated=prefix == SLURMS)
                 for option, value in options:

@@ -84,6 +84,26 @@ def test_every_line_with_a_mistake_is_told() -> None:
         remarks.refuse()
 
 
+def test_what_is_told_of_a_script_has_an_end() -> None:
+    """The page reads scripts in the daemon's process."""
+    remarks = Remarks()
+    directives.parse("#SBATCH --ntask=3\n" * 1_000, "train.sh", remarks)
+    assert len(remarks.errors) == directives.MISTAKES_MAX
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("#SBATCH " + "-H " * 1_001, "line 1 of train.sh has more than 1000 words"),
+        ("#SBATCH --comment=" + "\\\\" * 70_000, "have more than 131072 characters"),
+        ("#SBATCH --comment=words\n" * 10_000, "have more than 131072 characters"),
+    ],
+)
+def test_directives_that_take_long_to_read_are_refused(text: str, sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        parse(text)
+
+
 def test_a_mistake_hides_no_other_of_its_line() -> None:
     text = "#!/bin/sh\n#SBATCH --ntask 3 -Z --batch=a now --hold=yes --no-such=1 -N 2 --network=m --mem\n"
     remarks = Remarks()
