@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -17,6 +18,7 @@ from click.testing import CliRunner
 
 from rm.adapters import sources as archives
 from rm.adapters.sources import asking
+from rm.adapters.sources.asking import COMMAS_MAX, NESTED_MAX
 from rm.cli import main
 from rm.core.jobs import events as ev
 from rm.core.model.network.links import LinkStats
@@ -238,6 +240,22 @@ def test_odd_answers_are_said(kind: str, answer: str, said: str) -> None:
 
     with serving(web.route("*", "/{rest:.*}", odd)) as url, pytest.raises(Unreachable, match=said):
         read(kind, url)
+
+
+@pytest.mark.parametrize("kind", ["esmond", "opensearch", "maddash"])
+@pytest.mark.parametrize("values", [b"[],", b"{},", b"1,"])
+def test_a_short_answer_that_becomes_many_values_is_not_read(kind: str, values: bytes) -> None:
+    """Some kilobytes, compressed, that kept all threads of the daemon waiting for half a minute."""
+    most = COMMAS_MAX if values == b"1," else NESTED_MAX
+    packed = gzip.compress(b"[" + values * (most + 1) + b"0]", 1)
+
+    async def bomb(_: web.Request) -> web.Response:
+        headers = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
+        return web.Response(body=packed, headers=headers)
+
+    said = "too many values"
+    with serving(web.route("*", "/{rest:.*}", bomb)) as url, pytest.raises(Unreachable, match=said):
+        read(kind, url, timeout_us=60_000_000)
 
 
 @pytest.mark.parametrize("kind", ["esmond", "opensearch", "maddash"])

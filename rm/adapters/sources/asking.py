@@ -21,7 +21,9 @@ from rm.core.monitoring.source import Source
 from rm.errors import ConfigError, RmError, Unreachable
 
 T = TypeVar("T")
-ANSWER_MAX = 64 << 20  # bytes of one answer
+ANSWER_MAX = 32 << 20  # bytes of one answer
+# Lists and mappings in it, and commas: to make values of more would keep the whole daemon waiting for long
+NESTED_MAX, COMMAS_MAX = 250_000, 2_000_000
 SAMPLES_MAX = 200_000  # of one reading; the rest waits for the next one
 SIDE_BY_SIDE = 8  # requests
 FAILURES = (aiohttp.ClientError, OSError, TimeoutError, ssl.SSLError)
@@ -140,6 +142,8 @@ class Archive:
         except FAILURES as error:
             said = "it took too long" if isinstance(error, TimeoutError) else str(error) or "no answer"
             raise Unreachable(f"{who} cannot be asked at {url}: {said}.") from None
+        if content.count(b"[") + content.count(b"{") > NESTED_MAX or content.count(b",") > COMMAS_MAX:
+            raise Unreachable(f"{who} sent too many values in one answer from {url}.")
         try:
             return json.loads(content)
         except (ValueError, RecursionError):

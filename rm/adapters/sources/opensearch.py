@@ -26,7 +26,7 @@ from rm.adapters.sources.iso import seconds_of
 from rm.errors import Unreachable
 
 INDICES = ("latency", "latencybg", "throughput", "rtt", "mtu")
-PAGE = 1_000
+PAGE = 250
 TIME = "pscheduler.start_time"
 BUCKET_S = 0.001
 
