@@ -199,7 +199,7 @@ def test_what_a_job_says_without_end_keeps_no_other_job_from_being_heard() -> No
         heard.append(message.job)
         return hear(admitting, message)
 
-    admission._hear = noted  # type: ignore[method-assign]
+    admission._hear = noted  # type: ignore[assignment, method-assign]
     for job, times in ((1, 100_000), (2, 1)):
         message = said("communication", job=job, attempt=1, number=1, ended=False)
         assert isinstance(message, Communication)
