@@ -148,10 +148,10 @@ def task_environment(folder, request, user, task, hides_gpus):
     if request["port"]:
         environ["MASTER_PORT"] = str(request["port"])
     environ["RM_REPORTS"] = folder.reports(task["rank"])
+    programs = folder.programs(request["batch"])
+    environ["PATH"] = programs + ":" + environ["PATH"]
+    environ["RM_BIN"] = programs  # for login shells, which set PATH anew: playbooks/tasks/agents.yml
     if request["batch"]:
-        programs = folder.programs()
-        environ["PATH"] = programs + ":" + environ["PATH"]
-        environ["RM_BIN"] = programs  # for login shells, which set PATH anew: playbooks/tasks/agents.yml
         environ["RM_STEPS"] = folder.at("steps")
         environ = {**rm_mpi.environment(folder, programs), **environ}
     environ["PYTHONPATH"] = ":".join(filter(None, [agents, environ.get("PYTHONPATH", "")]))

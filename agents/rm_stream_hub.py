@@ -40,6 +40,7 @@ CLIENTS = (
     "sbatch", "squeue", "scancel", "sinfo", "sacct", "sstat", "seff", "sprio", "sshare", "sreport",
     "sacctmgr", "salloc", "strigger", "scrontab", "sdiag",
 )  # fmt: skip
+OF_TASKS = ("scontrol",)  # a task that rm started has no steps, and asks no daemon; but it knows its hosts
 PARTS = ("place", "stream", "offset", "data", "ack", "end", "gone", "used")
 
 
@@ -146,13 +147,19 @@ class StreamHub:
 
 
 def programs(state):
-    """Make the folder that is first in the PATH of jobs that start their steps; its programs are ours."""
-    here, home = os.path.dirname(os.path.abspath(__file__)), os.path.join(state, "bin")
+    """Make the folders that are first in the PATH of jobs that start their steps, and of the tasks of others;
+    their programs are ours."""
+    modules = [(name, module, []) for name, module in PROGRAMS]
+    modules += [(name, "rm_client", [name]) for name in CLIENTS]
+    _put(os.path.join(state, "bin"), modules)
+    _put(os.path.join(state, "task-bin"), [one for one in modules if one[0] in OF_TASKS])
+
+
+def _put(home, modules):
     os.makedirs(home, mode=0o755, exist_ok=True)
     os.chmod(home, 0o755)
-    interpreter = _interpreter()
-    modules = [(name, module, []) for name, module in PROGRAMS]
-    for name, module, words in [*modules, *((name, "rm_client", [name]) for name in CLIENTS)]:
+    here, interpreter = os.path.dirname(os.path.abspath(__file__)), _interpreter()
+    for name, module, words in modules:
         path, aside = os.path.join(home, name), os.path.join(home, ".%s.%d" % (name, os.getpid()))
         with open(aside, "w") as file:
             file.write(PROGRAM % (interpreter, here, words, module))

@@ -107,6 +107,21 @@ def test_a_task_can_import_the_iteration_client_and_its_reports_are_told(agent: 
     assert agent.tasks()[0]["cooperative"]
 
 
+def test_a_task_that_rm_started_finds_scontrol_which_knows_its_hosts_and_requeues_its_job(
+    agent: Agent,
+) -> None:
+    script = (
+        SH + "scontrol show hostnames h[1-2]; command -v srun squeue; scontrol update x; scontrol requeue 1"
+    )
+    agent.launch(script, env={"PATH": "/usr/bin:/bin", "SLURM_JOB_ID": "1"})
+    assert agent.event("exit", job=1)["why"] == "requeue"
+    assert agent.log().splitlines() == [
+        "h1",
+        "h2",
+        "scontrol: error: This is not a job whose script runs once: submit it with --launch=batch.",
+    ]
+
+
 def test_the_schedule_is_where_the_task_looks_for_it(agent: Agent) -> None:
     agent.launch(SH + 'until [ -s "$RM_SCHEDULE" ]; do sleep 0.02; done; cat "$RM_SCHEDULE"')
     agent.call("schedule", job=1, attempt=1, schedule={"seq": 1, "period_us": 5})

@@ -32,6 +32,7 @@ RULES = LaunchRules(0, False, "", "rm", False, "/opt/rm", Fence(), 1, 0, lambda 
         ("mpiexec.hydra -n 4 ./a.out", 0, BATCH),
         ("deepspeed --hostfile hosts train.py", 4, BATCH),
         ("./train && sbatch --dependency=afterok:$SLURM_JOB_ID next.sh", 0, BATCH),
+        ("for h in $(scontrol show hostnames); do ssh $h hostname; done", 2, BATCH),
         ("torchrun --nproc-per-node=4 train.py", 1, BATCH),
         ("accelerate launch train.py", 1, BATCH),
         ("python -m torch.distributed.run train.py", 1, BATCH),
