@@ -77,8 +77,8 @@ class Folder:
         return os.path.join(self.path, *names)
 
     def programs(self, batch=True):
-        """Where the programs are that jobs find first in their PATH (rm_stream_hub.py): those of a script that
-        runs once, or those of a task that rm started."""
+        """Where the programs are that jobs find first in their PATH (rm_stream_hub.py): those of a script
+        that runs once, or those of a task that rm started."""
         return os.path.join(os.path.dirname(os.path.dirname(self.path)), "bin" if batch else "task-bin")
 
     def reports(self, rank):

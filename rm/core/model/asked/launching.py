@@ -14,7 +14,8 @@ LAUNCHES = (TASKS, BATCH, AUTO)
 
 # what starts tasks on all hosts of a job, or asks the daemon, and what starts the processes of one host
 _OVER_HOSTS = ("srun", "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prun", "prterun", "deepspeed",
-               "horovodrun", "sbcast", "sbatch", "squeue", "scancel", "sacct", "sinfo", "scontrol")  # fmt: skip
+               "horovodrun", "sbcast", "sbatch", "squeue", "scancel", "sacct", "sinfo",
+               "scontrol")  # fmt: skip
 _ON_A_HOST = ("torchrun", "accelerate", "torch.distributed.run", "torch.distributed.launch")
 _COMMENT = re.compile(r"(?:^|(?<=\s))#.*", re.MULTILINE)
 
