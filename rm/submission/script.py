@@ -13,7 +13,8 @@ def read_script(file: str) -> str:
     try:
         data = place.here.read(file, SCRIPT_MAX_BYTES + 1)
     except OSError as error:
-        raise UsageError(f"The script {file} cannot be read: {error.strerror}.") from None
+        hint = "" if "/" in file else "To run a command, use: --wrap 'COMMAND'."
+        raise UsageError(f"The script {file} cannot be read: {error.strerror}.", hint) from None
     return script_text(data, file)
 
 

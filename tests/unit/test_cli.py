@@ -140,6 +140,8 @@ def test_hosts_and_their_administration(daemon: Daemon, rmx: Rmx, tmp_path: Path
     assert "eth0       10.0.0.1  1Gbps  9000     1  mlx5_0       1" in shown
     assert rmx("host", "show", "nowhere").code == 4
     assert [host["name"] for host in rmx("hosts", "--zone=z2", "--json").json["hosts"]] == ["h2"]
+    assert [host["name"] for host in rmx("hosts", "h[2,1]", "--json").json["hosts"]] == ["h2", "h1"]
+    assert rmx("hosts", "h1", "--zone=z2").err.startswith("rmx: There is no host 'h1' in zone z2.")
     added = rmx(
         "host", "add", "h3", "--cpus=4", "--mem=8G", "--gpus=h100:2", "--bandwidth=10Gbps", "--partition=p"
     )

@@ -128,7 +128,7 @@ def test_submit_and_wait_exits_with_the_jobs_code(daemon: Daemon, rmx: Rmx) -> N
             b"#!/bin/sh\n#SBATCH --network=x\n",
             "--network (#SBATCH in line 2 of bad) is not supported",
         ),
-        (None, "cannot be read: No such file"),
+        (None, "cannot be read: No such file or directory. To run a command, use: --wrap 'COMMAND'."),
     ],
 )
 def test_a_bad_script_is_one_sentence(

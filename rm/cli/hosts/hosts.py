@@ -23,7 +23,7 @@ from rm.cli.session import (
     one_host,
     table,
 )
-from rm.errors import RmError, UsageError
+from rm.errors import NotFound, RmError, UsageError
 from rm.units import format_bandwidth, format_share, parse_bandwidth_bps, parse_memory_bytes
 
 if TYPE_CHECKING:
@@ -58,12 +58,22 @@ def _cannot(host: Host) -> str:
 
 
 @click.command()
+@hosts_operand
 @click.option("--zone", metavar="ZONE", help="Only of this zone.")
 @json_option
 @click.pass_obj
-def hosts(session: Session, /, zone: str | None, as_json: bool) -> None:
-    """List hosts with their resources, free and in all."""
+def hosts(
+    session: Session, /, hosts: tuple[str, ...], host_words: tuple[str, ...], zone: str | None, as_json: bool
+) -> None:
+    """List hosts, or these HOSTs, with their resources, free and in all."""
     found = [host for host in session.client.hosts() if zone in (None, host.zone)]
+    if words := (*hosts, *host_words):
+        named = {host.name: host for host in found}
+        missing = next((name for name in host_names(words) if name not in named), None)
+        if missing is not None:
+            where = f" in zone {zone}" if zone else ""
+            raise NotFound(f"There is no host '{missing}'{where}.", "`rmx hosts` lists them.")
+        found = [named[name] for name in host_names(words)]
     if as_json:
         emit_json({"hosts": found})
     else:
