@@ -1,7 +1,8 @@
 """Generated examples are the same in every run, and no example has to be quick on a busy machine.
 
 The programs that tests start hear a Ctrl-C, wherever the tests run, and find rm compiled. Files of tests that
-compute, and most of the short ones, are begun among those that wait for hosts. The rest comes last.
+compute, and most of the short ones, are begun among those that wait for hosts. The rest comes last. Workers
+that begin together compile the tests together.
 """
 
 import gc
@@ -9,6 +10,7 @@ import os
 import signal
 import sys
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,9 @@ WARNINGS = (
     # Python 3.12 and later: tests fork beside a thread that serves a fake
     r"ignore:.*multi-threaded.*fork:DeprecationWarning",
 )
+# which worker this is, of how many; a run without workers is its only one
+WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 _ran: list[str] = []  # the folder of the test that this process ran last
 ENDING = (signal.SIGINT, signal.SIGPIPE, signal.SIGTERM)
 _handlers = [signal.getsignal(number) for number in ENDING]
@@ -77,6 +82,24 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
         pytest.fail(f"the test leaves other handlers of signals: {left}", pytrace=False)
 
 
+class Folder(pytest.Dir):
+    """Each worker begins to collect at another file: what one has compiled, the others find, where all of
+    them would compile each file at the same time."""
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        found = list(super().collect())
+        first = len(found) * WORKER // WORKERS
+        return found[first:] + found[:first]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    if (path / "__init__.py").exists():
+        return None
+    folder: pytest.Collector = Folder.from_parent(parent, path=path)
+    return folder
+
+
 def pytest_collection_finish() -> None:
     """What is there now stays to the end: no collection of garbage goes over it again."""
     gc.freeze()
@@ -85,9 +108,10 @@ def pytest_collection_finish() -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order the files for workers that each take the next one: the processors are never idle while hosts are
-    waited for, nor are workers at the end. A file's tests stay together, in their order."""
+    waited for, nor are workers at the end. A file's tests stay together, in their order, which is the same
+    for all workers."""
     groups: dict[str, list[Path]] = {"waits": [], "computes": [], "short": []}
-    paths = list(dict.fromkeys(item.path for item in items))
+    paths = sorted({item.path for item in items})
     for path in paths:
         groups[_kind(path)].append(path)
     short = groups["short"]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from rm.core.model.network.alignment import Alignment, LinkAlignment, Schedule
 from rm.policies.regulate.controller import ControllerOptions, Report
-from rm.policies.regulate.desired import Desired, Order, Tell
+from rm.policies.regulate.desired import Desired, Learn, Order, Tell
 from rm.policies.regulate.iterating import Iterating
+from tests import builders
 
 PERIOD_US = 100_000
 
@@ -45,3 +46,29 @@ def test_a_slow_job_moves_those_that_share_its_links_by_the_newest_plan() -> Non
     assert slowed(desired, 3) == {3}
     desired.aligned(Alignment(100.0, (link("x", 8, 9), link("y", 7, 9), link("a", 1, 2, 3)), moved), running)
     assert slowed(desired, 3) == {2, 3}
+
+
+def followed() -> Desired:
+    """Three jobs in their first attempts, of which the first is the reference."""
+    running = {job: Iterating(1, 60_000, None, PERIOD_US, job == 1, None) for job in (1, 2, 3)}
+    schedules = tuple(schedule(job, 10_000 * job) for job in running)
+    desired = Desired(ControllerOptions())
+    desired.aligned(Alignment(100.0, (link("a", 1, 2, 3),), schedules), running)
+    return desired
+
+
+def test_from_reports_of_other_attempts_and_jobs_nothing_follows() -> None:
+    desired = followed()
+    assert not desired.report(2, Report(1, 10_000, PERIOD_US))
+    assert not desired.report(1, Report(9, 10_000, PERIOD_US))
+    assert desired.slot(1) is None, "the reference was not heard yet"
+    desired.report(1, Report(1, 10_000, PERIOD_US))
+    assert desired.slot(1) is not None
+
+
+def test_from_profiles_of_other_attempts_and_jobs_nothing_is_learnt() -> None:
+    desired = followed()
+    old, new = builders.profile(100, (0, 40, 1_000)), builders.profile(80, (0, 40, 1_000))
+    assert not desired.profiled(1, 2, old, new)
+    assert not desired.profiled(9, 1, old, new)
+    assert desired.profiled(1, 1, old, new) == [Learn(1, 1, new)]
