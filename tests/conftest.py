@@ -1,8 +1,8 @@
 """Generated examples are the same in every run, and no example has to be quick on a busy machine.
 
-The programs that tests start hear a Ctrl-C, wherever the tests run, and find rm compiled. Files of tests that
-compute, and most of the short ones, are begun among those that wait for hosts. The rest comes last. Workers
-that begin together compile the tests together.
+The programs that tests start hear a Ctrl-C, wherever the tests run, and find rm compiled. Workers that begin
+together compile the tests together. Files of tests that compute, and most of the short ones, are begun among
+those that wait for hosts. The rest comes last.
 """
 
 import gc

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
 from rm.core.model.network.alignment import Alignment, LinkAlignment, Schedule
 from rm.policies.regulate.controller import ControllerOptions, Report
 from rm.policies.regulate.desired import Desired, Learn, Order, Tell
 from rm.policies.regulate.iterating import Iterating
+from rm.protocol.attempts import Grid
 from tests import builders
 
 PERIOD_US = 100_000
+
+
+WAITS: list[dict[str, Any]] = [{"gate": True}, {"inject_us": 1_000}, {"adjust": 0.5}]
 
 
 def schedule(job: int, shift_us: int) -> Schedule:
@@ -72,3 +81,78 @@ def test_from_profiles_of_other_attempts_and_jobs_nothing_is_learnt() -> None:
     assert not desired.profiled(1, 2, old, new)
     assert not desired.profiled(9, 1, old, new)
     assert desired.profiled(1, 1, old, new) == [Learn(1, 1, new)]
+
+
+def pair(period_us: int = PERIOD_US, **low: Any) -> Alignment:
+    """Job 1 is the reference; the other one keeps its place as `low` says."""
+    one, other = (
+        replace(schedule(job, job * 10_000), period_us=period_us, base_period_us=period_us) for job in (1, 2)
+    )
+    return Alignment(100.0, (link("a", 1, 2),), (one, replace(other, **low)))
+
+
+def told_of_pair(low: dict[str, Any]) -> tuple[Desired, dict[int, Iterating]]:
+    """Its hosts have heard of the plan."""
+    running = {job: Iterating(1, 60_000, None, PERIOD_US, job == 1, None) for job in (1, 2)}
+    desired = Desired(ControllerOptions())
+    desired.aligned(pair(**low), running)
+    desired.report(1, Report(1, 10_000, PERIOD_US))
+    return desired, running
+
+
+@pytest.mark.parametrize("before", WAITS)
+@pytest.mark.parametrize("after", WAITS)
+def test_a_job_that_waits_for_slots_keeps_its_old_ones_until_the_new_are_known(
+    before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    desired, running = told_of_pair(before)
+    told = desired.told(2)
+    assert told is not None
+    assert told.grid is not None
+    assert desired.aligned(pair(shift_us=50_000, **after), running) == []
+    assert desired.told(2) == told
+
+
+@pytest.mark.parametrize("before", WAITS)
+def test_slots_that_are_none_of_the_new_plan_are_taken_away_at_once(before: dict[str, Any]) -> None:
+    """Those of a job that waits for none any more, and those of another period."""
+    for plan in (pair(shift_us=50_000), pair(PERIOD_US - 10_000, **before)):
+        desired, running = told_of_pair(before)
+        assert desired.aligned(plan, running) == [Tell(2, 1, Grid())]
+
+
+@pytest.mark.parametrize("after", [{}, *WAITS])
+def test_a_pause_of_the_plan_before_is_not_made_under_the_next(after: dict[str, Any]) -> None:
+    desired, running = told_of_pair({})
+    for n in range(8):
+        desired.report(1, Report(2, 250_000 + n * 150_000, 150_000))
+    told = desired.told(2)
+    assert told is not None
+    assert told.grid is not None
+    assert told.grid.pause_length_us
+    plan = pair(shift_us=50_000, **after)
+    assert desired.aligned(plan, running) == [Tell(2, 1, Grid(pause_seq=told.grid.pause_seq))]
+
+
+def test_the_plan_that_follows_a_changed_profile_begins_anew_also_if_it_is_the_same() -> None:
+    desired, running = told_of_pair({})
+    desired.aligned(pair(), running)
+    assert desired.slot(1) is not None
+    desired.profiled(2, 1, builders.profile(100, (0, 40, 1_000)), builders.profile(80, (0, 40, 1_000)))
+    desired.aligned(pair(), running)
+    assert desired.slot(1) is None, "its reference is heard anew"
+
+
+def test_a_job_that_does_not_run_has_no_part_in_the_plan() -> None:
+    desired, running = told_of_pair({"gate": True})
+    assert desired.aligned(pair(gate=True), {1: running[1]}) == []
+    assert desired.slot(1) is None, "the plan of those that run begins anew"
+    assert desired.told(2) is None
+
+
+def test_a_job_that_leaves_the_plan_loses_its_grid_unless_that_attempt_is_over() -> None:
+    for attempt, orders in ((1, [Tell(2, 1, None)]), (2, [])):
+        desired, running = told_of_pair({"gate": True})
+        again = {1: running[1], 2: replace(running[2], attempt=attempt)}
+        alone = Alignment(100.0, (), (pair().schedules[0],))
+        assert desired.aligned(alone, again) == orders
