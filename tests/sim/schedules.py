@@ -29,7 +29,7 @@ from tests.sim.choices import Choices, Event, Played, shrunk
 from tests.sim.world import World
 
 # How many jobs a schedule has, by its seed: smaller ones find as many defects in a second. These are nine, so
-# that the schedules of which each state is validated (`world.VALIDATED`) are of all sizes, too.
+# that the schedules of which each state is validated (`modelled.leader.VALIDATED`) are of all sizes, too.
 JOBS = (10, 3, 7, 4, 8, 5, 4, 3, 6)
 SCHEDULES = int(os.environ.get("RM_TEST_SCHEDULES", "10000"))  # of every run of the tests
 PARTS = 8  # test files, which the test runner spreads over the cores

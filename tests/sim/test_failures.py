@@ -19,8 +19,9 @@ from rm.core.jobs.handlers import transitions as job_transitions
 from rm.core.jobs.state import ClusterState
 from rm.core.model.asked.dependency import Dependency, Standing
 from rm.core.model.job import JobState
-from tests.sim import schedules, world
+from tests.sim import schedules
 from tests.sim.choices import Choices, Event, Played, shrunk
+from tests.sim.modelled import agents, leader
 from tests.sim.world import World
 
 TRIED = range(60)  # seeds among which every kind of event must be
@@ -66,7 +67,7 @@ def _events(seed: int) -> list[Any]:
 
 
 def _accept_late(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(world, "LATE_US", 1 << 60)
+    patch.setattr(agents, "LATE_US", 1 << 60)
 
 
 def _repeat_after_reboot(patch: pytest.MonkeyPatch) -> None:
@@ -74,18 +75,18 @@ def _repeat_after_reboot(patch: pytest.MonkeyPatch) -> None:
         job = state.jobs.get(action.job)
         return job is not None and job.attempt == action.attempt and job.occupies
 
-    patch.setattr(world, "worth_repeating", always)
+    patch.setattr(agents, "worth_repeating", always)
 
 
 def _forget_the_key(patch: pytest.MonkeyPatch) -> None:
-    rebuild = world.rebuild
+    rebuild = leader.rebuild
 
     def without_keys(*args: Any) -> ClusterState:
         state = rebuild(*args)
         state.submissions.clear()
         return state
 
-    patch.setattr(world, "rebuild", without_keys)
+    patch.setattr(leader, "rebuild", without_keys)
 
 
 def _keep_resources(patch: pytest.MonkeyPatch) -> None:
@@ -167,7 +168,7 @@ def test_a_job_that_is_cancelled_while_its_launch_is_under_way_never_begins(
     """Its host did not hear the launch, and says hello after the cancellation."""
     events = [(1, schedules.SUBMITS, 1), *LOST, (2, "somebody cancels", 1)]
     assert schedules.of_events(events) == ""
-    monkeypatch.setattr(world, "before_its_end", lambda action: action)
+    monkeypatch.setattr(leader, "before_its_end", lambda action: action)
     assert "by what was sent after their end: [(1, 1)]" in schedules.of_events(events)
 
 

@@ -28,7 +28,8 @@ from rm.errors import RmError, StoreError, UsageError
 from rm.sim.journal_source import export, open_journal
 from rm.sim.replay import verify
 from tests import builders
-from tests.sim.world import S, World
+from tests.sim.modelled.leader import S
+from tests.sim.world import World
 
 Entries = list[tuple[int, Entry]]
 CHOICES = [
