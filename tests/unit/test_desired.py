@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rm.core.model.network.alignment import Alignment, LinkAlignment, Schedule
-from rm.policies.regulate.controller import ControllerOptions, Report
+from rm.policies.regulate.controller import ControllerOptions, Inspect, Report
 from rm.policies.regulate.desired import Desired, Learn, Order, Tell
 from rm.policies.regulate.iterating import Iterating
 from rm.protocol.attempts import Grid
@@ -156,3 +156,34 @@ def test_a_job_that_leaves_the_plan_loses_its_grid_unless_that_attempt_is_over()
         again = {1: running[1], 2: replace(running[2], attempt=attempt)}
         alone = Alignment(100.0, (), (pair().schedules[0],))
         assert desired.aligned(alone, again) == orders
+
+
+def inspected(desired: Desired, first: int) -> list[tuple[int, ...]]:
+    """Which jobs are to be measured when job 2 is slow in 40 iterations from this one on."""
+    orders: list[Order] = []
+    for n in range(first, first + 40):
+        orders += desired.report(1, Report(1, (n + 1) * PERIOD_US, PERIOD_US))
+        orders += desired.report(1, Report(2, 20_000 + n * 150_000, 150_000))
+    return [order.jobs for order in orders if isinstance(order, Inspect)]
+
+
+def test_the_plan_comes_back_when_all_that_are_inspected_are_as_they_were() -> None:
+    """Each may be told of before the other. Until then nobody is measured again."""
+    same = builders.profile(100, (0, 40, 1_000))
+    for first, last in ((1, 2), (2, 1)):
+        desired, _ = told_of_pair({})
+        assert inspected(desired, 0) == [(1, 2)]
+        desired.profiled(first, 1, same, None)
+        assert inspected(desired, 40) == []
+        desired.profiled(last, 1, same, same)
+        assert inspected(desired, 80) == [(1, 2)]
+
+
+def test_a_profile_that_nobody_asked_for_changes_nothing_where_it_is_the_same() -> None:
+    desired, running = told_of_pair({})
+    same = builders.profile(100, (0, 40, 1_000))
+    assert desired.profiled(2, 1, same, same) == []
+    alone = Alignment(100.0, (), (pair().schedules[0],))
+    desired.aligned(alone, running)
+    assert desired.profiled(2, 1, same, same) == []
+    assert desired.slot(1) is None
