@@ -13,7 +13,7 @@ from rm.core.monitoring.mesh import usual
 from rm.protocol.line import read_answer
 from rm.protocol.request import Request
 from tests.fakes import asked
-from tests.unit.test_monitor import MINUTE_US, House, Prober
+from tests.monitored import MINUTE_US, House, Prober
 
 BAD = "c"
 LOSS, DELAY_US, RATE_BPS = 0.05, 23_000, 1_200_000

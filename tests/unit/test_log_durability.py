@@ -12,8 +12,8 @@ from rm.adapters.store.log_directory import Disk, LogDirectory, Together, log_pa
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Collect
 from rm.core.model.logs import KeptLog, LogName
+from tests.executing import House, text
 from tests.fakes import PATIENCE_S
-from tests.unit.test_executor import House, text
 
 
 class CutDisk(Disk):

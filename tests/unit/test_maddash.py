@@ -22,7 +22,7 @@ from rm.daemon.monitoring.board import Tried
 from rm.web.pages.listen import serve_page
 from rm.web.pages.settings import PageSettings
 from tests.fake_service import Daemon, serving
-from tests.unit.test_monitor import House
+from tests.monitored import House
 
 MINUTE_US = 60_000_000
 TEN_YEARS_US = 10 * 366 * 86_400_000_000

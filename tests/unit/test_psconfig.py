@@ -23,8 +23,8 @@ from rm.errors import UsageError
 from rm.typed import convert
 from tests import builders
 from tests.fake_service import serving
+from tests.monitored import House
 from tests.pscheduler_schemas import SPECS, must_fit
-from tests.unit.test_monitor import House
 
 HOSTS = [builders.host(n, address=f"10.0.0.{i}") for i, n in enumerate(("gpu1", "gpu2", "gpu3"), 1)]
 DOCUMENT: dict[str, Any] = {

@@ -13,7 +13,7 @@ from rm.core.monitoring.mesh import Mesh, Thresholds, parse_mesh
 from rm.core.monitoring.pairing import Pairing
 from rm.errors import ConfigError
 from rm.web.routes.maddash import _grid
-from tests.unit.test_monitor import House, Prober
+from tests.monitored import House, Prober
 
 DNS = parse_mesh(
     {"name": "dns", "tests": ["dns"], "query": "www.example.org", "retry_attempts": 2, "dns_warn_ms": 20}

@@ -32,7 +32,7 @@ from rm.errors import ConfigError, Conflict, NotFound, Unreachable
 from tests import builders
 from tests.archive_servers import Esmond, Maddash, OpenSearch, serving, tried
 from tests.fake_service import serving as serving_rm
-from tests.unit.test_monitor import House
+from tests.monitored import House
 
 NOW_S = 1_790_000_000
 NOW_US = NOW_S * 1_000_000

@@ -32,9 +32,9 @@ from rm.protocol.latencybg import Latencybg, OrderLatencybg, ReceivedWindow, Sen
 from rm.protocol.probes import Spread
 from rm.protocol.request import Request
 from tests import builders
+from tests.archived import Kept
+from tests.monitored import House, Prober
 from tests.pscheduler_schemas import must_be_a_run
-from tests.unit.test_archives import Kept
-from tests.unit.test_monitor import House, Prober
 
 BACKGROUND = parse_mesh(
     {"name": "bg", "tests": ["latencybg"], "packets": 100, "loss_warn_pct": 0.5, "loss_critical_pct": 2}
