@@ -187,3 +187,27 @@ def test_a_profile_that_nobody_asked_for_changes_nothing_where_it_is_the_same() 
     desired.aligned(alone, running)
     assert desired.profiled(2, 1, same, same) == []
     assert desired.slot(1) is None
+
+
+def test_a_new_attempt_has_no_grid_of_the_one_before_nor_has_a_job_that_comes_back() -> None:
+    desired, running = told_of_pair({"gate": True})
+    again = {1: running[1], 2: replace(running[2], attempt=2)}
+    assert desired.aligned(pair(shift_us=50_000), again) == []
+    desired, running = told_of_pair({"gate": True})
+    desired.aligned(Alignment(100.0, (), (pair().schedules[0],)), running)
+    assert desired.aligned(pair(shift_us=50_000), running) == []
+
+
+def test_a_plan_whose_reference_is_known_takes_no_pause_of_the_one_before() -> None:
+    desired, running = told_of_pair({})
+    for n in range(8):
+        desired.report(1, Report(2, 250_000 + n * 150_000, 150_000))
+    before = desired.told(2)
+    assert before is not None
+    assert before.grid is not None
+    assert before.grid.pause_length_us
+    again = {1: replace(running[1], next_start_us=2_000_000), 2: running[2]}
+    told = [o for o in desired.aligned(pair(shift_us=50_000, gate=True), again) if isinstance(o, Tell)]
+    assert [(one.job, one.pause) for one in told] == [(2, False)]
+    assert told[0].grid is not None
+    assert (told[0].grid.pause_length_us, told[0].grid.gate) == (0, True)
