@@ -53,7 +53,8 @@ def parse(text: str, file: str, remarks: Remarks) -> dict[str, Any]:
     for number, line in enumerate(text.split("\n"), 1):
         if len(remarks.errors) >= MISTAKES_MAX:
             break
-        if line.strip() and not line.startswith("#"):
+        bare = line.strip()
+        if bare and not bare.startswith("#"):  # as for Slurm a comment may be indented, and a directive not
             break
         prefix, _, rest = line.replace("\t", " ").partition(" ")
         if prefix.startswith(f"{SLURMS}-"):  # Slurm wants no space there
@@ -112,8 +113,10 @@ def _without_last_backslash(text: str) -> str:
 
 def of_environment(environment: Mapping[str, str], remarks: Remarks, prefix: str = SBATCH) -> dict[str, Any]:
     """The options that Slurm's input variables set, such as SBATCH_PARTITION: stronger than the script's
-    lines, weaker than flags. Those of another command have its `prefix`, such as SALLOC_."""
+    lines, weaker than flags. Those of another command have its `prefix`, such as SALLOC_; "": it has none."""
     values: dict[str, Any] = {}
+    if not prefix:
+        return values
     for name_of_sbatch, name in VARIABLES.items():
         variable = name_of_sbatch.replace(SBATCH, prefix)
         text = environment.get(variable)

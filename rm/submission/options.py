@@ -127,13 +127,13 @@ UNSUPPORTED = _other(
     "profile=", "acctg-freq=", "cpu-bind=", "mem-bind=", "gres-flags=",
     "wait-all-nodes=", "hint=", "get-user-env?", "quiet/Q", "verbose/v", "wckey=", "ntasks-per-core=",
     "ntasks-per-socket=", "extra-node-info/B=", "cores-per-socket=",
-    "threads-per-core=", "mincpus=", "tmp=", "contiguous", "power=",
+    "threads-per-core=", "tmp=", "contiguous", "power=",
     "delay-boot=", "no-kill/k", "use-min-nodes", "spread-job", "overcommit/O", "oversubscribe/s",
-    "propagate?", "export-file=", "reboot", "gpu-freq=", "cpu-freq=", "ignore-pbs", "container-id=",
+    "propagate?", "reboot", "gpu-freq=", "cpu-freq=", "ignore-pbs", "container-id=",
 ) + _other(
     REFUSED,
     "uid=", "gid=", "cluster-constraint=", "bb=", "bbf=", "container=", "het-group=", "jobid=",
-    "core-spec/S=", "thread-spec=", "batch=", "network=",
+    "core-spec/S=", "thread-spec=", "batch=", "network=", "export-file=", "mincpus=",
     "mcs-label=", "container-save=", "container-remap-root", "no-container-remap-root",
     "container-entrypoint", "container-entrypoint-log", "container-readonly", "container-env=",
 )  # fmt: skip

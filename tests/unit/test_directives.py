@@ -38,6 +38,14 @@ def test_rm_beats_sbatch_and_parsing_stops_at_the_first_command() -> None:
     }  # fmt: skip
 
 
+def test_an_indented_comment_ends_no_directives_and_is_none() -> None:
+    """Compared with Slurm 22.05."""
+    text = (
+        "#!/bin/bash\n#SBATCH -n2\n   # words\n\t\n \t#SBATCH -n9\n#SBATCH -c3\n  true # words\n#SBATCH -c4\n"
+    )
+    assert parse(text) == {"ntasks": "2", "cpus_per_task": "3"}
+
+
 def test_a_stronger_source_replaces_all_ways_to_say_the_same() -> None:
     text = "#!/bin/sh\n#SBATCH --gres=gpu:8 --mem=4G\n#RM --gpus-per-task=1 --low-comm\n"
     values = parse(text)

@@ -211,6 +211,8 @@ def test_a_job_that_shares_gpus_is_told_how_much_of_each_is_its_own() -> None:
 
 
 def test_what_was_submitted_is_kept_but_not_over_what_is_ours() -> None:
+    assert of(placed(), 0)["TMPDIR"] == "/tmp"
+    assert of(placed(env=(("TMPDIR", "/scratch"),)), 0)["TMPDIR"] == "/scratch"
     env = of(placed(env=(("PYTHONPATH", "/lib"), ("PYTHONUNBUFFERED", "0"), ("RANK", "9"), ("A", "b"))), 0)
     assert (env["A"], env["RANK"], env["PYTHONUNBUFFERED"]) == ("b", "0", "0")
     assert env["PYTHONPATH"] == "/opt/rm/agents:/lib"

@@ -165,9 +165,9 @@ def test_what_is_wrong_is_an_error_of_sbatch(
 
 
 def test_what_has_no_effect_is_a_warning(slurm: Slurm) -> None:
-    done = slurm("sbatch", "--mincpus=2", "plain.sh")
+    done = slurm("sbatch", "--spread-job", "plain.sh")
     assert (done.code, done.out) == (0, "Submitted batch job 1\n")
-    assert done.err == "sbatch: warning: --mincpus (a flag) is not supported and was ignored.\n"
+    assert done.err == "sbatch: warning: --spread-job (a flag) is not supported and was ignored.\n"
 
 
 def test_it_waits_for_the_end_and_has_the_jobs_code(slurm: Slurm, daemon: Daemon) -> None:
@@ -247,7 +247,9 @@ def test_srun_is_the_jobs_own(slurm: Slurm, rmx: Rmx, tmp_path: Path) -> None:
 def test_without_a_terminal_a_new_job_has_none(slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[bool, Sequence[str]]] = []
 
-    def run_command(session: Session, flags: Mapping[str, Any], how: How, command: Sequence[str]) -> int:
+    def run_command(
+        session: Session, flags: Mapping[str, Any], how: How, command: Sequence[str], prefix: str
+    ) -> int:
         asked.append((how.terminal, command))
         return 3
 
@@ -261,6 +263,36 @@ def test_without_a_terminal_a_new_job_has_none(slurm: Slurm, monkeypatch: pytest
     # its input may be a file or pipe: Slurm's looks at the output alone
     monkeypatch.setattr(os, "isatty", lambda fd: fd == 1)
     assert (slurm("srun", "--pty", "tty").err, asked[1:]) == ("", [(True, ["tty"])])
+
+
+def test_variables_are_options_of_srun_as_slurms(
+    slurm: Slurm, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[tuple[Mapping[str, Any], How, str]] = []
+
+    def run_command(
+        session: Session, flags: Mapping[str, Any], how: How, command: Sequence[str], prefix: str
+    ) -> int:
+        found.append((flags, how, prefix))
+        return 0
+
+    monkeypatch.setattr("rm.cli.jobs.run.run_command", run_command)
+    set_now = {
+        "SLURM_NTASKS": "2", "SLURM_NPROCS": "7", "SLURM_PARTITION": "fast", "SLURM_TIMELIMIT": "5",
+        "SLURM_LABELIO": "1", "SLURM_UNBUFFEREDIO": "0", "SLURM_WAIT": "3", "SLURM_KILL_BAD_EXIT": "1",
+        "SLURM_STDOUTMODE": "o_%j", "SLURM_MPI_TYPE": "pmi2", "SRUN_CPUS_PER_TASK": "4",
+        "SLURM_CORE_SPEC": "1", "SBATCH_ACCOUNT": "x", "SLURM_HINT": "nomultithread",
+    }  # fmt: skip
+    for name, value in set_now.items():
+        monkeypatch.setenv(name, value)
+    assert slurm("srun", "-p", "slow", "true") == (0, "", "")
+    flags, how, prefix = found.pop()
+    assert flags == {
+        "ntasks": "2", "partition": "slow", "time": "5", "cpus_per_task": "4",
+        "core_spec": "1",  # which is refused with the job
+    }  # fmt: skip
+    assert (how.label, how.unbuffered, how.kill_on_bad_exit, prefix) == (True, False, True, "")
+    assert how.options == ["--mpi=pmi2", "--output=o_%j", "--wait=3"]
 
 
 def test_another_program_of_the_name_stays(rmx: Rmx, tmp_path: Path) -> None:

@@ -140,8 +140,10 @@ def when_it_runs(
         pause_s = min(2 * pause_s, LAST_LOOK_S)
 
 
-def run_command(session: Session, flags: Mapping[str, Any], how: How, command: Sequence[str]) -> int:
-    """Run `command` in a job of its own; its exit code."""
+def run_command(
+    session: Session, flags: Mapping[str, Any], how: How, command: Sequence[str], prefix: str = SBATCH
+) -> int:
+    """Run `command` in a job of its own; its exit code. `prefix`: as of `held_job`."""
     if not command:
         raise UsageError("No command is given.", "Write it behind the options.")
     container = [
@@ -152,7 +154,7 @@ def run_command(session: Session, flags: Mapping[str, Any], how: How, command: S
     flags = {key: value for key, value in flags.items() if key not in CONTAINER}
     with Signals() as signals:
         name = flags.get("name") or os.path.basename(command[0])
-        job = held_job(session, flags, name, "rmx run", source=Source(how.line), program=command[0])
+        job = held_job(session, flags, name, "rmx run", prefix, Source(how.line), command[0])
 
         def cancel() -> None:
             with suppress(RmError), session.new_client() as client:

@@ -57,7 +57,7 @@ def run(name: str, words: list[str]) -> int:
 
         print(f"{SLURM} by rm {__version__}")
         return 0
-    if words in (["--help"], ["--usage"]):
+    if words in (["--help"], ["--usage"]) or (words == ["-h"] and name in OWN_CODE):
         print(f"Usage: {name} [OPTION]...  as Slurm's; docs/slurm-commands.md of rm says what differs")
         return 0
     if name in ABSENT:

@@ -41,7 +41,28 @@ OF_STEP = (
     "exact", "overlap", "multi_prog", "mpi", "relative", "cpu_bind", "output", "error", "input", "open_mode",
     "task_prolog", "task_epilog", "bcast",
 )  # fmt: skip
-OF_ENVIRONMENT = {"SLURM_TASK_PROLOG": "task-prolog", "SLURM_TASK_EPILOG": "task-epilog"}
+# input variables of a new job and its step; of two for one option the second is the stronger. Source: srun(1)
+# of Slurm 22.05, "INPUT ENVIRONMENT VARIABLES"
+OF_ENVIRONMENT = {
+    **{f"SLURM_{name.upper().replace('-', '_')}": name for name in (
+        "account", "bcast", "clusters", "constraint", "core-spec", "cpu-bind", "cpus-per-gpu", "dependency",
+        "distribution", "exclusive", "gpu-bind", "gpus", "gpus-per-node", "gpus-per-task", "gres",
+        "immediate", "mem-per-cpu", "mem-per-gpu", "network", "ntasks-per-gpu", "ntasks-per-node",
+        "open-mode", "partition", "qos", "reservation", "signal", "task-epilog", "task-prolog",
+        "thread-spec",
+    )},
+    "SLURM_BURST_BUFFER": "bb", "SLURM_EXACT": "exact", "SLURM_EXPORT_ENV": "export",
+    "SRUN_EXPORT_ENV": "export", "SLURM_JOB_NAME": "job-name", "SLURM_KILL_BAD_EXIT": "kill-on-bad-exit",
+    "SLURM_LABELIO": "label", "SLURM_MEM_PER_NODE": "mem", "SLURM_MPI_TYPE": "mpi",
+    "SLURM_JOB_NUM_NODES": "nodes", "SLURM_NPROCS": "ntasks",
+    "SLURM_NTASKS": "ntasks", "SLURM_OVERLAP": "overlap", "SLURM_REQ_SWITCH": "switches",
+    "SLURM_STDERRMODE": "error", "SLURM_STDINMODE": "input", "SLURM_STDOUTMODE": "output",
+    "SLURM_TIMELIMIT": "time", "SLURM_UNBUFFEREDIO": "unbuffered", "SLURM_WORKING_DIR": "chdir",
+    "SRUN_CONTAINER": "container", "SRUN_CPUS_PER_TASK": "cpus-per-task",
+}  # fmt: skip
+NO_VALUE = ("exact", "label", "overlap", "unbuffered")
+OCTAL = frozenset("01234567")
+UMASK, WAITS = "SLURM_UMASK", "SLURM_WAIT"
 WITHOUT_EFFECT = (
     "disable_status", "threads", "msg_timeout", "max_exit_timeout", "slurmd_debug", "accel_bind",
     "quit_on_interrupt",
@@ -87,8 +108,15 @@ def _in_new_job(words: Sequence[str]) -> int:
     from rm.cli.slurm.refusals import no_parts, refused
 
     own_words, wait_s = _without_wait(words)
-    given, command = directives.leading_options(own_words, "a flag", OWN, abbreviated=True)
+    wait_s = wait_s or os.environ.get(WAITS, "")
+    set_words = _of_environment(os.environ)
+    given, _ = directives.leading_options(set_words, "a variable of the environment", OWN)
+    of_line, command = directives.leading_options(own_words, "a flag", OWN, abbreviated=True)
     no_parts(command)
+    given += of_line  # which are the stronger ones
+    mask = os.environ.get(UMASK, "")
+    if mask and OCTAL.issuperset(mask):
+        os.umask(int(mask, 8) & 0o777)
     flags = {option.key: value for option, value in given}
     for key in WITHOUT_EFFECT:
         flags.pop(key, None)
@@ -96,11 +124,6 @@ def _in_new_job(words: Sequence[str]) -> int:
         f"--{key.replace('_', '-')}" + ("" if value is True else f"={value}")
         for key in OF_STEP
         if (value := flags.pop(key, None)) is not None
-    ]
-    options += [
-        f"--{name}={os.environ[variable]}"
-        for variable, name in OF_ENVIRONMENT.items()
-        if variable in os.environ and name not in {option.key.replace("_", "-") for option, _ in given}
     ]
     options += [f"{WAIT}={wait_s}"] if wait_s else []
     kills, immediate = flags.pop("kill_on_bad_exit", None), flags.pop("immediate", None)
@@ -115,7 +138,19 @@ def _in_new_job(words: Sequence[str]) -> int:
         immediate_s=None if immediate is None else seconds_of(immediate),
     )
     with refused("Unable to allocate resources", submits=False):
-        return run_command(Session(None, None), flags, how, command)
+        return run_command(Session(None, None), flags, how, command, "")
+
+
+def _of_environment(environment: Mapping[str, str]) -> list[str]:
+    """The options that variables set, as words. Of those without a value 0 is none."""
+    words = []
+    for variable, name in OF_ENVIRONMENT.items():
+        value = environment.get(variable, "")
+        if name in NO_VALUE:
+            words += [f"--{name}"] if value not in ("", "0", "no") else []
+        elif value:
+            words.append(f"--{name}={value}")
+    return words
 
 
 def _has_terminal() -> bool:

@@ -84,6 +84,7 @@ def job_environment(
         "RM_ZONE": first.zone,
         "MASTER_ADDR": first.literal_address,
         **({} if spec.runs_once else {"WORLD_SIZE": str(spec.ntasks)}),
+        "TMPDIR": env.get("TMPDIR", "/tmp"),  # as slurmd has it; scripts write to "$TMPDIR/file"
         "PYTHONUNBUFFERED": env.get("PYTHONUNBUFFERED", "1"),
         "PYTHONPATH": ":".join(p for p in (libraries, env.get("PYTHONPATH", "")) if p),
     }
