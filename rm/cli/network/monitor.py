@@ -181,10 +181,20 @@ def _say_what_failed(session: Session, run: Run) -> None:
     ranked = sorted(found.items(), key=lambda one: -len(one[1]))[: run.failed]
     for pair, cells in ranked[:FAILED_MOST]:
         checks = ", ".join(sorted({cell.check for cell in cells}))
-        why = next((f": {cell.message}" for cell in cells if cell.status == UNKNOWN and cell.message), "")
-        note(f"{pair}: nothing is known of {checks}{why}")
+        why = next((cell.message for cell in cells if cell.status == UNKNOWN and cell.message), "")
+        why = why or _why_it_failed(session, run, cells[0])  # the grid waits for more failures in a row
+        note(f"{pair}: nothing is known of {checks}{why and f': {why}'}")
     if len(ranked) > FAILED_MOST:
         note(f"{len(ranked) - FAILED_MOST} more: `rmx network --mesh {run.name}` shows all.")
+
+
+def _why_it_failed(session: Session, run: Run, cell: Cell) -> str:
+    """What the run said of the pair; nothing if that is not kept."""
+    tries = session.client.network.history(cell.source, cell.destination).samples
+    said = (
+        one.failed for one in reversed(tries) if one.mesh == run.name and one.at_us >= (run.begun_us or 0)
+    )
+    return next(filter(None, said), "")
 
 
 @monitor.command()
