@@ -481,16 +481,16 @@ def test_a_run_names_the_pairs_that_failed_on_standard_error_and_counts_the_othe
     house = House(hosts=3)
     with serving_rm(tmp_path / "rm.sock") as daemon:
         daemon.service.monitoring = house.service()
-        argv = ["--socket", daemon.socket, "monitor", "run", "latency", "--all"]
-        assert CliRunner().invoke(main.rmx, argv).exit_code == 0
+        run = ["--socket", daemon.socket, "monitor", "run"]
+        assert CliRunner().invoke(main.rmx, [*run, "throughput", "--all"]).exit_code == 0
         house.clock.us += 1
         house.agents.dumb.update({"b"})  # it reflects what others send
-        done = CliRunner().invoke(main.rmx, argv)
-    assert (done.exit_code, done.stdout) == (1, "latency: 2 pairs measured, 1 failed\n")
-    assert done.stderr.startswith(
-        "rmx: b - c: nothing is known of delay, loss: latency: "
-    )  # the first time, too
-    assert len(done.stderr.splitlines()) == 1
+        done = [CliRunner().invoke(main.rmx, [*run, mesh, "--all"]) for mesh in ("latency", "throughput")]
+    assert (done[0].exit_code, done[0].stdout) == (1, "latency: 2 pairs measured, 1 failed\n")
+    assert done[0].stderr.startswith("rmx: b - c: nothing is known of delay, loss")
+    assert len(done[0].stderr.splitlines()) == 1
+    # of one failure the grid says nothing yet
+    assert "nothing is known of bandwidth: throughput: b is gone" in done[1].stderr
 
 
 def test_the_grid_of_an_archive_is_shown_paused_and_read_like_a_mesh(house: House, tmp_path: Path) -> None:
