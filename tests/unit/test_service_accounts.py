@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.lifecycle import IllegalTransition
+from rm.core.jobs.state import ClusterState
 from rm.core.journal.restoring import accounts_in, restore
 from rm.core.journal.starting_point import dump_state, restore_state
 from rm.core.model.asked.job_update import JobUpdate
@@ -18,7 +20,7 @@ from rm.core.model.host_reservation import HostReservation
 from rm.core.model.job import Job
 from rm.core.model.replacing import replace
 from rm.core.sharing.accounts import NO_ACCOUNTS, Accounts
-from rm.errors import Conflict, ImpossibleRequest, UsageError
+from rm.errors import Conflict, ImpossibleRequest, NotFound, UsageError
 from tests import builders
 from tests.fakes import PATIENCE_S
 from tests.unit.test_service import House
@@ -227,3 +229,42 @@ def test_a_submission_that_is_repeated_is_the_same_without_the_partitions_that_t
     assert submit(house, key="k", partition="gpu,cpu") == first
     with pytest.raises(Conflict):
         submit(house, key="k", partition="gpu")
+
+
+def test_what_several_administrators_change_at_the_same_moment_is_all_kept(house: House) -> None:
+    service, stands, goes_on = house.service, threading.Event(), threading.Event()
+
+    def stand(state: ClusterState) -> list[ev.Event]:
+        stands.set()
+        goes_on.wait(PATIENCE_S)
+        return []
+
+    async def at_once() -> list[Any]:
+        """All of these wait while the leader is in a turn, so that it could take them together."""
+        standing = house.leader.request(stand)
+        assert stands.wait(PATIENCE_S)
+        asked = [
+            *(service.account_service.add_qos({"name": name}, "root") for name in ("a", "b", "c")),
+            service.account_service.set_account("chess", {"shares": 7}, "root"),
+            *(
+                service.reservation_service.create(
+                    {"name": name, "hosts": ["h1"], "accounts": ["physics"], "lasts_us": 10**9}, "root"
+                )
+                for name in ("one", "two")
+            ),
+            service.account_service.remove_account("nothing", "root"),
+        ]
+        waiting = [asyncio.ensure_future(one) for one in asked]
+        while house.leader._inbox._items.qsize() < len(waiting):
+            await asyncio.sleep(0.01)
+        goes_on.set()
+        found = await asyncio.gather(*waiting, return_exceptions=True)
+        standing.result(PATIENCE_S)
+        return found
+
+    found = asyncio.run(at_once())
+    assert [type(one) for one in found if isinstance(one, Exception)] == [Conflict, NotFound]
+    accounts = house.cycle.state.accounts
+    assert [one.name for one in accounts.qos] == ["a", "b", "c"]
+    assert accounts.by_name["chess"].shares == 7
+    assert [*house.cycle.state.reservations] == ["one"]

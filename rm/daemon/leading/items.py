@@ -20,12 +20,15 @@ class Request:
     """Something the leader is asked to do, with the promise to answer after the commit.
 
     `make` turns the state into events in the leader's thread (it may raise RmError to refuse);
-    `answer` turns the state after the commit into the result.
+    `answer` turns the state after the commit into the result. Those of one turn are all made of the state
+    before it: `alone` is what says how something is to be as a whole, such as the tree of accounts, so that
+    it would undo what another request of its turn changes of that.
     """
 
     make: Callable[[ClusterState], list[ev.Event]]
     answer: Callable[[ClusterState], Any]
     weight: int = 1  # how many events it makes, about
+    alone: bool = False  # it is the first of its turn, and the only one of its kind
     done: Future[Any] = field(default_factory=Future)
     deed: Deed | None = field(default_factory=current_deed)
 

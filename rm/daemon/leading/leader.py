@@ -8,6 +8,7 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 from rm import __version__
@@ -81,7 +82,7 @@ class Leader:
         self._thread = threading.Thread(target=self._run, name="leader", daemon=True)
         self._stopping = False
         self._turned_us = 0
-        self._later: list[Any] = []  # what arrived while a commit was waited for
+        self._later: list[Any] = []  # for the next turn
         self._patience = Patience(self._answer_meanwhile)
         self._offline = ThreadPoolExecutor(1, thread_name_prefix="offline")
 
@@ -107,13 +108,14 @@ class Leader:
         make: Callable[[ClusterState], list[ev.Event]],
         answer: Callable[[ClusterState], Any] = lambda state: None,
         weight: int = 1,
+        alone: bool = False,
     ) -> Future[Any]:
         """Ask for a change; the future is answered after it is durable, or carries the refusal."""
-        return self._enter(Request(make, answer, weight))
+        return self._enter(Request(make, answer, weight, alone))
 
     def is_busy(self) -> bool:
         """Does anything wait for its turn? From any thread."""
-        return not self._inbox.is_empty()
+        return bool(self._later) or not self._inbox.is_empty()
 
     @property
     def promised(self) -> Promised:
@@ -193,11 +195,16 @@ class Leader:
         items, self._later = self._later, []
         if items:
             timeout = 0.0
+        weight = 0
         try:
-            items.append(self._inbox.take(timeout))
-            weight = 0
-            while (weight := weight + weight_of(items[-1])) < TURN_WEIGHT:
-                items.append(self._inbox.take(self._pause_s(items)))
+            while weight < TURN_WEIGHT:
+                item = self._inbox.take(timeout)
+                if items and isinstance(item, Request) and item.alone:
+                    self._later.append(item)
+                    break
+                items.append(item)
+                weight += weight_of(item)
+                timeout = self._pause_s(items)
         except queue.Empty:
             pass
         return items
@@ -415,11 +422,10 @@ class Leader:
 
     def _refuse_rest(self) -> None:
         self._inbox.close()
-        while True:
-            try:
-                item = self._inbox.take()
-            except queue.Empty:
-                return
+        with suppress(queue.Empty):
+            while True:
+                self._later.append(self._inbox.take())
+        for item in self._later:
             if isinstance(item, Request | Question | Keep) and begin(item):
                 item.done.set_exception(stopping())
 

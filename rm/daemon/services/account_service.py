@@ -91,5 +91,5 @@ class AccountService:
             refuse_lost_qos(new, in_qos & state.accounts.qos_by_name.keys())
             return [ev.AccountsSet(new, by)]
 
-        made: Accounts = await self._asking.request(make, lambda state: state.accounts)
+        made: Accounts = await self._asking.request(make, lambda state: state.accounts, alone=True)
         return made

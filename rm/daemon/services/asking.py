@@ -42,8 +42,9 @@ class Asking:
         make: Callable[[ClusterState], list[ev.Event]],
         answer: Callable[[ClusterState], Any] = lambda state: None,
         weight: int = 1,
+        alone: bool = False,
     ) -> Any:
-        return await asyncio.wrap_future(self._leader.request(make, answer, weight))
+        return await asyncio.wrap_future(self._leader.request(make, answer, weight, alone))
 
     async def think_of(
         self, whose: str, question: Callable[[Cycle, int], Copy], work: Callable[[Copy], T]

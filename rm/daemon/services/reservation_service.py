@@ -123,7 +123,7 @@ class ReservationService:
             gone[:] = [requests.may_go(state, name)]
             return [ev.ReservationDeleted(name, by)]
 
-        await self._asking.request(make)
+        await self._asking.request(make, alone=True)
         return gone[0]
 
     def renew(self) -> None:
@@ -138,7 +138,7 @@ class ReservationService:
 
     async def _request(self, name: str, make: Callable[[ClusterState], ev.Event]) -> HostReservation:
         made: HostReservation = await self._asking.request(
-            lambda state: [make(state)], partial(requests.known, name=name)
+            lambda state: [make(state)], partial(requests.known, name=name), alone=True
         )
         return made
 
