@@ -130,8 +130,8 @@ def export_(session: Session, /) -> None:
 @click.pass_obj
 def import_(session: Session, /, file: Path, empty: bool) -> None:
     """Let the accounts be those of a TOML FILE, and no others (-: what comes in)."""
-    text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
-    wanted = from_toml(text, str(file))
+    read = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    wanted = from_toml(read, str(file))
     if not wanted[0] and not empty and (there := len(session.client.sharing.accounts().accounts)):
         raise UsageError(
             f"{file} has no accounts: to import it would remove all {there} that there are.",

@@ -99,7 +99,7 @@ def _of_partition(one: Partition) -> list[str]:
 
 
 def from_toml(
-    text: str, where: str
+    text: bytes, where: str
 ) -> tuple[list[Account], list[Member], list[Qos], Mapping[str, int], list[Partition]]:
     """The accounts, members, QOS, limits of the cluster and rules of partitions of `as_toml`'s text.
 
@@ -112,8 +112,8 @@ def from_toml(
     from rm.typed import convert
 
     try:
-        read = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        read = tomllib.loads(text.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{where} is no TOML: {error}.") from None
     accounts, members, qos, partitions = list[Account](), list[Member](), list[Qos](), list[Partition]()
     root = _table(read.pop(ROOT, {}), ROOT, OF_ROOT, where)

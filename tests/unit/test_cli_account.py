@@ -76,6 +76,7 @@ def test_a_file_without_accounts_removes_all_only_if_that_is_said(
     ("text", "says"),
     [
         ("[a", "accounts.toml is no TOML"),
+        ('[a]\ndescription = "é"', "accounts.toml is no TOML: 'utf-8' codec can't decode"),
         ("a = 1", "account a is no table"),
         ("[a]\ncolour = 1", "account a has no 'colour'"),
         ("[a]\nshares = -1", "account a: "),
@@ -95,7 +96,7 @@ def test_a_file_that_is_no_tree_is_refused_whole(
     daemon: Daemon, rmx: Rmx, tmp_path: Path, text: str, says: str
 ) -> None:
     rmx("account", "add", "kept")
-    (tmp_path / "accounts.toml").write_text(text)
+    (tmp_path / "accounts.toml").write_text(text, encoding="latin-1")
     refused = rmx("account", "import", "accounts.toml")
     assert (refused.code, says in refused.err, refused.err.count("\n")) == (2, True, 1), refused.err
     assert [one["name"] for one in rmx("account", "show", "--json").json["accounts"]] == ["kept"]

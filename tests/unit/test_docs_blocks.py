@@ -176,7 +176,7 @@ def test_it_is_an_inventory(block: Block) -> None:
 @pytest.mark.parametrize("block", of("accounts"), ids=shown)
 def test_it_is_a_file_of_accounts(block: Block) -> None:
     text = textwrap.dedent(block.text)
-    accounts, members, qos, limits, partitions = from_toml(text, "accounts.toml")
+    accounts, members, qos, limits, partitions = from_toml(text.encode(), "accounts.toml")
     found = Accounts(accounts=accounts, members=members, qos=qos, limits=limits, partitions=partitions)
     assert as_toml(found).strip() == text.strip()
 
