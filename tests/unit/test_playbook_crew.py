@@ -97,6 +97,31 @@ def test_too_many_failures_stop_the_part():
     assert [stopped.told(h) for h in "abc"] == [["breaks: skipped"], ["breaks: failed"], ["breaks: skipped"]]
 
 
+def test_a_lost_host_is_no_failure_that_max_fail_percentage_counts():
+    def answer(host, step):
+        return None if host == "b" else {}
+
+    tasks = "  - {name: first, command: first}\n  - {name: next, command: next}\n"
+    world = play(tasks, answer=answer, max_fail=10)
+    assert [host for host, what in world.log if what == "next"] == ["c", "a"]
+
+
+@pytest.mark.parametrize(
+    ("task", "goes_on"), [("command: x", False), ("command: x, any_errors_fatal: true", True),
+                          ("command: x, run_once: true", True)],
+)  # fmt: skip
+def test_the_run_goes_on_where_a_lost_host_is_fatal_for_all(task, goes_on):
+    from rm.playbook.run.conduct import Part
+
+    world = World(f"- hosts: all\n  gather_facts: false\n  tasks:\n  - {{{task}}}\n  - command: y\n")
+    part = Part(world.plays[0], list("abc"), world.states, world.shelf, world.options)
+    (name, _), *others = part.ready()
+    for other, batch in others:
+        part.record(other, [{"id": step.id, "changed": True} for step in batch.steps])
+    part.lost(name, "gone")
+    assert part.goes_on == goes_on
+
+
 def test_a_lost_host_leaves_the_others_and_may_be_ignored():
     def answer(host, step):
         return None if host == "b" and step.args["argv"] == ["first"] else {}
@@ -220,6 +245,33 @@ def test_a_flush_runs_each_handler_once_and_those_that_it_went_past_wait_for_the
 """
     world = play(tasks, head, hosts=("a",))
     assert [what for _, what in world.log] == ["change", "middle", "late", "between", "early"]
+
+
+def test_a_flush_may_depend_on_a_condition():
+    head = "  handlers:\n  - {name: told, command: told}\n"
+    tasks = """\
+  - {command: change, notify: told}
+  - {meta: flush_handlers, when: inventory_hostname == 'a'}
+  - command: between
+"""
+    world = play(tasks, head, hosts=("a", "b"))
+    assert [what for host, what in world.log if host == "a"] == ["change", "told", "between"]
+    assert [what for host, what in world.log if host == "b"] == ["change", "between", "told"]
+
+
+def test_throttle_keeps_the_order_of_the_hosts():
+    from rm.playbook.run.conduct import Part
+
+    tasks = "  - {command: x, when: inventory_hostname != 'c'}\n  - {command: y, throttle: 1}\n"
+    world = World(f"- hosts: all\n  gather_facts: false\n  tasks:\n{tasks}")
+    part = Part(world.plays[0], list("abc"), world.states, world.shelf, world.options)
+    order = []
+    while ready := part.ready():
+        for host, batch in reversed(ready):
+            order.append(host)
+            part.record(host, [{"id": step.id, "changed": True} for step in batch.steps])
+    assert part.done
+    assert order == ["b", "a", "a", "b", "c"]
 
 
 def test_throttle_lets_few_hosts_at_a_time():

@@ -303,3 +303,24 @@ def test_a_lost_way_is_forgotten_and_an_ended_run_opens_none() -> None:
         way.close()
     with pytest.raises(Unreachable, match="ended"):
         send(way, "ping")
+
+
+def test_hosts_by_a_template_are_known_when_the_play_begins(tmp_path: Path) -> None:
+    """What is set while the run goes on counts; only the control machine is never named that way."""
+    play = "- hosts: {}\n  gather_facts: false\n  tasks: [{{{}}}]\n"
+    wanted = "set_fact: {goals: [far, near], home: localhost}"
+    last = '"{{ hostvars.near.goals | first }}"'
+    text = play.format("near", wanted) + play.format(last, "debug: {msg: x}")
+    site = tmp_path / "site.yml"
+    site.write_text(text)
+    local = {"ansible_connection": "local"}
+    hosts = [Host(name, "z", name) for name in ("near", "far")]
+    inventory = {host.name: local for host in hosts}
+    settings = SshSettings(known_hosts=tmp_path / "none")
+    report = run_playbook(site, hosts, settings, inventory=inventory)
+    assert [(host, one.module) for host, found in report.results.items() for one in found] == [
+        ("near", "set_fact"), ("far", "debug"),
+    ]  # fmt: skip
+    site.write_text(play.format("near", wanted) + play.format('"{{ hostvars.near.home }}"', "ping: {}"))
+    with pytest.raises(UsageError, match="names the control machine"):
+        run_playbook(site, hosts, settings, inventory=inventory)

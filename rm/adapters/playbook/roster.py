@@ -20,7 +20,7 @@ from rm.playbook.model.steps import TaskResult
 from rm.playbook.modules import changes_groups
 from rm.playbook.run.reach import IMPLICIT
 from rm.playbook.template.template import Layer, Scope, Seek, evaluate, has_template
-from rm.playbook.template.variables import HostState
+from rm.playbook.template.variables import HostState, HostVars
 from rm.units import MBPS
 
 
@@ -74,16 +74,36 @@ class Roster:
             with suppress(UsageError):  # reported when the host is to be reached
                 state.login = str(self.connection_of(state.name).get("ansible_user", state.login))
 
-    def chosen(self, play: Play, growing: bool = False) -> tuple[str, ...]:
+    def chosen(self, play: Play, growing: bool = False, begins: bool = False) -> tuple[str, ...]:
         """The names of the hosts that a play is for, in its order; raises UsageError. `growing`: earlier
-        plays may add hosts and groups, so that one that nobody knows is not a mistake."""
-        where = f"{play.file}:{play.line}: "
-        scope = Scope([Layer(self.extra, True), Layer(play.variables, True)])
+        plays may add hosts, groups and variables, so that what nobody knows is not a mistake before the play
+        `begins`, and a name is not one even then."""
         try:
-            pattern = str(evaluate(play.hosts, scope))
+            found = [*self.meant(play, growing)]
         except TemplateProblem as problem:
+            if growing and not begins:
+                return ()
+            where = f"{play.file}:{play.line}: "
             raise UsageError(f"{where}'hosts': {problem}.", "Set it with -e.") from None
+        if play.order.endswith("sorted"):
+            found.sort()
+        return tuple(reversed(found) if play.order.startswith("reverse") else found)
+
+    def meant(self, play: Play, growing: bool = False) -> tuple[str, ...]:
+        """The same in the order of the pattern. Raises UsageError and TemplateProblem."""
+        where = f"{play.file}:{play.line}: "
+        shared = {"groups": self.shown}
+        everyone = HostVars(self.states, shared, lambda name: False, self.seek, self.extra)
+        magic = Layer({**self.names, **shared, "hostvars": everyone}, False)
+        scope = Scope([Layer(self.extra, True), magic, Layer(play.variables, True)], seek=self.seek)
+        value = evaluate(play.hosts, scope)
+        pattern = ",".join(map(str, value)) if isinstance(value, list) else str(value)
         if pattern in IMPLICIT and pattern not in self.hosts:
+            if "hostvars" in play.hosts:  # which may be a host's answer
+                raise UsageError(
+                    f"{where}'hosts' names the control machine, by what is known of a host.",
+                    f"Write 'hosts: {pattern}', or put {pattern} into the inventory.",
+                )
             self.states.setdefault(pattern, HostState(pattern, {"ansible_connection": "local"}))
             return (pattern,)
         every = list(self.hosts)
@@ -93,10 +113,7 @@ class Roster:
                 select(pattern, every, self.groups, where)
             except UsageError as unknown:  # as Ansible, which warns of it
                 self._unknown[where] = f"{unknown} The play passes it over."
-        found = [name for name in names if name in self.wanted]
-        if play.order.endswith("sorted"):
-            found.sort()
-        return tuple(reversed(found) if play.order.startswith("reverse") else found)
+        return tuple(name for name in names if name in self.wanted)
 
     def tell_unknown(self, tell: Callable[[str], None]) -> None:
         """Say which plays name hosts or groups that nobody knows, so far."""

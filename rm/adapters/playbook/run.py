@@ -157,7 +157,7 @@ class _Run:
             try:
                 for index, (play, grows) in enumerate(growing):
                     if grows:
-                        chosen[index] = (play, self.roster.chosen(play, growing=True))
+                        chosen[index] = (play, self.roster.chosen(play, growing=True, begins=True))
                     self.run_play(*chosen[index], conductor)
                     if self.stopping.is_set():
                         later = {name for _, others in chosen[index + 1 :] for name in others}
@@ -209,7 +209,8 @@ class _Run:
             self.part = part
             conductor.run(part)
             self.part, self.through = None, self.through | set(names_now)
-            if part.stopped or (names_now and all(states[name].failed for name in names_now)):
+            nobody = names_now and all(states[name].failed for name in names_now)
+            if part.stopped or (nobody and not part.goes_on):
                 # as Ansible: where nobody is left the whole run ends
                 self.unfinished |= {n for n in alive if not self.report.results.get(n)} | set(part.cut_short)
                 self.stopping.set()
@@ -260,7 +261,9 @@ class _Run:
         self, play: Play, names: Sequence[str], part: Sequence[str], prompted: Mapping[str, Any]
     ) -> Options:
         orders = self.orders
-        every = [name for name in self.roster.hosts if name in names] or list(names)  # whatever `order` says
+        every = [
+            one for one in self.roster.meant(play, growing=True) if one in names
+        ]  # whatever `order` says
         magic = {
             "groups": self.roster.shown,  # which tasks may add to
             "ansible_play_hosts_all": every,

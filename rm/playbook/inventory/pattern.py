@@ -17,17 +17,18 @@ def select(
     where: str = "",
     growing: bool = False,
 ) -> tuple[str, ...]:
-    """The hosts that a pattern means, in inventory order; raises UsageError for a word that means nothing.
+    """The hosts that a pattern means, word by word and for each in inventory order, as Ansible has them;
+    raises UsageError for a word that means nothing.
 
     `where` begins the complaint, such as "site.yml:3: ". With `growing` such a word may come to mean
     something, and means nobody now.
     """
-    chosen: set[str] = set()
+    chosen: dict[str, None] = {}
     kept: set[str] | None = None
     dropped: set[str] = set()
     words = [word.strip() for word in re.split(r",|:(?![^\[]*\])", pattern) if word.strip()]
     if words and all(word[0] in "!&" for word in words):
-        chosen = set(names)
+        chosen = dict.fromkeys(names)
     for word in words:
         try:
             found = _meaning(word.lstrip("!&"), names, groups, where, growing)
@@ -38,8 +39,8 @@ def select(
         elif word[0] == "&":
             kept = found if kept is None else kept & found
         else:
-            chosen |= found
-    return tuple(n for n in names if n in chosen and (kept is None or n in kept) and n not in dropped)
+            chosen |= dict.fromkeys(name for name in names if name in found)
+    return tuple(n for n in chosen if (kept is None or n in kept) and n not in dropped)
 
 
 _SUBSCRIPT = re.compile(r"(.+)\[(?:(-?\d+)|(\d*)[:-](\d*))\]\Z")

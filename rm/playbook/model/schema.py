@@ -19,7 +19,8 @@ Conditions = tuple[str | bool, ...]
 @dataclass(frozen=True, slots=True)
 class Role:
     """A role as a task sees it. `variables` and `defaults` hold those of the roles that depend on it too,
-    the nearer the stronger; `params` what was written beside its name."""
+    the nearer the stronger; `params` what was written beside its name. `parents` are the roles around it,
+    `included_by` those of them that include it or what needs it, and do not depend on it."""
 
     name: str
     path: str
@@ -27,6 +28,7 @@ class Role:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     params: Mapping[str, Any] = field(default_factory=dict)
     parents: tuple[str, ...] = ()
+    included_by: tuple[str, ...] = ()
     collection: str = ""  # NAMESPACE.NAME of the one that it lies in
 
     @property

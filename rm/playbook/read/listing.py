@@ -9,6 +9,7 @@ from rm.playbook.model.keywords import DYNAMIC_INCLUDES
 from rm.playbook.model.schema import Play, Task, tasks_of
 from rm.playbook.model.tags import selected
 from rm.playbook.modules import called
+from rm.playbook.template.template import has_template
 
 # what an include brings is known when it runs
 _GROWING = ("add_host", "group_by", *DYNAMIC_INCLUDES)
@@ -42,10 +43,12 @@ def plan_of_play(play: Play, tags: Sequence[str], skip_tags: Sequence[str]) -> d
 
 
 def growing_of(plays: Sequence[Play]) -> list[tuple[Play, bool]]:
-    """Each play, and whether a task before it may add hosts or groups to the inventory of the run."""
-    found, grows = [], False
+    """Each play, and whether what is before it may change whom it is for: tasks that add hosts or groups to
+    the inventory of the run, or variables that a template in `hosts` looks at."""
+    found: list[tuple[Play, bool]] = []
+    grows = False
     for play in plays:
-        found.append((play, grows))
+        found.append((play, grows or bool(found and has_template(play.hosts))))
         grows = grows or any(t.module in _GROWING for t in (*tasks_of(play.tasks), *play.handlers))
     return found
 

@@ -142,13 +142,13 @@ class Shelf:
             self.use(f"{home}.{posixpath.basename(path)}" if home else posixpath.basename(path), dependency)
         self._deeper(reader, line)
         try:
-            return self._role(reader, given, line, around, public, params or {}, once, path)
+            return self._role(reader, given, line, around, public, params or {}, once, path, dependency)
         finally:
             self._depth -= 1
 
     def _role(
         self, reader: Reader, given: Mapping[str, Any], line: int, around: Task, public: bool,
-        params: Mapping[str, Any], once: str | None, path: str,
+        params: Mapping[str, Any], once: str | None, path: str, dependency: bool,
     ) -> tuple[Node, ...]:  # fmt: skip
         parent = around.role
         learn(reader, self.files, path, line)
@@ -172,7 +172,7 @@ class Shelf:
         role = Role(
             posixpath.basename(path), path, {**above[0], **own_vars}, {**above[1], **own_defaults},
             {**above[2], **params}, (*parent.parents, parent.full_name) if parent else (),
-            collection_of(path),
+            _included_by(parent, dependency), collection_of(path),
         )  # fmt: skip
         home = (role.collection, *meta.collections) if role.collection else meta.collections
         around = replace(around, collections=tuple(dict.fromkeys(home)))  # never those of the play
@@ -182,12 +182,12 @@ class Shelf:
                 before += self.listed_role(
                     reader.of(meta.file), entry, at, replace(around, role=role), public, True
                 )
-        for dependency in self.roles:  # a role sees what its dependencies define, its own first
-            if parent is None and role.full_name in dependency.parents:
+        for other in self.roles:  # a role sees what its dependencies define, its own first
+            if parent is None and role.full_name in other.parents:
                 role = replace(
                     role,
-                    variables={**dependency.variables, **role.variables},
-                    defaults={**dependency.defaults, **role.defaults},
+                    variables={**other.variables, **role.variables},
+                    defaults={**other.defaults, **role.defaults},
                 )
         told = (role.path, role.variables, role.defaults)
         if public and all((one.path, one.variables, one.defaults) != told for one in self.roles):
@@ -316,6 +316,13 @@ class Shelf:
             return self.role(reader, plain, task.line, inner, bool(args.get("public", False)))
         inner = replace(inner, handler=task.handler)
         return self.tasks_file(reader, str(plain["file"]), task.line, inner)
+
+
+def _included_by(parent: Role | None, dependency: bool) -> tuple[str, ...]:
+    """As Ansible tells a role: what depends on it is none of its parents."""
+    if parent is None:
+        return ()
+    return parent.included_by if dependency else (*parent.included_by, parent.full_name)
 
 
 def _sorted(value: Any) -> Any:

@@ -43,6 +43,9 @@ class Part:
             max_fail is not None or bool(play.unheard) or any(one not in (False, None) for one in fatal)
         )
         self.stopped = False  # too many failed, or nobody hears what one notifies: the whole run ends
+        self.goes_on = (
+            False  # unreachable under `any_errors_fatal`: as in ansible-core 2.19 the run does not end
+        )
         self.ended = False  # meta: end_play
         self.cut_short: list[str] = []  # stopped though nothing failed on them
         self._once: dict[Position, OnceResult | str] = {}  # the result, or who is at it
@@ -99,13 +102,14 @@ class Part:
                 run = self.runs[name]
                 if run.position == END and name not in self._held:
                     continue
-                before = run.position
-                batch = self._held.pop(name, None) or self._next(name)
+                before, held = run.position, self._held.pop(name, None)
+                batch = held or self._next(name)
                 if batch is None:
                     moved = moved or run.position != before
                     continue
-                if self._too_many(batch):
+                if self._too_many(name, batch):
                     self._held[name] = batch
+                    moved = moved or held is None  # others may have waited for this one
                     continue
                 if batch.steps:
                     self._busy[name] = batch
@@ -123,9 +127,15 @@ class Part:
             run.end()
         return batch
 
-    def _too_many(self, batch: Batch) -> bool:
+    def _too_many(self, name: str, batch: Batch) -> bool:
+        """Does a task with `throttle` wait? As in Ansible its hosts come in the order of the play."""
         if not batch.throttle:
             return False
+        if self.play.strategy == "linear":
+            before = self.names[: self.names.index(name)]
+            ahead = all(self.runs[one].position > batch.where or one in self._busy for one in before)
+            if not ahead or not self.reached(name, batch.where):
+                return True
         return sum(one.where == batch.where for one in self._busy.values()) >= batch.throttle
 
     def doing(self, name: str) -> tuple[str, int]:
@@ -140,9 +150,13 @@ class Part:
     def lost(self, name: str, message: str, at_work: bool = False) -> None:
         """A host, or the one that its steps were for, did not answer; `at_work`: it had begun with them."""
         target = self._busy.pop(name).target
-        self._settled += self.runs[name].abandon(message, target, at_work)
+        settled = self.runs[name].abandon(message, target, at_work)
+        self._settled += settled
         self._note_once(name)
-        self._after_failure(name, self.states[name].failed)
+        if self.states[name].failed:
+            fatal = self._all_fatal[name] or settled[-1].fatal
+            self.goes_on = self.goes_on or fatal
+            self._after_failure(name, fatal)
 
     def settled(self) -> list[TaskResult]:
         found, self._settled = self._settled, []
@@ -171,7 +185,8 @@ class Part:
     def _after_failure(self, name: str, fatal: bool) -> None:
         """The others still do the task that failed here, and nothing after it."""
         where = self.runs[name].failed_at
-        too_many = self.max_fail is not None and 100 * len(self.failed) / len(self.names) > self.max_fail
+        failed = [one for one in self.failed if not self.states[one].unreachable]  # as Ansible counts
+        too_many = self.max_fail is not None and 100 * len(failed) / len(self.names) > self.max_fail
         if too_many or self.runs[name].ends_run:
             self.stopped = True
             for run in self.runs.values():

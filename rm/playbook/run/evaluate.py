@@ -225,7 +225,7 @@ class HostPlay(Making):
     def _meta(self, frame: Frame, task: Task) -> None:
         """A `meta` task; nothing waits. Raises Blocked."""
         word = str(task.args.get("_raw", ""))
-        if word == "flush_handlers":
+        if word == "flush_handlers" and (not task.when or self._flushing[0] == frame.position):
             self._flush(frame)
             return
         for_all = word in ("end_play", "end_batch", "clear_host_errors", "refresh_inventory")
@@ -254,6 +254,9 @@ class HostPlay(Making):
                         state.failed = state.unreachable = False
             self.learnt_once = OnceResult(False, {}, {}, frozenset(), ends)
             self._frame = None if ends else frame.after()
+            return
+        if word == "flush_handlers" and holds:
+            self._flush(frame)
             return
         self._frame = frame.after()
         if not holds:
@@ -344,6 +347,7 @@ class HostPlay(Making):
         result = TaskResult(
             self.host.name, self.play.name, name, called(at.module), "unreachable", message, ignored,
             line=at.line, file=at.file, delegated=target,
+            fatal=bool(made and (made.flags.fatal or made.once)),
         )  # fmt: skip
         self.results.append(result)
         if ignored and frame is not None:

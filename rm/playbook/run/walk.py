@@ -96,7 +96,7 @@ class Walk:
     def _known_flush(self, task: Task) -> bool:
         """A flush whose work is known for any results of the waiting tasks."""
         quiet = not any(one.task.notify for one in self._waiting)
-        return quiet and task.args.get("_raw") in ("flush_handlers", "noop")
+        return quiet and not task.when and task.args.get("_raw") in ("flush_handlers", "noop")
 
     def _handlers(self) -> tuple[Task, ...]:
         """All handlers in the order in which they run. One is there again for each time that its role was

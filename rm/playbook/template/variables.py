@@ -87,8 +87,8 @@ def layers_of(
         role_names: dict[str, Any] = {
             "role_name": role.name, "role_path": role.whole_path, "ansible_role_name": role.full_name,
         }  # fmt: skip
-        if role.parents:
-            role_names["ansible_parent_role_names"] = list(role.parents)
+        if role.included_by:
+            role_names["ansible_parent_role_names"] = list(role.included_by)
         found.append(Layer(role_names, False))
     found += [Layer(values, trusted) for values, trusted in bound]
     if role is not None and role.params:
