@@ -13,6 +13,7 @@ FLAGS = {
     "cacheonly": "--cacheonly",
     "security": "--security",
     "bugfix": "--bugfix",
+    "download_only": "--downloadonly",
 }
 VALUES = {
     "enablerepo": "--enablerepo=",
@@ -24,6 +25,7 @@ VALUES = {
     "installroot": "--installroot=",
     "releasever": "--releasever=",
     "conf_file": "--config=",
+    "download_dir": "--downloaddir=",
 }
 SECTION = re.compile(r"(Install|Upgrad|Downgrad|Reinstall|Remov)ing\b.*:$")
 ROW = re.compile(r" (\S+)\s*(?:\n +)?(\S+) +(\S+) ")
@@ -42,6 +44,10 @@ class RedHat:
         for name, option in VALUES.items():
             value = self.args.get(name)
             found += [option + one for one in (value if isinstance(value, list) else [value]) if one]
+        # `validate_certs` is about packages by address, which Ansible fetches itself
+        addresses = any(name.startswith("https://") for name in self.args.get("name") or ())
+        checks = self.args.get("sslverify", True) and (self.args.get("validate_certs", True) or not addresses)
+        found += [] if checks else ["--setopt=sslverify=False"]
         found += ["--setopt=install_weak_deps=False"] if self.args.get("install_weak_deps") is False else []
         return found
 
@@ -111,7 +117,10 @@ class RedHat:
                 planned.update({"package " + name: self.args["state"] for name in names})
         elif self.args.get("autoremove"):
             done = self.carry_out(run, "autoremove", [])
-        said = ["%s: %s" % row for row in done]
+        fetched = self.args.get("download_only")
+        said = [
+            "%s: %s" % ("Downloaded" if fetched and what == "Installed" else what, one) for what, one in done
+        ]
         result = {"changed": bool(done), "results": said, "rc": 0, "msg": ""}
         return dict(result, diff=state_diff(run, "packages " + self.args["state"], said))
 

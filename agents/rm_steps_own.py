@@ -39,7 +39,7 @@ def _told(run, args, directory):
         _ansible_debug=False,
         _ansible_diff=run.diff,
         _ansible_verbosity=0,
-        _ansible_version="2.19",
+        _ansible_version=args["version"],
         _ansible_module_name=args["name"],
         _ansible_syslog_facility="LOG_USER",
         _ansible_selinux_special_fs=["fuse", "nfs", "vboxsf", "ramfs", "9p", "vfat"],

@@ -124,6 +124,13 @@ def test_only_sudo_is_known():
     assert "only sudo is known" in world.results["a"][0].message
 
 
+def test_the_method_may_be_a_variable_s():
+    for how, told in (("sudo", "changed"), ("su", "failed")):
+        head = "  become: true\n  become_method: '{{ how }}'\n"
+        world = play(TASKS, head, hosts=["a"], inventory={"a": {"how": how}})
+        assert world.told()[0] == f"plain: {told}"
+
+
 def test_hosts_without_declared_resources_leave_them_to_their_agents():
     assert to_hosts(parse("all:\n  hosts:\n    a:\n", "hosts.yml")) == [
         Host("a", "default", "a", variables=(("group_names", '["ungrouped"]'),))

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from rm.adapters.hosts.settings import SshSettings
 from rm.adapters.playbook.checking import problems_of
 from rm.adapters.playbook.files import LocalFiles, read_playbook
+from rm.adapters.playbook.run import run_playbook
 from rm.cli.playbook.playbook import check
 from rm.errors import UsageError
 
@@ -186,3 +188,20 @@ def test_an_include_of_a_name_by_variables_is_found_from_any_directory(
     monkeypatch.chdir(tmp_path)
     found = [(one.file, one.line) for one in problems_of(Path("sub/site.yml"), LocalFiles())]
     assert found == [("sub/roles/web/tasks/more.yml", 1)]
+
+
+def test_files_that_lookups_find_are_named_for_any_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(
+        tmp_path,
+        sub__site_yml="- hosts: localhost\n  gather_facts: false\n  tasks:\n"
+        "  - include_vars: \"{{ lookup('first_found', ['none.yml', 'some.yml']) }}\"\n"
+        "  - include_vars: \"{{ query('fileglob', 'more.*') | first }}\"\n"
+        "  - assert: {that: [some == 1, more == 2]}\n",
+        sub__vars__some_yml="some: 1\n",
+        sub__files__more_yml="more: 2\n",
+    )
+    monkeypatch.chdir(tmp_path)
+    report = run_playbook("sub/site.yml", [], SshSettings(known_hosts=tmp_path / "none"))
+    assert [one.message for one in report.results["localhost"] if one.status != "ok"] == []

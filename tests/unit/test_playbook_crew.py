@@ -259,6 +259,19 @@ def test_a_flush_may_depend_on_a_condition():
     assert [what for host, what in world.log if host == "b"] == ["change", "between", "told"]
 
 
+def test_conditions_of_a_result_see_how_often_it_was_tried():
+    tries = []
+
+    def answer(host, step):
+        tries.append(host)
+        return {"rc": 0 if len(tries) > 1 else 1}
+
+    task = "{name: again, command: x, register: r, until: r.rc == 0, retries: 3, delay: 0"
+    world = play(f"  - {task}, changed_when: r.attempts > 1, failed_when: r.rc != 0}}\n", hosts=("a",),
+                 answer=answer)  # fmt: skip
+    assert world.told("a") == ["again: changed"]
+
+
 def test_throttle_keeps_the_order_of_the_hosts():
     from rm.playbook.run.conduct import Part
 

@@ -285,6 +285,20 @@ def test_a_module_is_told_what_it_must_not_log(files: LocalFiles, tmp_path: Path
     assert run(*(one.wire() for one in batch.steps))["results"][0]["told"] == str(no_log)
 
 
+@pytest.mark.parametrize(("text", "version"), [("__version__ = '2.18.3'", "2.18.3"), ("", "2.19.0")])
+def test_a_module_is_told_the_version_of_the_ansible_that_is_here(
+    files: LocalFiles, tmp_path: Path, text: str, version: str
+) -> None:
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library/tells.sh").write_text(
+        '#!/bin/sh\n. "$1"\nprintf \'{"told": "%s"}\' "$_ansible_version"\n'
+    )
+    (tmp_path / "core").mkdir()
+    (tmp_path / "core/release.py").write_text(text)
+    files.__dict__["installed"] = Installed(str(tmp_path / "core"))
+    assert one(own_module(files, str(tmp_path), [], "tells"))["told"] == version
+
+
 @pytest.mark.parametrize(
     ("written", "ends"),
     [

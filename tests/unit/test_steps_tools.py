@@ -86,6 +86,28 @@ def test_a_missing_package_tool_is_told(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert "no apt" in refused("apt", name="x")
 
 
+DNF = """
+case "$*" in *--assumeno*) cat <<END
+Installing:
+ tool        x86_64        1.2-3        repo        10 k
+END
+exit 1;; esac
+"""
+
+
+def test_dnf_only_downloads_where_it_is_asked_to(tools: Any) -> None:
+    tools.add("rpm", "exit 1")
+    tools.add("dnf", DNF)
+    result = one("dnf", name=["tool"], state="present", download_only=True, download_dir="/srv")
+    assert (result["changed"], result["results"]) == (True, ["Downloaded: tool-1.2-3.x86_64"])
+    assert tools.called("--downloadonly --downloaddir=/srv install tool") == 2  # the plan, too
+    assert tools.called("sslverify") == 0
+    one("dnf", name=["tool"], state="present", validate_certs=False)
+    assert tools.called("sslverify") == 0  # repositories are checked all the same, as in Ansible
+    one("dnf", name=["https://h/tool.rpm"], state="present", validate_certs=False)
+    assert tools.called("--setopt=sslverify=False install https://h/tool.rpm") == 2
+
+
 PIP = """
 case "$1" in
   list) cat list.json;;

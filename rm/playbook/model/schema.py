@@ -80,6 +80,7 @@ class Task:
     delay: Any = 5
     become: Truth | None = None
     become_user: str | None = None
+    become_method: str | None = "sudo"
     environment: tuple[Any, ...] = ()
     tags: tuple[str, ...] = ()
     ignore_errors: Truth = False

@@ -29,6 +29,10 @@ ARGS = {
     "disable_excludes": Arg(),
     "enable_plugin": Arg("list"),
     "disable_plugin": Arg("list"),
+    "download_only": Arg("bool", default=False),
+    "download_dir": Arg(),
+    "sslverify": Arg("bool", default=True),
+    "validate_certs": Arg("bool", default=True),
     "installroot": Arg(),
     "releasever": Arg(),
     "conf_file": Arg(),
@@ -43,6 +47,8 @@ def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
         raise BadArgument("give 'name', 'update_cache' or 'autoremove'")
     state = args["state"] or ("absent" if args["autoremove"] else "present")
     state = {"installed": "present", "removed": "absent"}.get(state, state)
+    if args["download_dir"] and not args["download_only"]:
+        args = {**args, "download_dir": None}
     if args["best"] is not None:
         args = {**args, "nobest": not args["best"]}
     return {**args, "only_upgrade": args["update_only"], "use": "dnf", "state": state}

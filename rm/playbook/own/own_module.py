@@ -11,7 +11,7 @@ from rm.playbook.model.keywords import short
 from rm.playbook.model.problems import BadArgument, NeverRuns
 from rm.playbook.module import Arg, CompileContext, Files, packed
 from rm.playbook.modules import own_name, registry
-from rm.playbook.own.place import Found, action_beside, beside, in_collections, own_places
+from rm.playbook.own.place import Found, action_beside, beside, core_version, in_collections, own_places
 from rm.playbook.own.style import JSON_ARGS, style_of
 
 # the action plug-ins of ansible-core 2.19: a task of such a name is theirs, whatever lies in `library/`
@@ -57,7 +57,7 @@ def _sent(found: Found, files: Files, directory: str) -> dict[str, Any]:
         text, module = packed_module(found, text, files, directory)
     return {
         "content": packed(text), "kind": style.kind, "interpreter": list(style.interpreter),
-        "module": module, "name": found.name, "marker": JSON_ARGS.decode(),
+        "module": module, "name": found.name, "marker": JSON_ARGS.decode(), "version": core_version(files),
     }  # fmt: skip
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import io
 import posixpath
-import re
 import zipfile
 from collections.abc import Iterator
 from functools import lru_cache
@@ -17,7 +16,7 @@ from typing import Any
 
 from rm.playbook.model.problems import BadArgument
 from rm.playbook.module import Files
-from rm.playbook.own.place import Found, collection_file, installed
+from rm.playbook.own.place import Found, collection_file, core_version, installed
 from rm.playbook.own.style import COMMON
 from rm.python_text import parsed
 
@@ -50,13 +49,7 @@ def packed_module(found: Found, text: bytes, files: Files, directory: str) -> tu
     packer.follow(own)
     for name in (("basic",), *(tuple(one.split(".")) for one in _BY_NAME)):
         packer.add((*UTILS, *name), needed=name == ("basic",), of=found.name)
-    return _zipped(packer.texts, _version(files, home.core)), ".".join(own)
-
-
-def _version(files: Files, core: str) -> str:
-    text = files.read(posixpath.join(core, "release.py")).decode(errors="replace")
-    match = re.search(r"^__version__ = ['\"]([\w.+-]+)['\"]", text, re.MULTILINE)
-    return match[1] if match else "0"
+    return _zipped(packer.texts, core_version(files)), ".".join(own)
 
 
 class _Packer:

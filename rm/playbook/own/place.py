@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import posixpath
+import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from rm.playbook.model.bounded_yaml import load_plain
 from rm.playbook.model.problems import BadArgument, NeverRuns
 from rm.playbook.module import Files
+from rm.playbook.template.variables import ANSIBLE_VERSION
 from rm.quick_dataclass import dataclass
 
 ENDINGS = (".py", "", ".sh", ".pl", ".rb", ".bash")
@@ -49,6 +51,14 @@ class Found:
 def installed(files: Files) -> Installed:
     found: Installed = getattr(files, "installed", Installed())
     return found
+
+
+def core_version(files: Files) -> str:
+    """The version of this machine's ansible-core; without one that as which rm's playbooks behave."""
+    core = installed(files).core
+    text = files.read(posixpath.join(core, "release.py")).decode(errors="replace") if core else ""
+    match = re.search(r"^__version__ = ['\"]([\w.+-]+)['\"]", text, re.MULTILINE)
+    return match[1] if match else str(ANSIBLE_VERSION["full"])
 
 
 def configured(files: Files) -> Configured:

@@ -54,8 +54,8 @@ class Library(Protocol):
 
 def common(reader: Reader, body: Map, around: Task, library: Library | None = None) -> dict[str, Any]:
     """The keywords that blocks hand down, of `body` on top of those around it."""
-    method = body.get("become_method", "sudo")
-    if method not in SUDO:
+    method = body.get("become_method", around.become_method)
+    if method not in SUDO and not has_template(method):
         raise reader.fail(body.line_of("become_method"), f"the become_method '{method}' is not supported.",
                           "Only sudo is.")  # fmt: skip
     connection = body.get("connection", around.connection)
@@ -66,6 +66,7 @@ def common(reader: Reader, body: Map, around: Task, library: Library | None = No
         "when": (*around.when, *(reader.conditions(body, "when") if "when" in body else ())),
         "become": reader.truth(body, "become", around.become),
         "become_user": reader.text(body, "become_user", around.become_user),
+        "become_method": reader.text(body, "become_method", around.become_method),
         "environment": (*around.environment, *reader.environment(body)),
         "tags": (*around.tags, *reader.words(body, "tags")),
         "ignore_errors": reader.truth(body, "ignore_errors", around.ignore_errors),

@@ -332,9 +332,11 @@ def _becomes(task: Task, scope: Scope, context: CompileContext) -> tuple[bool, s
         needs_root = truth(task.become, scope, context.become)
     else:  # it has been evaluated, and may hold a host's text
         needs_root = context.become if become in (None, OMIT) else _switch("ansible_become", become)
-    method = scope.lookup("ansible_become_method")
-    if needs_root and method is not missing and method not in SUDO:
-        raise TemplateProblem(f"ansible_become_method is '{method}': only sudo is known")
+    method, said = scope.lookup("ansible_become_method"), "ansible_become_method"
+    if method is missing and needs_root:
+        method, said = evaluate(task.become_method, scope), "become_method"
+    if needs_root and method not in (*SUDO, None, OMIT):
+        raise TemplateProblem(f"{said} is '{method}': only sudo is known")
     user = scope.lookup("ansible_become_user")
     if user is missing:
         user = evaluate(task.become_user, scope) if task.become_user is not None else context.become_user

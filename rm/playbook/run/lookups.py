@@ -76,7 +76,7 @@ def _fileglob(call: Sought) -> list[Any]:
                 posixpath.join(place, term)
             )
             if hits:
-                found += hits
+                found += map(posixpath.abspath, hits)
                 break
     return found
 
@@ -150,7 +150,8 @@ def _vars(call: Sought) -> list[Any]:
 
 
 def _varnames(call: Sought) -> list[Any]:
-    known = sorted({name for layer in call.scope.layers for name in layer.values if isinstance(name, str)})
+    layers = reversed(call.scope.layers)  # in the order in which Ansible puts variables together
+    known = dict.fromkeys(name for layer in layers for name in layer.values if isinstance(name, str))
     return [name for pattern in _flat(call.terms) for name in known if re.search(pattern, name)]
 
 
@@ -178,7 +179,7 @@ def _first_found(call: Sought) -> list[Any]:
             ]
         for path in candidates:
             if call.files.exists(path):
-                return [posixpath.normpath(path)]
+                return [posixpath.abspath(path)]  # which any directory may be given to
         places += candidates[:1]
     if skip:
         return []

@@ -115,10 +115,10 @@ def _answer(task: Task, item: Item, answers: Mapping[int, dict[str, Any]], scope
     if task.loop and item.index >= 0:
         answer[task.loop.var] = item.value
         answer["ansible_loop_var"] = task.loop.var
-    if not answer.get("skipped") and not answer.get("uncompiled"):
-        apply(task, answer, item.scope or scope)
     if item.attempts:
         answer["attempts"] = item.attempts
+    if not answer.get("skipped") and not answer.get("uncompiled"):
+        apply(task, answer, item.scope or scope)
     return answer
 
 

@@ -111,8 +111,8 @@ def _now(context: Context, utc: bool = False, fmt: str | None = None) -> Any:
 
 
 @pass_context
-def _query(context: Context, name: str, *terms: Any, **options: Any) -> list[Any]:
-    return _sought(context, name, terms, options)
+def _query(context: Context, name: str, *terms: Any, **options: Any) -> Any:
+    return _lookup(context, name, *terms, **{**options, "wantlist": True})
 
 
 @pass_context
@@ -124,7 +124,7 @@ def _lookup(context: Context, name: str, *terms: Any, wantlist: bool = False, **
     except TemplateProblem:
         if errors == "strict":
             raise
-        return None
+        return [] if wantlist else None
     if wantlist:
         return found
     if len(found) == 1:
