@@ -234,6 +234,39 @@ def test_rates_and_spines_of_single_iterations() -> None:
     assert plans.spines(2) == {}  # always the same one: the job's path says so
 
 
+def test_of_an_iteration_the_first_route_counts_and_all_need_one() -> None:
+    """Host `a` sends over two spines in each iteration; host `c` has a route in the first one only."""
+    other = RoutedRange(1, 1, (FlowRoute("c", "b", 10**8, ((1, 4),)),))
+    plan = CommPlan(
+        {
+            1: (
+                iteration(0, 0, ranges=(*routed(1, 2), other)),
+                iteration(100, 10, ranges=routed(0, 2)),
+                iteration(200, 0, ranges=routed(1)),
+            ),
+            2: (iteration(0, 0), iteration(100, 0)),
+        },
+        True,
+        400 * MS,
+    )
+    plans = Plans()
+    plans.aligned([plan], RUNNING, {1: 0, 2: 0})
+    assert plans.spines(1) == {"a": (1, 0, 1)}
+    assert plans.spines(3) == {}, "it has no plan"
+
+
+def test_a_plan_that_throttles_a_job_of_unknown_rate_gives_it_no_pace() -> None:
+    plan = CommPlan(
+        {1: (iteration(0, 0, throttle=0.5), iteration(100, 10)), 2: (iteration(0, 0), iteration(100, 0))},
+        True,
+        300 * MS,
+    )
+    unknown = {1: replace(RUNNING[1], peak_bps=None), 2: RUNNING[2]}
+    grids = Plans().aligned([plan], unknown, {1: 0, 2: 0}).grids
+    assert grids[1] is not None
+    assert grids[1].paces_bps == []
+
+
 # -- the client
 
 
