@@ -155,6 +155,9 @@ def test_salloc_speaks_as_slurms_and_leaves_an_allocation_for_srun(cluster: Clus
     assert cluster.job(job)["spec"]["script_path"] == ""  # as in Slurm, `Command` of `srun` alone
     assert run("srun", "-Q", "hostname").returncode == 0
     assert cluster.job(newest(cluster))["spec"]["script_path"] == "hostname"
+    done = run("salloc", "-Q", "-D", "/usr", "pwd")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "/usr\n", "")
+    assert "There is no directory /nowhere here." in run("salloc", "-D", "/nowhere", "pwd").stderr
     done = run("salloc", "-n2", "-Q", "srun", "hostname")
     assert (done.returncode, done.stderr, len(done.stdout.split())) == (0, "", 2)
 

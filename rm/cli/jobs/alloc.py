@@ -43,7 +43,8 @@ PEACEFUL = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGQUIT)  # by 
 
 class How(NamedTuple):
     """What is not the job's. `immediate_s`: how long it may wait, None for ever; `kills`: the command is sent
-    `kill_by` when the allocation is revoked, 0 = what its kind usually gets. `line`: what was typed."""
+    `kill_by` when the allocation is revoked, 0 = what its kind usually gets. `line`: what was typed;
+    `chdir`: the directory of the command, "" = this one."""
 
     shell: bool = True
     immediate_s: float | None = None
@@ -52,6 +53,7 @@ class How(NamedTuple):
     quiet: bool = False
     bell: bool = False
     line: str = ""
+    chdir: str = ""
 
 
 def how_of(
@@ -80,6 +82,9 @@ def allocate(session: Session, flags: Mapping[str, Any], how: How, command: Sequ
     argv = list(command) or [os.environ.get("SHELL") or "/bin/sh"]
     if how.shell and argv[0] not in PROGRAMS and shutil.which(argv[0]) is None:
         raise UsageError(f"There is no command '{argv[0]}' here.", "It runs on this machine, as under Slurm.")
+    how = how._replace(chdir=flags.get("chdir") or "")
+    if how.chdir and not os.path.isdir(how.chdir):
+        raise UsageError(f"There is no directory {how.chdir} here.", "The command runs on this machine.")
     name = flags.get("name") or "interactive"  # as Slurm 22.05 does; its manual says: the name of the command
     with Signals() as signals:
         job = held_job(session, flags, name, "rmx alloc", PREFIX, Source(how.line))
@@ -151,7 +156,7 @@ class _Held:
             write_programs(folder)
             environ = environment(os.environ, found, job, self._session, folder)
             try:
-                command = subprocess.Popen(list(argv), env=environ)
+                command = subprocess.Popen(list(argv), env=environ, cwd=self._how.chdir or None)
             except OSError as error:
                 note(f"'{argv[0]}' cannot be run: {error.strerror}.")
                 tether.release(FAILED)
