@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import resources
 from pathlib import Path
 
@@ -131,6 +132,15 @@ def test_what_rm_does_by_itself_is_no_reason_to_refuse() -> None:
     assert of(f"{text}stdout_callback = yaml\n[privilege_escalation]\nbecome_method=sudo\n").forks is None
 
 
+def test_ids_of_the_vault_name_files() -> None:
+    found = of(
+        "[defaults]\nvault_identity_list = dev@pw/dev, prod@prompt, ~/plain\nvault_password_file = one\n"
+    )
+    assert found.vault_files == (
+        "dev@/etc/site/pw/dev", "prod@prompt", "/home/ada/plain", "/etc/site/one",
+    )  # fmt: skip
+
+
 def test_directories_of_plug_ins_are_the_set_ones_or_ansible_s(tmp_path: Path) -> None:
     found = of("[defaults]\nlibrary = ./modules:~/mine\n", {"ANSIBLE_FILTER_PLUGINS": "/srv/filters"})
     assert found.library == ("/etc/site/modules", "/home/ada/mine")
@@ -154,6 +164,17 @@ def test_plug_ins_that_others_may_write_are_refused(
     refused: list[UsageError] = []
     ansible_settings(environment, False, refused.append)
     assert len(refused) == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_daemon_takes_no_code_of_other_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "f.py").write_text("")
+    os.chown(tmp_path / "f.py", 65534, -1)
+    monkeypatch.setenv("HOME", str(tmp_path / "none"))
+    environment = {"ANSIBLE_CONFIG": "/none", "ANSIBLE_LIBRARY": str(tmp_path)}
+    assert ansible_settings(environment, False).library == (str(tmp_path),)
+    with pytest.raises(UsageError, match="Others may write"):
+        ansible_settings(environment, False, ours=True)
 
 
 def test_the_file_is_found_where_ansible_looks(

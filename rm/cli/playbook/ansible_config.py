@@ -15,11 +15,12 @@ SYSTEM = Path("/etc/ansible/ansible.cfg")
 
 
 def ansible_settings(
-    environment: Mapping[str, str], shipped: bool, refused: Callable[[UsageError], None] | None = None
-) -> Settings:
+    environment: Mapping[str, str], shipped: bool, refused: Callable[[UsageError], None] | None = None,
+    ours: bool = False,
+) -> Settings:  # fmt: skip
     """Tells on standard error which file counts. `shipped`: the playbook comes with rm, so that the current
-    directory is nothing that the caller chose to trust. Raises UsageError; `refused` is given each refused
-    setting instead."""
+    directory is nothing that the caller chose to trust. `ours`: code that others than root and this user
+    own is refused, too. Raises UsageError; `refused` is given each refused setting instead."""
     home = os.path.expanduser("~")
     file = _found(environment, Path(home), shipped)
     try:
@@ -29,7 +30,8 @@ def ansible_settings(
     found = read(text, str(file or ""), environment, home, os.getcwd(), refused)
     for name in PLUGINS:
         for path in _code_in(getattr(found, name)):
-            if path.stat().st_mode & stat.S_IWOTH:
+            about = path.stat()
+            if about.st_mode & stat.S_IWOTH or (ours and about.st_uid not in (0, os.geteuid())):
                 distrusted = UsageError(
                     f"Others may write {path}, and a run would take code from there: "
                     f"'{name}' of Ansible's settings.",

@@ -58,12 +58,16 @@ def playbook_path(file: str) -> Path:
     return shipped
 
 
-def vault_of(files: Sequence[str] | str | None, ask: bool) -> Vault:
-    """The vault with the passwords that the files hold, or that are typed."""
+def vault_of(files: Sequence[str], ask: bool) -> Vault:
+    """The vault with the passwords that the files hold, or that are typed. A file may stand after `NAME@`,
+    the id of its password; every password is tried, whatever its id. `NAME@prompt` asks."""
     from rm.adapters.playbook.vault import Vault, read_password
 
-    named = [files] if isinstance(files, str) else files or ()
-    passwords = [read_password(one) for one in named]
+    asked = [one for one in files if one.endswith("@prompt")]
+    passwords = [read_password(one) for one in files if one not in asked]
+    for one in asked:
+        text = f"Vault password ({one.removesuffix('@prompt')})"
+        passwords.append(click.prompt(text, hide_input=True, err=True).encode())
     if ask:
         passwords.append(click.prompt("Vault password", hide_input=True, err=True).encode())
     return Vault(passwords)

@@ -76,7 +76,10 @@ def list_(as_json: bool) -> None:
 
 @playbook.command()
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@click.option("--vault-password-file", multiple=True, metavar="FILE", help="The vault password.")
+@click.option(
+    "--vault-password-file", "--vault-id", "vault_password_file", multiple=True, metavar="[NAME@]FILE",
+    help="The vault password; NAME@prompt asks.",
+)  # fmt: skip
 @click.option("--ask-vault-pass", is_flag=True, help="Ask for the vault's password.")
 @json_option
 def check(
@@ -95,9 +98,7 @@ def check(
     paths = [Path(name) if os.path.isdir(name) else playbook_path(name) for name in files]
     refused: list[UsageError] = []
     ansible = ansible_settings(os.environ, all(path.parent == shipped for path in paths), refused.append)
-    vault = vault_of(
-        vault_password_file or ansible.vault_password_file, ask_vault_pass or ansible.ask_vault_pass
-    )
+    vault = vault_of(vault_password_file or ansible.vault_files, ask_vault_pass or ansible.ask_vault_pass)
     local = LocalFiles(vault, ansible)
     found = [Problem(ansible.source or "environment", 0, one.what, one.hint) for one in refused]
     found += dict.fromkeys(one for path in paths for one in problems_of(path, local))
@@ -174,7 +175,10 @@ def history(session: Session, /, last: int, as_json: bool) -> None:
 )
 @click.option("--private-key", metavar="FILE", help="SSH identity for hosts that name none.")
 @login_options
-@click.option("--vault-password-file", multiple=True, metavar="FILE", help="The vault password.")
+@click.option(
+    "--vault-password-file", "--vault-id", "vault_password_file", multiple=True, metavar="[NAME@]FILE",
+    help="The vault password; NAME@prompt asks.",
+)  # fmt: skip
 @click.option("--ask-vault-pass", is_flag=True, help="Ask for the vault's password.")
 @click.option("--list-hosts", is_flag=True, help="Only list the hosts of each play.")
 @click.option("--list-tasks", is_flag=True, help="Only list the tasks.")
@@ -223,9 +227,7 @@ def run(
     path, taken = playbook_path(file), retry.opened(limit)
     ansible = ansible_settings(os.environ, path.parent == shipped_directory("playbooks"))
     login = login.with_settings(ansible)
-    vault = vault_of(
-        vault_password_file or ansible.vault_password_file, ask_vault_pass or ansible.ask_vault_pass
-    )
+    vault = vault_of(vault_password_file or ansible.vault_files, ask_vault_pass or ansible.ask_vault_pass)
     fleet = fleet_of(session, inventory, known_hosts, private_key, vault, path, login, ansible)
     variables = extra_variables(extra_vars, vault)
     wanted, unwanted = words(tags) or ansible.tags, words(skip_tags) or ansible.skip_tags

@@ -78,8 +78,9 @@ def _run(session: Session, orders: Mapping[str, Any], said: Said) -> Report:
     said.secrets = set(orders["secrets"])
     path = Path(orders["path"])
     os.chdir(path.parent)  # where an ansible.cfg lies that holds for it
-    ansible = ansible_settings(os.environ, path.parent == shipped_directory("playbooks"))
-    vault = vault_of(orders["vault_password_file"] or ansible.vault_password_file, False)
+    ansible = ansible_settings(os.environ, path.parent == shipped_directory("playbooks"), ours=True)
+    named = (orders["vault_password_file"],) if orders["vault_password_file"] else ansible.vault_files
+    vault = vault_of([one for one in named if not one.endswith("@prompt")], False)  # nobody is there
     vault.secrets.update(said.secrets)
     said.secrets = vault.secrets  # which grows as the vault is opened
     login = Login().with_settings(ansible)

@@ -52,6 +52,7 @@ class Loop:
     index_var: str = ""
     pause: Any = 0
     extended: bool = False
+    allitems: bool = True  # they are in `ansible_loop`
     break_when: Conditions = ()
 
 

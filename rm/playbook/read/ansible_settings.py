@@ -28,6 +28,7 @@ FOLLOWED: dict[Place, tuple[str, str]] = {
     ("defaults", "timeout"): ("timeout_s", "ANSIBLE_TIMEOUT"),
     ("defaults", "interpreter_python"): ("python", "ANSIBLE_PYTHON_INTERPRETER"),
     ("defaults", "vault_password_file"): ("vault_password_file", "ANSIBLE_VAULT_PASSWORD_FILE"),
+    ("defaults", "vault_identity_list"): ("vault_ids", "ANSIBLE_VAULT_IDENTITY_LIST"),
     ("defaults", "ask_vault_pass"): ("ask_vault_pass", "ANSIBLE_ASK_VAULT_PASS"),
     ("defaults", "ask_pass"): ("ask_pass", "ANSIBLE_ASK_PASS"),
     ("defaults", "become_password_file"): ("become_password_file", "ANSIBLE_BECOME_PASSWORD_FILE"),
@@ -83,7 +84,6 @@ REFUSED: dict[Place, tuple[str, tuple[str, ...]]] = {
     ("defaults", "facts_modules"): ("ANSIBLE_FACTS_MODULES", ("smart", "setup", "ansible.builtin.setup")),
     ("defaults", "jinja2_extensions"): ("ANSIBLE_JINJA2_EXTENSIONS", ()),
     ("defaults", "ansible_managed"): ("", ("Ansible managed",)),
-    ("defaults", "vault_identity_list"): ("ANSIBLE_VAULT_IDENTITY_LIST", ()),
     ("defaults", "su"): ("ANSIBLE_SU", FALSE),
     ("defaults", "no_log"): ("ANSIBLE_NO_LOG", FALSE),
     ("defaults", "private_role_vars"): ("ANSIBLE_PRIVATE_ROLE_VARS", FALSE),
@@ -138,6 +138,7 @@ class Settings:
     private_key_file: str | None = None
     python: str | None = None
     vault_password_file: str | None = None
+    vault_ids: tuple[str, ...] = ()  # NAME@FILE, NAME@prompt, or FILE
     become_password_file: str | None = None
     connection_password_file: str | None = None
     become_user: str | None = None
@@ -160,6 +161,11 @@ class Settings:
     ssh_args: str = ""
     ssh_common_args: str = ""
     ssh_extra_args: str = ""
+
+    @property
+    def vault_files(self) -> tuple[str, ...]:
+        """Where the vault's passwords are."""
+        return (*self.vault_ids, *((self.vault_password_file,) if self.vault_password_file else ()))
 
 
 def _values_in(text: str, path: str) -> Callable[[Place], str]:
@@ -264,6 +270,9 @@ def _typed(name: str, value: str, where: str, base: str, home: str) -> Any:
         return (value,) if value.endswith(",") else tuple(_path(part, base, home) for part in parts)
     if name in _LISTS:
         return tuple(_path(part, base, home) for part in value.split(":") if part)
+    if name == "vault_ids":
+        named = [part.strip().rpartition("@") for part in value.split(",") if part.strip()]
+        return tuple(f"{n}{at}{f if f == 'prompt' else _path(f, base, home)}" for n, at, f in named)
     if name in ("tags", "skip_tags"):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return _path(value, base, home) if name in _PATHS else value

@@ -286,6 +286,7 @@ def _loop(reader: Reader, body: Map, line: int) -> Loop | None:
         index_var=index,
         pause=control.get("pause", 0),
         extended=bool(reader.truth(control, "extended", False)),
+        allitems=bool(reader.truth(control, "extended_allitems", True)),
         break_when=reader.conditions(control, "break_when") if "break_when" in control else (),
     )
 

@@ -182,7 +182,8 @@ def _bound(loop: Loop, values: list[Any], index: int) -> dict[str, Any]:
         count = len(values)
         about = {
             "index": index + 1, "index0": index, "first": index == 0, "last": index == count - 1,
-            "length": count, "revindex": count - index, "revindex0": count - index - 1, "allitems": values,
+            "length": count, "revindex": count - index, "revindex0": count - index - 1,
+            **({"allitems": values} if loop.allitems else {}),
         }  # fmt: skip
         if index:
             about["previtem"] = values[index - 1]

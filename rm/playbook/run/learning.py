@@ -101,4 +101,6 @@ def bound_of(task: Task, item: Item) -> Bound:
     if task.loop is not None and item.index >= 0:
         looped = {task.loop.var: item.value, "ansible_loop_var": task.loop.var}
         looped |= {task.loop.index_var: item.index} if task.loop.index_var else {}
+        if task.loop.extended and item.scope is not None:
+            looped["ansible_loop"] = item.scope.lookup("ansible_loop")
     return tuple(one for one in ((looped, False), (own, True)) if one[0])

@@ -257,7 +257,8 @@ def _inventory_hostnames(call: Sought) -> list[Any]:
     groups = call.scope.lookup("groups")
     names = list(groups.get("all", ()))
     try:
-        return [name for term in _flat(call.terms) for name in select(term, names, groups)]
+        # as Ansible: a name that the inventory lacks means nobody
+        return [name for term in _flat(call.terms) for name in select(term, names, groups, growing=True)]
     except UsageError as problem:
         raise BadArgument(problem.what.rstrip(".")) from None
 
