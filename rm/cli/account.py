@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rm.cli.account_file import ROOT, as_toml, from_toml
+from rm.cli.groups import Group
 from rm.cli.output import printable
 from rm.cli.session import Session, emit_json, json_option, table
 from rm.cli.sharing_limits import changes_of, given_of, limit_option, words_of
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 SHARES = click.IntRange(0, 2**31 - 1)
 
 
-@click.group()
+@click.group(cls=Group)
 def account() -> None:
     """Share the cluster among accounts."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rm.cli.groups import Group
 from rm.cli.output import note
 from rm.cli.session import Session, emit_json, json_option
 from rm.errors import ConfigError
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from rm.config import Loaded
 
 
-@click.group()
+@click.group(cls=Group)
 def config() -> None:
     """Show and check the configuration, and where it comes from."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rm.cli.groups import Group
 from rm.cli.output import note
 from rm.cli.session import emit_json, json_option, table
 from rm.errors import UsageError
@@ -34,7 +35,7 @@ FAULTS = {
 }
 
 
-@click.group()
+@click.group(cls=Group)
 @click.option(
     "--dir", "directory", metavar="DIR", help="The lab's directory (default: $XDG_STATE_HOME/rm/lab)."
 )

@@ -55,24 +55,30 @@ CALLED = {
 }
 
 
-OF_HOSTS = {
+IN_GROUPS = {
+    "add": ("create", "new", "register"),
+    "create": ("add", "new"),
+    "remove": ("delete", "rm", "del"),
+    "delete": ("remove", "rm", "del"),
+    "revoke": ("remove", "delete", "rm"),
+    "show": ("info", "describe", "details", "list", "ls", "status"),
+    "list": ("show", "ls", "status"),
+    "set": ("modify", "update", "edit", "change", "alter"),
     "drain": ("hold", "suspend", "cordon", "disable", "offline", "down", "close"),
     "resume": ("release", "undrain", "uncordon", "enable", "online", "up", "open"),
-    "remove": ("rm", "delete", "del"),
-    "show": ("info", "describe", "details"),
-    "add": ("register", "new"),
 }
 
 
-def hint_of_host(word: str, verbs: Iterable[str]) -> str:
-    """The same for `rmx host WORD`."""
-    if word.lower() in ("list", "ls", "status"):
+def hint_in(group: str, word: str, verbs: Iterable[str]) -> str:
+    """The same for `rmx GROUP WORD`."""
+    known, word = list(verbs), word.lower()
+    if group == "host" and word in ("list", "ls", "status"):
         return "Here it is: rmx hosts"
-    for verb, others in OF_HOSTS.items():
-        if word.lower() in others:
-            return f"Here it is: rmx host {verb} HOST"
-    near = nearest(word, verbs)
-    return f"Did you mean `rmx host {near}`?" if near else "`rmx host --help` lists the commands."
+    for verb, others in IN_GROUPS.items():
+        if verb in known and word in others:
+            return f"Here it is: rmx {group} {verb}"
+    near = nearest(word, known)
+    return f"Did you mean `rmx {group} {near}`?" if near else f"`rmx {group} --help` lists the commands."
 
 
 def hint(word: str, verbs: Iterable[str]) -> str:

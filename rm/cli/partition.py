@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from rm.cli.groups import Group
 from rm.cli.output import printable
 from rm.cli.qos import preempted_options, preempted_words
 from rm.cli.session import Session, emit_json, json_option, table
@@ -45,7 +46,7 @@ def rule_options(command: F) -> F:
     return command
 
 
-@click.group()
+@click.group(cls=Group)
 def partition() -> None:
     """Give partitions times, limits, tiers and states."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from rm.cli.groups import Group
 from rm.cli.output import printable
 from rm.cli.session import Session, emit_json, json_option, table
 from rm.cli.sharing_limits import changes_of, given_of, limit_option, named_options, words_of
@@ -42,7 +43,7 @@ def preemption_options(command: F) -> F:
     return command
 
 
-@click.group()
+@click.group(cls=Group)
 def qos() -> None:
     """Give classes of jobs limits, priority and a price."""
 

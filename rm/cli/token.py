@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rm.cli.groups import Group
 from rm.cli.output import note
 from rm.cli.session import Session, emit_json, json_option, table
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from rm.api.accounts import TokenScope
 
 
-@click.group()
+@click.group(cls=Group)
 def token() -> None:
     """Make, list and revoke tokens for an https:// address."""
 

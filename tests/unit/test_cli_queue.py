@@ -129,6 +129,22 @@ def test_a_word_of_another_tool_is_answered_with_ours(word: str) -> None:
     assert verb[1] in VERBS
 
 
+@pytest.mark.parametrize(
+    ("said", "verb"),
+    [
+        ("account create x", "account add"), ("qos delete x", "qos remove"),
+        ("partition list", "partition show"),
+        ("reservation add x", "reservation create"), ("reservation update x", "reservation set"),
+        ("host cordon x", "host drain"), ("host ls", "hosts"), ("token delete x", "token revoke"),
+        ("monitor show", "monitor list"),
+    ],
+)  # fmt: skip
+def test_a_word_of_another_tool_in_a_group_is_answered_with_ours(rmx: Rmx, said: str, verb: str) -> None:
+    told = rmx(*said.split())
+    assert told.code == 2
+    assert told.err.rstrip().endswith(f"Here it is: rmx {verb}")
+
+
 @pytest.mark.parametrize("verb", sorted(VERBS))
 def test_h_is_help_everywhere(rmx: Rmx, verb: str) -> None:
     short = rmx(verb, "-h")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rm.cli.groups import Group
 from rm.cli.hosts.host_keys import accept_key, show_key
 from rm.cli.hosts.host_show import cards, free_of, show, state_of
 from rm.cli.output import note
@@ -80,19 +81,7 @@ def hosts(
         table(COLUMNS, [_row(host) for host in found], right=("CPUS", "MEMORY", "GPUS", "LINK"))
 
 
-class _Commands(click.Group):
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in self.commands:
-            from rm.cli.other_words import hint_of_host
-
-            what = f"There is no command 'host {args[0]}'."
-            raise UsageError(what, hint_of_host(args[0], self.commands))
-        return super().resolve_command(ctx, args)
-
-
-@click.group(cls=_Commands)
+@click.group(cls=Group)
 def host() -> None:
     """Add, import, export, drain, resume, adopt and remove hosts; accept their keys."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rm.cli.groups import Group
 from rm.cli.output import printable
 from rm.cli.session import Session, emit_json, json_option, table
 from rm.cli.shown import moment
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 Command = Callable[..., None]
 
 
-@click.group()
+@click.group(cls=Group)
 def reservation() -> None:
     """Keep hosts for some users, or for maintenance."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rm.cli.groups import Group
 from rm.cli.heartbeat import Heartbeat
 from rm.cli.network.psconfig import export_psconfig, import_psconfig
 from rm.cli.output import note
@@ -20,7 +21,7 @@ MESH = click.argument("mesh")
 FAILED_MOST = 5  # pairs that are named after a run
 
 
-@click.group()
+@click.group(cls=Group)
 def monitor() -> None:
     """Show, run and pause the meshes that measure the network."""
 

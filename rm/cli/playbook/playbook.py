@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rm.cli.groups import Group
 from rm.cli.output import note, printable
 from rm.cli.playbook import text
 from rm.cli.playbook.ask import Terminal
@@ -51,7 +52,7 @@ FAILED, UNREACHABLE, INTERRUPTED = 2, 4, 130
 FORKS = 16
 
 
-@click.group()
+@click.group(cls=Group)
 def playbook() -> None:
     """Run a playbook on hosts, over SSH."""
 
