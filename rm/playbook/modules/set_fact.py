@@ -21,4 +21,5 @@ def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
     for name in facts:
         if not str(name).isidentifier() or name in CONSTANTS:
             raise BadArgument(f"'{name}' is not a variable's name")
+    facts = dict(sorted(facts.items()))  # the order in which Ansible's lookup varnames has them
     return {"failed": False, "result": {"ansible_facts": facts}, "cacheable": bool(args.get("cacheable"))}
