@@ -114,7 +114,8 @@ def _parts(text: str, listed: str) -> list[tuple[int, int, int]]:
         named += (last - first) // step + 1
         stepped += (last - first) // step if step > 1 else 0
         if named > NAMED_MAX or (len(found) > 1 and stepped > STEPPED_MAX):
-            raise _wrong(text, "it names too many indices: each takes its time, also one named before")
+            most = f"{NAMED_MAX} indices, or in several ranges with steps {STEPPED_MAX}"
+            raise _wrong(text, f"it names too many indices: at most {most}; one named twice counts twice")
     return found
 
 

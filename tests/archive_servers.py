@@ -130,7 +130,8 @@ class OpenSearch:
             if first <= datetime.fromisoformat(document["pscheduler"]["start_time"]) <= last
         ]
         found.sort(key=lambda hit: hit["_source"]["pscheduler"]["start_time"])
-        return web.json_response({"hits": {"total": {"value": len(found)}, "hits": found[: body["size"]]}})
+        page = found[body["from"] : body["from"] + body["size"]]
+        return web.json_response({"hits": {"total": {"value": len(found)}, "hits": page}})
 
 
 class Maddash:

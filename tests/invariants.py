@@ -223,7 +223,8 @@ def _arrays(state: ClusterState, seen: Seen, known: dict[int, dict[int, int]]) -
         waits, lives = sets["waiting"], sets["requeued"] | sets["running"]
         held = job.array.has("held")
         assert not held & ~waits, f"array {number} is {job.array}"
-        assert not job.array.has("admin_held") & ~held, f"array {number} is {job.array}"
+        kept = job.array.has("admin_held")
+        assert not kept & ~held & ~sets["dropped"], f"array {number} is {job.array}"
         assert own.keys() >= set(each(lives)), f"of array {number} a job is missing"
         for task, element in own.items():
             assert sets[_name_of(element)] >> task & 1, f"job {element.ref} is {element.state}: {job.array}"

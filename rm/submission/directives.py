@@ -78,7 +78,7 @@ def parse(text: str, file: str, remarks: Remarks) -> dict[str, Any]:
             if len(words) > WORDS_MAX:
                 said = f"{where} has more than {WORDS_MAX} words."
                 raise UsageError(said, refusal=Refusal.BAD_LINE)
-            while words:
+            while words and len(remarks.errors) < MISTAKES_MAX:
                 options, words = leading_options(words, where, remarks=remarks, abbreviated=prefix == SLURMS)
                 for option, value in options:
                     values[prefix] |= supported(option, value, where, remarks)

@@ -40,7 +40,7 @@ def test_arrays_are_read_as_sbatch_reads_them(text: str, indices: list[int], lim
         ("0-3%", "'' is no number of elements"),
         ("0-4000001", "4000001 is more than 4000000"),
         ("-1", "'-1' is no index"),
-        ("0-4000000,7", "it names too many indices"),
+        ("0-4000000,7", "it names too many indices: at most"),
         ("0-4000000:2,0-4000000:3", "it names too many indices"),
     ],
 )

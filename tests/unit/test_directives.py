@@ -92,10 +92,11 @@ def test_every_line_with_a_mistake_is_told() -> None:
         remarks.refuse()
 
 
-def test_what_is_told_of_a_script_has_an_end() -> None:
+@pytest.mark.parametrize("text", ["#SBATCH --ntask=3\n" * 1_000, "#SBATCH " + "word " * 1_000])
+def test_what_is_told_of_a_script_has_an_end(text: str) -> None:
     """The page reads scripts in the daemon's process."""
     remarks = Remarks()
-    directives.parse("#SBATCH --ntask=3\n" * 1_000, "train.sh", remarks)
+    directives.parse(text, "train.sh", remarks)
     assert len(remarks.errors) == directives.MISTAKES_MAX
 
 

@@ -181,6 +181,20 @@ def limits_sent(outcome: Any) -> list[tuple[str, int]]:
     return [(one.host, one.time_limit_us) for one in outcome.changes.actions if isinstance(one, SetLimit)]
 
 
+def test_a_job_whose_reservation_is_moved_to_come_ends_as_it_would_have() -> None:
+    cluster = Reserving(cpus=4)
+    cluster.reserve(windows=((100 * SECOND, 200 * SECOND),), users=("ann",))
+    endless = cluster.submit("", user="ann", reservation="r")
+    cluster.at(120 * SECOND)
+    cluster._ready = False  # it runs outside of its reservation from here on
+    cluster.reserve(windows=((500 * SECOND, 600 * SECOND),), users=("ann",))
+    asked = JobUpdate(time_limit_us=4_000_000 * SECOND)
+    sent = limits_sent(cluster.do(ev.JobUpdated(endless, "root", asked, may_raise=True)))
+    assert sent == [("h1", 100 * SECOND)]
+    sent = limits_sent(cluster.do(ev.JobUpdated(endless, "ann", JobUpdate(time_limit_us=30 * SECOND))))
+    assert sent == [("h1", 30 * SECOND)]
+
+
 def test_jobs_that_run_end_with_their_reservation_when_its_end_is_moved() -> None:
     cluster = Reserving(hosts=2, cpus=4)
     cluster.reserve(windows=((100 * SECOND, 200 * SECOND),), users=("ann",), hosts=("h1", "h2"))

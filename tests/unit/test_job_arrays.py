@@ -214,6 +214,30 @@ def test_a_user_releases_no_elements_that_an_administrator_held() -> None:
     assert refusal == "Job 1 cannot be released: an administrator holds it."
 
 
+def test_elements_that_an_administrator_held_are_held_when_they_are_requeued() -> None:
+    cluster = Cluster(cpus=1)
+    cluster.submit("0-5", hold=True)
+    cluster.do(ev.HoldRequested(1, "op", "3-5", as_admin=True))
+    cluster.do(ev.CancelRequested(1, "ann", "2-5"), ev.RequeueRequested(1, "ann", "2-5"))
+    assert (cluster.array().waiting, cluster.array().held) == ("0-5", "0-1,3-5")
+    assert cluster.array().admin_held == "3-5"
+    cluster.do(ev.CancelRequested(1, "ann", "3"))
+    cluster.do(ev.ReleaseRequested(1, "ann"))
+    assert cluster.array().held == "4-5"
+    cluster.do(ev.ReleaseRequested(1, "op", as_admin=True))
+    assert (cluster.array().held, cluster.array().admin_held) == ("", "3")
+
+
+def test_of_an_array_that_waits_the_reason_says_who_releases_it() -> None:
+    cluster = Cluster(cpus=1)
+    cluster.submit("0-1")
+    cluster.do(ev.HoldRequested(1, "op", "0-1", as_admin=True))
+    assert why_held(cluster.state.jobs[1]).code is ReasonCode.HELD_ADMIN
+    cluster.do(ev.HoldRequested(1, "ann"), ev.ReleaseRequested(1, "op", "1", as_admin=True))
+    cluster.do(ev.HoldRequested(1, "ann"))
+    assert why_held(cluster.state.jobs[1]).code is ReasonCode.HELD_USER
+
+
 def test_an_array_may_be_submitted_held() -> None:
     cluster = Cluster()
     cluster.submit("0-1", hold=True)

@@ -17,7 +17,7 @@ from aiohttp import web
 from click.testing import CliRunner
 
 from rm.adapters import sources as archives
-from rm.adapters.sources import asking
+from rm.adapters.sources import asking, opensearch
 from rm.adapters.sources.asking import COMMAS_MAX, NESTED_MAX
 from rm.cli import main
 from rm.core.jobs import events as ev
@@ -169,7 +169,7 @@ def test_opensearch_has_results_as_pscheduler_made_them() -> None:
     assert found.odd == 1
 
 
-def test_opensearch_is_read_page_by_page() -> None:
+def test_opensearch_is_read_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
     archive = OpenSearch()
     for n in range(2_500):
         archive.add(iso(3_000 - n), "throughput", {"throughput": n})
@@ -177,13 +177,17 @@ def test_opensearch_is_read_page_by_page() -> None:
         found = read("opensearch", url)
     assert [s.values["bandwidth_bps"] for s in found.samples] == list(range(2_500))
     archive.documents.clear()
-    for n in range(1_500):
-        archive.add(iso(100), "throughput", {"throughput": n})
+    for n in range(1_500):  # of one instant
+        archive.add(iso(100), "throughput", {"throughput": n}, b=f"10.0.0.{2 + n % 2}")
     archive.add(iso(50), "throughput", {"throughput": 7.0})
     with serving(*archive.routes()) as url:
         found = read("opensearch", url)
-    assert found.samples[-1].values == {"bandwidth_bps": 7.0}
-    assert "left out" in found.message
+        assert found.message == ""
+        monkeypatch.setattr(opensearch, "WINDOW", 1_000)
+        some = read("opensearch", url)
+    for one in (found, some):
+        assert one.samples[-1].values == {"bandwidth_bps": 7.0}
+    assert "More than 750 documents begin at" in some.message
 
 
 def test_what_an_archive_names_must_be_an_address() -> None:

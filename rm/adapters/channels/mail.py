@@ -148,8 +148,8 @@ def message_of(notice: Mapping[str, Any], sender: str, to: Sequence[str]) -> Ema
 def _one_line(text: str) -> str:
     """As a header has it. EmailMessage would decode an encoded word (RFC 2047) in what a user named, and the
     line ends in it would begin headers and a text of the user's own."""
-    words = " ".join(text.split()).replace("=?", "= ?")
-    return "".join(char if char.isprintable() else "?" for char in words)
+    words = "".join(char if char.isprintable() else "?" for char in " ".join(text.split()))
+    return words.replace("=?", "= ?")
 
 
 def _name(episode: str, event: str) -> str:

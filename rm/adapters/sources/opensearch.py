@@ -27,6 +27,7 @@ from rm.errors import Unreachable
 
 INDICES = ("latency", "latencybg", "throughput", "rtt", "mtu")
 PAGE = 250
+WINDOW = 10_000  # documents of a query that OpenSearch shows (index.max_result_window)
 TIME = "pscheduler.start_time"
 BUCKET_S = 0.001
 
@@ -35,23 +36,27 @@ async def read(archive: Archive, span: Span) -> Found:
     found, tries, seen = Found(), Tries(archive.source.mesh), set[str]()
     names = archive.source.only or tuple(f"pscheduler_{kind}" for kind in INDICES)
     url = f"{archive.source.url}/{','.join(names)}/_search?ignore_unavailable=true"
-    since = _text(span.since_us)
+    since, past = _text(span.since_us), 0
     for _ in range(2 * SAMPLES_MAX // PAGE):
         query = {
+            "from": past,
             "size": PAGE,
             "sort": [{TIME: "asc"}],
             "query": {"bool": {"filter": [{"range": {TIME: {"gte": since, "lte": _text(span.until_us)}}}]}},
         }
         hits = _hits(await archive.post(url, query), archive)
         fresh = [hit for hit in hits if str(hit.get("_id")) not in seen]
+        before = since
         for hit in fresh:
             seen.add(str(hit.get("_id")))
             since = _take(hit.get("_source"), span, tries, found) or since
         if len(hits) < PAGE:
             break
-        if not fresh:  # more documents of one instant than a page: go past them
-            found.say(f"More than {PAGE} documents begin at {since}; some are left out.")
-            since = _text(min(_us(since) + 1_000, span.until_us))
+        # of one instant there may be more documents than a page has
+        past = past + PAGE if since == before else 0
+        if past + PAGE > WINDOW:
+            found.say(f"More than {WINDOW - PAGE} documents begin at {since}; some are left out.")
+            since, past = _text(min(_us(since) + 1_000, span.until_us)), 0
     tries.into(found)
     return found
 

@@ -324,7 +324,7 @@ def _sound_array(what: str, array: Array) -> None:
     held = _indices(what, array.held)
     if held & ~_indices(what, array.waiting):
         raise damaged(what, "elements of its array are held that do not wait")
-    if _indices(what, array.admin_held) & ~held:
+    if _indices(what, array.admin_held) & ~held & ~_indices(what, array.dropped):
         raise damaged(what, "an administrator holds elements of its array that are not held")
 
 

@@ -141,7 +141,7 @@ def let_look(ctx: Changing, array_id: int) -> None:
 def put_array(ctx: Changing, record: Job, array: Array, story: str = "", ended_us: int | None = None) -> Job:
     """A new version of an array's record, in the state that its elements make it."""
     now_us, state = ctx.now_us, state_of(array)
-    admin_held = array.all_held and array.held == array.admin_held
+    admin_held = array.all_held and array.kept == array.has("held")
     record = replace(record, array=array, held=array.all_held, admin_held=admin_held)
     if story:
         record = touch(record, now_us, story)

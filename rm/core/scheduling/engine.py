@@ -30,7 +30,7 @@ from rm.core.scheduling.blocked import Blocked, apart, partly
 from rm.core.scheduling.choosing import Best, Taken, Tried
 from rm.core.scheduling.decision import Decision
 from rm.core.scheduling.gates import Gates, by_tier, path_of, ran_in, within
-from rm.core.scheduling.held import why_held
+from rm.core.scheduling.held import BY_ADMIN, why_held
 from rm.core.scheduling.host_kinds import of_kinds
 from rm.core.scheduling.kinds import Kinds
 from rm.core.scheduling.limits.licensing import lacking
@@ -294,6 +294,8 @@ def not_yet(job: Job, now_us: int) -> Reason | None:
     if job.dependencies and (waits_for := why_not(job, now_us)) is not None:
         return waits_for
     if job.array is not None and not job.ready:
+        if job.array.kept and job.array.kept == job.array.has("held"):
+            return BY_ADMIN
         said = f"those elements that do not wait for others are held; release them with rmx release {job.id}"
         return Reason(ReasonCode.HELD_USER, said)
     if now_us < job.begin_us:

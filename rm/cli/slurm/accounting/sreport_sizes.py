@@ -139,11 +139,13 @@ def _where_jobs_are_kept(client: Client, kept: Sequence[Job], asked: Asked) -> A
     Raises:
         UsageError: that is later than all that is asked.
     """
-    settings, since_us = client.status().settings, 0
+    status, since_us = client.status(), 0
+    settings = status.settings
     if settings.keep_days:
         since_us = int(time.time_ns() // 1000 - settings.keep_days * DAY_US)
     ends_us = [job.ended_us for job in kept if job.ended_us]
-    if settings.keep_finished and len(ends_us) >= settings.keep_finished:
+    # those of others may be hidden, but are counted
+    if settings.keep_finished and ends_us and sum(status.jobs.values()) >= settings.keep_finished:
         since_us = max(since_us, min(ends_us))
     since_us = -(-since_us // HOUR_US) * HOUR_US
     if since_us >= asked.until_us:

@@ -81,7 +81,7 @@ def _hold(ctx: Context, record: Job, e: ev.HoldRequested) -> None:
 def _release(ctx: Context, record: Job, e: ev.ReleaseRequested) -> None:
     array, chosen = _named(record, e)
     own = _not_begun(ctx, record) & chosen
-    kept = 0 if e.as_admin else (array.has("admin_held") | _admin_held(ctx, record, own)) & chosen
+    kept = 0 if e.as_admin else (array.kept | _admin_held(ctx, record, own)) & chosen
     waiting = array.has("waiting") & chosen & ~kept
     if waiting:
         left = replace(

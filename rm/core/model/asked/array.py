@@ -20,7 +20,7 @@ BITS_KEPT = 512  # of a set for each character of its text
 @dataclass(frozen=True)  # without slots: what was read of the texts is kept with them
 class Array:
     """Each element is in exactly one of these sets, but for `held`, which are among `waiting`, and
-    `admin_held`, which are among those.
+    `admin_held`, which are among those, or among `dropped`: they are held if they wait again.
 
     `waiting` and `dropped` (cancelled before they started) have no job of their own. Those that have one are
     `requeued` (it pends again), `running` (it holds hosts), `completed`, `failed` (it ended otherwise) or
@@ -71,6 +71,11 @@ class Array:
         return bool(self.waiting) and self.waiting == self.held
 
     @property
+    def kept(self) -> int:
+        """Those of the held elements that an administrator holds."""
+        return self.has("held") & self.has("admin_held")
+
+    @property
     def ended(self) -> int:
         return reduce(or_, map(self.has, ("completed", "failed", "cancelled", "dropped")))
 
@@ -81,9 +86,11 @@ class Array:
     def moved(self, chosen: int, to: str) -> Array:
         """With these elements in the set `to`, and in no other one."""
         masks: dict[str, int] = {}
+        kept = self.has("admin_held") & chosen if to in ("waiting", "dropped") else 0
+        back = {"admin_held": kept, "held": kept if to == "waiting" else 0}
         for name in (*SETS, *WITHIN):
             before = self.has(name)
-            after = before | chosen if name == to else before & ~chosen
+            after = before | chosen if name == to else before & ~chosen | back.get(name, 0)
             if after != before:
                 masks[name] = after
         changed: dict[str, Any] = {name: text_of(found) for name, found in masks.items()}
@@ -111,4 +118,4 @@ class Array:
 
 
 SETS = ("waiting", "requeued", "running", "completed", "failed", "cancelled", "dropped")
-WITHIN = ("held", "admin_held")  # each in the one before, the first in `waiting`
+WITHIN = ("held", "admin_held")
