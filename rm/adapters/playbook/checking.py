@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from rm.adapters.playbook.files import LocalFiles
+from rm.adapters.playbook.files import LocalFiles, foreknown
 from rm.adapters.playbook.sources import source_problems
 from rm.errors import UsageError
 from rm.playbook.model.problems import BadArgument
@@ -29,9 +31,9 @@ class Problem:
     hint: str = ""
 
 
-def problems_of(path: Path, files: LocalFiles) -> list[Problem]:
+def problems_of(path: Path, files: LocalFiles, variables: Mapping[str, Any] | None = None) -> list[Problem]:
     """The problems of a playbook's file or a role's directory, in the order of files and lines. Raises
-    UsageError where there is neither."""
+    UsageError where there is neither. `variables` are those of the command line."""
     if path.is_dir():
         if not any((path / part).is_dir() for part in _PARTS):
             raise UsageError(f"{path} is a directory, and not one of a role.", "Name a playbook or a role.")
@@ -45,7 +47,7 @@ def problems_of(path: Path, files: LocalFiles) -> list[Problem]:
         except UnicodeDecodeError:
             return [Problem(str(path), 0, "the file is not UTF-8 text.")]
     found: list[UsageError] = []
-    playbook = parse_playbook(text, name, files, found)
+    playbook = parse_playbook(text, name, files, found, foreknown(files, variables or {}))
     directory = os.path.dirname(os.path.abspath(name))
     for play in playbook.plays:
         found += source_problems(play, files, directory)

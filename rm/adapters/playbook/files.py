@@ -7,11 +7,11 @@ import os
 import pwd
 import stat
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rm.adapters.playbook.installed import installed, with_folders
 from rm.adapters.playbook.plugins import KINDS, Plugins
@@ -23,6 +23,8 @@ from rm.playbook.own.place import Configured, Installed
 from rm.playbook.own.plugins import learn_named
 from rm.playbook.read.ansible_settings import PLUGINS, Settings
 from rm.playbook.read.parse import parse_playbook
+from rm.playbook.read.static_names import Foreknown
+from rm.playbook.run.lookups import seeker
 
 if TYPE_CHECKING:
     from rm.adapters.playbook.fact_cache import FactCache
@@ -139,8 +141,18 @@ class LocalFiles:
         return os.path.abspath(path), owner, datetime.fromtimestamp(seen.st_mtime)
 
 
-def read_playbook(path: str | Path, files: LocalFiles | None = None) -> Playbook:
-    """Parse and check a playbook; raises UsageError with file, line and what to do."""
+def foreknown(files: LocalFiles, variables: Mapping[str, Any]) -> Foreknown:
+    """What names of imports may hold: the variables of the command line, and lookups on this machine."""
+    from rm.adapters.playbook.sources import ThisMachine
+
+    return Foreknown(variables, lambda search: seeker(files, search, ThisMachine(vault=files.vault)))
+
+
+def read_playbook(
+    path: str | Path, files: LocalFiles | None = None, variables: Mapping[str, Any] | None = None
+) -> Playbook:
+    """Parse and check a playbook; raises UsageError with file, line and what to do. `variables` are those of
+    the command line."""
     local = files or LocalFiles()
     try:
         text = local.read(str(path)).decode()
@@ -149,4 +161,4 @@ def read_playbook(path: str | Path, files: LocalFiles | None = None) -> Playbook
         raise UsageError(
             f"The playbook {path} cannot be read: {why}.", "Give the path of a YAML file."
         ) from None
-    return parse_playbook(text, str(path), local)
+    return parse_playbook(text, str(path), local, known=foreknown(local, variables or {}))

@@ -85,7 +85,7 @@ def run_playbook(
     own. `become` and `become_user` hold where the playbook and the variables do not say; so do `passwords`.
     """
     local = files or LocalFiles()
-    read = read_playbook(playbook, local)
+    read = read_playbook(playbook, local, variables)
     orders = Orders(
         dict(variables or {}), check, diff, limit or "", tuple(tags), tuple(skip_tags), max(1, forks),
         start_at, magic or {}, become, become_user, passwords or Passwords(), local,
@@ -108,7 +108,7 @@ def plan_of(
 ) -> list[dict[str, Any]]:
     """For `--list-hosts`, `--list-tasks` and `--list-tags`: each play's name, hosts, chosen tasks and
     tags; touches no host."""
-    read = read_playbook(playbook, files or LocalFiles())
+    read = read_playbook(playbook, files or LocalFiles(), variables)
     roster = Roster(hosts, variables or {}, {}, limit or "")
     return [
         {"play": play.name, "hosts": list(roster.chosen(play, grows)), **plan_of_play(play, tags, skip_tags)}

@@ -82,10 +82,12 @@ def list_(as_json: bool) -> None:
     help="The vault password; NAME@prompt asks.",
 )  # fmt: skip
 @click.option("--ask-vault-pass", is_flag=True, help="Ask for the vault's password.")
+@click.option("-e", "--extra-vars", multiple=True, metavar="VARS", help="name=value …, {JSON} or @FILE.")
 @json_option
 def check(
-    files: Sequence[str], vault_password_file: Sequence[str], ask_vault_pass: bool, as_json: bool
-) -> int:
+    files: Sequence[str], vault_password_file: Sequence[str], ask_vault_pass: bool,
+    extra_vars: Sequence[str], as_json: bool,
+) -> int:  # fmt: skip
     """List all problems of playbooks and roles: file, line, and what to write instead.
 
     FILE is a playbook as `run` takes it, or the directory of a role. Exit code 1: there are problems.
@@ -100,9 +102,9 @@ def check(
     refused: list[UsageError] = []
     ansible = ansible_settings(os.environ, all(path.parent == shipped for path in paths), refused.append)
     vault = vault_of(vault_password_file or ansible.vault_files, ask_vault_pass or ansible.ask_vault_pass)
-    local = LocalFiles(vault, ansible)
+    local, given = LocalFiles(vault, ansible), extra_variables(extra_vars, vault)
     found = [Problem(ansible.source or "environment", 0, one.what, one.hint) for one in refused]
-    found += dict.fromkeys(one for path in paths for one in problems_of(path, local))
+    found += dict.fromkeys(one for path in paths for one in problems_of(path, local, given))
     if as_json:
         emit_json({"problems": [asdict(one) for one in found]})
     else:

@@ -18,7 +18,17 @@ from rm.playbook.model.hashes import HASHES
 from rm.playbook.model.keywords import PLAY_KEYS, short
 from rm.playbook.model.located import Map, Seq, load
 from rm.playbook.model.problems import BadArgument
-from rm.playbook.model.schema import Node, Play, Playbook, PlayDefaults, Prompt, Task, Unheard, tasks_of
+from rm.playbook.model.schema import (
+    Node,
+    Play,
+    Playbook,
+    PlayDefaults,
+    Prompt,
+    Role,
+    Task,
+    Unheard,
+    tasks_of,
+)  # fmt: skip
 from rm.playbook.module import CompileContext, Files, typed
 from rm.playbook.modules import registry
 from rm.playbook.own.plugins import own_of
@@ -29,6 +39,7 @@ from rm.playbook.read.roles import (
     load_mapping,
 )  # fmt: skip
 from rm.playbook.read.shelf import Shelf
+from rm.playbook.read.static_names import Foreknown, StaticNames
 from rm.playbook.template.template import Scope, has_template
 
 _IMPORT = ("import_playbook", "ansible.builtin.import_playbook", "ansible.legacy.import_playbook")
@@ -62,11 +73,13 @@ class NoFiles:
 
 
 class _Plays:
-    def __init__(self, files: Files) -> None:
-        self.files = files
+    def __init__(self, files: Files, known: Foreknown, top: str) -> None:
+        self.files, self.known = files, known
+        self.directory = posixpath.dirname(top) or "."
         self.open: list[str] = []
 
-    def playbook(self, reader: Reader, text: str) -> list[Play]:
+    def playbook(self, reader: Reader, text: str, variables: Mapping[str, Any] | None = None) -> list[Play]:
+        """`variables`: of the import that brings it."""
         document = load(text, reader.filename, decrypt=getattr(self.files, "decrypt", None))
         if not isinstance(document, Seq):
             raise reader.fail(1, "a playbook is a list of plays.", "Start with '- hosts: all'.")
@@ -81,23 +94,29 @@ class _Plays:
                 continue
             key = next((k for k in _IMPORT if k in body), "")
             with reader.going_on():
-                plays += self.imported(reader, body, line, key) if key else [self.play(reader, body, line)]
+                if key:
+                    plays += self.imported(reader, body, line, key)
+                else:
+                    plays.append(self.play(reader, body, line, variables or {}))
         self.open.pop()
         return plays
 
     def imported(self, reader: Reader, body: Map, line: int, key: str) -> list[Play]:
         reader.known(body, (*_IMPORT, "name", "when", "tags", "vars"), "playbook import")
-        name = reader.text(body, key) or ""
+        own = reader.mapping(body, "vars")
+        names = StaticNames(self.files, self.directory, self.known, own)
+        said = reader.text(body, key) or ""
+        name = str(names.evaluated(reader, said, line, "import_playbook", Task("", "", {}, line)))
         path = beside(reader.filename, name)
         try:
             text = self.files.read(path).decode()
         except (BadArgument, UnicodeDecodeError) as problem:
             raise reader.fail(line, f"{problem}.", "Give the path of a YAML file.") from None
         around = common(reader, body, Task("", "", {}, line))
-        plays = self.playbook(reader.of(path), text)
+        plays = self.playbook(reader.of(path), text, own)
         return [_imported(play, around) for play in plays]
 
-    def play(self, reader: Reader, body: Map, line: int) -> Play:
+    def play(self, reader: Reader, body: Map, line: int, imported: Mapping[str, Any]) -> Play:
         learn(reader, self.files, posixpath.dirname(reader.filename) or ".", line)
         reader.known(body, PLAY_KEYS, "play")
         if body.get("hosts") is None:
@@ -107,7 +126,7 @@ class _Plays:
         reader.templates(hosts, body.line_of("hosts"))
         plain = Task("", "", {}, line)
         directory = posixpath.dirname(reader.filename) or "."
-        shelf = Shelf(self.files, directory, (reader.filename, line), reader.found)
+        shelf = Shelf(self.files, directory, (reader.filename, line), reader.found, self.known)
         shared = reader.attempt(lambda: common(reader, body, plain, shelf), common(reader, Map(), plain))
         variables = shared.pop("variables")
         default: PlayDefaults = getattr(self.files, "play_defaults", PlayDefaults())
@@ -116,14 +135,14 @@ class _Plays:
                 reader.complain(body.line_of("user"), "'user' and 'remote_user' are the same.", "Give one.")
             shared["remote_user"] = reader.text(body, "user", None)
         around = replace(Task("", "", {}, line, reader.filename), **shared)
+        files = reader.attempt(lambda: self.vars_files(reader, body), ())
+        shelf.names.variables, shelf.names.vars_files = {**imported, **variables}, files
+        # Ansible reads the roles first: also names in pre_tasks may hold their variables
+        shelf.names.roles = lambda: (*shelf.roles, *self.roles_of(reader, body, around, shelf))
         parts: list[tuple[Node, ...]] = [read_tasks(reader, body, "pre_tasks", around, shelf)]
-        roles: list[Node] = []
-        listed = body.get("roles") or []
-        if not isinstance(listed, list):
-            raise reader.fail(body.line_of("roles"), "'roles' must be a list of roles.")
-        for i, entry in enumerate(listed):
-            with reader.going_on():
-                roles += shelf.listed_role(reader, entry, listed.lines[i], around)  # type: ignore[attr-defined]
+        shelf.names.roles = tuple
+        roles = _listed(reader, body, around, shelf)
+        shelf.names.roles = lambda: shelf.roles
         parts.append((*roles, *read_tasks(reader, body, "tasks", around, shelf)))
         parts.append(read_tasks(reader, body, "post_tasks", around, shelf))
         own = tasks_of(read_tasks(reader, body, "handlers", around, shelf, True))
@@ -153,7 +172,7 @@ class _Plays:
             gathering=self.gathering(reader, body, around),
             gather_once=default.gather_once,
             variables=variables,
-            files=reader.attempt(lambda: self.vars_files(reader, body), ()),
+            files=files,
             prompts=reader.attempt(lambda: _prompts(reader, body), ()),
             roles=tuple(shelf.static),
             serial=serial,
@@ -170,6 +189,13 @@ class _Plays:
         for one in unheard:
             reader.of(one.file).note(one.line, f"no handler is called '{one.name}'.", one.hint)
         return replace(play, unheard=unheard)
+
+    def roles_of(self, reader: Reader, body: Map, around: Task, shelf: Shelf) -> list[Role]:
+        """The roles that a play lists, read for their variables."""
+        other = Shelf(self.files, shelf.directory, shelf.play, None, self.known)
+        other.names.variables, other.names.vars_files = shelf.names.variables, shelf.names.vars_files
+        _listed(Reader(reader.filename, None, reader.own), body, around, other)
+        return other.roles
 
     def gathering(self, reader: Reader, body: Map, around: Task) -> dict[str, Any]:
         """The arguments of the `setup` that a play begins with."""
@@ -203,6 +229,18 @@ class _Plays:
                     load_mapping(reader, self.files, path, body.line_of("vars_files"))
             found.append(tuple(beside(reader.filename, path) for path in choices))
         return tuple(found)
+
+
+def _listed(reader: Reader, body: Map, around: Task, shelf: Shelf) -> list[Node]:
+    """The tasks of the roles that a play lists."""
+    listed = body.get("roles") or Seq()
+    if not isinstance(listed, Seq):
+        raise reader.fail(body.line_of("roles"), "'roles' must be a list of roles.")
+    found: list[Node] = []
+    for i, entry in enumerate(listed):
+        with reader.going_on():
+            found += shelf.listed_role(reader, entry, listed.lines[i], around)
+    return found
 
 
 _PROMPT_KEYS = ("name", "prompt", "default", "private", "confirm", "encrypt", "salt", "salt_size", "unsafe")
@@ -277,13 +315,14 @@ def handler_names(handler: Task) -> set[str]:
 
 
 def parse_playbook(
-    text: str, filename: str, files: Files | None = None, found: list[UsageError] | None = None
-) -> Playbook:
+    text: str, filename: str, files: Files | None = None, found: list[UsageError] | None = None,
+    known: Foreknown | None = None,
+) -> Playbook:  # fmt: skip
     """A playbook from its text; raises UsageError with file, line and what to do. With a list all that is
-    wrong is put there, and what could be read is returned."""
+    wrong is put there, and what could be read is returned. `known` is for the names of imports."""
     files = files or NoFiles()
     reader = Reader(filename, found, own_of(files))
     plays: list[Play] = []
     with reader.going_on():
-        plays = _Plays(files).playbook(reader, text)
+        plays = _Plays(files, known or Foreknown(), filename).playbook(reader, text)
     return Playbook(filename, tuple(plays))

@@ -39,6 +39,10 @@ class Library(Protocol):
     def imported_role(
         self, reader: Reader, given: Mapping[str, Any], line: int, around: Task
     ) -> tuple[Node, ...]: ...
+    def known_now(self, reader: Reader, given: Any, line: int, owner: str, around: Task) -> Any:
+        """The arguments of the import `owner` without templates."""
+        ...
+
     def with_own_module(self, reader: Reader, body: Map, around: Task) -> Map:
         """The task with a module that is not rm's under the registry's name of it."""
         ...
@@ -346,17 +350,10 @@ def _include(
     if loop:
         raise reader.fail(body.line_of(loop), f"'{name}' cannot loop.", f"Use include_{name[7:]}.")
     inner = replace(around, **fields)
-    if is_role and has_template(given.get("rolespec_validate")):
-        said = "'rolespec_validate' of 'import_role' depends on variables."
-        raise reader.fail(where, said, "Use include_role.")
+    given = library.known_now(reader, given, where, name, inner)
     if is_role:
         return library.imported_role(reader, given, line, inner)
-    if has_template(given["file"]):
-        path = given["file"]
-        known_now = {"playbook_dir", "role_path"}
-        if not any(word in path for word in known_now):
-            raise reader.fail(where, "the file of 'import_tasks' depends on variables.", "Use include_tasks.")
-    return library.tasks_file(reader, given["file"], line, inner)
+    return library.tasks_file(reader, str(given["file"]), line, inner)
 
 
 def include_context(task: Task, apply: Map | None, reader: Reader, library: Library) -> Task:

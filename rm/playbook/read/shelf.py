@@ -29,6 +29,7 @@ from rm.playbook.read.roles import (
     variables_of,
 )  # fmt: skip
 from rm.playbook.read.specifications import validates, validation
+from rm.playbook.read.static_names import Foreknown, StaticNames
 from rm.playbook.template.template import has_template
 
 DEPTH_MAX = 40
@@ -45,10 +46,14 @@ class Shelf:
         directory: str,
         play: tuple[str, int] = ("", 0),
         found: list[UsageError] | None = None,
+        known: Foreknown | None = None,
     ) -> None:
         self.files, self.directory, self.play, self.found = files, directory, play, found
         self.roles: list[Role] = []  # whose variables the whole play sees, some only once they are included
         self.static: list[Role] = []  # those that it sees from its start
+        self.names = StaticNames(
+            files, directory, known or Foreknown(), load=lambda path: self.variables(path, 0)
+        )
         self.handlers: list[Task] = []  # of the roles that the play lists
         self.imported: list[Task] = []  # of those that tasks import
         self.foreseen: list[Task] = []  # of those that tasks may include
@@ -124,6 +129,10 @@ class Shelf:
             if self.files.exists(place):
                 return posixpath.normpath(place)
         raise reader.fail(line, f"there is no file {name} to include.", f"Looked for {places[0]}.")
+
+    def known_now(self, reader: Reader, given: Any, line: int, owner: str, around: Task) -> Any:
+        """The arguments of the import `owner` without templates. Raises UsageError."""
+        return self.names.evaluated(reader, given, line, owner, around)
 
     # -- roles ---------------------------------------------------------------------------------
 
@@ -231,7 +240,9 @@ class Shelf:
         inner = replace(around, **common(reader, body, around, self))
         own = [params, *(body.get(word) or () for word in ("vars", "when", "tags"))]
         word = None if body.get("allow_duplicates") is True else repr([_sorted(one) for one in own])
-        return self.role(reader, {"name": body["role"]}, line, inner, public, params, word, dependency)
+        plain = Task("", "", {}, line)
+        name = str(self.known_now(reader, self._placed(body["role"], around), line, "roles", plain))
+        return self.role(reader, {"name": name}, line, inner, public, params, word, dependency)
 
     def imported_role(
         self, reader: Reader, given: Mapping[str, Any], line: int, around: Task
