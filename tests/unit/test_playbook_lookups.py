@@ -1,5 +1,7 @@
 """Filters and lookups that draw, hash, ask web servers or keep passwords, as in Ansible 2.19."""
 
+import os
+import pwd
 import re
 from pathlib import Path
 from typing import Any
@@ -136,6 +138,38 @@ def test_what_is_not_in_a_file_is_told(tmp_path: Path, text: str, says: str) -> 
     (tmp_path / "x.ini").write_text("[a]\nb=1\n")
     with pytest.raises(TemplateProblem, match=re.escape(says)):
         value(f"{{{{ {text} }}}}", str(tmp_path))
+
+
+def test_a_tree_of_files_as_community_general_gives_it(tmp_path: Path) -> None:
+    web, over = tmp_path / "files/web", tmp_path / "over"
+    (web / "conf.d").mkdir(parents=True)
+    over.mkdir()
+    (web / "a").write_text("1")
+    (web / "conf.d/b").write_text("22")
+    (web / "l").symlink_to("conf.d")
+    (over / "a").write_text("333")
+    (web / "conf.d/b").chmod(0o640)
+    (web / "conf.d").chmod(0o2750)
+    os.mkfifo(web / "pipe")  # of no kind that is copied
+    asked = "{{ query('community.general.filetree', 'over', 'web/') }}"
+    found = {one["path"]: one for one in value(asked, str(tmp_path))}
+    assert {path: one["state"] for path, one in found.items()} == {
+        "a": "file", "conf.d": "directory", "conf.d/b": "file", "l": "link",
+    }  # fmt: skip
+    assert found["a"]["size"] == 3  # the first directory's
+    assert [found[one]["root"] for one in ("a", "l")] == [str(over), f"{web}/"]
+    assert [found[one]["src"] for one in ("conf.d/b", "l")] == [f"{web}/conf.d/b", "conf.d"]
+    assert "src" not in found["conf.d"]
+    assert [found[one]["mode"] for one in ("conf.d", "conf.d/b")] == ["02750", "0640"]
+    me = pwd.getpwuid(os.getuid()).pw_name
+    assert (found["a"]["uid"], found["a"]["owner"]) == (os.getuid(), me)
+    assert found["a"]["mtime"] == (over / "a").stat().st_mtime
+    assert value("{{ query('filetree', 'nowhere/') }}", str(tmp_path)) == []
+
+
+def test_a_random_choice_is_one_of_what_is_given() -> None:
+    assert {value("{{ lookup('random_choice', 'a', 'b') }}") for _ in range(60)} == {"a", "b"}
+    assert value("{{ query('random_choice') }}") == []
 
 
 def test_password(tmp_path: Path) -> None:

@@ -222,7 +222,7 @@ def test_variables_of_the_command_line_are_words_of_ansible() -> None:
             extra_variables([text], Vault(()))
 
 
-@pytest.mark.parametrize("name", ["filetree", "random_choice"])
+@pytest.mark.parametrize("name", ["config", "dependent"])
 def test_a_loop_over_a_lookup_that_rm_lacks_is_no_spelling_mistake(name: str) -> None:
     text = f"- hosts: all\n  tasks:\n    - debug: {{msg: x}}\n      with_{name}: [a]\n"
     with pytest.raises(UsageError, match=f"'with_{name}' is not supported"):

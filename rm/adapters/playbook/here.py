@@ -7,15 +7,19 @@ import ctypes
 import ctypes.util
 import fcntl
 import glob
+import grp
 import http.client
 import netrc
 import os
+import pwd
 import re
 import ssl
+import stat
 import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -60,11 +64,36 @@ def _files_of(pattern: str) -> list[str]:
     return sorted(path for path in glob.glob(pattern) if os.path.isfile(path))
 
 
+def _tree_of(top: str) -> list[dict[str, Any]]:
+    """What lies below a directory, in its order: directories, files, links, which are not followed."""
+    found = []
+    for directory, below, files in os.walk(top):
+        for path in (os.path.join(directory, name) for name in [*below, *files]):
+            seen = os.lstat(path)
+            kind = _KINDS.get(stat.S_IFMT(seen.st_mode))
+            if kind is None:
+                continue
+            one: dict[str, Any] = {"root": top, "path": os.path.relpath(path, top), "state": kind}
+            if kind != "directory":
+                one["src"] = os.readlink(path) if kind == "link" else path
+            one |= {"uid": seen.st_uid, "gid": seen.st_gid}
+            one |= {"owner": seen.st_uid, "group": seen.st_gid}
+            with suppress(KeyError):
+                one["owner"] = pwd.getpwuid(seen.st_uid).pw_name
+            with suppress(KeyError):
+                one["group"] = grp.getgrgid(seen.st_gid).gr_name
+            one |= {"mode": f"0{stat.S_IMODE(seen.st_mode):03o}", "size": seen.st_size}
+            found.append(one | {"mtime": seen.st_mtime, "ctime": seen.st_ctime})
+    return found
+
+
+_KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}
 VAULTED = b"$ANSIBLE_VAULT"
 _LOOKS: Mapping[str, Callable[[str], Any]] = {
     "file": os.path.isfile, "directory": os.path.isdir, "link": os.path.islink, "exists": os.path.exists,
     "link_exists": os.path.lexists, "mount": os.path.ismount, "vaulted_file": _is_vaulted,
     "realpath": os.path.realpath, "expandvars": os.path.expandvars, "fileglob": _files_of,
+    "tree": _tree_of,
 }  # fmt: skip
 
 

@@ -32,8 +32,7 @@ INCLUDE_ROLE_ARGS = (
 # Ansible's words that are not supported: said as such, not as a spelling mistake
 LATER = (
     "debugger", "include", "become_exe", "become_flags",
-    "validate_argspec", "with_config", "with_dependent", "with_filetree",
-    "with_random_choice",
+    "validate_argspec", "with_config", "with_dependent",
 )  # fmt: skip
 PREFIXES = ("ansible.builtin.", "ansible.legacy.")
 

@@ -302,6 +302,8 @@ _LOOKUPS: dict[str, Callable[[Sought], list[Any]]] = {
     "nested": _nested, "cartesian": _nested, "subelements": _subelements, "indexed_items": _indexed,
     **dict.fromkeys(("flattened", "community.general.flattened"), lambda call: flatten(call.terms)),
     "inventory_hostnames": _inventory_hostnames, **FILE_LOOKUPS,
+    **dict.fromkeys(("filetree", "community.general.filetree"), machine_lookups.filetree),
+    "random_choice": machine_lookups.chosen,
     "url": machine_lookups.url, "password": machine_lookups.password, "random": machine_lookups.drawn,
     "shuffle": machine_lookups.shuffled, "password_hash": machine_lookups.hashed,
     VAULT: machine_lookups.sealed, UNVAULT: machine_lookups.unsealed,

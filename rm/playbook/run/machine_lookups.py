@@ -62,6 +62,19 @@ def looked(call: Sought) -> list[Any]:
     return [_control(call).looks(kind, path, other[0] if other else "")]
 
 
+def filetree(call: Sought) -> list[Any]:
+    """What lies below directories of this machine, each with its place and its properties; of two with the
+    same path the first."""
+    found: dict[str, Any] = {}
+    for term in (str(one) for one in call.terms):
+        top = posixpath.join(
+            posixpath.abspath(call.path(term, "files")), *([""] if term.endswith("/") else [])
+        )
+        for one in _control(call).looks("tree", top, ""):
+            found.setdefault(one["path"], one)
+    return list(found.values())
+
+
 # -- chance -------------------------------------------------------------------------------------
 
 
@@ -81,6 +94,11 @@ def drawn(call: Sought) -> list[Any]:
     if not end:
         raise BadArgument("random finds nothing in an empty list")
     return [chance.choice(list(end) if not isinstance(end, str) else end)]
+
+
+def chosen(call: Sought) -> list[Any]:
+    """The lookup `random_choice`: one of its terms."""
+    return [_control(call).chance(None).choice(call.terms)] if call.terms else []
 
 
 def shuffled(call: Sought) -> list[Any]:

@@ -21,7 +21,7 @@ LOOKUPS = (
     "dict", "env", "file", "fileglob", "first_found", "flattened", "indexed_items", "items", "lines", "list",
     "nested", "cartesian", "now", "pipe", "sequence", "subelements", "template", "together", "varnames",
     "vars", "unvault", "inventory_hostnames", "url", "password", "community.general.flattened",
-    "ini", "csvfile",
+    "ini", "csvfile", "random_choice", "filetree", "community.general.filetree",
 )  # fmt: skip
 TESTS.update(PATH_TESTS)
 for _table in (FILTERS, TESTS):
