@@ -252,6 +252,22 @@ def test_a_bare_word_is_a_playbook_that_comes_with_rm_whatever_lies_here(
     assert not (tmp_path / "pwned").exists()
 
 
+def test_a_playbook_is_read_without_hosts(daemon: Daemon, rmx: Rmx, tmp_path: Path) -> None:
+    play = "- hosts: all\n  tasks:\n  - import_tasks: '{{ n }}.yml'\n"
+    (tmp_path / "site.yml").write_text(play)
+    (tmp_path / "one.yml").write_text("- file: {path: /nowhere/x, state: touch}\n")
+    (tmp_path / "two.yml").write_text("- zork: {}\n")
+    asked = ("playbook", "run", "./site.yml", "--syntax-check")
+    told = rmx(*asked, "-e", "n=one", "-i", "/nowhere")
+    assert (told.code, told.out) == (0, "\nplaybook: ./site.yml\n")
+    for given, said in ((("-e", "n=two"), "two.yml:1: unknown module 'zork'"), ((), "'n' is undefined")):
+        told = rmx(*asked, *given)
+        assert told.code == 2
+        assert said in told.err
+        assert told.out == ""
+    assert "rm sends a host many tasks at once" in rmx("playbook", "run", "./site.yml", "--step").err
+
+
 def test_a_measurement_that_takes_long_is_not_silent(
     daemon: Daemon, rmx: Rmx, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rm.adapters.playbook.files import LocalFiles, foreknown
+from rm.adapters.playbook.files import LocalFiles, foreknown, read_playbook
 from rm.adapters.playbook.sources import source_problems
 from rm.errors import UsageError
 from rm.playbook.model.problems import BadArgument
+from rm.playbook.model.schema import tasks_of
 from rm.playbook.read.parse import parse_playbook
 from rm.playbook.run.reach import check_settings
 from rm.quick_dataclass import dataclass
@@ -57,6 +58,15 @@ def problems_of(path: Path, files: LocalFiles, variables: Mapping[str, Any] | No
             found.append(problem)
     unique = dict.fromkeys(_problem(one, name) for one in found)
     return sorted(unique, key=lambda one: (one.file, one.line))
+
+
+def check_syntax(path: Path, files: LocalFiles, variables: Mapping[str, Any]) -> None:
+    """As ansible-playbook --syntax-check: raises UsageError at the first thing that cannot be read, and at a
+    module that nobody knows, reached or not."""
+    for play in read_playbook(path, files, variables).plays:
+        for task in (*tasks_of(play.tasks), *play.handlers):
+            if task.unknown:
+                raise UsageError(f"{task.file}:{task.line}: {task.unknown}")
 
 
 def _problem(error: UsageError, name: str) -> Problem:

@@ -186,6 +186,8 @@ def history(session: Session, /, last: int, as_json: bool) -> None:
 @click.option("--list-hosts", is_flag=True, help="Only list the hosts of each play.")
 @click.option("--list-tasks", is_flag=True, help="Only list the tasks.")
 @click.option("--list-tags", is_flag=True, help="Only list the tags.")
+@click.option("--syntax-check", is_flag=True, help="Only read the playbook; `check` lists all problems.")
+@click.option("--step", is_flag=True, hidden=True)
 @click.option("--no-record", is_flag=True, help="Let the daemon keep no report of this run.")
 @click.option("-v", "--verbose", count=True, help="Also show skipped tasks, each item and each message.")
 @json_option
@@ -211,6 +213,8 @@ def run(
     list_hosts: bool,
     list_tasks: bool,
     list_tags: bool,
+    syntax_check: bool,
+    step: bool,
     no_record: bool,
     verbose: int,
     as_json: bool,
@@ -227,15 +231,27 @@ def run(
         from rm.cli.playbook import retry
         from rm.cli.playbook.ansible_config import ansible_settings
 
+    if step:
+        raise UsageError(
+            "--step is not possible: rm sends a host many tasks at once, so nobody can be asked before each.",
+            "Use --check --diff, --start-at-task or --tags, or a task of the module 'pause'.",
+        )
     path, taken = playbook_path(file), retry.opened(limit)
     ansible = ansible_settings(os.environ, path.parent == shipped_directory("playbooks"))
     login = login.with_settings(ansible)
     vault = vault_of(vault_password_file or ansible.vault_files, ask_vault_pass or ansible.ask_vault_pass)
+    variables, files = extra_variables(extra_vars, vault), LocalFiles(vault, ansible)
+    lists = list_hosts or list_tasks or list_tags
+    if syntax_check:
+        from rm.adapters.playbook.checking import check_syntax
+
+        check_syntax(path, files, variables)
+        emit_json({"playbook": file}) if as_json else click.echo(f"\nplaybook: {file}")
+        if not lists:
+            return 0
     fleet = fleet_of(session, inventory, known_hosts, private_key, vault, path, login, ansible)
-    variables = extra_variables(extra_vars, vault)
     wanted, unwanted = words(tags) or ansible.tags, words(skip_tags) or ansible.skip_tags
-    files = LocalFiles(vault, ansible)
-    if list_hosts or list_tasks or list_tags:
+    if lists:
         plan = plan_of(
             path, fleet.hosts, variables=variables, limit=taken, tags=wanted, skip_tags=unwanted, files=files
         )
