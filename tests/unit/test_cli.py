@@ -268,6 +268,21 @@ def test_a_playbook_is_read_without_hosts(daemon: Daemon, rmx: Rmx, tmp_path: Pa
     assert "rm sends a host many tasks at once" in rmx("playbook", "run", "./site.yml", "--step").err
 
 
+@pytest.mark.parametrize("more", [[], ["--check"]])
+@pytest.mark.parametrize("to", ["connection: local", "delegate_to: localhost"])
+def test_no_playbook_restarts_the_machine_that_runs_it(
+    daemon: Daemon, rmx: Rmx, tmp_path: Path, to: str, more: list[str]
+) -> None:
+    done = tmp_path / "done"
+    given = f"reboot_command: touch {done}, boot_time_command: date +%N, test_command: 'true'"
+    task = f"  - {to}\n    reboot: {{{given}}}\n"
+    (tmp_path / "site.yml").write_text(f"- hosts: all\n  gather_facts: false\n  tasks:\n{task}")
+    told = rmx("playbook", "run", "./site.yml", "-i", "gpu01,", "--no-record", *more)
+    assert told.code == 2
+    assert "reboot: Running reboot with local connection would reboot the control node." in told.err
+    assert not done.exists()
+
+
 def test_a_measurement_that_takes_long_is_not_silent(
     daemon: Daemon, rmx: Rmx, monkeypatch: pytest.MonkeyPatch
 ) -> None:

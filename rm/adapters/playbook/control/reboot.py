@@ -12,6 +12,9 @@ from rm.errors import RmError
 
 def carry_out(hands: Hands, step: dict[str, Any]) -> dict[str, Any]:
     args = step["args"]
+    if hands.local:  # in check mode, too, as Ansible
+        said = "Running reboot with local connection would reboot the control node."
+        return {"failed": True, "msg": said, "rebooted": False, "elapsed": 0}
     if step.get("check"):
         return {"changed": True, "rebooted": True, "elapsed": 0, "msg": "would reboot"}
     began = time.monotonic()
