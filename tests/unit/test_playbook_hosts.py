@@ -305,22 +305,65 @@ def test_a_lost_way_is_forgotten_and_an_ended_run_opens_none() -> None:
         send(way, "ping")
 
 
+PLAY = "- hosts: {}\n  gather_facts: false\n  vars: {{goal: {}}}\n  tasks: [{{{}}}]\n"
+NEAR_AND_FAR = [Host(name, "z", name) for name in ("near", "far")]
+
+
+def ran_here(site: Path, **given: Any) -> list[tuple[str, str]]:
+    """Which modules ran for whom, with the hosts of NEAR_AND_FAR, which are this machine."""
+    inventory = {host.name: {"ansible_connection": "local"} for host in NEAR_AND_FAR}
+    settings = SshSettings(known_hosts=site.parent / "none")
+    report = run_playbook(site, NEAR_AND_FAR, settings, inventory=inventory, **given)
+    return [(host, one.module) for host, found in report.results.items() for one in found]
+
+
 def test_hosts_by_a_template_are_known_when_the_play_begins(tmp_path: Path) -> None:
-    """What is set while the run goes on counts; only the control machine is never named that way."""
-    play = "- hosts: {}\n  gather_facts: false\n  tasks: [{{{}}}]\n"
-    wanted = "set_fact: {goals: [far, near], home: localhost}"
-    last = '"{{ hostvars.near.goals | first }}"'
-    text = play.format("near", wanted) + play.format(last, "debug: {msg: x}")
+    """What is set while the run goes on counts."""
     site = tmp_path / "site.yml"
-    site.write_text(text)
-    local = {"ansible_connection": "local"}
-    hosts = [Host(name, "z", name) for name in ("near", "far")]
-    inventory = {host.name: local for host in hosts}
-    settings = SshSettings(known_hosts=tmp_path / "none")
-    report = run_playbook(site, hosts, settings, inventory=inventory)
-    assert [(host, one.module) for host, found in report.results.items() for one in found] == [
-        ("near", "set_fact"), ("far", "debug"),
-    ]  # fmt: skip
-    site.write_text(play.format("near", wanted) + play.format('"{{ hostvars.near.home }}"', "ping: {}"))
+    first = PLAY.format("near", "x", "set_fact: {goals: [far, near]}")
+    site.write_text(first + PLAY.format('"{{ hostvars.near.goals | first }}"', "x", "debug: {msg: x}"))
+    assert ran_here(site) == [("near", "set_fact"), ("far", "debug")]
+
+
+@pytest.mark.parametrize(
+    ("task", "hosts", "goal"),
+    [
+        ("set_fact: {home: localhost}", "{{ hostvars.near.home }}", ""),
+        ("set_fact: {home: localhost}", "{{ goal }}", "{{ hostvars.near.home }}"),
+        ("set_fact: {home: localhost}", "{{ goal[0] }}", "{{ [vars['host' ~ 'vars'].near.home] }}"),
+        ("set_fact: {home: localhost}", "{{ goal }}", "{{ lookup('vars', 'hostvars').near.home }}"),
+        ("set_fact: {home: localhost}", "{{ goal | default('far') }}", "{{ hostvars.near.home }}"),
+        ("add_host: {name: localhost.x, groups: made}", "{{ goal }}", "{{ groups.made[0][:9] }}"),
+        ("group_by: {key: localhost}", "{{ groups | last }}", ""),
+    ],
+    ids=["plain", "variable", "vars", "lookup", "default", "host", "group"],
+)  # fmt: skip
+def test_what_hosts_say_names_the_control_machine_in_no_way(
+    tmp_path: Path, task: str, hosts: str, goal: str
+) -> None:
+    site = tmp_path / "site.yml"
+    touched = f"file: {{path: {tmp_path}/touched, state: touch}}"
+    site.write_text(PLAY.format("near", "x", task) + PLAY.format(f'"{hosts}"', f'"{goal}"', touched))
     with pytest.raises(UsageError, match="names the control machine"):
-        run_playbook(site, hosts, settings, inventory=inventory)
+        ran_here(site)
+    assert not (tmp_path / "touched").exists()
+
+
+@pytest.mark.parametrize(
+    ("hosts", "goal", "given"),
+    [
+        ("{{ target | default('localhost') }}", "", {}),
+        ("{{ target | default('far') }}", "", {"target": "localhost"}),
+        ("{{ target }}", "", {"target": "{{ goal }}", "goal": "localhost"}),
+        ("{{ goal }}", "localhost", {}),
+        ("{{ groups.nosuch | default(['localhost']) }}", "", {}),
+    ],
+    ids=["default", "extra", "extra template", "variable", "no group"],
+)
+def test_a_template_of_the_playbook_or_the_command_line_names_the_control_machine(
+    tmp_path: Path, hosts: str, goal: str, given: dict[str, Any]
+) -> None:
+    site = tmp_path / "site.yml"
+    first = PLAY.format("near", "x", "set_fact: {home: far}")
+    site.write_text(first + PLAY.format(f'"{hosts}"', f'"{goal}"', "debug: {msg: x}"))
+    assert ran_here(site, variables=given) == [("near", "set_fact"), ("localhost", "debug")]

@@ -19,7 +19,15 @@ from rm.playbook.model.ssh_arguments import outside_program
 from rm.playbook.model.steps import TaskResult
 from rm.playbook.modules import changes_groups
 from rm.playbook.run.reach import IMPLICIT
-from rm.playbook.template.template import Layer, Scope, Seek, evaluate, has_template
+from rm.playbook.template.template import (
+    PENDING,
+    Layer,
+    NeedResult,
+    Scope,
+    Seek,
+    evaluate,
+    has_template,
+)  # fmt: skip
 from rm.playbook.template.variables import HostState, HostVars
 from rm.units import MBPS
 
@@ -92,14 +100,9 @@ class Roster:
     def meant(self, play: Play, growing: bool = False) -> tuple[str, ...]:
         """The same in the order of the pattern. Raises UsageError and TemplateProblem."""
         where = f"{play.file}:{play.line}: "
-        shared = {"groups": self.shown}
-        everyone = HostVars(self.states, shared, lambda name: False, self.seek, self.extra)
-        magic = Layer({**self.names, **shared, "hostvars": everyone}, False)
-        scope = Scope([Layer(self.extra, True), magic, Layer(play.variables, True)], seek=self.seek)
-        value = evaluate(play.hosts, scope)
-        pattern = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+        pattern, by_hosts = self._pattern(play)
         if pattern in IMPLICIT and pattern not in self.hosts:
-            if "hostvars" in play.hosts:  # which may be a host's answer
+            if by_hosts:
                 raise UsageError(
                     f"{where}'hosts' names the control machine, by what is known of a host.",
                     f"Write 'hosts: {pattern}', or put {pattern} into the inventory.",
@@ -114,6 +117,23 @@ class Roster:
             except UsageError as unknown:  # as Ansible, which warns of it
                 self._unknown[where] = f"{unknown} The play passes it over."
         return tuple(name for name in names if name in self.wanted)
+
+    def _pattern(self, play: Play) -> tuple[str, bool]:
+        """What `hosts` says, and whether that may be a host's answer: then `hostvars`, or `groups` to which
+        tasks added, are looked at on the way, in a variable as well. Raises TemplateProblem."""
+
+        def said(groups: Any, hostvars: Any) -> str:
+            magic = {**self.names, "groups": groups, "hostvars": hostvars}
+            layers = [Layer(self.extra, True), Layer(magic, False), Layer(play.variables, True)]
+            value = evaluate(play.hosts, Scope(layers, seek=self.seek))
+            return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+        try:
+            return said(PENDING if self._joined else self.shown, PENDING), False
+        except NeedResult:
+            shared = {"groups": self.shown}
+            everyone = HostVars(self.states, shared, lambda name: False, self.seek, self.extra)
+            return said(self.shown, everyone), True
 
     def tell_unknown(self, tell: Callable[[str], None]) -> None:
         """Say which plays name hosts or groups that nobody knows, so far."""
