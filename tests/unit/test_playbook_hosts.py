@@ -22,7 +22,7 @@ from rm.adapters.playbook.hosts import Ways
 from rm.adapters.playbook.local import LocalSteps
 from rm.adapters.playbook.program import PART_BYTES, OutcomeUnknown, in_parts
 from rm.adapters.playbook.roster import Roster
-from rm.adapters.playbook.run import run_playbook
+from rm.adapters.playbook.run import Report, run_playbook
 from rm.core.model.host import Host
 from rm.errors import Unreachable, UsageError
 from rm.playbook.model.steps import Batch, TaskResult
@@ -309,11 +309,14 @@ PLAY = "- hosts: {}\n  gather_facts: false\n  vars: {{goal: {}}}\n  tasks: [{{{}
 NEAR_AND_FAR = [Host(name, "z", name) for name in ("near", "far")]
 
 
-def ran_here(site: Path, **given: Any) -> list[tuple[str, str]]:
-    """Which modules ran for whom, with the hosts of NEAR_AND_FAR, which are this machine."""
+def report_of(site: Path, **given: Any) -> Report:
+    """Of a run with the hosts of NEAR_AND_FAR, which are this machine."""
     inventory = {host.name: {"ansible_connection": "local"} for host in NEAR_AND_FAR}
     settings = SshSettings(known_hosts=site.parent / "none")
-    report = run_playbook(site, NEAR_AND_FAR, settings, inventory=inventory, **given)
+    return run_playbook(site, NEAR_AND_FAR, settings, inventory=inventory, **given)
+
+
+def ran(report: Report) -> list[tuple[str, str]]:
     return [(host, one.module) for host, found in report.results.items() for one in found]
 
 
@@ -322,7 +325,33 @@ def test_hosts_by_a_template_are_known_when_the_play_begins(tmp_path: Path) -> N
     site = tmp_path / "site.yml"
     first = PLAY.format("near", "x", "set_fact: {goals: [far, near]}")
     site.write_text(first + PLAY.format('"{{ hostvars.near.goals | first }}"', "x", "debug: {msg: x}"))
-    assert ran_here(site) == [("near", "set_fact"), ("far", "debug")]
+    assert ran(report_of(site)) == [("near", "set_fact"), ("far", "debug")]
+
+
+@pytest.mark.parametrize("later", ["{}", "{first: far}", "{first: localhost}", "{first: [near, far]}"])
+def test_a_play_keeps_the_hosts_with_which_it_begins_part_by_part(tmp_path: Path, later: str) -> None:
+    """`hosts` is a template that gives something else, or nothing, once the first part is over."""
+    site = tmp_path / "site.yml"
+    site.write_text(f"""\
+- hosts: near
+  gather_facts: false
+  tasks: [{{set_fact: {{goals: {{first: [far, near]}}}}}}]
+- hosts: "{{{{ hostvars.near.goals.first }}}}"
+  gather_facts: false
+  serial: 1
+  order: reverse_inventory
+  tasks:
+  - debug: {{msg: "{{{{ [ansible_play_hosts_all, ansible_play_hosts, ansible_play_batch] }}}}"}}
+  - set_fact: {{goals: {later}}}
+""")
+    report = report_of(site)
+    assert report.ok
+    said = {host: next(one.message for one in found if one.module == "debug")
+            for host, found in report.results.items()}  # fmt: skip
+    assert said == {
+        "near": "[['far', 'near'], ['far', 'near'], ['near']]",
+        "far": "[['far', 'near'], ['far', 'near'], ['far']]",
+    }
 
 
 @pytest.mark.parametrize(
@@ -345,7 +374,7 @@ def test_what_hosts_say_names_the_control_machine_in_no_way(
     touched = f"file: {{path: {tmp_path}/touched, state: touch}}"
     site.write_text(PLAY.format("near", "x", task) + PLAY.format(f'"{hosts}"', f'"{goal}"', touched))
     with pytest.raises(UsageError, match="names the control machine"):
-        ran_here(site)
+        report_of(site)
     assert not (tmp_path / "touched").exists()
 
 
@@ -366,4 +395,4 @@ def test_a_template_of_the_playbook_or_the_command_line_names_the_control_machin
     site = tmp_path / "site.yml"
     first = PLAY.format("near", "x", "set_fact: {home: far}")
     site.write_text(first + PLAY.format(f'"{hosts}"', f'"{goal}"', "debug: {msg: x}"))
-    assert ran_here(site, variables=given) == [("near", "set_fact"), ("localhost", "debug")]
+    assert ran(report_of(site, variables=given)) == [("near", "set_fact"), ("localhost", "debug")]

@@ -83,22 +83,19 @@ class Roster:
                 state.login = str(self.connection_of(state.name).get("ansible_user", state.login))
 
     def chosen(self, play: Play, growing: bool = False, begins: bool = False) -> tuple[str, ...]:
-        """The names of the hosts that a play is for, in its order; raises UsageError. `growing`: earlier
-        plays may add hosts, groups and variables, so that what nobody knows is not a mistake before the play
-        `begins`, and a name is not one even then."""
+        """The names of the hosts that a play is for, in the order of the pattern; raises UsageError.
+        `growing`: earlier plays may add hosts, groups and variables, so that what nobody knows is not a
+        mistake before the play `begins`, and a name is not one even then."""
         try:
-            found = [*self.meant(play, growing)]
+            return self._meant(play, growing)
         except TemplateProblem as problem:
             if growing and not begins:
                 return ()
             where = f"{play.file}:{play.line}: "
             raise UsageError(f"{where}'hosts': {problem}.", "Set it with -e.") from None
-        if play.order.endswith("sorted"):
-            found.sort()
-        return tuple(reversed(found) if play.order.startswith("reverse") else found)
 
-    def meant(self, play: Play, growing: bool = False) -> tuple[str, ...]:
-        """The same in the order of the pattern. Raises UsageError and TemplateProblem."""
+    def _meant(self, play: Play, growing: bool) -> tuple[str, ...]:
+        """The same. Raises UsageError and TemplateProblem."""
         where = f"{play.file}:{play.line}: "
         pattern, by_hosts = self._pattern(play)
         if pattern in IMPLICIT and pattern not in self.hosts:

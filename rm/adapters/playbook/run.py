@@ -41,7 +41,7 @@ from rm.playbook.run.evaluate import Options
 from rm.playbook.run.lookups import seeker
 from rm.playbook.run.reach import check_settings
 from rm.playbook.run.report import Progress, Recap, Report
-from rm.playbook.run.rolling import batches, max_fail
+from rm.playbook.run.rolling import batches, in_order, max_fail
 from rm.playbook.template.template import Layer, Scope, evaluate
 from rm.playbook.template.variables import ANSIBLE_VERSION
 
@@ -111,7 +111,11 @@ def plan_of(
     read = read_playbook(playbook, files or LocalFiles(), variables)
     roster = Roster(hosts, variables or {}, {}, limit or "")
     return [
-        {"play": play.name, "hosts": list(roster.chosen(play, grows)), **plan_of_play(play, tags, skip_tags)}
+        {
+            "play": play.name,
+            "hosts": in_order(play, roster.chosen(play, grows)),
+            **plan_of_play(play, tags, skip_tags),
+        }
         for play, grows in growing_of(read.plays)
     ]
 
@@ -193,13 +197,15 @@ class _Run:
             )
 
     def run_play(self, play: Play, names: tuple[str, ...], conductor: Conductor) -> None:
+        """For the hosts that were chosen as it begins: `hosts` may give others when it is asked again."""
         states = self.roster.states
         self.roster.names = {**self.orders.magic, "playbook_dir": _directory(play)}
         self.roster.enter(_beside(play.file))
-        self.orders.tell(Progress("play", play.name, hosts=names))
+        ordered = in_order(play, names)
+        self.orders.tell(Progress("play", play.name, hosts=tuple(ordered)))
         self.through.clear()
         prompted = self.prompted(play)
-        alive = [name for name in names if not states[name].failed]
+        alive = [name for name in ordered if not states[name].failed]
         for state in states.values():
             state.ended = False
         limit, parts = self.rolling(play, alive, prompted)
@@ -260,13 +266,11 @@ class _Run:
     def options(
         self, play: Play, names: Sequence[str], part: Sequence[str], prompted: Mapping[str, Any]
     ) -> Options:
+        """`names` are all of the play's hosts, in the order of the pattern, whatever `order` says."""
         orders = self.orders
-        every = [
-            one for one in self.roster.meant(play, growing=True) if one in names
-        ]  # whatever `order` says
         magic = {
             "groups": self.roster.shown,  # which tasks may add to
-            "ansible_play_hosts_all": every,
+            "ansible_play_hosts_all": list(names),
             "ansible_playbook_python": sys.executable,
             "rm_agents_dir": str(shipped_directory("agents")),
             "ansible_version": ANSIBLE_VERSION,
@@ -281,7 +285,7 @@ class _Run:
         return Options(
             _directory(play), orders.variables, magic, orders.check, orders.tags, orders.skip_tags,
             orders.start_at, ThisMachine(vault=orders.files.vault), prompted,
-            {"ansible_play_hosts": tuple(every), "ansible_play_batch": tuple(part),
+            {"ansible_play_hosts": tuple(names), "ansible_play_batch": tuple(part),
              "play_hosts": tuple(part)}, _late(play),
             orders.become, orders.become_user,
         )  # fmt: skip

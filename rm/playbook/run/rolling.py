@@ -1,4 +1,5 @@
-"""`serial` and `max_fail_percentage`: a play's hosts in rolling batches, and when the rest is left alone."""
+"""`order`, `serial` and `max_fail_percentage`: a play's hosts in their order and in rolling batches, and when
+the rest is left alone."""
 
 from __future__ import annotations
 
@@ -9,6 +10,12 @@ from rm.errors import UsageError
 from rm.playbook.model.problems import TemplateProblem
 from rm.playbook.model.schema import Play
 from rm.playbook.template.template import Scope, evaluate
+
+
+def in_order(play: Play, names: Sequence[str]) -> list[str]:
+    """The hosts as `order` says; `names` are in the order of the pattern."""
+    found = sorted(names) if play.order.endswith("sorted") else list(names)
+    return found[::-1] if play.order.startswith("reverse") else found
 
 
 def max_fail(play: Play, scope: Scope) -> float | None:
