@@ -9,7 +9,7 @@ import pytest
 
 from rm.config import MonitorConfig
 from rm.core.monitoring.cells import Cell, Status
-from rm.core.monitoring.mesh import usual
+from rm.core.monitoring.mesh import Mesh, usual
 from rm.protocol.line import read_answer
 from rm.protocol.request import Request
 from tests.fakes import asked
@@ -26,13 +26,15 @@ class OneBadLink(Prober):
     def __init__(self, seed: int) -> None:
         super().__init__()
         self._seed, self._tries = seed, dict[tuple[str, str], int]()
+        self.healed, self.throughputs = False, 0
 
     def call(self, name: str, request: Request[Any], timeout_s: float = 10) -> Future[Any]:
         op, args = asked(request)
         if op != "probe" or args["kind"] not in ("oneway", "throughput"):
             return super().call(name, request, timeout_s)
         other = args["address"].removesuffix(".test")
-        bad = BAD in (name, other)
+        bad = BAD in (name, other) and not self.healed
+        self.throughputs += args["kind"] == "throughput"
         future: Future[Any] = Future()
         told = (
             self._latency(name, other, args["count"], bad)
@@ -56,23 +58,31 @@ class OneBadLink(Prober):
         }  # fmt: skip
 
 
-def cells_after(minutes: int, seed: int) -> list[Cell]:
-    """Every cell of six hosts in one zone, the meshes as rm.toml has them, so long after the first run."""
+def house_of(agents: OneBadLink) -> tuple[House, list[Mesh]]:
+    """Six hosts in one zone, the meshes as rm.toml has them, each measured once."""
     config = MonitorConfig()
     meshes = usual(
         round(config.interval_s * 1e6), round(config.throughput_interval_s * 1e6), config.probe_count
     )
-    house = House(*meshes, hosts=6, agents=OneBadLink(seed))
+    house = House(*meshes, hosts=6, agents=agents)
     house.monitor.run("throughput")
     house.monitor.run("latency")
+    return house, list(meshes[:2])
+
+
+def cells_after(minutes: int, seed: int) -> list[Cell]:
+    """Every cell so long after the first run."""
+    house, meshes = house_of(OneBadLink(seed))
     for _ in range(minutes):
         house.clock.us += MINUTE_US
         house.monitor.run("latency")
         house.monitor.confirm()
+    return cells_of(house, meshes)
+
+
+def cells_of(house: House, meshes: list[Mesh]) -> list[Cell]:
     hosts = house.lead.cycle.state.hosts
-    return [
-        cell for mesh in meshes[:2] for cell in house.board.cells(mesh, hosts, house.monitor.every_us(mesh))
-    ]
+    return [cell for mesh in meshes for cell in house.board.cells(mesh, hosts, house.monitor.every_us(mesh))]
 
 
 def those_of_the_bad_link(cells: list[Cell], check: str) -> list[Cell]:
@@ -97,6 +107,27 @@ def test_a_bandwidth_that_was_measured_before_those_of_the_peers_is_reported_aft
     assert {c.status for c in those_of_the_bad_link(cells_after(0, 1), "bandwidth")} == {Status.OK}
     slow = [c for c in those_of_the_bad_link(cells_after(3, 1), "bandwidth") if c.status is not Status.OK]
     assert {c.message for c in slow} == {"bandwidth 1.2 Mbit/s (peers 95 Mbit/s), critical below 28.5 Mbit/s"}
+
+
+def test_a_bad_bandwidth_ends_minutes_after_its_cause_and_not_with_the_next_hourly_run() -> None:
+    agents = OneBadLink(1)
+    house, meshes = house_of(agents)
+
+    def slow_after(minutes: int) -> tuple[int, int]:
+        """So many directions with the bad link are slow, and so many tests of throughput were made."""
+        before = agents.throughputs
+        for _ in range(minutes):
+            house.clock.us += MINUTE_US
+            house.monitor.confirm()
+        slow = those_of_the_bad_link(cells_of(house, meshes), "bandwidth")
+        bad = sum(c.status is Status.CRITICAL for c in slow)
+        return bad, agents.throughputs - before
+
+    assert slow_after(10)[0] == 10
+    assert slow_after(10) == (10, 2 * 10)  # each pair twice in ten minutes
+    agents.healed = True
+    assert slow_after(12)[0] == 0
+    assert slow_after(20) == (0, 0)  # what is good has its hourly run
 
 
 @pytest.mark.parametrize("seed", range(3))

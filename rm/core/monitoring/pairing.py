@@ -162,6 +162,24 @@ class Pairing:
         return [(first + i) % len(self) for i in range(count)]
 
 
+def rounds_from(pairs: Iterable[Pair], most: int) -> list[list[Pair]]:
+    """At most so many rounds of these pairs, the first ones first; no host is in two pairs of a round. What
+    finds no room is left out."""
+    rounds: list[list[Pair]] = []
+    taken: list[set[str]] = []
+    for a, b in pairs:
+        free = (n for n, names in enumerate(taken) if names.isdisjoint((a.name, b.name)))
+        number = next(free, len(rounds))
+        if number == most:
+            continue
+        if number == len(rounds):
+            rounds.append([])
+            taken.append(set())
+        rounds[number].append((a, b))
+        taken[number].update((a.name, b.name))
+    return rounds
+
+
 def _between(one: Sequence[Host], other: Sequence[Host]) -> list[list[Pair]]:
     """Each of the one with each of the other, as rounds; a host may be on both sides."""
     names, others = {h.name for h in one}, {h.name for h in other}

@@ -20,12 +20,14 @@ from rm.core.monitoring.pairing import Pairing
 from rm.core.monitoring.peers import Zones, usual_of, zones_of
 from rm.core.ports import Clock
 from rm.errors import StoreError
-from rm.units import SECOND_US
+from rm.units import MINUTE_US, SECOND_US
 
 log = logging.getLogger(__name__)
 
 Key = tuple[str, str, str]  # check, source, destination
 COMPARED = {**dict.fromkeys(DELAYS, False), "bandwidth": True}  # with peers -> more is better
+NOT_GOOD = (Status.WARN, Status.CRITICAL, Status.UNKNOWN)
+AGAIN_US = 5 * MINUTE_US  # after which a cell that is not good is tried again before its next run
 USUAL_FOR_US = 30 * SECOND_US  # before what is usual is looked up anew
 
 
@@ -156,18 +158,26 @@ class Board:
         with self._lock:
             return set(names).difference(*(key[1:] for key in self._cells.get(mesh.name, ())))
 
-    def doubtful(self, mesh: Mesh) -> set[frozenset[str]]:
-        """The pairs whose newest try gave what does not count yet: worse than the status, or better; also
-        those that were good while nothing was known of their peers, and are bad beside them."""
+    def doubtful(self, mesh: Mesh) -> list[frozenset[str]]:
+        """The pairs that are worth a test before their next run, the most urgent first: those whose newest
+        try gave what does not count yet, worse than the status, or better; those that were good while nothing
+        was known of their peers, and are bad beside them; those that are not good, AGAIN_US after their
+        newest try, so that a status ends soon after its cause."""
         now_us = self._clock.now_us()
+        urgent: dict[frozenset[str], tuple[bool, int]] = {}
         with self._lock:
-            known = self._cells.get(mesh.name, {})
-            alone = [known[key] for key in self._alone.get(mesh.name, ()) if key in known]
-            return {
-                frozenset((c.source, c.destination))
-                for c in known.values()
-                if c.result is not c.status and c.status is not Status.MAINTENANCE
-            } | {frozenset((c.source, c.destination)) for c in alone if self._stands_out(mesh, c, now_us)}
+            alone = self._alone.get(mesh.name, ())
+            for key, cell in self._cells.get(mesh.name, {}).items():
+                if cell.status is Status.MAINTENANCE:
+                    continue
+                open_yet = cell.result is not cell.status or (
+                    key in alone and self._stands_out(mesh, cell, now_us)
+                )
+                again = cell.status in NOT_GOOD and now_us - cell.checked_us >= AGAIN_US
+                if open_yet or again:
+                    pair, rank = frozenset(key[1:]), (not open_yet, 0 if open_yet else cell.checked_us)
+                    urgent[pair] = min(rank, urgent.get(pair, rank))
+        return sorted(urgent, key=lambda pair: (*urgent[pair], sorted(pair)))
 
     def lossy(self, mesh: Mesh) -> set[frozenset[str]]:
         """The pairs of which more packets would decide how much they lose, or whether that is over."""

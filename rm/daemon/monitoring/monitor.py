@@ -21,7 +21,7 @@ from rm.core.monitoring.history import History, learn
 from rm.core.monitoring.mesh import Mesh, MeshState
 from rm.core.monitoring.outcome import Outcome
 from rm.core.monitoring.pace import FOLLOW_UPS, REST_US, apart_us, closer, pace_of, spacing_us
-from rm.core.monitoring.pairing import Pair, Pairing
+from rm.core.monitoring.pairing import Pair, Pairing, rounds_from
 from rm.core.monitoring.path import lost_from, said_of
 from rm.core.ports import Clock
 from rm.core.scheduling.cycle import Cycle
@@ -42,6 +42,7 @@ TRACES = 8  # of a round of tests, at most
 TRACERS = 2  # at the same time, beside the rounds of tests, which are shorter
 TRACE_TRIES = ((5, 0), (20, 1_000_000))
 RETRY_S = 60.0  # after which a result that does not count yet is tried again; see `confirm`
+CONFIRMED = 3  # tests of a host then, at most
 
 
 class Settings(Protocol):
@@ -245,8 +246,8 @@ class Monitor:
 
     def confirm(self) -> None:
         """Between the runs of meshes whose next run is far: measure the hosts of which a mesh knows nothing,
-        as those that came up after its run, and test again the pairs of which the newest try says what does
-        not count yet: so a fault that an hourly test has met is reported after minutes."""
+        as those that came up after its run, and test again the pairs that the board finds doubtful: so a
+        fault that an hourly test has met is reported after minutes, and so is its end."""
         for mesh in self.meshes.values():
             far = self._interval_of(mesh) > RETRY_S * SECOND_US and not mesh.is_continuous
             if self.state(mesh.name).paused_by or not far or not self._running[mesh.name].acquire(False):
@@ -263,7 +264,7 @@ class Monitor:
                 self._running[mesh.name].release()
 
     def _confirm(self, mesh: Mesh, hosts: Sequence[Host]) -> None:
-        """New hosts take part in as many rounds as a run has; of doubtful pairs each host in one."""
+        """New hosts take part in as many rounds as a run has; of doubtful pairs each host in CONFIRMED."""
         up = up_of(hosts)
         pairing = Pairing(mesh, hosts, up)
         new = self.board.unmet(mesh, up)
@@ -277,16 +278,12 @@ class Monitor:
             state = replace(state, begun_us=begun_us, ended_us=self._clock.now_us())
             self.keep(state.counting((r.ok, r.skipped) for r in results), durable=True)
         by_name = {h.name: h for h in hosts}
-        taken: set[str] = set()
-        again: list[Pair] = []
-        for here, there in sorted(map(ends_of, self.board.doubtful(mesh))):
-            if {here, there} <= up and taken.isdisjoint((here, there)):
-                a, b = by_name[here], by_name[there]
-                if pairing.means(a, b):
-                    taken.update((here, there))
-                    again.append((a, b))
-        if again:
-            self._round(mesh, again)
+        ends = [e for e in map(ends_of, self.board.doubtful(mesh)) if up.issuperset(e)]
+        doubtful = [(by_name[here], by_name[there]) for here, there in ends]
+        for pairs in rounds_from((pair for pair in doubtful if pairing.means(*pair)), CONFIRMED):
+            if self._stopping:
+                return
+            self._round(mesh, pairs)
 
     def measure(self, zone: str | None = None) -> Measured:
         """Measure every pair now (of one zone, if named): latency, and throughput where it was not
