@@ -163,7 +163,7 @@ class Pairing:
 
 
 def rounds_from(pairs: Iterable[Pair], most: int) -> list[list[Pair]]:
-    """At most so many rounds of these pairs, the first ones first; no host is in two pairs of a round. What
+    """`most` rounds of these pairs or fewer, the first pairs first; no host is in two pairs of a round. What
     finds no room is left out."""
     rounds: list[list[Pair]] = []
     taken: list[set[str]] = []

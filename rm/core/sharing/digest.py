@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,12 +14,55 @@ from rm.units import DAY_US, HOUR_US, MINUTE_US, SECOND_US, format_elapsed
 WEEK_US = 7 * DAY_US
 MONDAY_US = 4 * DAY_US  # the first one after the epoch, which began on a Thursday
 NAME_WIDTH = 16
+REMEMBERED = 8  # weeks before now of which is known that they were mailed, and as many after it
 
 
 def week_before(now_us: int) -> tuple[int, int]:
     """(from, until before) of the last whole week, which begins on Monday, UTC."""
     until_us = (now_us - MONDAY_US) // WEEK_US * WEEK_US + MONDAY_US
     return until_us - WEEK_US, until_us
+
+
+@dataclass(frozen=True, slots=True)
+class Mailed:
+    """Which weeks an address got: until when each lasts -> the mark of its text. `early` are those that a
+    clock which went back since has not reached yet: either they were mailed before they were over, or that
+    clock is wrong now."""
+
+    weeks: Mapping[int, str] = field(default_factory=dict)
+    early: frozenset[int] = frozenset()
+
+    def at(self, until_us: int) -> Mailed:
+        """As it is when the last whole week ends there."""
+        return replace(self, early=self.early | {week for week in self.weeks if week > until_us})
+
+    def may_miss(self, until_us: int) -> bool:
+        """Could this week be due?"""
+        return until_us not in self.weeks or until_us in self.early
+
+    def is_older(self, until_us: int) -> bool:
+        """Is it before all that were mailed, by a clock that went back?"""
+        return bool(self.weeks) and until_us < min(self.weeks)
+
+    def has(self, until_us: int, text: str) -> bool:
+        return self.weeks.get(until_us) == mark_of(text)
+
+    def corrects(self, until_us: int) -> bool:
+        """Is a letter of this week one that takes the place of another?"""
+        return until_us in self.weeks
+
+    def with_week(self, until_us: int, text: str) -> Mailed:
+        """It got this text, after the week was over."""
+        known = sorted({*self.weeks, until_us})
+        past = [week for week in known if week <= until_us][-REMEMBERED:]
+        kept = past + [week for week in known if week > until_us][:REMEMBERED]
+        weeks = {week: self.weeks.get(week, "") for week in kept} | {until_us: mark_of(text)}
+        return Mailed(weeks, self.early.intersection(kept) - {until_us})
+
+
+def mark_of(text: str) -> str:
+    """Another one for another text."""
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def digest(account: str, since_us: int, until_us: int, lines: Sequence[tuple[str, Any]]) -> str:

@@ -4,6 +4,9 @@ What was sent is a document of the store, written when the mail server has taken
 another leader, goes on from there. That a letter is about to be sent is written before, which a daemon cannot
 that does not lead any more: so one that stood still sends nothing beside the next leader. Where a daemon ends
 before it could write that the server took a letter, the letter is sent again, with the same Message-ID.
+
+A clock that is ahead for a while has a week mailed before it is over. When the clock has come back and the
+week is over, it is mailed again, unless nothing changed in it.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from rm.core.alerts.channel import NotTold
 from rm.core.ports import Clock
 from rm.core.scheduling.cycle import Cycle
 from rm.core.sharing.accounts import Accounts
-from rm.core.sharing.digest import digest, week_before
+from rm.core.sharing.digest import Mailed, digest, mark_of, week_before
 from rm.core.sharing.usage_query import Asked
 from rm.core.store import Store
 from rm.errors import ConfigError
@@ -27,6 +30,7 @@ log = logging.getLogger(__name__)
 PREFIX = "digest/"  # of the names of documents
 KEEP_S = 30.0
 HOURS = 24
+CORRECTED = "This letter takes the place of one that was sent before the week was over.\n\n"
 
 
 class Letters(Protocol):
@@ -81,18 +85,15 @@ class Digests:
         self._store, self._leader, self._clock, self._letters = store, leader, clock, letters
         self._cluster, self._to, self._hour_us = cluster, to, hour * HOUR_US
         self._missed = set[str]()  # accounts that are none, of which the log tells
-        self._sent = {
-            name: until_us
-            for name, body in stored
-            if name.startswith(PREFIX) and isinstance(until_us := body.get("until_us"), int)
-        }
+        self._sent = {name: _mailed(body) for name, body in stored if name.startswith(PREFIX)}
 
     def send(self) -> None:
         """What is due; what a server refuses for now is tried again the next time."""
         since_us, until_us = week_before(self._clock.now_us() - self._hour_us)
+        self._note_clock(until_us)
         unknown = self._unknown()
         for account, addresses in self._to.items():
-            due = [to for to in addresses if self._sent.get(_name(account, to), 0) < until_us]
+            due = [to for to in addresses if self._mailed_to(account, to).may_miss(until_us)]
             if not due:
                 continue
             asked = Asked(("user",), since_us, until_us, (("account", account),))
@@ -101,7 +102,18 @@ class Digests:
                 continue
             text = digest(account, since_us, until_us, lines)
             for to in due:
+                if not lines and self._mailed_to(account, to).is_older(until_us):
+                    continue  # a clock that begins in 1970 asks for letters of then
                 self._send(account, to, until_us, text)
+
+    def _note_clock(self, until_us: int) -> None:
+        """Write down which weeks were mailed that this clock has not reached."""
+        for name, known in list(self._sent.items()):
+            if (now := known.at(until_us)) != known:
+                self._keep(name, now)
+
+    def _mailed_to(self, account: str, to: str) -> Mailed:
+        return self._sent.get(_name(account, to), Mailed())
 
     def _unknown(self) -> set[str]:
         """Those of which digests are to be sent and that are no accounts; where there are none at all, a name
@@ -120,19 +132,34 @@ class Digests:
     def _send(self, account: str, to: str, until_us: int, text: str) -> None:
         subject = f"[{self._cluster}] {text.partition(chr(10))[0]}"
         name = _name(account, to)
-        self._keep(name, {"until_us": self._sent.get(name, 0), "begun_us": until_us})
+        mailed = self._mailed_to(account, to)
+        after = mailed.with_week(until_us, text)
+        if mailed.has(until_us, text):
+            self._keep(name, after)
+            return
+        self._keep(name, mailed, begun_us=until_us)
+        letter = f"{self._cluster} digest {account} {to} {until_us}"
+        if mailed.corrects(until_us):
+            text, letter = CORRECTED + text, f"{letter} {mark_of(text)}"
         try:
-            self._letters.send_letter(to, subject, text, f"{self._cluster} digest {account} {to} {until_us}")
+            self._letters.send_letter(to, subject, text, letter)
         except NotTold as error:
             if error.again:
                 log.warning("the digest of %s to %s: %s", account, to, error)
                 return
             log.error("the digest of %s is not sent to %s: %s", account, to, error)
-        self._keep(name, {"until_us": until_us})
-        self._sent[name] = until_us
+        self._keep(name, after)
 
-    def _keep(self, name: str, body: dict[str, Any]) -> None:
+    def _keep(self, name: str, mailed: Mailed, **more: int) -> None:
+        weeks = {str(week): mark for week, mark in mailed.weeks.items()}
+        body = {"weeks": weeks, "early": sorted(mailed.early), **more}
         self._leader.keep(((name, body),)).result(KEEP_S)
+        self._sent[name] = mailed
+
+
+def _mailed(body: Mapping[str, Any]) -> Mailed:
+    weeks = {int(week): str(mark) for week, mark in body.get("weeks", {}).items()}
+    return Mailed(weeks, frozenset(body.get("early", ())))
 
 
 def _name(account: str, to: str) -> str:
