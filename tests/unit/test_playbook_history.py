@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rm.adapters.playbook.history import FILE, keep, runs
+from rm.adapters.playbook.history import FILE, entry_of, keep, runs
+from rm.playbook.model.steps import TaskResult
+from rm.playbook.run.report import Report
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root")
@@ -78,3 +80,21 @@ def test_a_file_that_another_run_of_roots_had_only_just_made_is_the_accounts(tmp
     keep(tmp_path, {"by": "root"})
     assert runs(tmp_path) == [{"by": "root"}]
     assert (tmp_path / FILE).stat().st_uid == account.pw_uid
+
+
+def test_no_words_of_a_host_hide_a_run_or_end_the_reading_of_all(tmp_path: Path) -> None:
+    """A line separator in a host's message was the end of a line: what came after it was read as a run."""
+    deep = "[" * 100_000
+    for said in ("a\u2028[]\u2028b", f"a\x85{deep}\x85b", "a\x1c{}\x0c5\u2029null"):
+        report = Report("site.yml", check=False)
+        report.results["n1"] = [TaskResult("n1", "p", "t", "command", "failed", message=said)]
+        entry = entry_of(
+            report, by="root", began="2026-11-28T10:00:00", took_s=1.0, inventory="i", limit="", tags=(),
+            variables={},
+        )  # fmt: skip
+        keep(tmp_path, entry)
+        assert runs(tmp_path)[-1] == entry
+        assert all(len(text) < 1100 for text in entry["failures"])
+    with (tmp_path / FILE).open("a") as file:  # as an earlier release wrote them
+        file.write(f"[]\n5\n{deep}\n")
+    assert len(runs(tmp_path)) == 3

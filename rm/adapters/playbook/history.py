@@ -20,6 +20,8 @@ from rm.playbook.run.report import Report
 
 FILE = "playbooks.jsonl"
 RUNS_MAX = 1000  # older ones are dropped when twice as many are there
+FAILURES_MOST = 20  # of a run
+FAILURE_MOST = 1000  # characters of each: hosts say how long their words are
 
 
 def entry_of(
@@ -45,8 +47,13 @@ def entry_of(
         "began": began, "took_s": round(took_s, 3), "by": by, "playbook": os.path.abspath(report.playbook),
         "inventory": inventory, "limit": limit, "tags": list(tags), "variables": sorted(variables),
         "check": report.check, "result": result, "hosts": len(recap), "recap": totals, "failed_hosts": failed,
-        "not_reached": list(report.not_reached), "failures": report.failures()[:20],
+        "not_reached": list(report.not_reached),
+        "failures": [_shortened(text) for text in report.failures()[:FAILURES_MOST]],
     }  # fmt: skip
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= FAILURE_MOST else f"{text[:FAILURE_MOST]}…"
 
 
 def keep(directory: Path, entry: Mapping[str, Any]) -> None:
@@ -66,16 +73,18 @@ def keep(directory: Path, entry: Mapping[str, Any]) -> None:
 
 
 def runs(directory: Path) -> list[dict[str, Any]]:
-    """All kept runs, the oldest first; a torn line is left out. Raises OSError."""
+    """All kept runs, the oldest first; what is no run, as a torn line, is left out. Raises OSError."""
     found = []
     try:
         with os.fdopen(_opened(directory, os.O_RDONLY), encoding="utf-8", errors="replace") as file:
             text = file.read()
     except FileNotFoundError:
         return []
-    for line in text.splitlines():
-        with suppress(ValueError):
-            found.append(json.loads(line))
+    for line in text.split("\n"):  # what a host said may hold other ends of lines
+        with suppress(ValueError, RecursionError):
+            one = json.loads(line)
+            if isinstance(one, dict):
+                found.append(one)
     return found
 
 
