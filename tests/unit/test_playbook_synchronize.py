@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import threading
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from rm.adapters.hosts.settings import SshSettings
 from rm.adapters.playbook.become import Passwords
-from rm.adapters.playbook.control import Hands, carry_out
+from rm.adapters.playbook.control import Hands, carry_out, synchronize
 from rm.adapters.playbook.control.synchronize import options
 from rm.core.model.host import Host
 from rm.playbook.model.problems import BadArgument
@@ -174,3 +175,22 @@ def test_a_private_file_stays_private(tree: Path) -> None:
     (tree / "from/one").chmod(0o600)
     ask(tree, src=f"{tree}/from/one", dest=f"{tree}/to")
     assert stat.S_IMODE((tree / "to").stat().st_mode) == 0o600
+
+
+def test_what_a_host_says_without_end_takes_no_memory(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host in whose rsync's place a flood runs filled the memory of the control machine."""
+    (tree / "rsync").write_text("#!/bin/sh\nhead -c 30000000 /dev/zero >&2\necho the last >&2\nexit 9\n")
+    (tree / "rsync").chmod(0o755)
+    tracemalloc.start()
+    try:
+        answer = ask(tree, src=f"{tree}/from/", dest="/x", rsync_path=f"{tree}/rsync")
+        assert tracemalloc.get_traced_memory()[1] < 10 << 20
+    finally:
+        tracemalloc.stop()
+    assert answer["failed"]
+    assert "the last" in answer["msg"]
+    monkeypatch.setattr(synchronize, "OUT_BYTES", 1000)
+    for number in range(100):
+        (tree / f"from/{number}").write_text("x")
+    answer = ask(tree, src=f"{tree}/from/", dest=f"{tree}/to")
+    assert "Synchronize the tree in parts" in answer["msg"]

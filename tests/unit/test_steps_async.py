@@ -128,3 +128,19 @@ def test_check_mode_starts_nothing(play, tmp_path):
 def test_what_cannot_be_is_said_before_anything_runs(play, task):
     with pytest.raises(UsageError, match=r"site\.yml:4: '(async|timeout)'"):
         play(f"    - {task}\n")
+
+
+def test_no_number_that_a_host_says_ends_the_run(play):
+    """Numbers without end, or none, ended the run of all hosts with a defect."""
+    tasks = []
+    for number in ("1e999", "nan", "1e300", "9" * 5000):
+        for word in ("timeout", "async", "throttle", "retries", "delay"):
+            more = "\n      until: false\n      retries: 1" if word == "delay" else ""
+            more = "\n      until: false\n      delay: 0" if word == "retries" else more
+            tasks.append(
+                f"    - command: 'true'\n      {word}: '{{{{ out.stdout }}}}'{more}\n"
+                f"      ignore_errors: true\n      vars: {{out: {{stdout: '{number}'}}}}\n"
+            )
+    told, _ = play("".join(tasks))
+    assert {status for _, status, _ in told} == {"failed"}
+    assert all("number" in message for _, _, message in told), told

@@ -30,6 +30,7 @@ from rm.playbook.template.template import (
 from rm.quick_dataclass import dataclass
 
 LOOP_MAX = 10_000
+NUMBER_MAX = 1e9  # of seconds 31 years; no clock of Python's waits for far longer ones
 
 
 class TaskProblem(Exception):
@@ -248,11 +249,19 @@ def _one(task: Task, scope: Scope, context: CompileContext, check: bool) -> Item
 
 def _seconds(value: Any, name: str, scope: Scope) -> float:
     found = evaluate(value, scope)
+    number = number_from(found)
+    if number is None:
+        raise TemplateProblem(f"'{name}' is {found!r}, not a number of seconds")
+    return 0 if found is OMIT else max(0.0, number)
+
+
+def number_from(found: Any) -> float | None:
+    """What a keyword counts or waits for; None where it is no number, or beyond use."""
     try:
         number = float(found or 0)
-    except (TypeError, ValueError):
-        raise TemplateProblem(f"'{name}' is {found!r}, not a number of seconds") from None
-    return 0 if found is OMIT else max(0.0, number)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if abs(number) <= NUMBER_MAX else None  # not a number is not less, either
 
 
 def own_conditions(value: Any, scope: Scope, names: tuple[str, ...] = ()) -> Any:

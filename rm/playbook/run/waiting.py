@@ -14,7 +14,7 @@ from rm.playbook.model.flow import Frame
 from rm.playbook.model.problems import TemplateProblem
 from rm.playbook.model.schema import Task
 from rm.playbook.model.steps import Batch, Step
-from rm.playbook.run.compile import Flags, Item, Skip, truth
+from rm.playbook.run.compile import Flags, Item, Skip, number_from, truth
 from rm.playbook.run.outcome import apply, with_result
 from rm.playbook.template.template import NeedResult, Scope, condition, evaluate
 from rm.quick_dataclass import dataclass
@@ -154,10 +154,10 @@ def up_to_break(task: Task, items: list[Item], scope: Scope) -> list[Item]:
 
 def _number(value: Any, scope: Scope) -> float:
     found = evaluate(value, scope)
-    try:
-        return float(found or 0)
-    except (TypeError, ValueError):
-        raise TemplateProblem(f"'{value}' gave {found!r}, not a number") from None
+    number = number_from(found)
+    if number is None:
+        raise TemplateProblem(f"'{value}' gave {found!r}, not a number")
+    return number
 
 
 __all__ = ["Waiting", "in_pieces", "piece_batch", "split", "take", "truth"]

@@ -7,6 +7,7 @@ host keys: rsync's ssh accepts those that rm accepts, and no others.
 from __future__ import annotations
 
 import os
+import selectors
 import shlex
 import shutil
 import subprocess
@@ -20,6 +21,9 @@ MARKER = "<<CHANGED>>"
 OF_ARCHIVE = ("recursive", "links", "perms", "times", "owner", "group")
 LOOK_S = 0.5
 ERROR_LINES = 20
+ERROR_BYTES = 64 << 10  # the last ones
+OUT_BYTES = 64 << 20  # of some 600,000 changes
+READ_BYTES = 64 << 10
 
 
 def carry_out(hands: Hands, step: dict[str, Any]) -> dict[str, Any]:
@@ -125,18 +129,43 @@ def ssh_command(hands: Hands, args: dict[str, Any]) -> list[str]:
 
 
 def _ran(hands: Hands, command: list[str]) -> tuple[int, str, str]:
-    """It ends with the run."""
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        errors="replace",
-    ) as process:  # fmt: skip
-        while True:
-            with suppress(subprocess.TimeoutExpired):
-                out, err = process.communicate(timeout=LOOK_S)
-                return process.returncode, out, err
-            if hands.stopping.is_set():
-                process.kill()
-                raise ControlFailed("The run was ended while rsync ran. Run the playbook again.")
+    """It ends with the run. What the host's rsync says takes no more memory than is kept of it."""
+    with (
+        subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process,
+        selectors.DefaultSelector() as selector,
+    ):
+        assert process.stdout is not None
+        assert process.stderr is not None
+        out, err = bytearray(), bytearray()
+        selector.register(process.stdout, selectors.EVENT_READ, out)
+        selector.register(process.stderr, selectors.EVENT_READ, err)
+        try:
+            while selector.get_map():
+                for key, _ in selector.select(LOOK_S):
+                    if data := os.read(key.fd, READ_BYTES):
+                        key.data.extend(data)
+                    else:
+                        selector.unregister(key.fileobj)
+                del err[:-ERROR_BYTES]
+                if len(out) > OUT_BYTES:
+                    said = f"rsync lists more than {OUT_BYTES >> 20} MiB of changes"
+                    raise ControlFailed(f"{said}, and was ended. Synchronize the tree in parts.")
+                _go_on(hands)
+            while process.poll() is None:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(LOOK_S)
+                _go_on(hands)
+        except ControlFailed:
+            process.kill()
+            raise
+        return process.returncode, out.decode(errors="replace"), err.decode(errors="replace")
+
+
+def _go_on(hands: Hands) -> None:
+    if hands.stopping.is_set():
+        raise ControlFailed("The run was ended while rsync ran. Run the playbook again.")
 
 
 def _why(hands: Hands, code: int, err: str) -> str:
