@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 PRIORITIES = {"high": 100, "low": 0}
 _PRIORITY_MAX = 1_000_000_000
+_TOO_LONG = r"\d{4301,}"  # https://docs.python.org/3/library/stdtypes.html#int-max-str-digits
 NICE = 100
 CONTAINER = ("container_image", "container_mounts", "container_workdir", "container_name")
 # what an empty variable of a script leaves of these options would silently be less than was meant
@@ -52,7 +53,27 @@ def build(
         environment: the submission's, for --export.
         now: the clock for --begin; aware or local.
         remarks: where complaints are gathered instead of raised; the answer is good if there are none.
+
+    Raises:
+        UsageError: what is wrong; with `remarks` only where a number is longer than Python reads.
     """
+    try:
+        return _built(values, environment, cwd, now, remarks)
+    except ValueError:
+        for key, value in values.items():
+            if isinstance(value, str) and (found := re.search(_TOO_LONG, value)):
+                option = f"--{key.replace('_', '-')}"
+                raise UsageError(f"{option} has a number of {len(found[0])} digits.") from None
+        raise
+
+
+def _built(
+    values: Mapping[str, Any],
+    environment: Mapping[str, str],
+    cwd: str,
+    now: Callable[[], datetime],
+    remarks: Remarks | None,
+) -> dict[str, Any]:
     said = remarks if remarks is not None else Remarks()
     spec: dict[str, Any] = {"env": []}
     with said.gathering():

@@ -285,13 +285,15 @@ def test_a_letter_goes_to_whom_it_names(sink: Sink) -> None:
     ],
 )
 def test_no_name_of_a_job_adds_headers_or_a_text_of_its_own(sink: Sink, word: str) -> None:
-    mail(sink).send_letter("ann@x.test", f"Job_id=1 Name=x {word}\x1b[2J Ended", "ended\n", "c1 7")
+    mail(sink).send_letter(
+        "ann@x.test", f"Job_id=1 Name=x {word}\x1b[2J Ended", "en\x1b[2J\u202eded\n", "c1 7"
+    )
     mail(sink).tell({**NOTICE, "subject": word})
     letter, alert = (message_from_bytes(m, policy=policy.default) for m in sink.mails)
     assert (letter["Bcc"], alert["Bcc"]) == (None, None)
     shown = f"Job_id=1 Name=x {word}?[2J Ended".replace("\u200b", "?").replace("=?", "= ?")
     assert letter["Subject"] == shown
-    assert letter.get_content().strip() == "ended"
+    assert letter.get_content().strip() == "en?[2J?ded"
 
 
 @pytest.mark.parametrize(

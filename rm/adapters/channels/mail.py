@@ -59,7 +59,7 @@ class MailChannel:
         message["Date"] = formatdate()
         message["Message-ID"] = _name(name, "letter")
         message["Auto-Submitted"] = "auto-generated"
-        message.set_content(text)
+        message.set_content("\n".join(map(_shown, text.split("\n"))))
         self._send(message)
 
     def _send(self, message: EmailMessage) -> None:
@@ -148,8 +148,12 @@ def message_of(notice: Mapping[str, Any], sender: str, to: Sequence[str]) -> Ema
 def _one_line(text: str) -> str:
     """As a header has it. EmailMessage would decode an encoded word (RFC 2047) in what a user named, and the
     line ends in it would begin headers and a text of the user's own."""
-    words = "".join(char if char.isprintable() else "?" for char in " ".join(text.split()))
-    return words.replace("=?", "= ?")
+    return _shown(" ".join(text.split())).replace("=?", "= ?")
+
+
+def _shown(words: str) -> str:
+    """Nothing that commands the terminal of who reads it, or turns the text around it."""
+    return "".join(char if char.isprintable() else "?" for char in words)
 
 
 def _name(episode: str, event: str) -> str:
