@@ -59,18 +59,57 @@ def test_hosts_that_nobody_knows_are_passed_over(tmp_path: Path) -> None:
 
 
 def test_answers_are_asked_twice_and_hashed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def hashed(secret: str, kind: str, salt: str | None = None) -> str:
-        return f"{kind}-{salt}-{len(secret)}"
+    def hashed(secret: str, kind: str, salt: str | None, salt_size: int | None) -> str:
+        return f"{kind}-{salt}-{salt_size}-{len(secret)}"
 
     monkeypatch.setitem(FILTERS, "password_hash", hashed)
     monkeypatch.setitem(ENVIRONMENT.filters, "password_hash", hashed)
     said = iter(["secret", "sceret", "secret", "secret"])
-    prompts = "  vars_prompt: [{name: w, prompt: Word, confirm: true, encrypt: sha512_crypt, salt: s}]\n"
-    text = HEAD + prompts + '  tasks:\n  - debug: {msg: "{{ w }}"}\n'
+    salted = "encrypt: sha512_crypt, salt: '{{ s }}', salt_size: 8"
+    prompts = f"  vars_prompt: [{{name: w, prompt: Word, confirm: true, {salted}}}]\n"
+    text = HEAD + prompts + '  vars: {s: abc}\n  tasks:\n  - debug: {msg: "{{ w }}"}\n'
     report, notes = run(tmp_path, text, prompt=lambda *asked: next(said))
-    assert (report.results["localhost"][0].message, len(notes)) == ("sha512_crypt-s-6", 1)
+    assert (report.results["localhost"][0].message, len(notes)) == ("sha512_crypt-abc-8-6", 1)
     with pytest.raises(UsageError, match="'crypt16' is not a kind of hash"):
         parse_playbook(text.replace("sha512_crypt", "crypt16"), "p.yml")
+
+
+PROMPTS = """\
+  vars: {x: 42}
+  vars_prompt:
+  - {name: who, prompt: "Who of {{ x }}"}
+  - {name: word, prompt: Word, default: "{{ x }}"}
+  - {name: number, prompt: Number, default: 5}
+  - {name: plain, prompt: Plain, unsafe: true}
+  tasks:
+  - debug: {msg: "{{ who }} {{ word }} {{ number | type_debug }} {{ plain }}"}
+"""
+
+
+def test_prompts_are_asked_and_answered_as_in_ansible(tmp_path: Path) -> None:
+    asked = []
+    said = iter(["{{ x }}", "me", "", "", "{{ x }}"])
+
+    def ask(text: str, *more: Any) -> str:
+        asked.append(text)
+        return next(said)
+
+    report, notes = run(tmp_path, HEAD + PROMPTS, prompt=ask)
+    assert report.results["localhost"][0].message == "me 42 str {{ x }}"
+    assert asked == ["Who of 42: ", "Who of 42: ", "Word [42]: ", "Number [5]: ", "Plain: "]
+    assert "No template is evaluated in the answer for 'who'" in str(notes[0])  # Ansible would evaluate it
+
+
+def test_where_nobody_is_asked_a_prompt_has_the_value_that_ansible_gives_it(tmp_path: Path) -> None:
+    report, notes = run(tmp_path, HEAD + PROMPTS)
+    assert report.results["localhost"][0].message == "None 42 str None"
+    assert "No terminal to ask for 'who': it is the text 'None'" in str(notes[0])
+
+
+def test_a_prompt_that_needs_what_only_hosts_know_is_refused_before_any_play(tmp_path: Path) -> None:
+    later = HEAD + '  vars_prompt: [{name: w, default: "{{ ansible_hostname }}"}]\n  tasks: []\n'
+    with pytest.raises(UsageError, match="'vars_prompt' depends on what is not known yet: ansible_hostname"):
+        run(tmp_path, HEAD + "  tasks:\n  - command: 'false'\n" + later)
 
 
 def test_a_broken_file_that_is_included_fails_its_hosts_with_a_place(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -34,15 +35,16 @@ from rm.hints import did_you_mean
 from rm.playbook.inventory.sources import Sources
 from rm.playbook.model.flow import END
 from rm.playbook.model.problems import TemplateProblem
-from rm.playbook.model.schema import Play, Playbook, Prompt, tasks_of
+from rm.playbook.model.schema import Play, Playbook, Prompt, Task, tasks_of
 from rm.playbook.read.listing import growing_of, names_of, plan_of_play
+from rm.playbook.read.reader import Reader
 from rm.playbook.run.conduct import Part
 from rm.playbook.run.evaluate import Options
 from rm.playbook.run.lookups import seeker
 from rm.playbook.run.reach import check_settings
 from rm.playbook.run.report import Progress, Recap, Report
 from rm.playbook.run.rolling import batches, in_order, max_fail
-from rm.playbook.template.template import Layer, Scope, evaluate
+from rm.playbook.template.template import Layer, Scope, evaluate, has_template
 from rm.playbook.template.variables import ANSIBLE_VERSION
 
 __all__ = ["Passwords", "Progress", "Recap", "Report", "plan_of", "run_playbook"]
@@ -147,6 +149,7 @@ class _Run:
             self.tell_unknown(play)
             check_sources(play, self.orders.files, _directory(play))
             check_settings(play)
+            self.prompts(play)
             if not play.prompts:  # else the answers may say it
                 self.rolling(play, names, {})
         if start_at := self.orders.start_at:
@@ -231,22 +234,34 @@ class _Run:
         scope = Scope([Layer(extra, True), Layer(prompted, False), Layer(play.variables, True)])
         return max_fail(play, scope), batches(play, scope, names)
 
+    def prompts(self, play: Play) -> list[Prompt]:
+        """The `vars_prompt` of a play without templates. Raises UsageError."""
+        reader, task = Reader(play.file), Task("", "", {}, play.line)
+
+        def known(value: Any) -> Any:
+            return play.shelf.known_now(reader, value, play.line, "vars_prompt", task)
+
+        return [
+            replace(one, text=str(known(one.text)), default=known(one.default), salt=known(one.salt))
+            for one in play.prompts
+        ]
+
     def prompted(self, play: Play) -> dict[str, Any]:
+        """What `vars_prompt` sets: texts, as in Ansible, also where a default is a number or missing."""
         found: dict[str, Any] = {}
-        ask = self.orders.prompt
-        for one in play.prompts:
+        for one in self.prompts(play):
             if one.name in self.orders.variables:
                 continue
-            found[one.name] = one.default
             if one.name in self.orders.answers:
                 found[one.name] = self.orders.answers[one.name]
-            elif ask is not None:
-                found[one.name] = self._answer(one) or one.default
-            if one.encrypt and found[one.name] is not None:
+            else:
+                said = self._answer(one) or one.default
+                found[one.name] = said if isinstance(said, str) else str(said)
+            if one.encrypt:
                 secret = {"secret": str(found[one.name]), "kind": one.encrypt, "salt": one.salt}
-                scope = Scope([Layer(secret, False)], seek=self.seek)
+                scope = Scope([Layer({**secret, "size": one.salt_size}, False)], seek=self.seek)
                 try:
-                    found[one.name] = evaluate("{{ secret | password_hash(kind, salt) }}", scope)
+                    found[one.name] = evaluate("{{ secret | password_hash(kind, salt, size) }}", scope)
                 except TemplateProblem as problem:
                     raise UsageError(f"The answer for '{one.name}' cannot be hashed: {problem}.") from None
                 if one.private and one.name in self.orders.answers:
@@ -254,14 +269,22 @@ class _Run:
         return found
 
     def _answer(self, prompt: Prompt) -> str:
-        """What is answered, the same twice where that is asked for."""
+        """What is answered, the same twice where that is asked for; "" where nobody can be asked."""
         ask = self.orders.prompt
-        assert ask is not None
+        if ask is None:
+            default = "its default" if prompt.default is not None else "the text 'None', as in Ansible"
+            self.orders.tell(Progress("note", f"No terminal to ask for '{prompt.name}': it is {default}."))
+            return ""
+        text = prompt.text if prompt.default is None else f"{prompt.text} [{prompt.default}]"
         while True:
-            said = ask(f"{prompt.text}: ", prompt.private, self.stopping)
-            if not prompt.confirm or said == ask(f"confirm {prompt.text}: ", prompt.private, self.stopping):
+            said = ask(f"{text}: ", prompt.private, self.stopping)
+            if prompt.confirm and said != ask(f"confirm {text}: ", prompt.private, self.stopping):
+                self.orders.tell(Progress("note", "The two answers differ; once more."))
+            elif has_template(said) and not prompt.unsafe:
+                why = f"No template is evaluated in the answer for '{prompt.name}'; once more."
+                self.orders.tell(Progress("note", f"{why} 'unsafe: true' in vars_prompt takes it as it is."))
+            else:
                 return said
-            self.orders.tell(Progress("note", "The two answers differ; once more."))
 
     def options(
         self, play: Play, names: Sequence[str], part: Sequence[str], prompted: Mapping[str, Any]

@@ -128,7 +128,7 @@ Node = Task | Block
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One of `vars_prompt`."""
+    """One of `vars_prompt`. Its text, its default and its salt may hold variables of the play."""
 
     name: str
     text: str
@@ -136,7 +136,9 @@ class Prompt:
     private: bool = True
     confirm: bool = False  # asked twice
     encrypt: str = ""  # the kind of hash that the answer becomes, by passlib's name
-    salt: str | None = None
+    salt: Any = None
+    salt_size: Any = None
+    unsafe: bool = False  # an answer may hold what looks like a template
 
 
 @dataclass(frozen=True, slots=True)

@@ -254,6 +254,9 @@ def _prompts(reader: Reader, body: Map) -> tuple[Prompt, ...]:
         )
     for one in listed:
         reader.known(one, _PROMPT_KEYS, "prompt")
+        for key in ("private", "confirm", "unsafe"):
+            if has_template(one.get(key)):
+                raise reader.fail(one.line_of(key), f"'{key}' of vars_prompt must be true or false.")
         kind = one.get("encrypt")
         if kind and kind not in HASHES:
             known = f"Known: {', '.join(HASHES)}."
@@ -263,10 +266,12 @@ def _prompts(reader: Reader, body: Map) -> tuple[Prompt, ...]:
             str(p["name"]),
             str(p.get("prompt", p["name"])),
             p.get("default"),
-            p.get("private", True) is not False,
-            p.get("confirm", False) is True,
+            bool(reader.truth(p, "private", True)),
+            bool(reader.truth(p, "confirm", False)),
             str(p.get("encrypt") or ""),
-            None if p.get("salt") is None else str(p["salt"]),
+            p.get("salt"),
+            p.get("salt_size"),
+            bool(reader.truth(p, "unsafe", False)),
         )
         for p in listed
     )
