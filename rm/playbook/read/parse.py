@@ -135,7 +135,7 @@ class _Plays:
                 reader.complain(body.line_of("user"), "'user' and 'remote_user' are the same.", "Give one.")
             shared["remote_user"] = reader.text(body, "user", None)
         around = replace(Task("", "", {}, line, reader.filename), **shared)
-        files = reader.attempt(lambda: self.vars_files(reader, body), ())
+        files: tuple[tuple[str, ...], ...] = reader.attempt(lambda: self.vars_files(reader, body), ())
         shelf.names.variables, shelf.names.vars_files = {**imported, **variables}, files
         # Ansible reads the roles first: also names in pre_tasks may hold their variables
         shelf.names.roles = lambda: (*shelf.roles, *self.roles_of(reader, body, around, shelf))
