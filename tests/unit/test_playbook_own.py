@@ -152,6 +152,17 @@ def test_the_nearest_library_is_meant_and_beats_rm_s_own(files: LocalFiles, tmp_
     assert own_module(files, str(tmp_path), [], "ansible.builtin.apt") == ""
 
 
+def test_a_path_names_no_module(tmp_path: Path) -> None:
+    place = tmp_path / "library" / "one"
+    place.mkdir(parents=True)
+    for folder in (place, place.parent, tmp_path):
+        (folder / "mine.sh").write_text("#!/bin/sh\necho {}\n")
+    files = LocalFiles()
+    for name in ("one/mine", "../mine", f"{place}/mine"):
+        assert own_module(files, str(tmp_path), [], name) == ""
+    assert own_module(files, str(tmp_path), [], "mine")
+
+
 def test_what_ansible_cfg_names_comes_after_what_lies_beside(tmp_path: Path) -> None:
     shared, site = tmp_path / "shared", tmp_path / "site"
     for place, library, word in ((shared, "deep", "shared"), (site, "library", "beside")):

@@ -69,6 +69,8 @@ def own_module(
     As with Ansible a module of `collections`, and after that one in a `library/`, is stronger than one of the
     same short name. Raises BadArgument where there is one that cannot run.
     """
+    if "/" in written:  # a path, which Ansible does not follow either
+        return ""
     known = registry()
     for collection in collections if "." not in written else ():
         if collection not in ("ansible.builtin", "ansible.legacy"):
