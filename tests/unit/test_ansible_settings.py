@@ -166,6 +166,55 @@ def test_plug_ins_that_others_may_write_are_refused(
     assert len(refused) == 1
 
 
+@pytest.mark.parametrize("name", ["library", "module_utils"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "", "hop", "far", "far/code", "far/code/f.py", "far/code/__pycache__", "far/code/__pycache__/f.pyc",
+        "alone", "alone/g.py",
+    ],
+)  # fmt: skip
+def test_what_others_may_write_behind_a_link_to_plug_ins_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, name: str
+) -> None:
+    """Also what only leads there: a folder in which others may put another link, or folder, in its place."""
+    for folder in ("plug-ins", "hop", "far/code/__pycache__", "alone"):
+        (tmp_path / folder).mkdir(parents=True)
+    for file in ("far/code/f.py", "far/code/__pycache__/f.pyc", "alone/g.py"):
+        (tmp_path / file).write_text("")
+    (tmp_path / "plug-ins/sub").symlink_to("../hop/link")
+    (tmp_path / "hop/link").symlink_to(tmp_path / "far/code")
+    (tmp_path / "far/code/g.py").symlink_to(tmp_path / "alone/g.py")
+    (tmp_path / "far/code/round").symlink_to("../code")
+    (tmp_path / "far/data").mkdir()
+    (tmp_path / "far/data").chmod(0o777)  # nothing is taken from there
+    monkeypatch.setenv("HOME", str(tmp_path / "none"))
+    environment = {"ANSIBLE_CONFIG": "/none", f"ANSIBLE_{name.upper()}": str(tmp_path / "plug-ins")}
+    ansible_settings(environment, False)
+    before = (tmp_path / place).stat().st_mode
+    if place in ("", "hop", "far", "alone"):
+        (tmp_path / place).chmod(0o1777)  # as /tmp: nobody moves what is another's
+        ansible_settings(environment, False)
+    (tmp_path / place).chmod(before | 0o002)
+    with pytest.raises(UsageError, match=f"Others may write {tmp_path}.*'{name}' of Ansible") as refused:
+        ansible_settings(environment, False)
+    told = refused.value.hint.removeprefix("chmod o-w ")
+    assert Path(told).samefile(tmp_path / place)
+
+
+def test_more_than_modules_need_is_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modules lie in a directory and one level below; packages of module_utils at any depth."""
+    (tmp_path / "one/two").mkdir(parents=True)
+    for file in ("one/f.py", "one/two/g.py"):
+        (tmp_path / file).write_text("")
+    (tmp_path / "one/two/g.py").chmod(0o666)
+    monkeypatch.setenv("HOME", str(tmp_path / "none"))
+    environment = {"ANSIBLE_CONFIG": "/none", "ANSIBLE_LIBRARY": str(tmp_path)}
+    assert ansible_settings(environment, False).library == (str(tmp_path),)
+    with pytest.raises(UsageError, match=f"Others may write {tmp_path}/one/two/g.py"):
+        ansible_settings({"ANSIBLE_CONFIG": "/none", "ANSIBLE_MODULE_UTILS": str(tmp_path)}, False)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 def test_a_daemon_takes_no_code_of_other_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "f.py").write_text("")

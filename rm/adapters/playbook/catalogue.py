@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rm.adapters.playbook.shipped import shipped_directory, shipped_playbook
+from rm.adapters.playbook.trust import others_may_write, ways_to
 from rm.errors import Forbidden, NotFound, UsageError
 from rm.hints import did_you_mean
 from rm.quick_dataclass import dataclass
@@ -37,13 +37,9 @@ class Listed:
     about: str = ""
 
 
-def _must_be_ours(path: Path, far: bool = False) -> None:
-    """Raises Forbidden where others could write it, or put something else there. In a directory like /tmp
-    nobody moves what is another's: one `far` above may be such."""
-    about = os.stat(path)
-    owners = {about.st_uid, os.lstat(path).st_uid}  # also of a link
-    others_write = about.st_mode & stat.S_IWOTH and not (far and about.st_mode & stat.S_ISVTX)
-    if owners - {0, os.geteuid()} or others_write:
+def _must_be_ours(path: Path | str, far: bool = False) -> None:
+    """Raises Forbidden where others could write it, or put something else there."""
+    if others_may_write(path, far):
         raise Forbidden(
             f"Others than root and the daemon's user may write {path}, which this user would run.",
             f"chown root {path} && chmod o-w {path}",
@@ -142,8 +138,8 @@ class Catalogue:
             near = (path, path.parent, path.resolve().parent)
             for each in near:
                 _must_be_ours(each)
-            for each in (*path.parents, *path.resolve().parents):
-                _must_be_ours(each, far=True)
+            for way in ways_to(path, set()):
+                _must_be_ours(way, far=True)
 
     def questions(self, found: Listed, files: LocalFiles | None = None) -> list[Question]:
         """The survey of the playbook. Raises UsageError where it, or its survey file, is wrong."""

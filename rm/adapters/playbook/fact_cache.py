@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -13,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from rm.adapters.playbook.trust import others_may_write
 from rm.errors import UsageError
 from rm.playbook.run.answers import Unfit, replaced, stored_facts
 from rm.playbook.run.learning import add_facts
@@ -120,8 +120,7 @@ class FactCache:
 
 
 def _must_be_ours(path: Path) -> None:
-    about = path.stat()
-    if about.st_mode & stat.S_IWOTH or about.st_uid not in (0, os.geteuid()):
+    if others_may_write(path):
         raise UsageError(
             f"Others than root and you may write {path}, which holds facts that runs rely on.",
             f"chmod o-w {path}, and give it your user; or name another directory in fact_caching_connection.",

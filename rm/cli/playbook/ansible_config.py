@@ -7,6 +7,8 @@ import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from rm.adapters.playbook.installed import with_folders
+from rm.adapters.playbook.trust import others_may_write, ways_to
 from rm.cli.output import note
 from rm.errors import UsageError
 from rm.playbook.read.ansible_settings import PLUGINS, Settings, read
@@ -28,30 +30,58 @@ def ansible_settings(
     except (OSError, UnicodeDecodeError) as problem:
         raise UsageError(f"{file} cannot be read: {problem}.") from None
     found = read(text, str(file or ""), environment, home, os.getcwd(), refused)
-    for name in PLUGINS:
-        for path in _code_in(getattr(found, name)):
-            about = path.stat()
-            if about.st_mode & stat.S_IWOTH or (ours and about.st_uid not in (0, os.geteuid())):
-                distrusted = UsageError(
-                    f"Others may write {path}, and a run would take code from there: "
-                    f"'{name}' of Ansible's settings.",
-                    f"chmod o-w {path}",
-                )
-                if refused is None:
-                    raise distrusted
-                refused(distrusted)
+    for path, name in _distrusted_code(found, ours):
+        distrusted = UsageError(
+            f"Others may write {path}, and a run would take code from there: '{name}' of Ansible's settings.",
+            f"chmod o-w {path}",
+        )
+        if refused is None:
+            raise distrusted
+        refused(distrusted)
     if found.used:
         note(f"{file} sets {', '.join(found.used)}.")
     return found
 
 
-def _code_in(directories: Sequence[str]) -> Iterator[Path]:
-    """The directories that are there and have files, those below, and all that lies in them."""
-    for top in map(Path, directories):
-        inner = sorted(top.rglob("*")) if top.is_dir() else []
-        if any(path.is_file() for path in inner):
-            yield top
-            yield from (path for path in inner if path.exists())
+def _distrusted_code(found: Settings, ours: bool) -> Iterator[tuple[str, str]]:
+    """What others may write of the directories with code and of what leads there, with the setting."""
+    told, seen = set[str](), set[str]()
+    for name in PLUGINS:
+        for path in _code_in(getattr(found, name), deep=name == "module_utils"):
+            ways = [one for one in ways_to(path, seen) if one != path]
+            for one, far in ((path, False), *((way, True) for way in ways)):
+                if one not in told and others_may_write(one, far, owned=ours):
+                    told.add(one)
+                    yield one, name
+
+
+def _code_in(directories: Sequence[str], deep: bool) -> Iterator[str]:
+    """The directories from which code is taken, those to which links lead among them, and their files.
+    `deep`: packages may lie in packages."""
+    for top in directories:
+        inner: list[str] = []
+        for folder in _below(top) if deep else with_folders([top]):
+            inner.append(folder)
+            for files in (folder, os.path.join(folder, "__pycache__")):  # Python may take a module from there
+                names = (
+                    sorted(os.listdir(files)) if os.path.isdir(files) and os.access(files, os.R_OK) else []
+                )
+                paths = [os.path.join(files, name) for name in names]
+                inner += [files, *filter(os.path.isfile, paths)] if paths else []
+        if any(map(os.path.isfile, inner)):
+            yield from dict.fromkeys(inner)
+
+
+def _below(top: str) -> Iterator[str]:
+    entered = set[str]()
+    for folder, below, _ in os.walk(top, followlinks=True):
+        real = os.path.realpath(folder)
+        if real in entered:  # by a link
+            below.clear()
+        else:
+            entered.add(real)
+            below.sort()
+            yield folder
 
 
 def _found(environment: Mapping[str, str], home: Path, shipped: bool) -> Path | None:
