@@ -125,6 +125,39 @@ def test_loop_results_are_registered_and_a_failed_item_fails_the_task_after_the_
     assert not host.failed
 
 
+@pytest.mark.parametrize(
+    ("task", "keys"),
+    [  # as in ansible-core 2.19: what is skipped does not say that it did not fail
+        ("- {command: x, when: false, register: r}", "changed false_condition skip_reason skipped"),
+        ("- {command: x, loop: [1, 2], when: false, register: r}", "changed msg results skipped"),
+        ("- {command: x, loop: [], register: r}", "changed results skipped skipped_reason"),
+        ("- {command: x, loop: [1, 2], when: item == 1, register: r}", "changed failed msg results skipped"),
+    ],
+)
+def test_what_a_skipped_task_registers(task, keys):
+    results, _, _ = play(f"  {task}\n  - debug: {{msg: \"{{{{ r.keys() | sort | join(' ') }}}}\"}}\n")
+    assert results[-1].message == keys
+
+
+@pytest.mark.parametrize(
+    ("loop", "items"),
+    [
+        ("loop: '{{ range(2) }}'", "is a range"),
+        ("with_items: ['{{ range(2) }}']", "is a range"),
+        ("loop: '{{ range(2) | list }}'", ["0", "1"]),
+        ("with_together: ['{{ range(2) }}', '{{ range(5, 7) }}']", ["[0, 5]", "[1, 6]"]),
+        ("with_nested: ['{{ range(2) }}', [3]]", ["[0, 3]", "[1, 3]"]),
+    ],
+)
+def test_a_range_is_a_list_where_ansible_takes_it_as_one(loop, items):
+    results, _, _ = play(f"  - debug: {{msg: '{{{{ item }}}}'}}\n    {loop}\n")
+    (result,) = results
+    if isinstance(items, str):
+        assert items in result.message
+    else:
+        assert [label for label, _, _ in result.items] == items
+
+
 def test_handlers_run_once_in_their_order_and_only_when_notified():
     head = """\
   handlers:

@@ -167,6 +167,14 @@ def test_a_tree_of_files_as_community_general_gives_it(tmp_path: Path) -> None:
     assert value("{{ query('filetree', 'nowhere/') }}", str(tmp_path)) == []
 
 
+def test_numbers_of_a_sequence_are_decimal() -> None:
+    assert value("{{ query('sequence', 'start=010 end=012') }}") == ["10", "11", "12"]
+    assert value("{{ query('sequence', '1-3:%02x') }}") == ["01", "02", "03"]
+    for asked in ("'start=0x1 end=3'", "'0x1-0x3'", "start=1, end='0x3'", "'count=0x3'"):
+        with pytest.raises(TemplateProblem, match="is not a sequence"):
+            value(f"{{{{ query('sequence', {asked}) }}}}")
+
+
 def test_a_random_choice_is_one_of_what_is_given() -> None:
     assert {value("{{ lookup('random_choice', 'a', 'b') }}") for _ in range(60)} == {"a", "b"}
     assert value("{{ query('random_choice') }}") == []

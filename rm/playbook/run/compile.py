@@ -195,17 +195,20 @@ def _bound(loop: Loop, values: list[Any], index: int) -> dict[str, Any]:
     return bound
 
 
+_TAKE_RANGES = ("together", "nested", "cartesian")
+
+
 def loop_values(loop: Loop, context: CompileContext) -> list[Any]:
     """The list that a loop goes through; raises TemplateProblem or NeedResult."""
     scope = context.scope
-    values = evaluate(loop.values, scope)
+    values = evaluate(loop.values, scope, loop.kind.removeprefix("with_") in _TAKE_RANGES)
     if loop.kind != "loop":
         if scope.seek is None:
             raise TemplateProblem(f"'{loop.kind}' is not possible here")
         terms = values if isinstance(values, list) else [values]
         seek, name = scope.seek, loop.kind.removeprefix("with_")
         values = guarded(loop.kind, lambda: seek(name, terms, {}, scope))
-    elif isinstance(values, (tuple, set, range)):
+    elif isinstance(values, (tuple, set)):
         values = list(values)
     if not isinstance(values, list):
         kind = type(values).__name__

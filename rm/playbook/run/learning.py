@@ -61,12 +61,12 @@ def learn(
     for item, answer in zip(made.items, each, strict=False):
         target = states.get(item.target, host) if made.flags.delegate_facts else host
         more = answer.get("ansible_facts")
-        if more and not answer["failed"] and task.module == "set_fact":
+        if more and not answer.get("failed") and task.module == "set_fact":
             target.learnt.update(more)
             learnt.update(more if target is host else {})
             if cacheable(item):
                 add_facts(target, more)
-        elif more and not answer["failed"]:
+        elif more and not answer.get("failed"):
             add_facts(target, more)
             target.gathered = target.gathered or task.module in GATHERS
         if task.module in GATHERS and not task.register:

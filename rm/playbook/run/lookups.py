@@ -204,15 +204,15 @@ def _sequence(call: Sought) -> list[Any]:
             parts = {"start": match[1], "end": match[2], "stride": match[3], "format": match[4]}
             given.update({key: value for key, value in parts.items() if value is not None})
         try:
-            start = int(str(given["start"]), 0)
-            stride = 1 if given["stride"] is None else int(str(given["stride"]), 0)
+            start = int(str(given["start"]))
+            stride = 1 if given["stride"] is None else int(str(given["stride"]))
             if "count" in given:
-                count = int(str(given["count"]), 0)
+                count = int(str(given["count"]))
                 end = start + (count - 1) * stride
                 if count == 0:
                     continue
             else:
-                end = int(str(given["end"]), 0)
+                end = int(str(given["end"]))
             if stride == 0 or abs(end - start) // abs(stride) > 100_000:
                 raise ValueError
             span = range(start, end + (1 if stride > 0 else -1), stride)

@@ -37,13 +37,14 @@ def summarise(
     took_us = min(TOOK_MOST_US, sum(_took_us(answers.get(step.id)) for step in steps))
     each = [_answer(task, item, answers, waiting.scope) for item in waiting.items]
     if task.loop and waiting.items[0].index >= 0:
-        said = "One or more items failed" if any(a["failed"] for a in each) else "All items completed"
+        failed, skipped = (any(a.get("failed") for a in each), all(a.get("skipped") for a in each))
+        said = "One or more items failed" if failed else "All items completed"
         registered: dict[str, Any] = {
             "results": each,
             "changed": any(a["changed"] for a in each),
-            "failed": any(a["failed"] for a in each),
-            "skipped": all(a.get("skipped") for a in each),
-            "msg": "All items skipped" if all(a.get("skipped") for a in each) else said,
+            **({} if skipped else {"failed": failed}),
+            "skipped": skipped,
+            "msg": "All items skipped" if skipped else said,
         }
         facts = [a["ansible_facts"] for a in each if a.get("ansible_facts")]
         if facts:
@@ -53,7 +54,7 @@ def summarise(
     else:
         registered = each[0]
     status = _status(registered)
-    bad = [a for a in each if a["failed"]] or each[:1]
+    bad = [a for a in each if a.get("failed")] or each[:1]
     labels = zip(waiting.items, each, strict=True)
     hidden, var = flags.no_log, _var(waiting.items[0])
     result = TaskResult(
@@ -111,7 +112,8 @@ def _answer(task: Task, item: Item, answers: Mapping[int, dict[str, Any]], scope
         if task.patience:
             answer = _waited_for(answer)
     answer.setdefault("changed", False)
-    answer.setdefault("failed", False)
+    if not isinstance(item.work, Skip):  # as in Ansible: what is skipped says nothing of it
+        answer.setdefault("failed", False)
     if task.loop and item.index >= 0:
         answer[task.loop.var] = item.value
         answer["ansible_loop_var"] = task.loop.var

@@ -127,25 +127,35 @@ def forget_compiled() -> None:
     _compiled.clear()
 
 
-def evaluate(value: Any, scope: Scope) -> Any:
-    """Evaluate templates in a value, deeply. `{{ x }}` alone keeps x's type; else text."""
+def evaluate(value: Any, scope: Scope, ranges: bool = False) -> Any:
+    """Evaluate templates in a value, deeply. `{{ x }}` alone keeps x's type; else text. A range is an error,
+    unless `ranges`: then it is a list."""
     if isinstance(value, str):
         if isinstance(value, Encrypted):
             raise TemplateProblem("the value is encrypted; give --vault-password-file")
         if isinstance(value, Unsafe) or not is_template(value):
             return value
         found = _run("value", value, scope)
+        found = _without_ranges(found) if ranges else found
         _used(found)
         return found
     if isinstance(value, dict):
-        return {key: evaluate(inner, scope) for key, inner in value.items()}
+        return {key: evaluate(inner, scope, ranges) for key, inner in value.items()}
     if isinstance(value, list):
-        return [evaluate(item, scope) for item in value]
+        return [evaluate(item, scope, ranges) for item in value]
     return value
 
 
+def _without_ranges(value: Any) -> Any:
+    if isinstance(value, range):
+        return list(value)
+    return [_without_ranges(inner) for inner in value] if isinstance(value, list) else value
+
+
 def _used(value: Any) -> None:
-    """What a template gives must not hold anything undefined."""
+    """What a template gives must not hold anything undefined, nor as in Ansible a range."""
+    if isinstance(value, range):
+        raise TemplateProblem("a value is a range, which is no list; write '| list' behind it")
     if isinstance(value, Undefined):
         try:
             value._fail_with_undefined_error()
