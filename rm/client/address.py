@@ -11,6 +11,7 @@ import os
 from rm import paths
 from rm.client.plain_toml import plain_table
 from rm.errors import ConfigError, UsageError
+from rm.hints import not_utf8, toml_fault
 from rm.imported_later import re
 from rm.quick_tuple import NamedTuple
 
@@ -160,11 +161,11 @@ def _text(table: dict[str, object], key: str) -> str:
 def _daemon_table(file: str) -> dict[str, object]:
     try:
         with open(file, "rb") as handle:
-            text = handle.read().decode()
+            text = handle.read().decode("utf-8-sig")
     except OSError as error:
         raise ConfigError(f"The configuration file {file} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError as error:
-        raise ConfigError(f"The configuration file {file} is not valid TOML: {error}.") from None
+        raise ConfigError(f"The configuration file {not_utf8(file, error)}", "Save it as UTF-8.") from None
     if (plain := plain_table(text, "daemon")) is not None:
         return plain
     import tomllib
@@ -172,5 +173,5 @@ def _daemon_table(file: str) -> dict[str, object]:
     try:
         section = tomllib.loads(text).get("daemon", {})
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"The configuration file {file} is not valid TOML: {error}.") from None
+        raise ConfigError(f"The configuration file {toml_fault(file, error)}") from None
     return section if isinstance(section, dict) else {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -19,6 +20,16 @@ from rm.hints import did_you_mean
 from rm.typed import convert
 
 T = TypeVar("T")
+KINDS = {
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+}
+UNITS = {
+    "s": "seconds", "days": "days", "hours": "hours", "mb": "megabytes", "mbps": "Mbit/s", "bytes": "bytes"
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +100,12 @@ def _convert(values: Mapping[str, Any], origins: Mapping[str, str]) -> Config:
             raise ConfigError(
                 f"{where}: {value!r:.60} is not one of its words.", did_you_mean(str(value), words)
             ) from None
-        raise ConfigError(f"{where}: {plain(what)}") from None
+        unit = UNITS.get(key.rpartition("_")[2])
+        raise ConfigError(f"{where}: {_in_words(what)}", f"It is in {unit}." if unit else "") from None
+
+
+def _in_words(what: str) -> str:
+    return plain(re.sub(r"`(\w+)`", lambda kind: KINDS.get(kind[1], kind[0]), what))
 
 
 def _words_of(key: str) -> tuple[str, ...]:

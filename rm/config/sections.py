@@ -10,12 +10,12 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 import msgspec
 
-Positive = Annotated[float, msgspec.Meta(gt=0)]
-NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+Positive = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Score = Annotated[float, msgspec.Meta(ge=0, le=100)]
-Count = Annotated[int, msgspec.Meta(ge=0)]
-AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1, lt=1 << 62)]
 Options = Mapping[str, Any]
 
 

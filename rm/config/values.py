@@ -12,7 +12,7 @@ import msgspec
 
 from rm.config.sections import OPEN_TABLES, SECTIONS
 from rm.errors import ConfigError
-from rm.hints import did_you_mean
+from rm.hints import did_you_mean, not_utf8, toml_fault
 
 
 def flatten(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -29,21 +29,22 @@ def flatten(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 def file_values(file: str) -> Iterator[tuple[str, Any, str]]:
     try:
-        text = Path(file).read_text(encoding="utf-8")
+        text = Path(file).read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise ConfigError(
             f"The configuration file {file} cannot be read: {error.strerror}.", "Check --config or RM_CONFIG."
         ) from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"The configuration file {file} is not UTF-8 text.") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"The configuration file {not_utf8(file, error)}", "Save it as UTF-8.") from None
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(
-            f"The configuration file {file} is not valid TOML: {plain(str(error))}",
-            "The shipped rm.toml shows the form.",
+            f"The configuration file {toml_fault(file, error)}", "The shipped rm.toml shows the form."
         ) from None
     lines = _line_numbers(text)
+    for section, value in tables.items():
+        _check_section(section, value, f"{file}:{lines.get(section, 1)}")
     for key, value in flatten(tables):
         if value == {}:
             continue
@@ -51,11 +52,21 @@ def file_values(file: str) -> Iterator[tuple[str, Any, str]]:
         origin = f"{file}:{line}" if line else file
         check_key(key, origin)
         yield key, value, origin
-    for section, value in tables.items():  # an empty table yields no value above, yet may be misspelt
-        if section not in SECTIONS:
-            check_key(f"{section}.", f"{file}:{lines.get(section, 1)}")
-        elif not isinstance(value, Mapping):
-            raise ConfigError(f"'{section}' in {file} is a section: write [{section}].")
+
+
+def _check_section(section: str, value: Any, where: str) -> None:
+    if isinstance(value, Mapping):
+        check_key(f"{section}.", where)
+    elif section in SECTIONS:
+        raise ConfigError(f"{section} ({where}) is a section.", f"Write [{section}].")
+    else:
+        having = [
+            name for name, kind in SECTIONS.items() if section in getattr(kind, "__struct_fields__", ())
+        ]
+        raise ConfigError(
+            f"'{section}' ({where}) stands in no section.",
+            f"Put it below {' or '.join(f'[{name}]' for name in having[:3])}." if having else "",
+        )
 
 
 _HEADER = re.compile(r"\s*\[\[?\s*([\w.\-\"' ]+?)\s*\]\]?\s*(?:#.*)?$")

@@ -143,12 +143,21 @@ def test_the_tours_configuration_and_its_lab_agree_on_where_they_are(
             "[jobs]\ngrase_s = 3\n",
             r"\[jobs\] has no key 'grase_s' \(.*rm\.toml:2\)\. Did you mean 'grace_s'\?",
         ),
-        ("[job]\ngrace_s = 3\n", r"no section \[job\].*Did you mean 'jobs'"),
+        ("[job]\ngrace_s = 3\n", r"no section \[job\] \(.*rm\.toml:1\)\. Did you mean 'jobs'"),
         ("[jubs]\n", r"no section \[jubs\]"),
-        ("[jobs]\n\ngrace_s = 'long'\n", r"jobs\.grace_s \(.*rm\.toml:3\): expected 'float', got 'str'"),
+        (
+            "[jobs]\n\ngrace_s = 'long'\n",
+            r"jobs\.grace_s \(.*rm\.toml:3\): expected a number, got text\. .*seconds",
+        ),
+        ("[jobs]\ngrace_s = inf\n", r"jobs\.grace_s \(.*rm\.toml:2\): expected a number <= 1"),
+        ("\n[daemon]\nsocket = ['a']\n", r"daemon\.socket \(.*rm\.toml:3\): expected text, got a list"),
         ("[jobs]\ngrace_s = -1\n", r"jobs\.grace_s .*>= 0"),
-        ("[jobs\n", r"rm\.toml is not valid TOML.*line 1"),
-        ("jobs = 3\n", r"write \[jobs\]"),
+        ("[jobs\n", r"rm\.toml:1 is not valid TOML"),
+        ("[jobs]\n[ssh]\n[jobs]\n", r"rm\.toml:3 is not valid TOML: \[jobs\] is there twice\."),
+        ("[jobs]\ngrace_s = 1\ngrace_s = 2\n", r"rm\.toml:3 is not valid TOML: its key is there twice\."),
+        ("jobs = 3\n", r"jobs \(.*rm\.toml:1\) is a section\. Write \[jobs\]"),
+        ("[daemon]\n[[jobs]]\n", r"jobs \(.*rm\.toml:2\) is a section\. Write \[jobs\]"),
+        ("\ngrace_s = 3\n", r"'grace_s' \(.*rm\.toml:2\) stands in no section\. Put it below \[jobs\]"),
         ("[daemon]\nlog_level = 'loud'\n", "Use debug"),
         ("[jobs]\nlaunch = 'bath'\n", "'bath' is not one of its words. Did you mean 'batch'"),
         ("[jobs]\ntime_limit = 'soon'\n", "jobs.time_limit: 'soon' is not a time limit"),
@@ -168,6 +177,19 @@ def test_the_tours_configuration_and_its_lab_agree_on_where_they_are(
 def test_mistakes_are_named_with_their_place(tmp_path: Path, text: str, sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         load(tmp_path, text)
+
+
+def test_a_file_that_is_not_utf_8_is_named_with_its_line_for_the_daemon_and_its_clients(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "rm.toml"
+    file.write_bytes("[jobs]\n# Größe\n".encode("latin-1"))
+    for read in (config.load_config, lambda path: find_daemon(None, path)):
+        with pytest.raises(ConfigError, match=r"rm\.toml:2 is not UTF-8 text: there is the byte 0xF6\."):
+            read(str(file))
+    file.write_bytes(b"\xef\xbb\xbf[daemon]\r\nsocket = '/run/x.sock'\r\n")  # as editors of Windows write it
+    assert config.load_config(str(file)).daemon.socket == "/run/x.sock"
+    assert find_daemon(None, str(file)) == Address("unix", "/run/x.sock")
 
 
 def test_mistakes_in_the_environment_and_missing_files(tmp_path: Path) -> None:
