@@ -83,6 +83,7 @@ OTHER_VERBS = {
     "shell-init": ("rm.cli.shell_init", "shell_init", "Print the shell hook for `rm VERB`."),
 }
 VERBS = JOB_VERBS | OTHER_VERBS
+FEW = 6  # options of a command that a message names
 
 
 class _Commands(LazyGroup):
@@ -166,4 +167,10 @@ def _run(words: list[str]) -> int:
 def _sentence(error: click.ClickException) -> str:
     text = error.format_message()
     ctx = getattr(error, "ctx", None)
-    return f"{text} `{ctx.command_path} --help` shows the options." if ctx is not None else text
+    if ctx is None:
+        return text
+    if isinstance(error, click.NoSuchOption) and not error.possibilities:
+        options = [p.opts[-1] for p in ctx.command.params if isinstance(p, click.Option)]
+        if 0 < len(options) <= FEW:
+            return f"{text} Options: {', '.join(options)}; `{ctx.command_path} --help` explains them."
+    return f"{text} `{ctx.command_path} --help` shows the options."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -17,7 +18,17 @@ if TYPE_CHECKING:
     from rm.api.sharing import Partition, Qos
 
 PRIORITY = click.IntRange(0, 2**31 - 1)
-FACTOR = click.FloatRange(0.0)
+
+
+class _Factor(click.FloatRange):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not isfinite(number):
+            self.fail(f"'{value}' is no finite number. Write a number from 0 on.", param, ctx)
+        return number
+
+
+FACTOR = _Factor(0.0)
 MODES = click.Choice(["requeue", "cancel", "suspend", "off"])
 F = TypeVar("F", bound=Callable[..., Any])
 

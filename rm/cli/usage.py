@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rm.cli.output import note
 from rm.cli.session import Session, emit_answer, json_option, table
 from rm.errors import UsageError
 
@@ -179,6 +180,8 @@ def _show(found: Usage, shown: Callable[[Usage], Columns]) -> None:
         rows.append(["all", *("" for _ in found.by[1:]), *cells(_Total(found.lines))])
     click.echo(f"Jobs that ended from {moment(found.since_us)} to {moment(found.until_us)}")
     table([*(name.upper() for name in found.by), *columns], rows, right=columns)
+    if "BUSY" in columns and any(line.cpu_busy_us > line.cpu_watched_us > 0 for line in found.lines):
+        note("BUSY is over 100 % where hosts let jobs have more processors than they held.")
 
 
 class _Total:

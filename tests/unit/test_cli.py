@@ -46,6 +46,12 @@ from tests.fakes import PATIENCE_S
         (["host", "resmue", "h1"], 2, "Did you mean `rmx host resume`?"),
         (["host", "wibble"], 2, "`rmx host --help` lists the commands."),
         (["host", "drain", "h9"], 4, "There is no host h9."),
+        (["host", "drain", "-m", "disk", "h9"], 2, "No such option '-m'. Options: --host, --reason, --json;"),
+        (
+            ["qos", "add", "fast", "--usage-factor", "nan"],
+            2,
+            "'nan' is no finite number. Write a number from 0",
+        ),
         (["host", "accept-key", "h1", "--fingerprint=SHA256:zzz"], 6, "another key"),
         (["--config", "/nonexistent", "config", "show"], 8, "cannot be read"),
     ],

@@ -295,6 +295,15 @@ def test_usage_is_a_table_with_all_together(rmx: Rmx, used: None) -> None:
     assert rows[1][8:11] == ["2.0", "50", "%"]
 
 
+def test_more_than_all_processors_held_is_explained(rmx: Rmx, daemon: Daemon, used: None) -> None:
+    words = ("usage", "--from=1970-01-01", "--to=1970-01-03")
+    assert rmx(*words).err == ""
+    daemon.service.ended = [ended("ann", cpu_busy_us=31 * HOUR_US)]
+    told = rmx(*words)
+    assert "800 %" in told.out
+    assert "BUSY is over 100 % where hosts let jobs have more processors than they held." in told.err
+
+
 def test_usage_says_what_is_forgotten(rmx: Rmx, daemon: Daemon, used: None) -> None:
     daemon.service.forgotten_us = DAY_US
     told = rmx("usage", "--from=1970-01-01", "--to=1970-01-03")
