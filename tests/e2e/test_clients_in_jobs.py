@@ -134,7 +134,8 @@ def test_files_and_standard_input_are_the_programs_own(cluster: Cluster) -> None
         "exec 2>&1",
         "sbatch: error: The script /etc/shadow cannot be read: Permission denied.",
         "code 1",
-        "sbatch: error: The script missing.sh cannot be read: No such file or directory.",
+        "sbatch: error: The script missing.sh cannot be read: No such file or directory. "
+        "To run a command, use: --wrap 'COMMAND'.",
         "here.sh",
         "mine.sh",
         f"slurm-{piped}.out",

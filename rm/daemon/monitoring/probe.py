@@ -327,15 +327,16 @@ def way_of(answer: OneWay, direction: str) -> Way:
     packets = answer.sent if forward else round(answer.sent * (1 - answer.loss_forward_pct / 100))
     values: dict[str, float] = {"loss_pct": loss_pct}
     way = Way(values, packets)
+    was_set = _was_set(answer)
     histogram = answer.forward_histogram if forward else answer.backward_histogram
     way.found = {
         "sent": packets,
         "lost": min(packets, round(packets * loss_pct / 100)),
         "clock_error_us": answer.clock_error_us,
-        "histogram": tuple(histogram),
+        "histogram": () if was_set else tuple(histogram),
     }
     error_us, delays = answer.clock_error_us, answer.forward_us if forward else answer.backward_us
-    if _was_set(answer):
+    if was_set:
         return way
     if delays is not None:
         values["delay_us"] = max(delays.median, 0)
