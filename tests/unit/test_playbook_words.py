@@ -222,6 +222,19 @@ def test_variables_of_the_command_line_are_words_of_ansible() -> None:
             extra_variables([text], Vault(()))
 
 
+def test_what_is_not_supported_is_refused_with_why() -> None:
+    for task, why in (
+        ("debugger: on_failed", "rm sends a host many tasks at once"),
+        ("with_config: [A]", "rm has no settings of Ansible's"),
+    ):
+        with pytest.raises(UsageError, match="is not supported") as refused:
+            parse_playbook(f"- hosts: all\n  tasks:\n    - debug: {{msg: x}}\n      {task}\n", "site.yml")
+        assert why in refused.value.hint
+    text = "- hosts: all\n  tasks:\n    - debug: {msg: \"{{ lookup('config', 'A') }}\"}\n"
+    with pytest.raises(UsageError, match="rm has no settings of Ansible's"):
+        parse_playbook(text, "site.yml")
+
+
 @pytest.mark.parametrize("name", ["config", "dependent"])
 def test_a_loop_over_a_lookup_that_rm_lacks_is_no_spelling_mistake(name: str) -> None:
     text = f"- hosts: all\n  tasks:\n    - debug: {{msg: x}}\n      with_{name}: [a]\n"

@@ -29,11 +29,13 @@ INCLUDE_ROLE_ARGS = (
     "name", "tasks_from", "vars_from", "defaults_from", "handlers_from", "apply", "public",
     "allow_duplicates", "rolespec_validate",
 )  # fmt: skip
-# Ansible's words that are not supported: said as such, not as a spelling mistake
-LATER = (
-    "debugger", "include", "become_exe", "become_flags",
-    "validate_argspec", "with_config", "with_dependent",
-)  # fmt: skip
+# Ansible's words that are not supported: said as such, not as a spelling mistake; with why, where that helps
+LATER = {
+    "debugger": "rm sends a host many tasks at once. Look at results with -v or --json.",
+    "with_config": "rm has no settings of Ansible's but what it follows of ansible.cfg. Write the value.",
+    "include": "Use include_tasks, import_tasks or import_playbook.",
+    "become_exe": "", "become_flags": "", "validate_argspec": "", "with_dependent": "",
+}  # fmt: skip
 PREFIXES = ("ansible.builtin.", "ansible.legacy.")
 
 

@@ -367,7 +367,8 @@ def include_context(task: Task, apply: Map | None, reader: Reader, library: Libr
 
 def _refuse(reader: Reader, key: str, line: int, has_module: bool) -> None:
     if key in LATER:
-        raise reader.fail(line, f"'{key}' is not supported.", f"A task knows: {', '.join(TASK_KEYS)}.")
+        hint = LATER[key] or f"A task knows: {', '.join(TASK_KEYS)}."
+        raise reader.fail(line, f"'{key}' is not supported.", hint)
     if has_module:
         raise reader.fail(line, f"unknown keyword '{key}' in a task.", did_you_mean(key, TASK_KEYS))
     near = nearest(key, (*registry().shipped(), *TASK_KEYS, *INCLUDES, "block"))

@@ -66,7 +66,8 @@ class Reader:
             if key not in keys:
                 line = body.line_of(key)
                 if key in LATER:
-                    self.complain(line, f"'{key}' is not supported.", f"A {owner} knows: {', '.join(keys)}.")
+                    hint = LATER[key] or f"A {owner} knows: {', '.join(keys)}."
+                    self.complain(line, f"'{key}' is not supported.", hint)
                     continue
                 self.complain(line, f"unknown keyword '{key}' in a {owner}.", did_you_mean(str(key), keys))
 

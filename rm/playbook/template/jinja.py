@@ -17,6 +17,7 @@ from jinja2.sandbox import SandboxedEnvironment
 from jinja2.utils import Cycler, Joiner, Namespace, missing
 
 from rm.hints import did_you_mean, nearest
+from rm.playbook.model.keywords import LATER
 from rm.playbook.model.located import Unsafe
 from rm.playbook.model.problems import TemplateProblem
 from rm.playbook.template.filters import FILTERS, IMPURE_FILTERS, LOOKUPS, TESTS
@@ -168,7 +169,8 @@ def check(source: str, expression: bool = False, own: Own = tuple, file: bool = 
         if isinstance(first, nodes.Const):
             name = str(first.value).removeprefix(BUILTIN)
             if not _is_known("lookup", name, own):
-                raise TemplateProblem(f"unknown lookup '{name}'. {did_you_mean(name, LOOKUPS)}")
+                hint = LATER.get(f"with_{name}") or did_you_mean(name, LOOKUPS)
+                raise TemplateProblem(f"unknown lookup '{name}'. {hint}")
 
 
 def _is_known(kind: str, name: str, own: Own) -> bool:
