@@ -6,17 +6,21 @@ from rm_steps_base import StepFailed, absolute, execute, expanded, output_of, un
 
 
 def _stops(run, args, chdir):
-    """Why the command need not run: `creates` is there, or `removes` is not; "" when it must."""
+    """Why the command need not run: `creates` is there, or `removes` is not, as (path, what of it); None
+    when it must."""
     import glob
 
     for name, stops in (("creates", True), ("removes", False)):
         pattern = args.get(name)
         if pattern:
-            pattern = os.path.join(chdir or os.getcwd(), expanded(pattern))
-            there = bool(glob.glob(pattern)) or run.kind(pattern) != "absent"
+            path = os.path.join(chdir or os.getcwd(), expanded(pattern))
+            there = bool(glob.glob(path)) or run.kind(path) != "absent"
             if there == stops:
-                return "since %s %s" % (pattern, "exists" if stops else "does not exist")
-    return ""
+                return expanded(pattern), "exists" if stops else "does not exist"
+    return None
+
+
+_NEVER = {"start": None, "end": None, "delta": None}  # of a command that did not run
 
 
 def do_command(run, args):
@@ -29,14 +33,15 @@ def do_command(run, args):
     chdir = absolute(args["chdir"]) if args.get("chdir") else None
     why = _stops(run, args, chdir)
     if why:
-        said = dict(output_of(0, "skipped, " + why, "", shown), changed=False)
-        return dict(said, msg="Did not run command " + why)
+        said = dict(output_of(0, "skipped, since %s %s" % why, "", shown), changed=False, **_NEVER)
+        did = "Would" if run.check else "Did"
+        return dict(said, msg="%s not run command since '%s' %s" % (did, why[0], why[1]))
     if chdir is not None and not run.is_directory(chdir):
         raise StepFailed("Unable to change directory: %s does not exist." % chdir)
     if run.check:
         text = shown if isinstance(shown, str) else " ".join(shown)
         known = bool(args.get("creates") or args.get("removes"))
-        result = output_of(0, "", "", shown)
+        result = dict(output_of(0, "", "", shown), **_NEVER)
         said = dict(result, changed=known, might_run=True, msg="might run: " + text)
         return said if known else dict(said, skipped=True)
     stdin = args.get("stdin")
@@ -72,7 +77,7 @@ def do_script(run, args):
     chdir = absolute(args["chdir"]) if args.get("chdir") else None
     why = _stops(run, args, chdir)
     if why:
-        return {"changed": False, "skipped": True, "msg": "Did not run script " + why}
+        return {"changed": False, "skipped": True, "msg": "Did not run script since %s %s" % why}
     if run.check:
         known = bool(args.get("creates") or args.get("removes"))
         said = "might run: %s %s" % (name, " ".join(args["arguments"]))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.steps_request import run, step
+from tests.steps_request import one, run, step
 
 PROGRAM = Path(__file__).parents[2] / "agents/rm_steps.py"
 
@@ -194,3 +194,16 @@ def test_the_program_by_itself_speaks_json_lines():
     first, second, third = map(json.loads, out.splitlines())
     assert (first["id"], first["ok"], first["result"]["results"][0]["ping"]) == (7, True, "x")
     assert (second["ok"], third["ok"], third["id"]) == (False, False, 8)
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_a_command_that_need_not_run_answers_as_in_ansible(tmp_path: Path, check: bool) -> None:
+    (tmp_path / "there").write_text("")
+    given = {"argv": ["false"], "chdir": str(tmp_path)}
+    answer = one("command", check, creates="there", **given)
+    did = "Would" if check else "Did"
+    assert answer["msg"] == f"{did} not run command since 'there' exists"
+    assert answer["stdout"] == "skipped, since there exists"
+    assert [answer[key] for key in ("rc", "changed", "start", "end", "delta")] == [0, False, None, None, None]
+    gone = one("command", check, removes="gone", **given)
+    assert gone["msg"] == f"{did} not run command since 'gone' does not exist"
