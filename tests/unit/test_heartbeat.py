@@ -16,6 +16,7 @@ from rm.cli.playbook.lines import Lines
 from rm.errors import RmError
 from rm.playbook.model.steps import TaskResult
 from rm.playbook.run.report import Progress
+from tests.cluster import until
 from tests.fakes import PATIENCE_S
 
 
@@ -142,3 +143,27 @@ def test_a_command_that_takes_long_is_not_silent(
     told = capfd.readouterr().err
     assert said in told
     assert "Enough." in told
+
+
+@pytest.mark.parametrize("sent", ["", "    delegate_to: localhost\n"], ids=["with-others", "alone"])
+def test_a_host_is_named_at_its_task_also_behind_tasks_that_it_skipped(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, sent: str
+) -> None:
+    monkeypatch.setattr("rm.cli.heartbeat.EVERY_S", 0.0)
+    monkeypatch.setattr("rm.cli.heartbeat.LOOK_S", 0.01)
+    play = tmp_path / "play.yml"
+    play.write_text(
+        "- hosts: all\n  connection: local\n  gather_facts: false\n  tasks:\n"
+        "  - name: Skipped\n    command: 'true'\n    when: false\n"
+        f"  - name: Slow\n    shell: until [ -e {tmp_path}/go ]; do sleep 0.05; done\n{sent}"
+    )
+    codes: list[int] = []
+    words = ["playbook", "run", str(play), "-i", "localhost,", "--no-record"]
+    thread = threading.Thread(target=lambda: codes.append(run(words)))
+    thread.start()
+    try:
+        until(lambda: ": Slow (" in capsys.readouterr().err, "it is named")
+    finally:
+        (tmp_path / "go").touch()
+        thread.join(PATIENCE_S)
+    assert codes == [0]

@@ -214,11 +214,12 @@ class HostPlay(Making):
 
     @property
     def doing(self) -> tuple[str, int]:
-        """The name of the first task that waits for its answers, and how many wait with it."""
-        if not self._waiting:
+        """The name of the first task that waits for its answers, and how many wait with it. Tasks that this
+        host skips ask nothing of it."""
+        asking = [one for one in self._waiting if one.steps()]
+        if not asking:
             return "", 0
-        first = self._waiting[0]
-        return name_of(first.task, first.scope), len(self._waiting) - 1
+        return name_of(asking[0].task, asking[0].scope), len(asking) - 1
 
     # -- meta tasks and failures ---------------------------------------------------------------
 
