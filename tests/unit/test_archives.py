@@ -81,7 +81,7 @@ def test_what_failed_says_why() -> None:
 
 def test_delays_that_a_clock_made_which_was_set_go_to_no_archive() -> None:
     agents = Prober()
-    agents.oneway["jitter_forward_us"] = 10**14
+    agents.oneway["forward_us"] = {"min": 280, "median": 10**14, "p95": 10**14, "max": 10**14}
     outcomes = measured(Mesh("all", tests=("latency",), packets=100), agents=agents)
     assert [(one.source.name, one.failed, one.found["histogram"]) for one in outcomes] == [
         ("a", "", ()), ("b", "", ())
@@ -90,6 +90,16 @@ def test_delays_that_a_clock_made_which_was_set_go_to_no_archive() -> None:
         document = document_of(outcome)
         must_be_a_run(document)
         assert document["result"]["packets-lost"] == outcome.found["lost"]
+
+
+def test_what_rm_takes_for_impossible_goes_to_no_archive_as_a_result() -> None:
+    agents = Prober()
+    agents.oneway["jitter_forward_us"] = 10**14
+    outcomes = measured(Mesh("all", tests=("latency",), packets=100), agents=agents)
+    said = {one.source.name: (one.failed, dict(one.found)) for one in outcomes}
+    assert said["b"][0] == ""
+    assert "impossible" in said["a"][0]
+    assert said["a"][1] == {}
 
 
 @pytest.mark.parametrize(
