@@ -13,7 +13,8 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in self.commands and not args[0].startswith("-"):
+        known = args[0] in self.commands or args[0].startswith("-")
+        if not known and not ctx.resilient_parsing:  # which completes words
             from rm.cli.other_words import hint_in
 
             what = f"There is no command '{self.name} {args[0]}'."

@@ -134,10 +134,10 @@ def test_what_rm_does_by_itself_is_no_reason_to_refuse() -> None:
 
 def test_ids_of_the_vault_name_files() -> None:
     found = of(
-        "[defaults]\nvault_identity_list = dev@pw/dev, prod@prompt, ~/plain\nvault_password_file = one\n"
+        "[defaults]\nvault_identity_list = dev@pw/d@ev, prod@prompt, ~/plain\nvault_password_file = one\n"
     )
     assert found.vault_files == (
-        "dev@/etc/site/pw/dev", "prod@prompt", "/home/ada/plain", "/etc/site/one",
+        "dev@/etc/site/pw/d@ev", "prod@prompt", "/home/ada/plain", "/etc/site/one",
     )  # fmt: skip
 
 

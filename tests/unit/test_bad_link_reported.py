@@ -1,6 +1,8 @@
 """With the usual meshes and no thresholds of anybody's: a host's bad link is reported within minutes."""
 
 import random
+import threading
+import time
 from concurrent.futures import Future
 from typing import Any
 
@@ -107,6 +109,28 @@ def test_a_bandwidth_that_was_measured_before_those_of_the_peers_is_reported_aft
     assert {c.status for c in those_of_the_bad_link(cells_after(0, 1), "bandwidth")} == {Status.OK}
     slow = [c for c in those_of_the_bad_link(cells_after(3, 1), "bandwidth") if c.status is not Status.OK]
     assert {c.message for c in slow} == {"bandwidth 1.2 Mbit/s (peers 95 Mbit/s), critical below 28.5 Mbit/s"}
+
+
+def test_a_run_goes_before_the_tests_between_runs() -> None:
+    agents = OneBadLink(1)
+    house, _ = house_of(agents)
+    house.clock.us += 10 * MINUTE_US
+    call, done = agents.call, list[int]()
+    run = threading.Thread(target=lambda: done.append(house.monitor.run("throughput").measured))
+
+    def meanwhile(name: str, request: Request[Any], timeout_s: float = 10) -> Future[Any]:
+        if run.ident is None:
+            run.start()
+            while "throughput" not in house.monitor._wanted:
+                time.sleep(0.001)
+        return call(name, request, timeout_s)
+
+    agents.call = meanwhile  # type: ignore[method-assign]
+    before = agents.throughputs
+    house.monitor.confirm()
+    run.join()
+    assert done == [15]  # all pairs
+    assert agents.throughputs - before == 2 * (15 + 1), "one round of one pair was tested before it"
 
 
 def test_a_bad_bandwidth_ends_minutes_after_its_cause_and_not_with_the_next_hourly_run() -> None:

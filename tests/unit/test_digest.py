@@ -145,6 +145,18 @@ def test_each_address_gets_each_week_once_over_restarts() -> None:
     assert len(house.server.took) == 4  # one for each, of the last week
 
 
+def test_what_an_earlier_version_sent_is_not_sent_again_and_a_damaged_row_ends_no_daemon() -> None:
+    house = House()
+    house.clock.us = MONDAY_US + 6 * HOUR_US
+    rows = {"head@x": {"until_us": MONDAY_US}, "ops@x": {"weeks": {"soon": "x"}, "early": 7}}
+    house.commit(Batch(documents=tuple((f"digest/physics/{to}", body) for to, body in rows.items())))
+    house.daemon().send()
+    assert [letter[0] for letter in house.server.took] == ["ops@x"]
+    house.clock.us += WEEK_US
+    house.daemon().send()
+    assert [letter[0] for letter in house.server.took] == ["ops@x", "head@x", "ops@x"]
+
+
 def test_a_week_that_a_clock_ahead_had_mailed_is_mailed_again_when_it_is_over() -> None:
     house = House()
     daemon = house.daemon()

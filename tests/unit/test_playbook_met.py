@@ -100,6 +100,11 @@ def test_prompts_are_asked_and_answered_as_in_ansible(tmp_path: Path) -> None:
     assert "No template is evaluated in the answer for 'who'" in str(notes[0])  # Ansible would evaluate it
 
 
+def test_an_empty_answer_is_the_empty_text(tmp_path: Path) -> None:
+    report, _ = run(tmp_path, HEAD + PROMPTS, prompt=lambda *asked: "")
+    assert report.results["localhost"][0].message == " 42 str "
+
+
 def test_where_nobody_is_asked_a_prompt_has_the_value_that_ansible_gives_it(tmp_path: Path) -> None:
     report, notes = run(tmp_path, HEAD + PROMPTS)
     assert report.results["localhost"][0].message == "None 42 str None"

@@ -142,12 +142,16 @@ class Catalogue:
                 _must_be_ours(way, far=True)
 
     def questions(self, found: Listed, files: LocalFiles | None = None) -> list[Question]:
-        """The survey of the playbook. Raises UsageError where it, or its survey file, is wrong."""
+        """The survey of the playbook. Names of what it imports may hold the survey's defaults, and no
+        lookups, which would run here. Raises UsageError where it, or its survey file, is wrong."""
         from rm.adapters.playbook.files import LocalFiles, read_playbook
         from rm.playbook.read.questions import questions_of
+        from rm.playbook.read.static_names import Foreknown
 
         local = files or LocalFiles()
-        return questions_of(read_playbook(found.path, local), _survey(found, local))
+        survey = _survey(found, local)
+        known = Foreknown({one.name: one.default for one in survey or () if one.default is not None})
+        return questions_of(read_playbook(found.path, local, known=known), survey)
 
 
 def _survey_file(found: Listed) -> Path | None:

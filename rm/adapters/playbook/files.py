@@ -149,10 +149,13 @@ def foreknown(files: LocalFiles, variables: Mapping[str, Any]) -> Foreknown:
 
 
 def read_playbook(
-    path: str | Path, files: LocalFiles | None = None, variables: Mapping[str, Any] | None = None
+    path: str | Path,
+    files: LocalFiles | None = None,
+    variables: Mapping[str, Any] | None = None,
+    known: Foreknown | None = None,
 ) -> Playbook:
     """Parse and check a playbook; raises UsageError with file, line and what to do. `variables` are those of
-    the command line."""
+    the command line; `known` is what names of imports may hold instead of these and lookups."""
     local = files or LocalFiles()
     try:
         text = local.read(str(path)).decode()
@@ -161,4 +164,4 @@ def read_playbook(
         raise UsageError(
             f"The playbook {path} cannot be read: {why}.", "Give the path of a YAML file."
         ) from None
-    return parse_playbook(text, str(path), local, known=foreknown(local, variables or {}))
+    return parse_playbook(text, str(path), local, known=known or foreknown(local, variables or {}))

@@ -255,8 +255,8 @@ class _Run:
             if one.name in self.orders.answers:
                 found[one.name] = self.orders.answers[one.name]
             else:
-                said = self._answer(one) or one.default
-                found[one.name] = said if isinstance(said, str) else str(said)
+                said = self._answer(one)
+                found[one.name] = said if said else str(said if one.default is None else one.default)
             if one.encrypt:
                 secret = {"secret": str(found[one.name]), "kind": one.encrypt, "salt": one.salt}
                 scope = Scope([Layer({**secret, "size": one.salt_size}, False)], seek=self.seek)
@@ -268,13 +268,13 @@ class _Run:
                     self.orders.files.vault.secrets.add(str(found[one.name]))
         return found
 
-    def _answer(self, prompt: Prompt) -> str:
-        """What is answered, the same twice where that is asked for; "" where nobody can be asked."""
+    def _answer(self, prompt: Prompt) -> str | None:
+        """What is answered, the same twice where that is asked for; None where nobody can be asked."""
         ask = self.orders.prompt
         if ask is None:
             default = "its default" if prompt.default is not None else "the text 'None', as in Ansible"
             self.orders.tell(Progress("note", f"No terminal to ask for '{prompt.name}': it is {default}."))
-            return ""
+            return None
         text = prompt.text if prompt.default is None else f"{prompt.text} [{prompt.default}]"
         while True:
             said = ask(f"{text}: ", prompt.private, self.stopping)

@@ -10,10 +10,12 @@ BY_ADMIN = Reason(ReasonCode.HELD_ADMIN, "held by an administrator, and released
 
 def why_held(job: Job) -> Reason:
     """Of one that is."""
-    if job.admin_held:
+    if job.admin_held and not job.unsure:
         return BY_ADMIN
     if job.unsure:
         said = "it may have run since the backup was made that was restored"
+        if job.admin_held:
+            return Reason(ReasonCode.HELD_ADMIN, f"{BY_ADMIN.message}; {said}")
         either = f"when it shall run, rmx release {job.id}, else rmx cancel {job.id}"
         return Reason(ReasonCode.HELD_USER, f"held: {said}; {either}")
     if job.losses > 1:

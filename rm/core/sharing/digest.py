@@ -14,6 +14,7 @@ from rm.units import DAY_US, HOUR_US, MINUTE_US, SECOND_US, format_elapsed
 WEEK_US = 7 * DAY_US
 MONDAY_US = 4 * DAY_US  # the first one after the epoch, which began on a Thursday
 NAME_WIDTH = 16
+SENT = "sent"  # the mark of a week whose text is not known
 REMEMBERED = 8  # weeks before now of which is known that they were mailed, and as many after it
 
 
@@ -45,7 +46,7 @@ class Mailed:
         return bool(self.weeks) and until_us < min(self.weeks)
 
     def has(self, until_us: int, text: str) -> bool:
-        return self.weeks.get(until_us) == mark_of(text)
+        return self.weeks.get(until_us) in (SENT, mark_of(text))
 
     def corrects(self, until_us: int) -> bool:
         """Is a letter of this week one that takes the place of another?"""

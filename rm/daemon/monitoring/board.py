@@ -64,6 +64,7 @@ class Board:
             tuple[str, str], tuple[int, dict[Zones, float]]
         ] = {}  # by mesh and check; since when
         self._alone: dict[str, set[Key]] = {}  # by mesh: judged while nothing was known of the peers
+        self._tried: dict[tuple[str, frozenset[str]], int] = {}  # by mesh and pair: again, and when
 
     def tell(self, mesh: Mesh, tried: Iterable[Tried], repeats: bool = False) -> list[Change]:
         """Take the tries in, in order of time; returns how statuses changed.
@@ -173,11 +174,20 @@ class Board:
                 open_yet = cell.result is not cell.status or (
                     key in alone and self._stands_out(mesh, cell, now_us)
                 )
-                again = cell.status in NOT_GOOD and now_us - cell.checked_us >= AGAIN_US
+                pair = frozenset(key[1:])
+                last_us = max(cell.checked_us, self._tried.get((mesh.name, pair), 0))
+                again = cell.status in NOT_GOOD and now_us - last_us >= AGAIN_US
                 if open_yet or again:
-                    pair, rank = frozenset(key[1:]), (not open_yet, 0 if open_yet else cell.checked_us)
+                    rank = (not open_yet, 0 if open_yet else last_us)
                     urgent[pair] = min(rank, urgent.get(pair, rank))
         return sorted(urgent, key=lambda pair: (*urgent[pair], sorted(pair)))
+
+    def tried(self, mesh: Mesh, pairs: Iterable[frozenset[str]]) -> None:
+        """These were tested again. Where jobs left no gap a test tells nothing: it is not due for that."""
+        now_us = self._clock.now_us()
+        with self._lock:
+            recent = {key: at_us for key, at_us in self._tried.items() if now_us - at_us < AGAIN_US}
+            self._tried = recent | {(mesh.name, pair): now_us for pair in pairs}
 
     def lossy(self, mesh: Mesh) -> set[frozenset[str]]:
         """The pairs of which more packets would decide how much they lose, or whether that is over."""

@@ -43,6 +43,7 @@ TRACERS = 2  # at the same time, beside the rounds of tests, which are shorter
 TRACE_TRIES = ((5, 0), (20, 1_000_000))
 RETRY_S = 60.0  # after which a result that does not count yet is tried again; see `confirm`
 CONFIRMED = 3  # tests of a host then, at most
+ROUND_S = 60.0  # a round of these is over by then: a run waits for it
 
 
 class Settings(Protocol):
@@ -100,6 +101,8 @@ class Monitor:
         self._scheduled: dict[str, int] = {}  # since when scheduled runs go on
         self._took_us: dict[str, int] = {}  # the newest scheduled run of a mesh
         self._running: dict[str, threading.Lock] = {m.name: threading.Lock() for m in meshes}
+        self._confirming = ""  # the mesh between whose runs pairs are being tested
+        self._wanted: set[str] = set()  # meshes of which a run waits for that
         self._on_demand = threading.Lock()
         self._states = {s.mesh: s for s in history.mesh_states()}
         self._keeping = threading.Lock()
@@ -189,8 +192,12 @@ class Monitor:
                 f"Mesh {name} measures without a pause: there is nothing to run.",
                 f"`rmx monitor status {name}` shows what it finds.",
             )
-        if not self._running[name].acquire(blocking=False):
-            raise Conflict(f"Mesh {name} is being run already.", "Try again when it has ended.")
+        self._wanted.add(name)
+        try:
+            if not self._running[name].acquire(timeout=ROUND_S if self._confirming == name else 0):
+                raise Conflict(f"Mesh {name} is being run already.", "Try again when it has ended.")
+        finally:
+            self._wanted.discard(name)
         try:
             hosts, before = self.hosts(), self.state(name)
             pairing = Pairing(mesh, hosts, up_of(hosts))
@@ -252,6 +259,7 @@ class Monitor:
             far = self._interval_of(mesh) > RETRY_S * SECOND_US and not mesh.is_continuous
             if self.state(mesh.name).paused_by or not far or not self._running[mesh.name].acquire(False):
                 continue
+            self._confirming = mesh.name
             try:
                 self._confirm(mesh, self.hosts())
             except (RmError, TimeoutError) as error:
@@ -261,7 +269,12 @@ class Monitor:
                 if not self._stopping:  # the pool is closed then
                     raise
             finally:
+                self._confirming = ""
                 self._running[mesh.name].release()
+
+    def _may_confirm(self, mesh: Mesh) -> bool:
+        """Between rounds: a run, a pause and the daemon's end go before."""
+        return not (self._stopping or mesh.name in self._wanted or self.state(mesh.name).paused_by)
 
     def _confirm(self, mesh: Mesh, hosts: Sequence[Host]) -> None:
         """New hosts take part in as many rounds as a run has; of doubtful pairs each host in CONFIRMED."""
@@ -270,7 +283,7 @@ class Monitor:
         new = self.board.unmet(mesh, up)
         begun_us, results = self._clock.now_us(), list[Result]()
         for pairs in pairing.rounds_of(new, mesh.rounds):
-            if self._stopping:
+            if not self._may_confirm(mesh):
                 return
             results += self._round(mesh, pairs)
         state = self.state(mesh.name)
@@ -281,9 +294,11 @@ class Monitor:
         ends = [e for e in map(ends_of, self.board.doubtful(mesh)) if up.issuperset(e)]
         doubtful = [(by_name[here], by_name[there]) for here, there in ends]
         for pairs in rounds_from((pair for pair in doubtful if pairing.means(*pair)), CONFIRMED):
-            if self._stopping:
+            if not self._may_confirm(mesh):
                 return
-            self._round(mesh, pairs)
+            chosen = pairs[: self._settings.parallel]  # of a large cluster that is ill the rest waits
+            self._round(mesh, chosen)
+            self.board.tried(mesh, (frozenset((a.name, b.name)) for a, b in chosen))
 
     def measure(self, zone: str | None = None) -> Measured:
         """Measure every pair now (of one zone, if named): latency, and throughput where it was not

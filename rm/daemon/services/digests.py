@@ -20,7 +20,7 @@ from rm.core.alerts.channel import NotTold
 from rm.core.ports import Clock
 from rm.core.scheduling.cycle import Cycle
 from rm.core.sharing.accounts import Accounts
-from rm.core.sharing.digest import Mailed, digest, mark_of, week_before
+from rm.core.sharing.digest import SENT, Mailed, digest, mark_of, week_before
 from rm.core.sharing.usage_query import Asked
 from rm.core.store import Store
 from rm.errors import ConfigError
@@ -158,8 +158,15 @@ class Digests:
 
 
 def _mailed(body: Mapping[str, Any]) -> Mailed:
-    weeks = {int(week): str(mark) for week, mark in body.get("weeks", {}).items()}
-    return Mailed(weeks, frozenset(body.get("early", ())))
+    """What a row says: of an earlier version's the last week alone, of a damaged one nothing."""
+    try:
+        weeks = {int(week): str(mark) for week, mark in body.get("weeks", {}).items()}
+        early = frozenset(map(int, body.get("early", ())))
+        if "weeks" not in body and (until_us := int(body.get("until_us", 0))) > 0:
+            weeks = {until_us: SENT}
+    except (AttributeError, TypeError, ValueError, OverflowError):
+        return Mailed()
+    return Mailed(weeks, early)
 
 
 def _name(account: str, to: str) -> str:

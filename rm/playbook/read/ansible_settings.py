@@ -271,8 +271,9 @@ def _typed(name: str, value: str, where: str, base: str, home: str) -> Any:
     if name in _LISTS:
         return tuple(_path(part, base, home) for part in value.split(":") if part)
     if name == "vault_ids":
-        named = [part.strip().rpartition("@") for part in value.split(",") if part.strip()]
-        return tuple(f"{n}{at}{f if f == 'prompt' else _path(f, base, home)}" for n, at, f in named)
+        named = [(part.strip().partition("@")) for part in value.split(",") if part.strip()]
+        ids = [(f"{name}@", file) if at else ("", name) for name, at, file in named]
+        return tuple(n + (file if file == "prompt" else _path(file, base, home)) for n, file in ids)
     if name in ("tags", "skip_tags"):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return _path(value, base, home) if name in _PATHS else value

@@ -12,6 +12,7 @@ from rm.cli.slurm.accounting.held import held
 from rm.cli.slurm.accounting.sreport_asked import Asked, Report
 from rm.cli.slurm.accounting.sreport_print import Column, Row, Table, chosen, lines
 from rm.cli.slurm.accounting.sreport_used import ACCOUNT, CLUSTER, ROOT, children_of
+from rm.cli.slurm.jobs import UNFINISHED
 from rm.errors import UsageError
 from rm.units import DAY_US, HOUR_US, parse_hosts
 
@@ -145,7 +146,8 @@ def _where_jobs_are_kept(client: Client, kept: Sequence[Job], asked: Asked) -> A
         since_us = int(time.time_ns() // 1000 - settings.keep_days * DAY_US)
     ends_us = [job.ended_us for job in kept if job.ended_us]
     # those of others may be hidden, but are counted
-    if settings.keep_finished and ends_us and sum(status.jobs.values()) >= settings.keep_finished:
+    ended = sum(count for state, count in status.jobs.items() if state not in UNFINISHED)
+    if settings.keep_finished and ends_us and ended >= settings.keep_finished:
         since_us = max(since_us, min(ends_us))
     since_us = -(-since_us // HOUR_US) * HOUR_US
     if since_us >= asked.until_us:
