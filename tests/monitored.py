@@ -23,7 +23,8 @@ from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
 from rm.daemon.monitoring import probe as monitor_probe
 from rm.daemon.monitoring.board import Board
-from rm.daemon.monitoring.monitor import Archives, Monitor
+from rm.daemon.monitoring.monitor import Monitor
+from rm.daemon.monitoring.ports import Archives
 from rm.daemon.monitoring.service import MonitorService
 from rm.daemon.monitoring.sources import Sources
 from rm.errors import Unreachable

@@ -33,10 +33,10 @@ def test_tasks_are_known_by_host_attempt_and_rank() -> None:
     assert house.published.task("b", 1, 1, 1) == Task(1, "b")
     for wrong in (("a", 1, 1, 1), ("b", 1, 2, 1), ("b", 2, 1, 1), ("b", 1, 1, 7)):
         assert house.published.task(*wrong) is None
-    house.do(ev.TasksStarted(1, 1, "b", 5, (1,)))
+    house.do(ev.TasksStarted(1, 1, "b", 1_005, (1,)))
     started = house.published.task("b", 1, 1, 1)
     assert started is not None
-    assert started.started_us == 5
+    assert started.started_us == 1_005
 
 
 def test_a_job_has_its_user_on_its_hosts_alone_while_this_attempt_is_there() -> None:

@@ -18,7 +18,7 @@ from rm.core.scheduling.held import why_held
 from tests.unit.test_reconcile import GANG, RANK_0_ENDED, STARTED, UP, cluster, told
 
 NOTHING = Reported(())
-OVER: dict[str, Any] = {"started_us": 50, "ended_us": 80}
+OVER: dict[str, Any] = {"started_us": 150, "ended_us": 180}
 
 
 def restored(*events: ev.Event) -> ClusterState:
@@ -31,8 +31,8 @@ def restored(*events: ev.Event) -> ClusterState:
 def after(state: ClusterState, *remembered: Any, host: str = "h1", says: Reported = NOTHING) -> Job:
     """The job after the hello of a host that reports and remembers this."""
     tasks, notes = with_memory(state, says, remembered)
-    for event in (*reconcile(state, host, tasks, (), (), 100), *notes):
-        apply(state, event, 100, Rules(), Changes())
+    for event in (*reconcile(state, host, tasks, (), (), 200), *notes):
+        apply(state, event, 200, Rules(), Changes())
     return state.jobs[1]
 
 
@@ -40,7 +40,7 @@ def test_an_end_that_is_remembered_is_the_jobs_end() -> None:
     state = restored(*STARTED)
     assert after(state, told(0, "exited", **OVER), told(1, "exited", **OVER)).state is JobState.RUNNING
     job = after(state, told(2, "exited", **OVER), host="h2")
-    assert (job.state, job.exit_code, job.ended_us) == (JobState.COMPLETED, 0, 80)
+    assert (job.state, job.exit_code, job.ended_us) == (JobState.COMPLETED, 0, 180)
 
 
 @pytest.mark.parametrize(("why", "ending"), [("timeout", "TIMEOUT"), ("cancel", "CANCELLED"), ("", "FAILED")])
@@ -89,8 +89,8 @@ def test_a_job_whose_end_nobody_remembers_is_held_until_it_is_released() -> None
 
 def test_one_that_still_runs_is_sure_from_then_on() -> None:
     state = restored(*STARTED, RANK_0_ENDED)
-    job = after(state, says=Reported([told(1, started_us=50)]))
-    assert (job.unsure, job.state, job.tasks[1].started_us) == (False, JobState.RUNNING, 50)
+    job = after(state, says=Reported([told(1, started_us=100)]))
+    assert (job.unsure, job.state, job.tasks[1].started_us) == (False, JobState.RUNNING, 100)
 
 
 def test_what_was_launched_before_the_restore_is_not_launched_again_unless_its_host_has_it() -> None:
@@ -102,7 +102,7 @@ def test_what_was_launched_before_the_restore_is_not_launched_again_unless_its_h
 def test_later_attempts_are_told_in_the_jobs_history() -> None:
     state = ClusterState()
     for event in (ev.JobSubmitted(1, replace(cluster().jobs[1].spec, hold=True)),):
-        apply(state, event, 100, Rules(), Changes())
+        apply(state, event, 200, Rules(), Changes())
     state.jobs[1] = replace(state.jobs[1], unsure=True)
     job = after(state, told(0, "exited", attempt=1, code=3), told(1, "lost", attempt=1))
     assert (job.state, job.held) == (JobState.PENDING, True)

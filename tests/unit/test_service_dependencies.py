@@ -96,11 +96,13 @@ def test_a_delay_counts_from_the_start_of_elements_that_have_left_the_memory(
         return dict(cycle.state.elements[array])
 
     own = house.leader.ask(elements).result(PATIENCE_S)
+    placed_us = house.leader.ask(lambda cycle, now_us: cycle.state.jobs[own[0]].placed_us).result(PATIENCE_S)
+    house.clock.us += 1_000
     for task in (0, 1, 2) if ended else (0, 1):
-        job, started_us = own[task], 50 + task
+        job, started_us = own[task], placed_us + 50 + task
         house.do(
             ev.TasksStarted(job, 1, "h1", started_us, (0,)),
-            ev.TaskExited(job, 1, "h1", 0, 0, 0, started_us, 90 + task),
+            ev.TaskExited(job, 1, "h1", 0, 0, 0, started_us, placed_us + 90 + task),
         )
 
     def forget(cycle: Cycle, now_us: int) -> set[int]:
@@ -114,7 +116,7 @@ def test_a_delay_counts_from_the_start_of_elements_that_have_left_the_memory(
     assert (array in left) is (not ended)
     behind = submit(house, f"after:{array}_[0-1]+1,afterany:{array}_2")
     job = asyncio.run(house.service.reading.job(behind))
-    assert job.dependencies[0].from_us == 51 + MINUTE_US
+    assert job.dependencies[0].from_us == placed_us + 51 + MINUTE_US
     assert job.dependencies[1].standing is (Standing.FULFILLED if ended else Standing.UNFULFILLED)
 
 

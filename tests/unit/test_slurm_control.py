@@ -244,7 +244,7 @@ def test_jobs_are_held_in_lists_and_by_name_and_requeued_so(slurm: Slurm, daemon
 def test_the_release_of_a_job_that_runs_is_no_error(
     slurm: Slurm, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def release(job_id: int, by: str, array_tasks: str = "") -> Job:
+    async def release(job_id: int, by: str, array_tasks: str = "", *, as_admin: bool = False) -> Job:
         raise IllegalTransition(f"Job {job_id} cannot be released: only pending jobs are held.")
 
     monkeypatch.setattr(daemon.service, "release", release)

@@ -162,13 +162,14 @@ class Pairing:
         return [(first + i) % len(self) for i in range(count)]
 
 
-def rounds_from(pairs: Iterable[Pair], most: int) -> list[list[Pair]]:
-    """`most` rounds of these pairs or fewer, the first pairs first; no host is in two pairs of a round. What
-    finds no room is left out."""
+def rounds_from(pairs: Iterable[Pair], most: int, width: int) -> list[list[Pair]]:
+    """`most` rounds of these pairs or fewer, the first pairs first; no host is in two pairs of a round, and a
+    round has no more than `width`. What finds no room is left out."""
     rounds: list[list[Pair]] = []
     taken: list[set[str]] = []
     for a, b in pairs:
-        free = (n for n, names in enumerate(taken) if names.isdisjoint((a.name, b.name)))
+        ends = (a.name, b.name)
+        free = (n for n, names in enumerate(taken) if len(rounds[n]) < width and names.isdisjoint(ends))
         number = next(free, len(rounds))
         if number == most:
             continue
@@ -176,7 +177,7 @@ def rounds_from(pairs: Iterable[Pair], most: int) -> list[list[Pair]]:
             rounds.append([])
             taken.append(set())
         rounds[number].append((a, b))
-        taken[number].update((a.name, b.name))
+        taken[number].update(ends)
     return rounds
 
 

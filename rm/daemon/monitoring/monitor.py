@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
@@ -29,6 +28,7 @@ from rm.daemon.agents import Agents
 from rm.daemon.leading.leader import Leader
 from rm.daemon.monitoring.board import Board, Tried
 from rm.daemon.monitoring.pair_tests import ON_DEMAND, SHARED, Gaps, PairTests, Result, Seen, known_of
+from rm.daemon.monitoring.ports import Archives, Settings
 from rm.daemon.monitoring.probe import MARGIN_S, Prober
 from rm.errors import Conflict, NotFound, RmError, StoreError, UsageError
 from rm.protocol.hosts import Ping
@@ -44,22 +44,6 @@ TRACE_TRIES = ((5, 0), (20, 1_000_000))
 RETRY_S = 60.0  # after which a result that does not count yet is tried again; see `confirm`
 CONFIRMED = 3  # tests of a host then, at most
 ROUND_S = 60.0  # a round of these is over by then: a run waits for it
-
-
-class Settings(Protocol):
-    @property
-    def throughput_interval_s(self) -> float: ...
-    @property
-    def probe_count(self) -> int: ...
-    @property
-    def parallel(self) -> int: ...
-
-
-class Archives(Protocol):
-    """Where results go besides the history."""
-
-    def takes(self, mesh: str) -> bool: ...
-    def keep(self, outcomes: Iterable[Outcome]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +86,7 @@ class Monitor:
         self._took_us: dict[str, int] = {}  # the newest scheduled run of a mesh
         self._running: dict[str, threading.Lock] = {m.name: threading.Lock() for m in meshes}
         self._confirming = ""  # the mesh between whose runs pairs are being tested
-        self._wanted: set[str] = set()  # meshes of which a run waits for that
+        self._wanted: set[str] = set()  # meshes of which a run waits for the end of that
         self._on_demand = threading.Lock()
         self._states = {s.mesh: s for s in history.mesh_states()}
         self._keeping = threading.Lock()
@@ -193,11 +177,10 @@ class Monitor:
                 f"`rmx monitor status {name}` shows what it finds.",
             )
         self._wanted.add(name)
-        try:
-            if not self._running[name].acquire(timeout=ROUND_S if self._confirming == name else 0):
-                raise Conflict(f"Mesh {name} is being run already.", "Try again when it has ended.")
-        finally:
-            self._wanted.discard(name)
+        taken = self._running[name].acquire(timeout=ROUND_S if self._confirming == name else 0)
+        self._wanted.discard(name)
+        if not taken:
+            raise Conflict(f"Mesh {name} is being run already.", "Try again when it has ended.")
         try:
             hosts, before = self.hosts(), self.state(name)
             pairing = Pairing(mesh, hosts, up_of(hosts))
@@ -273,7 +256,6 @@ class Monitor:
                 self._running[mesh.name].release()
 
     def _may_confirm(self, mesh: Mesh) -> bool:
-        """Between rounds: a run, a pause and the daemon's end go before."""
         return not (self._stopping or mesh.name in self._wanted or self.state(mesh.name).paused_by)
 
     def _confirm(self, mesh: Mesh, hosts: Sequence[Host]) -> None:
@@ -293,12 +275,12 @@ class Monitor:
         by_name = {h.name: h for h in hosts}
         ends = [e for e in map(ends_of, self.board.doubtful(mesh)) if up.issuperset(e)]
         doubtful = [(by_name[here], by_name[there]) for here, there in ends]
-        for pairs in rounds_from((pair for pair in doubtful if pairing.means(*pair)), CONFIRMED):
+        meant = (pair for pair in doubtful if pairing.means(*pair))
+        for pairs in rounds_from(meant, CONFIRMED, self._settings.parallel):
             if not self._may_confirm(mesh):
                 return
-            chosen = pairs[: self._settings.parallel]  # of a large cluster that is ill the rest waits
-            self._round(mesh, chosen)
-            self.board.tried(mesh, (frozenset((a.name, b.name)) for a, b in chosen))
+            self._round(mesh, pairs)
+            self.board.tried(mesh, (frozenset((a.name, b.name)) for a, b in pairs))
 
     def measure(self, zone: str | None = None) -> Measured:
         """Measure every pair now (of one zone, if named): latency, and throughput where it was not
