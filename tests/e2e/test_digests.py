@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sqlite3
@@ -108,6 +109,12 @@ class Daemon:
         else:
             self.process.send_signal(how)
 
+    def has_written(self) -> int:
+        """So many letters are known to be sent."""
+        with closing(sqlite3.connect(self._database)) as connection:
+            rows = connection.execute("SELECT body FROM documents WHERE name LIKE 'digest/%'").fetchall()
+        return sum("begun_us" not in json.loads(body) for (body,) in rows)
+
     def end(self) -> None:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGCONT)
@@ -134,6 +141,7 @@ def test_no_digest_is_lost_and_none_comes_as_another_when_the_leader_dies(
             daemons[0].process.send_signal(signal.SIGCONT)
             until(lambda: daemons[0].process.poll() is not None, "the first one sees it, and ends")
         daemons.append(Daemon(tmp_path, "third", smtp))
+        until(lambda: daemons[1].has_written() == len(ADDRESSES), "all is written down")
         daemons[1].end()
         until(lambda: daemons[2].says("leads with epoch"), "the third one leads")
     finally:
