@@ -25,20 +25,20 @@ def allowed_us(state: ClusterState, job: Job, begun_us: int, now_us: int) -> int
     return left_us if limit_us is None or left_us < limit_us else None
 
 
-def let_run(ctx: Context, job: Job) -> None:
+def let_run(ctx: Context, job: Job) -> Job:
     """Let the hosts of a job that is placed know how long it may run now, since its time limit or its
-    reservation was changed."""
+    reservation was changed. Returns its version of now."""
     if job.state is JobState.COMPLETING:
-        return
+        return job
     begun_us = ctx.now_us - attained_us(job, None, ctx.now_us)
     allowed = allowed_us(ctx.state, job, begun_us, ctx.now_us)
-    limit_us, before_us = allowed or job.spec.time_limit_us, job.allowed_us
+    limit_us, before_us = job.spec.time_limit_us, job.allowed_us
     reserved = ctx.state.reservations.get(job.spec.reservation)
     if reserved is not None and reserved.open_until_us(ctx.now_us) is None and before_us is not None:
         # its window has just closed, or was moved to come: it ends as it would have
-        allowed = before_us if limit_us is None or before_us < limit_us else allowed
+        most_us = allowed or limit_us
+        allowed = before_us if most_us is None or before_us < most_us else allowed
     job = ctx.put(replace(job, allowed_us=allowed))
-    limit_us = job.allowed_us or job.spec.time_limit_us or 0
     for host in dict.fromkeys(task.host for task in job.tasks if task.ended_us is None):
-        ctx.act(SetLimit(job.id, job.attempt, host, limit_us))
-    ctx.state.see_again(job)
+        ctx.act(SetLimit(job.id, job.attempt, host, allowed or limit_us or 0))
+    return job

@@ -26,7 +26,8 @@ def reservation_set(ctx: Context, e: ev.ReservationSet) -> None:
     for number in sorted({*ctx.state.placed}):
         job = ctx.state.jobs[number]
         if job.spec.reservation == new.name:
-            let_run(ctx, touch(job, ctx.now_us, f"its reservation ends at {moment(ends_us)} now"))
+            said = f"its reservation ends at {moment(ends_us)} now"
+            ctx.state.see_again(let_run(ctx, touch(job, ctx.now_us, said)))
 
 
 def reservation_deleted(ctx: Context, e: ev.ReservationDeleted) -> None:

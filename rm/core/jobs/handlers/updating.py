@@ -141,7 +141,7 @@ def _take(ctx: Context, old: Job, new: Job, e: ev.JobUpdated) -> None:
     changed = _put(ctx, old, new, e)
     if changed.occupies:
         if e.update.time_limit_us is not None:
-            let_run(ctx, changed)
+            changed = let_run(ctx, changed)
         ctx.state.see_again(changed)
 
 
