@@ -89,7 +89,7 @@ class House:
     def settle(self) -> None:
         """Wait until the regulator has worked off all that was put to it."""
         self.hosts.reached.clear()
-        self.report(0, host="mark")
+        self.report(0, [0, 0, 0, 0, 0, None], host="mark")
         assert self.hosts.reached.wait(PATIENCE_S)
 
     def report(self, job: int, *items: list[Any], host: str = "a", attempt: int = 1) -> None:

@@ -11,11 +11,12 @@ from rm.core.model.network.paths import JobPath
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
-from rm.daemon.regulation import iterations
+from rm.daemon.regulation import iterations, reporting
 from rm.daemon.regulation import regulator as module
 from rm.daemon.regulation.iterations import KEPT_JOBS, IterationBook
 from rm.daemon.regulation.running import RunningJobs
 from rm.daemon.regulation.watching import REGULATE_US
+from rm.protocol.notifications import Iterations
 from tests import builders
 from tests.regulating import FIRST_PAUSE, MEASURED, TRAFFIC, House, pair, turning_house
 
@@ -370,3 +371,33 @@ def test_the_regulator_keeps_what_all_running_jobs_reported(
         house.report(job, [0, 0, 0, 100, 0, None])
     house.settle()
     assert [house.regulator.recent(job) for job in jobs] == [[(0, 100)]] * len(jobs)
+
+
+def test_a_flood_of_reports_takes_one_bounded_turn_at_a_time(house: House) -> None:
+    """Else a host that says more than the regulator can take fills the daemon's memory, and no report of
+    another job is heard for minutes."""
+    house.run(1)
+    house.run(2)
+    house.see(pair())
+    flood = [[0, n, 10**12 + n, 100_000, 0, None] for n in range(16_384)]
+    for _ in range(4):
+        house.report(1, *flood)
+    house.report(2, [0, 1, 10**12, 100_000, 0, None])
+    house.settle()
+    assert house.regulator.of(2)["count"] == 1
+    assert 0 < house.regulator.of(1)["count"] <= reporting.BURST + 4 * reporting.PER_S
+
+
+def test_of_what_waits_the_newest_reports_are_kept() -> None:
+    due: list[int] = []
+    reports = reporting.Reports(due.append)
+    for n in range(3 * reporting.WAITING_MAX):
+        reports.add("a", Iterations(job=1, attempt=2, items=[(0, n, n, 1, 0, None), (1, n, n, 1, 0, None)]))
+    reports.add("b", Iterations(job=3, attempt=1, items=[(0, 7, 7, 1, 0, None)]))
+    reports.add("b", Iterations(job=1, attempt=1, items=[(0, 0, 0, 1, 0, None)]))
+    assert due == [1, 3]  # each job has one turn
+    host, job, attempt, items = reports.take(1) or pytest.fail("nothing waits")
+    assert (host, job, attempt) == ("a", 1, 2)
+    assert [number for _, number, *_ in items] == [*range(2 * reporting.WAITING_MAX, 3 * reporting.WAITING_MAX)]
+    reports.add("a", Iterations(job=1, attempt=2, items=[(0, 9, 9, 1, 0, None)]))
+    assert due == [1, 3, 1]

@@ -27,6 +27,7 @@ from rm.daemon.regulation.inspection import Inspection
 from rm.daemon.regulation.iterations import IterationBook
 from rm.daemon.regulation.paths import Paths
 from rm.daemon.regulation.progress import Awaited, ProgressWatch, awaited_of
+from rm.daemon.regulation.reporting import Reports
 from rm.daemon.regulation.running import Place, Running, RunningJobs, View
 from rm.daemon.regulation.shaping import Shaping, ShapingSettings
 from rm.daemon.regulation.slowed import SlowedWatch
@@ -81,6 +82,7 @@ class Regulator:
         self._running = RunningJobs()  # used by the leader's thread
         self._awaited: Mapping[int, Awaited] = {}  # as last seen by the leader's thread
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._waiting = Reports(lambda job: self._queue.put(lambda: self._report(job)))
         self._inspection = Inspection(agents, self._queue.put, self._profiled)
         self._watching = Watching(agents, clock, epoch, self._queue.put, self._tell_again)
         self._thread = threading.Thread(target=self._run, name="regulator", daemon=True)
@@ -128,7 +130,7 @@ class Regulator:
 
     def iterations(self, host: str, message: Iterations) -> None:
         """Iteration reports of a host, in the fleet's thread."""
-        self._queue.put(lambda: self._report(host, message))
+        self._waiting.add(host, message)
 
     # -- the thread ----------------------------------------------------------------------------
 
@@ -212,8 +214,11 @@ class Regulator:
 
     # -- reports and orders --------------------------------------------------------------------
 
-    def _report(self, host: str, message: Iterations) -> None:
-        job, attempt = message.job, message.attempt
+    def _report(self, number: int) -> None:
+        reported = self._waiting.take(number)
+        if reported is None:
+            return
+        host, job, attempt, items = reported
         known = self._book.find(job)
         if known is not None and known.attempt > attempt:
             return  # the last words of an attempt that is over
@@ -222,9 +227,7 @@ class Regulator:
         running = self._view.running.get(job)
         lead_us = offset_us + self._lead_us(running)
         alone_us = running.traffic.period_us if running is not None and running.traffic else None
-        for rank, number, start_us, duration_us, paused_us, comm_us in message.items:
-            if rank != 0:
-                continue  # the ranks of a gang move together: one speaks for all
+        for _, number, start_us, duration_us, paused_us, comm_us in items:
             self._progress.heard(job, attempt, number, duration_us)
             self._slowed.heard(job, attempt, duration_us, paused_us, alone_us)
             start_us -= lead_us
