@@ -398,6 +398,8 @@ def test_of_what_waits_the_newest_reports_are_kept() -> None:
     assert due == [1, 3]  # each job has one turn
     host, job, attempt, items = reports.take(1) or pytest.fail("nothing waits")
     assert (host, job, attempt) == ("a", 1, 2)
-    assert [number for _, number, *_ in items] == [*range(2 * reporting.WAITING_MAX, 3 * reporting.WAITING_MAX)]
+    assert [number for _, number, *_ in items] == [
+        *range(2 * reporting.WAITING_MAX, 3 * reporting.WAITING_MAX)
+    ]
     reports.add("a", Iterations(job=1, attempt=2, items=[(0, 9, 9, 1, 0, None)]))
     assert due == [1, 3, 1]

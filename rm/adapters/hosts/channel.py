@@ -38,10 +38,10 @@ from rm.protocol.request import Answer, Ordered, Request, name_of
 
 log = logging.getLogger("rm.agent")
 
-SMALL_BYTES = 16384  # a line up to this fits a socket that says it is writable
 HELLO_S = 20.0
 EXIT_S = 2.0
 CANCEL_S = 10.0
+IDLE_S = 2.0  # until a thread that has nothing to write ends
 
 
 class Call(NamedTuple):
@@ -64,11 +64,12 @@ class AgentChannel:
         self._settings = settings
         self._connection: Any = None
         self._channel: Any = None
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # never held while the host is waited for
+        self._some = threading.Condition(self._lock)  # something is to be written, or nothing any more
         self._pending: dict[int, Call] = {}
         self._number = 0
-        self._queue: deque[bytes] = deque()
-        self._pumping = False
+        self._queue: deque[tuple[int, bytes]] = deque()  # lines, by the numbers of their calls
+        self._writing = False
         self._lost = ""
         self._given_up = ""  # why we closed it, when the host is to blame
         self._text = bytearray()  # of a line whose end has not come
@@ -155,17 +156,13 @@ class AgentChannel:
                 future.set_exception(NotConnected(self._lost))
                 return future
             self._pending[number] = Call(time.monotonic() + timeout_s, type(request), future)
-            from rm.adapters.hosts import ssh
-
-            direct = not self._queue and not self._pumping and len(line) <= SMALL_BYTES
-            if not (direct and ssh.writable_now(self._connection, self._channel)):
-                self._queue.append(line)
-                if not self._pumping:
-                    self._pumping = True
-                    threading.Thread(target=self._pump, name=f"pump-{self.host.name}", daemon=True).start()
-                return future
-            # in the lock, so that lines keep their order; it does not wait, see `writable_now`
-            self._write(line)
+            # Not here: what the host does not take in keeps whoever writes it waiting, the leader as well.
+            self._queue.append((number, line))
+            if self._writing:
+                self._some.notify()
+            else:
+                self._writing = True
+                threading.Thread(target=self._write, name=f"write-{self.host.name}", daemon=True).start()
         return future
 
     def beside(self, command: str, window_bytes: int) -> Any:
@@ -186,6 +183,9 @@ class AgentChannel:
         with self._lock:
             late = [number for number, call in self._pending.items() if call.until <= now]
             calls = [self._pending.pop(number) for number in late]
+            if late and self._queue:  # the host takes nothing in: what nobody waits for is not kept for it
+                kept = self._pending.keys()
+                self._queue = deque(one for one in self._queue if one[0] in kept)
         for call in calls:
             op = name_of(call.request)
             _fail(
@@ -205,6 +205,7 @@ class AgentChannel:
             self._lost = self._lost or why or f"The channel to {self.host.name} is closed."
             pending, self._pending = self._pending, {}
             self._queue.clear()
+            self._some.notify()
         if self._connection is not None:
             with suppress(Exception):  # paramiko raises all sorts of things on a dead transport
                 self._connection.close()
@@ -217,22 +218,21 @@ class AgentChannel:
                 ),
             )
 
-    def _write(self, data: bytes) -> None:
-        try:
-            self._channel.sendall(data)
-        except Exception as error:  # a lost channel; the reader meets it too and ends the conversation
-            log.debug("writing to %s: %r", self.host.name, error)
-
-    def _pump(self) -> None:
-        """Write what had to wait, in order, then end."""
+    def _write(self) -> None:
+        """Write the lines of the queue in their order; ends when none has come for a while."""
         while True:
             with self._lock:
+                if not self._queue and not self._lost:
+                    self._some.wait(IDLE_S)
                 if not self._queue or self._lost:
-                    self._pumping = False
+                    self._writing = False
                     return
-                data = b"".join(self._queue)
+                data = b"".join(line for _, line in self._queue)
                 self._queue.clear()
-            self._write(data)
+            try:
+                self._channel.sendall(data)
+            except Exception as error:  # a lost channel; the reader meets it too and ends the conversation
+                log.debug("writing to %s: %r", self.host.name, error)
 
     def _lines(self) -> Iterator[bytes]:
         """What the agent says, line by line, until the end of the channel; a line has an end soon."""

@@ -11,10 +11,10 @@ import fcntl
 import logging
 import os
 import re
-import select
 import shlex
 import socket
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -285,6 +285,18 @@ def _keys(host: Host, found: Identities) -> dict[str, Any]:
 # commands and files
 
 
+@contextmanager
+def _bounded(seconds: float, end: Callable[[], None]) -> Iterator[None]:
+    """`end` frees who waits for an answer to a channel's request, or an exit code: Paramiko has no bound."""
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 def run(connection: fabric.Connection, command: str, timeout_s: float) -> Result:
     """Run one shell command line (see `quote`) and wait.
 
@@ -301,7 +313,8 @@ def run(connection: fabric.Connection, command: str, timeout_s: float) -> Result
         raise Unreachable(f"The connection to {connection.host} is closed.", "Connect again.")
     bounded = quote(["timeout", "-k", "2", f"{timeout_s:g}", "sh", "-c", command])
     try:
-        result = connection.run(bounded, hide=True, warn=True, in_stream=False, timeout=timeout_s + 5)
+        with _bounded(timeout_s + transport.channel_timeout, connection.close):
+            result = connection.run(bounded, hide=True, warn=True, in_stream=False, timeout=timeout_s + 5)
     except (CommandTimedOut, ThreadException, paramiko.SSHException, OSError, EOFError):
         raise lost from None
     if result.exited == 124:
@@ -325,15 +338,15 @@ def put(
     code, err = -1, b""
     with suppress(paramiko.SSHException, OSError, EOFError):
         channel = transport.open_session(timeout=timeout_s)
-        try:
-            channel.settimeout(timeout_s)
-            channel.exec_command(quote(["sh", "-c", _PUT, "sh", remote_path, f"{mode:o}"]))
-            with suppress(OSError):  # it has ended without reading: why is heard all the same
-                channel.sendall(data)
-                channel.shutdown_write()
-            err, code = channel.makefile_stderr("rb").read(), channel.recv_exit_status()
-        finally:
-            channel.close()
+        with _bounded(timeout_s, channel.close):
+            try:
+                channel.exec_command(quote(["sh", "-c", _PUT, "sh", remote_path, f"{mode:o}"]))
+                with suppress(OSError):  # it has ended without reading: why is heard all the same
+                    channel.sendall(data)
+                    channel.shutdown_write()
+                err, code = channel.makefile_stderr("rb").read(), channel.recv_exit_status()
+            finally:
+                channel.close()
     if code < 0:
         raise Unreachable(f"The connection to {connection.host} was lost while {remote_path} was written.")
     if code:
@@ -427,23 +440,11 @@ def open_channel(
         raise Unreachable(f"The connection to {connection.host} is closed.", "Connect again.")
     try:
         channel: paramiko.Channel = transport.open_session(window_size=window_bytes)
-        channel.exec_command(command)
+        with _bounded(transport.channel_timeout, channel.close):
+            channel.exec_command(command)
     except (paramiko.SSHException, OSError, EOFError) as error:
         what = f"The agent on {connection.host} cannot be started: {error}."
         if isinstance(error, paramiko.ChannelException):
             raise NoRoom(what, "See MaxSessions of its sshd_config.") from None
         raise Unreachable(what) from None
     return channel
-
-
-def writable_now(connection: fabric.Connection, channel: paramiko.Channel) -> bool:
-    """Would a small write go through without waiting for the peer?"""
-    transport = connection.client.get_transport()
-    if transport is None or not channel.send_ready():
-        return False
-    poll = select.poll()
-    try:
-        poll.register(transport.sock.fileno(), select.POLLOUT)
-    except (ValueError, OSError):
-        return False
-    return bool(poll.poll(0))

@@ -1,7 +1,7 @@
 """Iteration reports on their way from the hosts' threads to the regulator's.
 
-Hosts and jobs say what they like, as often as they like. So each job has at most one turn waiting, of a bounded
-number of reports, and a bounded rate: neither memory nor the turns of other jobs depend on what one says.
+Hosts and jobs say what they like, as often as they like. So each job has at most one turn waiting, of a
+bounded number of reports, and a bounded rate: neither memory nor the turns of others depend on what one says.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Waiting:
 
 
 class Reports:
-    """Any thread may add; `on_some` is called with a job of which nothing had waited, and then `take` is due."""
+    """Any thread may add. `on_some` is called with a job of which nothing had waited: `take` is due."""
 
     def __init__(self, on_some: Callable[[int], None]) -> None:
         self._on_some = on_some
