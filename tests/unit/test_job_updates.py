@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,10 @@ import pytest
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import SetLimit
+from rm.core.jobs.dependents import Dependents
+from rm.core.jobs.handlers import circles
 from rm.core.jobs.state import rebuild
+from rm.core.model.asked.dependency import Standing
 from rm.core.model.asked.job_update import JobUpdate
 from rm.core.model.job import JobState
 from rm.core.model.reasons import ReasonCode
@@ -305,3 +309,79 @@ def test_an_array_whose_elements_all_wait_as_jobs_of_their_own_is_shown_to_pend(
     cluster.end(cluster.job(array, 1))
     cluster.end(cluster.job(array, 2))
     assert seen() == ("COMPLETED", "CD")
+
+
+def test_dependencies_change_in_short_time_however_many_jobs_have_one_name() -> None:
+    """A user's thousand singletons must not keep the leader from everybody else's requests."""
+    cluster = Cluster()
+    first = single(cluster, hold=True)
+    jobs = [single(cluster, name="one", dependency="singleton", hold=True) for _ in range(1_000)]
+    looked = Counter[str]()
+
+    class Jobs(dict[int, Any]):
+        def __getitem__(self, job: int) -> Any:
+            looked["jobs"] += 1
+            return super().__getitem__(job)
+
+    cluster.state.jobs = Jobs(cluster.state.jobs)
+    cluster.do(change(jobs[-1], dependency=f"singleton,afterany:{first}"))
+    assert len(cluster.state.jobs[jobs[-1]].dependencies) == 2
+    assert looked["jobs"] < 20 * len(jobs)  # each for each would be a hundred times as often
+    cluster.do(change(jobs[-2], dependency="singleton"))  # the only way back to the first is by the last one
+    assert "would wait for itself" in cluster.refused(change(first, dependency=f"afterok:{jobs[-1]}"))
+
+
+def test_a_circle_by_the_dependencies_of_singletons_is_found() -> None:
+    cluster = Cluster()
+    first, second, third = (
+        single(cluster, name=name, dependency="singleton", hold=True) for name in ("a", "b", "a")
+    )
+    cluster.do(change(second, dependency=f"afterok:{third}"))
+    assert "would wait for itself" in cluster.refused(change(first, dependency=f"afterok:{second}"))
+    cluster.do(change(first, name="c"))
+    cluster.do(change(first, dependency=f"afterok:{second}"))
+
+
+def test_where_a_job_would_wait_for_very_many_nobody_tells_whether_for_itself_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(circles, "CONDITIONS_MAX", 100)
+    cluster = Cluster()
+    jobs = [single(cluster, hold=True)]
+    for _ in range(20):
+        jobs.append(single(cluster, hold=True, dependency=":".join(["afterok", *map(str, jobs)])))
+    cluster.do(change(jobs[10], dependency=f"afterok:{jobs[5]}"))
+    said = cluster.refused(change(jobs[10], dependency=f"afterok:{jobs[20]}"))
+    assert "more than 100 dependencies" in said
+
+
+def test_a_change_of_one_list_leaves_what_others_wait_for_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All jobs that wait must not be gone through for each."""
+    cluster = Cluster(hosts=1)
+    first, second = single(cluster, hold=True), single(cluster, hold=True)
+    waits, others = (
+        single(cluster, dependency=f"afterany:{first}"),
+        [single(cluster, dependency=f"afterany:{first}") for _ in range(20)],
+    )
+    watched: list[int] = []
+    watch = Dependents.watch
+    monkeypatch.setattr(Dependents, "watch", lambda own, job: (watched.append(job.id), watch(own, job))[1])
+    cluster.do(change(waits, dependency=f"afterany:{second}"))
+    assert set(watched) == {waits}
+    cluster.do(ev.CancelRequested(first, "ann"))
+    assert all(cluster.state.jobs[job].depends is Standing.FULFILLED for job in others)
+    assert cluster.state.jobs[waits].depends is Standing.UNFULFILLED
+    cluster.do(ev.CancelRequested(second, "ann"))
+    assert cluster.state.jobs[waits].depends is Standing.FULFILLED
+
+
+def test_who_leaves_a_name_lets_the_next_singleton_of_it_start() -> None:
+    cluster = Cluster()
+    first, second = (single(cluster, name="a", dependency="singleton", hold=True) for _ in range(2))
+    assert cluster.state.jobs[second].depends is Standing.UNFULFILLED
+    cluster.do(change(first, dependency=""))
+    assert cluster.state.jobs[second].depends is Standing.UNFULFILLED  # it is there still
+    cluster.do(change(first, name="b"))
+    assert cluster.state.jobs[second].depends is Standing.FULFILLED
+    cluster.do(change(first, name="a"))
+    assert cluster.state.jobs[second].depends is Standing.UNFULFILLED

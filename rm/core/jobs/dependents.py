@@ -6,7 +6,7 @@ It is derived from the jobs. `rm.core.jobs.handlers.dependency` keeps it in step
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
@@ -43,7 +43,7 @@ class PastJob:
 
 @dataclass(slots=True)
 class NamedAlike:
-    """Unfinished jobs of one user and one name, of which at least one is a singleton that waits."""
+    """Unfinished jobs of one user and one name, of which at least one was a singleton that waited."""
 
     placed: set[int] = field(default_factory=set)
     # a heap of (order, job); what is not in `pending` is left over
@@ -62,8 +62,12 @@ class NamedAlike:
         if job.id not in self.pending:
             self.pending.add(job.id)
             heappush(self.queued, (submission_of(job), job.id))
-        if is_singleton(job):
-            self.singletons.add(job.id)
+        (self.singletons.add if is_singleton(job) else self.singletons.discard)(job.id)
+
+    def leave(self, job: int) -> None:
+        """It has another name now."""
+        for those in (self.placed, self.pending, self.singletons):
+            those.discard(job)
 
     def next(self) -> int | None:
         """The only one whose `singleton` may be fulfilled: the first that is pending, if none is placed."""
@@ -106,7 +110,24 @@ class Dependents:
         if self.named is not None:
             self._name(self.named, job)
 
-    def namesakes(self, group: Group, jobs: Iterable[Job]) -> Iterable[int]:
+    def changed(self, old: Job, job: Job) -> None:
+        """The job was noted with another list, or another name, than before: what it waits for is judged
+        anew."""
+        if old.dependencies != job.dependencies:
+            self.forget(old)
+            self.stirred[job.id] = None
+        group = group_of(old)
+        if group == group_of(job):
+            return
+        if self.named is not None:
+            self._leave(self.named, group, job.id)
+        if (alike := self.alike.get(group)) is not None:
+            alike.leave(job.id)
+            for singleton in alike.singletons:  # by any of them it is found which may start
+                self.stirred[singleton] = None
+                break
+
+    def namesakes(self, group: Group, jobs: Iterable[Job]) -> Collection[int]:
         """The unfinished jobs of this user and name; `jobs` are all."""
         if self.named is None:
             self.named = {}
@@ -118,8 +139,13 @@ class Dependents:
         group = group_of(job)
         if not job.state.final:
             named.setdefault(group, {})[job.id] = None
-        elif (those := named.get(group)) is not None:
-            those.pop(job.id, None)
+        else:
+            self._leave(named, group, job.id)
+
+    @staticmethod
+    def _leave(named: dict[Group, dict[int, None]], group: Group, job: int) -> None:
+        if (those := named.get(group)) is not None:
+            those.pop(job, None)
             if not those:
                 del named[group]
 

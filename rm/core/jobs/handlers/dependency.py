@@ -110,7 +110,7 @@ def _settle_alike(ctx: Context, job: Job) -> None:
         for other in state.dependents.namesakes(group, state.jobs.values()):
             alike.note(state.jobs[other])
     alike.note(job)
-    if not alike.singletons:
+    if not (alike.pending or alike.placed):  # kept until then: to gather them again takes as long as they are
         del state.dependents.alike[group]
         return
     first = alike.next()

@@ -6,14 +6,13 @@ depends on the moment is checked here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from rm.arrays import JobId, each, mask
+from rm.arrays import JobId, each
 from rm.core.jobs import events as ev
 from rm.core.jobs.changes import Context
-from rm.core.jobs.dependents import asked_for, group_of, is_singleton, submission_of
+from rm.core.jobs.dependents import asked_for
 from rm.core.jobs.elements import chosen_of, element_of, short
 from rm.core.jobs.handlers.allowed import let_run
+from rm.core.jobs.handlers.circles import refuse_circle
 from rm.core.jobs.handlers.submitted_limits import refuse_moved
 from rm.core.jobs.state import ClusterState, touch
 from rm.core.model.acceptance import accept
@@ -223,8 +222,7 @@ def _depending(state: ClusterState, job: Job, e: ev.JobUpdated, now_us: int) -> 
     if job.array_task is not None:
         asked = tuple(one.of_element(job.array_task) for one in asked)
     new = replace(job, dependencies=asked)
-    if _waits_for_itself(state, new):
-        raise IllegalTransition(f"Job {job.ref} would wait for itself by '{job.spec.dependency[:80]}'.")
+    refuse_circle(state, new)
     return new
 
 
@@ -234,10 +232,7 @@ def _put(ctx: Context, job: Job, new: Job, e: ev.JobUpdated) -> Job:
     ctx.put(new)
     if new.state is JobState.PENDING:
         state.pending[new.id] = None  # an element may have left its array
-    # the index of dependents is made of lists and names, and made anew where one of them has changed
-    renamed = group_of(job) != group_of(new) and state.dependents.named is not None
-    if e.update.dependency is not None or renamed:
-        state.judge_dependencies()
+    state.dependents.changed(job, new)
     if new.state is JobState.PENDING or new.array is not None:
         if not e.update.changed.keys() <= SAID_ONLY:
             state.capacity_version += 1  # other jobs may have their turn before it, or it may fit now
@@ -246,42 +241,3 @@ def _put(ctx: Context, job: Job, new: Job, e: ev.JobUpdated) -> Job:
         if new.id in state.pending:
             state.enqueue(new.id)
     return new
-
-
-def _waits_for_itself(state: ClusterState, job: Job) -> bool:
-    seen: set[int] = set()
-    next_ones = list(_awaited(state, job, job))
-    while next_ones:
-        awaited = next_ones.pop()
-        if awaited == job.id:
-            return True
-        if awaited in seen:
-            continue
-        seen.add(awaited)
-        other = state.jobs.get(awaited)
-        if other is not None and other.state is JobState.PENDING:
-            next_ones += _awaited(state, other, job)
-    return False
-
-
-def _awaited(state: ClusterState, job: Job, about: Job) -> Iterator[int]:
-    """The jobs before which this one cannot start: of an array its record, while some of those that are named
-    wait there, and those that have left it, as the job that this is `about` is to do."""
-    for one in job.dependencies:
-        named = state.jobs.get(one.job)
-        if named is None or named.array is None:
-            yield from (one.job,) if one.job else ()
-            continue
-        tasks = mask(one.tasks) if one.tasks else ~0
-        mine = 1 << about.array_task if about.array_job == named.id and about.array_task is not None else 0
-        if tasks & mine:
-            yield about.id
-        if named.array.has("waiting") & tasks & ~mine:
-            yield named.id
-        requeued = named.array.has("requeued") & tasks
-        yield from (state.elements[named.id][task] for task in each(requeued))
-    if is_singleton(job):
-        for other in state.dependents.namesakes(group_of(job), state.jobs.values()):
-            named = state.jobs[other]
-            if other != job.id and (named.occupies or submission_of(named) < submission_of(job)):
-                yield other
