@@ -17,6 +17,7 @@ import bisect
 import contextlib
 import json
 import os
+import signal
 import sys
 import time
 
@@ -359,5 +360,6 @@ def _integer(text):
 if __name__ == "__main__":
     if sys.argv[1:] != ["requeue"]:
         sys.exit("usage: python3 -m rm_iteration requeue")
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # which may come before it has ended: that is no failure
     if not requeue():
         sys.exit("This is no task of a job of rm: RM_REPORTS is not set.")

@@ -10,6 +10,7 @@ and `scontrol show job ID` of the job itself says what it was when it started; w
 
 import grp
 import os
+import signal
 import sys
 import time
 
@@ -21,11 +22,16 @@ from rm_step_plan import expanded, folded_hosts
 
 ONE_LINE, DETAILS = ("-o", "--oneliner"), ("-d", "-dd", "--details")
 JOBS = (["show", "job"], ["show", "jobs"], ["show", "jobid"])
+REQUEUES = {"requeue", "requeuehold"}
 LISTS = (["show", "hostnames"], ["show", "hostname"], ["show", "hostlist"])
 
 
 def main(words):
     end_by_signals()
+    if not REQUEUES.isdisjoint(
+        words
+    ):  # its job may be told to end before it has: callers would see a failure
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if words[:2] in LISTS and len(words) <= 3:
         return show(words[1], words[2] if len(words) > 2 else os.environ.get("SLURM_JOB_NODELIST", ""))
     if words[:1] == ["requeue"] and len(words) == 2 and words[1] in own_ids() and requeue():
