@@ -3,6 +3,8 @@
 import ast
 import re
 from collections import Counter
+from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -63,9 +65,24 @@ def test_files_are_short() -> None:
     assert not long, f"cut these by purpose: {long}"
 
 
+def statements(block: list[ast.AST]) -> Iterator[ast.AST]:
+    """All statements of a block, also those within others: a tenth of what `ast.walk` goes through."""
+    for node in block:
+        yield node
+        for name in ("body", "handlers", "cases", "orelse", "finalbody"):
+            yield from statements(getattr(node, name, ()))
+
+
+@cache
+def import_statements(path: Path) -> tuple[ast.Import | ast.ImportFrom, ...]:
+    """Those of a file, also within its functions; many tests ask, and each file is parsed once."""
+    found = statements(ast.parse(path.read_text()).body)
+    return tuple(node for node in found if isinstance(node, ast.Import | ast.ImportFrom))
+
+
 def imports(path: Path) -> set[str]:
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in import_statements(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -102,16 +119,22 @@ def named(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-def imported(path: Path, modules: set[str]) -> set[str]:
+@cache
+def modules() -> dict[str, Path]:
+    return {named(path): path for path in FILES}
+
+
+@cache
+def imported(path: Path) -> set[str]:
     """The modules of rm that this one imports, also within its functions."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in import_statements(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             inner = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= inner & modules or {node.module}
-    return found & modules
+            found |= inner & modules().keys() or {node.module}
+    return found & modules().keys()
 
 
 # Packages whose modules may stand beside folders: rooms, and folders of rooms.
@@ -130,16 +153,15 @@ def test_a_folder_has_few_files_in_a_row() -> None:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_arrows_between_folders_of_a_room_run_one_way(package: str) -> None:
     """A module that stands beside folders counts as one of them."""
-    modules = {named(path): path for path in FILES}
     inner = f"{package}."
 
     def part(module: str) -> str:
         return module.removeprefix(inner).split(".")[0]
 
     graph: dict[str, set[str]] = {}
-    for name, path in modules.items():
+    for name, path in modules().items():
         if name.startswith(inner):
-            others = {part(m) for m in imported(path, set(modules)) if m.startswith(inner)}
+            others = {part(m) for m in imported(path) if m.startswith(inner)}
             graph.setdefault(part(name), set()).update(others - {part(name)})
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
 
@@ -150,8 +172,7 @@ def test_the_table_of_rooms_in_the_document_is_the_house() -> None:
 
 
 def test_no_imports_run_in_a_circle() -> None:
-    modules = {named(path): path for path in FILES}
-    graph = {name: imported(path, set(modules)) - {name} for name, path in modules.items()}
+    graph = {name: imported(path) - {name} for name, path in modules().items()}
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
 
 
