@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from rm.cli.sim.real import real
 from rm.errors import UsageError
 from rm.sim.program import Communicate
-from rm.sim.real import compare, picture, show
+from rm.sim.real import compare, kept, picture, show
 from rm.sim.real.clusters import CLUSTERS, NIC_BPS, flat, lingjun
 from rm.sim.real.systems import IDEAL, OURS, SYSTEMS
 from rm.sim.real.workloads import PHILLY, POLLUX, Terms, kinds, submitted, workload
@@ -82,7 +82,7 @@ def first_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("first_jobs")
 def test_contention_costs_what_the_bound_does_not_pay_and_equal_units_give_equal_results() -> None:
     units = compare.units_of(["first-fit", IDEAL], ["pollux-8"], "lingjun", TERMS, 1)
-    found = compare.compare(units, 1, lambda: None)
+    found = compare.compare(units, 1, lambda *_: None)
     fit, ideal = (found[unit] for unit in units)
     assert ideal.slowdown == pytest.approx(1, abs=0.01)
     assert fit.slowdown > ideal.slowdown
@@ -169,3 +169,36 @@ def test_the_command_prints_a_table_and_json() -> None:
     runs = json.loads(CliRunner().invoke(real, [*words, "--json"]).stdout)["runs"]
     assert [run["system"] for run in runs] == ["first-fit", "ideal"]
     assert runs[0]["mean_s"] > 0
+
+
+@pytest.mark.usefixtures("first_jobs")
+def test_a_comparison_goes_on_from_what_the_same_code_has_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["--workload", "pollux-8", "--speed", "4000", "--jobs", "1", "--json", "--keep", str(tmp_path)]
+    played: list[str] = []
+    really = compare.measure
+
+    def measure(unit: compare.Unit) -> compare.Measured:
+        played.append(unit.system)
+        return really(unit)
+
+    monkeypatch.setattr(compare, "measure", measure)
+
+    def runs(*systems: str) -> list[dict[str, object]]:
+        played.clear()
+        shown = CliRunner().invoke(real, [*words, "--system", ",".join(systems)])
+        assert shown.exit_code == 0, shown.output
+        found: list[dict[str, object]] = json.loads(shown.stdout)["runs"]
+        return found
+
+    (first,) = runs("first-fit")
+    assert played == ["first-fit"]
+    assert runs("first-fit", "ideal")[0] == first
+    assert played == ["ideal"]
+    next(tmp_path.rglob("first-fit-*")).write_text('{"mean_s": 1')  # the disk was full
+    assert runs("first-fit", "ideal")[0] == first
+    assert played == ["first-fit"]
+    monkeypatch.setattr(kept, "code_version", lambda: "other")
+    assert runs("first-fit")[0] == first
+    assert played == ["first-fit"]

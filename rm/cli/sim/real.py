@@ -15,7 +15,7 @@ from rm.cli.sim.run import FILE, bar
 from rm.errors import UsageError
 
 ROOT = Path(__file__).parents[3]  # of a checkout, where docs/ lies beside rm/
-GROUPS = ("pollux", "philly")
+FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 @click.command()
@@ -30,12 +30,13 @@ GROUPS = ("pollux", "philly")
               help="Jobs make N times fewer iterations, and come N times sooner.")  # fmt: skip
 @click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Runs of each.")
 @click.option("--jobs", type=click.IntRange(min=1), help="How many processes (default: one a processor).")
+@click.option("--keep", type=FOLDER, help="Keep results in DIR, and take those that the same code has kept.")
 @click.option("--plot", type=FILE, help="Draw the job times into FILE (.svg, .png).")
 @click.option("--update-docs", is_flag=True, help="Write this table and plot of docs/real-workloads.md.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object with a version key.")
 def real(
     workload: str, cluster: str, system: str, faster: float, speed: float, seeds: int, jobs: int | None,
-    plot: Path | None, update_docs: bool, as_json: bool,
+    keep: Path | None, plot: Path | None, update_docs: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Play measured jobs of production traces under rm's policies and others.
 
@@ -43,6 +44,7 @@ def real(
     held in which GPUs computed. docs/real-workloads.md says what is assumed.
     """
     from rm.sim.real import compare, picture, show, workloads
+    from rm.sim.real.kept import Kept
     from rm.sim.real.systems import SYSTEMS
 
     known = {"pollux": workloads.POLLUX, "philly": workloads.PHILLY}
@@ -52,16 +54,20 @@ def real(
     label = show.label(workload, cluster, faster)
     if update_docs and not show.has_place(ROOT, label):
         raise UsageError(f"docs/real-workloads.md has no table '{label}'.", "Run it in a checkout.")
+    kept = Kept(keep) if keep is not None else None
+    known = kept.found(units) if kept is not None else {}
     with bar(label) as progress:
-        ended = [0]
+        ended = [len(known)]
 
-        def done() -> None:
+        def done(unit: compare.Unit, measured: compare.Measured) -> None:
+            if kept is not None:
+                kept.keep(unit, measured)
             ended[0] += 1
             if progress is not None:
                 progress(ended[0], len(units))
 
         processes = jobs or len(os.sched_getaffinity(0))
-        found = compare.compare(units, processes, done)
+        found = compare.compare(units, processes, done, known)
     if as_json:
         runs = [asdict(unit) | asdict(one) for unit, one in found.items()]
         click.echo(json.dumps({"version": 1, "runs": runs}))

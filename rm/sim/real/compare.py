@@ -62,22 +62,26 @@ def checked(names: Sequence[str], known: Sequence[str], what: str) -> Sequence[s
     return names
 
 
-def compare(units: Sequence[Unit], processes: int, done: Callable[[], None]) -> Found:
-    """Each unit's result, in the order of the units; `done` is called after each."""
-    found: dict[Unit, Measured] = {}
-    if min(processes, len(units)) <= 1:
-        for unit in units:
+def compare(
+    units: Sequence[Unit], processes: int, done: Callable[[Unit, Measured], None], known: Found | None = None
+) -> Found:
+    """Each unit's result, in the order of the units; `done` is called after each that is not known."""
+    found: dict[Unit, Measured] = dict(known or {})
+    open_ = [unit for unit in units if unit not in found]
+    if min(processes, len(open_)) <= 1:
+        for unit in open_:
             found[unit] = measure(unit)
-            done()
-        return found
-    with workers(min(processes, len(units))) as pool:
-        running = {pool.submit(measure, unit): unit for unit in units}
-        try:
-            for future in as_completed(running):
-                found[running[future]] = future.result()
-                done()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            done(unit, found[unit])
+    else:
+        with workers(min(processes, len(open_))) as pool:
+            running = {pool.submit(measure, unit): unit for unit in open_}
+            try:
+                for future in as_completed(running):
+                    unit = running[future]
+                    found[unit] = future.result()
+                    done(unit, found[unit])
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
     return {unit: found[unit] for unit in units}
 
 
