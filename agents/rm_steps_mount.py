@@ -25,11 +25,15 @@ def mounted(path):
     return found
 
 
-def _with_entry(text, args, path):
-    """fstab with this mount's line set (or without it); the old text when nothing differs."""
+def _options(args):
     options = args["opts"] or "defaults"
     if args.get("boot") is False and "noauto" not in options.split(","):
         options += ",noauto"
+    return options
+
+
+def _with_entry(text, args, path, options):
+    """fstab with this mount's line set (or without it); the old text when nothing differs."""
     entry = [_escaped(args["src"] or ""), _escaped(path), args["fstype"] or "", _escaped(options)]
     entry += [str(args["dump"] or "0"), str(args["passno"] or "0")]
     lines, done = [], False
@@ -56,7 +60,8 @@ def do_mount(run, args):
     path, state = os.path.normpath(args["path"]), args["state"]
     fstab = args["fstab"] or "/etc/fstab"
     result = {"name": path, "fstab": fstab, "changed": False, "diff": []}
-    result.update({k: args[k] for k in ("src", "fstype", "opts", "dump", "passno")})
+    options = _options(args)
+    result.update({k: args[k] for k in ("src", "fstype", "dump", "passno")}, opts=options)
     changes, now = [], mounted(path)
     planned = run.planned["states"].get("mount " + path)
     is_mounted = now is not None if planned is None else planned == "mounted"
@@ -64,7 +69,7 @@ def do_mount(run, args):
         state == "remounted" and not args["src"]
     ):
         old = (run.read(fstab) or b"").decode("utf-8", "surrogateescape")
-        new = old if state == "remounted" else _with_entry(old, args, path)
+        new = old if state == "remounted" else _with_entry(old, args, path, options)
         if new != old:
             put = put_content(run, fstab, new.encode("utf-8", "surrogateescape"), {"backup": args["backup"]})
             result.update(changed=True, diff=put["diff"], backup_file=put.get("backup_file", ""))
@@ -110,8 +115,8 @@ def do_mount(run, args):
     if state == "remounted":
         if not is_mounted:
             raise StepFailed("%s is not mounted." % path)
-        options = ["remount"] + ([args["opts"]] if args["opts"] else [])
-        do("remounted", [tool("mount"), "-o", ",".join(options), path], "mounted")
+        words = ["remount"] + ([args["opts"]] if args["opts"] else [])
+        do("remounted", [tool("mount"), "-o", ",".join(words), path], "mounted")
     result["diff"] = result["diff"] + state_diff(run, "mount " + path, changes)
     return dict(result, changed=result["changed"] or bool(changes))
 

@@ -185,7 +185,7 @@ def do_get_url(run, args):
         since["If-Modified-Since"] = email.utils.formatdate(os.stat(dest).st_mtime, usegmt=True)
     with ask(url, args, headers={} if args["force"] else since) as answer:
         code = answer.getcode() or 200
-        result.update(status_code=code)
+        result.update(status_code=answer.getcode())  # a file has none
         if code == 304:
             return dict(result, msg="Not Modified", elapsed=int(time.monotonic() - began))
         if code >= 400:

@@ -2,6 +2,7 @@
 
 import base64
 import itertools
+import json
 import zlib
 
 import pytest
@@ -67,6 +68,15 @@ def test_steps_with_time_limits_only_are_a_batch_which_can_be_waited_for_no_long
 
 def content(step):
     return zlib.decompress(base64.b64decode(step["args"]["content"])).decode()
+
+
+def test_a_text_with_backslashes_and_a_template_keeps_the_newline_at_its_end():
+    for text in ("a {{ 7 }}", r"\d {{ 7 }}", r"{{ 7 }} {{ '\d' }}", r"{{ 7 ~ '\d' }}"):
+        said = text.replace("{{ 7 }}", "7").replace(r"{{ '\d' }}", r"\d").replace(r"{{ 7 ~ '\d' }}", r"7\d")
+        for ends in ("", "\n", "\n\n"):
+            tasks = f"  - copy: {{dest: /x, content: {json.dumps(text + ends)}}}\n"
+            _, [[step]], _ = play(tasks)
+            assert content(step) == said + ends
 
 
 def test_independent_tasks_travel_in_one_batch():

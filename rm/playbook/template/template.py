@@ -258,13 +258,13 @@ def _compile(kind: str, source: str) -> Callable[[Scope], Any]:
         text, syntax = syntax_of(source)
         template = ENVIRONMENT.overlay(**syntax).from_string(text)
         return _with_end(source, lambda scope: defined(template.render(__scope__=scope)))
-    source = backslashes(source)
-    body = ENVIRONMENT.parse(source).body
+    read = backslashes(source)  # without the newline at its end
+    body = ENVIRONMENT.parse(read).body
     only = body[0].nodes if len(body) == 1 and isinstance(body[0], nodes.Output) else []
-    single = re.fullmatch(r"\s*\{\{-?(.*?)-?\}\}\s*", source, re.DOTALL)
+    single = re.fullmatch(r"\s*\{\{-?(.*?)-?\}\}\s*", read, re.DOTALL)
     if single and len(only) == 1 and not isinstance(only[0], nodes.TemplateData):
         return _with_end(source, _expression(_compiled_expression(single[1])))
-    template = ENVIRONMENT.from_string(source)
+    template = ENVIRONMENT.from_string(read)
     return _with_end(source, lambda scope: defined(template.render(__scope__=scope)))
 
 
