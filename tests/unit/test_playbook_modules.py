@@ -79,7 +79,6 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("pip", {"virtualenv": "/x"}, "'name' or 'requirements'"),
     ("apt", {"name": "x", "policy_rc_d": 101}, "policy_rc_d"),
     ("authorized_key", {"user": "x"}, "'key' is missing"),
-    ("blockinfile", {"path": "/x", "marker": "# mine"}, "{mark}"),
     ("copy", {"dest": "/x"}, "'src' or 'content'"),
     ("copy", {"dest": "/x/", "content": "a"}, "file's name"),
     ("copy", {"dest": "/x", "content": "a", "mode": 644}, "quoted octal"),

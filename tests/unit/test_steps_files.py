@@ -93,6 +93,14 @@ def test_a_rewritten_file_keeps_owner_mode_and_attributes(tmp_path: Path) -> Non
 BLOCK = "# BEGIN ANSIBLE MANAGED BLOCK\n{}# END ANSIBLE MANAGED BLOCK\n"
 
 
+def test_a_block_whose_markers_are_alike_is_added_each_time_as_ansible_does(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_text("a\n")
+    for after in ("a\n\nx\n\n", "a\n\nx\n\nx\n\n"):
+        assert one("blockinfile", path=str(path), block="x", marker="")["changed"]
+        assert path.read_text() == after
+
+
 @pytest.mark.parametrize(
     ("before", "args", "after"),
     [

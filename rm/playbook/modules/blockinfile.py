@@ -30,10 +30,6 @@ ARGS = {
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
     if args["insertafter"] is not None and args["insertbefore"] is not None:
         raise BadArgument("give only one of 'insertafter' and 'insertbefore'")
-    if "{mark}" not in args["marker"]:
-        raise BadArgument("'marker' needs {mark} for the words that begin and end the block")
-    if args["marker_begin"] == args["marker_end"]:
-        raise BadArgument("'marker_begin' and 'marker_end' must differ")
     for name in ("insertafter", "insertbefore"):
         try:
             re.compile(args[name] or "")

@@ -61,12 +61,14 @@ def listed(value: Any) -> Any:
 
 
 def lists(value: Any) -> Any:
-    """The value as it looks in a text: whatever is a sequence looks like a list. Raises UndefinedError where
-    something in it is undefined."""
+    """The value as it looks in a text: whatever is a sequence looks like a list, but for the groups of
+    `groupby`. Raises UndefinedError where something in it is undefined."""
     if isinstance(value, Undefined):
         value._fail_with_undefined_error()
     if isinstance(value, dict):
         return {key: lists(inner) for key, inner in value.items()}
+    if hasattr(value, "grouper"):
+        return tuple(map(lists, value))
     if isinstance(value, (list, tuple, *_VIEWS)) and not isinstance(value, Mapping):
         return [lists(inner) for inner in value]
     return value
