@@ -77,3 +77,12 @@ def test_a_floor_catches_what_is_bad_everywhere() -> None:
     pairs = [Pair(a, b, 0.0, 1_000_000_000) for a, b in permutations("abc", 2)]
     assert judge(pairs, max_loss_pct=0.1).report()["bad_paths"] == []
     assert judge(pairs, max_loss_pct=0.1, min_bps=RATE).cables
+
+
+def test_no_host_that_boasts_puts_the_blame_on_the_others() -> None:
+    pairs = [
+        Pair(a, b, 0.0, RATE * 1_000 if a == "liar" else RATE)
+        for a, b in permutations(["a", "b", "c", "liar"], 2)
+    ]
+    verdict = judge(pairs, max_loss_pct=0.1)
+    assert (dict(verdict.cables), dict(verdict.paths), verdict.median_bps) == ({}, {}, RATE)

@@ -251,3 +251,13 @@ def test_the_network_test_names_the_bad_cable() -> None:
     assert ask("rm_burn_in_network", send, check=True, _variables=variables)["might_run"]
     fine = ask("rm_burn_in_network", send, _variables=variables, hosts="h0,h1,h2")
     assert (fine["failed"], fine["bad_cables"], fine["median_mbps"]) == (False, {}, 1000)
+
+    def lying(host: str, request: dict[str, Any]) -> dict[str, Any]:
+        if host != "h1":
+            return send(host, request)
+        return {"results": [{"answered": True, "throughput_bps": 1 << 60, "error": "x"}], "planned": {}}
+
+    told = ask("rm_burn_in_network", lying, _variables=variables, hosts="h0,h1,h2")
+    assert told["failed"]  # where it leads it does not say what was lost
+    assert all("h1" in path["hosts"] for path in told["bad_paths"])
+    assert told["bad_cables"].keys() <= {"h1"}

@@ -44,7 +44,9 @@ class StepsChannel:
             self.lines = self.channel.makefile("rb")
             self._talk = Conversation()
             self._greeting_lines = LOGIN_LINES  # that may still come before the first reply
+            self.channel.settimeout(settings.connect_timeout_s)  # a host may take in nothing
             self._write(self._talk.opening())
+            self.channel.settimeout(None)
         except BaseException:
             self.connection.close()
             raise

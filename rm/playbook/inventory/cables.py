@@ -1,11 +1,11 @@
 """Which cable is bad, out of tests between pairs of hosts. Pure.
 
 A pair is bad when it lost too much, or was much slower than usual (or than a given floor). Usual is the
-median over the hosts of each one's best pair: it holds as long as fewer than half of the cables are bad,
-though most pairs may then be. A cable belongs to one host, so a bad one makes (nearly) all pairs of that
-host bad; a bad pair of two hosts that are otherwise fine is a bad path. So the host with the largest share
-of bad pairs is taken as a culprit as long as that share is more than half; its pairs explain themselves and
-are set aside; what remains are paths.
+median over the hosts of each one's best pair, by its slower direction: it holds as long as fewer than half of
+the cables are bad, though most pairs may then be. A cable belongs to one host, so a bad one makes (nearly) all
+pairs of that host bad; a bad pair of two hosts that are otherwise fine is a bad path. So the host with the
+largest share of bad pairs is taken as a culprit as long as that share is more than half; its pairs explain
+themselves and are set aside; what remains are paths.
 """
 
 from __future__ import annotations
@@ -62,10 +62,15 @@ def judge(
 ) -> Verdict:
     """Who is to blame; an empty verdict when every pair held."""
     pairs = list(measured)
-    best: dict[str, int] = {}
+    slower: dict[frozenset[str], int] = {}  # of both directions: one host alone makes no pair look fast
     for pair in pairs:
-        for host in (pair.source, pair.target):
-            best[host] = max(best.get(host, 0), pair.throughput_bps if pair.answered else 0)
+        ends = frozenset((pair.source, pair.target))
+        rate_bps = pair.throughput_bps if pair.answered else 0
+        slower[ends] = min(slower.get(ends, rate_bps), rate_bps)
+    best: dict[str, int] = {}
+    for ends, rate_bps in slower.items():
+        for host in ends:
+            best[host] = max(best.get(host, 0), rate_bps)
     usual = int(median(best.values())) if best else 0
     floor = max(min_bps, usual * min_share_pct // 100)
     faults: dict[tuple[str, str], str] = {}
