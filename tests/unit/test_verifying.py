@@ -121,6 +121,24 @@ def test_one_that_is_no_faster_left_alone_is_managed_until_it_is_slower_than_tha
     assert slower(group.iterate(1.0, 1.4, 2 * WINDOW)[0]) > 1.31
 
 
+def test_no_job_that_says_that_it_is_always_slow_keeps_another_where_it_loses() -> None:
+    """Its host may lie of its begins, too, so that the other waits for it at each iteration."""
+    group = Group()
+    assert slower(group.iterate(2.0, 1.45)[0]) == 2.0
+    (order,) = group.iterate(2.0, 1.0)
+    assert isinstance(order, Release)
+    assert (order.released.managed, order.released.unmanaged, order.released.times) == (1.45, 1.0, 1)
+
+
+def test_a_job_that_comes_to_lose_is_noticed_though_another_was_slow_before() -> None:
+    group = Group()
+    group.iterate(2.0, 1.1)
+    (again,) = group.iterate(2.0, 1.0)
+    assert isinstance(again, Manage)
+    assert group.iterate(2.0, 1.14, 2 * WINDOW) == []
+    assert slower(group.iterate(2.0, 1.3, 2 * WINDOW)[0]) == 2.0
+
+
 def test_jobs_of_long_iterations_are_measured_without_only_a_twentieth_of_the_time() -> None:
     group = Group()
     times = {1: 10_000_000, 2: 10_000_000}

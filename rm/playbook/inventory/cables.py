@@ -2,7 +2,7 @@
 
 A pair is bad when it lost too much, or was much slower than usual (or than a given floor). Usual is the
 median over the hosts of each one's best pair, by its slower direction: it holds as long as fewer than half of
-the cables are bad, though most pairs may then be. A cable belongs to one host, so a bad one makes (nearly) all
+the cables are bad, though most pairs may then be. A cable belongs to one host, so a bad one makes nearly all
 pairs of that host bad; a bad pair of two hosts that are otherwise fine is a bad path. So the host with the
 largest share of bad pairs is taken as a culprit as long as that share is more than half; its pairs explain
 themselves and are set aside; what remains are paths.

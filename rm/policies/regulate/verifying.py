@@ -30,6 +30,7 @@ LEAST = 10  # iterations of a job that tell how long they take
 SLOWEST_LEFT_OUT = 10  # one iteration in ten may be slow, such as one that writes a checkpoint
 RARELY = 20  # times as long as it was measured its result holds, at least: iterations may last minutes
 LONGEST_US = 60 * MINUTE_US
+HARM_MOST = 0.15  # of its period, that management may cost one job so that the slowest of its group gains
 LONGEST_TIMES = 16  # of `verify_again_min`, until a group that fails again and again is tried once more
 
 
@@ -59,8 +60,8 @@ class _Phase(StrEnum):
 
 @dataclass(slots=True)
 class _Trial:
-    """One group. `baseline`: the slowest without management, measured at `since_us`; `lasted`: the newest
-    iterations of each job."""
+    """One group. Of each judged job how many times as long as alone it takes: `managed`, as last measured,
+    and `baseline`, without management, measured at `since_us`. `lasted`: the newest iterations of each job."""
 
     periods_us: Mapping[int, int]
     attempts: tuple[int, ...]
@@ -68,8 +69,8 @@ class _Trial:
     lasted: dict[int, deque[int]]
     skip: dict[int, int] = field(default_factory=dict)
     phase: _Phase = _Phase.MANAGED
-    managed: float = 0.0
-    baseline: float | None = None
+    managed: Mapping[int, float] = field(default_factory=dict)
+    baseline: Mapping[int, float] | None = None
     since_us: int = 0
     until_us: int = 0
     failed: int = 0
@@ -160,30 +161,45 @@ class Verifier:
 
     def _judge(self, jobs: tuple[int, ...], trial: _Trial, now_us: int) -> list[Judgement]:
         options = self._options
-        took = max(_typical(trial.lasted[job]) / trial.periods_us[job] for job in trial.judged)
+        took = {job: _typical(trial.lasted[job]) / trial.periods_us[job] for job in trial.judged}
+        slowest = max(took.values())
         for lasted in trial.lasted.values():
             lasted.clear()
         if trial.phase is _Phase.MANAGED:
             if not trial.since_us <= now_us < trial.until_us:
                 trial.baseline = None  # it was measured long ago
-            if took <= max(options.verify_slow, (trial.baseline or 0) + options.verify_margin):
+            known = trial.baseline or {}
+            usual = max(known.values(), default=0.0) + options.verify_margin
+            if slowest <= max(options.verify_slow, usual) and self._harmed(took, known) is None:
                 trial.failed = 0
                 return []
             trial.managed, trial.since_us = took, now_us
             self._turn(trial, _Phase.MEASURED)
-            return [Release(Released(jobs, took))]
-        better = took < trial.managed - options.verify_margin
-        times = min(1 << trial.failed, LONGEST_TIMES) if better else 1
+            return [Release(Released(jobs, slowest))]
+        managed = max(trial.managed.values())
+        harmed = self._harmed(trial.managed, took)
+        better = slowest < managed - options.verify_margin
+        times = min(1 << trial.failed, LONGEST_TIMES) if better or harmed is not None else 1
         measured_us = min(now_us - trial.since_us, LONGEST_US)  # by a clock that may have been set meanwhile
         holds_us = max(options.verify_again_min * MINUTE_US, RARELY * measured_us)
         trial.baseline, trial.since_us = took, now_us
         trial.until_us = now_us + round(times * holds_us)
-        if better:
+        if better or harmed is not None:
             trial.failed += times < LONGEST_TIMES  # 1: for the first time in a row
             trial.phase, self._quiet_us = _Phase.RELEASED, None
-            return [Release(Released(jobs, trial.managed, took, trial.until_us, trial.failed))]
+            if harmed is not None and not better:
+                managed, slowest = trial.managed[harmed], took[harmed]
+            return [Release(Released(jobs, managed, slowest, trial.until_us, trial.failed))]
         self._turn(trial, _Phase.MANAGED)
-        return [Manage(jobs, f"without, the slowest job took {took:.2f} times as long as alone")]
+        return [Manage(jobs, f"without, the slowest job took {slowest:.2f} times as long as alone")]
+
+    def _harmed(self, managed: Mapping[int, float], baseline: Mapping[int, float]) -> int | None:
+        """The job that loses most by management, if that is too much."""
+        lost = {job: managed[job] - took for job, took in baseline.items()}
+        most = max(lost, key=lost.__getitem__, default=None)
+        if most is None or lost[most] <= HARM_MOST or managed[most] <= self._options.verify_slow:
+            return None
+        return most
 
 
 def _typical(lasted: deque[int]) -> float:
