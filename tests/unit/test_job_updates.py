@@ -11,7 +11,7 @@ import pytest
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import SetLimit
 from rm.core.jobs.dependents import Dependents
-from rm.core.jobs.handlers import circles
+from rm.core.jobs.handlers import circles, updating
 from rm.core.jobs.state import rebuild
 from rm.core.model.asked.dependency import Standing
 from rm.core.model.asked.job_update import JobUpdate
@@ -329,6 +329,29 @@ def test_dependencies_change_in_short_time_however_many_jobs_have_one_name() -> 
     assert looked["jobs"] < 20 * len(jobs)  # each for each would be a hundred times as often
     cluster.do(change(jobs[-2], dependency="singleton"))  # the only way back to the first is by the last one
     assert "would wait for itself" in cluster.refused(change(first, dependency=f"afterok:{jobs[-1]}"))
+
+
+def test_a_circle_by_way_of_an_element_is_found_and_searched_for_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster()
+    array = cluster.submit("0-9", hold=True)
+    cluster.do(element(array, "0-7", first_job=cluster.state.next_job, comment="c"))
+    waits = single(cluster, dependency=f"afterok:{array}_5", hold=True)
+    own = cluster.state.elements[array]
+    also = single(cluster, dependency=f"afterok:{own[6]}", hold=True)
+    for circle in (waits, also):
+        assert "would wait for itself" in cluster.refused(change(array, dependency=f"afterok:{circle}"))
+        assert "would wait for itself" in cluster.refused(change(own[6], dependency=f"afterok:{also}"))
+    searches: list[int] = []
+    search = updating.refuse_circle
+    monkeypatch.setattr(
+        updating, "refuse_circle", lambda state, job: (searches.append(job.id), search(state, job))[1]
+    )
+    other = single(cluster, hold=True)
+    cluster.do(change(array, dependency=f"afterok:{other}"))
+    assert searches == [array]
+    assert all(cluster.state.jobs[job].depends is Standing.UNFULFILLED for job in (array, *own.values()))
 
 
 def test_a_circle_by_the_dependencies_of_singletons_is_found() -> None:

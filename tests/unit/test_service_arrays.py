@@ -11,6 +11,7 @@ import pytest
 
 from rm.arrays import mask
 from rm.core.jobs import events as ev
+from rm.core.jobs.handlers import updating
 from rm.core.jobs.lifecycle import IllegalTransition
 from rm.core.model.asked.array import Array
 from rm.core.model.asked.job_update import JobUpdate
@@ -109,7 +110,7 @@ def test_elements_that_were_changed_alone_are_durable(house: House) -> None:
 def test_a_change_of_elements_that_none_can_take_changes_nothing(house: House) -> None:
     array = submit(house, "0-4999")
     for tasks, fields, kind, said in (
-        ("2-2000", {"comment": "c"}, UsageError, "at most 1000 may by one change"),
+        ("2-2000", {"comment": "c"}, IllegalTransition, "at most 1000 may wait so"),
         ("4", {"cpus_per_task": 3}, ImpossibleRequest, "could never run"),
         ("5000", {"comment": "c"}, IllegalTransition, "has no element 5000"),
         ("4", {"dependency": f"afterok:{array}_4"}, IllegalTransition, "would wait for itself"),
@@ -120,6 +121,31 @@ def test_a_change_of_elements_that_none_can_take_changes_nothing(house: House) -
     with pytest.raises(IllegalTransition, match="no job array"):
         update(house, single, "1", comment="c")
     assert element(house, array, 4).id == array
+
+
+def test_the_elements_that_wait_by_themselves_are_few_enough_for_one_turn(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change of the whole array goes through all of them, for seconds if they are many."""
+    monkeypatch.setattr(updating, "OWN_MOST", 20)
+    array = submit(house, "10-99")
+    asyncio.run(house.service.changes.hold(array, "ann"))
+    update(house, array, "20-34", comment="c")
+    with pytest.raises(IllegalTransition, match="21 elements of job array 1 would differ from the others"):
+        update(house, array, "40-45", comment="c")
+    update(house, array, "20-34", comment="again")  # these do already
+
+    async def at_once() -> list[Job | BaseException]:
+        change = house.service.changes.update
+        asked = (
+            change(array, "ann", JobUpdate(comment="c"), lambda user: True, False, tasks)
+            for tasks in ("50-52", "60-62", "70-72")
+        )
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    refused = [one for one in asyncio.run(at_once()) if isinstance(one, IllegalTransition)]
+    assert len(refused) == 2
+    update(house, array, "", comment="all")
 
 
 def test_a_submission_that_is_repeated_is_one_array(house: House) -> None:

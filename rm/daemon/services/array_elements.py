@@ -7,12 +7,12 @@ from collections.abc import Collection, Sequence
 
 from rm.arrays import JobId, each, mask, text_of
 from rm.core.jobs.elements import shown_element
+from rm.core.jobs.handlers.updating import refuse_many
 from rm.core.jobs.state import ClusterState
 from rm.core.model.job import Job
 from rm.core.store import Store
 from rm.errors import NotFound, UsageError
 
-OWN_MOST = 1_000  # elements that get jobs of their own by one change of theirs
 PART = 200  # elements with jobs of their own that one request of the leader changes
 
 
@@ -69,18 +69,13 @@ def to_update(record: Job, array_tasks: str) -> list[str]:
     """The elements that are to differ from their array, in parts that the leader takes in one turn each.
 
     Raises:
-        UsageError: they are too many: each gets a record of its own.
+        IllegalTransition: they are too many: each gets a record of its own.
     """
     array = record.array
     assert array is not None
     chosen = mask(array_tasks)
     leave = array.has("waiting") & chosen
-    if leave.bit_count() > OWN_MOST:
-        raise UsageError(
-            f"{leave.bit_count()} elements of job array {record.id} would differ from the others, and "
-            f"at most {OWN_MOST} may by one change.",
-            f"Change the whole array, {record.id}, or fewer elements.",
-        )
+    refuse_many(record, leave)
     alive = each(leave | ((array.has("requeued") | array.has("running")) & chosen))
     return [text_of(part) for part in _parts(alive)] or [array_tasks]
 

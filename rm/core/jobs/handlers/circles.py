@@ -19,12 +19,14 @@ NAMESAKES = 10  # that are passed over in the time of one condition
 
 
 def refuse_circle(state: ClusterState, job: Job) -> None:
-    """`job`: as it would be.
+    """`job`: as it would be; an array with those of its elements that wait as jobs of their own, whose
+    dependencies are its.
 
     Raises:
         IllegalTransition: it would wait for itself, or for too many to tell.
     """
-    if _Search(state, job).finds_itself():
+    elements = state.elements.get(job.id, {}).values() if job.array is not None else ()
+    if _Search(state, job, frozenset((job.id, *elements))).finds_itself():
         raise IllegalTransition(f"Job {job.ref} would wait for itself by '{job.spec.dependency[:80]}'.")
 
 
@@ -44,6 +46,7 @@ class _Namesakes:
 class _Search:
     state: ClusterState
     job: Job
+    itself: frozenset[int] = frozenset()
     looked: int = 0
     seen: set[int] = field(default_factory=set)
     groups: dict[Group, _Namesakes] = field(default_factory=dict)
@@ -52,7 +55,7 @@ class _Search:
         further = list(self._awaited(self.job))
         while further:
             awaited = further.pop()
-            if awaited == self.job.id:
+            if awaited in self.itself:
                 return True
             if awaited in self.seen:
                 continue
@@ -91,7 +94,11 @@ class _Search:
         """The jobs of its name before which a singleton cannot start: those that run, and those before it."""
         group, submission = group_of(one), submission_of(one)
         job = self.job
-        if group_of(job) == group and one.id != job.id and (job.occupies or submission_of(job) < submission):
+        if (
+            group_of(job) == group
+            and one.id not in self.itself
+            and (job.occupies or submission_of(job) < submission)
+        ):
             yield job.id
         if group not in self.groups:
             self.groups[group] = self._waiting_alike(group)
@@ -107,7 +114,7 @@ class _Search:
             (submission_of(other), other.id)
             for other in map(jobs.__getitem__, alike)
             if other.state is JobState.PENDING
-            and other.id != self.job.id
+            and other.id not in self.itself
             and any(one.job for one in other.dependencies)
         ]
         return _Namesakes(sorted(found, reverse=True))

@@ -24,6 +24,8 @@ from rm.core.sharing.partitions import refuse_closed, taking
 from rm.core.sharing.qos import qos_for
 from rm.errors import IllegalTransition, UsageError
 
+OWN_MOST = 1_000  # elements of an array that wait as jobs of their own by changes of theirs
+
 
 def update(ctx: Context, job: Job, e: ev.JobUpdated) -> None:
     """Change a job that waits, or of one that runs what may still change; an element of an array by itself.
@@ -67,15 +69,33 @@ def update_array(ctx: Context, record: Job, e: ev.JobUpdated) -> None:
         _take(ctx, job, new, e)
 
 
+def refuse_many(record: Job, leave: int) -> None:
+    """Of an array from which these waiting elements are to leave. A change of the whole array goes through all
+    that wait as jobs of their own, in one step.
+
+    Raises:
+        IllegalTransition: they would be too many.
+    """
+    assert record.array is not None
+    own = record.array.has("requeued") | leave
+    if leave and own.bit_count() > OWN_MOST:
+        raise IllegalTransition(
+            f"{own.bit_count()} elements of job array {record.id} would differ from the others, and at most "
+            f"{OWN_MOST} may wait so.",
+            f"Change the whole array, {record.id}, or fewer elements.",
+        )
+
+
 def update_elements(ctx: Context, record: Job, e: ev.JobUpdated) -> None:
     """Change some elements of an array alone. One that waits in the array's record leaves it, and pends as a
     job of its own from then on. Elements that cannot take the change do not keep others from it.
 
     Raises:
-        IllegalTransition: none of them can take it.
+        IllegalTransition: none of them can take it, or too many would wait so.
     """
     array, chosen = record.array, chosen_of(record, e.array_tasks)
     assert array is not None
+    refuse_many(record, array.has("waiting") & chosen)
     leave = enumerate(each(array.has("waiting") & chosen), e.first_job)
     split = [
         replace(
@@ -217,12 +237,14 @@ def _accounted(state: ClusterState, job: Job, e: ev.JobUpdated) -> Job:
 
 
 def _depending(state: ClusterState, job: Job, e: ev.JobUpdated, now_us: int) -> Job:
-    """The job with the dependencies that its specification has now."""
+    """The job with the dependencies that its specification has now; of an element changed with its array it is
+    known that it does not come to wait for itself."""
     asked = asked_for(job.spec, e.past, now_us)
     if job.array_task is not None:
         asked = tuple(one.of_element(job.array_task) for one in asked)
     new = replace(job, dependencies=asked)
-    refuse_circle(state, new)
+    if job.id == e.job or e.array_tasks:
+        refuse_circle(state, new)
     return new
 
 
