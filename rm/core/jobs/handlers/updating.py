@@ -70,8 +70,8 @@ def update_array(ctx: Context, record: Job, e: ev.JobUpdated) -> None:
 
 
 def refuse_many(record: Job, leave: int) -> None:
-    """Of an array from which these waiting elements are to leave. A change of the whole array goes through all
-    that wait as jobs of their own, in one step.
+    """Of an array from which these waiting elements are to leave. A change of the whole array goes through
+    all that wait as jobs of their own, in one step.
 
     Raises:
         IllegalTransition: they would be too many.
@@ -237,8 +237,8 @@ def _accounted(state: ClusterState, job: Job, e: ev.JobUpdated) -> Job:
 
 
 def _depending(state: ClusterState, job: Job, e: ev.JobUpdated, now_us: int) -> Job:
-    """The job with the dependencies that its specification has now; of an element changed with its array it is
-    known that it does not come to wait for itself."""
+    """The job with the dependencies that its specification has now; of an element changed with its array it
+    is known that it does not come to wait for itself."""
     asked = asked_for(job.spec, e.past, now_us)
     if job.array_task is not None:
         asked = tuple(one.of_element(job.array_task) for one in asked)
