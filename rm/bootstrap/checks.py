@@ -53,7 +53,11 @@ def inventory_of(config: Config) -> Declared:
         return declared
     from rm.adapters.playbook.inventory_files import hosts_for_daemon
 
-    for host in hosts_for_daemon(config.hosts.inventory)[0]:
+    try:
+        hosts = hosts_for_daemon(config.hosts.inventory)[0]
+    except ConfigError as error:
+        raise ConfigError(f"hosts.inventory: {error.what}", error.hint) from None
+    for host in hosts:
         try:
             accept_host(host)
             declared.hosts.append(host)
@@ -67,7 +71,10 @@ def _database(config: Config) -> None:
     """Its address only: nothing is connected to. Without SQLAlchemy in the commands that need none."""
     from rm.adapters.store.database import make_engine
 
-    make_engine(config.daemon.database).dispose()
+    try:
+        make_engine(config.daemon.database).dispose()
+    except ConfigError as error:
+        raise ConfigError(f"daemon.database: {error.what}", error.hint) from None
 
 
 def _https(config: Config) -> None:
@@ -82,14 +89,21 @@ CHECKS: tuple[Callable[[Config], Any], ...] = (
 )  # fmt: skip
 
 
-def must_hold(config: Config) -> None:
+def must_hold(config: Config, located: Callable[[str], str] = str) -> None:
     """What a daemon does not start with. Raises ConfigError, the first that there is."""
     for check in CHECKS:
-        check(config)
+        try:
+            check(config)
+        except ConfigError as error:
+            raise ConfigError(located(error.what), error.hint) from None
 
 
 def complaints(config: Config) -> Iterator[str]:
     """Everything that is wrong, a sentence each; also meshes and archives, without which a daemon starts."""
+    yield from dict.fromkeys(_complaints(config))  # two checks may meet one mistake
+
+
+def _complaints(config: Config) -> Iterator[str]:
     for check in (*CHECKS, _database):
         try:
             check(config)

@@ -16,7 +16,7 @@ from rm.core.alerts.channel import Channel
 from rm.core.alerts.idle_gpus import CONDITION as IDLE_GPUS
 from rm.core.journal.journal import Chosen
 from rm.core.monitoring.history import Retention
-from rm.core.registry import KINDS, load, options_in_force
+from rm.core.registry import KINDS, load, names, options_in_force
 from rm.core.scheduling.engine import Policies, Tuning
 from rm.core.scheduling.guarded import Faults, guarded
 from rm.daemon.alerts.setup import ChannelTable, channels_of, check_conditions, rules_of
@@ -47,7 +47,12 @@ def policies_of(config: Config, faults: Faults | None = None) -> Policies:
     chosen = config.policies
 
     def one(kind: str, name: str) -> Any:
-        return load(kind, name, _options(config, kind, name))
+        try:
+            return load(kind, name, _options(config, kind, name))
+        except ConfigError as error:
+            is_known = name.strip().replace("_", "-") in names(kind)
+            key = f"[policies.options.{kind}.{name}]" if is_known else f"policies.{kind}"
+            raise ConfigError(f"{key}: {error.what}", error.hint) from None
 
     found = one("queue", chosen.queue), one("placement", chosen.placement), one("comm", chosen.comm)
     return Policies(*(found if faults is None else guarded(*found, faults)))
@@ -55,10 +60,10 @@ def policies_of(config: Config, faults: Faults | None = None) -> Policies:
 
 def named_policies(config: Config) -> dict[str, Chosen]:
     """The policies of `policies_of` for the journal: their names and all their options."""
-    names = {kind: getattr(config.policies, kind) for kind in KINDS}
+    chosen = {kind: getattr(config.policies, kind) for kind in KINDS}
     return {
         kind: Chosen(name, options_in_force(kind, name, _options(config, kind, name)))
-        for kind, name in names.items()
+        for kind, name in chosen.items()
     }
 
 

@@ -58,8 +58,11 @@ ANSWER_S = 5.0  # to questions that the database was asked before the end
 SWITCH_S = 0.001  # a thread that thinks must not keep the event loop and the leader waiting
 
 
-def run_daemon(config: Config) -> None:
+def run_daemon(config: Config, located: Callable[[str], str] = str) -> None:
     """Run the daemon until SIGTERM or SIGINT.
+
+    Args:
+        located: adds to a sentence about the configuration where that stands.
 
     Raises:
         RmError: it could not start, or lost its database or its lease.
@@ -69,7 +72,7 @@ def run_daemon(config: Config) -> None:
     sys.setswitchinterval(SWITCH_S)
     pass_over_survivors()
     give_back_large_blocks()
-    must_hold(config)  # a wrong rm.toml must fail before anything is touched
+    must_hold(config, located)  # a wrong rm.toml must fail before anything is touched
     faults = Faults(lambda sentence, error: log.error("%s", sentence, exc_info=error))
     policies = policies_of(config, faults)
     declared, left_out = inventory_of(config)

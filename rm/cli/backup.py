@@ -49,10 +49,12 @@ def restore(session: Session, /, file: str, release: bool, as_json: bool) -> Non
     stops those that still run when it starts. Jobs that waited in the backup may have run since: they are
     held until `rmx release JOB`.
     """
-    config = _config(session)
-    with Heartbeat(lambda: f"the database is restored from {file}"):
+    with Heartbeat(
+        lambda: f"the database is restored from {file}", at_once=True
+    ):  # Python's own start was silent
         from rm.bootstrap.database import restore_database
 
+        config = _config(session)
         done = restore_database(config, Path(file), hold=not release)
     if as_json:
         before = str(done.before) if done.before else ""
@@ -93,11 +95,11 @@ def upgrade(session: Session, /, check: bool, as_json: bool) -> int:
     """
     from dataclasses import replace
 
-    config = _config(session)
     doing = "a copy of the database is upgraded" if check else "the database is upgraded"
-    with Heartbeat(lambda: doing):
+    with Heartbeat(lambda: doing, at_once=True):
         from rm.bootstrap.database import look, upgrade_database
 
+        config = _config(session)
         copy = None if check else upgrade_database(config)
         found = replace(look(config), copy=copy)
     if as_json:

@@ -35,7 +35,7 @@ def _complaints(loaded: Loaded) -> list[str]:
     from rm.bootstrap.checks import complaints
 
     logging.getLogger("rm").addHandler(logging.NullHandler())  # the daemon's log would say it once more
-    return list(complaints(loaded.config))
+    return [loaded.located(sentence) for sentence in complaints(loaded.config)]
 
 
 @config.command()

@@ -20,7 +20,7 @@ def daemon(session: Session, /, database: str | None, state_dir: str | None, log
 
     with made_to_stay():  # a fifth of the time that all these modules take
         from rm.bootstrap.daemon import run_daemon
-        from rm.config import load_config
+        from rm.config import load
 
     flags = {
         "daemon.socket": session.socket_flag,
@@ -31,4 +31,5 @@ def daemon(session: Session, /, database: str | None, state_dir: str | None, log
     if session.config_flag:
         os.environ["RM_CONFIG"] = os.path.abspath(session.config_flag)  # for the programs that it starts
     given = {key: value for key, value in flags.items() if value is not None}
-    run_daemon(load_config(session.config_flag, flags=given))
+    loaded = load(session.config_flag, flags=given)
+    run_daemon(loaded.config, loaded.located)

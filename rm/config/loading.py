@@ -13,6 +13,7 @@ import msgspec
 
 from rm import paths
 from rm.config.checks import resolve
+from rm.config.places import located
 from rm.config.sections import Config, Options
 from rm.config.values import check_key, file_values, flatten, from_text, plain
 from rm.errors import ConfigError
@@ -38,6 +39,12 @@ class Loaded:
 
     config: Config
     origins: Mapping[str, str]
+    _set: Mapping[str, str]  # origins of what is set, sections and listed tables included
+    _values: Mapping[str, Any]
+
+    def located(self, sentence: str) -> str:
+        """The sentence, and where it stands what it complains of, if that was set."""
+        return located(sentence, self._set, self._values)
 
 
 def load(
@@ -60,8 +67,7 @@ def load(
         (f for f in paths.config_files(env, euid) if env.get("RM_CONFIG") or os.path.exists(f)), ""
     )
     if file:
-        for key, value, origin in file_values(file):
-            values[key], origins[key] = value, origin
+        values, origins = file_values(file)
     for name, text in sorted(env.items()):
         if name.startswith("RM_") and "__" in name:
             key = name[3:].lower().replace("__", ".")
@@ -71,8 +77,12 @@ def load(
         check_key(key, "a flag")
         values[key] = value
         origins[key] = "--" + key.rpartition(".")[2].replace("_", "-")
-    config = resolve(_convert(values, origins), env, euid)
-    return Loaded(config, {key: origins.get(key, "default") for key, _ in flatten(config)})
+    try:
+        config = resolve(_convert(values, origins), env, euid)
+    except ConfigError as error:
+        raise ConfigError(located(error.what, origins, values), error.hint) from None
+    shown = {key: origins.get(key, "default") for key, _ in flatten(config)}
+    return Loaded(config, shown, origins, values)
 
 
 def load_config(

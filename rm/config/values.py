@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, get_type_hints
 
 import msgspec
 
+from rm.config.places import line_numbers
 from rm.config.sections import OPEN_TABLES, SECTIONS
 from rm.errors import ConfigError
 from rm.hints import did_you_mean, not_utf8, toml_fault
@@ -27,7 +27,8 @@ def flatten(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
         yield prefix.removesuffix("."), config
 
 
-def file_values(file: str) -> Iterator[tuple[str, Any, str]]:
+def file_values(file: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """Dotted key -> value, and dotted key -> file and line, which sections and listed tables have, too."""
     try:
         text = Path(file).read_bytes().decode("utf-8-sig")
     except OSError as error:
@@ -42,16 +43,13 @@ def file_values(file: str) -> Iterator[tuple[str, Any, str]]:
         raise ConfigError(
             f"The configuration file {toml_fault(file, error)}", "The shipped rm.toml shows the form."
         ) from None
-    lines = _line_numbers(text)
+    origins = {key: f"{file}:{line}" for key, line in line_numbers(text).items()}
     for section, value in tables.items():
-        _check_section(section, value, f"{file}:{lines.get(section, 1)}")
-    for key, value in flatten(tables):
-        if value == {}:
-            continue
-        line = lines.get(key)
-        origin = f"{file}:{line}" if line else file
-        check_key(key, origin)
-        yield key, value, origin
+        _check_section(section, value, origins.get(section, f"{file}:1"))
+    values = {key: value for key, value in flatten(tables) if value != {}}
+    for key in values:
+        check_key(key, origins.setdefault(key, file))
+    return values, origins
 
 
 def _check_section(section: str, value: Any, where: str) -> None:
@@ -67,24 +65,6 @@ def _check_section(section: str, value: Any, where: str) -> None:
             f"'{section}' ({where}) stands in no section.",
             f"Put it below {' or '.join(f'[{name}]' for name in having[:3])}." if having else "",
         )
-
-
-_HEADER = re.compile(r"\s*\[\[?\s*([\w.\-\"' ]+?)\s*\]\]?\s*(?:#.*)?$")
-_KEY = re.compile(r"\s*([\w.\-\"']+)\s*=")
-
-
-def _line_numbers(text: str) -> dict[str, int]:
-    """Dotted key -> line, for messages only; TOML's odder spellings are simply not found."""
-    found: dict[str, int] = {}
-    section = ""
-    for number, line in enumerate(text.splitlines(), 1):
-        if header := _HEADER.match(line):
-            section = re.sub(r"[\"' ]", "", header[1])
-            found.setdefault(section, number)
-        elif key := _KEY.match(line):
-            name = re.sub(r"[\"' ]", "", key[1])
-            found.setdefault(f"{section}.{name}" if section else name, number)
-    return found
 
 
 def check_key(key: str, where: str) -> None:

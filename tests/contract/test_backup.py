@@ -248,7 +248,7 @@ def test_the_copy_before_an_upgrade_leads_back(tmp_path: Path) -> None:
     url = f"sqlite:///{state}/rm.sqlite3"
     upgrade(url, MIGRATIONS, f"{int(head()) - 1:04}")
     done = run(tmp_path, "upgrade", "--json")
-    copy = json.loads(done.output)["copy"]
+    copy = json.loads(done.stdout)["copy"]
     led(url, 1).close()
     (state / "acknowledged").write_text("somebody 5\n")
     told = run(tmp_path, "restore", copy)

@@ -361,7 +361,7 @@ def test_all_that_is_wrong_with_the_configuration_is_said_at_once(
     assert (told.code, told.out) == (8, "")
     words = (
         "Did you mean 'fifo'?", "there is no 'fire'", "Mars/Olympus", "proxy_addresses", "/nowhere.yml",
-        "jobs.mail is 'pager'", "neither a SQLite file nor PostgreSQL (mysql)",
+        "is 'pager': there is no", "neither a SQLite file nor PostgreSQL (mysql)",
     )  # fmt: skip
     assert len(told.err.splitlines()) == len(words)
     assert all(word in told.err for word in words)
@@ -372,6 +372,8 @@ def test_all_that_is_wrong_with_the_configuration_is_said_at_once(
     shown = rmx("--config", str(file), "config", "show")
     assert shown.code == 0
     assert shown.err == told.err
+    places = ("policies.queue", 2), ("alerts.drain_on", 4), ("monitor.timezone", 6), ("hosts.inventory", 10)
+    assert all(f"{key} ({file}:{line})" in told.err for key, line in places)
     file.write_text("[[monitor.mesh]]\nname = 'm'\nschedule = '99 * * * *'\n")
     assert "99 * * * *" in rmx("--config", str(file), "config", "check").err
     shipped = Path(__file__).parents[2] / "rm.toml"
@@ -428,3 +430,23 @@ def test_the_expected_starts_of_waiting_jobs(rmx: Rmx, daemon: Daemon) -> None:
         said = rmx("submit", "--test-only", "--cpus-per-task=9", "--wrap=true", option)
         assert f"No start can be foreseen: {why}" in said.out
     assert "columns and an order of its own" in rmx("queue", "--start", "--long").err
+
+
+def test_what_is_wrong_with_a_table_of_several_is_said_with_its_own_line(rmx: Rmx, tmp_path: Path) -> None:
+    file = tmp_path / "rm.toml"
+    file.write_text(
+        "[[monitor.mesh]]\nname = 'a'\nschedule = 'every 60s'\n\n"
+        "[[monitor.mesh]]\nname = 'b'\nschedule = '99 * * * *'\n\n"
+        "[[monitor.mesh]]\nname = 'c'\nschedule = 'every 60s'\ntsets = ['mtu']\n\n"
+        "[[monitor.mesh]]\nname = 'a'\nschedule = 'every 60s'\n"
+        "[[monitor.maintenance]]\nwhen = 'sundy 3:00-4:00'\n"
+    )
+    told = rmx("--config", str(file), "config", "check").err.splitlines()
+    starts = (
+        f"rmx: [[monitor.mesh]] 'b' ({file}:7), schedule: ",
+        f"rmx: [[monitor.mesh]] 'c' ({file}:12) has no key 'tsets'.",
+        f"rmx: [[monitor.mesh]] 'a' ({file}:14) is there twice.",
+        f"rmx: [[monitor.maintenance]] ({file}:18), when: ",
+    )
+    assert len(told) == len(starts)
+    assert all(line.startswith(start) for line, start in zip(told, starts, strict=True))

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from rm.adapters.store.opening import open_store
+from rm.cli.backup import restore, upgrade
 from rm.cli.heartbeat import EVERY_S, Heartbeat
 from rm.cli.main import run
 from rm.cli.playbook.lines import Lines
+from rm.cli.session import Session
 from rm.errors import RmError
 from rm.playbook.model.steps import TaskResult
 from rm.playbook.run.report import Progress
@@ -44,6 +48,27 @@ def test_a_word_comes_when_nothing_was_said_for_long(capsys: pytest.CaptureFixtu
     heart.beat()
     assert capsys.readouterr().err == ""
     assert EVERY_S < 5
+
+
+def test_what_cannot_beat_soon_says_at_once_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
+    with Heartbeat(lambda: "loading", Clock(), at_once=True):
+        assert capsys.readouterr().err == "    0 s  loading\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "said"), [(restore, ["copy"], "is restored"), (upgrade, [], "is upgraded")]
+)
+def test_what_loads_a_database_says_so_before_its_libraries(
+    command: click.Command,
+    words: list[str],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setitem(sys.modules, "rm.bootstrap.database", None)  # no import gets behind it
+    with pytest.raises(ModuleNotFoundError):
+        command.main(words, standalone_mode=False, obj=Session(None, None))
+    assert said in capfd.readouterr().err
 
 
 def test_it_beats_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:

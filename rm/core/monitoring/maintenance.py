@@ -76,7 +76,11 @@ def parse_host_window(table: Mapping[str, Any]) -> HostWindow:
         if not isinstance(value, list | tuple) or not all(isinstance(v, str) and v for v in value):
             raise ConfigError(f"[[monitor.maintenance]], {key}: {value!r:.60} is not a list of names.")
         names.append(tuple(value))
-    return HostWindow(parse_window(table["when"]), *names)
+    try:
+        window = parse_window(table["when"])
+    except ConfigError as error:
+        raise ConfigError(f"[[monitor.maintenance]], when: {error.what}", error.hint) from None
+    return HostWindow(window, *names)
 
 
 def parse_window(text: str) -> Window:

@@ -66,9 +66,9 @@ def meshes_of(settings: Settings, interval_of: Callable[[Mesh], int]) -> Meshes:
     for table in settings.mesh:
         try:
             mesh = parse_mesh(table)
-            interval_of(mesh)
+            _keep(mesh, interval_of)
             if mesh.name in meshes:
-                raise ConfigError(f"There are two meshes '{mesh.name}'.", "Name each differently.")
+                raise _twice("mesh", mesh.name)
             meshes[mesh.name] = mesh
         except ConfigError as error:
             malformed.append((str(table.get("name", "?")), str(error)))
@@ -89,6 +89,18 @@ def meshes_of(settings: Settings, interval_of: Callable[[Mesh], int]) -> Meshes:
     sources, wrong_sources = sources_of(settings.source)
     archives, wrong_archives = _listed("archive", settings.archive, parse_archive)
     return Meshes(found, tuple(windows), tuple(malformed), sources, wrong_sources, archives, wrong_archives)
+
+
+def _keep(mesh: Mesh, interval_of: Callable[[Mesh], int]) -> None:
+    """Raises ConfigError for a schedule that cannot be kept, naming its mesh."""
+    try:
+        interval_of(mesh)
+    except ConfigError as error:
+        raise ConfigError(f"[[monitor.mesh]] '{mesh.name}', schedule: {error.what}", error.hint) from None
+
+
+def _twice(kind: str, name: str) -> ConfigError:
+    return ConfigError(f"[[monitor.{kind}]] '{name}' is there twice.", "Name each differently.")
 
 
 def sources_of(
@@ -116,7 +128,7 @@ def _listed(
         try:
             one = parse(table)
             if one.name in found:
-                raise ConfigError(f"There are two {kind}s '{one.name}'.", "Name each differently.")
+                raise _twice(kind, one.name)
             found[one.name] = one
         except ConfigError as error:
             malformed.append((str(table.get("name", "?")), str(error)))
