@@ -26,6 +26,7 @@ from rm.sim.recording import read
 from rm.sim.replay import verify
 from rm.sim.whatif import Decider, Fate, WhatIf
 from tests import builders
+from tests.examples import seeds
 from tests.sim.world import World
 
 S = 1_000_000
@@ -268,7 +269,7 @@ def worlds() -> dict[tuple[int, float], World]:
     return made
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_worlds_with_arrays_and_failures_end_under_other_policies(seed: int) -> None:
     world = World(seed, hosts=5, jobs=25, faults=1.0, journalled=FIFO)
     world.run()

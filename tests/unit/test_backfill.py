@@ -22,6 +22,7 @@ from rm.core.scheduling.engine import Policies
 from rm.core.scheduling.explaining import explain
 from rm.policies.queue.backfill import BackfillOptions, BackfillPolicy
 from tests.builders import host, job, snapshot, spec
+from tests.examples import seeds
 
 SECOND_US = 1_000_000
 MINUTE_US = 60 * SECOND_US
@@ -357,7 +358,7 @@ def test_when_a_job_is_expected_to_end(fields, state, started_us, now_us, ends_u
         ("first-fit", 1, 8),
     ],
 )
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_nobody_starts_later_than_was_promised(placement: str, hosts: int, depth: int, seed: int):
     """Jobs run exactly as long as expected and have one priority: then no reserved job is ever delayed."""
     chance = random.Random(seed)

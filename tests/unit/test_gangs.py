@@ -13,6 +13,7 @@ from rm.policies.placement.steps.gang import Filling, Gang
 from rm.policies.placement.steps.measured import Readings
 from rm.policies.placement.steps.zones import spill_zones
 from tests.builders import linkstats
+from tests.examples import seeds
 
 
 def fits_after(gang: Gang, caps: list[int], given: list[int]) -> bool:
@@ -28,7 +29,7 @@ def fits_after(gang: Gang, caps: list[int], given: list[int]) -> bool:
     return False
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_a_task_may_go_wherever_the_rest_of_the_gang_still_fits(seed: int) -> None:
     chance = random.Random(seed)
     caps = [chance.choice((0, 1, 2, 3, 5)) for _ in range(5)]
@@ -47,7 +48,7 @@ def test_a_task_may_go_wherever_the_rest_of_the_gang_still_fits(seed: int) -> No
     assert filling.counts.tolist() == given
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_the_fewest_and_nearest_zones_are_joined(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """By full search, and where that is too long by growing from each zone."""
     chance = random.Random(seed)

@@ -23,6 +23,7 @@ from rm.core.sharing.qos import check_all
 from rm.core.sharing.resources import resources_of
 from rm.core.sharing.usage import Usage
 from tests import builders
+from tests.examples import seeds
 
 S = 1_000_000
 MINUTE_US = 60 * S
@@ -309,7 +310,7 @@ def any_limits(rng: random.Random) -> dict[str, dict[str, int]]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(30))
 def test_limits_are_never_exceeded_in_any_order_of_events(seed: int) -> None:
     rng = random.Random(seed)
     limits = any_limits(rng)

@@ -25,6 +25,7 @@ from rm.core.sharing.partitions import check_partitions
 from rm.core.sharing.qos import check_all
 from rm.errors import Conflict, ImpossibleRequest, RmError, UsageError
 from tests import builders
+from tests.examples import seeds
 
 S = 1_000_000
 MINUTE_US = 60 * S
@@ -327,7 +328,7 @@ def test_what_a_partition_names_cannot_go() -> None:
             remove()
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_limits_of_partitions_are_never_exceeded_and_nobody_waits_for_nothing(seed: int) -> None:
     rng = random.Random(seed)
 

@@ -19,6 +19,7 @@ from rm.core.scheduling.engine import Policies, Tuning
 from rm.policies.placement.steps import blockers
 from rm.policies.placement.steps.filters import refusal
 from tests.builders import asked, host, job, profile, snapshot, spec
+from tests.examples import seeds
 
 SECOND_US = 1_000_000
 SHAPES = [
@@ -80,7 +81,7 @@ POLICIES = [
 
 
 @pytest.mark.parametrize(("placement", "queue"), POLICIES)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_incremental_passes_decide_like_full_ones(placement: str, queue: str, seed: int) -> None:
     one, full = cycle(placement, queue), cycle(placement, queue)
     chance = random.Random(seed)
@@ -105,7 +106,7 @@ def test_incremental_passes_decide_like_full_ones(placement: str, queue: str, se
 
 
 @pytest.mark.parametrize(("placement", "queue"), POLICIES)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_passes_of_a_few_placements_each_decide_together_like_one_of_any_number(
     placement: str, queue: str, seed: int
 ) -> None:
@@ -137,7 +138,7 @@ def test_passes_of_a_few_placements_each_decide_together_like_one_of_any_number(
     assert cut > 5
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", seeds(200))
 def test_headline_is_the_first_of_the_gathered_reasons(seed: int) -> None:
     chance = random.Random(seed)
     hosts = [
@@ -169,7 +170,7 @@ def test_headline_is_the_first_of_the_gathered_reasons(seed: int) -> None:
     assert reasons[0].numbers == reasons[1].numbers
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(30))
 def test_the_headline_of_a_shape_that_no_host_admits_is_the_first_whatever_was_asked_before(
     seed: int,
 ) -> None:

@@ -18,6 +18,7 @@ from rm.policies.placement.metronome import MetronomeOptions, MetronomePolicy
 from rm.policies.placement.steps.latency import normalized, raw_latency
 from rm.policies.placement.steps.stages import Stages
 from tests.builders import GIB, asked, full_mesh, host, job, linkstats, network, placed, profile, snapshot
+from tests.examples import seeds
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "metronome_placement.json").read_text())
 JOB = 900  # id of the job in question; the others are numbered from 1
@@ -221,7 +222,7 @@ def test_a_profile_learnt_later_changes_the_choice():
     assert hosts_of(policy.candidates(asked(one), four_hosts())) == [("a", "b")]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_a_run_of_tasks_goes_where_each_would_by_itself(seed, monkeypatch):
     chance = random.Random(seed)
     names = [f"h{i}" for i in range(8)]
@@ -319,7 +320,7 @@ def crowded(seed):
     return one, snapshot(*hosts, net=network(delays_us), free=free, placed=others)
 
 
-@pytest.mark.parametrize("seed", [*range(40), 94])  # with 94 a host is taken for whose score nobody looked
+@pytest.mark.parametrize("seed", [*seeds(40), 94])  # with 94 a host is taken for whose score nobody looked
 def test_scores_that_are_looked_for_one_by_one_choose_as_all_at_once(seed, monkeypatch):
     one, snap = crowded(seed)
 

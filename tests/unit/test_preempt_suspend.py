@@ -18,6 +18,7 @@ from rm.core.sharing.preempt_terms import may_preempt, terms_of
 from rm.core.sharing.qos import check_all
 from rm.errors import UsageError
 from tests import builders
+from tests.examples import seeds
 from tests.invariants import validate_state
 from tests.unit.test_preemption import QUEUES, Cluster, S, qos
 
@@ -395,7 +396,7 @@ def test_wrong_rules_are_refused(wrong: Partition, said: str) -> None:
         check_partitions(Accounts(partitions=(wrong,)))
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_in_any_order_of_events_nobody_has_the_processors_of_others(seed: int) -> None:
     """`validate_state` adds up who runs on each host; at the end nothing stands still."""
     rng = random.Random(seed)

@@ -25,6 +25,7 @@ from rm.core.sharing.accounts import Accounts, Qos
 from rm.core.sharing.qos import check_all
 from rm.errors import UsageError
 from tests import builders
+from tests.examples import seeds
 
 S = 1_000_000
 QUEUES = ["fifo", "priority", "backfill", "multifactor"]
@@ -361,7 +362,7 @@ def any_cluster(rng: random.Random) -> Cluster:
     return cluster
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_who_goes_against_brute_force(seed: int) -> None:
     rng = random.Random(seed)
     cluster = any_cluster(rng)
@@ -420,7 +421,7 @@ def test_one_look_asks_the_placement_policy_a_bounded_number_of_times() -> None:
     assert asked <= ASKED_MAX + 2 * (len(low).bit_length() + 2)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(30))
 def test_everybody_gets_his_turn_in_any_order_of_events(seed: int) -> None:
     rng = random.Random(seed)
     cluster = Cluster(

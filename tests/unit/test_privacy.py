@@ -47,6 +47,7 @@ from rm.web.callers import identity
 from rm.web.callers.sight import sight_of
 from rm.web.pages.parts import ALL_PARTS
 from tests import builders
+from tests.examples import seeds
 from tests.fake_page import PageMonitoring
 from tests.fake_service import serving
 from tests.fakes import PATIENCE_S, FakeHosts, ManualClock
@@ -298,7 +299,7 @@ def leaks(world: World, request: str, answer: str) -> list[str]:
     return words + [str(n) for n in numbers if str(n) not in request]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_no_answer_has_anything_of_anothers_private_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

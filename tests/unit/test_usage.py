@@ -19,6 +19,7 @@ from rm.core.sharing.ledger import Billing, Ledger
 from rm.core.store import Loaded
 from rm.errors import IllegalTransition
 from tests import builders
+from tests.examples import seeds
 
 S = 1_000_000
 PAIRS = [("a", "ann"), ("a", "bob"), ("b", "bob")]
@@ -67,7 +68,7 @@ def test_a_job_counts_by_what_it_has_for_as_long_as_it_has_it() -> None:
     assert amounts == {("a", "ann"): 10 * 11, ("a", "bob"): pytest.approx(2 * whole)}
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_usage_is_conserved_in_any_order_of_events(seed: int) -> None:
     """The sum over all is what all jobs had, second by second; restarts and replays change nothing."""
     chance, state = random.Random(seed), cluster()

@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
-from rm.web import answers
+from rm.web import answers, handling
 from rm.web.callers import identity
-from rm.web.handling import BESIDE, LONG, beside
+from rm.web.handling import BESIDE, beside
 from rm.web.routes import jobs as job_routes
 from tests.fake_service import Daemon, serving
 from tests.unit.test_web_api import SPEC, as_user, call
 
 LENGTH_S = 0.02
+MANY = 3  # jobs, which are as long as many
 
 
 def test_after_work_that_holds_the_interpreter_others_have_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,26 +45,28 @@ def test_after_work_that_holds_the_interpreter_others_have_a_pause(monkeypatch: 
 def test_a_list_that_is_long_is_made_beside_the_event_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(handling, "LONG", MANY)
     makers = threads_of(monkeypatch, job_routes, "job_of", answers.job_of)
     with serving(tmp_path / "rm.sock") as daemon:
-        loop = submitted(daemon, LONG)
-        assert len(call(daemon, "GET", "/v1/jobs")[1]["jobs"]) == LONG
+        loop = submitted(daemon, MANY)
+        assert len(call(daemon, "GET", "/v1/jobs")[1]["jobs"]) == MANY
         assert makers == {loop}
         makers.clear()
         submitted(daemon, 1)
-        assert len(call(daemon, "GET", "/v1/jobs")[1]["jobs"]) == LONG + 1
+        assert len(call(daemon, "GET", "/v1/jobs")[1]["jobs"]) == MANY + 1
         assert loop not in makers
 
 
 def test_jobs_of_others_are_judged_beside_the_event_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(handling, "LONG", MANY)
     judges = threads_of(monkeypatch, identity.Caller, "must_own", identity.Caller.must_own)
     with serving(tmp_path / "rm.sock") as daemon:
-        loop = submitted(daemon, LONG + 1)
+        loop = submitted(daemon, MANY + 1)
         as_user(monkeypatch, "mallory")
         told = call(daemon, "DELETE", "/v1/jobs?state=PENDING")[1]
-    assert (len(told["jobs"]), len(told["refused"])) == (0, LONG + 1)
+    assert (len(told["jobs"]), len(told["refused"])) == (0, MANY + 1)
     assert judges - {loop} == judges != set()
 
 
