@@ -24,6 +24,13 @@ def step_environment(created, environ, values):
         found["SLURM_CPUS_PER_TASK"] = values["cpus-per-task"]
     if values.get("job-name"):
         found["SLURM_JOB_NAME"] = values["job-name"]
+    if values.get("distribution"):
+        found["SLURM_DISTRIBUTION"], _, plane = values["distribution"].partition("=")
+        if plane:
+            found["SLURM_DIST_PLANESIZE"] = plane
+    # where this srun runs: steps that begin elsewhere than on the job's first host are on their own hosts
+    here = {part["host"]: part["address"] for part in parts}.get(environ.get("SLURMD_NODENAME"))
+    found["SLURM_LAUNCH_NODE_IPADDR"] = found["SLURM_SRUN_COMM_HOST"] = here or created["job_address"]
     counts = {len(part["ranks"]) for part in parts}
     if len(counts) == 1:
         found["SLURM_NTASKS_PER_NODE"] = str(counts.pop())

@@ -334,6 +334,7 @@ def programs(text, ntasks, more=()):
     import shlex
 
     commands = [None] * ntasks
+    named = set()
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("#"):  # elsewhere it is an argument
             continue
@@ -344,8 +345,10 @@ def programs(text, ntasks, more=()):
         if not words:
             continue
         ranks = range(ntasks) if words[0] == "*" else _ranks(words[0], number)
+        if words[0] != "*":
+            _check_ranks(ranks, ntasks, named, number)
         for offset, rank in enumerate(ranks):
-            if rank < ntasks and (words[0] != "*" or commands[rank] is None):
+            if words[0] != "*" or commands[rank] is None:
                 commands[rank] = [w.replace(TASK, str(rank)).replace(OFFSET, str(offset)) for w in words[1:]]
                 commands[rank] += more
     missing = [rank for rank, command in enumerate(commands) if not command]
@@ -361,6 +364,16 @@ def _marked(line):
         piece if piece.startswith("'") else piece.replace("%t", TASK).replace("%o", OFFSET)
         for piece in pieces
     )
+
+
+def _check_ranks(ranks, ntasks, named, number):
+    for rank in ranks:
+        if rank >= ntasks:
+            raise Wrong("Line %d of the file of programs names task %d, and the step has %d: their ranks "
+                        "begin with 0." % (number, rank, ntasks))  # fmt: skip
+        if rank in named:
+            raise Wrong("Line %d of the file of programs names task %d once more." % (number, rank))
+        named.add(rank)
 
 
 def _ranks(text, number):

@@ -13,6 +13,7 @@ Letters = dict[str, "str | int | None"]  # what each letter stands for; None: no
 
 PATTERN = r"%([0-9]*)([A-Za-z%])"  # %j, %4t
 WIDEST = 10
+SCRIPT = "batch"  # the step that %s names
 NO_ELEMENT = 4294967294  # what %a is in a job that is no array. Source: NO_VAL of slurm.h
 
 
@@ -23,6 +24,7 @@ def values_of(job: int, array_job: int | None, array_task: int | None, name: str
         "J": job,
         "A": array_job or job,
         "a": NO_ELEMENT if array_task is None else array_task,
+        "s": SCRIPT,
         "x": name,
         "u": user,
     }

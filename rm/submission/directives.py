@@ -57,7 +57,7 @@ def parse(text: str, file: str, remarks: Remarks) -> dict[str, Any]:
         if bare and not bare.startswith("#"):  # as for Slurm a comment may be indented, and a directive not
             break
         prefix, _, rest = line.replace("\t", " ").partition(" ")
-        if prefix.startswith(f"{SLURMS}-"):  # Slurm wants no space there
+        if line.startswith(SLURMS):  # Slurm wants no space there
             prefix, rest = SLURMS, line[len(SLURMS) :]
         if prefix in FOREIGN and not told:
             told = True

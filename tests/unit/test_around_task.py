@@ -159,7 +159,7 @@ def test_an_agent_that_does_not_know_them_refuses_and_runs_nothing(folder: Path)
     part.write_text(part.read_text().replace(known, "asked"))
     prolog = program(folder / "prolog", "echo print ran\n")
     programs = folder / "programs"
-    programs.write_text("0-1 echo ran\n")
+    programs.write_text("* echo ran\n")
     script = f"""
 srun -n1 --task-prolog={prolog} --task-epilog={prolog} echo ran; echo $?
 SLURM_TASK_EPILOG={prolog} srun -n1 --multi-prog {programs}; echo $?

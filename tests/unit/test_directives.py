@@ -25,7 +25,7 @@ SCRIPT = """\
 
 #RM -H --no-requeue
 #SBATCH --output=after-ours
-#SBATCHED --nodes=9
+#SBATCH# --nodes=9
 echo start
 #SBATCH --nodes=7
 """
@@ -214,7 +214,14 @@ def test_a_backslash_at_the_end_of_a_line_means_nothing(end: str) -> None:
 
 def test_a_directive_needs_no_space_and_those_of_others_are_told() -> None:
     remarks = Remarks()
-    text = "#!/bin/sh\n#PBS -N one\n#SBATCH-J two\n#BSUB -J three\n#SBATCHED -J four\n"
+    text = "#!/bin/sh\n#PBS -N one\n#SBATCH-J two\n#BSUB -J three\n#SBATCH# -J four\n"
     assert directives.parse(text, "s.sh", remarks) == {"name": "two"}
     assert remarks.warnings == ["#PBS (line 2 of s.sh) was ignored, as are all such lines."]
     assert remarks.errors == []
+
+
+@pytest.mark.parametrize("line", ["#SBATCHED -J four", "#SBATCH_-J four", "#SBATCH: --time=5"])
+def test_a_directive_that_is_mistyped_is_refused(line: str) -> None:
+    remarks = Remarks()
+    directives.parse(f"#!/bin/sh\n{line}\n", "s.sh", remarks)
+    assert "(#SBATCH in line 2 of s.sh) is not an option." in str(remarks.errors[0])

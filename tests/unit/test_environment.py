@@ -240,6 +240,7 @@ def file_name(pattern: str, rank: int = 2) -> str:
         ("%z %5z % %", "%z %5z % %"),
         ("%99t", "0000000002"),
         ("%A_%a", "42_4294967294"),
+        ("%j.%s", "42.batch"),
         (r"o/\%j-%x.txt", "o/%j-%x.txt"),
         (r"a\\b%j", r"a\b%j"),
         ("%²t", "%²t"),

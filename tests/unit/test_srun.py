@@ -49,6 +49,13 @@ def test_a_step_runs_as_many_tasks_as_the_job_has() -> None:
         assert (code, sorted(lines)) == (0, [f"{r}: {r} of 3 on h1" for r in range(3)])
 
 
+def test_a_step_tells_how_it_was_asked_for_and_where_its_srun_runs() -> None:
+    said = "'echo $SLURM_DISTRIBUTION ${SLURM_DIST_PLANESIZE:-none} $SLURM_LAUNCH_NODE_IPADDR'"
+    with agents() as start:
+        code, lines = run(start(), f"srun -n1 -m cyclic sh -c {said}; srun -n1 -m plane=2 sh -c {said}")
+    assert (code, lines) == (0, ["cyclic none 10.0.0.1", "plane 2 10.0.0.1"])
+
+
 def test_kinds_of_mpi_are_listed_and_unknown_ones_refused() -> None:
     with agents() as start:
         code, lines = run(start(), "srun --mpi=list; echo $?; srun --mpi=pmix true; echo $?")
@@ -246,12 +253,18 @@ D=$(mktemp -d)
 printf '0 echo first %%t\\n1-2 echo other %%o\\n' > $D/programs
 srun --multi-prog $D/programs
 srun --multi-prog $D/none
+srun -n2 --multi-prog $D/programs; echo $?
+printf '0-1 echo a\\n1 echo b\\n* true\\n' > $D/programs
+srun --multi-prog $D/programs; echo $?
 rm -r $D
 """
     with agents() as start:
         _, lines = run(start(), script)
         assert sorted(lines[:3]) == ["first 0", "other 0", "other 1"]
         assert "cannot be read: No such file or directory." in lines[3]
+        assert "Line 2 of the file of programs names task 2, and the step has 2" in lines[4]
+        assert "Line 2 of the file of programs names task 1 once more." in lines[6]
+        assert (lines[5], lines[7]) == ("1", "1")
 
 
 def test_a_program_that_is_not_there_ends_its_task_with_2() -> None:
