@@ -118,7 +118,7 @@ def by_names(form: str, columns: Mapping[str, Column]) -> Format:
     by_name = {name.lower(): column for column in columns.values() for name in column.names.split()}
     found: list[Column] = []
     template = ""
-    for word in form.split(","):
+    for word in filter(str.strip, form.split(",")):  # as in Slurm a comma too many means nothing
         match = re.match(NAME, word.lstrip() if ":" in word else word.strip())  # behind a width it is shown
         column = by_name.get(match["name"].lower()) if match else None
         if match is None or column is None:

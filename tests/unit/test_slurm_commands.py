@@ -46,7 +46,7 @@ def test_the_row_has_each_option(row: tuple[str, str, str, str]) -> None:
 def test_no_option_and_no_letter_is_there_twice(name: str) -> None:
     spellings = [spelling for group in options_of(name)[:3] for spelling in group]
     found = names(tuple(spellings))
-    letters = [spelling.rstrip("=?").partition("/")[2] for spelling in spellings if "/" in spelling]
+    letters = [letter for spelling in spellings for letter in spelling.rstrip("=?").partition("/")[2]]
     assert len(set(found)) == len(found)
     assert len(set(letters)) == len(letters)
     assert set(options_of(name).variables.values()) <= set(found)

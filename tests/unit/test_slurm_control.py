@@ -379,6 +379,15 @@ def test_why_hosts_are_drained_is_listed(slurm: Slurm) -> None:
     assert re.fullmatch(r"bad disk {13}alice     \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d h3", line)
 
 
+def test_no_host_is_in_a_state_that_rm_does_not_have(slurm: Slurm) -> None:
+    for state in ("completing", "comp", "maint,planned,powered_down", "reserved,reboot"):
+        assert slurm("sinfo", "-h", "-N", "-t", state).out == ""
+    assert (
+        slurm("sinfo", "-h", "-N", "-t", "no_respond", "-o", "%N").out
+        == slurm("sinfo", "-h", "-N", "-t", "down", "-o", "%N").out
+    )
+
+
 def test_long_lists_of_hosts_are_slurms(slurm: Slurm) -> None:
     _, header, line = slurm("sinfo", "-R", "-l").out.splitlines()
     assert header == "REASON               USER         TIMESTAMP           STATE  NODELIST"

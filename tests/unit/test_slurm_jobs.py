@@ -122,15 +122,15 @@ def test_jobs_are_selected(slurm: Slurm) -> None:
         return " ".join(slurm("squeue", "-h", "-S", "i", "-o", "%A", *words).out.split())
 
     assert ids("-t", "PD") == ids("--states=pending") == "2 3"
-    assert ids("-t", "all") == "1 2 3 4 5"
+    assert ids("-t", "all") == "1 2 4 3 5"
     assert ids("-t", "F,TO") == "5"
     assert ids("-t", "BOOT_FAIL") == ""
-    assert ids("-p", "fast,slow") == ids("--part", "fast") == "3 4"
+    assert ids("-p", "fast,slow") == ids("--part", "fast") == "4 3"
     assert ids("-w", "h1") == "1"
-    assert ids("-u", "root,daemon") == "1 2 3 4"
+    assert ids("-u", "root,daemon") == "1 2 4 3"
     assert ids("-u", "daemon") == ""
     assert ids("-n", "bad,narrow") == "2"
-    assert ids("--me") == "1 2 3 4"
+    assert ids("--me") == "1 2 4 3"
     assert ids("-j", "5") == ""  # it is known, and has ended
     assert ids("-j", "1,99") == "1"
 
@@ -139,11 +139,11 @@ def test_jobs_are_sorted(slurm: Slurm) -> None:
     def sorted_by(by: str) -> str:
         return slurm("squeue", "-h", "-t", "all", "-o", "%A", "-S", by).out.replace("\n", "")
 
-    assert sorted_by("-i") == "54321"
+    assert sorted_by("-i") == "53421"
     assert slurm("squeue", "-S", "+?").err.startswith("squeue: error: Invalid sort specification: +?.")
-    assert sorted_by("-Q,i") == "21345"
+    assert sorted_by("-Q,i") == "21435"
     assert sorted_by("j,-A") == "15432"
-    assert sorted_by("y,i") == "12345"  # nice, which needs more than a row has
+    assert sorted_by("y,i") == "12435"  # nice, which needs more than a row has; the rest of an array is last
 
 
 def test_variables_say_what_options_say(slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,6 +151,35 @@ def test_variables_say_what_options_say(slurm: Slurm, monkeypatch: pytest.Monkey
     monkeypatch.setenv("SQUEUE_STATES", "FAILED")
     assert slurm("squeue", "-h").out == "5 FAILED\n"
     assert slurm("squeue", "-h", "-t", "PD", "-o", "%A").out == "2\n3\n"
+    monkeypatch.setenv("SQUEUE_FORMAT2", "Name")
+    assert slurm("squeue", "-h").out == "5 FAILED\n"
+    monkeypatch.delenv("SQUEUE_FORMAT")
+    assert slurm("squeue", "-h", "-o", "%A").out == "5\n"
+    assert slurm("squeue", "-h").out.split() == ["bad"]
+    monkeypatch.setenv("SQUEUE_LICENSES", "solver")
+    assert slurm("squeue", "-h").out == ""
+
+
+@pytest.mark.parametrize(
+    ("variable", "form", "words"),
+    [
+        ("SQUEUE_FORMAT", "%j", ["squeue", "--long"]),
+        ("SQUEUE_FORMAT2", "Name", ["squeue", "--long"]),
+        ("SQUEUE_FORMAT", "%j", ["squeue", "--start"]),
+        ("SQUEUE_FORMAT", "%j", ["squeue", "--steps"]),
+        ("SINFO_FORMAT", "%D", ["sinfo", "--Node"]),
+        ("SINFO_FORMAT", "%D", ["sinfo", "--summarize"]),
+        ("SINFO_FORMAT", "%D", ["sinfo", "--list-reasons"]),
+        ("SACCT_FORMAT", "jobid", ["sacct", "--brief"]),
+        ("SACCT_FORMAT", "jobid", ["sacct", "--long"]),
+    ],
+)
+def test_a_list_with_columns_of_its_own_has_them_whatever_format_the_user_likes(
+    variable: str, form: str, words: list[str], slurm: Slurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = slurm(*words).out
+    monkeypatch.setenv(variable, form)
+    assert slurm(*words).out == usual
 
 
 def test_every_letter_shows_every_job(slurm: Slurm) -> None:
@@ -522,10 +551,20 @@ def test_every_letter_at_once(slurm: Slurm) -> None:
 
 
 def test_names_that_have_no_letter(slurm: Slurm) -> None:
-    asked = "jobid:4 ,numtasks:5,tres-alloc:30,exit_code:3,restartcnt:3,stdin"
+    asked = "jobid:4 ,numtasks:5,tres-alloc:30,exit_code:3,restartcnt:3,stdin,"
     assert slurm("squeue", "-h", "-j2", "-O", asked).out == (
         f"2    {'3':5}{'cpu=3,mem=300M,node=3,billing=':30}0  0  {'/dev/null':20}\n"
     )
+
+
+def test_an_exit_status_and_memory_of_a_processor_stand_as_in_slurm(slurm: Slurm, rmx: Rmx) -> None:
+    assert slurm("squeue", "-h", "-tall", "-j5", "-O", "exit_code:|").out == "768|\n"
+    rmx("submit", "-n2", "-c4", "--mem-per-cpu=20M", "--wrap=true")
+    assert slurm("squeue", "-h", "-j6", "-o", "%m").out == "20M\n"
+
+
+def test_starts_are_told_of_the_states_that_are_asked_for(slurm: Slurm) -> None:
+    assert slurm("squeue", "--start", "-h", "-t", "R", "-o", "%A").out == "1\n4\n"
 
 
 def test_each_name_that_slurm_has_is_known(slurm: Slurm) -> None:

@@ -14,16 +14,18 @@ TAKES = {"": FLAG, "=": VALUE, "?": MAYBE}
 
 
 class Options(NamedTuple):
-    """Each option as `name`, `name/L` with its letter, and `=` when it takes a value (`?` when it may).
+    """Each option as `name`, `name/L` with its letters, and `=` when it takes a value (`?` when it may).
 
     `ignored` change nothing here; `refused` have no counterpart, and what they ask for would be missing.
-    `variables`: those of the environment that say the same as an option.
+    `variables`: those of the environment that say the same as an option. `yielding`: options whose variable
+    has no effect beside these others.
     """
 
     taken: tuple[str, ...]
     ignored: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
     variables: Mapping[str, str] = {}
+    yielding: Mapping[str, Sequence[str]] = {}
 
 
 class Given(NamedTuple):
@@ -47,9 +49,6 @@ def read(words: Sequence[str], known: Options, environment: Mapping[str, str]) -
     """
     table, letters = _tables(known)
     given = Given({}, {}, [])
-    for variable, name in known.variables.items():
-        if environment.get(variable):
-            given.options[name] = environment[variable]
     rest = list(words)
     while rest:
         word = rest.pop(0)
@@ -67,6 +66,10 @@ def read(words: Sequence[str], known: Options, environment: Mapping[str, str]) -
     for name in given.all:
         if name in _names(known.refused):
             raise UsageError(f"--{name} is not supported.", "rm has no counterpart.")
+    for variable, name in known.variables.items():
+        beside = (name, *known.yielding.get(name, ()))
+        if environment.get(variable) and given.options.keys().isdisjoint(beside):
+            given.options[name] = environment[variable]
     return given
 
 
@@ -76,12 +79,12 @@ def _names(spellings: Sequence[str]) -> list[str]:
 
 def _tables(known: Options) -> tuple[dict[str, str], dict[str, str]]:
     """Long name -> what it takes; letter -> long name."""
-    table, letters = {}, {}
+    table: dict[str, str] = {}
+    letters: dict[str, str] = {}
     for spelling in (*known.taken, *known.ignored, *known.refused):
-        name, _, letter = spelling.rstrip("=?").partition("/")
+        name, _, short = spelling.rstrip("=?").partition("/")
         table[name] = TAKES[spelling[-1] if spelling[-1] in "=?" else ""]
-        if letter:
-            letters[letter] = name
+        letters |= dict.fromkeys(short, name)
     return table, letters
 
 

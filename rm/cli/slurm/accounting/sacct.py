@@ -56,6 +56,7 @@ OPTIONS = Options(
         "reason/R=", "wckeys/W=", "yaml",
     ),
     variables={"SACCT_FORMAT": "format"},
+    yielding={"format": ("brief", "long")},
 )  # fmt: skip
 USUAL = "JobID,JobName,Partition,Account,AllocCPUS,State,ExitCode"
 BRIEF = "JobID,State,ExitCode"

@@ -27,7 +27,7 @@ OPTIONS = Options(
         OPTION,
         ALIAS,
         "long/l",
-        "noheader/h",
+        "noheader/hn",
         "parsable/p",
         "parsable2/P",
         "users/u=",

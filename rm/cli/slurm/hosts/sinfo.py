@@ -33,6 +33,7 @@ OPTIONS = Options(
     ignored=("all/a", "exact/e", "hide", "local", "noconvert", "verbose/v"),
     refused=("federation", "future/F", "yaml"),
     variables={**VARIABLES, "SINFO_FORMAT": "format", "SINFO_PARTITION": "partition", "SINFO_SORT": "sort"},
+    yielding={"format": ("Format", "list-reasons", "Node", "summarize")},
 )  # fmt: skip
 USUAL = "%9P %.5a %.10l %.6D %.6t %N"
 LONG = "%9P %.5a %.10l %.10s %.4r %.8h %.10g %.6D %.11T %N"
@@ -47,7 +48,13 @@ WORDS = {
 }  # fmt: skip
 SEVERAL = {
     "drain": ("drained", "draining"), "all": tuple(SHORT), "allocated": ("allocated", "mixed"),
+    "no_respond": ("down",),
 }  # fmt: skip
+# Slurm's states in which rm has no host. Source: `sinfo --states` of Slurm 22.05
+NEVER = frozenset((
+    "cloud", "completing", "comp", "fail", "future", "futr", "maint", "npc", "perfctrs", "planned",
+    "powered_down", "powering_down", "powering_up", "power_down", "power_up", "reboot", "reserved", "resv",
+))  # fmt: skip
 # in the order of sinfo's lines: of one partition by the numbers of Slurm's states, the greatest first
 STATES = ("draining", "drained", "mixed", "allocated", "idle", "down", "unknown")
 # what a host that takes no more jobs is beside it: `idle&drain`
@@ -134,6 +141,8 @@ def _states(given: Given) -> frozenset[str]:
 
 def _state(word: str) -> set[str]:
     state = WORDS.get(word, word)
+    if state in NEVER:
+        return set()
     if state not in SEVERAL and state not in SHORT:
         raise UsageError(
             f"Bad state string: '{word}'.",

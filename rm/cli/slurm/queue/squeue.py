@@ -35,9 +35,13 @@ OPTIONS = Options(
     variables={
         **VARIABLES,
         "SQUEUE_ACCOUNT": "account", "SQUEUE_QOS": "qos", "SQUEUE_ARRAY": "array",
-        "SQUEUE_FORMAT": "format", "SQUEUE_FORMAT2": "Format",
+        "SQUEUE_FORMAT": "format", "SQUEUE_FORMAT2": "Format", "SQUEUE_LICENSES": "licenses",
         "SQUEUE_NAMES": "name", "SQUEUE_PARTITION": "partition", "SQUEUE_SORT": "sort",
         "SQUEUE_STATES": "states", "SQUEUE_USERS": "user",
+    },
+    yielding={
+        "format": ("Format", "long", "start", "step", "steps"),
+        "Format": ("format", "long", "start", "step", "steps"),
     },
 )  # fmt: skip
 _NO_JOB = frozenset({"--job=", "--jobs="})
@@ -156,11 +160,11 @@ def _format(given: Given) -> Format:
 
 def _states(given: Given) -> frozenset[str]:
     """Those to show; empty for all."""
-    if "start" in given.options:
-        return frozenset({"PENDING"})
     words = {word.upper() for word in given.words("states")}
     if "ALL" in words:
         return frozenset()
+    if not words and "start" in given.options:
+        return frozenset({"PENDING"})
     if not words:
         return frozenset(STATES) - frozenset(ENDED)
     for word in words:

@@ -46,6 +46,17 @@ def where_or_why(job: JobRow) -> str:
     return hosts_of(job)
 
 
+def waited(job: Any) -> int:
+    """The exit status as wait(2) has it."""
+    code, _, signal = (job.job.exit or "0:0").partition(":")
+    return int(code) << 8 | int(signal or 0)
+
+
+def memory(job: JobRow) -> int:
+    """Of each host, or of each processor where that is asked for: bytes."""
+    return job.mem_bytes * job.tasks // job.cpus if job.mem_each == "task" else job.mem_bytes
+
+
 def uid(job: JobRow) -> str:
     entry = entry_of(job.user)
     return NONE if entry is None else str(entry.pw_uid)
@@ -67,6 +78,11 @@ def tres(job: Any) -> str:
     parts = [f"cpu={job.cpus}", f"mem={size(mem_bytes)}" if mem_bytes else ""]
     parts += [f"node={number}", f"billing={job.cpus}", f"gres/gpu={gpus}" if gpus else ""]
     return ",".join(filter(None, parts))
+
+
+def _place(job: JobRow) -> tuple[int, bool, int]:
+    """The elements that wait follow those of their array that have jobs."""
+    return job.array_job or job.id, job.array_rest is not None, job.array_task or 0
 
 
 def _any(_: object) -> str:
@@ -137,7 +153,7 @@ def _rank(job: Any) -> float:
 
 
 COLUMNS = {
-    "i": Column("JOBID", row_ref, "JobArrayID", order=lambda j: (j.array_job or j.id, j.array_task or 0)),
+    "i": Column("JOBID", row_ref, "JobArrayID", order=_place),
     "A": Column("JOBID", lambda j: j.id, "JobID"),
     "F": Column("ARRAY_JOB_ID", lambda j: j.array_job or j.id, "ArrayJobID"),
     "K": Column("ARRAY_TASK_ID", array_task, "ArrayTaskID"),
@@ -154,7 +170,7 @@ COLUMNS = {
     "D": Column("NODES", lambda j: len(j.hosts) or j.hosts_min, "NumNodes"),
     "C": Column("CPUS", lambda j: j.cpus, "NumCPUs"),
     "c": Column("MIN_CPUS", lambda j: spec_of(j).cpus_per_task, "MinCpus", whole=True),
-    "m": Column("MIN_MEMORY", lambda j: size(j.mem_bytes), "MinMemory", order=lambda j: j.mem_bytes),
+    "m": Column("MIN_MEMORY", lambda j: size(memory(j)), "MinMemory", order=memory),
     "b": Column("TRES_PER_NODE", gpus, "tres-per-node Gres", whole=True),
     "R": Column("NODELIST(REASON)", where_or_why, "ReasonList"),
     "r": Column("REASON", lambda j: j.reason or "None", "Reason"),
@@ -213,7 +229,7 @@ NAMED = {
     "deadline": Column("DEADLINE", lambda j: moment(spec_of(j).deadline_us), "Deadline", whole=True),
     "requeue": Column("REQUEUE", lambda j: int(spec_of(j).requeue), "Requeue", whole=True),
     "restarts": Column("RESTART_COUNT", lambda j: j.job.restarts, "RestartCnt", whole=True),
-    "exit": Column("EXIT_CODE", lambda j: (j.job.exit or "0:0").partition(":")[0], "exit_code", whole=True),
+    "exit": Column("EXIT_CODE", waited, "exit_code", whole=True),
     "stdin": Column("STDIN", lambda j: spec_of(j).input or "/dev/null", "STDIN", whole=True),
     "stdout": Column("STDOUT", lambda j: output_path(spec_of(j).output, j.job), "STDOUT", whole=True),
     "stderr": Column("STDERR", lambda j: output_path(spec_of(j).error or spec_of(j).output, j.job), "STDERR",

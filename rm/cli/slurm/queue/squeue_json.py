@@ -7,7 +7,7 @@ from typing import Any
 
 from rm.cli.shown import ends_by_us
 from rm.cli.slurm.jobs import dependency_of, gpus_on, hosts_of, output_path, spec_of
-from rm.cli.slurm.queue.squeue_columns import gid, group, tres, uid
+from rm.cli.slurm.queue.squeue_columns import gid, group, tres, uid, waited
 from rm.units import fold_hosts
 
 Fields = dict[str, Any]
@@ -30,12 +30,6 @@ def _second(us: int | None) -> int:
 
 def _number(text: str) -> int | None:
     return int(text) if text.isdecimal() else None
-
-
-def _waited(job: Any) -> int:
-    """The exit status as wait(2) has it."""
-    code, _, signal = (job.job.exit or "0:0").partition(":")
-    return int(code) << 8 | int(signal or 0)
 
 
 def _minutes(us: int | None) -> int | None:
@@ -69,7 +63,7 @@ def _job(job: Any) -> Fields:
         "eligible_time": _second(max(job.submitted_us, spec.begin_us or 0)),
         "end_time": _second(ends_by_us(job, limit_us)),
         "excluded_nodes": fold_hosts(spec.hosts_excluded),
-        "exit_code": _waited(job),
+        "exit_code": waited(job),
         "features": spec.constraint,
         "gres_detail": [gres for _, gres in gpus_on(job.job)],
         "group_id": _number(gid(job)),
