@@ -215,6 +215,19 @@ def test_more_than_modules_need_is_not_looked_at(tmp_path: Path, monkeypatch: py
         ansible_settings({"ANSIBLE_CONFIG": "/none", "ANSIBLE_MODULE_UTILS": str(tmp_path)}, False)
 
 
+def test_a_directory_of_plugins_in_which_others_may_put_one_is_refused_while_it_is_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "none"))
+    environment = {"ANSIBLE_CONFIG": "/none", "ANSIBLE_FILTER_PLUGINS": str(tmp_path / "empty")}
+    ansible_settings(environment, False)  # it is not there
+    (tmp_path / "empty").mkdir()
+    ansible_settings(environment, False)
+    (tmp_path / "empty").chmod(0o777)
+    with pytest.raises(UsageError, match=f"Others may write {tmp_path}/empty, .*'filter_plugins'"):
+        ansible_settings(environment, False)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 def test_a_daemon_takes_no_code_of_other_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "f.py").write_text("")

@@ -135,6 +135,24 @@ def test_a_lost_host_leaves_the_others_and_may_be_ignored():
     assert not ignoring.states["b"].failed
 
 
+def test_the_items_of_a_loop_on_a_lost_host_are_registered():
+    def answer(host, step):
+        return None if host == "b" and step.args["argv"][0] == "x" else {}
+
+    tasks = """\
+  - {name: loop, command: x, loop: [1, 2, 3], when: item != 2, register: r, ignore_unreachable: true}
+  - debug: {msg: "{{ r.results | map(attribute='unreachable', default='-') | list }} {{ r is unreachable }}"}
+  - debug: {msg: "{{ r.results | map(attribute='item') }} {{ r.results[1] is skipped }} {{ r is changed }}"}
+"""
+    world = play(tasks, answer=answer)
+    assert world.told("b") == [
+        "loop: unreachable", "debug: [True, '-', True] True", "debug: [1, 2, 3] True False",
+    ]  # fmt: skip
+    assert [item[:2] for item in world.results["b"][0].items] == [
+        ("1", "unreachable"), ("2", "skipped"), ("3", "unreachable"),
+    ]  # fmt: skip
+
+
 def test_meta_ends_a_host_or_the_play_for_all():
     tasks = f"""\
   - {{meta: end_host, when: {ONE}}}

@@ -79,6 +79,19 @@ def test_a_text_with_backslashes_and_a_template_keeps_the_newline_at_its_end():
             assert content(step) == said + ends
 
 
+@pytest.mark.parametrize(("verbosity", "shown"), [(0, "skipped"), (1, "ok"), (2, "ok")])
+def test_debug_is_shown_from_its_verbosity_on(verbosity, shown):
+    tasks = "  - {debug: {msg: hi, verbosity: 1}, register: r}\n  - debug: {msg: '{{ r }}'}\n"
+    results, _, _ = play(tasks, magic={"ansible_verbosity": verbosity})
+    assert results[0].status == shown
+    said = (
+        {"msg": "hi"}
+        if shown == "ok"
+        else {"skipped": True, "skipped_reason": "Verbosity threshold not met."}
+    )
+    assert results[1].result["msg"] == {"changed": False, "failed": False, **said}
+
+
 def test_independent_tasks_travel_in_one_batch():
     results, batches, _ = play("  - command: a\n  - file: {path: /x, state: touch}\n  - shell: b | c\n")
     assert [[step["op"] for step in batch] for batch in batches] == [["command", "file", "command"]]

@@ -13,6 +13,7 @@ from rm.adapters.playbook.inventory_files import read_beside, read_inventory
 from rm.adapters.playbook.run import run_playbook
 from rm.adapters.playbook.sources import ThisMachine
 from rm.adapters.playbook.vault import Vault, read_password, seal
+from rm.cli.playbook.given import vault_of
 from rm.errors import ConfigError, UsageError
 from rm.playbook.inventory.hosts import to_hosts
 from rm.playbook.model.problems import TemplateProblem
@@ -271,3 +272,21 @@ def test_what_a_host_sealed_is_opened_and_never_evaluated(tmp_path):
     with pytest.raises(TemplateProblem):
         filtered("{{ 'a' | vault('pw', vault_id=r) }}", r=evil)
     assert not (tmp_path / "owned").exists()
+
+
+@pytest.mark.parametrize(
+    ("ids", "asked"),
+    [
+        (("prompt",), ["default"]),
+        (("dev@prompt", "{file}", "prompt"), ["dev", "default"]),
+        (("dev@{file}",), []),
+    ],
+)
+def test_passwords_of_ids_that_prompt_are_asked_for(tmp_path, monkeypatch, ids, asked):
+    (tmp_path / "file").write_text("filed\n")
+    texts = []
+    monkeypatch.setattr("click.prompt", lambda text, **_: texts.append(text) or f"typed {text}")
+    vault = vault_of([one.format(file=tmp_path / "file") for one in ids], False)
+    assert texts == [f"Vault password ({name})" for name in asked]
+    filed = [b"filed"] if "{file}" in "".join(ids) else []
+    assert vault.passwords == [*filed, *(f"typed {text}".encode() for text in texts)]

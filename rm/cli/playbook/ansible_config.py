@@ -56,20 +56,19 @@ def _distrusted_code(found: Settings, ours: bool) -> Iterator[tuple[str, str]]:
 
 
 def _code_in(directories: Sequence[str], deep: bool) -> Iterator[str]:
-    """The directories from which code is taken, those to which links lead among them, and their files.
-    `deep`: packages may lie in packages."""
+    """The directories that are there and from which code is taken, those to which links lead among them, and
+    their files. `deep`: packages may lie in packages."""
     for top in directories:
         inner: list[str] = []
         for folder in _below(top) if deep else with_folders([top]):
-            inner.append(folder)
+            inner.append(folder)  # without a file too: one may be put there before the run looks
             for files in (folder, os.path.join(folder, "__pycache__")):  # Python may take a module from there
                 names = (
                     sorted(os.listdir(files)) if os.path.isdir(files) and os.access(files, os.R_OK) else []
                 )
                 paths = [os.path.join(files, name) for name in names]
                 inner += [files, *filter(os.path.isfile, paths)] if paths else []
-        if any(map(os.path.isfile, inner)):
-            yield from dict.fromkeys(inner)
+        yield from dict.fromkeys(inner)
 
 
 def _below(top: str) -> Iterator[str]:

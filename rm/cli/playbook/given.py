@@ -58,15 +58,20 @@ def playbook_path(file: str) -> Path:
     return shipped
 
 
+def is_asked_for(vault_id: str) -> bool:
+    """Is the password of this id of the vault typed, not in a file?"""
+    return vault_id.rpartition("@")[2] == "prompt"
+
+
 def vault_of(files: Sequence[str], ask: bool) -> Vault:
     """The vault with the passwords that the files hold, or that are typed. A file may stand after `NAME@`,
-    the id of its password; every password is tried, whatever its id. `NAME@prompt` asks."""
+    the id of its password; every password is tried, whatever its id. `NAME@prompt`, or `prompt`, asks."""
     from rm.adapters.playbook.vault import Vault, read_password
 
-    asked = [one for one in files if one.endswith("@prompt")]
+    asked = [one for one in files if is_asked_for(one)]
     passwords = [read_password(one) for one in files if one not in asked]
     for one in asked:
-        text = f"Vault password ({one.removesuffix('@prompt')})"
+        text = f"Vault password ({one.rpartition('@')[0] or 'default'})"
         passwords.append(click.prompt(text, hide_input=True, err=True).encode())
     if ask:
         passwords.append(click.prompt("Vault password", hide_input=True, err=True).encode())
@@ -184,4 +189,13 @@ def extra_variables(given: Sequence[str], vault: Vault) -> dict[str, Any]:
     return found
 
 
-__all__ = ["ConfigError", "Fleet", "extra_variables", "fleet_of", "playbook_path", "vault_of", "words"]
+__all__ = [
+    "ConfigError",
+    "Fleet",
+    "extra_variables",
+    "fleet_of",
+    "is_asked_for",
+    "playbook_path",
+    "vault_of",
+    "words",
+]

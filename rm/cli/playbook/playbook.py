@@ -79,7 +79,7 @@ def list_(as_json: bool) -> None:
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option(
     "--vault-password-file", "--vault-id", "vault_password_file", multiple=True, metavar="[NAME@]FILE",
-    help="The vault password; NAME@prompt asks.",
+    help="The vault password; prompt or NAME@prompt asks.",
 )  # fmt: skip
 @click.option("--ask-vault-pass", is_flag=True, help="Ask for the vault's password.")
 @click.option("-e", "--extra-vars", multiple=True, metavar="VARS", help="name=value …, {JSON} or @FILE.")
@@ -180,7 +180,7 @@ def history(session: Session, /, last: int, as_json: bool) -> None:
 @login_options
 @click.option(
     "--vault-password-file", "--vault-id", "vault_password_file", multiple=True, metavar="[NAME@]FILE",
-    help="The vault password; NAME@prompt asks.",
+    help="The vault password; prompt or NAME@prompt asks.",
 )  # fmt: skip
 @click.option("--ask-vault-pass", is_flag=True, help="Ask for the vault's password.")
 @click.option("--list-hosts", is_flag=True, help="Only list the hosts of each play.")

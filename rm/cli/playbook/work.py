@@ -69,7 +69,7 @@ def _run(session: Session, orders: Mapping[str, Any], said: Said) -> Report:
     from rm.adapters.playbook.run import run_playbook
     from rm.adapters.playbook.shipped import shipped_directory
     from rm.cli.playbook.ansible_config import ansible_settings
-    from rm.cli.playbook.given import fleet_of, vault_of
+    from rm.cli.playbook.given import fleet_of, is_asked_for, vault_of
     from rm.cli.playbook.login import Login
     from rm.cli.playbook.queue_daemon import QueueDaemon
     from rm.playbook.model.connection import passwords_of
@@ -80,7 +80,7 @@ def _run(session: Session, orders: Mapping[str, Any], said: Said) -> Report:
     os.chdir(path.parent)  # where an ansible.cfg lies that holds for it
     ansible = ansible_settings(os.environ, path.parent == shipped_directory("playbooks"), ours=True)
     named = (orders["vault_password_file"],) if orders["vault_password_file"] else ansible.vault_files
-    vault = vault_of([one for one in named if not one.endswith("@prompt")], False)  # nobody is there
+    vault = vault_of([one for one in named if not is_asked_for(one)], False)  # nobody is there
     vault.secrets.update(said.secrets)
     said.secrets = vault.secrets  # which grows as the vault is opened
     login = Login().with_settings(ansible)

@@ -19,8 +19,8 @@ EXECUTOR = "note"
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
-    if args["verbosity"] > 0:
-        return {"skipped": True, "result": {"msg": "shown only with -v"}}
+    if args["verbosity"] > 0 and args["verbosity"] > expression("ansible_verbosity", context.scope):
+        return {"skipped": True, "result": {"skipped_reason": "Verbosity threshold not met."}}
     if args["var"] is None:
         return {"failed": False, "result": {"msg": args["msg"]}}
     given = context.task.args.get("var") if context.task is not None else args["var"]

@@ -28,7 +28,7 @@ from rm.playbook.run.compile import Item, Skip, TaskProblem
 from rm.playbook.run.crew import Alone, Blocked, Crew, OnceResult, Options
 from rm.playbook.run.learning import INCLUDED, accepted, bound_of, cacheable, learn, told
 from rm.playbook.run.making import Making
-from rm.playbook.run.outcome import name_of, summarise
+from rm.playbook.run.outcome import name_of, summarise, unreached
 from rm.playbook.run.waiting import Waiting, in_pieces, piece_batch, split, take
 from rm.playbook.template.template import PENDING, NeedResult, has_template
 from rm.playbook.template.variables import HostState
@@ -345,15 +345,18 @@ class HostPlay(Making):
         self.scoping.settled()
         ignored = bool(made and made.flags.ignore_unreachable)
         name = name_of(at, made.scope) if made else at.name
+        items, registered = unreached(made, message) if made else ((), {})
+        hidden = bool(made and made.flags.no_log)
         result = TaskResult(
             self.host.name, self.play.name, name, called(at.module), "unreachable", message, ignored,
             line=at.line, file=at.file, delegated=target,
+            items=() if hidden else items, result={} if hidden else registered,
             fatal=bool(made and (made.flags.fatal or made.once)),
         )  # fmt: skip
         self.results.append(result)
         if ignored and frame is not None:
             if at.register:
-                self.host.learnt[at.register] = {"unreachable": True, "msg": message, "changed": False}
+                self.host.learnt[at.register] = registered
             self._frame = frame.after()
             return [*settled, result]
         if made and made.once:

@@ -81,6 +81,26 @@ def summarise(
     return result, registered
 
 
+def unreached(waiting: Waiting, message: str) -> tuple[tuple[tuple[str, str, str], ...], dict[str, Any]]:
+    """The items of a task whose host was lost, and the value that `register` keeps."""
+    lost = {"changed": False, "msg": message, "unreachable": True}
+    loop = waiting.task.loop
+    if not loop:
+        return (), lost
+    each = [
+        _answer(waiting.task, item, {}, waiting.scope)
+        if isinstance(item.work, Skip)
+        else {**lost, loop.var: item.value, "ansible_loop_var": loop.var}
+        for item in waiting.items
+    ]
+    states = ("skipped" if one.get("skipped") else "unreachable" for one in each)
+    shown = tuple(
+        (i.label, state, "") for i, state in zip(waiting.items, states, strict=True) if not i.hidden
+    )
+    registered = {"results": each, "changed": False, "skipped": False, "msg": "All items completed"}
+    return shown, {**registered, "unreachable": True}
+
+
 def _var(item: Item) -> str:
     """The variable that a `debug` shows; "" where it shows a message, and of another task."""
     work = item.work
