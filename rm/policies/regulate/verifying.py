@@ -61,7 +61,7 @@ class _Phase(StrEnum):
 @dataclass(slots=True)
 class _Trial:
     """One group. Of each judged job how many times as long as alone it takes: `managed`, as last measured,
-    and `baseline`, without management, measured at `since_us`. `lasted`: the newest iterations of each job."""
+    and `baseline`, without it, measured at `since_us`. `lasted`: the newest iterations of each job."""
 
     periods_us: Mapping[int, int]
     attempts: tuple[int, ...]
