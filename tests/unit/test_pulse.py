@@ -7,11 +7,11 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import pytest
 
-from rm.adapters.hosts.pulse import QUIET_S, WatchedSocket
+from rm.adapters.hosts.pulse import QUIET_S, Pulse, WatchedSocket
 from tests.fakes import PATIENCE_S
 
 DEAD_AFTER_S = 6.0
@@ -108,3 +108,21 @@ def test_what_a_peer_has_not_got_comes_only_after_an_orderly_end(
             while data := peer.recv(1 << 20):
                 got += len(data)
     assert (got == sent) is delivered
+
+
+def test_a_peer_that_takes_nothing_in_keeps_no_other_from_being_asked() -> None:
+    """Else no other host that is lost is noticed any more."""
+    pulse, over, asked = Pulse(), threading.Event(), threading.Event()
+    with ExitStack() as stack:
+        stack.callback(over.set)
+        ours, theirs, others, its = (*socket.socketpair(), *socket.socketpair())
+        for end in (ours, theirs, others, its):
+            stack.enter_context(end)
+        ours.setblocking(False)
+        with suppress(BlockingIOError):
+            while True:
+                ours.send(bytes(1 << 16))
+        for sock, ask in ((ours, lambda: over.wait(PATIENCE_S)), (others, asked.set)):
+            watched = WatchedSocket(sock, 0.6)
+            pulse.watch(watched, ask, lambda: not over.is_set())
+        assert asked.wait(PATIENCE_S / 2)

@@ -75,9 +75,16 @@ class WatchedSocket:
 
     def _unread(self) -> bool:
         """Has something arrived that nobody has read?"""
+        return self._ready(select.POLLIN)
+
+    def takes_more(self) -> bool:
+        """Can something short be written without waiting for the peer?"""
+        return self._ready(select.POLLOUT)
+
+    def _ready(self, what: int) -> bool:
         with suppress(OSError, ValueError):  # closed meanwhile
             look = select.poll()
-            look.register(self._raw.fileno(), select.POLLIN)
+            look.register(self._raw.fileno(), what)
             return bool(look.poll(0))
         return False
 
@@ -116,7 +123,8 @@ class Pulse:
         self._thread: threading.Thread | None = None
 
     def watch(self, sock: WatchedSocket, ask: Callable[[], None], active: Callable[[], bool]) -> None:
-        """Call `ask` again and again, which makes the peer send something, until not `active()`."""
+        """Call `ask` again and again, which makes the peer send something, and waits for nobody, until not
+        `active()`."""
         with self._lock:
             self._watched[sock] = (ask, active)
             if self._thread is None or not self._thread.is_alive():
@@ -141,7 +149,8 @@ class Pulse:
                     sock.cut()
                 elif sock.heard_at >= sock.asked_at and now - sock.asked_at >= sock.interval_s:
                     sock.asked_at = now
-                    ask()
+                    if sock.takes_more():  # else it would wait here for this peer, and ask no other
+                        ask()
             time.sleep(min(sock.interval_s for sock, _ in watched) / 2)
 
 

@@ -223,7 +223,8 @@ def _watch(sock: WatchedSocket, transport: paramiko.Transport) -> None:
 
     def ask() -> None:
         with suppress(paramiko.SSHException, EOFError, OSError):
-            transport._send_user_message(message)  # type: ignore[attr-defined]
+            if transport.clear_to_send.is_set():  # a peer need not end its exchange of keys
+                transport._send_user_message(message)  # type: ignore[attr-defined]
 
     pulse.watch(sock, ask, transport.is_active)
 
@@ -420,9 +421,6 @@ def _locked(known_hosts: Path) -> Iterator[list[str]]:
         if os.geteuid() == 0:
             os.chown(aside, owner.st_uid, owner.st_gid)
         aside.replace(known_hosts)
-
-
-# channels
 
 
 def open_channel(
