@@ -15,8 +15,9 @@ from rm.core.jobs.handlers import circles, updating
 from rm.core.jobs.state import rebuild
 from rm.core.model.asked.dependency import Standing
 from rm.core.model.asked.job_update import JobUpdate
-from rm.core.model.job import JobState
+from rm.core.model.job import Job, JobState
 from rm.core.model.reasons import ReasonCode
+from rm.core.scheduling import engine
 from rm.web.answers import job_of
 from tests import builders
 from tests.unit.test_job_arrays import Cluster
@@ -408,3 +409,51 @@ def test_who_leaves_a_name_lets_the_next_singleton_of_it_start() -> None:
     assert cluster.state.jobs[second].depends is Standing.FULFILLED
     cluster.do(change(first, name="a"))
     assert cluster.state.jobs[second].depends is Standing.UNFULFILLED
+
+
+def test_a_change_lets_no_other_job_be_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of a user's jobs that all ask for something else must not keep the leader at each change."""
+    cluster = Cluster(hosts=1)
+    single(cluster)
+    waits = [single(cluster, cpus_per_task=2, mem_bytes_per_task=1_000 + n) for n in range(30)]
+    tried: list[str] = []
+    place = engine.place
+
+    def noted(job: Job, *more: Any) -> Any:
+        tried.append(job.ref)
+        return place(job, *more)
+
+    monkeypatch.setattr(engine, "place", noted)
+    cluster.do(change(waits[0], nice=5))
+    cluster.do(change(waits[3], mem_bytes_per_task=500))
+    assert tried == [str(waits[0]), str(waits[3])]
+    reason = cluster.cycle.reason_of(cluster.state.jobs[waits[3]])
+    assert reason is not None
+    assert reason.code is ReasonCode.RESOURCES
+
+
+def test_who_asks_for_something_else_keeps_nobody_who_asked_for_the_same() -> None:
+    cluster = Cluster(hosts=1)
+    first, second = single(cluster), single(cluster)
+    larger, other = single(cluster), single(cluster)
+    cluster.do(change(larger, cpus_per_task=2))
+    assert cluster.state.jobs[second].state is S.CONFIGURING
+    cluster.end(cluster.state.jobs[first])
+    assert cluster.state.jobs[larger].state is S.PENDING
+    assert cluster.state.jobs[other].state is S.CONFIGURING
+
+
+@pytest.mark.parametrize("fields", [{"nice": 100}, {"hosts_only": ("h1", "h3")}, {"begin_us": 10**12}])
+def test_a_job_for_which_others_were_kept_back_lets_them_go_when_it_changes(fields: dict[str, Any]) -> None:
+    cluster = Cluster(hosts=2, queue="backfill")
+    runs = single(cluster, cpus_per_task=2, time_limit_us=10 * MINUTE_US, hosts_only=("h1",))
+    first = single(cluster, cpus_per_task=2, ntasks=2, hosts_min=2, time_limit_us=10 * MINUTE_US)
+    behind = single(cluster, cpus_per_task=2, time_limit_us=60 * MINUTE_US, hosts_only=("h2",))
+    later = single(cluster, cpus_per_task=2, time_limit_us=50 * MINUTE_US, hosts_only=("h2",))
+    assert cluster.state.jobs[runs].state is S.CONFIGURING
+    assert {cluster.state.jobs[job].state for job in (first, behind, later)} == {S.PENDING}
+    cluster.do(change(first, **fields))
+    for _ in range(3):
+        cluster.do()
+    going = [job for job in (first, behind, later) if cluster.state.jobs[job].state is S.CONFIGURING]
+    assert going == [behind]

@@ -47,7 +47,8 @@ class ClusterState:
     `free`, `placed` and `running_on` are derived from the jobs and kept in step with them.
     `freed` are the hosts that jobs have left since the last pass, and `capacity_version` grows
     whenever something may fit that did not fit before for any other cause; `fresh` are the jobs
-    that joined the queue, or were held or released, since the last pass.
+    that joined the queue, or were held or released, since the last pass; `changed` those that ask for
+    something else since then.
     """
 
     jobs: dict[int, Job] = field(default_factory=dict)
@@ -76,6 +77,7 @@ class ClusterState:
     capacity_version: int = 0
     freed: dict[str, None] = field(default_factory=dict)  # insertion-ordered set
     fresh: dict[int, None] = field(default_factory=dict)  # insertion-ordered set
+    changed: dict[int, None] = field(default_factory=dict)
     placed_version: int = 0
     rescheduled_us: int | None = None  # when a running job was last moved
     submissions: dict[tuple[str, str], list[int]] = field(default_factory=dict)  # by user and key

@@ -36,6 +36,7 @@ FOUND_AGAIN = frozenset(
         "capacity_version",
         "freed",
         "fresh",
+        "changed",
         "submissions",
         "dependents",
         "elements",

@@ -58,6 +58,15 @@ class Blocked:
         self.kept.clear()
         self.retry_us = None
 
+    def leave(self, jobs: Iterable[int]) -> None:
+        """These ask for something else now."""
+        for job in jobs:
+            self.kept.pop(job, None)
+            for group in self.waiting.values():
+                group.pop(job, None)
+        for key in [key for key, group in self.waiting.items() if not group]:
+            del self.reasons[key], self.waiting[key]
+
     def release(self, freed: Iterable[str], state: ClusterState) -> list[int]:
         """Forget the refusals that these hosts' being freer may have ended: the jobs to try again.
 

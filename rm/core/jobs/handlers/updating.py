@@ -257,8 +257,7 @@ def _put(ctx: Context, job: Job, new: Job, e: ev.JobUpdated) -> Job:
     state.dependents.changed(job, new)
     if new.state is JobState.PENDING or new.array is not None:
         if not e.update.changed.keys() <= SAID_ONLY:
-            state.capacity_version += 1  # other jobs may have their turn before it, or it may fit now
-            state.planned.pop(new.id, None)
+            state.changed[new.id] = None
         state.reasons.pop(new.id, None)
         if new.id in state.pending:
             state.enqueue(new.id)
