@@ -7,12 +7,21 @@ SIGSEGV (msgspec 0.22.0). So each type is learnt, with all types in it, under on
 
 from __future__ import annotations
 
+import re
 import threading
 from typing import Any, TypeVar, overload
 
 import msgspec
 
 Kind = TypeVar("Kind")
+_KINDS = {
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a table",
+}
 _learning = threading.RLock()
 _learnt: set[Any] = set()
 
@@ -37,3 +46,10 @@ def convert(value: Any, kind: type[Kind], *, from_attributes: bool = False) -> K
         decoder_of(kind)
         _learnt.add(kind)
     return msgspec.convert(value, kind, from_attributes=from_attributes)
+
+
+def in_words(error: msgspec.ValidationError) -> tuple[str, str]:
+    """The path of the value that does not fit, "" for the whole, and for people what is wrong with it."""
+    what, _, path = str(error).partition(" - at `$")
+    words = re.sub(r"`(\w+)`", lambda kind: _KINDS.get(kind[1], kind[0]), what).replace("`", "'").rstrip(".")
+    return path.rstrip("`").removeprefix("."), words[:1].lower() + words[1:]

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from rm.errors import UsageError
 
 if TYPE_CHECKING:
+    import msgspec
+
     from rm.api.sharing import Account, Accounts, Member, Partition, Qos
 
 ROOT = "root"
@@ -125,7 +127,7 @@ def from_toml(
             ruled = _table(fields, f"partition {name}", OF_PARTITION, where)
             partitions.append(convert({"name": name, **ruled}, Partition))
     except msgspec.ValidationError as error:
-        raise UsageError(f"{where}: {ROOT}: {error}.") from None
+        raise _unfit(where, ROOT, error) from None
     for name, fields in read.items():
         _table(fields, f"account {name}", KNOWN, where)
         users, default = fields.get("users", {}), fields.get("default", [])
@@ -141,14 +143,23 @@ def from_toml(
                 f"Add the user to users of {name}, or take the limits away.",
             )
         own = {key: value for key, value in fields.items() if key not in OF_USERS}
+        whose = f"account {name}"
         try:
             accounts.append(convert({"name": name, **own}, Account))
             for user, shares in users.items():
+                whose = f"user {user} of account {name}"
                 of = {"account": name, "user": user, "shares": shares, "default": user in default}
                 members.append(convert(of | {"limits": own_limits.get(user, {})}, Member))
         except msgspec.ValidationError as error:
-            raise UsageError(f"{where}: account {name}: {error}.") from None
+            raise _unfit(where, whose, error) from None
     return accounts, members, qos, limits, partitions
+
+
+def _unfit(where: str, whose: str, error: msgspec.ValidationError) -> UsageError:
+    from rm.typed import in_words
+
+    key, what = in_words(error)
+    return UsageError(f"{where}: {whose}{key and f', {key}'}: {what}.")
 
 
 def _are_users(users: Any, default: Any) -> bool:

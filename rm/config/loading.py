@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -15,19 +14,12 @@ from rm import paths
 from rm.config.checks import resolve
 from rm.config.places import located
 from rm.config.sections import Config, Options
-from rm.config.values import check_key, file_values, flatten, from_text, plain
+from rm.config.values import check_key, file_values, flatten, from_text
 from rm.errors import ConfigError
 from rm.hints import did_you_mean
-from rm.typed import convert
+from rm.typed import convert, in_words
 
 T = TypeVar("T")
-KINDS = {
-    "str": "text",
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "array": "a list",
-}
 UNITS = {
     "s": "seconds", "days": "days", "hours": "hours", "mb": "megabytes", "mbps": "Mbit/s", "bytes": "bytes"
 }  # fmt: skip
@@ -102,8 +94,8 @@ def _convert(values: Mapping[str, Any], origins: Mapping[str, str]) -> Config:
     try:
         return convert(tree, Config)
     except msgspec.ValidationError as error:
-        what, _, path = str(error).partition(" - at `$.")
-        key = path.rstrip("`").partition("[")[0]
+        path, what = in_words(error)
+        key = path.partition("[")[0]
         where = f"{key} ({origins.get(key, 'rm.toml')})"
         if words := _words_of(key):
             value = values.get(key)
@@ -111,11 +103,7 @@ def _convert(values: Mapping[str, Any], origins: Mapping[str, str]) -> Config:
                 f"{where}: {value!r:.60} is not one of its words.", did_you_mean(str(value), words)
             ) from None
         unit = UNITS.get(key.rpartition("_")[2])
-        raise ConfigError(f"{where}: {_in_words(what)}", f"It is in {unit}." if unit else "") from None
-
-
-def _in_words(what: str) -> str:
-    return plain(re.sub(r"`(\w+)`", lambda kind: KINDS.get(kind[1], kind[0]), what))
+        raise ConfigError(f"{where}: {what}.", f"It is in {unit}." if unit else "") from None
 
 
 def _words_of(key: str) -> tuple[str, ...]:
@@ -140,4 +128,5 @@ def options_for(config: Config, section: str, kind: type[T]) -> T:
     try:
         return convert(dict(table), kind)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"[{section}]: {plain(str(error))}") from None
+        path, what = in_words(error)
+        raise ConfigError(f"[{section}], {path}: {what}.") from None

@@ -96,8 +96,3 @@ def from_text(key: str, text: str, variable: str) -> Any:
                 f"{variable}='{text}' is not a value for {key}.", "Write it as in rm.toml."
             ) from None
         return text
-
-
-def plain(text: str) -> str:
-    sentence = text.replace("`", "'").rstrip(".")
-    return sentence[:1].lower() + sentence[1:] + "."

@@ -12,7 +12,7 @@ import msgspec
 from rm.core.alerts.alert import CONDITIONS, LEVELS, Rule
 from rm.errors import ConfigError
 from rm.hints import did_you_mean
-from rm.typed import convert
+from rm.typed import convert, in_words
 
 T = TypeVar("T")
 MOST_S = 366 * 86_400.0
@@ -153,11 +153,8 @@ def _read(table: Mapping[str, Any], kind: type[T], title: str) -> T:
     try:
         return convert(dict(table), kind)
     except msgspec.ValidationError as error:
-        said, _, at = str(error).replace("`", "'").partition(" - at '$.")
-        key = f", {at.rstrip(chr(39))}" if at else ""
-        raise ConfigError(
-            f"[[{title}]] '{table['name']!s:.60}'{key}: {said[:1].lower() + said[1:]}."
-        ) from None
+        key, what = in_words(error)
+        raise ConfigError(f"[[{title}]] '{table['name']!s:.60}'{key and f', {key}'}: {what}.") from None
 
 
 def _check_names(title: str, names: Sequence[str]) -> None:
