@@ -58,6 +58,7 @@ ANN, BOB = "annsecret", "bobvisible"
 HOSTS = ("h1", "h2", "h3")
 FIRST = 71_717_100  # a job's number, which nothing else is like
 SECRETS = ("annsecret", "secretname", "scriptword", "secretcomment", "/secretpath", "secretenv", "secretnote")
+LEAST_FIRST = (0, 2, 3, 4, 5, 1)  # seeds, the least work first
 PLANNED = {"name": "wide", "script": "#!/bin/sh\ntrue\n", "ntasks": 6, "cpus_per_task": 4}
 TRAFFIC = (  # some pairs of these have a rotation, some none, and some no common period
     builders.profile(200, (0, 80, 900)),
@@ -299,7 +300,7 @@ def leaks(world: World, request: str, answer: str) -> list[str]:
     return words + [str(n) for n in numbers if str(n) not in request]
 
 
-@pytest.mark.parametrize("seed", seeds(6))
+@pytest.mark.parametrize("seed", LEAST_FIRST[: len(seeds(len(LEAST_FIRST)))])
 def test_no_answer_has_anything_of_anothers_private_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
@@ -325,7 +326,7 @@ def test_what_is_private_was_in_the_answers(tmp_path: Path, monkeypatch: pytest.
         "GET /v1/jobs", "GET /v1/queue", "GET /v1/hosts", "GET /v1/links", "GET /v1/alerts", "GET /metrics",
         "GET /v1/jobs/ID", "GET /v1/jobs/ID/why", "POST /v1/plan", "GET /v1/jobs/rows",
     }  # fmt: skip
-    for seed in (0, 2, 3, 4, 5, 1):  # the least work first
+    for seed in LEAST_FIRST:
         with cluster(tmp_path, seed, monkeypatch) as (world, socket):
             told = asyncio.run(answers(world, socket, BOB))
             leaking = {request for request, answer in told.items() if leaks(world, request, answer)}
