@@ -1,4 +1,4 @@
-"""How many generated examples and seeds a property test tries: all in `make test`, a quarter in `make check`."""
+"""How many generated examples and seeds a property test tries: `make test` all, `make check` a quarter."""
 
 import os
 

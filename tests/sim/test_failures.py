@@ -124,7 +124,7 @@ def _take_any_end_for_a_good_one(patch: pytest.MonkeyPatch) -> None:
 # and the seed from which on one that shows it is looked for: most lists are long, and slow to be shortened
 DEFECTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], int]] = {
     "a late launch is taken": (_accept_late, 48),
-    "a launch is repeated after a reboot": (_repeat_after_reboot, 44),
+    "a launch is repeated after a reboot": (_repeat_after_reboot, 111),
     "keys are forgotten by a restart": (_forget_the_key, 0),
     "resources of second attempts stay taken": (_keep_resources, 0),
     "a fenced job is given up with its host": (_wait_for_no_lease, 25),
