@@ -101,11 +101,14 @@ class FakeService:
         if self.queue_policy != "multifactor":
             return {}
         waiting = [one for one in self.table.values() if one.state is JobState.PENDING]
-        return {
-            one.id: (PriorityParts(one.spec.priority, 1.5, 5_000.0, 0.25, 0.0, one.spec.nice), one.spec.user)
-            for one in waiting
-            if job in (None, one.id)
-        }
+        found = {}
+        for one in waiting:
+            spec, names = one.spec, one.spec.partition.split(",")
+            several = {name: 100.0 * place for place, name in enumerate(names)} if len(names) > 1 else {}
+            highest = max(several.values(), default=0.0)
+            parts = PriorityParts(spec.priority, 1.5, 5_000.0, 0.25, 0.0, spec.nice, highest, several)
+            found[one.id] = parts, spec.user
+        return found if job is None else {job: found[job]} if job in found else {}
 
     def weights(self) -> PriorityParts:
         if self.queue_policy != "multifactor":

@@ -146,7 +146,8 @@ class Starts(Answer, frozen=True, kw_only=True):
 
 class Priority(msgspec.Struct, frozen=True, kw_only=True):
     """What the priority of a job that waits is made of: `sum` adds up the others without `nice`, which is
-    taken away."""
+    taken away. `partition` is the highest of what the job's partitions add; `partitions` has each, where
+    they are several."""
 
     job: int
     sum: float
@@ -157,6 +158,7 @@ class Priority(msgspec.Struct, frozen=True, kw_only=True):
     partition: float = 0.0
     size: float
     nice: float
+    partitions: Mapping[str, float] = {}
 
 
 class Priorities(Answer, frozen=True, kw_only=True):

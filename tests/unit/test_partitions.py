@@ -288,10 +288,9 @@ def test_the_factor_of_partitions_counts_against_the_highest() -> None:
     cluster = Cluster(Partition("a", priority=10), Partition("b", priority=40), queue="multifactor")
     parts = cluster.cycle.policies.queue.parts
     snapshot = cluster.state.snapshot(cluster.now_us)
-    found = [
-        parts(Job(1, builders.spec(partition=name), 0), snapshot).partition for name in ("", "a", "a,b", "c")
-    ]
-    assert found == [0.0, 2_500.0, 10_000.0, 0.0]
+    found = [parts(Job(1, builders.spec(partition=name), 0), snapshot) for name in ("", "a", "a,b", "c")]
+    assert [one.partition for one in found] == [0.0, 2_500.0, 10_000.0, 0.0]
+    assert [one.partitions for one in found] == [{}, {}, {"a": 2_500.0, "b": 10_000.0}, {}]
 
 
 @pytest.mark.parametrize(

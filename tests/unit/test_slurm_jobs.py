@@ -435,7 +435,8 @@ def test_priorities_are_listed_with_their_parts(slurm: Slurm, rmx: Rmx, daemon: 
     assert [line.split() for line in slurm("sprio", "-h").out.splitlines()] == [
         ["2", "(null)", "7", "7"],
         ["3_[0,2-5%2]", "fast", "0", "0"],
-        ["6", "fast,slow", "5", "9"],
+        ["6", "fast", "5", "9"],
+        ["6", "slow", "5", "9"],
     ], "by id, without those that are held"
     rmx("cancel", "7")
     assert slurm("sprio", "-h", "-o", "%i %Y", "-p", "slow").out == "6 5\n"
@@ -446,17 +447,22 @@ def test_priorities_are_listed_with_their_parts(slurm: Slurm, rmx: Rmx, daemon: 
     told = [line.split() for line in slurm("sprio", "-j", "6").out.splitlines()]
     assert told == [
         ["JOBID", "PARTITION", "PRIORITY", "SITE", "AGE", "FAIRSHARE", "JOBSIZE", "PARTITION"],
-        ["6", "fast,slow", "5007", "9", "2", "5000", "0", "0"],
-    ]
+        ["6", "fast", "5007", "9", "2", "5000", "0", "0"],
+        ["6", "slow", "5107", "9", "2", "5000", "0", "100"],
+    ], "a line for each partition"
+    assert slurm("sprio", "-h", "-o", "%r %Y", "-p", "slow").out == "slow 5107\n"
     assert (
-        "  Priority 5007 = site 9 + age 1.5 + fair share 5000 + size 0.25 + QOS 0 + partition 0 - nice 4.\n"
+        "  Priority 5107 = site 9 + age 1.5 + fair share 5000 + size 0.25 + QOS 0 + partition 100 - nice 4.\n"
         in rmx("why", "6").out
     )
-    by_sprio = slurm("sprio", "-h", "-o", "%i %Y", "-S", "-Y,i").out
+    highest = dict(line.split() for line in slurm("sprio", "-h", "-o", "%i %Y", "-S", "Y").out.splitlines())
+    by_sprio = "".join(
+        f"{job} {most}\n" for job, most in sorted(highest.items(), key=lambda one: -int(one[1]))
+    )
     assert slurm("squeue", "-h", "-o", "%i %Q", "--sort", "-Q,i", "-t", "PD").out == by_sprio
-    assert slurm("squeue", "-h", "-o", "%p", "-j", "6").out == f"{5007 / (1 << 32):.14f}\n"
-    assert "Priority=5007 Nice=4 " in slurm("scontrol", "show", "job", "6").out
-    assert json.loads(slurm("squeue", "--json", "-j", "6").out)["jobs"][0]["priority"] == 5007
+    assert slurm("squeue", "-h", "-o", "%p", "-j", "6").out == f"{5107 / (1 << 32):.14f}\n"
+    assert "Priority=5107 Nice=4 " in slurm("scontrol", "show", "job", "6").out
+    assert json.loads(slurm("squeue", "--json", "-j", "6").out)["jobs"][0]["priority"] == 5107
     daemon.service.queue_policy = "srsf"
     refused = slurm("sprio")
     assert (refused.code, refused.out) == (1, "")

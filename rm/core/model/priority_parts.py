@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
 class PriorityParts:
-    """What each factor adds; `site` is the job's own priority, and `nice` is taken away."""
+    """What each factor adds; `site` is the job's own priority, and `nice` is taken away. `partition` is the
+    highest of what the partitions add that the job waits for; `partitions` has each, where it waits for
+    several."""
 
     site: float = 0.0
     age: float = 0.0
@@ -16,6 +19,7 @@ class PriorityParts:
     qos: float = 0.0
     nice: float = 0.0
     partition: float = 0.0
+    partitions: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def sum(self) -> float:

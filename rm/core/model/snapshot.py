@@ -150,8 +150,8 @@ class SharesView(Protocol):
         """The priority of a QOS, as a part of the highest one's."""
         ...
 
-    def partition_part(self, names: str) -> float:
-        """The highest priority of these partitions, with commas, as a part of the highest of all."""
+    def partition_part(self, name: str) -> float:
+        """The priority of a partition, as a part of the highest of all."""
         ...
 
 
@@ -164,7 +164,7 @@ class NoShares:
     def qos_part(self, qos: str) -> float:
         return 0.0
 
-    def partition_part(self, names: str) -> float:
+    def partition_part(self, name: str) -> float:
         return 0.0
 
 

@@ -64,11 +64,9 @@ class Shares:
         highest = max((one.priority for one in self.accounts.partitions), default=0)
         return {one.name: one.priority / highest for one in self.accounts.partitions} if highest else {}
 
-    def partition_part(self, names: str) -> float:
-        """The highest priority of these partitions, with commas, as a part of the highest of all; 0 where
-        there is none."""
-        parts = self._partition_parts
-        return max(parts.get(name, 0.0) for name in names.split(",")) if parts else 0.0
+    def partition_part(self, name: str) -> float:
+        """The priority of a partition as a part of the highest of all; 0 where there is none."""
+        return self._partition_parts.get(name, 0.0)
 
     def used(self, account: str) -> float:
         """Weighted resource-seconds, decayed, of an account and those below it."""

@@ -80,15 +80,18 @@ class MultifactorPolicy(BackfillPolicy):
         factor = 0.0
         if options.fair_share_weight:
             factor = snapshot.shares.factor(job.account, spec.user, options.committed_weight)
+        by_partition = {
+            name: options.partition_weight * snapshot.shares.partition_part(name) if name else 0.0
+            for name in spec.partition.split(",")
+        }
         return PriorityParts(
             site=spec.priority,
             age=options.age_weight * age,
             fair_share=options.fair_share_weight * factor,
             size=options.size_weight * min(1.0, asked),
             qos=options.qos_weight * snapshot.shares.qos_part(job.qos) if job.qos else 0.0,
-            partition=options.partition_weight * snapshot.shares.partition_part(spec.partition)
-            if spec.partition
-            else 0.0,
+            partition=max(by_partition.values()),
+            partitions=by_partition if len(by_partition) > 1 else {},
             nice=spec.nice,
         )
 

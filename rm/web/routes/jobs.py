@@ -282,7 +282,7 @@ class JobRoutes:
 def priority_of(job: int, parts: PriorityParts) -> reasons.Priority:
     return reasons.Priority(
         job=job, sum=parts.sum, site=parts.site, age=parts.age, fair_share=parts.fair_share, qos=parts.qos,
-        partition=parts.partition, size=parts.size, nice=parts.nice,
+        partition=parts.partition, size=parts.size, nice=parts.nice, partitions=parts.partitions,
     )  # fmt: skip
 
 

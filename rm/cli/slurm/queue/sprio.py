@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from rm import arrays
 from rm.api.reasons import Priority
 from rm.cli.formats import Column, by_letters
@@ -37,10 +39,11 @@ WHOLE = 1 << 32  # of which --norm shows a priority as its part, as Slurm does
 
 
 class Row(NamedTuple):
-    """A job that waits, what its priority is made of, and what each part is at most. With `job` None it
-    stands for the weights themselves."""
+    """A job that waits, in one of its partitions, what its priority is made of there, and what each part is
+    at most. With `job` None it stands for the weights themselves."""
 
     job: Job | None
+    partition: str
     parts: Priority
     weights: PriorityWeights
 
@@ -77,7 +80,7 @@ def _norm(header: str, name: str) -> Column:
 COLUMNS = {
     "i": Column("JOBID", lambda row: "Weights" if row.job is None else job_ref(row.job),
                 order=lambda row: row.job.id),
-    "r": Column("PARTITION", _of_job(lambda job: job.spec.partition or NONE)),
+    "r": Column("PARTITION", lambda row: row.partition),
     "u": Column("USER", _of_job(lambda job: job.spec.user)),
     "Y": Column("PRIORITY", lambda row: "" if row.job is None else f"{row.parts.sum:.0f}", order=_sum),
     "y": Column("PRIORITY", lambda row: "" if row.job is None else f"{_sum(row) / WHOLE:.8f}", order=_sum),
@@ -132,9 +135,16 @@ def run(words: Sequence[str]) -> int:
             f"sprio does not know what priorities the queue policy {policy} gives.",
             "`rmx why ID` says where a job stands.",
         )
-    rows = [Row(job, one, weights) for job in _chosen(found, given) if (one := _parts_of(job, policy, parts))]
+    named = given.words("partition")
+    rows = [
+        Row(job, partition or NONE, _in(partition, one), weights)
+        for job in _chosen(found, given)
+        if (one := _parts_of(job, policy, parts))
+        for partition in job.spec.partition.split(",")
+        if not named or partition in named
+    ]
     if "weights" in options:
-        rows = [Row(None, NO_PARTS, weights)]
+        rows = [Row(None, "", NO_PARTS, weights)]
     else:
         rows = _sorted(rows, options.get("sort", "i"), COLUMNS)
     if not rows and ("jobs" in options or "user" in options):
@@ -157,13 +167,19 @@ def _parts_of(job: Job, policy: str, known: Mapping[int, Priority]) -> Priority 
     return Priority(job=job.id, sum=site - nice, site=site, age=0, fair_share=0, size=0, nice=nice)
 
 
+def _in(partition: str, parts: Priority) -> Priority:
+    """The priority of a job in one of its partitions."""
+    if partition not in parts.partitions:
+        return parts
+    there = parts.partitions[partition]
+    return msgspec.structs.replace(parts, partition=there, sum=parts.sum - parts.partition + there)
+
+
 def _chosen(found: Sequence[Job], given: Given) -> list[Job]:
     """Of those that wait for nothing but their turn, as in Slurm."""
     chosen = [job for job in found if not job.held and (job.reason is None or job.reason.code not in WAITS)]
     if users := given.words("user"):
         chosen = [job for job in chosen if job.spec.user in users]
-    if partitions := given.words("partition"):
-        chosen = [job for job in chosen if partitions & set(job.spec.partition.split(","))]
     if "jobs" in given.options:
         ids = {arrays.parse_id(word).job for word in arrays.split_ids(given.all["jobs"])}
         chosen = [job for job in chosen if job.id in ids or job.array_job in ids]
