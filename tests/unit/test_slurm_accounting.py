@@ -317,6 +317,9 @@ def test_jobs_are_selected(slurm: Slurm) -> None:
     everything = ("-S", "1970-01-01")
     assert ids(*everything) == ["1", "2", "4", "3", "5"]
     assert ids(*everything, "-E", "now", "-s", "F,CD") == ["1", "4"]
+    assert ids(*everything, "-E", "now", "-s", "F", "-s", "CD") == ["1", "4"]
+    assert ids("-j4", "-o", "JobIDRaw") == ["4|4"]
+    assert ids(*everything, "--name", "many", "--name", "two") == ["2", "4", "3"]
     assert ids(*everything, "--name", "many,two") == ["2", "4", "3"]
     assert ids(*everything, "-r", "fast") == ["2"]
     assert ids(*everything, "-N", "h[1-9]") == ["1", "2", "4"]

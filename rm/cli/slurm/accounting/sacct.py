@@ -58,6 +58,8 @@ OPTIONS = Options(
     variables={"SACCT_FORMAT": "format"},
     yielding={"format": ("brief", "long")},
 )  # fmt: skip
+# options whose values add up where they are given several times
+LISTS = ("accounts", "format", "name", "partition", "qos", "state", "uid", "user")
 USUAL = "JobID,JobName,Partition,Account,AllocCPUS,State,ExitCode"
 BRIEF = "JobID,State,ExitCode"
 LONG = (
@@ -75,6 +77,7 @@ BATCH = "batch"  # of jobs whose script runs once
 def run(words: Sequence[str]) -> int:
     given = read(words, OPTIONS, os.environ)
     options = given.options
+    options |= {name: given.all[name] for name in LISTS if given.all.get(name)}
     if given.operands:
         raise UsageError(f"Unrecognized option: {given.operands[0]}.", "Name jobs with --jobs=ID[,ID...].")
     if "helpformat" in options:

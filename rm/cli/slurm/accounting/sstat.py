@@ -81,7 +81,7 @@ def run(words: Sequence[str]) -> int:
         for start in range(0, len(FIELDS), 4):
             print(" ".join(f"{field.name:<19}" for field in FIELDS[start : start + 4]).rstrip())
         return 0
-    form = options.get("format") or options.get("fields") or USUAL
+    form = given.all.get("format") or given.all.get("fields") or USUAL  # several add up
     fields = read_fields(form, FIELDS, "`sstat --helpformat` lists the fields.")
     named = [*split_ids(given.all.get("jobs", "")), *given.operands]
     if not named:
