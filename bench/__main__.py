@@ -30,6 +30,7 @@ BY_NAME = (
     "latencybg",
     "modes",
     "never_worse",
+    "several_links",
     "soak",
     "solvers",
     "takeover",

@@ -2,6 +2,7 @@
 
 import pytest
 
+from bench import several_links
 from bench.modes import DEFAULT, LINK_BPS, NOISE_PCT, UNMANAGED, Case, mean, play
 from bench.never_worse import compare, drawn
 from rm.policies.comm.steps.burst_loss import burst_loss
@@ -117,3 +118,12 @@ def test_an_order_that_the_first_late_burst_ends_is_known_before() -> None:
 def test_first_come_lets_high_jobs_pass() -> None:
     case = Case(4, 1.1, 0.01, "equal", True)
     assert play(case, "first come", 1).first <= 1 < play(case, UNMANAGED, 1).first
+
+
+@pytest.mark.parametrize("case", list(several_links.drawn(6, ("ring",))), ids=lambda case: case.kind)
+def test_jobs_that_meet_others_on_each_of_their_links_are_no_slower_than_unmanaged(
+    case: several_links.Case,
+) -> None:
+    """By ranks the last of a ring gives way on both of its links, to jobs that know nothing of each other."""
+    managed, unmanaged = several_links.compare(case)
+    assert managed <= unmanaged + NOISE_PCT

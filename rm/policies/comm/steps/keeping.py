@@ -48,6 +48,7 @@ def least_loss(
     high: Container[int],
     apart: Container[str],
     hosts: Container[str],
+    meeting: Container[str],
     bursts: bool = True,
 ) -> Keeping:
     """On each link what costs the slowest job least, and never the high jobs their place.
@@ -58,21 +59,22 @@ def least_loss(
         high: the jobs of high priority.
         apart: links on which a rotation keeps all jobs apart; on the others none is gated.
         hosts: whose links can have classes; uplinks cannot.
-        bursts: may links serve them in the order in which they begin? That is not known where their jobs
-            meet others elsewhere: a burst that waits on one link holds up those behind it on another.
+        meeting: links that are `alike`. On others it is known of no order what it costs: a burst that
+            waits on one link holds up those behind it on another, and a job that gives way on each of its
+            links waits for jobs that know nothing of each other.
+        bursts: may links serve them in the order in which they begin?
     """
     ranked, shared, ordered = set[str](), set[str](), set[str]()
     eased, waiting = set[int](), set[int]()
-    meeting = alike(links) if bursts else frozenset[str]()
     for name, load in links.items():
         pair = len(load.phases) <= PAIR
         mixed = 0 < sum(job in high for job in load.phases) < len(load.phases)
         classes = name in hosts and (pair or mixed or name not in apart)
-        orderly = name in meeting and name in hosts and not (pair and mixed)
+        orderly = bursts and name in meeting and name in hosts and not (pair and mixed)
         if orderly and _in_order(load, demands, high, mixed):
             ordered.add(name)
             eased |= load.phases.keys()
-        elif classes and ((name in apart and mixed) or _bearable(load, demands, mixed)):
+        elif classes and ((name in apart and mixed) or (name in meeting and _bearable(load, demands, mixed))):
             ranked.add(name)
         elif classes and mixed:
             shared.add(name)

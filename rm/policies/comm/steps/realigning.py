@@ -17,7 +17,7 @@ from operator import attrgetter
 from rm.core.model.network.alignment import PERFECT, Alignment, LinkAlignment, Rotation, Schedule, ShapingRule
 from rm.core.model.snapshot import PlacedJob
 from rm.policies.comm.steps.bursts import burst_rules, least_bps
-from rm.policies.comm.steps.keeping import PAIR, Keeping, everything, is_alike, least_loss
+from rm.policies.comm.steps.keeping import PAIR, Keeping, alike, everything, is_alike, least_loss
 from rm.policies.comm.steps.known import Change, Known
 from rm.policies.comm.steps.metronome_options import MetronomeOptions
 from rm.policies.comm.steps.results import link_alignment
@@ -118,7 +118,7 @@ class Realigning:
         apart = {n for n, s in solved.items() if s.scheme.perfect}
         keeping = everything(crowded)
         if options.chooses:
-            keeping = least_loss(crowded, demands, high, apart, self.hosts, options.bursts)
+            keeping = least_loss(crowded, demands, high, apart, self.hosts, alike(crowded), options.bursts)
         for schedule in schedules:
             ungated = schedule.job in keeping.ungated
             known.schedules[schedule.job] = replace(schedule, gate=False) if ungated else schedule
@@ -249,8 +249,8 @@ class Realigning:
             demands = {job: known.demand(job) for job in load.phases}
             high = {job for job in load.phases if self.views[job].high}
             apart = {name} if kept else set[str]()
-            bursts = options.bursts and is_alike(load, work.on, known.links)
-            keeping = least_loss({name: load}, demands, high, apart, self.hosts, bursts)
+            meeting = {name} if is_alike(load, work.on, known.links) else set[str]()
+            keeping = least_loss({name: load}, demands, high, apart, self.hosts, meeting, options.bursts)
         self._shape(name, load, keeping)
         return rotated or before is None or known.rules.get(name) != classes
 
