@@ -51,10 +51,10 @@ class Case:
         return Fabric(leaf_of, self.uplinks, LINK_BPS) if self.uplinks else None
 
 
-def drawn(number: int, kinds: Sequence[str] = KINDS) -> Iterator[Case]:
+def drawn(number: int) -> Iterator[Case]:
     """The same cases each time, of each kind in turn."""
     for at in range(number):
-        chance, kind = random.Random(f"several links/{at}"), kinds[at % len(kinds)]
+        chance, kind = random.Random(f"several links/{at}"), KINDS[at % len(KINDS)]
         base_us, equal = chance.choice(PERIODS_US), chance.random() < 0.5
         fill, jobs = chance.uniform(0.5, 1.1), []
         for index in range({"ring": 3, "chain": 5, "scattered": 6}[kind]):
@@ -64,12 +64,13 @@ def drawn(number: int, kinds: Sequence[str] = KINDS) -> Iterator[Case]:
                 on = (HOSTS[index], HOSTS[(index + 1) % 3 if kind == "ring" else index + 1])
             period_us = base_us if equal else round(base_us * chance.choice((0.5, 0.95, 1, 1.03, 2)))
             profile = on_off(period_us, fill / 2, LINK_BPS)
-            jobs.append(_job(index, on, profile, chance.uniform(0, 3e6), chance.uniform(8e6, 18e6)))
+            jobs.append(job(index, on, profile, chance.uniform(0, 3e6), chance.uniform(8e6, 18e6)))
         jitter = chance.choice((0.0, 0.01, 0.03, 0.06))
         yield Case(kind, tuple(jobs), jitter, chance.choice((1, 2)) if kind == "scattered" else 0)
 
 
-def _job(index: int, on: tuple[str, ...], profile: TrafficProfile, at_us: float, runs_us: float) -> SimJob:
+def job(index: int, on: tuple[str, ...], profile: TrafficProfile, at_us: float, runs_us: float) -> SimJob:
+    """With one task on each of those hosts; it comes at that time, and would run so long alone."""
     spec = JobSpec(
         f"job{index + 1}",
         "sim",
