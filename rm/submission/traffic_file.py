@@ -24,10 +24,13 @@ def parse(text: str, file: str) -> dict[str, Any]:
     import json
     import tomllib
 
+    text = text.removeprefix("\ufeff")  # editors on Windows begin files with a byte order mark
     try:
         value = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
     except ValueError as error:  # both decoders' errors are ValueErrors
         raise UsageError(f"The traffic file {file} is neither TOML nor JSON: {error}.") from None
+    except RecursionError:
+        raise UsageError(f"The traffic file {file} is nested too deeply.", "A profile is a table.") from None
     phases = value.get("phases")
     if not isinstance(phases, list) or not phases:
         raise UsageError(f"The traffic file {file} has no list 'phases'.", "Give at least one phase.")

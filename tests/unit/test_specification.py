@@ -342,6 +342,9 @@ def test_a_traffic_file_in_toml_and_json(tmp_path: Path) -> None:
     (tmp_path / "t.json").write_text(json.dumps(profile))
     assert build(traffic=str(tmp_path / "t.toml"))["traffic"] == profile
     assert traffic_file.read(str(tmp_path / "t.json")) == profile
+    for text in (TOML, json.dumps(profile)):
+        (tmp_path / "t.windows").write_text(text, encoding="utf-8-sig")
+        assert traffic_file.read(str(tmp_path / "t.windows")) == profile
 
 
 @pytest.mark.parametrize(
@@ -352,6 +355,7 @@ def test_a_traffic_file_in_toml_and_json(tmp_path: Path) -> None:
         ("period = '1s'\nphases = [{duration = '1s'}]", "'rate' in phase 1 of f"),
         ("period = '1s'\nphases = [{duration = '1s', rat = 1}]", "Unknown key 'rat'"),
         ("period = 3\nphases = [{duration_us = 1, rate_bps = 1}]", "'period' in f"),
+        ('{"phases":' * 100_000, "nested too deeply"),
     ],
 )
 def test_a_bad_traffic_file(text: str, sentence: str) -> None:
