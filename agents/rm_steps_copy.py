@@ -10,7 +10,7 @@ from rm_steps_write import put_content
 
 def do_copy(run, args):
     into = args["dest"].endswith("/")
-    dest = absolute(args["dest"])
+    dest, args = absolute(args["dest"]), dict(args, replaces_links=True)
     if "files" in args:
         return _tree(run, dest, args)
     if "remote_src" in args:
@@ -18,13 +18,13 @@ def do_copy(run, args):
         kind = run.kind(source)
         if kind == "absent":
             raise StepFailed("%s does not exist on this host." % source)
-        if os.path.isdir(source):
-            return _tree(run, dest, dict(args, **_local_tree(source, args["remote_src"].endswith("/"))))
+        if kind == "directory" or os.path.isdir(source):
+            return _tree(run, dest, dict(args, **_local_tree(run, source, args["remote_src"].endswith("/"))))
         data, name = run.read(source), os.path.basename(source)
         if data is None:
-            raise StepFailed("%s is not there yet to be copied." % source, skipped=run.check)
+            raise _not_yet(run, source)
         if args.get("mode") == "preserve":
-            args = dict(args, mode=stat_module.S_IMODE(os.stat(source).st_mode))
+            args = dict(args, mode=_mode_of(source))
     else:
         data, name = unpacked(args["content"]), args.get("name") or ""
     if args.get("checksum") and digest(data) != args["checksum"]:
@@ -48,16 +48,34 @@ def _directory_of(args):
     return attributes
 
 
-def _local_tree(source, inside):
-    """The files under a directory of this host, as the control side names those of its own."""
+def _mode_of(source):
+    """None where only check mode knows the file."""
+    return stat_module.S_IMODE(os.stat(source).st_mode) if os.path.exists(source) else None
+
+
+def _not_yet(run, source):
+    return StepFailed("%s is not there yet to be copied." % source, skipped=run.check)
+
+
+def _local_tree(run, source, inside):
+    """The files under a directory of this host, as the control side names those of its own; in check mode
+    with what earlier steps would have made."""
     top = source if inside else os.path.dirname(source)
     files, directories = {}, []
     for where, below, names in os.walk(source):
         below.sort()
-        directories.append(os.path.relpath(where, top))
-        for name in names:
-            path = os.path.join(where, name)
-            files[os.path.relpath(path, top)] = path
+        if run.kind(where) == "directory":
+            directories.append(os.path.relpath(where, top))
+        for path in (os.path.join(where, name) for name in names):
+            if run.kind(path) != "absent":
+                files[os.path.relpath(path, top)] = path
+    for path, kind in run.planned["paths"].items():
+        name = os.path.relpath(path, top)
+        if (path == source or path.startswith(source + "/")) and kind != "absent":
+            if kind == "directory":
+                directories.append(name)
+            else:
+                files[name] = path
     return {"files": files, "directories": directories, "local": True}
 
 
@@ -82,10 +100,11 @@ def _tree(run, dest, args):
         own = dict(args, mode=modes.get(name)) if args.get("mode") == "preserve" else args
         if args.get("local"):
             source = args["files"][name]
-            with open(source, "rb") as file:
-                data = file.read()
+            data = run.read(source)
+            if data is None:
+                raise _not_yet(run, source)
             if args.get("mode") == "preserve":
-                own = dict(args, mode=stat_module.S_IMODE(os.stat(source).st_mode))
+                own = dict(args, mode=_mode_of(source))
         else:
             data = unpacked(args["files"][name])
         add(put_content(run, _followed(run, path, args), data, own))

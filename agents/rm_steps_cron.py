@@ -1,6 +1,7 @@
 """`cron`: an entry of a user's table, or of a file in /etc/cron.d, under a comment that names it."""
 
 import os
+import pwd
 import re
 
 from rm_steps_base import StepFailed, asks, content_diff, execute, plain_environment, tool
@@ -15,6 +16,7 @@ class Table:
 
     def __init__(self, run, args):
         self.run, self.args = run, args
+        self.owner = args["user"] or pwd.getpwuid(os.geteuid()).pw_name
         self.path = None
         if args["cron_file"]:
             name = args["cron_file"]
@@ -22,7 +24,7 @@ class Table:
             data = run.read(self.path)
         else:
             self.command = [tool("crontab"), *(["-u", args["user"]] if args["user"] else [])]
-            planned = run.planned["states"].get("crontab " + (args["user"] or ""))
+            planned = run.planned["states"].get("crontab " + self.owner)
             if planned is not None:
                 data = planned.encode()
             else:
@@ -44,7 +46,7 @@ class Table:
             return put_content(self.run, self.path, data, {"backup": self.args["backup"]})["diff"]
         diff = content_diff(self.run, name, self.old, data)
         if self.run.check:
-            self.run.planned["states"]["crontab " + (self.args["user"] or "")] = text
+            self.run.planned["states"]["crontab " + self.owner] = text
         else:
             code, _, err = execute([*self.command, "-"], env=plain_environment(), stdin=data)
             if code != 0:

@@ -163,10 +163,11 @@ def keep_extended(path, fd):
 
 
 def write_file(run, path, data, args):
-    """Write aside, sync, verify, rename. Owner and mode are those asked for, else the old ones."""
+    """Write aside, sync, verify, rename. Owner and mode are those asked for, else the old ones; with
+    `replaces_links` those of a new file in the place of a link."""
     old = None
     with contextlib.suppress(OSError):
-        old = os.stat(path)
+        old = None if args.get("replaces_links") and os.path.islink(path) else os.stat(path)
     mode = stat_module.S_IMODE(old.st_mode) if old else default_mode()
     uid, gid = (old.st_uid, old.st_gid) if old else (-1, -1)
     asked_uid, asked_gid = wanted_ids(run, args)
@@ -280,7 +281,8 @@ def backup_of(path):
 
 
 def put_content(run, path, data, args):
-    """Bring one file to this content; the heart of copy, template, lineinfile and their kind."""
+    """Bring one file to this content; the heart of copy, template, lineinfile and their kind. With
+    `replaces_links` in `args` a link never does, whatever it points to."""
     kind = run.kind(path)
     if kind == "directory":
         raise StepFailed("%s is a directory." % path)
@@ -290,7 +292,7 @@ def put_content(run, path, data, args):
     if kind != "absent" and not args.get("force", True):
         return {"changed": False, "dest": path, "msg": "file already exists", "diff": []}
     changes, diff, kept = [], [], {}
-    if old != data:
+    if old != data or (kind == "link" and args.get("replaces_links")):
         diff = content_diff(run, path, old, data)
         changes.append("content")
         if run.check:

@@ -126,6 +126,7 @@ def test_until_in_a_loop_is_about_each_item_and_check_mode_does_not_wait():
         ("loop: \"{{ query('dict', {'x': 1}) }}\"", ["{'key': 'x', 'value': 1}"]),
         ("with_first_found: [none.txt, here.txt]", ["/p/files/here.txt"]),
         ("with_fileglob: ['*.txt']", ["/p/files/here.txt", "/p/files/there.txt"]),
+        ("with_fileglob: ['/p/files/h*', '/p/*/here.txt']", ["/p/files/here.txt"]),
     ],
 )  # fmt: skip
 def test_loops(loop, shown):

@@ -93,6 +93,41 @@ def test_a_rewritten_file_keeps_owner_mode_and_attributes(tmp_path: Path) -> Non
 BLOCK = "# BEGIN ANSIBLE MANAGED BLOCK\n{}# END ANSIBLE MANAGED BLOCK\n"
 
 
+def test_copy_puts_a_new_file_in_the_place_of_a_link_unless_it_follows(tmp_path: Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_text("same\n")
+    target.chmod(0o600)
+    for content in ("same\n", "other\n"):
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+        done("copy", dest=str(link), content=content)
+        assert (link.is_symlink(), link.read_text(), mode(link)) == (False, content, 0o644)
+    link.unlink()
+    link.symlink_to(target)
+    kept("copy", dest=str(link), content="same\n", follow=True)
+    done("copy", dest=str(link), content="new\n", follow=True)
+    assert (link.is_symlink(), target.read_text(), mode(target)) == (True, "new\n", 0o600)
+
+
+def test_check_mode_copies_a_directory_that_earlier_steps_would_have_made(tmp_path: Path) -> None:
+    (tmp_path / "a/old").mkdir(parents=True)
+    (tmp_path / "a/old/gone").write_text("x")
+    steps = [
+        step(1, "file", path=f"{tmp_path}/a/old/gone", state="absent"),
+        step(2, "file", path=f"{tmp_path}/a/sub", state="directory"),
+        step(3, "copy", dest=f"{tmp_path}/a/sub/f", content="f\n"),
+        step(4, "copy", dest=f"{tmp_path}/b/", src=f"{tmp_path}/a/", remote_src=True, mode="preserve"),
+        step(5, "stat", path=f"{tmp_path}/b/old/gone"),
+        step(6, "lineinfile", path=f"{tmp_path}/b/sub/f", line="f"),
+    ]
+    foretold = run(*steps, check=True)["results"]
+    real = run(*steps)["results"]
+    assert [r["changed"] for r in foretold] == [r["changed"] for r in real] == [True] * 4 + [False] * 2
+    assert sorted(foretold[3]["diff"]) == sorted(real[3]["diff"])
+    assert not real[4]["stat"]["exists"]
+    assert not foretold[4]["stat"]["exists"]
+
+
 def test_a_block_whose_markers_are_alike_is_added_each_time_as_ansible_does(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_text("a\n")

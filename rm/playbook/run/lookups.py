@@ -5,6 +5,7 @@ What they read of this machine (files, environment, commands, the clock) comes t
 
 from __future__ import annotations
 
+import glob
 import itertools
 import posixpath
 import re
@@ -66,15 +67,17 @@ def _dict(call: Sought) -> list[Any]:
 
 
 def _fileglob(call: Sought) -> list[Any]:
+    """Only the last part of a path is a pattern, as in Ansible."""
     found: list[str] = []
     for term in _flat(call.terms):
+        folder, pattern = posixpath.split(term)
         if posixpath.isabs(term):
-            found += call.files.glob(term)
+            found += call.files.glob(posixpath.join(glob.escape(folder), pattern))
             continue
         for place in call.search:
-            hits = call.files.glob(posixpath.join(place, "files", term)) or call.files.glob(
-                posixpath.join(place, term)
-            )
+            near = [posixpath.join(glob.escape(posixpath.join(place, *way, folder)), pattern)
+                    for way in (["files"], [])]  # fmt: skip
+            hits = next(filter(None, map(call.files.glob, near)), [])
             if hits:
                 found += map(posixpath.abspath, hits)
                 break
