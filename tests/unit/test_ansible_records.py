@@ -1,19 +1,22 @@
-"""The records of what Ansible did in the corpus are those of its playbooks."""
+"""The records of what Ansible did are those of the corpus' playbooks, and of the shipped ones."""
 
 from __future__ import annotations
 
 import py_compile
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.equivalence import recorded
 from tests.e2e.equivalence.recipe import corpus, read
+from tests.e2e.equivalence.test_drain import RECIPE
+from tests.e2e.equivalence.test_shipped import PLAYBOOKS, RECIPES
 
 
 def test_each_playbook_has_the_record_of_its_content_and_no_record_is_left_of_another() -> None:
-    lasting = [recipe for recipe in corpus() if recorded.lasts(recipe)]
+    lasting = [recipe for recipe in (*corpus(), *RECIPES, RECIPE) if recorded.lasts(recipe)]
     old = [recipe.name for recipe in lasting if not recorded.is_of(recipe)]
     assert old == [], "`make records` asks Ansible, and writes them down"
     assert {path.stem for path in recorded.RECORDS.iterdir()} == {recipe.name for recipe in lasting}
@@ -33,3 +36,14 @@ def test_a_record_holds_whether_python_has_compiled_a_plugin_or_not(
         py_compile.compile(str(plugin), doraise=True)
     assert len(list((here / "corpus").rglob("*.pyc"))) == 3
     assert recorded.content(recipe) == before
+
+
+def test_a_shipped_playbook_wants_a_new_record_when_a_file_that_it_may_read_changes(tmp_path: Path) -> None:
+    playbooks = tmp_path / "playbooks"
+    shutil.copytree(PLAYBOOKS, playbooks)
+    recipe = replace(RECIPE, path=playbooks / RECIPE.path.name, reads=(playbooks,))
+    assert recorded.content(recipe) == recorded.content(RECIPE)
+    with (playbooks / "tasks/agents.yml").open("a") as tasks:
+        tasks.write("# another one\n")
+    assert recorded.content(recipe) != recorded.content(RECIPE)
+    assert recorded.content(replace(RECIPE, arguments=())) != recorded.content(RECIPE)

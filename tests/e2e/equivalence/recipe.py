@@ -36,7 +36,9 @@ class Recipe:
     `config` is the text of an ansible.cfg for both. `random` are paths whose content no two hosts share,
     `moments` tasks whose output tells the time or a process, `unordered` loops whose items Ansible takes
     as the directory has them. `collection` is one that the playbook needs. `of_machine`: what it registers
-    tells of the machine, so that Ansible is always asked (see `recorded.py`).
+    tells of the machine, so that Ansible is always asked (see `recorded.py`). `facts_of_machine`: only the
+    facts that it gathers do, and no record keeps them (`corpus/facts.yml` compares facts). `reads` are the
+    files and folders that a playbook outside of the corpus reads: without them its runs are not recorded.
     """
 
     path: Path
@@ -51,6 +53,8 @@ class Recipe:
     unordered: tuple[str, ...] = ()
     collection: str = ""
     of_machine: bool = False
+    facts_of_machine: bool = False
+    reads: tuple[Path, ...] = ()
 
     @property
     def name(self) -> str:

@@ -1,4 +1,5 @@
-"""What Ansible's runs of the corpus came to, kept beside it: each costs Ansible seconds, and none changes.
+"""What Ansible's runs of the corpus, and of the shipped playbooks, came to: each costs Ansible seconds, and
+none changes.
 
 A record holds for one content of the playbook, of what it reads and of this comparison, for one version of
 ansible-core, and for one system of the hosts. For any other, Ansible is asked. A record only ever shows that
@@ -56,10 +57,17 @@ class Recorded:
 def content(recipe: Recipe) -> str:
     """A digest of the playbook, of what it reads, and of how it is compared."""
     digest = hashlib.sha256()
-    beside = [recipe.beside, *recipe.beside.rglob("*"), *(CORPUS / "only" / recipe.name).rglob("*")]
-    for path in sorted({recipe.path, *_shared(recipe), *beside, *(HERE / name for name in COMPARISON)}):
+    read = {HERE / name for name in COMPARISON}
+    if recipe.path.parent == CORPUS:
+        read |= {recipe.path, *_shared(recipe), recipe.beside, *recipe.beside.rglob("*")}
+        read |= {*(CORPUS / "only" / recipe.name).rglob("*")}
+    else:
+        digest.update(repr(recipe.arguments).encode())
+    of = [(HERE, path) for path in sorted(read)]
+    of += [(top.parent, path) for top in recipe.reads for path in sorted({top, *top.rglob("*")})]
+    for top, path in of:
         if _written(path):
-            digest.update(f"{path.relative_to(HERE)} {path.stat().st_size}\n".encode() + path.read_bytes())
+            digest.update(f"{path.relative_to(top)} {path.stat().st_size}\n".encode() + path.read_bytes())
     return digest.hexdigest()
 
 
@@ -116,19 +124,22 @@ def write(
     if MODE != "record" or not lasts(recipe):
         return
     told = {"content": content(recipe), "system": system(), "states": states, "seen": seen}
-    told["runs"] = [_plain(run) for run in runs]
+    told["runs"] = [_plain(run, recipe) for run in runs]
     RECORDS.mkdir(exist_ok=True)
     text = json.dumps(told, sort_keys=True, separators=(",", ":"))
     (RECORDS / f"{recipe.name}.json").write_text(text + "\n")
 
 
 def lasts(recipe: Recipe) -> bool:
-    """Is it of the corpus, and the same on other machines?"""
-    return recipe.path.parent == CORPUS and not recipe.of_machine
+    """Is it known what it reads, and the same on other machines?"""
+    return (recipe.path.parent == CORPUS or bool(recipe.reads)) and not recipe.of_machine
 
 
-def _plain(run: Run) -> dict[str, Any]:
+def _plain(run: Run, recipe: Recipe) -> dict[str, Any]:
     tasks = {host: [_steady(asdict(one)) for one in outcomes] for host, outcomes in run.tasks.items()}
+    if recipe.facts_of_machine:
+        for one in (one for outcomes in tasks.values() for one in outcomes if one["module"] == "setup"):
+            one["result"].pop("ansible_facts", None)
     return {"code": run.code, "recap": run.recap, "tasks": tasks}
 
 

@@ -18,8 +18,10 @@ from tests.fake_service import serving
 pytestmark = pytest.mark.lab
 SMALL = "rm_burn_in_seconds=1 rm_burn_in_memory_percent=1 rm_burn_in_disk_mb=8"
 WHY = "draining and returning change what the daemon knows"
+PLAYBOOKS = shipped_directory("playbooks")
 RECIPE = Recipe(
-    shipped_directory("playbooks") / "drain.yml",
+    PLAYBOOKS / "drain.yml",
+    reads=(PLAYBOOKS,),
     arguments=("-e", SMALL, "-e", "rm_act={here}/act.yml"),
     differs=(
         Differs("first: one: recap changed", 1, 3, WHY),

@@ -8,23 +8,27 @@ needs a daemon: `test_drain.py`.
 
 from __future__ import annotations
 
-import ast
-import shutil
-import subprocess
+import io
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from rm.adapters.playbook.shipped import shipped_directory
+from rm.lab import Lab
 from tests.e2e.equivalence.judge import compare
 from tests.e2e.equivalence.recipe import Differs, Recipe
-from tests.e2e.equivalence.stage import Stage
+from tests.e2e.equivalence.stage import Played, Stage
+from tests.e2e.equivalence.tools import Place
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1200)]
 PLAYBOOKS = shipped_directory("playbooks")
 AGENTS = shipped_directory("agents")
+READS = (PLAYBOOKS,)
 # the hosts share this machine: what a path carries of the usual throughput tells what else runs here
 SMALL = (
     "rm_burn_in_seconds=1 rm_burn_in_memory_percent=1 rm_burn_in_disk_mb=8 rm_burn_in_network_seconds=0.2 "
@@ -32,80 +36,53 @@ SMALL = (
 )
 
 
-def _needs(name: str, found: set[str]) -> set[str]:
-    """`found` with the agents' files that one of them needs to start."""
-    if name not in found:
-        found.add(name)
-        for node in ast.parse((AGENTS / f"{name}.py").read_text()).body:
-            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("rm_"):
-                _needs(str(node.module), found)
-            elif isinstance(node, ast.Import):
-                for one in node.names:
-                    if one.name.startswith("rm_"):
-                        _needs(one.name, found)
-    return found
-
-
 # the playbooks of a chain are run on the same hosts, one after the other; bootstrap.yml imports agents.yml
 CHAINS = [
     [
-        Recipe(PLAYBOOKS / "bootstrap.yml", moments=("Look at the clock", "Start the agent once"),
+        Recipe(PLAYBOOKS / "bootstrap.yml", reads=READS, facts_of_machine=True,
+               moments=("Look at the clock", "Start the agent once"),
                unordered=("Programs",), check={"The agent greets": "skipped"},
                arguments=("-e", "rm_agents_dir={here}/agents", "-e", "rm_version=1.2.2")),
-        Recipe(PLAYBOOKS / "probes.yml", moments=("Probe once", "The probe was answered"),
-               check={"The probe was answered": "skipped"}),
-        Recipe(PLAYBOOKS / "shaping.yml", arguments=("-e", "rm_interface=eth0"),
+        Recipe(PLAYBOOKS / "probes.yml", reads=READS,
+               moments=("Probe once", "The probe was answered"), check={"The probe was answered": "skipped"}),
+        Recipe(PLAYBOOKS / "shaping.yml", reads=READS, facts_of_machine=True,
+               arguments=("-e", "rm_interface=eth0"),
                moments=("Ask the agent what the kernel offers", "Try a class",
                         "Say what the kernel offers", "Say how traffic is classified"),
                check={"Say how traffic is classified": "skipped",
                       "The packet went through its class": "skipped"}),
-        Recipe(PLAYBOOKS / "upgrade.yml", moments=("Start the agent once",), unordered=("Programs",),
-               check={"The agent greets": "skipped"},
+        Recipe(PLAYBOOKS / "upgrade.yml", reads=READS, moments=("Start the agent once",),
+               unordered=("Programs",), check={"The agent greets": "skipped"},
                arguments=("-e", "rm_agents_dir={here}/agents", "-e", "rm_version=1.2.4")),
-        Recipe(PLAYBOOKS / "uninstall.yml"),
+        Recipe(PLAYBOOKS / "uninstall.yml", reads=READS, moments=("Look how sshd is set up",)),
     ],
-    [Recipe(PLAYBOOKS / "burn_in.yml", hosts=2, arguments=("-e", SMALL), differs=(
+    [Recipe(PLAYBOOKS / "burn_in.yml", reads=READS, hosts=2, arguments=("-e", SMALL), differs=(
         Differs("first: two: recap ok", 2, 1, "rm_burn_in_network tests all hosts of the play at once"),))],
-    [Recipe(PLAYBOOKS / "rotate_keys.yml", collection="ansible.posix",
+    [Recipe(PLAYBOOKS / "rotate_keys.yml", reads=READS, collection="ansible.posix",
             arguments=("-e", "rm_new_key={here}/new", "-e", "rm_old_key={here}/old",
                        "-e", "rm_known_hosts={known_hosts}"))],
 ]  # fmt: skip
 RECIPES = [recipe for chain in CHAINS for recipe in chain]
 
 
-# the agents' programs that each playbook copies, in the order of the chain
+# the programs that each playbook copies, in the order of the chain; some are what shaping.yml imports
 COPIED = {
-    "bootstrap": {"rm_agent", "rm_probe"},
-    "upgrade": {"rm_agent", "rm_probe"},
+    "bootstrap": ("rm_agent", "rm_kernel", "rm_probe", "rm_shape"),
+    "upgrade": ("rm_agent", "rm_probe"),
 }
-# a file that is copied costs Ansible half a second: a program is one here, with all that it imports
-WHOLE = """\
-import os, sys
-from importlib.util import spec_from_loader
-SOURCES = {sources!r}
-class Sources:
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        return spec_from_loader(name, Sources) if name in SOURCES else None
-    @staticmethod
-    def create_module(spec):
-        return None
-    @staticmethod
-    def exec_module(module):
-        module.__file__ = os.path.join(os.path.dirname(os.path.abspath(__file__)), module.__name__ + ".py")
-        exec(compile(SOURCES[module.__name__], module.__file__, "exec"), module.__dict__)
-sys.meta_path.insert(0, Sources)
-exec(compile(SOURCES[{name!r}], __file__, "exec"))
+ON_HOSTS = "/run/rm-agents"  # the agents, on each host
+STATE = "/var/lib/rm"
+# what is copied in an agent's place: it is the same whatever the agents are, and costs Ansible the least
+LEADS = """\
+import sys
+sys.path.append({place!r})
+with open({place!r} + "/{name}.py", encoding="utf-8") as file:
+    exec(compile(file.read(), __file__, "exec"))
 """
 
 
-def _whole(name: str) -> str:
-    sources = {one: (AGENTS / f"{one}.py").read_text() for one in sorted(_needs(name, set()))}
-    return WHOLE.format(sources=sources, name=name)
-
-
 def _prepare(directory: Path) -> None:
-    """What the playbooks read on the control machine: the same for both tools."""
+    """What the playbooks read on the control machine: the same for both tools, and in each run."""
     for tool in ("ansible", "rm"):
         keys = directory / tool / "rotate_keys"
         keys.mkdir(parents=True)
@@ -113,18 +90,45 @@ def _prepare(directory: Path) -> None:
             agents = directory / tool / playbook / "agents"
             agents.mkdir(parents=True)
             for name in names:
-                (agents / f"{name}.py").write_text(_whole(name))
-        for name in _needs("rm_shape", set()):  # of which shaping.yml imports some
-            shutil.copy2(AGENTS / f"{name}.py", directory / tool / "bootstrap/agents")
+                (agents / f"{name}.py").write_text(LEADS.format(place=ON_HOSTS, name=name))
         with (directory / tool / "upgrade/agents/rm_agent.py").open("a") as program:
             program.write("# a newer one\n")
         for name in ("new", "old"):
-            if tool == "ansible":
-                command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(keys / name)]
-                subprocess.run(command, check=True)
-            else:
-                for file in (name, f"{name}.pub"):
-                    shutil.copy2(directory / "ansible/rotate_keys" / file, keys / file)
+            _write_key(keys / name)
+
+
+def _write_key(path: Path) -> None:
+    """A key pair that follows from its name."""
+    key = Ed25519PrivateKey.from_private_bytes(path.name.encode().ljust(32))
+    path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+    path.chmod(0o600)
+    public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    path.with_suffix(".pub").write_bytes(public + f" {path.name}\n".encode())
+
+
+class _Stage(Stage):
+    """Where the agents' state is looked at by the playbooks only: what the agents make there is theirs, and
+    some machines have such a folder themselves."""
+
+    def _play(self, tool: str, recipe: Recipe, place: Place, since_s: float) -> Played:
+        played = super()._play(tool, recipe, place, since_s)
+        for state in (state for states in played.states for state in states.values()):
+            for path in [path for path in state if f"{path}/".startswith(f"{STATE}/")]:
+                del state[path]
+            state.pop(str(Path(STATE).parent), None)  # which tells whether it is there
+        return played
+
+
+def _with_agents(lab: Lab) -> Lab:
+    """With the agents, and what Python has compiled of them; without this machine's state of rm."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        tar.add(AGENTS, "rm-agents")
+    for host in lab.hosts:
+        fresh = ["sh", "-e", "-c", f"rm -rf {STATE} && tar -x -C /run"]
+        done = lab.exec(host.name, fresh, packed.getvalue())
+        assert done.returncode == 0, done.stderr
+    return lab
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +136,7 @@ def stage(make_module_lab: Any, tmp_path_factory: pytest.TempPathFactory) -> Ite
     directory = tmp_path_factory.mktemp("shipped")
     _prepare(directory)
     chains = [chain for chain in CHAINS if all(recipe.possible for recipe in chain)]
-    made = Stage(chains, lambda hosts: make_module_lab(zones=1, hosts=hosts), directory)
+    made = _Stage(chains, lambda hosts: _with_agents(make_module_lab(zones=1, hosts=hosts)), directory)
     try:
         yield made
     finally:
