@@ -25,6 +25,8 @@ from tests import preloaded, prepared
 
 WAIT_S = 60  # of patience before a test fails; nothing is timed by it
 SHORTEST_S, LONGEST_S = 0.02, 0.25  # between two looks whether something has happened
+PASSING_S = 0.05  # the same, of states that pass
+LONG_POLL_S = 5  # in which the daemon answers as soon as a job has ended: no look until then
 RMX = Path(sys.executable).with_name("rmx")
 PRELOADED = {"cwd", "timeout", "input"}  # options with which rmx begins in a process that has loaded it
 FINAL = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY")
@@ -239,16 +241,18 @@ class Cluster:
     def wait(self, job: int, *states: str, wait_s: float = WAIT_S) -> Job:
         """The job as soon as it is in one of the states (or at its end); fails if it ends otherwise."""
         wanted = states or FINAL
+        ends = {*wanted} <= {*FINAL}
         deadline, pause_s = time.monotonic() + wait_s, SHORTEST_S
         while True:
+            if ends:
+                self.client.get("jobs", job, "wait", timeout_s=LONG_POLL_S)
             found = self.job(job)
             if found["state"] in wanted:
                 return found
             assert found["state"] not in FINAL, f"not {wanted}: {told(found)}"
             assert time.monotonic() < deadline, f"never {wanted}: {told(found)}"
             time.sleep(pause_s)
-            if not states:  # other states pass
-                pause_s = min(LONGEST_S, pause_s * 1.2)
+            pause_s = min(PASSING_S, pause_s * 1.2)
 
     def all_started(self, job: int) -> None:
         until(

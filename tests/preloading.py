@@ -25,17 +25,27 @@ from typing import Any, NoReturn
 AGENTS = Path(__file__).parents[1] / "agents"
 RMX, AGENT = "rmx", "agent"
 LOADED = {
-    # by a daemon, and by the commands that tests call most
+    # by a daemon, with the policies that it has by default, and by the commands that tests call most
     RMX: (
         "rm.bootstrap.daemon",
         "rm.cli.daemon",
         "rm.cli.main",
         "rm.cli.start",
+        "rm.cli.hosts.hosts",
+        "rm.cli.jobs.logs",
+        "rm.cli.jobs.queue",
         "rm.cli.jobs.quick_queue",
         "rm.cli.jobs.quick_submit",
+        "rm.cli.jobs.show",
+        "rm.cli.jobs.submit",
+        "rm.cli.jobs.wait",
         "rm.cli.playbook.playbook",
         "rm.cli.playbook.work",
         "rm.adapters.playbook.run",
+        "rm.client.client",
+        "rm.policies.comm.metronome",
+        "rm.policies.placement.metronome",
+        "rm.policies.queue.priority",
     ),
     AGENT: ("rm_agent", "rm_path", "rm_pause", "rm_probe", "rm_shape", "rm_steps"),
 }
