@@ -58,8 +58,7 @@ class Blocked:
         self.kept.clear()
         self.retry_us = None
 
-    def leave(self, jobs: Iterable[int]) -> None:
-        """These ask for something else now."""
+    def _leave(self, jobs: Iterable[int]) -> None:
         for job in jobs:
             self.kept.pop(job, None)
             for group in self.waiting.values():
@@ -85,8 +84,11 @@ class Blocked:
             again += jobs
         return again
 
-    def overdue(self, jobs: Collection[int]) -> None:
-        """Forget the refusals that were to be looked at again by now, if these jobs were."""
+    def overdue(self, jobs: Collection[int], changed: Collection[int]) -> None:
+        """Forget the refusals that were to be looked at again by now, if these jobs were; and those of jobs
+        that have `changed`, which ask for something else now."""
+        if changed:
+            self._leave(changed)
         if not jobs:  # as in most turns
             return
         for key in [key for key, reason in self.reasons.items() if until_us(reason) is not None]:

@@ -226,23 +226,19 @@ class Cycle:
 
     def _decide(self, now_us: int, out: Outcome) -> None:
         state = self.state
-        fresh, state.fresh = state.fresh, {}
+        (fresh, freed), state.fresh, state.freed = (state.fresh, state.freed), {}, {}
         changed, state.changed = state.changed, {}
-        freed, state.freed = state.freed, {}
         untried, self._untried = dict.fromkeys(self._untried), []
         limited = self._limited.released(state, now_us)
         begin = {j: None for j, at_us in self._begins_us.items() if at_us <= now_us}
         for job_id in begin:
             del self._begins_us[job_id]
-        self.blocked.overdue(begin)
+        self.blocked.overdue(begin, changed)
         if state.capacity_version != self._seen_capacity:
             self._seen_capacity = state.capacity_version
             self.blocked.clear()
             chosen, whole = self._all(fresh), True
-        else:
-            if changed:
-                self.blocked.leave(changed)
-            # those that were refused before are refused still, unless what came free is for them
+        else:  # those that were refused before are refused still, unless what came free is for them
             again = dict.fromkeys(self.blocked.release(freed, state)) if freed else {}
             chosen = [j for j in untried | fresh | again | begin | limited if j in state.pending]
             whole = self._whole or (bool(state.planned) and self._whole_turn(chosen, now_us))
