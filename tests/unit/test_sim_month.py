@@ -18,8 +18,8 @@ from tests.command_line import Rmx
 
 MONTH = Path("examples/sim/month.toml")
 SMALL = """
-name = "five days"
-days = 5
+name = "three days"
+days = 3
 policies = ["multifactor", "fifo"]
 [options.multifactor]
 age_weight = 0.0
@@ -112,7 +112,7 @@ def test_the_example_is_one_whose_users_all_want_more_than_is_due() -> None:
 
 def test_the_command_lists_what_each_got(rmx: Rmx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "m.toml").write_text(SMALL.replace("days = 5", "days = 1"))
+    (tmp_path / "m.toml").write_text(SMALL.replace("days = 3", "days = 1"))
     told = rmx("sim", "month", "m.toml", "--plot", "m.svg")
     assert told.code == 0, told.err
     assert told.out.splitlines()[0].split() == ["USER", "APPETITE", "SHARE", "MULTIFACTOR", "FIFO"]
@@ -128,7 +128,7 @@ def test_the_command_lists_what_each_got(rmx: Rmx, tmp_path: Path, monkeypatch: 
         ('account = "chess"', 'account = "sport"', "eve is in 'sport', which is no account."),
         ("appetite = 9.0", "appetite = 0.0", "at user[1].appetite"),
         ("gpus = 8", "gpus = 0", "at cluster.gpus"),
-        ("days = 5", "weeks = 2", "unknown field `weeks`"),
+        ("days = 3", "weeks = 2", "unknown field `weeks`"),
     ],
 )
 def test_a_scenario_that_is_none_is_a_sentence(tmp_path: Path, old: str, new: str, says: str) -> None:
