@@ -127,6 +127,7 @@ def test_slurms_commands_show_and_change_them(rmx: Rmx, slurm: Slurm) -> None:
     for field, says in (
         ("Speed=9", "Update of this parameter is not supported: speed=9."),
         ("MaxNodes=many", "maxnodes is 'many'."),
+        ("State=SHUT", "Invalid input: State=SHUT. Acceptable State values are UP, DOWN, DRAIN, INACTIVE."),
     ):
         refused = slurm("scontrol", "update", "PartitionName=gpu", field)
         assert (refused.code, says in refused.err) == (1, True)

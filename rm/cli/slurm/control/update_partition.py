@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from rm.errors import UsageError
 from rm.units import parse_time_limit_us
@@ -26,7 +26,7 @@ def update_partition(client: Client, name: str, fields: dict[str, str]) -> None:
     changes, limits = dict[str, Any](), dict[str, int | None]()
     for key, value in fields.items():
         if key == "state":
-            changes["state"] = value.lower()
+            changes["state"] = _state(value)
         elif key in NUMBERS:
             changes[NUMBERS[key]] = _number(key, value)
         elif key in LISTS:
@@ -54,6 +54,16 @@ def update_partition(client: Client, name: str, fields: dict[str, str]) -> None:
         client.sharing.add_partition(name, **changes)
     else:
         client.sharing.set_partition(name, **changes)
+
+
+def _state(value: str) -> str:
+    from rm.api.sharing import PartitionState  # what few commands need
+
+    states = get_args(PartitionState)
+    if value.lower() not in states:
+        listed = ", ".join(states).upper()
+        raise UsageError(f"Invalid input: State={value}.", f"Acceptable State values are {listed}.")
+    return value.lower()
 
 
 def _number(key: str, value: str) -> int:
