@@ -55,9 +55,9 @@ def real(
     if update_docs and not show.has_place(ROOT, label):
         raise UsageError(f"docs/real-workloads.md has no table '{label}'.", "Run it in a checkout.")
     kept = Kept(keep) if keep is not None else None
-    known = kept.found(units) if kept is not None else {}
+    already = kept.found(units) if kept is not None else {}
     with bar(label) as progress:
-        ended = [len(known)]
+        ended = [len(already)]
 
         def done(unit: compare.Unit, measured: compare.Measured) -> None:
             if kept is not None:
@@ -67,7 +67,7 @@ def real(
                 progress(ended[0], len(units))
 
         processes = jobs or len(os.sched_getaffinity(0))
-        found = compare.compare(units, processes, done, known)
+        found = compare.compare(units, processes, done, already)
     if as_json:
         runs = [asdict(unit) | asdict(one) for unit, one in found.items()]
         click.echo(json.dumps({"version": 1, "runs": runs}))
