@@ -17,8 +17,8 @@ _KEY_OF_IT = re.compile(r"(?: has no key '|, )([\w\-]+)")
 
 
 def line_numbers(text: str) -> dict[str, int]:
-    """Dotted key -> line; TOML's odder spellings are simply not found. A section's key is its name; that of
-    the second [[monitor.mesh]] is `monitor.mesh[1]`, and `monitor.mesh` is the first one's."""
+    """Dotted key -> line; TOML's odder spellings are not found. A section has its name as key, the
+    second [[monitor.mesh]] has `monitor.mesh[1]`, and `monitor.mesh` is the line of the first one."""
     found: dict[str, int] = {}
     section = ""
     counts: dict[str, int] = {}
