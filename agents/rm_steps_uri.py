@@ -45,7 +45,15 @@ def do_uri(run, args):
     began = time.monotonic()
     headers = dict(args["headers"] or {})
     data = _body(args, headers)
-    with ask(args["url"], args, args["method"], data, headers) as answer:
+    wanted = [int(one) for one in args["status_code"]]
+    try:
+        asked = ask(args["url"], args, args["method"], data, headers)
+    except StepFailed as problem:
+        if -1 not in wanted:
+            raise
+        elapsed = int(time.monotonic() - began)
+        return dict(problem.details, msg=str(problem), changed=False, redirected=False, elapsed=elapsed)
+    with asked as answer:
         content = answer.read(CONTENT_MAX_BYTES)
         code = answer.getcode() or 200
         result = {"url": answer.geturl(), "status": code, "redirected": answer.geturl() != args["url"]}
@@ -64,7 +72,6 @@ def do_uri(run, args):
     if re.search(r"[/+]json\b", result.get("content_type", "")):
         with contextlib.suppress(ValueError):
             result["json"] = json.loads(text)
-    wanted = [int(one) for one in args["status_code"]]
     if args["return_content"] or code not in wanted:
         result["content"] = text
     if code not in wanted:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.cluster import until
+from tests.ports import Kept
 from tests.steps_request import done, kept, one, refused, run, step
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "agents"))
@@ -398,6 +399,10 @@ def test_uri(web: Any, tmp_path: Path) -> None:
     assert kept("uri", url=f"{base}/moved", return_content=True)["content"] == "hello\n"
     assert "404 and not [200]" in refused("uri", url=f"{base}/none")
     kept("uri", url=f"{base}/none", status_code=[200, 404])
+    port = Kept()  # where nobody listens
+    assert "Request failed" in refused("uri", url=f"http://127.0.0.1:{port.number}/")
+    assert kept("uri", url=f"http://127.0.0.1:{port.number}/", status_code=[200, -1])["status"] == -1
+    port.close()
     kept("uri", url=f"{base}/j", method="post", body={"x": 1}, body_format="json")
     assert (asked[-1][0], asked[-1][3]) == ("POST", '{"x": 1}')
     kept("uri", url=f"{base}/j", method="POST", body={"a": "b c"}, body_format="form-urlencoded")

@@ -36,7 +36,7 @@ COMMAND = True
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
     if args["body"] is not None and args["src"]:
         raise BadArgument("give only one of 'body' and 'src'")
-    if not all(code.isdigit() for code in args["status_code"]):
+    if not all(code.isdigit() or code == "-1" for code in args["status_code"]):  # -1: no answer
         raise BadArgument("'status_code' must be numbers")
     method = args["method"].upper()
     if not method.isalpha():
