@@ -24,7 +24,8 @@ from rm.daemon.services.digests import addresses_of
 from rm.errors import ConfigError
 from rm.units import DAY_US, SECOND_US
 
-PLACEMENTS = 32  # that the leader makes in one turn, in which nobody else is served: tens of milliseconds
+# That the leader makes in one turn, in which nobody else is served: tens of milliseconds.
+PLACEMENTS, REFUSALS = 32, 200
 
 
 def ssh_settings(config: Config) -> SshSettings:
@@ -79,7 +80,8 @@ def tuning_of(config: Config) -> Tuning:
     least = config.policies.min_score or float("-inf")
     slice_us = int(config.jobs.slice_s * SECOND_US)
     asked = config.policies
-    return Tuning(asked.candidates, least, asked.patience, placements=PLACEMENTS, slice_us=slice_us)
+    bounds = {"placements": PLACEMENTS, "refusals": REFUSALS}
+    return Tuning(asked.candidates, least, asked.patience, slice_us=slice_us, **bounds)
 
 
 def alert_rules(config: Config) -> tuple[Rule, ...]:

@@ -39,7 +39,7 @@ SHAPES = [
 ]
 
 
-def cycle(placement: str, queue: str, placements: int = 0) -> Cycle:
+def cycle(placement: str, queue: str, **tuning: int) -> Cycle:
     state = ClusterState()
     for i in range(4):
         made = host(f"h{i}", f"z{i % 2}", gpus=2 if i < 3 else 0)
@@ -47,7 +47,7 @@ def cycle(placement: str, queue: str, placements: int = 0) -> Cycle:
         state.zones[made.zone] = Zone(made.zone)
         state.recount(made.name)
     policies = Policies(load("queue", queue), load("placement", placement), load("comm", "metronome"))
-    return Cycle(state, policies, tuning=Tuning(placements=placements))
+    return Cycle(state, policies, tuning=Tuning(**tuning))
 
 
 def happenings(state: ClusterState, chance: random.Random, now_us: int) -> list[ev.Event]:
@@ -106,11 +106,12 @@ def test_incremental_passes_decide_like_full_ones(placement: str, queue: str, se
 
 
 @pytest.mark.parametrize(("placement", "queue"), POLICIES)
+@pytest.mark.parametrize("bound", ["placements", "refusals"])
 @pytest.mark.parametrize("seed", seeds(4))
-def test_passes_of_a_few_placements_each_decide_together_like_one_of_any_number(
-    placement: str, queue: str, seed: int
+def test_passes_of_few_placements_or_refusals_decide_together_like_one_of_any_number(
+    placement: str, queue: str, seed: int, bound: str
 ) -> None:
-    few, any_number = cycle(placement, queue, placements=1), cycle(placement, queue)
+    few, any_number = cycle(placement, queue, **{bound: 1}), cycle(placement, queue)
     if queue == "backfill":  # of several reservations each pass moves some to earlier times, so passes count
         for one in (few, any_number):
             one.policies = replace(one.policies, queue=load("queue", queue, {"depth": 1}))
@@ -126,7 +127,7 @@ def test_passes_of_a_few_placements_each_decide_together_like_one_of_any_number(
         *mine, theirs = [
             [e for e in one.recorded if isinstance(e, ev.JobPlaced)] for one in (*outcomes, whole)
         ]
-        assert max(map(len, mine)) <= 1
+        assert bound == "refusals" or max(map(len, mine)) <= 1
         assert [placed for one in mine for placed in one] == theirs
         assert few.state.placed.keys() == any_number.state.placed.keys()
         for job_id in few.state.pending:

@@ -58,14 +58,16 @@ class Policies:
 class Tuning:
     """`top_k` candidates are aligned per job; a score below `min_score` keeps a job waiting, and what
     `patience` says of one that is not perfect (patience.py; 0: nothing). A pass places at most `placements`
-    jobs; 0: any number. Elements of a job array that take about `slice_us` together may go
-    to one slot of a host at once, as long as what is left makes `slice_shares` such slices for each slot; 0:
-    each by itself, and however few are left."""
+    jobs, and refuses at most `refusals` demands, for each of which all hosts are gone through; 0: any number.
+    Elements of a job array that take about `slice_us` together may go to one slot of a host at once, as long
+    as what is left makes `slice_shares` such slices for each slot; 0: each by itself, and however few are
+    left."""
 
     top_k: int = 4
     min_score: float = float("-inf")
     patience: float = 0.0
     placements: int = 0
+    refusals: int = 0
     slice_us: int = 0
     slice_shares: int = 2
 
@@ -74,7 +76,7 @@ class Tuning:
 class Pass:
     """The result of one pass. `taken` notes how each decision came about; `reasons` are those of single
     jobs; of demands, see `Blocked`. `untried` are the jobs that the next pass is to try, since this one has
-    placed as many as it may."""
+    placed or refused as many as it may."""
 
     decisions: list[Decision] = field(default_factory=list)
     taken: dict[int, Taken] = field(default_factory=dict)
@@ -110,7 +112,7 @@ def decide(
     gated = bool(gates)
     turns, limiter = Turns(snapshot), Limiter.of(snapshot)
     ahead = reserving(snapshot, policies, tuning, kinds, limiter, whole)
-    left = 0
+    left = refused_now = 0
     # by identity, since each turn looks at all that wait and hashing a demand costs as much as the rest
     known: dict[int, tuple[Demand, bool, dict[int, None]]] = {}
     for job in pending:
@@ -156,9 +158,13 @@ def decide(
     for job, one in turns.of(ordered):
         if left == 0 and (ahead is None or ahead.full):
             break
-        if left and len(result.decisions) >= tuning.placements > 0:
+        if left and (len(result.decisions) >= tuning.placements > 0 or refused_now >= tuning.refusals > 0):
             # behind a reservation also those keep their turn that are known not to fit
-            others = (j for j in eligible if ahead is not None or kinds.of(j) not in blocked.reasons)
+            others = (
+                j
+                for j in eligible
+                if ahead is not None or (j.id not in result.reasons and kinds.of(j) not in blocked.reasons)
+            )
             result.untried = [j.id for j in others if j.id not in result.taken]
             break
         key = kinds.of(job)
@@ -251,6 +257,7 @@ def decide(
                     result.reasons[job.id] = promise.promised(reasons[0])
                 continue
             blocked.reasons[key], blocked.waiting[key] = reasons[0], group
+            refused_now += reasons[0].code is not ReasonCode.PRIORITY  # what is behind others is tried again
             left -= len(group)
         turns.end(job)
         if ahead is not None and (promise := ahead.reserve(job, job.id)) is not None:
