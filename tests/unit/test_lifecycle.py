@@ -19,8 +19,7 @@ from rm.core.jobs.state import ClusterState
 from rm.core.model.host import HostState
 from rm.core.model.job import Job, JobState, Placement, TaskPlacement
 from rm.core.model.reasons import ReasonCode
-from rm.core.scheduling.engine import not_yet
-from rm.core.scheduling.held import why_held
+from rm.core.scheduling.held import not_yet, why_held
 from rm.errors import IllegalTransition
 from rm.protocol.codes import Code
 from tests import builders

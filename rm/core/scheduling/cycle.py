@@ -28,8 +28,9 @@ from rm.core.ports import CommPolicy, QueuePolicy, aligns, aligns_unprofiled, go
 from rm.core.scheduling.after import lending
 from rm.core.scheduling.blocked import Blocked
 from rm.core.scheduling.choosing import Taken
-from rm.core.scheduling.engine import Policies, Tuning, decide, not_yet, tries_of
+from rm.core.scheduling.engine import Policies, Tuning, decide, tries_of
 from rm.core.scheduling.gates import by_tier, within
+from rm.core.scheduling.held import not_yet
 from rm.core.scheduling.limits.limiting import LimitedJobs
 from rm.core.scheduling.neighbours import Neighbourhood
 from rm.core.scheduling.paths import job_paths
@@ -293,8 +294,7 @@ class Cycle:
             for job_id, at_us in self.blocked.again_us().items():
                 self._begins_us[job_id] = min(at_us, self._begins_us.get(job_id, at_us))
         out.taken = result.taken
-        known = (one.at_us for one in state.planned.values() if one.at_us is not None)
-        starts_us = min(known, default=None)
+        starts_us = min((p.at_us for p in state.planned.values() if p.at_us is not None), default=None)
         self.blocked.retry_us = None if starts_us is None else max(starts_us, now_us + RETRY_US)
 
     def _preempt(self, fresh: Sequence[int], now_us: int, out: Outcome) -> None:

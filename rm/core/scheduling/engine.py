@@ -12,7 +12,6 @@ from itertools import islice
 
 from rm.core.jobs.elements import limited
 from rm.core.jobs.free import take
-from rm.core.jobs.handlers.dependency import why_not
 from rm.core.jobs.state import placed_view
 from rm.core.model.asked.demand import Demand
 from rm.core.model.host_reservation import waits_for as reserved_later
@@ -30,7 +29,7 @@ from rm.core.scheduling.blocked import Blocked, apart, partly
 from rm.core.scheduling.choosing import Best, Taken, Tried
 from rm.core.scheduling.decision import Decision
 from rm.core.scheduling.gates import Gates, by_tier, path_of, ran_in, within
-from rm.core.scheduling.held import BY_ADMIN, why_held
+from rm.core.scheduling.held import not_yet
 from rm.core.scheduling.host_kinds import of_kinds
 from rm.core.scheduling.kinds import Kinds
 from rm.core.scheduling.limits.licensing import lacking
@@ -292,26 +291,6 @@ def waiting(job: Job, snapshot: Snapshot) -> Reason | None:
         or limited(job, snapshot)
         or reserved_later(job.spec, snapshot.now_us, snapshot.reservations, path_of(job, snapshot))
     )
-
-
-def not_yet(job: Job, now_us: int) -> Reason | None:
-    """Why a job may not be tried now, even if everything is free."""
-    if job.held:
-        return why_held(job)
-    if job.dependencies and (waits_for := why_not(job, now_us)) is not None:
-        return waits_for
-    if job.array is not None and not job.ready:
-        if job.array.kept and job.array.kept == job.array.has("held"):
-            return BY_ADMIN
-        said = f"those elements that do not wait for others are held; release them with rmx release {job.id}"
-        return Reason(ReasonCode.HELD_USER, said)
-    if now_us < job.begin_us:
-        wait_s = (job.begin_us - now_us) / 1e6
-        waits = f"may not begin for another {wait_s:.0f} s"
-        if job.reason is not None and job.begin_us == job.not_before_us:
-            waits += f": {job.reason.message}"
-        return Reason(ReasonCode.BEGIN_TIME, waits, (("wait_s", round(wait_s)),))
-    return None
 
 
 def place(

@@ -1,7 +1,8 @@
-"""Why a job that is held waits, and what lets it go on."""
+"""Why a job that is held, or waits for another or its time, may not be tried now, and what lets it go on."""
 
 from __future__ import annotations
 
+from rm.core.jobs.handlers.dependency import why_not
 from rm.core.model.job import Job
 from rm.core.model.reasons import Reason, ReasonCode
 
@@ -28,3 +29,23 @@ def why_held(job: Job) -> Reason:
     often = f" after {job.requeues} requeues" if job.requeues else ""
     release = f"rmx release {job.id}" if job.id else "rmx release"  # it is not submitted yet
     return Reason(ReasonCode.HELD_USER, f"held{often}; release it with {release}")
+
+
+def not_yet(job: Job, now_us: int) -> Reason | None:
+    """Why a job may not be tried now, even if everything is free."""
+    if job.held:
+        return why_held(job)
+    if job.dependencies and (waits_for := why_not(job, now_us)) is not None:
+        return waits_for
+    if job.array is not None and not job.ready:
+        if job.array.kept and job.array.kept == job.array.has("held"):
+            return BY_ADMIN
+        said = f"those elements that do not wait for others are held; release them with rmx release {job.id}"
+        return Reason(ReasonCode.HELD_USER, said)
+    if now_us < job.begin_us:
+        wait_s = (job.begin_us - now_us) / 1e6
+        waits = f"may not begin for another {wait_s:.0f} s"
+        if job.reason is not None and job.begin_us == job.not_before_us:
+            waits += f": {job.reason.message}"
+        return Reason(ReasonCode.BEGIN_TIME, waits, (("wait_s", round(wait_s)),))
+    return None

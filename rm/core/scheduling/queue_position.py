@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from rm.core.model.job import Job
 from rm.core.model.snapshot import Snapshot
 from rm.core.ports import QueuePolicy
-from rm.core.scheduling.engine import not_yet
 from rm.core.scheduling.gates import by_tier
+from rm.core.scheduling.held import not_yet
 
 NAMED_MAX = 5  # jobs that are listed by name
 
