@@ -28,9 +28,8 @@ LISTS = (["show", "hostnames"], ["show", "hostname"], ["show", "hostlist"])
 
 def main(words):
     end_by_signals()
-    if not REQUEUES.isdisjoint(
-        words
-    ):  # its job may be told to end before it has: callers would see a failure
+    if not REQUEUES.isdisjoint(words):
+        # the requeue may end its own job before this program has ended: callers would see a failure
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if words[:2] in LISTS and len(words) <= 3:
         return show(words[1], words[2] if len(words) > 2 else os.environ.get("SLURM_JOB_NODELIST", ""))

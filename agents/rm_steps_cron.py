@@ -11,12 +11,19 @@ MARK = "#Ansible: "
 _TIMES = ("minute", "hour", "day", "month", "weekday")
 
 
+def _own_name():
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:  # a container's user may have no line in passwd
+        return str(os.geteuid())
+
+
 class Table:
     """The lines of one table, read and written whole."""
 
     def __init__(self, run, args):
         self.run, self.args = run, args
-        self.owner = args["user"] or pwd.getpwuid(os.geteuid()).pw_name
+        self.owner = args["user"] or _own_name()
         self.path = None
         if args["cron_file"]:
             name = args["cron_file"]

@@ -49,9 +49,8 @@ def restore(session: Session, /, file: str, release: bool, as_json: bool) -> Non
     stops those that still run when it starts. Jobs that waited in the backup may have run since: they are
     held until `rmx release JOB`.
     """
-    with Heartbeat(
-        lambda: f"the database is restored from {file}", at_once=True
-    ):  # Python's own start was silent
+    # at once: Python's own start was silent
+    with Heartbeat(lambda: f"the database is restored from {file}", at_once=True):
         from rm.bootstrap.database import restore_database
 
         config = _config(session)

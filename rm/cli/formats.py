@@ -118,7 +118,10 @@ def by_names(form: str, columns: Mapping[str, Column]) -> Format:
     by_name = {name.lower(): column for column in columns.values() for name in column.names.split()}
     found: list[Column] = []
     template = ""
-    for word in filter(str.strip, form.split(",")):  # as in Slurm a comma too many means nothing
+    words = [word for word in form.split(",") if word.strip()]  # as in Slurm a comma too many means nothing
+    if not words:
+        raise UsageError(f"'{form}' names no field.", f"Choose from {_listed(columns)}.")
+    for word in words:
         match = re.match(NAME, word.lstrip() if ":" in word else word.strip())  # behind a width it is shown
         column = by_name.get(match["name"].lower()) if match else None
         if match is None or column is None:

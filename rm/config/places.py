@@ -65,5 +65,5 @@ def _table(kind: str, name: str | None, values: Mapping[str, Any]) -> str:
         for number, table in enumerate(tables)
         if name is None or (isinstance(table, Mapping) and table.get("name") == name)
     ]
-    is_told = bool(fitting) if name is not None else len(fitting) == 1
-    return f"{kind}[{fitting[-1]}]" if is_told else ""
+    one_fits = bool(fitting) if name is not None else len(fitting) == 1
+    return f"{kind}[{fitting[-1]}]" if one_fits else ""

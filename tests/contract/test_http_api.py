@@ -143,21 +143,23 @@ def test_whatever_comes_is_answered_as_the_table_says(
     from schemathesis.pytest.lazy import get_all_tests
 
     settings = hypothesis.settings(max_examples=EXAMPLES, suppress_health_check=list(hypothesis.HealthCheck))
+    listed = count()
+
+    def ask_some(case: Any, session: requests.Session) -> None:
+        _ask(case, session, listed)
+
     made = get_all_tests(
-        schema=schema.include(name=operation), test_func=_ask, settings=settings, given_kwargs={}
+        schema=schema.include(name=operation), test_func=ask_some, settings=settings, given_kwargs={}
     )
     (found,) = made
     _, ask = found.ok()
     ask(session=session)
 
 
-_listed = count()
-
-
-def _ask(case: Any, session: requests.Session) -> None:
+def _ask(case: Any, session: requests.Session, listed: Iterator[int]) -> None:
     from schemathesis.specs.openapi import checks
 
-    if case.meta.phase.name.value == "coverage" and next(_listed) % EVERY:
+    if case.meta.phase.name.value == "coverage" and next(listed) % EVERY:
         return
     query = dict(case.query or {})
     query.pop("follow", None)

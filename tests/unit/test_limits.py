@@ -417,3 +417,14 @@ def test_minutes_that_were_used_count_for_the_account_and_those_above_and_for_th
     assert cluster.runs(second)
     used["science", "eve"] = Usage(amount=11 * 60.0)
     assert not cluster.runs(cluster.submit("eve", **hour))
+
+
+@pytest.mark.parametrize("update", [JobUpdate(account="chess"), JobUpdate(priority=0, nice=50)])
+def test_what_was_set_aside_for_a_job_that_changes_is_for_others(update: JobUpdate) -> None:
+    cluster = Cluster(lab(physics={"cpus": 8}), "backfill")
+    cluster.submit("bob", "physics", cpus_per_task=6, time_limit_us=100 * MINUTE_US)
+    wide = cluster.submit("bob", "physics", cpus_per_task=8, time_limit_us=100 * MINUTE_US, priority=9)
+    narrow = cluster.submit("bob", "physics", cpus_per_task=1, time_limit_us=600 * MINUTE_US)
+    assert not cluster.runs(narrow)
+    cluster.step(ev.JobUpdated(wide, "root", update))
+    assert cluster.runs(narrow)

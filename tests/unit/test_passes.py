@@ -233,3 +233,26 @@ def test_what_hosts_lack_is_not_asked_of_each_for_each_size_of_job(monkeypatch: 
             why = policy.candidates(asked(job(cpus_per_task=cpus, **more)), snap).reasons[0]
             assert "100 of 100 hosts lack resources" in why.message
     assert len(asked_of) == 24
+
+
+def test_what_is_refused_again_and_again_keeps_a_pass_of_few_refusals_from_nobody() -> None:
+    """Hosts come free in each turn: those in front are tried again, and who fits stands behind them."""
+    few = cycle("first-fit", "priority", refusals=2)
+    taken = [spec(f"takes {name}", exclusive=True, hosts_only=(name,)) for name in ("h0", "h1", "h2", "h3")]
+    few.step([ev.JobSubmitted(1 + n, one) for n, one in enumerate(taken)], SECOND_US)
+    gangs = [spec(f"gang {n}", ntasks=4, hosts_min=4, cpus_per_task=1 + n, priority=5) for n in range(4)]
+    few.step([ev.JobSubmitted(10 + n, one) for n, one in enumerate(gangs)], SECOND_US)
+    small = 20
+    few.step([ev.JobSubmitted(small, spec("small", hosts_only=("h1",)))], SECOND_US)
+    number = 30
+    for turn in range(2, 12):
+        ended = [few.state.jobs[job] for job in few.state.placed if few.state.jobs[job].tasks[0].host == "h0"]
+        ended += [few.state.jobs[2]] if turn == 2 else []
+        events: list[ev.Event] = [
+            ev.TaskExited(job.id, job.attempt, t.host, t.rank, 0, 0, 1, 1) for job in ended for t in job.tasks
+        ]
+        number += 1
+        few.step([*events, ev.JobSubmitted(number, replace(taken[0], priority=100))], turn * SECOND_US)
+        if small in few.state.placed:
+            return
+    pytest.fail("it never started")

@@ -126,3 +126,30 @@ def test_a_peer_that_takes_nothing_in_keeps_no_other_from_being_asked() -> None:
             watched = WatchedSocket(sock, 0.6)
             pulse.watch(watched, ask, lambda: not over.is_set())
         assert asked.wait(PATIENCE_S / 2)
+
+
+def test_a_question_that_found_no_room_is_asked_as_soon_as_there_is() -> None:
+    """Else a peer that was busy at that instant, and owes no answer, is taken for lost."""
+    pulse, over, asked = Pulse(), threading.Event(), threading.Event()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        watched = WatchedSocket(ours, DEAD_AFTER_S)
+        with suppress(BlockingIOError):
+            while True:
+                ours.send(bytes(1 << 16))
+
+        def ask() -> None:
+            asked.set()
+            watched.heard_at = time.monotonic()
+
+        pulse.watch(watched, ask, lambda: not over.is_set())
+        while watched.asked_at == 0.0:  # there was no room for it
+            time.sleep(0.001)
+        theirs.setblocking(False)
+        with suppress(BlockingIOError):
+            while True:
+                theirs.recv(1 << 20)
+        assert asked.wait(PATIENCE_S)
+        over.set()
+        assert ours.send(b"still open") > 0

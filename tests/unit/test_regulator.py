@@ -385,7 +385,7 @@ def test_a_flood_of_reports_takes_one_bounded_turn_at_a_time(house: House) -> No
     house.report(2, [0, 1, 10**12, 100_000, 0, None])
     house.settle()
     assert house.regulator.of(2)["count"] == 1
-    assert 0 < house.regulator.of(1)["count"] <= reporting.BURST + 4 * reporting.PER_S
+    assert 0 < house.regulator.of(1)["count"] <= 4 * reporting.WAITING_MAX
 
 
 def test_of_what_waits_the_newest_reports_are_kept() -> None:
@@ -403,3 +403,21 @@ def test_of_what_waits_the_newest_reports_are_kept() -> None:
     ]
     reports.add("a", Iterations(job=1, attempt=2, items=[(0, 9, 9, 1, 0, None)]))
     assert due == [1, 3, 1]
+
+
+def test_a_job_has_a_bounded_rate_of_reports() -> None:
+    """However fast the regulator takes them."""
+    now_s = 0.0
+    reports = reporting.Reports(lambda job: None, lambda: now_s)
+
+    def flood() -> int:
+        taken = 0
+        for n in range(2 * reporting.BURST):
+            reports.add("a", Iterations(job=1, attempt=1, items=[(0, n, n, 1, 0, None)]))
+            found = reports.take(1)
+            taken += len(found.items) if found is not None else 0
+        return taken
+
+    assert flood() == reporting.BURST
+    now_s += 1
+    assert flood() == reporting.PER_S

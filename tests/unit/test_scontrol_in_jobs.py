@@ -59,9 +59,7 @@ def test_lists_of_hosts_may_have_several_ranges(capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize("words", [["rm_scontrol.py", "requeue", "7"], ["rm_iteration.py", "requeue"]])
-def test_a_job_that_is_told_to_end_before_its_requeue_has_ended_sees_no_failure(
-    words: list[str], tmp_path: Path
-) -> None:
+def test_a_job_whose_own_requeue_ends_it_sees_no_failure(words: list[str], tmp_path: Path) -> None:
     reports = tmp_path / "reports"
     os.mkfifo(reports)
     pipe = os.open(reports, os.O_RDWR | os.O_NONBLOCK)

@@ -161,8 +161,8 @@ class AgentChannel:
             if self._writing:
                 self._some.notify()
             else:
-                self._writing = True
                 threading.Thread(target=self._write, name=f"write-{self.host.name}", daemon=True).start()
+                self._writing = True
         return future
 
     def beside(self, command: str, window_bytes: int) -> Any:

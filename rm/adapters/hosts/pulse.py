@@ -112,12 +112,14 @@ class WatchedSocket:
 class Pulse:
     """One thread for all connections.
 
-    A connection is judged by a question that was really sent on it, so that a pulse which was
-    held up on one connection blames no other.
+    A connection is judged by a question that was sent on it, so that a pulse which was held up on one
+    connection blames no other. While a connection takes nothing in, the question waits, and it counts as
+    silent: its peer reads nothing.
     """
 
     def __init__(self) -> None:
         self._watched: dict[WatchedSocket, tuple[Callable[[], None], Callable[[], bool]]] = {}
+        self._unsent: set[WatchedSocket] = set()  # whose question waits; in the thread of `_beat`
         self._lock = threading.Lock()
         self._some = threading.Event()
         self._thread: threading.Thread | None = None
@@ -143,14 +145,19 @@ class Pulse:
             for sock, (ask, active) in watched:
                 now = time.monotonic()
                 if not active():
+                    self._unsent.discard(sock)
                     with self._lock:
                         self._watched.pop(sock, None)
-                elif sock.silent(now):
+                    continue
+                if sock.silent(now):
                     sock.cut()
                 elif sock.heard_at >= sock.asked_at and now - sock.asked_at >= sock.interval_s:
                     sock.asked_at = now
-                    if sock.takes_more():  # else it would wait here for this peer, and ask no other
-                        ask()
+                    self._unsent.add(sock)
+                # else it would wait here for this peer, and ask no other
+                if sock in self._unsent and sock.takes_more():
+                    self._unsent.discard(sock)
+                    ask()
             time.sleep(min(sock.interval_s for sock, _ in watched) / 2)
 
 

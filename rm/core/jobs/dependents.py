@@ -41,6 +41,9 @@ class PastJob:
         return cls(job.id, job.state, job.started_us, job.ended_us, job.array, tuple(starts_us.items()))
 
 
+LEFT_OVER = 64  # entries of a heap that may be left over before it is made again
+
+
 @dataclass(slots=True)
 class NamedAlike:
     """Unfinished jobs of one user and one name, of which at least one was a singleton that waited."""
@@ -62,6 +65,8 @@ class NamedAlike:
         if job.id not in self.pending:
             self.pending.add(job.id)
             heappush(self.queued, (submission_of(job), job.id))
+            if len(self.queued) > 2 * len(self.pending) + LEFT_OVER:
+                self.queued = sorted(one for one in set(self.queued) if one[1] in self.pending)
         (self.singletons.add if is_singleton(job) else self.singletons.discard)(job.id)
 
     def leave(self, job: int) -> None:

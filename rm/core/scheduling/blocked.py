@@ -30,6 +30,16 @@ class Blocked:
     waiting: dict[Key, dict[int, None]] = field(default_factory=dict)  # insertion-ordered sets
     retry_us: int | None = None
     kept: dict[int, Demand] = field(default_factory=dict)  # of jobs that reservations of hosts keep from some
+    met: set[Key] = field(default_factory=set)  # refused since a pass last came to all that it was to try
+
+    def refuse(self, key: Key, reason: Reason, jobs: dict[int, None]) -> bool:
+        """Note it; was it refused for the first time since a pass last came to all? What is tried again in
+        each pass, as hosts come free, must not keep a pass of few refusals from those behind it."""
+        self.reasons[key], self.waiting[key] = reason, jobs
+        if reason.code is ReasonCode.PRIORITY or key in self.met:
+            return False
+        self.met.add(key)
+        return True
 
     def reason_of(self, job: Job) -> Reason | None:
         reason = self.reasons.get(self.kept.get(job.id, job.demand))
@@ -58,11 +68,13 @@ class Blocked:
         self.kept.clear()
         self.retry_us = None
 
-    def _leave(self, jobs: Iterable[int]) -> None:
-        for job in jobs:
+    def _leave(self, jobs: Collection[int]) -> None:
+        left = set(jobs)
+        for job in left:
             self.kept.pop(job, None)
-            for group in self.waiting.values():
-                group.pop(job, None)
+        for group in self.waiting.values():
+            for job in group.keys() & left:
+                del group[job]
         for key in [key for key, group in self.waiting.items() if not group]:
             del self.reasons[key], self.waiting[key]
 

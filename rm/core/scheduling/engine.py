@@ -57,10 +57,10 @@ class Policies:
 class Tuning:
     """`top_k` candidates are aligned per job; a score below `min_score` keeps a job waiting, and what
     `patience` says of one that is not perfect (patience.py; 0: nothing). A pass places at most `placements`
-    jobs, and refuses at most `refusals` demands, for each of which all hosts are gone through; 0: any number.
-    Elements of a job array that take about `slice_us` together may go to one slot of a host at once, as long
-    as what is left makes `slice_shares` such slices for each slot; 0: each by itself, and however few are
-    left."""
+    jobs, and refuses at most `refusals` demands that the passes before it did not, as for each all hosts are
+    gone through; 0: any number. Elements of a job array that take about `slice_us` together may go to one
+    slot of a host at once, as long as what is left makes `slice_shares` such slices for each slot; 0: each by
+    itself, and however few are left."""
 
     top_k: int = 4
     min_score: float = float("-inf")
@@ -255,12 +255,13 @@ def decide(
                 if ahead is not None and (promise := ahead.reserve(job, job.id)) is not None:
                     result.reasons[job.id] = promise.promised(reasons[0])
                 continue
-            blocked.reasons[key], blocked.waiting[key] = reasons[0], group
-            refused_now += reasons[0].code is not ReasonCode.PRIORITY  # what is behind others is tried again
+            refused_now += blocked.refuse(key, reasons[0], group)
             left -= len(group)
         turns.end(job)
         if ahead is not None and (promise := ahead.reserve(job, job.id)) is not None:
             result.reasons[job.id] = promise.promised(blocked.reasons[key])
+    if not result.untried:
+        blocked.met.clear()
     result.untried += (number for number in served if number not in result.taken)
     result.planned, result.aside = (ahead.planned, ahead.aside) if ahead is not None else ({}, {})
     return result

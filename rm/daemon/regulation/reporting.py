@@ -7,6 +7,7 @@ bounded number of reports, and a bounded rate: neither memory nor the turns of o
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -35,15 +36,17 @@ class Reported(NamedTuple):
 class _Waiting:
     host: str
     attempt: int
-    pace: Pace = field(default_factory=lambda: Pace(BURST, PER_S))
+    pace: Pace
     items: list[Iteration] = field(default_factory=list)
 
 
 class Reports:
     """Any thread may add. `on_some` is called with a job of which nothing had waited: `take` is due."""
 
-    def __init__(self, on_some: Callable[[int], None]) -> None:
-        self._on_some = on_some
+    def __init__(
+        self, on_some: Callable[[int], None], monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._on_some, self._monotonic = on_some, monotonic
         self._lock = threading.Lock()
         self._jobs: OrderedDict[int, _Waiting] = OrderedDict()  # heard of last at the end
 
@@ -56,7 +59,7 @@ class Reports:
         with self._lock:
             waiting = self._jobs.get(job)
             if waiting is None or waiting.attempt < attempt:
-                waiting = self._jobs[job] = _Waiting(host, attempt)
+                waiting = self._jobs[job] = _Waiting(host, attempt, Pace(BURST, PER_S, self._monotonic))
             if waiting.attempt > attempt:
                 return  # the last words of an attempt that is over
             self._jobs.move_to_end(job)

@@ -14,6 +14,7 @@ from rm.core.store import Store
 from rm.errors import NotFound, UsageError
 
 PART = 200  # elements with jobs of their own that one request of the leader changes
+DEPENDENT = 10  # the same, where it searches for each whether it would come to wait for itself
 
 
 def one_element(record: Job, array_tasks: str) -> int:
@@ -65,7 +66,7 @@ def to_change(record: Job, array_tasks: str) -> list[str]:
     return [text_of(part) for part in ([waiting] if waiting else []) + _parts(alive)]
 
 
-def to_update(record: Job, array_tasks: str) -> list[str]:
+def to_update(record: Job, array_tasks: str, most: int = PART) -> list[str]:
     """The elements that are to differ from their array, in parts that the leader takes in one turn each.
 
     Raises:
@@ -77,7 +78,7 @@ def to_update(record: Job, array_tasks: str) -> list[str]:
     leave = array.has("waiting") & chosen
     refuse_many(record, leave)
     alive = each(leave | ((array.has("requeued") | array.has("running")) & chosen))
-    return [text_of(part) for part in _parts(alive)] or [array_tasks]
+    return [text_of(part) for part in _parts(alive, most)] or [array_tasks]
 
 
 def divided(jobs: Sequence[Job], most: int) -> tuple[list[Job], list[Job]]:
@@ -116,8 +117,8 @@ def to_requeue(record: Job, array_tasks: str, failed: bool) -> list[str]:
     return [text_of(part) for part in parts] or [array_tasks]
 
 
-def _parts(tasks: list[int]) -> list[int]:
-    return [sum(1 << task for task in tasks[at : at + PART]) for at in range(0, len(tasks), PART)]
+def _parts(tasks: list[int], most: int = PART) -> list[int]:
+    return [sum(1 << task for task in tasks[at : at + most]) for at in range(0, len(tasks), most)]
 
 
 async def gone(store: Store, job: Job, array_tasks: str, known: Collection[int]) -> tuple[Job, ...]:

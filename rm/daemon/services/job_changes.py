@@ -18,6 +18,7 @@ from rm.core.store import Store
 from rm.daemon.agents import Hosts
 from rm.daemon.leading.leader import Leader
 from rm.daemon.services.array_elements import (
+    DEPENDENT,
     PART,
     divided,
     gone,
@@ -169,7 +170,8 @@ class JobChanges:
         """Change what the job asks for, checked as at its submission; of an array only of these elements.
         `may_raise`: also the time limit of a job that runs, and beyond what limits would ever let run."""
         job = await self._reading.job(job_id)
-        parts = [array_tasks] if job.array is None or not array_tasks else to_update(job, array_tasks)
+        most = PART if update.dependency is None else DEPENDENT
+        parts = [array_tasks] if job.array is None or not array_tasks else to_update(job, array_tasks, most)
         pairs = [(old, update.applied(old)) for old in await self._specs_of(job, array_tasks)]
         for _, new in pairs:
             accept(new)

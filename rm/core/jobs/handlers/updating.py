@@ -24,7 +24,7 @@ from rm.core.sharing.partitions import refuse_closed, taking
 from rm.core.sharing.qos import qos_for
 from rm.errors import IllegalTransition, UsageError
 
-OWN_MOST = 1_000  # elements of an array that wait as jobs of their own by changes of theirs
+OWN_MOST = 1_000  # elements of an array that wait as jobs of their own, as long as changes make some of them
 
 
 def update(ctx: Context, job: Job, e: ev.JobUpdated) -> None:
@@ -80,8 +80,8 @@ def refuse_many(record: Job, leave: int) -> None:
     own = record.array.has("requeued") | leave
     if leave and own.bit_count() > OWN_MOST:
         raise IllegalTransition(
-            f"{own.bit_count()} elements of job array {record.id} would differ from the others, and at most "
-            f"{OWN_MOST} may wait so.",
+            f"{own.bit_count()} elements of job array {record.id} would wait as jobs of their own, as those "
+            f"that were requeued do, and at most {OWN_MOST} may.",
             f"Change the whole array, {record.id}, or fewer elements.",
         )
 
@@ -258,6 +258,8 @@ def _put(ctx: Context, job: Job, new: Job, e: ev.JobUpdated) -> Job:
     if new.state is JobState.PENDING or new.array is not None:
         if not e.update.changed.keys() <= SAID_ONLY:
             state.changed[new.id] = None
+            if new.id in state.aside:
+                state.capacity_version += 1  # what was set aside for it may be for others now
         state.reasons.pop(new.id, None)
         if new.id in state.pending:
             state.enqueue(new.id)
