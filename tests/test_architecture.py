@@ -42,7 +42,7 @@ ONLY_IN = {
         )
     },
     "fabric": {"rm/adapters/hosts/ssh.py"},
-    "paramiko": {"rm/adapters/hosts/ssh.py"},
+    "paramiko": {"rm/adapters/hosts/ssh.py", "rm/adapters/hosts/bounded_transport.py"},
     "apscheduler": {"rm/adapters/cron.py"},
     "cronsim": {"rm/adapters/cron.py"},
     # which runs in Ansible's own Python; besides, only the tests know it, which compare rm with it

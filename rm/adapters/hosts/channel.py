@@ -304,12 +304,16 @@ class AgentChannel:
         )
 
     def _end_sentence(self) -> str:
+        from rm.adapters.hosts.bounded_transport import too_much
+
         if self._given_up:
             return self._given_up
         code, words = self._exit_code(), self._last_words()
         if code >= 0 or self._channel.eof_received:  # sshd says so, and that a signal did it only by no code
             how = "ended" if code >= 0 else "was ended by a signal"
             return f"The agent on {self.host.name} {how}{': ' + words if words else ''}."
+        if why := too_much(self._channel.get_transport()):
+            return f"The connection to {self.host.name} was ended: {why}."
         return f"The connection to {self.host.name} was lost: it is down, frozen or cut off."
 
 

@@ -24,6 +24,7 @@ import fabric
 import paramiko
 from invoke.exceptions import CommandTimedOut, ThreadException
 
+from rm.adapters.hosts.bounded_transport import BoundedTransport
 from rm.adapters.hosts.identity import Identities, identities
 from rm.adapters.hosts.known_hosts import AUTHORITY, REVOKED, Line, about, with_key
 from rm.adapters.hosts.pulse import WatchedSocket, pulse
@@ -104,6 +105,7 @@ def connect(host: Host, settings: SshSettings, password: str = "") -> fabric.Con
         "auth_timeout": settings.connect_timeout_s,
         "channel_timeout": settings.connect_timeout_s,
         "disabled_algorithms": disabled_algorithms(settings.weak_algorithms),
+        "transport_factory": BoundedTransport,
         **_keys(host, identities(host, settings, route)),
         **({"password": password} if password else {}),
     }
@@ -298,6 +300,13 @@ def _bounded(seconds: float, end: Callable[[], None]) -> Iterator[None]:
         timer.cancel()
 
 
+def _active(connection: fabric.Connection) -> paramiko.Transport:
+    transport: paramiko.Transport | None = connection.client.get_transport()
+    if transport is None or not transport.is_active():
+        raise Unreachable(f"The connection to {connection.host} is closed.", "Connect again.")
+    return transport
+
+
 def run(connection: fabric.Connection, command: str, timeout_s: float) -> Result:
     """Run one shell command line (see `quote`) and wait.
 
@@ -306,22 +315,18 @@ def run(connection: fabric.Connection, command: str, timeout_s: float) -> Result
     Raises:
         Unreachable: the connection was lost, or the time is over: the outcome is unknown.
     """
-    lost = Unreachable(
-        f"The connection to {connection.host} was lost while a command ran; its outcome is unknown."
-    )
-    transport = connection.client.get_transport()
-    if transport is None or not transport.is_active():
-        raise Unreachable(f"The connection to {connection.host} is closed.", "Connect again.")
+    said = f"The connection to {connection.host} was lost while a command ran; its outcome is unknown."
+    transport = _active(connection)
     bounded = quote(["timeout", "-k", "2", f"{timeout_s:g}", "sh", "-c", command])
     try:
         with _bounded(timeout_s + transport.channel_timeout, connection.close):
             result = connection.run(bounded, hide=True, warn=True, in_stream=False, timeout=timeout_s + 5)
     except (CommandTimedOut, ThreadException, paramiko.SSHException, OSError, EOFError):
-        raise lost from None
+        raise Unreachable(said) from None
     if result.exited == 124:
         raise Unreachable(f"A command on {connection.host} did not end within {timeout_s:g} s.")
     if result.exited < 0:
-        raise lost
+        raise Unreachable(said)
     return Result(result.exited, result.stdout, result.stderr)
 
 
@@ -333,9 +338,7 @@ def put(
     connection: fabric.Connection, data: bytes, remote_path: str, mode: int, timeout_s: float = 60
 ) -> None:
     """Write a file on the host atomically: aside, then renamed."""
-    transport = connection.client.get_transport()
-    if transport is None or not transport.is_active():
-        raise Unreachable(f"The connection to {connection.host} is closed.", "Connect again.")
+    transport = _active(connection)
     code, err = -1, b""
     with suppress(paramiko.SSHException, OSError, EOFError):
         channel = transport.open_session(timeout=timeout_s)
@@ -362,7 +365,7 @@ def present_key(host: Host, settings: SshSettings) -> tuple[str, str, str]:
     """(type, fingerprint, base64) of the key a host presents now; this does not trust it."""
     timeout_s = settings.connect_timeout_s
     raw = _dialled(host, route_to(host, settings), timeout_s)
-    transport = paramiko.Transport(raw, disabled_algorithms=disabled_algorithms(settings.weak_algorithms))
+    transport = BoundedTransport(raw, disabled_algorithms=disabled_algorithms(settings.weak_algorithms))
     try:
         transport.banner_timeout = timeout_s
         transport.start_client(timeout=timeout_s)
@@ -381,8 +384,7 @@ def accept_key(host: Host, fingerprint: str, settings: SshSettings) -> None:
     Raises:
         HostKeyError: the host now presents another key; nothing was changed.
     """
-    kind, presented, key = present_key(host, settings)
-    route = route_to(host, settings)
+    (kind, presented, key), route = present_key(host, settings), route_to(host, settings)
     if presented != fingerprint:
         raise HostKeyError(
             f"Host {host.name} presents the {kind} key {presented}, not {fingerprint}: nothing was accepted.",
