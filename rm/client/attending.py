@@ -13,6 +13,7 @@ import struct
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from signal import NSIG
 from typing import Any, NamedTuple
 
 from rm.client.connection import Connection
@@ -40,6 +41,10 @@ PAUSE_S = 0.5  # between two tries to attend again
 PATIENCE_S = 600.0  # with a daemon that is away: as long as the session keeps its end
 LARGEST = 1 << 62  # offset of a stream
 ALIVE_S = 60.0  # the daemon pings every 20 s: a connection that says nothing for so long is dead
+
+
+class _Left(Exception):
+    """`look` has left the session."""
 
 
 class Ended(NamedTuple):
@@ -137,15 +142,15 @@ class Session:
         self._typed = stdin >= 0 and os.isatty(stdin)
         while True:
             try:
-                self._connect()
+                self._connect(streams)
                 self._take(streams)  # what came with the greeting: all, of a program that ended before it
                 while self._ended is None:
-                    stdin, goes_on = self._turn(streams, stdin)
-                    if not goes_on:
-                        return None
+                    stdin = self._turn(streams, stdin)
                 with suppress(OSError):
                     self._say(frame(TAKEN, self._got + 1))
                 return self._ended
+            except _Left:
+                return None
             except OSError:
                 self._drop()
             except (ValueError, struct.error):
@@ -154,7 +159,7 @@ class Session:
                 if self._ended is not None:
                     self._drop()
 
-    def _turn(self, streams: Streams, stdin: int) -> tuple[int, bool]:
+    def _turn(self, streams: Streams, stdin: int) -> int:
         socket = self._socket
         assert socket is not None
         poll = select.poll()
@@ -167,17 +172,20 @@ class Session:
         if not ready and not socket.pending():
             raise ConnectionError("the daemon is silent")
         if streams.wake in ready:
-            with suppress(BlockingIOError):
-                os.read(streams.wake, 4096)
-            if not streams.look(self):
-                return stdin, False
+            self._woken(streams)
         if stdin in ready:
             stdin = self._read(stdin)
         if socket.fileno() in ready or socket.pending():
             for data in socket.heard():
                 self._inbox += data
                 self._take(streams)
-        return stdin, True
+        return stdin
+
+    def _woken(self, streams: Streams) -> None:
+        with suppress(BlockingIOError):
+            os.read(streams.wake, 4096)
+        if not streams.look(self):
+            raise _Left
 
     def _read(self, stdin: int) -> int:
         try:
@@ -225,20 +233,22 @@ class Session:
             elif kind == ENDED:
                 self._got = max(self._got, number)
                 code, signal = map(int, data.split())
+                if not (-1 <= code <= 255 and 0 <= signal < NSIG):
+                    raise self._nonsense()
                 self._ended = Ended(code, signal)
         if self._got != before:
             socket.send(frame(TAKEN, self._got))
 
     # connections
 
-    def _connect(self) -> None:
+    def _connect(self, streams: Streams) -> None:
         """Attend the session, again if it was attended."""
         if self._socket is not None:
             return
         since, told, begun = time.monotonic(), False, self._begin is None
         while True:
             try:
-                self._open()
+                self._open(streams)
                 if told:
                     self._note("The session is attended again.")
                 return
@@ -251,35 +261,59 @@ class Session:
                 if not told:
                     told = True
                     self._note(f"{why} {self._meanwhile}")
-                time.sleep(PAUSE_S)
+                self._wait(streams, -1, PAUSE_S)
 
-    def _open(self) -> None:
-        socket = self._connection().upgraded("jobs", self._job, "session")
+    def _wait(self, streams: Streams, fd: int, within_s: float) -> bool:
+        """Until `fd` is readable: was it, in time?"""
+        until_s = time.monotonic() + within_s
+        poll = select.poll()
+        for one in (fd, streams.wake):
+            if one >= 0:
+                poll.register(one, select.POLLIN)
+        while (left_s := until_s - time.monotonic()) > 0:
+            ready = dict(poll.poll(left_s * 1000))
+            if streams.wake in ready:
+                self._woken(streams)
+            if fd in ready:
+                return True
+        return False
+
+    def _open(self, streams: Streams) -> None:
+        until_s = time.monotonic() + ALIVE_S  # a host that does not say where it is does not greet
+
+        def heard() -> list[bytes]:
+            if not (socket.pending() or self._wait(streams, socket.fileno(), until_s - time.monotonic())):
+                raise Unreachable(
+                    f"The host of job {self._job} does not begin the session.", "Look at that host's load."
+                )
+            return socket.heard()
+
+        self._socket = socket = self._connection().upgraded("jobs", self._job, "session")
         try:
             asked: dict[str, Any] = {"session": self._name, "host": self._host}
             if self._begin is not None:
                 asked["begin"] = dict(self._begin)
             socket.send(json.dumps(asked).encode(), TEXT)
+            socket.send(frame(HAVE, self._got))  # `look` may say something from here on
             rest: list[bytes] = []
             while not rest:
-                rest = socket.heard()
+                rest = heard()
             answer = json.loads(rest.pop(0))
             if "error" in answer:
                 raise _failure(answer["error"])
-            socket.send(frame(HAVE, self._got))
             self._inbox = bytearray(b"".join(rest))
             while len(self._inbox) < HEAD.size:
-                self._inbox += b"".join(socket.heard())
+                self._inbox += b"".join(heard())
             kind, far, _ = HEAD.unpack_from(self._inbox)
             if kind != HAVE or far > LARGEST:
                 raise self._nonsense()
             del self._inbox[: HEAD.size]
         except BaseException:
-            socket.close()
+            self._drop()
             raise
         if not self.began:  # what somebody else has said before is not ours
             self._taken = far
-        self._socket, self._begin, self._end_sent, self.began = socket, None, False, True
+        self._begin, self._end_sent, self.began = None, False, True
         self._sent = max(self._taken, min(far, self._taken + len(self._input)))
         self._send_input()
 

@@ -133,6 +133,9 @@ def test_what_came_with_the_greeting_is_taken_at_once(
         sessions.frame(sessions.HAVE, 0) + sessions.frame(sessions.OUTPUT, 2**64 - 1, b"x"),
         sessions.frame(sessions.HAVE, 0) + sessions.frame(sessions.ENDED, 2**64 - 1, b"0 0"),
         sessions.frame(sessions.HAVE, 0) + sessions.frame(sessions.ENDED, 0, b"0 much"),
+        sessions.frame(sessions.HAVE, 0) + sessions.frame(sessions.ENDED, 0, b"0 999"),
+        sessions.frame(sessions.HAVE, 0) + sessions.frame(sessions.ENDED, 0, b"0 " + b"9" * 60),
+        sessions.frame(sessions.HAVE, 0) + sessions.frame(sessions.ENDED, 0, b"999 -1"),
         sessions.frame(sessions.HAVE, 0) + sessions.HEAD.pack(sessions.OUTPUT, 0, 1 << 31),
     ],
 )
@@ -151,6 +154,55 @@ def test_a_host_that_speaks_nonsense_keeps_nobody_busy(said: bytes) -> None:
     with far, open(reads), open(writes, "wb"), pytest.raises(RmError, match="what no session says"):
         session.attend(attending.Streams(reads, -1, -1))
     session.close()
+
+
+@pytest.mark.parametrize("said", [b"", b'{"ok": true}'])
+def test_who_waits_for_a_host_that_does_not_begin_the_session_may_leave(said: bytes) -> None:
+    """Neither Ctrl-C nor SIGTERM ended `rmx shell` then."""
+    near, far = socket.socketpair()
+    far.settimeout(PATIENCE_S)
+    if said:
+        far.sendall(bytes([0x80 | TEXT, len(said)]) + said)
+    ways = [WebSocket(near)]
+    way: Any = SimpleNamespace(upgraded=lambda *path: ways.pop())
+    session = attending.Session(lambda: way, 42, "", "s", {}, print)
+    wakes, wake = os.pipe()
+    os.write(wake, b".")
+
+    def leave(session: attending.Session) -> bool:
+        session.hang_up()
+        far.shutdown(socket.SHUT_WR)  # else who closes waits for the other
+        return False
+
+    late = threading.Timer(PATIENCE_S, far.close)
+    late.start()
+    assert session.attend(attending.Streams(-1, -1, -1, wakes, leave)) is None
+    late.cancel()
+    heard = bytearray()
+    while data := far.recv(4096):
+        heard += data
+    assert heard.endswith(sessions.frame(sessions.BYE, 0))  # it may have begun
+    far.close()
+    os.close(wake)
+    os.close(wakes)
+
+
+def test_a_host_that_does_not_begin_the_session_is_not_waited_for_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The daemon's pings kept the wait alive."""
+    monkeypatch.setattr(attending, "ALIVE_S", 0.05)
+    monkeypatch.setattr("rm.client.websocket.LAST_S", 0.05)
+    near, far = socket.socketpair()
+    far.sendall(bytes([0x80 | TEXT, 12]) + b'{"ok": true}')
+    ways = [WebSocket(near)]
+    way: Any = SimpleNamespace(upgraded=lambda *path: ways.pop())
+    session = attending.Session(lambda: way, 42, "", "s", {}, print)
+    late = threading.Timer(PATIENCE_S, far.close)
+    late.start()
+    with far, pytest.raises(Unreachable, match="does not begin the session"):
+        session.attend(attending.Streams(-1, -1, -1))
+    late.cancel()
 
 
 def client_of(near: socket.socket) -> Any:
@@ -198,8 +250,8 @@ def test_a_host_that_never_ends_holds_no_signal_up(monkeypatch: pytest.MonkeyPat
 def test_a_signal_waits_a_minute_for_a_daemon_that_goes_away_and_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The clock goes on by half a minute with each look."""
-    looks = itertools.count(0, 30)
+    """The clock goes on by ten seconds with each look."""
+    looks = itertools.count(0, 10)
     monkeypatch.setattr(
         "rm.client.attending.time", SimpleNamespace(monotonic=lambda: next(looks), sleep=lambda _: None)
     )
