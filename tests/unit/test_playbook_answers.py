@@ -203,6 +203,18 @@ def test_a_fetch_that_is_answered_wrongly_fails(tmp_path: Path, answer: Any) -> 
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
+@pytest.mark.parametrize("name", ["/etc/ho\0sts", "/etc/\ud800"])
+def test_a_name_that_a_host_found_and_no_file_can_have_fails_its_fetch_alone(
+    tmp_path: Path, name: str
+) -> None:
+    """It ended the run of all hosts."""
+    given: dict[str, Any] = {"src": name, "dest": f"{tmp_path}/got/", "_directory": str(tmp_path)}
+    found = hands([{**PART, "size": 3}], "fetch", **given)
+    assert found["failed"]
+    assert "'fetch' cannot be done so" in found["msg"]
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
 @pytest.mark.parametrize("answer", [[], [5], [{}], [{"boot_id": 7}], [{"boot_id": []}]])
 def test_a_restart_that_is_answered_wrongly_fails(answer: Any) -> None:
     assert "boot id" in hands(answer, "reboot")["msg"]

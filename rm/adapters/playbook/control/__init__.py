@@ -84,5 +84,7 @@ def carry_out(hands: Hands) -> dict[str, Any]:
                 answer = operation.carry_out(hands, step)
             except ControlFailed as problem:
                 answer = {"failed": True, "msg": str(problem)}
+            except ValueError as problem:  # a host's words may hold a zero byte, or what is no Unicode
+                answer = {"failed": True, "msg": f"'{step['op']}' cannot be done so: {problem}."}
         results.append({"changed": False, "failed": False, **answer, "id": step["id"]})
     return {"results": results, "planned": hands.request["planned"]}
