@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rm.playbook.inventory.survey import TOPICS, findings, row
+from tests.command_line import caller
 
 PEER = {"name": "b", "interface": "eth0", "problem": "", "named": True}
 GOOD: dict[str, Any] = {
@@ -93,3 +96,51 @@ def test_clocks_count_beyond_their_uncertainty_and_homes_by_the_most() -> None:
         "c",
         "/home is local, on most hosts it is nfs4 (nas:/home).",
     )
+
+
+FULL = {**GOOD, "now_us": 1, "uid": 0, "login": "root", "bursts": None, "uids": {}}
+HOSTILE = "\x1b[2J\nb: forged"
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [],
+        [{}],
+        [{**FULL, "kernel": 5}],
+        [{**FULL, "home": ["x"]}],
+        [{**FULL, "peers": [7]}],
+        [{**FULL, "own_name": ["a", ["nonsense"]]}],
+        [{**FULL, "kernel": HOSTILE, "own_name": [HOSTILE, []], "peers": [{**PEER, "problem": HOSTILE}]}],
+    ],
+)
+def test_a_host_that_lies_of_itself_hides_no_other_and_steers_no_terminal(
+    answers: list[Any], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """It ended `rmx check` of all hosts."""
+
+    class Ways:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def send(self, name: str, batch: object, request: dict[str, Any]) -> dict[str, Any]:
+            if request["steps"][0]["op"] == "ping":
+                return {"results": [{}]}
+            return {"results": answers if name == "a" else [FULL]}
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr("rm.adapters.playbook.hosts.Ways", Ways)
+    monkeypatch.setattr("click.utils.should_strip_ansi", lambda *_: False)  # as at a terminal
+    monkeypatch.setenv("RM_CONFIG", str(tmp_path / "rm.toml"))
+    (tmp_path / "rm.toml").write_text(f'[daemon]\nstate_dir = "{tmp_path}"\n')
+    inventory = tmp_path / "hosts"
+    inventory.write_text("a ansible_host=192.0.2.1\nb ansible_host=192.0.2.2\n")
+    call = caller(capfd)
+    shown = call("check", "-i", str(inventory))
+    assert shown.code in (0, 1), shown.err
+    assert "\x1b" not in shown.out
+    assert "b: forged" not in shown.out.splitlines()
+    told = json.loads(call("check", "-i", str(inventory), "--json").out)
+    assert told["hosts"]["b"]["kernel"] == "6.1"

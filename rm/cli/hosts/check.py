@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rm.cli.heartbeat import Heartbeat
+from rm.cli.output import printable
 from rm.cli.session import Session, emit_json, json_option, table
 from rm.errors import RmError, UsageError
 
@@ -91,10 +92,10 @@ def check(
         try:
             _ask(ways, host.name, "ping", {"data": "pong"})
             began = time.time_ns() // 1000
-            answer = _ask(ways, host.name, "survey", {"peers": [], "users": []})
+            answer = _surveyed(ways, host.name, {"peers": [], "users": []})
             half = (time.time_ns() // 1000 - began) // 2
             offsets[host.name] = (answer["now_us"] - began - half, half)
-            surveys[host.name] = _ask(ways, host.name, "survey", {"peers": peers, "users": sorted(users)})
+            surveys[host.name] = _surveyed(ways, host.name, {"peers": peers, "users": sorted(users)})
         except RmError as problem:
             found.append(Finding("reach", host.name, problem.what, problem.hint, True))
 
@@ -119,7 +120,8 @@ def check(
         rows.append((name, *cells, count or "none"))
     table(COLUMNS, rows, right=("FINDINGS",))
     for one in sorted(found, key=lambda one: not one.grave):
-        click.echo(f"\n{one.host}: {'' if one.grave else 'note: '}{one.what}\n    {one.mend}")
+        said = f"{one.host}: {'' if one.grave else 'note: '}{one.what}"
+        click.echo(f"\n{printable(said)}\n    {printable(one.mend)}")
     return int(grave)
 
 
@@ -131,9 +133,27 @@ def _next(hosts: Sequence[Host], host: Host) -> list[Host]:
 def _ask(ways: Ways, name: str, op: str, args: dict[str, Any]) -> dict[str, Any]:
     """One operation of the executor on a host; raises RmError."""
     from rm.playbook.model.steps import Batch, Step
+    from rm.playbook.run.answers import asked
 
     request = {"steps": [Step(0, 0, op, args).wire()], "check": False, "diff": False, "planned": {}}
-    answer: dict[str, Any] = ways.send(name, Batch((), False), request)["results"][0]
+    answer = asked(op, args, ways.send(name, Batch((), False), request)["results"])
     if answer.get("failed"):
         raise RmError(f"Host {name} cannot be looked at: {answer.get('msg')}")
     return answer
+
+
+def _surveyed(ways: Ways, name: str, args: dict[str, Any]) -> dict[str, Any]:
+    """What a host says of itself; raises RmError, also where that is no survey."""
+    import msgspec
+
+    from rm.protocol.survey import Survey
+    from rm.typed import convert, in_words
+
+    try:
+        found: dict[str, Any] = msgspec.to_builtins(convert(_ask(ways, name, "survey", args), Survey))
+    except msgspec.ValidationError as error:
+        said = ": ".join(filter(None, in_words(error)))
+        raise RmError(
+            f"Host {name} says of itself what cannot be: {said}.", "See who answers there."
+        ) from None
+    return found

@@ -118,7 +118,7 @@ def _of_host(
         add("names", f"The host does not know its own name, {own_name}.",
             "Put it into its /etc/hosts with its address: "
             "torchrun and others look themselves up, and hang.")  # fmt: skip
-    elif survey["peers"] and all(ip_address(address.partition("%")[0]).is_loopback for address in own):
+    elif survey["peers"] and all(map(_is_loopback, own)):
         add("names", f"The host's own name, {own_name}, leads to {', '.join(own)}.",
             "Give it the host's address for programs that tell by it who they are, such as "
             "torchrun --rdzv-endpoint=$MASTER_ADDR; --node-rank=$SLURM_NODEID --master-addr=$MASTER_ADDR "
@@ -144,6 +144,13 @@ def _of_host(
         add("users", f"These users of the control machine are unknown: {_some(absent)}",
             "Make those that submit jobs; a job of an unknown user is refused.")  # fmt: skip
     return found
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ip_address(address.partition("%")[0]).is_loopback
+    except ValueError:  # a host says what it likes
+        return False
 
 
 def _some(names: Sequence[str]) -> str:
