@@ -10,7 +10,7 @@ import pytest
 
 from rm.core.model.job import Task
 from rm.core.model.job_step import STEPS_MOST, JobStep, StepName
-from rm.daemon.execution.step_book import RECORD_BYTES, StepBook
+from rm.daemon.execution.step_book import PART_BYTES, RECORD_BYTES, StepBook
 from rm.errors import StoreUnavailable
 from rm.protocol.codes import AgentError
 from tests.fakes import PATIENCE_S, FakeHosts, ManualClock
@@ -101,6 +101,9 @@ def test_a_host_whose_record_never_ends_is_not_asked_for_ever() -> None:
     house.hosts.take("job-steps").answer(**page(line(STEPS_MOST), line(0), offset=0, more=True))
     assert (list(house.kept), house.hosts.untaken("job-steps")) == ([StepName(7, 1, 0)], [])
     house.book.told("h1", 7, 1)
+    house.hosts.take("job-steps").answer(**page(line(0), offset=1, more=True))
+    assert house.hosts.untaken("job-steps") == []
+    house.book.told("h1", 7, 1)
     house.hosts.take("job-steps").answer(**page(offset=RECORD_BYTES, more=True))
     assert house.hosts.untaken("job-steps") == []
 
@@ -126,10 +129,10 @@ def test_a_collection_fetches_all_that_is_left_and_says_what_keeps_it(beside: Th
     house = Book()
     house.book.told("h3", 7, 1)  # not asked at once: it is not known to run there
     done = beside.submit(house.book.bring_home, "h1", 7, 1)
-    house.hosts.take("job-steps").answer(**page(line(0), offset=10, more=True))
+    house.hosts.take("job-steps").answer(**page(line(0), offset=PART_BYTES, more=True))
     rest = house.hosts.take("job-steps")
-    assert rest.args["offset"] == 10
-    rest.answer(**page(line(1), offset=20))
+    assert rest.args["offset"] == PART_BYTES
+    rest.answer(**page(line(1), offset=PART_BYTES + 20))
     done.result(PATIENCE_S)
     assert [name.step for name in house.kept] == [0, 1]
     house.book.told("h3", 7, 1)

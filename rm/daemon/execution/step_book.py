@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 KEEP_S = 30.0  # for a commit, before the host is asked again
 RECORD_BYTES = 64 << 20  # no record of an attempt is larger
+PART_BYTES = 64 << 10  # a host that has more to say says a quarter of a MiB at once
 KNOWN = 100_000  # attempts
 POSITIONS = 10_000  # of attempts that are remembered; of the others all is fetched again
 GONE = (Code.NO_SUCH_OP, Code.NO_SUCH_ATTEMPT, Code.DISCARDED)  # there is nothing more to be had
@@ -189,5 +190,5 @@ def step_used(told: wire.StepUsed) -> StepUsed:
 
 
 def _goes_on(told: wire.JobStepsTold, position: int) -> bool:
-    """Is there more? A host whose record does not advance, or never ends, is not asked for ever."""
-    return told.more and position < told.offset < RECORD_BYTES
+    """Is there more? A host whose record hardly advances, or never ends, is not asked for ever."""
+    return told.more and position + PART_BYTES <= told.offset < RECORD_BYTES
