@@ -185,7 +185,7 @@ def test_no_string_of_a_user_reaches_a_shell(cluster: Cluster) -> None:
         assert cluster.run(view, *([job_id] if view != "queue" else [])).returncode == 0
     (host,) = job["hosts"]
     cluster.lab.exec(host, ["mkdir", "-p", "-m", "777", "/var/tmp/" + EVIL.replace("/", "_")])
-    pattern = f"/var/tmp/{name}/%j %x.out"
+    pattern = f"/var/tmp/{name.replace('%', '%%')}/%j %x.out"
     with_output = cluster.post_job("echo hi", user=OWNER, name="y", output=pattern, hosts_only=[host])
     assert cluster.wait(with_output)["state"] == "COMPLETED"
     assert cluster.read(host, f"/var/tmp/{name}/{with_output} y.out") == "hi\n"
