@@ -1,21 +1,13 @@
 """`cron`: an entry of a user's table, or of a file in /etc/cron.d, under a comment that names it."""
 
 import os
-import pwd
 import re
 
 from rm_steps_base import StepFailed, asks, content_diff, execute, plain_environment, tool
-from rm_steps_write import put_content
+from rm_steps_write import name_of, put_content
 
 MARK = "#Ansible: "
 _TIMES = ("minute", "hour", "day", "month", "weekday")
-
-
-def _own_name():
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:  # a container's user may have no line in passwd
-        return str(os.geteuid())
 
 
 class Table:
@@ -23,7 +15,7 @@ class Table:
 
     def __init__(self, run, args):
         self.run, self.args = run, args
-        self.owner = args["user"] or _own_name()
+        self.owner = args["user"] or name_of(os.geteuid(), "user")
         self.path = None
         if args["cron_file"]:
             name = args["cron_file"]

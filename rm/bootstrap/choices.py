@@ -80,8 +80,14 @@ def tuning_of(config: Config) -> Tuning:
     least = config.policies.min_score or float("-inf")
     slice_us = int(config.jobs.slice_s * SECOND_US)
     asked = config.policies
-    bounds = {"placements": PLACEMENTS, "refusals": REFUSALS}
-    return Tuning(asked.candidates, least, asked.patience, slice_us=slice_us, **bounds)
+    return Tuning(
+        asked.candidates,
+        least,
+        asked.patience,
+        placements=PLACEMENTS,
+        refusals=REFUSALS,
+        slice_us=slice_us,
+    )
 
 
 def alert_rules(config: Config) -> tuple[Rule, ...]:

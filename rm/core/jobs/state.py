@@ -160,6 +160,12 @@ class ClusterState:
         self.pending[job_id] = None
         self.fresh[job_id] = None
 
+    def take_news(self) -> tuple[dict[int, None], dict[str, None], dict[int, None]]:
+        """What is `fresh`, `freed` and `changed` since this was called last."""
+        news = self.fresh, self.freed, self.changed
+        self.fresh, self.freed, self.changed = {}, {}, {}
+        return news
+
     def forget_finished(self, over: int = 4_000) -> None:
         """When more finished jobs than that are in memory, the older half leaves; the store keeps it."""
         if len(self.jobs) - len(self.pending) - len(self.placed) < over:

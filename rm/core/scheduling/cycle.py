@@ -227,8 +227,7 @@ class Cycle:
 
     def _decide(self, now_us: int, out: Outcome) -> None:
         state = self.state
-        (fresh, freed), state.fresh, state.freed = (state.fresh, state.freed), {}, {}
-        changed, state.changed = state.changed, {}
+        fresh, freed, changed = state.take_news()
         untried, self._untried = dict.fromkeys(self._untried), []
         limited = self._limited.released(state, now_us)
         begin = {j: None for j, at_us in self._begins_us.items() if at_us <= now_us}
@@ -294,7 +293,8 @@ class Cycle:
             for job_id, at_us in self.blocked.again_us().items():
                 self._begins_us[job_id] = min(at_us, self._begins_us.get(job_id, at_us))
         out.taken = result.taken
-        starts_us = min((p.at_us for p in state.planned.values() if p.at_us is not None), default=None)
+        known = (one.at_us for one in state.planned.values() if one.at_us is not None)
+        starts_us = min(known, default=None)
         self.blocked.retry_us = None if starts_us is None else max(starts_us, now_us + RETRY_US)
 
     def _preempt(self, fresh: Sequence[int], now_us: int, out: Outcome) -> None:

@@ -46,7 +46,7 @@ class _Namesakes:
 class _Search:
     state: ClusterState
     job: Job
-    itself: frozenset[int] = frozenset()
+    itself: frozenset[int]
     looked: int = 0
     seen: set[int] = field(default_factory=set)
     groups: dict[Group, _Namesakes] = field(default_factory=dict)
