@@ -7,6 +7,7 @@ and a few disturbed iterations do not matter.
 """
 
 MIN_SHARE = 0.08  # of the peak rate: what counts as communicating
+MIN_EXPLAINED = 0.85  # of what was sent in bursts: phases with less of it are a mixture of unlike iterations
 RISE_US = 4_000  # shorter bursts are noise (control traffic, a lone acknowledgement)
 
 
@@ -109,7 +110,8 @@ def estimate(samples, step_us=2_000):
     Phases are [offset_us, duration_us, rate_bps]; offset 0 is the start of the communication phase that
     follows the longest silence, and `origins` lists when that happened (microseconds, as sampled).
     Confidence 0…1: how strongly the traffic repeats times how many of the iterations agree; 0 with
-    period 0 when no period was found in at least three iterations.
+    period 0 when no period was found in at least three iterations, or the phases hold too little of what
+    was sent.
     """
     nothing = {"period_us": 0, "phases": [], "iterations": 0, "confidence": 0.0, "origins": []}
     values = rates(samples, step_us)
@@ -129,15 +131,19 @@ def estimate(samples, step_us=2_000):
     anchor = silence.index(max(silence)) % each
     starts = [found[i][0] for i in range(anchor, len(found), each)]
     lengths = [starts[n + 1] - starts[n] for n in range(len(starts) - 1)]
+    sent = sum(b for _, _, b in found[anchor : anchor + each * len(lengths)]) / len(lengths)
     period = median(lengths)
     usable = list(range(anchor, len(found) - each + 1, each))
-    phases = []
+    phases, explained = [], 0.0
     for k in range(each):
         offset = median([found[i + k][0] - found[i][0] for i in usable])
         duration = median([_length(values, found[i + k]) for i in usable])
         volume = median([found[i + k][2] for i in usable])
+        explained += volume
         rate = volume * 8 * 1e6 / (duration * step_us)
         phases.append([int(offset * step_us), int(duration * step_us), int(rate)])
+    if explained < MIN_EXPLAINED * sent:
+        return nothing
     agree = sum(1 for length in lengths if abs(length - period) <= 0.15 * period) / len(lengths)
     mean = [length for length in lengths if abs(length - period) <= 0.15 * period]
     exact = sum(mean) / len(mean) if mean else period

@@ -252,26 +252,30 @@ def test_what_a_job_loses_beside_another_on_its_links_is_told_and_added_up(clust
 NUMBERS = ("jobs", "failed", "cpu_us", "cpu_watched_us", "cpu_busy_us")
 
 
-# 0.6 s of computing and 0.36 s of an all-reduce over 100 Mbit/s: by chance two of them lose 13 %
+# 1.4 s of computing and 1 s of an all-reduce over 100 Mbit/s: by chance two of them lose a sixth, which is
+# more than what a busy machine is late in such a time
 TRAINS = """#!/bin/sh
-#RM --launch=tasks --nodes=2 --ntasks-per-node=1 --time=10
-exec python3 - --iterations=1000 --compute-ms=600 --bytes=4500000 <<'END'
+#RM --launch=tasks --nodes=2 --ntasks-per-node=1 --time=15
+exec python3 - --iterations=1000 --compute-ms=1400 --bytes=12500000 <<'END'
 {program}
 END
 """
-TRAINS_US, SENDS_US = 970_000, 370_000
+TRAINS_US, SENDS_US = 2_420_000, 1_020_000
 
 
 def test_what_interleaving_saves_two_jobs_is_estimated_and_a_lone_job_saves_nothing(cluster: Cluster) -> None:
+    # on a machine without a free core interleaving may bring nothing at first, and would be left off for long
+    cluster.configure({"regulate": {"verify": False}})
+    cluster.restart()
     script, profile = cluster.directory / "trains.sh", cluster.directory / "trains.json"
     script.write_text(TRAINS.format(program=EXAMPLE.read_text()))
-    profile.write_text(traffic_file(builders.profile(TRAINS_US / 1e3, (600, SENDS_US / 1e3, 99))))
+    profile.write_text(traffic_file(builders.profile(TRAINS_US / 1e3, (1400, SENDS_US / 1e3, 99))))
     names = sorted(cluster.hosts())
     before = usage(cluster, "--by=user").get("root", {}).get("saved_us", "0")
     words = (f"--traffic={profile}", str(script))
     jobs = [cluster.submit(f"--nodelist={','.join(names[:2])}", *words) for _ in range(2)]
     lone = cluster.submit(f"--nodelist={','.join(names[2:])}", *words)
-    until(lambda: all(cluster.job(job)["saved_us"] for job in jobs), "they save time", 5 * WAIT_S)
+    until(lambda: all(cluster.job(job)["saved_us"] for job in jobs), "they save time", 8 * WAIT_S)
     assert cluster.client.get("jobs", lone, "iterations")["count"] > 0
     for job in (*jobs, lone):
         cluster.rmx("cancel", job)

@@ -4,11 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rm.core.model.asked.traffic import Phase, TrafficProfile
-from rm.daemon.regulation.inspection import CLEAN_ITERATIONS, Inspection, profile_of, undisturbed
+from rm.daemon.regulation.inspection import CLEAN_ITERATIONS, Inspection, profile_of, undisturbed, watch_us
 from rm.daemon.regulation.running import Place, Running
 from rm.protocol.network import Profiled
 from tests.fakes import FakeHosts
@@ -21,8 +22,9 @@ def measured(**fields: Any) -> Profiled:
     return msgspec.convert(fields, Profiled)
 
 
-def running(job: int, attempt: int = 1, nic_bps: int = 1_000) -> Running:
-    return Running(job, attempt, 0, (Place("h1", 0, "eth0", nic_bps, 0),), None, False, False)
+def running(job: int, attempt: int = 1, nic_bps: int = 1_000, hosts: tuple[str, ...] = ("h1",)) -> Running:
+    places = tuple(Place(host, n, "eth0", nic_bps, 0) for n, host in enumerate(hosts))
+    return Running(job, attempt, 0, places, None, False, False)
 
 
 class House:
@@ -55,6 +57,42 @@ def test_jobs_are_profiled_one_after_the_other_and_none_twice() -> None:
     house.hosts.take("profile").refuse("no-such-attempt")
     house.work()
     assert house.done == [(1, PROFILE), (2, None)]
+
+
+def test_jobs_of_other_hosts_do_not_wait_for_each_other_and_none_is_overtaken() -> None:
+    house = House()
+    for job, hosts in ((1, "ab"), (2, "bc"), (3, "cd"), (4, "ef")):
+        house.inspection.begin(running(job, hosts=tuple(hosts)), reports=True, shared=False)
+    first, fourth = house.hosts.take("profile"), house.hosts.take("profile")
+    assert [first.args["job"], fourth.args["job"]] == [1, 4]
+    assert house.hosts.untaken("profile") == []  # 3 shares no host with 1, but with 2, which was first
+    for _ in range(CLEAN_ITERATIONS):
+        house.inspection.heard(4, 1, 220_000, None)
+    fourth.answer(**MEASURED)
+    house.work()
+    assert house.done == [(4, TrafficProfile(220_000, PROFILE.phases))]
+    first.answer(**MEASURED)
+    house.work()
+    assert house.hosts.take("profile").args["job"] == 2
+
+
+@pytest.mark.parametrize(
+    ("iteration_us", "ran_us", "watched_us"),
+    [
+        (200_000, 0, 3_000_000),  # never shorter
+        (1_000_000, 0, 8_000_000),  # eight iterations
+        (600_000_000, 0, 24_000_000),  # never longer
+        (None, 3_000_000, 3_000_000),
+        (None, 40_000_000, 10_000_000),  # three seconds have shown nothing
+    ],
+)
+def test_a_job_is_watched_for_several_of_its_iterations(
+    iteration_us: int | None, ran_us: int, watched_us: int
+) -> None:
+    assert watch_us(iteration_us, ran_us) == watched_us
+    house = House()
+    house.inspection.begin(running(1), False, False, watch_us(iteration_us, ran_us))
+    assert house.hosts.take("profile").args["duration_us"] == watched_us
 
 
 def test_a_refusal_does_not_end_the_row() -> None:

@@ -115,6 +115,19 @@ def test_irregular_traffic_is_not_trusted() -> None:
     assert rm_profile.estimate(samples)["confidence"] < 0.5
 
 
+def test_phases_that_leave_out_much_of_what_was_sent_are_no_profile() -> None:
+    """Two of four bursts have a pause, each at another place, as on a host without a free core."""
+    samples, total = [], 0
+    for n in range(2000):
+        at_ms = n * 2
+        iteration, inside_ms = divmod(at_ms, 1000)
+        pause_ms = {1: (180, 280), 3: (200, 300)}.get(iteration, (0, 0))
+        if inside_ms < 370 and not pause_ms[0] <= inside_ms < pause_ms[1]:
+            total += 25_000
+        samples.append((at_ms * 1000, total))
+    assert rm_profile.estimate(samples)["period_us"] == 0
+
+
 @pytest.mark.parametrize("samples", [[], [(0, 0)], [(0, 0), (2000, 5)]])
 def test_too_little_to_tell(samples: list[tuple[int, int]]) -> None:
     assert rm_profile.estimate(samples)["period_us"] == 0

@@ -1,16 +1,18 @@
-"""Inspection: measure a running job's traffic profile again, one job at a time.
+"""Inspection: measure a running job's traffic profile again, one job of a host at a time.
 
 Metronome, Sec. III-C: on a change of the traffic pattern, or after frequent readjustments, the
 relevant jobs are inspected in turn. The phases come from the job's own byte counters on its
 first host; where the job reports iterations, the period is theirs, which is more exact.
+
+A job is watched for some of its iterations: few of them give a wrong profile where one of them is late.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from statistics import median
 
 from rm.core.model.asked.traffic import Phase, TrafficProfile
@@ -21,11 +23,30 @@ from rm.protocol.network import Profile, Profiled
 
 log = logging.getLogger(__name__)
 
-WATCH_US = 3_000_000
+LEAST_WATCH_US, MOST_WATCH_US = 3_000_000, 24_000_000
+WATCHED = 8  # iterations
+RAN = 4  # times as long as it is watched a job has run whose iterations nobody knows
 MIN_CONFIDENCE = 0.5
 CLEAN_ITERATIONS = 5
 # A host reports these, and aligning odd ones takes longer: no training iterates like that.
 SHORTEST_US, LONGEST_US, MOST_PHASES = 1_000, 600_000_000, 64
+
+
+@dataclass(slots=True)
+class _Wanted:
+    running: Running
+    reports: bool
+    shared: bool
+    watch_us: int
+    periods_us: list[int] = field(default_factory=list)  # of its iterations meanwhile
+
+    @property
+    def name(self) -> tuple[int, int]:
+        return self.running.job, self.running.attempt
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        return frozenset(place.host for place in self.running.places)
 
 
 class Inspection:
@@ -45,44 +66,50 @@ class Inspection:
         self._agents = agents
         self._defer = defer
         self._done = done
-        self._waiting: deque[tuple[Running, bool, bool]] = deque()
-        self._current: tuple[int, int] | None = None
-        self._periods: list[int] = []
+        self._waiting: list[_Wanted] = []
+        self._watched: dict[tuple[int, int], _Wanted] = {}
 
-    def begin(self, running: Running, reports: bool, shared: bool) -> None:
-        """Profile this job when those before it are done.
+    def begin(self, running: Running, reports: bool, shared: bool, watch_us: int = LEAST_WATCH_US) -> None:
+        """Profile this job when those of its hosts that were asked for earlier are done.
 
-        `reports`: it reports its iterations; `shared`: other jobs communicate on its links.
+        `reports`: it reports its iterations; `shared`: other jobs communicate on its links; `watch_us`: for
+        how long.
         """
         name = (running.job, running.attempt)
-        if name == self._current or any((w.job, w.attempt) == name for w, _, _ in self._waiting):
+        if name in self._watched or any(one.name == name for one in self._waiting):
             return
-        self._waiting.append((running, reports, shared))
+        self._waiting.append(_Wanted(running, reports, shared, watch_us))
         self._next()
 
     def heard(self, job: int, attempt: int, net_us: int, comm_us: int | None) -> None:
         """An iteration of some job: `net_us` is its duration without waiting."""
-        if self._current == (job, attempt):
-            self._periods.append(net_us)
+        if (wanted := self._watched.get((job, attempt))) is not None:
+            wanted.periods_us.append(net_us)
 
     def _next(self) -> None:
-        if self._current is not None or not self._waiting:
-            return
-        running, reports, shared = self._waiting.popleft()
-        self._current, self._periods = (running.job, running.attempt), []
+        taken = {host for wanted in self._watched.values() for host in wanted.hosts}
+        for wanted in [*self._waiting]:
+            if taken.isdisjoint(wanted.hosts):
+                self._waiting.remove(wanted)
+                self._watch(wanted)
+            taken.update(wanted.hosts)
+
+    def _watch(self, wanted: _Wanted) -> None:
+        running = wanted.running
+        self._watched[wanted.name] = wanted
         place = running.places[0]
         request = Profile(
-            job=running.job, attempt=running.attempt, interface=place.interface, duration_us=WATCH_US
+            job=running.job, attempt=running.attempt, interface=place.interface, duration_us=wanted.watch_us
         )
-        future = self._agents.call(place.host, request, WATCH_US / 1e6 + 10)
-        future.add_done_callback(lambda f: self._defer(lambda: self._ended(running, reports, shared, f)))
+        future = self._agents.call(place.host, request, wanted.watch_us / 1e6 + 10)
+        future.add_done_callback(lambda f: self._defer(lambda: self._ended(wanted, f)))
 
-    def _ended(self, running: Running, reports: bool, shared: bool, future: Future[Profiled]) -> None:
-        profile, periods_us = None, self._periods if reports else []
-        self._current, self._periods = None, []
+    def _ended(self, wanted: _Wanted, future: Future[Profiled]) -> None:
+        running, profile = wanted.running, None
+        del self._watched[wanted.name]
         try:
-            profile = profile_of(future.result(), periods_us)
-            if profile is not None and shared:
+            profile = profile_of(future.result(), wanted.periods_us if wanted.reports else [])
+            if profile is not None and wanted.shared:
                 profile = undisturbed(profile, running.places[0].nic_bps)
         except (RmError, TimeoutError) as error:
             log.warning("cannot profile job %d: %s", running.job, error)
@@ -90,6 +117,13 @@ class Inspection:
             log.info("job %d: %s", running.job, profile or "no clear traffic profile yet")
             self._next()
             self._done(running, profile)
+
+
+def watch_us(iteration_us: int | None, ran_us: int) -> int:
+    """For how long to watch a job whose iterations take about `iteration_us` (None: not known) and which
+    has run for `ran_us`: the longer it has shown no period, the longer its period may be."""
+    wanted_us = ran_us // RAN if iteration_us is None else WATCHED * iteration_us
+    return min(MOST_WATCH_US, max(LEAST_WATCH_US, wanted_us))
 
 
 def profile_of(measured: Profiled, periods_us: list[int]) -> TrafficProfile | None:

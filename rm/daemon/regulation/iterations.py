@@ -9,6 +9,7 @@ from typing import Any
 
 KEPT_PER_JOB = 1_000  # iterations, as long as there are no more than KEPT_JOBS jobs
 KEPT_LEAST = 50  # however many jobs there are
+USUAL = 9  # of the newest iterations say how long one takes
 KEPT_JOBS = 500  # that run no more
 
 
@@ -29,6 +30,12 @@ class IterationStats:
             return None
         start_us, duration_us, _, _ = self.items[-1]
         return start_us + duration_us
+
+    @property
+    def usual_us(self) -> int | None:
+        """About how long an iteration takes: the median of the newest; None before the first."""
+        newest = sorted(self.items[-n - 1][1] for n in range(min(USUAL, len(self.items))))
+        return newest[len(newest) // 2] if newest else None
 
     def add(self, start_us: int, duration_us: int, paused_us: int, comm_us: int | None) -> None:
         self.items.append((start_us, duration_us, paused_us, comm_us))

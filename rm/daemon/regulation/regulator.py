@@ -23,7 +23,7 @@ from rm.core.model.network.alignment import Alignment, in_words
 from rm.core.ports import Clock
 from rm.daemon.agents import Agents
 from rm.daemon.regulation.asking import ask
-from rm.daemon.regulation.inspection import Inspection
+from rm.daemon.regulation.inspection import Inspection, watch_us
 from rm.daemon.regulation.iterations import IterationBook
 from rm.daemon.regulation.paths import Paths
 from rm.daemon.regulation.progress import Awaited, ProgressWatch, awaited_of
@@ -332,7 +332,11 @@ class Regulator:
             for other in self._view.running.values()
             if other.job != running.job
         )
-        self._inspection.begin(running, self._reports(running), shared)
+        stats = self._book.find(running.job) if self._reports(running) else None
+        usual_us = stats.usual_us if stats is not None else None
+        iteration_us = running.traffic.period_us if running.traffic else usual_us
+        ran_us = self._clock.now_us() - running.started_us
+        self._inspection.begin(running, stats is not None, shared, watch_us(iteration_us, ran_us))
 
     def _profiled(self, running: Running, profile: TrafficProfile | None) -> None:
         if profile is None and running.traffic is None:
