@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
 from rm.arrays import mask
 from rm.core.jobs.array_state import state_of
 from rm.core.jobs.dependents import Group, group_of, submission_of
-from rm.core.model.asked.dependency import Standing
+from rm.core.model.asked.dependency import Dependency, Standing
 from rm.core.model.job import Job, JobState
 from rm.dependencies import SINGLETON
 
@@ -46,11 +46,13 @@ def chain_of(job: Job, jobs: Mapping[int, Job]) -> Chain:
     while level:
         further: list[Job] = []
         for one in level:
-            for link in _links(one, jobs, first):
+            for condition in one.dependencies:
+                awaited = _awaited(one, condition, jobs, first)
+                if awaited is None and condition.kind == SINGLETON:
+                    continue
                 count += 1
-                if count <= LINKS_MAX:
-                    links.append(link)
-                awaited = jobs.get(link.awaited)
+                if count <= LINKS_MAX:  # of a chain of many thousands only these take time
+                    links.append(_link(one, condition, awaited))
                 if awaited is not None and awaited.state is JobState.PENDING and awaited.id not in seen:
                     seen.add(awaited.id)
                     further.append(awaited)
@@ -58,19 +60,24 @@ def chain_of(job: Job, jobs: Mapping[int, Job]) -> Chain:
     return Chain(tuple(links), count - len(links))
 
 
-def _links(job: Job, jobs: Mapping[int, Job], first: Callable[[], Mapping[Group, Job]]) -> Iterator[Link]:
-    for one in job.dependencies:
-        awaited = jobs.get(one.job)
-        if one.kind == SINGLETON and one.standing is Standing.UNFULFILLED:
-            awaited = first().get(group_of(job))
-        if awaited is not None:
-            state = awaited.state
-            if one.tasks and awaited.array is not None:
-                state = state_of(awaited.array.only(mask(one.tasks)))
-            yield Link(job.id, one.kind, awaited.id, one.standing, state, awaited.spec.name, one.tasks)
-        elif one.kind != SINGLETON:
-            ended = JobState(one.ended) if one.ended else None
-            yield Link(job.id, one.kind, one.job, one.standing, ended, None, one.tasks)
+def _awaited(
+    job: Job, condition: Dependency, jobs: Mapping[int, Job], first: Callable[[], Mapping[Group, Job]]
+) -> Job | None:
+    """None: not known any more, or, of a singleton, nobody."""
+    if condition.kind == SINGLETON and condition.standing is Standing.UNFULFILLED:
+        return first().get(group_of(job))
+    return jobs.get(condition.job)
+
+
+def _link(job: Job, condition: Dependency, awaited: Job | None) -> Link:
+    kind, standing, tasks = condition.kind, condition.standing, condition.tasks
+    if awaited is None:
+        ended = JobState(condition.ended) if condition.ended else None
+        return Link(job.id, kind, condition.job, standing, ended, None, tasks)
+    state = awaited.state
+    if tasks and awaited.array is not None:
+        state = state_of(awaited.array.only(mask(tasks)))
+    return Link(job.id, kind, awaited.id, standing, state, awaited.spec.name, tasks)
 
 
 def _first_alike(jobs: Mapping[int, Job]) -> Mapping[Group, Job]:
