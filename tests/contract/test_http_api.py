@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from http.cookiejar import DefaultCookiePolicy
 from itertools import count
 from typing import Any
@@ -53,7 +53,9 @@ HOSTS = "[z1]\nh1\nh2\n[all:vars]\nansible_host=127.0.0.1\nansible_port=1\n"
 PLAYBOOK = "- hosts: all\n  vars_prompt: [{name: a, private: false}]\n  tasks:\n    - ping:\n"
 PATIENCE_S = 60
 EXAMPLES = max(1, round(4 * SHARE))  # drawn for each operation
-EVERY = max(1, round(1 / SHARE))  # of the thousands of cases that schemathesis lists, one in so many is sent
+EVERY = max(
+    1, round(1 / SHARE**2)
+)  # of the thousands of cases that schemathesis lists, one in so many is sent
 SPEC = {"name": "train", "script": "#!/bin/sh\ntrue\n", "env": [["TOKEN", "s3cret"]]}
 
 
@@ -143,24 +145,27 @@ def test_whatever_comes_is_answered_as_the_table_says(
     from schemathesis.pytest.lazy import get_all_tests
 
     settings = hypothesis.settings(max_examples=EXAMPLES, suppress_health_check=list(hypothesis.HealthCheck))
-    listed = count()
-
-    def ask_some(case: Any, session: requests.Session) -> None:
-        _ask(case, session, listed)
-
     made = get_all_tests(
-        schema=schema.include(name=operation), test_func=ask_some, settings=settings, given_kwargs={}
+        schema=schema.include(name=operation), test_func=_ask, settings=settings, given_kwargs={}
     )
     (found,) = made
     _, ask = found.ok()
+    # left out here, for hypothesis takes longer to begin a case than most take
+    ask.hypothesis_explicit_examples = list(_some(ask.hypothesis_explicit_examples))
     ask(session=session)
 
 
-def _ask(case: Any, session: requests.Session, listed: Iterator[int]) -> None:
+def _some(listed: Iterable[Any]) -> Iterator[Any]:
+    """One of EVERY of what schemathesis lists, and all examples of the document itself."""
+    number = count()
+    for one in listed:
+        if one.kwargs["case"].meta.phase.name.value != "coverage" or next(number) % EVERY == 0:
+            yield one
+
+
+def _ask(case: Any, session: requests.Session) -> None:
     from schemathesis.specs.openapi import checks
 
-    if case.meta.phase.name.value == "coverage" and next(listed) % EVERY:
-        return
     query = dict(case.query or {})
     query.pop("follow", None)
     if case.operation.label.endswith("/wait"):  # nobody waits for the end of a job

@@ -28,6 +28,7 @@ from rm.demo.simulated import MEASURED, Times, pooled, within
 from rm.demo.training import Iteration, JobRun
 from rm.sim.network.unfairness import FAIR, Unfairness
 from rm.sim.workload import Noise
+from tests.examples import some
 
 EQUAL = next(one for one in scenarios() if one.name == "equal pair, unmanaged")
 PROFILE = TrafficProfile(200_000, (Phase(110_000, 90_000, 100_000_000),))
@@ -82,15 +83,17 @@ def test_errors_are_of_the_simulation() -> None:
     assert errors([Times(200, 400)], [Times(210, 300)]) == [(pytest.approx(5), pytest.approx(-25))]
 
 
-def test_the_weight_that_made_the_times_is_found_again() -> None:
-    """Equal jobs that share fairly stay in step; else they slide apart."""
+def test_equal_jobs_that_share_fairly_stay_in_step_and_else_slide_apart() -> None:
     apart = averaged(ONCE, ALONE, Unfairness(0.72))[0].mean_ms
     assert averaged(ONCE, ALONE, FAIR)[0].mean_ms > apart + 10
-    for weight in (0.72, 1.0):
-        made = averaged(ONCE, ALONE, replace(MEASURED, newcomer=weight, luck=0.0), 60)
-        measured = Repeated((replace(PLAYED, took_us=as_measured((*made, *made))),))
-        found = calibrated([measured], ALONE)
-        assert (found.newcomer, found.luck) == (weight, 0)
+
+
+@pytest.mark.parametrize("weight", some([0.72, 1.0]))
+def test_the_weight_that_made_the_times_is_found_again(weight: float) -> None:
+    made = averaged(ONCE, ALONE, replace(MEASURED, newcomer=weight, luck=0.0), 60)
+    measured = Repeated((replace(PLAYED, took_us=as_measured((*made, *made))),))
+    found = calibrated([measured], ALONE)
+    assert (found.newcomer, found.luck) == (weight, 0)
 
 
 def test_what_was_played_several_times_is_compared_as_one() -> None:
