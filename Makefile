@@ -20,6 +20,8 @@ ANSIBLE_LINTER := ansible-lint==26.10.1 ansible-core==2.19.14
 # libraries that no test needs: each worker loads them all
 PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -p no:anyio -p no:schemathesis
 
+RUFF := .venv/bin/ruff check . && .venv/bin/ruff format --check .
+
 .PHONY: help demo ddp frameworks gpu test records check schedules lint lint-playbooks bench papers lock dist docs man sbom clean setup setup-dev need-lab need-test
 .NOTPARALLEL:
 help:
@@ -66,9 +68,13 @@ test: need-test $(DEV) $(POSIX)
 records: need-test $(DEV) $(POSIX)
 	RM_TEST_ANSIBLE=record $(PYTEST) --numprocesses 2 --dist loadfile tests/e2e/equivalence $(ARGS)
 
-check: lint need-test $(DEV)
+# mypy has one processor's work, at first half a minute of it: it runs beside the tests
+check: need-test $(DEV)
+	$(RUFF)
+	@.venv/bin/mypy & types=$$!; trap "kill $$types" INT TERM; \
 	RM_TEST_SCHEDULES=500 RM_TEST_EXAMPLES=0.25 $(PYTEST) --numprocesses 4 --dist loadfile --no-loadscope-reorder \
-	    --max-worker-restart 0 tests/contract tests/sim tests/unit tests/test_architecture.py --ignore tests/unit/test_release.py $(ARGS)
+	    --max-worker-restart 0 tests/contract tests/sim tests/unit tests/test_architecture.py \
+	    --ignore tests/unit/test_release.py $(ARGS); tests=$$?; wait $$types && exit $$tests
 
 # as make test does among the other tests
 COUNT := 10000
@@ -76,8 +82,7 @@ schedules: $(DEV)
 	$(PY) -m tests.sim.schedules --count $(COUNT)
 
 lint: $(DEV)
-	.venv/bin/ruff check .
-	.venv/bin/ruff format --check .
+	$(RUFF)
 	.venv/bin/mypy
 
 lint-playbooks: $(ANSIBLE_LINT)/.installed

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 from tests.examples import examples
 
@@ -28,6 +29,10 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("repeatable")
+
+# hypothesis would draw constants of all modules that are loaded: other examples where a file runs alone, for
+# which each worker would read all sources
+providers._get_local_constants = lambda: providers._local_constants
 
 # a shell lets what runs in its background ignore Ctrl-C, and every program inherits that
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

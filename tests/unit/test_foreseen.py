@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from copy import deepcopy
 from dataclasses import fields, is_dataclass, replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -14,13 +15,14 @@ from hypothesis import strategies as st
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
 from rm.core.model.asked.dependency import Standing
-from rm.core.model.job import Job, JobState
+from rm.core.model.job import Job, JobSpec, JobState
 from rm.core.scheduling import foreseen as foreseeing
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.foreseen import SLICE_STEPS, Foreseen, Playing, copied, foresee
 from rm.core.scheduling.lengths import PLAYS, Lengths
 from rm.core.sharing.accounts import Accounts, Qos
 from tests import builders
+from tests.examples import examples
 from tests.unit.test_host_reservations import SECOND, Reserving, limited
 
 
@@ -232,7 +234,7 @@ def test_four_of_five_jobs_end_between_the_first_play_and_the_last(ran_part: flo
 
 def test_so_it_is_where_few_jobs_have_ended() -> None:
     """Of eleven jobs that ended none needs to have taken as little, or as much, as the next one."""
-    rng, within, asked = random.Random(1), 0, 1500
+    rng, within, asked = random.Random(1), 0, examples(1500)
     for number in range(asked):
         jobs = [ended(n, "ann", rng.betavariate(1, 2)) for n in range(1, 12)]
         truth = rng.betavariate(1, 2)
@@ -268,8 +270,12 @@ def test_users_are_judged_by_their_own_jobs_where_there_are_enough() -> None:
 
 def running(number: int, user: str) -> Job:
     """From the beginning on."""
-    spec = builders.spec(user=user, time_limit_us=100 * SECOND)
-    return Job(number, spec, 0, JobState.RUNNING, started_us=0)
+    return Job(number, _limited(user), 0, JobState.RUNNING, started_us=0)
+
+
+@cache
+def _limited(user: str) -> JobSpec:
+    return builders.spec(user=user, time_limit_us=100 * SECOND)
 
 
 def test_who_runs_long_counts_among_those_that_ended() -> None:
@@ -285,7 +291,7 @@ def test_who_runs_long_counts_among_those_that_ended() -> None:
 
 def test_four_of_five_lie_between_while_the_long_ones_run() -> None:
     """As many come each second as before; who has not ended after 60 s still runs."""
-    rng, within, asked = random.Random(1), 0, 1500
+    rng, within, asked = random.Random(1), 0, examples(1500)
     for number in range(asked):
         jobs = list[Job]()
         for n in range(40):
@@ -296,7 +302,8 @@ def test_four_of_five_lie_between_while_the_long_ones_run() -> None:
                 job = replace(job, state=JobState.COMPLETED, ended_us=ended_us)
             jobs.append(job)
         truth_us, known = 100 * SECOND * rng.betavariate(1, 2), Lengths(jobs, 60 * SECOND)
-        plays = [known.left_us(running(1_000 + number, "ann"), 0, play) for play in range(PLAYS)]
+        begun = running(1_000 + number, "ann")
+        plays = [known.left_us(begun, 0, play) for play in range(PLAYS)]
         within += min(plays) <= truth_us <= max(plays)
     assert 0.75 <= within / asked <= 0.85
 
