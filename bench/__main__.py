@@ -30,6 +30,7 @@ BY_NAME = (
     "latencybg",
     "modes",
     "never_worse",
+    "ring",
     "several_links",
     "soak",
     "solvers",

@@ -36,27 +36,35 @@ def run(settings: Settings) -> list[Figure]:
 
 
 def _compared(cluster: Stage, count: int, iterations: int) -> Iterator[Figure]:
+    everywhere = [host.name for host in cluster.lab.hosts]
+    yield from compared(cluster, f"{count} jobs", [everywhere] * count, FILL / count, iterations)
+
+
+def compared(
+    cluster: Stage, title: str, hosts: Sequence[Sequence[str]], duty: float, iterations: int
+) -> Iterator[Figure]:
+    """Of equal jobs, one on each of these groups of hosts, that communicate for this share of a period."""
     trainer = Trainer(cluster, program_text(), scenario.CONGESTION_CONTROL)
-    comm_ms = FILL * PERIOD_MS / count
+    comm_ms = duty * PERIOD_MS
     size = round(comm_ms * BYTES_PER_MS)
-    jobs = [Training(f"job{n + 1}", "low", PERIOD_MS - comm_ms, size, 4) for n in range(count)]
+    jobs = [Training(f"job{n + 1}", "low", PERIOD_MS - comm_ms, size, 4) for n in range(len(hosts))]
     cluster.start_daemon(scenario.MANAGED)
     cluster.await_hosts()
-    (alone,) = runs_of(trainer, cluster, jobs[:1], iterations // 2, None)
+    (alone,) = runs_of(trainer, cluster, jobs[:1], hosts[:1], iterations // 2, None)
     profile = figures.profile(alone.iterations)
     alone_us = statistics.fmean(i.duration_us for i in alone.iterations)
     for mode in scenario.MODES:
         cluster.start_daemon(mode)
         cluster.await_hosts()
         before = os.getloadavg()[0]
-        runs = runs_of(trainer, cluster, jobs, iterations, profile)
+        runs = runs_of(trainer, cluster, jobs, hosts, iterations, profile)
         begin, end = figures.span(runs, LEFT_OUT_S)
         kept = [
             [i.duration_us for i in r.iterations if i.start_us >= begin and i.end_us <= end] for r in runs
         ]
         times = sorted(statistics.fmean(one) / alone_us for one in kept if one)
         yield Figure(
-            f"slowest of {count} jobs, {mode.title}",
+            f"slowest of {title}, {mode.title}",
             round(times[-1], 3),
             "× alone",
             f"the jobs' mean {statistics.fmean(times):.3f}, the fastest {times[0]:.3f}; alone "
@@ -69,14 +77,15 @@ def runs_of(
     trainer: Trainer,
     cluster: Stage,
     jobs: Sequence[Training],
+    hosts: Sequence[Sequence[str]],
     iterations: int,
     profile: TrafficProfile | None,
 ) -> list[JobRun]:
-    """Submitted held, released together, and followed to their ends."""
+    """Submitted held, each for its hosts, released together, and followed to their ends."""
     runs = []
-    for number, job in enumerate(jobs):
+    for number, (job, on) in enumerate(zip(jobs, hosts, strict=True)):
         delay_s = number * PERIOD_MS / 1000 / len(jobs) * 0.618  # not where a rotation would put them
-        words = trainer.prepare(job, iterations, delay_s, profile, [host.name for host in cluster.lab.hosts])
+        words = trainer.prepare(job, iterations, delay_s, profile, on)
         runs.append(trainer.submit(job, [*words, "--hold"]))
     for one in runs:
         cluster.client.release(one.job)
@@ -85,11 +94,13 @@ def runs_of(
 
 
 @contextlib.contextmanager
-def lab_stage(gpus: int, hosts: int = 2) -> Iterator[Stage]:
+def lab_stage(gpus: int, hosts: int = 2, leaves: int = 0, spines: int = 0) -> Iterator[Stage]:
     """Hosts, with all that the jobs need."""
     spec = LabSpec(
         zones=1,
         hosts=hosts,
+        leaves=leaves,
+        spines=spines,
         gpus_per_host=gpus,
         link_mbps=scenario.LINK_MBPS,
         queue_packets=scenario.QUEUE_PACKETS,
