@@ -22,7 +22,7 @@ from rm.core.model.progress import gpus_of, remaining_us
 from rm.core.model.snapshot import PlacedJob
 from rm.core.ports import AdmissionPolicy, Clock
 from rm.daemon.agents import Agents
-from rm.daemon.regulation.asking import ask
+from rm.daemon.regulation.asking import HostCalls
 from rm.daemon.regulation.rules import Rules
 from rm.daemon.regulation.running import Place, Running, RunningJobs, View
 from rm.policies.regulate.admitting import Admit, Admitting, Hold, Order, Sender
@@ -51,9 +51,9 @@ class Asks:
 
 
 class Asking(Rules[Asks]):
-    def __init__(self, agents: Agents, epoch: int) -> None:
+    def __init__(self, calls: HostCalls, epoch: int) -> None:
         super().__init__()
-        self._agents = agents
+        self._calls = calls
         self._epoch = epoch
 
     def set_on(self, running: Running, place: Place, rule: Asks) -> None:
@@ -64,18 +64,18 @@ class Asking(Rules[Asks]):
 
     def _say(self, running: Running, place: Place, most_us: int) -> None:
         request = wire.Admission(job=running.job, attempt=running.attempt, epoch=self._epoch, most_us=most_us)
-        ask(self._agents, running, place, request)
+        self._calls.ask(running, place, request)
 
 
 class Admission:
     """One thread; everything reaches it through its queue. Without a policy that admits it does nothing."""
 
     def __init__(self, *, policy: AdmissionPolicy | None, agents: Agents, clock: Clock, epoch: int) -> None:
-        self._agents = agents
+        self._calls = HostCalls(agents)
         self._clock = clock
         self._epoch = epoch
         self._admitting = None if policy is None else Admitting(policy)
-        self._asking = Asking(agents, epoch)
+        self._asking = Asking(self._calls, epoch)
         self._jobs = RunningJobs()  # used by the leader's thread
         self._running: Mapping[int, Running] = {}
         self._queue: queue.SimpleQueue[Callable[[Admitting], Iterable[Order]] | None] = queue.SimpleQueue()
@@ -176,7 +176,7 @@ class Admission:
     def _order(self, running: Running, place: Place, order: wire.Hold | wire.Admit) -> None:
         key = running.job, place.host
         if self._more(self._orders, key, ORDERS_MAX):
-            ask(self._agents, running, place, order, on_end=lambda: self._fewer(self._orders, key))
+            self._calls.ask(running, place, order, on_end=lambda: self._fewer(self._orders, key))
 
     def _admitted(self, one: Admit) -> wire.Admit:
         return wire.Admit(job=one.job, attempt=one.attempt, epoch=self._epoch, number=one.number)

@@ -17,33 +17,37 @@ log = logging.getLogger(__name__)
 CALL_TIMEOUT_S = 10.0
 REFUSALS, REFUSALS_PER_S = 20, 0.2  # of one host, that are logged: at once, and then
 
-_paces: dict[str, Pace] = {}  # by host; in the fleet's thread
 
+class HostCalls:
+    """Asks hosts, from any thread; the answers come in the fleet's."""
 
-def ask(
-    agents: Agents,
-    running: Running,
-    place: Place,
-    request: Ordered[Answer],
-    *,
-    timeout_s: float = CALL_TIMEOUT_S,
-    on_answer: Callable[[Answer], None] = lambda answer: None,
-    on_end: Callable[[], None] = lambda: None,
-) -> None:
-    """Ask one host of a job; `on_answer` and, in any case, `on_end` are called in the fleet's thread."""
+    def __init__(self, agents: Agents) -> None:
+        self._agents = agents
+        self._paces: dict[str, Pace] = {}  # of what is logged, by host; in the fleet's thread
 
-    def answered(future: Future[Answer]) -> None:
-        error = future.exception()
-        if error is None:
-            on_answer(future.result())
-        elif code_of(error) is not Code.NO_SUCH_ATTEMPT and _logged(place.host):
-            log.warning("%s of job %d on %s: %s", name_of(type(request)), running.job, place.host, error)
-        on_end()
+    def ask(
+        self,
+        running: Running,
+        place: Place,
+        request: Ordered[Answer],
+        *,
+        timeout_s: float = CALL_TIMEOUT_S,
+        on_answer: Callable[[Answer], None] = lambda answer: None,
+        on_end: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Ask one host of a job; `on_answer` and, in any case, `on_end` are called in the fleet's thread."""
 
-    agents.call(place.host, request, timeout_s).add_done_callback(answered)
+        def answered(future: Future[Answer]) -> None:
+            error = future.exception()
+            if error is None:
+                on_answer(future.result())
+            elif code_of(error) is not Code.NO_SUCH_ATTEMPT and self._logged(place.host):
+                log.warning("%s of job %d on %s: %s", name_of(type(request)), running.job, place.host, error)
+            on_end()
 
+        self._agents.call(place.host, request, timeout_s).add_done_callback(answered)
 
-def _logged(host: str) -> bool:
-    if host not in _paces:
-        _paces[host] = Pace(REFUSALS, REFUSALS_PER_S)
-    return _paces[host].take()
+    def _logged(self, host: str) -> bool:
+        if host not in self._paces:
+            self._paces[host] = Pace(REFUSALS, REFUSALS_PER_S)
+        return self._paces[host].take()

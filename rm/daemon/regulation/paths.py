@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from rm.core.model.network.paths import JobPath
-from rm.daemon.agents import Agents
-from rm.daemon.regulation.asking import ask
+from rm.daemon.regulation.asking import HostCalls
 from rm.daemon.regulation.rules import Rules, warn_unless_verified
 from rm.daemon.regulation.running import Place, Running
 from rm.protocol.network import SetPath, UnsetPath
@@ -16,9 +15,9 @@ from rm.protocol.network import SetPath, UnsetPath
 class Paths(Rules[JobPath]):
     """`dscp` are the code points of the spines."""
 
-    def __init__(self, agents: Agents, dscp: Sequence[int], epoch: int) -> None:
+    def __init__(self, calls: HostCalls, dscp: Sequence[int], epoch: int) -> None:
         super().__init__()
-        self._agents = agents
+        self._calls = calls
         self._dscp = dscp
         self._epoch = epoch
 
@@ -30,8 +29,7 @@ class Paths(Rules[JobPath]):
             interface=place.interface,
             dscp=self._dscp[rule.spine],
         )
-        ask(
-            self._agents,
+        self._calls.ask(
             running,
             place,
             request,
@@ -42,4 +40,4 @@ class Paths(Rules[JobPath]):
         request = UnsetPath(
             job=running.job, attempt=running.attempt, epoch=self._epoch, interface=place.interface
         )
-        ask(self._agents, running, place, request)
+        self._calls.ask(running, place, request)

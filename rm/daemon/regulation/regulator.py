@@ -22,7 +22,7 @@ from rm.core.model.asked.traffic import TrafficProfile
 from rm.core.model.network.alignment import Alignment, in_words
 from rm.core.ports import Clock
 from rm.daemon.agents import Agents
-from rm.daemon.regulation.asking import ask
+from rm.daemon.regulation.asking import HostCalls
 from rm.daemon.regulation.inspection import Inspection, watch_us
 from rm.daemon.regulation.iterations import IterationBook
 from rm.daemon.regulation.paths import Paths
@@ -67,12 +67,13 @@ class Regulator:
     ) -> None:
         """`demand`: how a job's rate spreads over the links of its hosts, as the policy takes it."""
         self._agents = agents
+        self._calls = HostCalls(agents)
         self._post = post
         self._clock = clock
         # above every number that an earlier leader gave: a host obeys only a pause that it has not seen
         self._desired = Desired(options, pauses_from=epoch * PAUSES_PER_EPOCH)
-        self._shaping = Shaping(agents, shaping, epoch)
-        self._paths = Paths(agents, dscp, epoch)
+        self._shaping = Shaping(self._calls, shaping, epoch)
+        self._paths = Paths(self._calls, dscp, epoch)
         self._dscp = dscp
         self._epoch = epoch
         self._book = IterationBook()
@@ -84,7 +85,7 @@ class Regulator:
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._waiting = Reports(lambda job: self._queue.put(lambda: self._report(job)))
         self._inspection = Inspection(agents, self._queue.put, self._profiled)
-        self._watching = Watching(agents, clock, epoch, self._queue.put, self._tell_again)
+        self._watching = Watching(self._calls, clock, epoch, self._queue.put, self._tell_again)
         self._thread = threading.Thread(target=self._run, name="regulator", daemon=True)
         self._view = View()
         self._iterating: dict[int, tuple[Running, Iterating]] = {}
@@ -273,7 +274,7 @@ class Regulator:
                 dscps = dscps if len(dscps) == len(local.starts_us) else []
                 local = msgspec.structs.replace(local, epoch_us=epoch_us, dscps=dscps)
             request = wire.Schedule(job=order.job, attempt=order.attempt, epoch=self._epoch, schedule=local)
-            ask(self._agents, running, place, request)
+            self._calls.ask(running, place, request)
 
     def _tell_again(self, running: Running) -> None:
         """The job's own instants count from now on, no longer those of its first communication."""

@@ -10,8 +10,7 @@ from msgspec import UNSET, UnsetType
 
 import rm.protocol.network as wire
 from rm.core.model.network.alignment import Bursts, ShapingRule
-from rm.daemon.agents import Agents
-from rm.daemon.regulation.asking import ask
+from rm.daemon.regulation.asking import HostCalls
 from rm.daemon.regulation.rules import Rules, warn_unless_verified
 from rm.daemon.regulation.running import Place, Running, View
 from rm.protocol.network import Shape, Unshape
@@ -25,9 +24,9 @@ class ShapingSettings(Protocol):
 
 
 class Shaping(Rules[ShapingRule]):
-    def __init__(self, agents: Agents, settings: ShapingSettings, epoch: int) -> None:
+    def __init__(self, calls: HostCalls, settings: ShapingSettings, epoch: int) -> None:
         super().__init__()
-        self._agents = agents
+        self._calls = calls
         self._settings = settings
         self._epoch = epoch
 
@@ -47,8 +46,7 @@ class Shaping(Rules[ShapingRule]):
             queue_packets=self._settings.queue_packets,
             bursts=_wire_bursts(rule.bursts),
         )
-        ask(
-            self._agents,
+        self._calls.ask(
             running,
             place,
             request,
@@ -59,7 +57,7 @@ class Shaping(Rules[ShapingRule]):
         request = Unshape(
             job=running.job, attempt=running.attempt, epoch=self._epoch, interface=place.interface
         )
-        ask(self._agents, running, place, request)
+        self._calls.ask(running, place, request)
 
 
 def _wire_bursts(bursts: Bursts | None) -> wire.Bursts | UnsetType:

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from rm.core.ports import Clock
-from rm.daemon.agents import Agents
-from rm.daemon.regulation.asking import ask
+from rm.daemon.regulation.asking import HostCalls
 from rm.daemon.regulation.running import Place, Running
 from rm.protocol.network import Regulate, Regulated
 
@@ -27,13 +26,13 @@ class Watching:
 
     def __init__(
         self,
-        agents: Agents,
+        calls: HostCalls,
         clock: Clock,
         epoch: int,
         defer: Callable[[Callable[[], None]], None],
         to_itself: Callable[[Running], None],
     ) -> None:
-        self._agents = agents
+        self._calls = calls
         self._clock = clock
         self._epoch = epoch
         self._defer = defer
@@ -69,8 +68,7 @@ class Watching:
             rank=place.rank,
             phases=max(1, phases),
         )
-        ask(
-            self._agents,
+        self._calls.ask(
             running,
             place,
             request,
