@@ -19,7 +19,7 @@ def do_copy(run, args):
         if kind == "absent":
             raise StepFailed("%s does not exist on this host." % source)
         if kind == "directory" or os.path.isdir(source):
-            return _tree(run, dest, dict(args, **_local_tree(run, source, args["remote_src"].endswith("/"))))
+            return _copied_tree(run, source, dest, args)
         data, name = run.read(source), os.path.basename(source)
         if data is None:
             raise _not_yet(run, source)
@@ -35,7 +35,13 @@ def do_copy(run, args):
         if not run.is_directory(dest):
             do_file(run, dict(_directory_of(args), path=dest))
         dest = os.path.join(dest, name)
-    return put_content(run, _followed(run, dest, args), data, args)
+    dest = _followed(run, dest, args)
+    if "remote_src" in args and run.kind(dest) == "file" and run.read(dest) != data:
+        # a file of this host takes the other's place with its own mode, as a new file of who copies
+        mode = _mode_of(source) if args.get("mode") is None else args["mode"]
+        owner, group = args.get("owner") or str(os.geteuid()), args.get("group") or str(os.getegid())
+        args = dict(args, mode=mode, owner=owner, group=group)
+    return put_content(run, dest, data, args)
 
 
 def _followed(run, dest, args):
@@ -57,31 +63,69 @@ def _not_yet(run, source):
     return StepFailed("%s is not there yet to be copied." % source, skipped=run.check)
 
 
-def _local_tree(run, source, inside):
-    """The files under a directory of this host, as the control side names those of its own; in check mode
-    with what earlier steps would have made."""
-    top = source if inside else os.path.dirname(source)
-    files, directories = {}, []
-    for where, below, names in os.walk(source):
+def _below(run, source, follow):
+    """(directories, files) below a directory of this host, by their paths from there, in check mode with what
+    earlier steps would have made. A link that is not followed is a file."""
+    directories, files = [], []
+    for where, below, names in os.walk(source, followlinks=follow):
         below.sort()
-        if run.kind(where) == "directory":
-            directories.append(os.path.relpath(where, top))
-        for path in (os.path.join(where, name) for name in names):
+        if run.kind(where) != "absent":
+            directories.append(os.path.relpath(where, source))
+        links = [name for name in below if not follow and os.path.islink(os.path.join(where, name))]
+        for path in (os.path.join(where, name) for name in (*names, *links)):
             if run.kind(path) != "absent":
-                files[os.path.relpath(path, top)] = path
+                files.append(os.path.relpath(path, source))
     for path, kind in run.planned["paths"].items():
-        name = os.path.relpath(path, top)
         if (path == source or path.startswith(source + "/")) and kind != "absent":
-            if kind == "directory":
-                directories.append(name)
-            else:
-                files[name] = path
-    return {"files": files, "directories": directories, "local": True}
+            (directories if kind == "directory" else files).append(os.path.relpath(path, source))
+    return sorted(set(directories)), sorted(set(files))
+
+
+def _copied_tree(run, source, dest, args):
+    """A directory of this host, as Ansible copies it: what is new or differs has the mode of its source, and
+    `mode` is of the copy itself."""
+    into = args["dest"].endswith("/")
+    name = "" if args["remote_src"].endswith("/") else os.path.basename(source)
+    shown = os.path.join(args["dest"], name) if run.is_directory(dest) else args["dest"]
+    if run.kind(absolute(shown)) != "absent" and not args.get("force", True):
+        return {"changed": False, "dest": shown, "msg": "file already exists", "diff": []}
+    if not run.is_directory(os.path.dirname(dest)) and not into:
+        raise StepFailed("The directory %s does not exist." % os.path.dirname(dest))
+    result, top = {"changed": False, "dest": shown, "diff": []}, os.path.join(dest, name)
+    owned = {"owner": args.get("owner"), "group": args.get("group")}
+
+    def add(part):
+        result["changed"] |= part["changed"]
+        result["diff"] += part.get("diff", [])
+
+    if into and not run.is_directory(dest):
+        add(do_file(run, dict(_directory_of(args), path=dest)))
+    follow = args.get("local_follow") is True
+    directories, files = _below(run, source, follow)
+    for part in directories:
+        path = os.path.normpath(os.path.join(top, part))
+        mode = None if run.is_directory(path) else _mode_of(os.path.join(source, part))
+        add(do_file(run, dict(owned, path=path, state="directory", mode=mode)))
+    for part in files:
+        path, origin = os.path.join(top, part), os.path.join(source, part)
+        if run.kind(origin) == "link" and not follow:
+            link = dict(owned, path=path, state="link", src=os.readlink(origin), follow=False)
+            add(do_file(run, dict(link, force=True)))
+            continue
+        data = run.read(origin)
+        if data is None:
+            raise _not_yet(run, origin)
+        if run.kind(path) == "link":
+            path = os.path.realpath(path)
+        same = run.kind(path) == "file" and run.read(path) == data
+        add(put_content(run, path, data, dict(owned, mode=None if same else _mode_of(origin))))
+    mode = _mode_of(source) if args.get("mode") == "preserve" else args.get("mode")
+    add(do_file(run, dict(owned, path=absolute(shown), state="directory", mode=mode)))
+    return result
 
 
 def _tree(run, dest, args):
-    shown = args["dest"] if args.get("local") else os.path.join(args["dest"], "")
-    result = {"changed": False, "dest": shown, "diff": []}
+    result = {"changed": False, "dest": os.path.join(args["dest"], ""), "diff": []}
     modes = args.get("modes") or {}
 
     def add(part):
@@ -98,15 +142,7 @@ def _tree(run, dest, args):
     for name in sorted(args["files"]):
         path = os.path.join(dest, name)
         own = dict(args, mode=modes.get(name)) if args.get("mode") == "preserve" else args
-        if args.get("local"):
-            source = args["files"][name]
-            data = run.read(source)
-            if data is None:
-                raise _not_yet(run, source)
-            if args.get("mode") == "preserve":
-                own = dict(args, mode=_mode_of(source))
-        else:
-            data = unpacked(args["files"][name])
+        data = unpacked(args["files"][name])
         add(put_content(run, _followed(run, path, args), data, own))
     for name, target in sorted((args.get("links") or {}).items()):
         link = {"path": os.path.join(dest, name), "state": "link", "src": target, "follow": False}

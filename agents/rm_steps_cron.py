@@ -104,10 +104,6 @@ def do_cron(run, args):
     table = Table(run, args)
     result = {"changed": False, "cron_file": args["cron_file"], "state": args["state"]}
     before = list(table.lines)
-    if args["state"] == "absent" and args["cron_file"] and not args["name"]:
-        gone = table.old is not None
-        diff = table.remove() if gone else []
-        return dict(result, changed=gone, jobs=[], envs=[], diff=diff)
     if args["env"]:
         table.lines = _with_variable(table, args)
     else:

@@ -33,10 +33,13 @@ def do_file(run, args):
         fix_attributes(run, target, args, changes)
         _times(run, target, args, changes, None)
     result = {"changed": bool(changes), "diff": state_diff(run, path, changes), **described(run, target)}
+    shown = target if followed and state != "touch" else path
+    if args["path"].endswith("/") and shown == path:
+        shown = os.path.join(path, "")
     if state in ("link", "hard"):
         result.update(dest=path, src=args.get("src") or (os.readlink(path) if kind == "link" else None))
     else:
-        result.update({"dest" if state == "touch" else "path": path})
+        result.update({"dest" if state == "touch" else "path": shown})
     return result
 
 
@@ -132,19 +135,26 @@ def _link(run, path, kind, args, changes):
         raise StepFailed("%s does not exist; 'force' would make a link to it nevertheless." % real)
     same = kind == "link" and path not in run.planned["paths"] and os.readlink(path) == source
     _place(run, path, kind, args, changes, lambda at: os.symlink(source, at), same, "link to %s" % source)
-    if os.path.exists(path) and path not in run.planned["paths"]:
-        fix_attributes(run, os.path.realpath(path) if args.get("follow", True) else path, args, changes)
+    follows = args.get("follow", True)
+    if (os.path.exists if follows else os.path.lexists)(path) and path not in run.planned["paths"]:
+        target = os.path.realpath(path) if follows else path
+        fix_attributes(run, target, args, changes)
+        _times(run, target, args, changes, None)
 
 
 def _hard(run, path, kind, args, changes):
-    if args.get("src") is None:
+    linked = kind == "file" and path not in run.planned["paths"] and os.stat(path).st_nlink > 1
+    if args.get("src") is None and not linked:
         raise StepFailed("State 'hard' needs 'src'.")
-    source = absolute(args["src"])
+    source = path if args.get("src") is None else absolute(args["src"])
     if run.kind(source) == "absent":
         raise StepFailed("%s does not exist." % source)
     seen = kind == "file" and path not in run.planned["paths"] and os.path.exists(source)
     same = seen and os.path.samefile(path, source)
     _place(run, path, kind, args, changes, lambda at: os.link(source, at), same, "hard link to %s" % source)
+    if run.kind(source) == "file":
+        fix_attributes(run, source, args, changes)
+        _times(run, source, args, changes, None)
 
 
 def _touch(run, path, kind, args, changes):

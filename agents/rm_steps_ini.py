@@ -4,7 +4,7 @@ import os
 import re
 
 from rm_steps_base import StepFailed, absolute, content_diff
-from rm_steps_text import lines_of, make_way
+from rm_steps_text import make_way
 from rm_steps_write import fix_attributes, put_content
 
 NO_SECTION = "\0"  # what stands above the first header
@@ -155,7 +155,7 @@ def do_ini_file(run, args):
     if old is None and not args["create"]:
         raise StepFailed("Destination %s does not exist!" % path, rc=257)
     text = (old or b"").decode("utf-8-sig", "surrogateescape").replace("\r\n", "\n").replace("\r", "\n")
-    lines = lines_of(text)
+    lines = _lines_of(text)
     if not lines:
         lines = ["\n"]
     elif not lines[-1].endswith("\n"):
@@ -175,6 +175,12 @@ def do_ini_file(run, args):
 
 
 # -- yum_repository -----------------------------------------------------------------------------
+
+
+def _lines_of(text):
+    """Lines with their ends; only a line feed ends one."""
+    lines = text.split("\n")
+    return [one + "\n" for one in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
 
 
 def do_yum_repository(run, args):

@@ -4,6 +4,7 @@ import os
 import re
 
 from rm_steps_base import StepFailed, expanded, state_diff
+from rm_steps_file import do_file
 from rm_steps_write import fix_attributes, put_content
 
 _TYPES = re.compile(
@@ -85,13 +86,14 @@ def do_authorized_key(run, args):
     result.update({k: args[k] for k in ("user", "key", "state", "exclusive", "key_options", "comment")})
     if new.encode("utf-8", "surrogateescape") != (old or b""):
         folder = os.path.dirname(path)
-        if args["manage_dir"] and run.kind(folder) == "absent":
-            if not run.check:
-                os.makedirs(folder, 0o700)
-                os.chown(folder, who.pw_uid, who.pw_gid, follow_symlinks=False)
-            run.plan(folder, "directory")
-        owner = {"owner": str(who.pw_uid), "group": str(who.pw_gid), "mode": 0o600}
-        put = put_content(run, path, new.encode("utf-8", "surrogateescape"), owner)
+        owner = {"owner": str(who.pw_uid), "group": str(who.pw_gid)}
+        if args["manage_dir"] and not run.is_directory(os.path.dirname(folder)):
+            raise StepFailed("The directory %s does not exist." % os.path.dirname(folder))
+        if args["manage_dir"]:
+            do_file(run, dict(owner, path=folder, state="directory", mode=0o700))
+        elif run.kind(folder) == "absent":
+            do_file(run, {"path": folder, "state": "directory"})
+        put = put_content(run, path, new.encode("utf-8", "surrogateescape"), dict(owner, mode=0o600))
         result.update(changed=True, diff=put["diff"])
     elif args["manage_dir"] and old is not None and not run.check:
         changes = []

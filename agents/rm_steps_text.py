@@ -1,5 +1,6 @@
 """`lineinfile`, `blockinfile` and `replace`: parts of text files."""
 
+import io
 import os
 import re
 
@@ -34,26 +35,30 @@ def do_lineinfile(run, args):
         if not args["create"]:
             raise StepFailed("%s does not exist; 'create' would make it." % path, rc=257)
         make_way(run, path)
-    lines = lines_of((old or b"").decode("utf-8", "surrogateescape"))
-    regexp = re.compile(args["regexp"]) if args["regexp"] is not None else None
-    search = args["search_string"]
-
-    def matches(text):
-        if regexp is not None:
-            return regexp.search(text)
-        if search is not None:
-            return search in text
-        return args["line"] == text.rstrip("\r\n") if args["state"] == "absent" else None
-
+    rows = io.BytesIO(old or b"").readlines()
     if args["state"] == "absent":
-        kept = [one for one in lines if not matches(one.rstrip("\r\n"))]
-        found, lines = len(lines) - len(kept), kept
+        matches = _matcher(args) or (lambda row: row.rstrip(b"\r\n") == _bytes(args["line"]))
+        kept = [row for row in rows if not matches(row)]
+        found, rows = len(rows) - len(kept), kept
         said = "%d line(s) removed" % found if found else ""
     else:
         found = None
-        lines, said = _with_line(args, lines, matches)
-    data = "".join(lines).encode("utf-8", "surrogateescape")
-    return _finish(run, path, data, args, said, found)
+        rows, said = _with_line(args, rows)
+    return _finish(run, path, b"".join(rows), args, said, found)
+
+
+def _bytes(text):
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _matcher(args):
+    """What of a whole row, with its end, `regexp` or `search_string` finds; None without either. Patterns are
+    of bytes, as Ansible's are."""
+    if args["regexp"] is not None:
+        return re.compile(_bytes(args["regexp"])).search
+    if args["search_string"] is not None:
+        return lambda row: _bytes(args["search_string"]) in row
+    return None
 
 
 def _finish(run, path, data, args, said, found=None):
@@ -67,45 +72,41 @@ def _finish(run, path, data, args, said, found=None):
     return result
 
 
-def lines_of(text):
-    """Lines with their ends; only a line feed ends one."""
-    lines = text.split("\n")
-    return [one + "\n" for one in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
-
-
-def _with_line(args, lines, matches):
-    line, first = args["line"].rstrip("\r\n"), args["firstmatch"]
-    hits = [i for i, one in enumerate(lines) if matches(one.rstrip("\r\n"))]
-    new, at = line, None
+def _with_line(args, rows):
+    line, first = _bytes(args["line"]), args["firstmatch"]
+    whole = line if line.endswith(b"\n") else line + b"\n"
+    matches = _matcher(args)
+    hits = [i for i, row in enumerate(rows) if matches and matches(row)]
+    at = None
     if hits:
         at = hits[0] if first else hits[-1]
-        match = matches(lines[at].rstrip("\r\n"))
-        new = match.expand(line) if args["backrefs"] and hasattr(match, "expand") else line
+        if args["backrefs"]:
+            whole = matches(rows[at]).expand(line)
+            whole += b"" if whole.endswith(b"\n") else b"\n"
     after, before = args["insertafter"], args["insertbefore"]
-    pattern = before or (after if after != "EOF" else None)
-    pattern = None if pattern == "BOF" else pattern
+    pattern = after if after not in (None, "BOF", "EOF") else before if before not in (None, "BOF") else None
     place = None
-    for i, one in enumerate([] if hits else lines):
-        if one.rstrip("\r\n") == line:
+    for i, row in enumerate([] if hits else rows):
+        if row.rstrip(b"\r\n") == line:
             at = i
-        elif pattern and re.search(pattern, one.rstrip("\r\n")):
-            place = i if before else i + 1
+        elif pattern is not None and re.search(_bytes(pattern), row):
+            place = i + 1 if after else i
             if first:
                 break
     if at is not None:
-        if lines[at] == new + "\n":
-            return lines, ""
-        return [*lines[:at], new + "\n", *lines[at + 1 :]], "line replaced"
+        if rows[at] == whole:
+            return rows, ""
+        return [*rows[:at], whole, *rows[at + 1 :]], "line replaced"
     if args["backrefs"]:
-        return lines, ""
+        return rows, ""
     if "BOF" in (after, before):
-        return [line + "\n", *lines], "line added"
-    at = len(lines) if place is None else place
-    if place is not None and after and at < len(lines) and lines[at].rstrip("\r\n") == line:
-        return lines, ""
-    if at and not lines[at - 1].endswith("\n"):
-        lines = [*lines[: at - 1], lines[at - 1] + "\n", *lines[at:]]
-    return [*lines[:at], line + "\n", *lines[at:]], "line added"
+        return [line + b"\n", *rows], "line added"
+    at = len(rows) if place is None else place
+    if place is not None and after and at < len(rows) and rows[at].rstrip(b"\r\n") == line:
+        return rows, ""
+    if at and not rows[at - 1].endswith(b"\n"):  # Ansible adds the line to that one after `insertafter`
+        rows = [*rows[: at - 1], rows[at - 1] + b"\n", *rows[at:]]
+    return [*rows[:at], line + b"\n", *rows[at:]], "line added"
 
 
 def do_blockinfile(run, args):
@@ -118,49 +119,55 @@ def do_blockinfile(run, args):
         if not present and args["state"] == "absent":
             return {"changed": False, "msg": "File %s not present" % path}
         make_way(run, path)
-    lines = lines_of((old or b"").decode("utf-8", "surrogateescape"))
+    rows = (old or b"").splitlines(True)
     begin, end = (
-        args["marker"].replace("{mark}", args[name]) + "\n" for name in ("marker_begin", "marker_end")
+        _bytes(args["marker"].replace("{mark}", args[name])) + b"\n"
+        for name in ("marker_begin", "marker_end")
     )
     new = []
     if present:
         text = block if block.endswith("\n") else block + "\n"
-        new = [begin, *lines_of(text), end]
-    starts = [i for i, one in enumerate(lines) if one.rstrip("\r\n") == begin[:-1]]
-    ends = [i for i, one in enumerate(lines) if one.rstrip("\r\n") == end[:-1]]
+        new = [begin, *_bytes(text).splitlines(True), end]
+    starts, ends = ([i for i, row in enumerate(rows) if row == marker] for marker in (begin, end))
     if starts and ends:  # the last pair, whichever way round, as Ansible replaces it
-        low, high = sorted((starts[-1], ends[-1]))
-        lines = lines[:low] + lines[high + 1 :]
-        at = low
+        at, last = sorted((starts[-1], ends[-1]))
+        del rows[at : last + 1]
     else:
-        at = _block_place(args, lines)
-    if new:
-        if at and not lines[at - 1].endswith("\n"):
-            lines[at - 1] += "\n"
-        if args["prepend_newline"] and at and lines[at - 1].strip():
-            new.insert(0, "\n")
-        if args["append_newline"] and at < len(lines) and lines[at].strip():
-            new.append("\n")
-    data = "".join([*lines[:at], *new, *lines[at:]]).encode("utf-8", "surrogateescape")
+        at = _block_place(args, rows, old or b"")
+    if at and not rows[at - 1].endswith(b"\n"):
+        rows[at - 1] += b"\n"
+    if args["state"] == "present" and args["prepend_newline"] and at and rows[at - 1] != b"\n":
+        rows.insert(at, b"\n")
+        at += 1
+    rest = rows[at:]
+    if args["state"] == "present" and args["append_newline"] and rest and rest[0] != b"\n":
+        rest.insert(0, b"\n")
+    data = b"".join([*rows[:at], *new, *rest])
     unchanged = old is not None and old == data
     done = "Block inserted" if new else "Block removed"
     said = "" if unchanged else done if old is not None else "File created"
     return _finish(run, path, data, args, said)
 
 
-def _block_place(args, lines):
+def _block_place(args, rows, whole):
+    """The number of the row before which a new block goes. A pattern with `(?m)` is sought in the `whole`
+    content, another one in rows with their ends, of which the last counts."""
     after, before = args["insertafter"], args["insertbefore"]
-    if before is None and after is None:
-        after = "EOF"
-    if "BOF" in (after, before):
+    if before == "BOF" and after is None:
         return 0
-    pattern = before if before is not None else after
-    if pattern != "EOF":
-        found = re.compile(pattern)
-        places = [i for i, one in enumerate(lines) if found.search(one.rstrip("\r\n"))]
-        if places:
-            return places[-1] + (0 if before is not None else 1)
-    return len(lines)
+    pattern = after if after is not None else before
+    if pattern is None or after == "EOF":
+        return len(rows)
+    sought = re.compile(_bytes(pattern))
+    if sought.flags & re.MULTILINE:
+        found = sought.search(whole)
+        if found is None:
+            return len(rows)
+        return whole.count(b"\n", 0, found.end()) + 1 if after else whole.count(b"\n", 0, found.start())
+    places = [i for i, row in enumerate(rows) if sought.search(row)]
+    if not places:
+        return len(rows)
+    return places[-1] + (1 if after is not None else 0)
 
 
 def do_replace(run, args):

@@ -255,6 +255,27 @@ def test_set_fact_assert_fail_and_omit():
     assert host.failed
 
 
+def test_what_is_omitted_drops_out_of_lists_and_mappings():
+    tasks = """\
+  - set_fact:
+      n: {a: "{{ omit }}", b: [1, "{{ omit }}", {c: "{{ omit }}"}], d: "{{ {'e': omit, 'f': [omit]} }}"}
+  - debug: {msg: "{{ n }}"}
+"""
+    assert play(tasks)[0][1].message == "{'b': [1, {}], 'd': {'f': []}}"
+
+
+def test_a_rescue_knows_the_failed_task_s_arguments():
+    tasks = """\
+  - block:
+    - command: "false {{ word }}"
+      args: {chdir: /tmp}
+    rescue:
+    - debug: {msg: "{{ ansible_failed_task.args }}"}
+"""
+    results, _, _ = play(tasks, "  vars: {word: w}\n", answer=lambda s: {"rc": 1, "failed": True})
+    assert results[1].message == "{'chdir': '/tmp', '_raw_params': 'false w'}"
+
+
 @pytest.mark.parametrize(
     ("task", "says"),
     [

@@ -128,6 +128,56 @@ def test_check_mode_copies_a_directory_that_earlier_steps_would_have_made(tmp_pa
     assert not foretold[4]["stat"]["exists"]
 
 
+def test_a_directory_of_the_host_is_copied_with_its_modes_and_links(tmp_path: Path) -> None:
+    source, dest = tmp_path / "a", tmp_path / "b"
+    (source / "private").mkdir(parents=True)
+    for name, mode in (("private/key", 0o600), ("same", 0o644), ("other", 0o711)):
+        (source / name).write_text("new\n")
+        (source / name).chmod(mode)
+    (source / "private").chmod(0o700)
+    (source / "private/link").symlink_to("key")
+    dest.mkdir()
+    for name, text in (("same", "new\n"), ("other", "old\n")):
+        (dest / name).write_text(text)
+        (dest / name).chmod(0o640)
+    given = {"dest": str(dest), "src": f"{source}/", "remote_src": True, "mode": "0750"}
+    done("copy", **given)
+    found = {str(one.relative_to(dest)): one.lstat().st_mode & 0o777 for one in dest.rglob("*")}
+    assert found == {
+        "private": 0o700,
+        "private/key": 0o600,
+        "private/link": 0o777,
+        "same": 0o640,
+        "other": 0o711,
+    }
+    assert (dest / "private/link").readlink() == Path("key")
+    assert dest.stat().st_mode & 0o777 == 0o750
+
+
+def test_a_file_of_the_host_takes_another_s_place_with_its_own_mode(tmp_path: Path) -> None:
+    for name, mode in (("a", 0o751), ("b", 0o600)):
+        (tmp_path / name).write_text(name)
+        (tmp_path / name).chmod(mode)
+    done("copy", src=f"{tmp_path}/a", dest=f"{tmp_path}/b", remote_src=True)
+    assert (tmp_path / "b").stat().st_mode & 0o777 == 0o751
+
+
+def test_a_line_is_sought_in_bytes_with_its_end_as_ansible_does(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_bytes("one\r\nmäh\ntwo\n".encode())
+    for regexp, line in (("one$", "crlf"), (r"^m\w+h", "word"), (r"^m..h", "two bytes"), (r"^two\s", "end")):
+        one("lineinfile", path=str(path), regexp=regexp, line=line)
+    assert path.read_bytes() == b"one\r\ntwo bytes\nend\ncrlf\nword\n"
+
+
+def test_a_hard_link_takes_a_mode(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a")
+    (tmp_path / "a").chmod(0o644)
+    done("file", path=f"{tmp_path}/b", src=f"{tmp_path}/a", state="hard", mode="0600")
+    done("file", path=f"{tmp_path}/b", state="hard", mode="0640")
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o640
+
+
 def test_a_block_whose_markers_are_alike_is_added_each_time_as_ansible_does(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_text("a\n")
@@ -147,7 +197,11 @@ def test_a_block_whose_markers_are_alike_is_added_each_time_as_ansible_does(tmp_
         ("a\n" + BLOCK.format("old\n") + "b\n", {"block": "new"}, "a\n" + BLOCK.format("new\n") + "b\n"),
         ("a\n" + BLOCK.format("old\n") + "b\n", {"state": "absent"}, "a\nb\n"),
         ("a\n" + BLOCK.format("old\n") + "b\n", {"block": ""}, "a\nb\n"),
-        ("a\n# END ANSIBLE MANAGED BLOCK", {"block": ""}, "a\n# END ANSIBLE MANAGED BLOCK"),
+        ("a\n# END ANSIBLE MANAGED BLOCK", {"block": ""}, "a\n# END ANSIBLE MANAGED BLOCK\n"),
+        ("ab\na\n", {"block": "x", "insertafter": "a\\n"}, "ab\na\n" + BLOCK.format("x\n")),
+        ("a\nb\nc\n", {"block": "x", "insertbefore": "(?m)^b\nc"}, "a\n" + BLOCK.format("x\n") + "b\nc\n"),
+        ("a\nb\nc\n", {"block": "x", "insertafter": "(?m)^a$"}, "a\n" + BLOCK.format("x\n") + "b\nc\n"),
+        ("a\n", {"block": "x", "insertafter": "BOF"}, "a\n" + BLOCK.format("x\n")),
         ("a\nb\n", {"block": "x", "insertafter": "^a", "prepend_newline": True, "append_newline": True},
          "a\n\n" + BLOCK.format("x\n") + "\nb\n"),
     ],

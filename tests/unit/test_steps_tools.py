@@ -146,7 +146,7 @@ def test_cron(tools: Any, tmp_path: Path) -> None:
     file = f"{tmp_path}/f"
     done("cron", name="d", job="/bin/d", special_time="daily", cron_file=file, user="root", disabled=True)
     assert Path(file).read_text() == "#Ansible: d\n#@daily root /bin/d\n"
-    done("cron", cron_file=file, state="absent")
+    done("cron", name="d", cron_file=file, state="absent")
     assert not Path(file).exists()
     two = run(step(1, "cron", name="a", job="x"), step(2, "cron", name="a", job="x"), check=True)["results"]
     assert [r["changed"] for r in two] == [True, False]
@@ -408,7 +408,20 @@ def test_uri(web: Any, tmp_path: Path) -> None:
     kept("uri", url=f"{base}/j", method="POST", body={"a": "b c"}, body_format="form-urlencoded")
     assert asked[-1][3] == "a=b+c"
     assert one("uri", url=f"{base}/j", dest=f"{tmp_path}/j")["changed"]
-    kept("uri", url=f"{base}/j", dest=f"{tmp_path}/j")
+    assert one("uri", url=f"{base}/j", dest=f"{tmp_path}/j")["changed"]  # Ansible says so of what came again
+    (tmp_path / "body").write_text("of the host")
+    kept("uri", url=f"{base}/j", method="POST", src=f"{tmp_path}/body", remote_src=True)
+    assert asked[-1][3] == "of the host"
+    kept(
+        "uri",
+        url=f"{base}/j",
+        method="POST",
+        body={"a": None, "b": ["c", "d"]},
+        body_format="form-urlencoded",
+    )
+    assert asked[-1][3] == "b=c&b=d"
+    kept("uri", url=f"{base}/j", method="POST", body_format="json")
+    assert asked[-1][3] == "null"
     assert one("uri", check=True, url=f"{base}/j")["might_run"]
     assert one("uri", url="http://127.0.0.1:1/")["failed"]
 

@@ -24,6 +24,11 @@ LOOP_CONTROL_KEYS = ("loop_var", "label", "index_var", "pause", "extended", "ext
 STATIC_INCLUDES = ("import_tasks", "import_role")
 DYNAMIC_INCLUDES = ("include_tasks", "include_role")
 INCLUDES = (*STATIC_INCLUDES, *DYNAMIC_INCLUDES)
+# what a dynamic include may hold beside its loop; all else is for the tasks inside, by `apply`
+INCLUDE_KEYS = (
+    "action", "args", "collections", "ignore_errors", "loop_control", "name", "no_log", "register",
+    "run_once", "tags", "timeout", "vars", "when",
+)  # fmt: skip
 INCLUDE_FILE_ARGS = ("file", "apply")
 INCLUDE_ROLE_ARGS = (
     "name", "tasks_from", "vars_from", "defaults_from", "handlers_from", "apply", "public",

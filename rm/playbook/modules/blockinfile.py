@@ -32,7 +32,7 @@ def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
         raise BadArgument("give only one of 'insertafter' and 'insertbefore'")
     for name in ("insertafter", "insertbefore"):
         try:
-            re.compile(args[name] or "")
+            re.compile((args[name] or "").encode(errors="surrogateescape"))
         except re.error as problem:
             raise BadArgument(f"'{name}' is not a regular expression: {problem}") from None
     return args

@@ -19,7 +19,7 @@ ARGS = {
     "decrypt": Arg("bool", default=True),
     "follow": Arg("bool", default=False),
     "force": Arg("bool", default=True),
-    "local_follow": Arg("bool", default=True),
+    "local_follow": Arg("bool"),  # true, but for directories that are on the host, as Ansible does
     "validate": Arg(),
     "directory_mode": Arg("mode"),
     "remote_src": Arg("bool", default=False),
@@ -49,7 +49,7 @@ def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
         return {**rest, "remote_src": args["src"]}
     source = context.source(args["src"].rstrip("/"), "files")
     decrypt: bool = args["decrypt"]
-    names, directories, links = context.files.tree(source, args["local_follow"])
+    names, directories, links = context.files.tree(source, args["local_follow"] is not False)
     if directories:
         above = "" if args["src"].endswith("/") else posixpath.basename(source)
         where = {

@@ -9,7 +9,7 @@ from rm.playbook.module import Arg, CompileContext
 
 SPECIAL = ("reboot", "yearly", "annually", "monthly", "weekly", "daily", "hourly")
 ARGS = {
-    "name": Arg(),
+    "name": Arg(required=True),
     "job": Arg(aliases=("value",)),
     "state": Arg(choices=("present", "absent"), default="present"),
     "user": Arg(),
@@ -30,8 +30,6 @@ TIMES = ("minute", "hour", "day", "month", "weekday")
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
-    if args["name"] is None and not (args["state"] == "absent" and args["cron_file"]):
-        raise BadArgument("the argument 'name' is missing")
     if args["state"] == "present" and args["job"] is None:
         raise BadArgument("state 'present' needs 'job'")
     if args["special_time"] and any(args[name] != "*" for name in TIMES):
@@ -40,6 +38,6 @@ def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
         raise BadArgument("'cron_file' needs 'user': the account that runs the job")
     if (args["insertafter"] or args["insertbefore"]) and not args["env"]:
         raise BadArgument("'insertafter' and 'insertbefore' are for 'env'")
-    if "\n" in f"{args['name'] or ''}{args['job'] or ''}".rstrip("\n"):
+    if "\n" in f"{args['name']}{args['job'] or ''}".rstrip("\n"):
         raise BadArgument("'name' and 'job' are one line each")
     return {**args, "job": (args["job"] or "").rstrip("\n")}

@@ -28,6 +28,4 @@ def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
         raise BadArgument("'recurse' needs state 'directory'")
     if args["src"] is not None and state not in (None, "link", "hard"):
         raise BadArgument("'src' needs state 'link' or 'hard'")
-    if state == "hard" and not args["src"]:
-        raise BadArgument("state 'hard' needs 'src'")
     return {**args, "state": state}

@@ -32,9 +32,13 @@ def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
         raise BadArgument("give 'line', 'regexp' or 'search_string' to say which lines go")
     if args["insertafter"] and args["insertbefore"]:
         raise BadArgument("give only one of 'insertafter' and 'insertbefore'")
+    if args["regexp"] is not None and args["search_string"] is not None:
+        raise BadArgument("give only one of 'regexp' and 'search_string'")
+    if args["state"] == "present" and args["backrefs"] and args["regexp"] is None:
+        raise BadArgument("'backrefs' needs 'regexp'")
     for name in ("regexp", "insertafter", "insertbefore"):
         try:
-            re.compile(args[name] or "")
+            re.compile((args[name] or "").encode(errors="surrogateescape"))
         except re.error as problem:
             raise BadArgument(f"'{name}' is not a regular expression: {problem}") from None
     return args

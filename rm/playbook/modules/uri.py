@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rm.playbook.model.problems import BadArgument
-from rm.playbook.module import OWNERSHIP, Arg, CompileContext
+from rm.playbook.module import OWNERSHIP, Arg, CompileContext, packed
 from rm.playbook.modules.get_url import WEB
 
 ARGS = {
@@ -25,7 +25,7 @@ ARGS = {
     "removes": Arg(),
     "timeout": Arg("int", default=30),
     "force": Arg("bool", default=False),
-    "remote_src": Arg("bool", default=True),
+    "remote_src": Arg("bool", default=False),
     **WEB,
     "url_username": Arg(aliases=("user",)),
     **OWNERSHIP,
@@ -41,4 +41,10 @@ def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
     method = args["method"].upper()
     if not method.isalpha():
         raise BadArgument(f"'{args['method']}' is not an HTTP method")
-    return {**args, "method": method}
+    found = {**args, "method": method}
+    if args["src"] and not args["remote_src"]:
+        path = context.source(args["src"], "files")
+        if not context.files.exists(path):
+            raise BadArgument(f"the local file {path} does not exist")
+        found["content"] = packed(context.files.read(path, True))
+    return found

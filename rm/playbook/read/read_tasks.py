@@ -12,8 +12,10 @@ from rm.hints import did_you_mean, nearest
 from rm.playbook.model.connection import CONNECTIONS, SUDO
 from rm.playbook.model.keywords import (
     BLOCK_KEYS,
+    COMMON_KEYS,
     DYNAMIC_INCLUDES,
     INCLUDE_FILE_ARGS,
+    INCLUDE_KEYS,
     INCLUDE_ROLE_ARGS,
     INCLUDES,
     LATER,
@@ -170,7 +172,7 @@ def _task(
     name = short(str(written))
     fields = reader.attempt(lambda: common(reader, body, around, library), common(reader, Map(), around))
     if name in INCLUDES:
-        return _include(reader, body, line, around, library, fields, name, str(written))
+        return _include(reader, body, line, around, library, fields, name, str(written), handler)
     patience, background = reader.number(body, "async", 0), 0
     if body.get("poll") in (0, "0"):
         patience, background = 0, patience
@@ -304,6 +306,7 @@ def _include(
     fields: dict[str, Any],
     name: str,
     written: str,
+    handler: bool,
 ) -> tuple[Node, ...]:
     is_role = name.endswith("role")
     known = INCLUDE_ROLE_ARGS if is_role else INCLUDE_FILE_ARGS
@@ -328,8 +331,12 @@ def _include(
     if not isinstance(given.get(needed), str):
         raise reader.fail(where, f"'{name}' needs the argument '{needed}'.")
     reader.templates(dict(given), where)
+    if reader.truth(given, "allow_duplicates", True) is not True:
+        what = f"'allow_duplicates' of '{name}' is always true: the role runs again."
+        raise reader.fail(where, what, "List it in 'roles:', where a role runs once, or write a condition.")
     own = reader.mapping(body, "vars")
     if name in DYNAMIC_INCLUDES:
+        _of_the_include(reader, body, name, written, handler)
         # what is written on the include is about the include itself; `apply` and the blocks around go inside
         task = replace(
             around,
@@ -356,12 +363,25 @@ def _include(
     return library.tasks_file(reader, str(given["file"]), line, inner)
 
 
+def _of_the_include(reader: Reader, body: Map, name: str, written: str, handler: bool) -> None:
+    """Complains of keywords of a dynamic include that would be without effect."""
+    known = (written, *INCLUDE_KEYS, *(("listen",) if handler else ()))
+    for key in body:
+        if key in known or is_loop(str(key), reader.own):
+            continue
+        hint = f"Use import_{name[8:]}, or write it in the tasks inside."
+        if key in (*COMMON_KEYS, "notify"):
+            hint = "Write it below 'apply', which gives it to the tasks inside, or on a block around."
+        reader.complain(body.line_of(key), f"'{name}' has no keyword '{key}'.", hint)
+
+
 def include_context(task: Task, apply: Map | None, reader: Reader, library: Library) -> Task:
     """What the tasks of a dynamic include inherit."""
     assert task.outer is not None
     outer = task.outer
     if apply is not None:
-        outer = replace(outer, **common(reader, apply, outer, library))
+        notify = (*outer.notify, *reader.words(apply, "notify"))
+        outer = replace(outer, **common(reader, apply, outer, library), notify=notify)
     return outer
 
 

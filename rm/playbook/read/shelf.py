@@ -163,9 +163,9 @@ class Shelf:
         learn(reader, self.files, path, line)
         meta = meta_of(reader, self.files, path, line)
         later: tuple[str, str] | None = None  # whether a host does it is known when it comes there
+        again = False
         if once is not None and not meta.allow_duplicates:
-            if (path, once) in self._loaded:
-                return ()
+            again = (path, once) in self._loaded
             if self._including:
                 later = (path, once)
             else:
@@ -191,6 +191,8 @@ class Shelf:
                 before += self.listed_role(
                     reader.of(meta.file), entry, at, replace(around, role=role), public, True
                 )
+        if again:  # what it depends on may be allowed again
+            return tuple(before)
         for other in self.roles:  # a role sees what its dependencies define, its own first
             if parent is None and role.full_name in other.parents:
                 role = replace(
@@ -227,7 +229,7 @@ class Shelf:
             tasks = validation(reader, self.files, inner, wanted, self.play)
         for one in found:
             tasks += read_list(reader.of(one), load_list(reader, self.files, one, line), inner, self)
-        return (Block("", line, (*before, *tasks), once=later),) if later else (*before, *tasks)
+        return (*before, Block("", line, tasks, once=later)) if later else (*before, *tasks)
 
     def listed_role(
         self, reader: Reader, entry: Any, line: int, around: Task, public: bool = True,
@@ -272,6 +274,8 @@ class Shelf:
         name = str(task.args.get("name" if task.module == "include_role" else "file"))
         if task.apply is not None and not isinstance(task.apply, Map):
             raise reader.fail(task.line, "'apply' must be a mapping of keywords.")
+        if task.apply is not None:
+            reader.known(task.apply, (*COMMON_KEYS, "notify"), "'apply'")
         if not has_template(_PLACED.sub("", name)):
             if self._depth < DEPTH_MAX - 1:  # a file may include itself, under a condition
                 self.expand(task, task.args)

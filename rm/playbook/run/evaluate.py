@@ -26,7 +26,7 @@ from rm.playbook.modules import brings_facts, called, changes_groups, control, r
 from rm.playbook.run.answers import GATHERS
 from rm.playbook.run.compile import Item, Skip, TaskProblem
 from rm.playbook.run.crew import Alone, Blocked, Crew, OnceResult, Options
-from rm.playbook.run.learning import INCLUDED, accepted, bound_of, cacheable, learn, told
+from rm.playbook.run.learning import INCLUDED, accepted, bound_of, cacheable, failed_task, learn, told
 from rm.playbook.run.making import Making
 from rm.playbook.run.outcome import name_of, summarise, unreached
 from rm.playbook.run.waiting import Waiting, in_pieces, piece_batch, split, take
@@ -312,9 +312,7 @@ class HostPlay(Making):
                 self.learnt_once = OnceResult(failed, learnt, included, notified)
             if failed:
                 self.host.learnt["ansible_failed_result"] = registered
-                self.host.learnt["ansible_failed_task"] = {
-                    "name": made.task.name, "action": called(made.task.module), "args": {},
-                }  # fmt: skip
+                self.host.learnt["ansible_failed_task"] = failed_task(made)
                 self._frame, self.failed_at = made.frame, made.frame.position
                 if self.ends_run:
                     self.host.failed, self._frame = True, None

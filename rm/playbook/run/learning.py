@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from rm.playbook.model.flow import Bound
 from rm.playbook.model.problems import TemplateProblem
 from rm.playbook.model.schema import Play, Task
+from rm.playbook.module import WHOLE
+from rm.playbook.modules import called, registry
 from rm.playbook.run.answers import GATHERS, received, refused, replaced
 from rm.playbook.run.compile import Item, Work
 from rm.playbook.run.waiting import Waiting
@@ -90,6 +93,21 @@ def add_facts(host: HostState, named: Mapping[str, Any]) -> None:
     names = {name: name if name in _WHOLE else name.removeprefix("ansible_") for name in named}
     facts = {short: named[name] for name, short in names.items()}
     host.add_facts(facts, (name for name, short in names.items() if name == short))
+
+
+def failed_task(made: Waiting) -> dict[str, Any]:
+    """`ansible_failed_task`: its arguments as they are written, without those that only an item of its loop
+    knows."""
+    known = made.task.module in registry()  # not an include, nor a module that nobody knows
+    free = getattr(registry()[made.task.module], "FREE_FORM", "") if known else ""
+    name, args = made.task.name, {}
+    with suppress(TemplateProblem, NeedResult):
+        name = str(evaluate(name, made.scope))
+    for key, value in made.task.args.items():
+        with suppress(TemplateProblem, NeedResult):
+            args["_raw_params" if key == free else key] = evaluate(value, made.scope)
+    args.pop(WHOLE, None)
+    return {"name": name, "action": called(made.task.module), "args": args}
 
 
 def bound_of(task: Task, item: Item) -> Bound:

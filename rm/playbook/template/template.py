@@ -8,7 +8,7 @@ after the answers. Values that came from hosts are never templated themselves.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from jinja2 import Undefined, UndefinedError, nodes
@@ -137,12 +137,13 @@ def evaluate(value: Any, scope: Scope, ranges: bool = False) -> Any:
             return value
         found = _run("value", value, scope)
         found = _without_ranges(found) if ranges else found
-        _used(found)
-        return found
+        return _without_omitted(found) if _used(found) else found
     if isinstance(value, dict):
-        return {key: evaluate(inner, scope, ranges) for key, inner in value.items()}
+        pairs = ((key, evaluate(inner, scope, ranges)) for key, inner in value.items())
+        return {key: found for key, found in pairs if found is not OMIT}
     if isinstance(value, list):
-        return [evaluate(item, scope, ranges) for item in value]
+        items = (evaluate(item, scope, ranges) for item in value)
+        return [found for found in items if found is not OMIT]
     return value
 
 
@@ -152,8 +153,18 @@ def _without_ranges(value: Any) -> Any:
     return [_without_ranges(inner) for inner in value] if isinstance(value, list) else value
 
 
-def _used(value: Any) -> None:
-    """What a template gives must not hold anything undefined, nor as in Ansible a range."""
+def _without_omitted(value: Any) -> Any:
+    """A mapping or list without what is `omit`, at any depth."""
+    if isinstance(value, dict):
+        return {key: _without_omitted(inner) for key, inner in value.items() if inner is not OMIT}
+    if isinstance(value, (list, tuple)):
+        return [_without_omitted(inner) for inner in value if inner is not OMIT]
+    return value
+
+
+def _used(value: Any) -> bool:
+    """What a template gives must not hold anything undefined, nor as in Ansible a range. Returns whether
+    something in it is `omit`."""
     if isinstance(value, range):
         raise TemplateProblem("a value is a range, which is no list; write '| list' behind it")
     if isinstance(value, Undefined):
@@ -161,12 +172,15 @@ def _used(value: Any) -> None:
             value._fail_with_undefined_error()
         except UndefinedError as problem:
             raise UndefinedName(problem.message or "a value is undefined") from None
-    elif isinstance(value, dict):
-        for inner in value.values():
-            _used(inner)
+    inside: Iterable[Any] = ()
+    if isinstance(value, dict):
+        inside = value.values()
     elif isinstance(value, (list, tuple)):
-        for inner in value:
-            _used(inner)
+        inside = value
+    omitted = False
+    for inner in inside:
+        omitted = inner is OMIT or _used(inner) or omitted
+    return omitted
 
 
 def _lenient(value: Any, scope: Scope) -> Any:

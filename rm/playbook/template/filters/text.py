@@ -11,7 +11,7 @@ import re
 import shlex
 import textwrap
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, ItemsView, KeysView, ValuesView
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,6 +30,12 @@ def to_bool(value: Any) -> bool | None:
     if value is None or isinstance(value, bool):
         return value
     return str(value).strip().lower() in TRUE if isinstance(value, str) else value == 1
+
+
+def _bool(value: Any) -> bool:
+    """The filter: fewer words than a module takes, and everything else is false."""
+    refuse_undefined(value)
+    return value in (1, True) or (isinstance(value, str) and value.lower() in ("yes", "on", "true", "1"))
 
 
 def refuse_undefined(value: Any) -> None:
@@ -80,8 +86,8 @@ def _yaml(
     )  # fmt: skip
 
 
-def _nice_yaml(value: Any, indent: int = 4, sort_keys: bool = True, **options: Any) -> str:
-    return _yaml(value, indent, sort_keys, False, **options)
+def _nice_yaml(value: Any, indent: int = 4, default_flow_style: Any = False, **options: Any) -> str:
+    return _yaml(value, indent, default_flow_style=default_flow_style, **options)
 
 
 def _flags(ignorecase: bool, multiline: bool) -> int:
@@ -176,19 +182,30 @@ def _urlsplit(value: Any, query: str = "") -> Any:
 
 
 _UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6, "Z": 7, "Y": 8}
+_UNIT_NAMES = {
+    "": "", "K": "kilo", "M": "mega", "G": "giga", "T": "tera", "P": "peta", "E": "exa", "Z": "zeta",
+    "Y": "yotta",
+}  # fmt: skip
 
 
-def _human_to_bytes(value: Any, default_unit: str = "", isbits: bool = False) -> int:
-    match = re.match(r"\s*([0-9.]+)\s*([A-Za-z]*)\s*\Z", str(value))
+def _human_to_bytes(value: Any, default_unit: str | None = None, isbits: bool = False) -> int:
+    match = re.match(r"([0-9]*\.?[0-9]+)(?:\s*([A-Za-z]+))?\s*\Z", str(value))
     if match is None:
         raise ValueError(f"'{value}' is not a size")
-    unit = match[2] or default_unit or ""
-    letter = unit[:1].upper()
-    if unit in ("B", "b", "Byte", "byte", "bytes", "Bytes"):
-        letter = ""
+    unit = match[2] or default_unit or "B"
+    letter = unit[0].upper().replace("B", "")
     if letter not in _UNITS:
         raise ValueError(f"'{value}' has an unknown unit")
+    base, name = ("b", "bit") if isbits else ("B", "byte")
+    if len(unit) > 1 and unit.lower() != _UNIT_NAMES[letter] + name and unit != letter + base:
+        raise ValueError(f"'{value}' has the unit '{unit}', not {letter}{base}")
     return round(float(match[1]) * pow(1024.0, _UNITS[letter]))
+
+
+def _type_name(value: Any) -> str:
+    """A type as Ansible names it, for which there are fewer."""
+    kinds = ((str, "str"), (dict, "dict"), ((list, KeysView, ValuesView, ItemsView), "list"))
+    return next((name for kind, name in kinds if isinstance(value, kind)), type(value).__name__)
 
 
 def _human_readable(size: Any, isbits: bool = False, unit: str | None = None) -> str:
@@ -232,7 +249,7 @@ def _comment(text: str, style: str = "plain", **options: Any) -> str:
 
 
 TEXT: dict[str, Callable[..., Any]] = {
-    "bool": to_bool,
+    "bool": _bool,
     "to_json": _json,
     "to_nice_json": _nice_json,
     "from_json": lambda value, **_: json.loads(value),
@@ -273,6 +290,6 @@ TEXT: dict[str, Callable[..., Any]] = {
     "human_readable": _human_readable,
     "human_to_bytes": _human_to_bytes,
     "comment": _comment,
-    "type_debug": lambda value: type(value).__name__.replace("Map", "dict").replace("Seq", "list"),
+    "type_debug": _type_name,
     "dedent": lambda value: textwrap.dedent(str(value)),
 }
