@@ -121,7 +121,4 @@ def _complaints(config: Config) -> Iterator[str]:
     def interval(mesh: Mesh) -> int:
         return interval_us(mesh.schedule, zone, time.time_ns() // 1000)
 
-    found = meshes_of(config.monitor, interval)
-    yield from (
-        sentence for _, sentence in (*found.malformed, *found.malformed_sources, *found.malformed_archives)
-    )
+    yield from meshes_of(config.monitor, interval).left_out()

@@ -85,19 +85,22 @@ def run_daemon(config: Config, located: Callable[[str], str] = str) -> None:
         with ExitStack() as ends:
             ends.callback(store.close)
             daemon = Daemon(
-                config=config, store=store, policies=policies, faults=faults, holder=holder, declared=declared
-            )
+                config=config, located=located, store=store, policies=policies, faults=faults, holder=holder,
+                declared=declared,
+            )  # fmt: skip
             ends.callback(daemon.cut_off.cancel)
             asyncio.run(daemon.run())
 
 
 class Daemon:
-    """One life of the daemon over an open store; `declared` are the hosts of rm.toml's inventory."""
+    """One life of the daemon over an open store; `declared` are the hosts of rm.toml's inventory, and
+    `located` adds to a sentence about the configuration where that stands."""
 
     def __init__(
         self,
         *,
         config: Config,
+        located: Callable[[str], str],
         store: SqlStore,
         policies: Policies,
         faults: Faults,
@@ -105,6 +108,7 @@ class Daemon:
         declared: Sequence[Host],
     ) -> None:
         self._config = config
+        self._located = located
         self._holder = holder
         self._declared = declared
         self._store = store
@@ -169,6 +173,7 @@ class Daemon:
         led_at = f"{socket.gethostname()}:{config.daemon.socket}"
         ground = Ground(
             config=config,
+            located=self._located,
             store=self._store,
             clock=self._clock,
             zone=zone_of(config.monitor.timezone),

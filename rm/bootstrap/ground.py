@@ -20,6 +20,7 @@ class Ground:
     """One life of a daemon that leads.
 
     Attributes:
+        located: adds to a sentence about the configuration where that stands.
         zone: of schedules.
         lease: held; `fail` ends the daemon with a sentence.
         loaded: what the store held, `state` what was made of it, for the leader; `recent_us`: how long ended
@@ -28,6 +29,7 @@ class Ground:
     """
 
     config: Config
+    located: Callable[[str], str]
     store: SqlStore
     clock: Clock
     zone: tzinfo

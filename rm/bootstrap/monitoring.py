@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +25,8 @@ from rm.daemon.monitoring.sources import Sources
 from rm.daemon.monitoring.streaming import Streaming
 from rm.units import SECOND_US
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Monitoring:
@@ -42,6 +45,8 @@ def wire_monitoring(*, ground: Ground, jobs: Jobs, timers: Timers) -> Monitoring
         return interval_us(mesh.schedule, ground.zone, clock.now_us())
 
     meshes = meshes_of(config.monitor, every_us)
+    for sentence in meshes.left_out():
+        log.error("%s It is left out.", ground.located(sentence))
     board = Board(history, clock, zone=ground.zone, windows=meshes.windows)
     board.forget_others(meshes.grids(), {h.name for h in ground.loaded.hosts})
     archiving = Archiving(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from rm.lab.spec import LabHost, LabSpec
+from rm.written_aside import written_aside
 
 FILES = (
     "inventory.yml",
@@ -57,9 +57,8 @@ def write(directory: Path, spec: LabSpec, hosts: list[LabHost]) -> None:
 
 
 def save_state(directory: Path, state: dict[str, Any]) -> None:
-    fresh = directory / "lab.json.new"
-    fresh.write_text(json.dumps(state, indent=1) + "\n")
-    os.rename(fresh, directory / "lab.json")
+    with written_aside(directory / "lab.json") as file:
+        file.write(json.dumps(state, indent=1).encode() + b"\n")
 
 
 def load_state(directory: Path) -> dict[str, Any] | None:

@@ -58,7 +58,7 @@ def test_all_of_a_text_is_in_its_words() -> None:
         ('echo "x chdir=/no y"', {"_raw": 'echo "x chdir=/no y"'}),
         ("chdir=/tmp echo 'a  b'", {"chdir": "/tmp", "_raw": "echo 'a  b'"}),
         ("echo a chdir=/tmp\necho b", {"chdir": "/tmp", "_raw": "echo a echo b"}),
-        ("echo it's", {"_raw": "echo it's"}),
+        ("echo it\\'s {{ \"it's\" }}", {"_raw": "echo it\\'s {{ \"it's\" }}"}),
         ("a=b other=c echo", {"_raw": "a=b other=c echo"}),
         ("a b chdir=/x\n", {"chdir": "/x", "_raw": "a b "}),
         ("chdir=/x a b\n", {"chdir": "/x", "_raw": "a b\n"}),
@@ -67,6 +67,14 @@ def test_all_of_a_text_is_in_its_words() -> None:
 )
 def test_arguments_of_a_command(text: str, given: dict[str, str]) -> None:
     assert dict(free_form(text, registry()["shell"], "_raw")) == given
+
+
+@pytest.mark.parametrize(
+    "text", ["echo it's", "# it's\necho", 'echo "{{ "it' + "'" + 's" }}"', "echo {{ a", "a='b"]
+)
+def test_a_command_that_ansible_cannot_split_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not closed"):
+        free_form(text, registry()["shell"], "_raw")
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from rm.errors import UsageError
 from rm.playbook.run.answers import Unfit, replaced, stored_facts
 from rm.playbook.run.learning import add_facts
 from rm.playbook.template.variables import HostState
+from rm.written_aside import written_aside
 
 SCHEMA = "s1_"  # before a host's name, since ansible-core 2.19
 GATHERED = "_ansible_facts_gathered"
@@ -107,16 +106,9 @@ class FactCache:
         if state.gathered:
             named |= {GATHERED: True, "module_setup": True}
         text = json.dumps({"__payload__": json.dumps(named)})
-        handle, aside = tempfile.mkstemp(dir=self._directory)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                os.fchmod(file.fileno(), MODE)
-                file.write(text)
-            os.replace(aside, self._file(name))
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(aside)
-            raise
+        with written_aside(self._file(name), 0o600) as file:
+            os.fchmod(file.fileno(), MODE)
+            file.write(text.encode())
 
 
 def _must_be_ours(path: Path) -> None:

@@ -26,6 +26,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from rm.playbook.model.problems import BadArgument
 from rm.playbook.template.filters import to_bool
+from rm.written_aside import written_aside
 
 _CRYPTING = threading.Lock()  # crypt(3) answers in one place
 
@@ -192,13 +193,9 @@ def keep(path: str, content: Callable[[str | None], str]) -> None:
             old = _read(path)
             new = content(old)
             if new != old:
-                fd = os.open(f"{path}.rm-new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-                with open(fd, "w", encoding="utf-8") as file:
-                    file.write(new + "\n")
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.rename(f"{path}.rm-new", path)
-    except (OSError, UnicodeDecodeError) as problem:
+                with written_aside(path, 0o600) as file:
+                    file.write(new.encode() + b"\n")
+    except (OSError, UnicodeError) as problem:
         raise BadArgument(f"the file {path} cannot keep a password: {problem}") from None
 
 

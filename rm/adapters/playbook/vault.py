@@ -22,6 +22,7 @@ import yaml
 
 from rm.errors import UsageError
 from rm.playbook.model.bounded_yaml import load_plain
+from rm.playbook.model.vault_id import split_vault_id
 
 HEADER = "$ANSIBLE_VAULT;"
 ROUNDS = 10_000
@@ -130,7 +131,7 @@ def _unpadded(data: bytes) -> bytes:
 
 def read_password(path: str, what: str = "vault password") -> bytes:
     """A password file; a program is run and its output taken. `NAME@FILE` is Ansible's vault id."""
-    file = Path(path.rpartition("@")[2] if "@" in path and not os.path.exists(path) else path).expanduser()
+    file = Path(path if os.path.exists(path) else split_vault_id(path)[1]).expanduser()
     try:
         if file.stat().st_mode & stat.S_IXUSR:
             import subprocess

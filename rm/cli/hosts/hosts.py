@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,6 +25,7 @@ from rm.cli.session import (
 )
 from rm.errors import NotFound, RmError, UsageError
 from rm.units import format_bandwidth, format_share, parse_bandwidth_bps, parse_memory_bytes
+from rm.written_aside import written_aside
 
 if TYPE_CHECKING:
     from rm.api.hosts import Host
@@ -204,18 +204,14 @@ def export(session: Session, /, form: str, output: str | None, as_json: bool) ->
 
 def _write_privately(path: str, text: str) -> None:
     """For the owner only: the variables may hold secrets. A pipe or a device is written to directly."""
-    aside = f"{path}.{os.getpid()}"
     try:
         if os.path.exists(path) and not os.path.isfile(path):
             with open(path, "w", encoding="utf-8") as there:
                 there.write(text)
             return
-        with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(aside, path)
+        with written_aside(path, 0o600) as file:
+            file.write(text.encode())
     except OSError as problem:
-        with suppress(OSError):
-            os.unlink(aside)
         raise UsageError(f"{path} cannot be written: {problem.strerror}.") from None
 
 

@@ -13,6 +13,7 @@ import click
 
 from rm.cli.session import Session
 from rm.errors import ConfigError, UsageError
+from rm.playbook.model.vault_id import split_vault_id
 from rm.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def playbook_path(file: str) -> Path:
 
 def is_asked_for(vault_id: str) -> bool:
     """Is the password of this id of the vault typed, not in a file?"""
-    return vault_id.rpartition("@")[2] == "prompt"
+    return split_vault_id(vault_id)[1] == "prompt"
 
 
 def vault_of(files: Sequence[str], ask: bool) -> Vault:
@@ -71,7 +72,7 @@ def vault_of(files: Sequence[str], ask: bool) -> Vault:
     asked = [one for one in files if is_asked_for(one)]
     passwords = [read_password(one) for one in files if one not in asked]
     for one in asked:
-        text = f"Vault password ({one.rpartition('@')[0] or 'default'})"
+        text = f"Vault password ({split_vault_id(one)[0] or 'default'})"
         passwords.append(click.prompt(text, hide_input=True, err=True).encode())
     if ask:
         passwords.append(click.prompt("Vault password", hide_input=True, err=True).encode())

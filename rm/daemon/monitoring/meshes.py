@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -14,8 +13,6 @@ from rm.core.monitoring.mesh import Mesh, parse_mesh, usual
 from rm.core.monitoring.source import KINDS, Source, parse_source
 from rm.errors import ConfigError
 from rm.units import SECOND_US
-
-log = logging.getLogger(__name__)
 
 
 class Settings(Protocol):
@@ -47,6 +44,11 @@ class Meshes:
     archives: tuple[Archive, ...] = ()
     malformed_archives: tuple[tuple[str, str], ...] = ()
 
+    def left_out(self) -> Iterator[str]:
+        """Why each of what could not be used is left out."""
+        for _, sentence in (*self.malformed, *self.malformed_sources, *self.malformed_archives):
+            yield sentence
+
     def grids(self) -> set[str] | None:
         """The names of all grids, also of those that a mistake in rm.toml leaves out for now; None when it
         hides what they are called."""
@@ -77,8 +79,6 @@ def meshes_of(settings: Settings, interval_of: Callable[[Mesh], int]) -> Meshes:
             windows.append(parse_host_window(table))
         except ConfigError as error:
             malformed.append(("maintenance", str(error)))
-    for _, said in malformed:
-        log.error("%s It is left out.", said)
     found = tuple(meshes.values())
     if not settings.mesh:
         found = usual(
@@ -132,5 +132,4 @@ def _listed(
             found[one.name] = one
         except ConfigError as error:
             malformed.append((str(table.get("name", "?")), str(error)))
-            log.error("%s It is left out.", error)
     return tuple(found.values()), tuple(malformed)

@@ -12,6 +12,7 @@ from typing import Any
 
 from rm.errors import UsageError
 from rm.playbook.model.connection import SUDO
+from rm.playbook.model.vault_id import split_vault_id
 from rm.playbook.template.filters import FALSE, TRUE
 from rm.quick_dataclass import dataclass
 
@@ -271,9 +272,12 @@ def _typed(name: str, value: str, where: str, base: str, home: str) -> Any:
     if name in _LISTS:
         return tuple(_path(part, base, home) for part in value.split(":") if part)
     if name == "vault_ids":
-        named = [(part.strip().partition("@")) for part in value.split(",") if part.strip()]
-        ids = [(f"{name}@", file) if at else ("", name) for name, at, file in named]
-        return tuple(n + (file if file == "prompt" else _path(file, base, home)) for n, file in ids)
+        found = []
+        for name, file in (split_vault_id(part.strip()) for part in value.split(",") if part.strip()):
+            found.append(
+                (f"{name}@" if name else "") + (file if file == "prompt" else _path(file, base, home))
+            )
+        return tuple(found)
     if name in ("tags", "skip_tags"):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return _path(value, base, home) if name in _PATHS else value

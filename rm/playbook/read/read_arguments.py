@@ -13,7 +13,7 @@ from rm.playbook.model.problems import BadArgument
 from rm.playbook.module import WHOLE, argument_names, typed
 from rm.playbook.modules import registry
 from rm.playbook.read.reader import Reader
-from rm.playbook.read.words import assigned, key_values, words_of
+from rm.playbook.read.words import assigned, key_values, refuse_unbalanced, words_of
 from rm.playbook.template.template import has_template
 
 _EACH = "Write each argument, with a template as its value."
@@ -30,12 +30,13 @@ def free_form(text: str, module: ModuleType, free: str) -> Map:
     own = {n for n, arg in module.ARGS.items() if n != free for n in (n, *arg.aliases)}
     own &= _BESIDE if getattr(module, "COMMAND", False) else own
     rest = ""
+    refuse_unbalanced(text)
     try:
         words = list(words_of(text))
     except ValueError:
         if any(f"{name}=" in text for name in own):
             raise
-        words = [(text, "")]  # the shell, not Ansible, is to understand it
+        words = [(text, "")]  # closed as Ansible counts: the shell is to understand it
     for word, space in words:
         pair = assigned(word) if "=" in word else None
         if pair is not None and pair[0] in own:

@@ -15,6 +15,24 @@ _ESCAPE = re.compile(r"\\(U[0-9A-Fa-f]{8}|u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}|N\{[^}
 _ASSIGNED = re.compile(r"(.+?)(?<!\\)=(.*)\Z", re.DOTALL)
 
 
+def refuse_unbalanced(text: str) -> None:
+    """Raises ValueError where Ansible does, which counts quotation marks inside templates and comments, too.
+    Source: `split_args` of ansible-core 2.19."""
+    quote, depths = "", dict.fromkeys(_OPENS, 0)
+    for token in re.split("[ \n]", text):
+        if token == "\\" and not quote:
+            continue
+        for at, letter in enumerate(token):
+            if letter in "'\"" and (at == 0 or token[at - 1] != "\\"):
+                quote = letter if not quote else "" if letter == quote else quote
+        for opens, closes in _OPENS.items():
+            depths[opens] = max(0, depths[opens] + token.count(opens) - token.count(closes))
+    if quote:
+        raise ValueError(f"a quotation mark {quote} is not closed; below 'cmd' it may be so")
+    if any(depths.values()):
+        raise ValueError("a template is not closed")
+
+
 def words_of(text: str) -> Iterator[tuple[str, str]]:
     """Each word as it is written, and the space after it. Raises ValueError where a quotation mark or a
     template is not closed."""
@@ -82,6 +100,7 @@ def _unescaped(text: str) -> str:
 def key_values(text: str) -> dict[str, str]:
     """`path=/x state=directory` as a mapping. Raises ValueError, also for a word that sets nothing."""
     found = {}
+    refuse_unbalanced(text)
     for word, _ in words_of(text):
         pair = assigned(word)
         if pair is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -14,6 +13,7 @@ import rm
 from rm.errors import UsageError
 from rm.sim.real.compare import Measured, Unit
 from rm.typed import convert
+from rm.written_aside import written_aside
 
 DECIDE = ("core", "policies", "sim", "units.py")  # of the package: what a run's result depends on
 
@@ -43,10 +43,8 @@ class Kept:
         return known
 
     def keep(self, unit: Unit, measured: Measured) -> None:
-        file = self._file(unit)
-        aside = file.with_suffix(f".{os.getpid()}")
-        aside.write_text(json.dumps(asdict(measured)), encoding="utf-8")
-        os.replace(aside, file)
+        with written_aside(self._file(unit)) as file:
+            file.write(json.dumps(asdict(measured)).encode())
 
     def _file(self, unit: Unit) -> Path:
         terms = f"{unit.terms.speed:g}-{unit.terms.faster:g}-{unit.terms.load:g}"

@@ -6,10 +6,10 @@ import base64
 import hashlib
 import os
 import shutil
-from secrets import token_hex
 from typing import Any
 
 from rm.adapters.playbook.control import ControlFailed, Hands
+from rm.written_aside import written_aside
 
 PART_BYTES = 512 << 10  # other messages may wait behind a part
 
@@ -37,30 +37,24 @@ def carry_out(hands: Hands, step: dict[str, Any]) -> dict[str, Any]:
     if step.get("check"):
         return {**result, "changed": True}
     _refuse_too_large(answer["size"], os.path.dirname(dest))
-    aside = os.path.join(os.path.dirname(dest), f".{os.path.basename(dest)[:200]}.{token_hex(4)}.rm-new")
     try:
         os.makedirs(os.path.dirname(dest), exist_ok=True)
-        with open(aside, "xb") as file:
-            done, size = 0, answer["size"]
+        with written_aside(dest) as file:
+            digest, done, size = hashlib.sha1(usedforsecurity=False), 0, answer["size"]
             while True:
                 data = _bytes(answer)[: size - done]
                 file.write(data)
+                digest.update(data)
                 done += len(data)
                 if done >= size or not data:
                     break
                 answer = _part(hands, step, source, done)
                 if answer.get("failed"):
                     raise ControlFailed(answer["msg"])
-            file.flush()
-            os.fsync(file.fileno())
-        if args["validate_checksum"] and _digest(aside) != result["checksum"]:
-            raise ControlFailed(f"{source} changed while it was fetched.")
-        os.replace(aside, dest)
+            if args["validate_checksum"] and digest.hexdigest() != result["checksum"]:
+                raise ControlFailed(f"{source} changed while it was fetched.")
     except OSError as problem:
         raise ControlFailed(f"{dest} cannot be written: {problem.strerror}.") from None
-    finally:
-        if os.path.exists(aside):
-            os.unlink(aside)
     return {**result, "changed": True}
 
 
