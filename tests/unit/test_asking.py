@@ -80,6 +80,7 @@ def test_others_have_their_turn_while_expected_starts_are_played(
         return go_on(playing)
 
     monkeypatch.setattr(Playing, "go_on", slice_of)
+    monkeypatch.setattr(foresight, "PLAYED_S", PATIENCE_S)
 
     async def story() -> int:
         starts = asyncio.ensure_future(house.service.foresight.starts())
@@ -95,6 +96,27 @@ def test_others_have_their_turn_while_expected_starts_are_played(
     assert asyncio.run(story()) == 59
     assert went_on[:2] == ["play", "bob"]
     assert len(went_on) > 5
+    house.leader.stop()
+
+
+def test_a_play_that_takes_too_long_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    house = House(tmp_path)
+
+    class Endless:
+        def __init__(self, *arguments: Any) -> None:
+            self.slices = 0
+
+        def go_on(self) -> bool:
+            self.slices += 1
+            return False
+
+        def found(self) -> Foreseen:
+            return Foreseen({}, self.slices)
+
+    monkeypatch.setattr(foresight, "Playing", Endless)
+    monkeypatch.setattr(foresight, "PLAYED_S", 0.05)
+    found, _ = asyncio.run(asyncio.wait_for(house.service.foresight.starts(), PATIENCE_S))
+    assert found.until_us
     house.leader.stop()
 
 

@@ -173,6 +173,39 @@ def test_it_may_be_sooner_as_jobs_have_ended_sooner() -> None:
     assert start.latest_us <= start.at_us  # none of twelve took longer, which the next may
 
 
+def test_a_play_that_is_left_says_what_is_known_by_then() -> None:
+    """First when jobs start at the latest, in the order of their starts; then how much sooner it may be."""
+    cluster = Reserving(cpus=1)
+    for _ in range(12):
+        job = cluster.state.jobs[cluster.submit("", **limited(100))]
+        cluster.do(ev.TasksStarted(job.id, job.attempt, "h1", cluster.now_us, (0,)))
+        cluster.now_us += 20 * SECOND
+        cluster.end(cluster.state.jobs[job.id])
+    cluster.submit("", **limited(100))
+    waiting = [cluster.submit("", **limited(100)) for _ in range(6)]
+    cycle, jobs = cluster.cycle, cluster.state.jobs
+    playing = Playing(copied(cluster.state), cycle.policies, cycle.rules, cycle.tuning, cluster.now_us)
+    whole, told = foreseen(cluster), list[Foreseen]()
+    over = False
+    while not over:
+        over = playing.go_on(1)
+        told.append(playing.found())
+    assert told[-1] == whole
+    counts = [len(found.starts) for found in told]
+    assert counts == sorted(counts)
+    assert (counts[0], counts[-1]) == (0, 6)
+    part = next(found for found in told if len(found.starts) == 3)
+    assert part.no_start(jobs[waiting[5]]).startswith("It starts after ")
+    sooner = [
+        [found.starts[j].soonest_us < found.starts[j].at_us for j in waiting]
+        for found in told[-200:]
+        if len(found.starts) == 6
+    ]
+    assert [False] * 6 in sooner
+    assert any(one[0] and not one[-1] for one in sooner), "all plays have come as far when they are left"
+    assert all(found.starts[j].at_us == whole.starts[j].at_us for found in told for j in found.starts)
+
+
 def test_it_lies_between_what_the_jobs_before_it_took() -> None:
     cluster = Reserving(cpus=1)
     for number in range(12):

@@ -3,7 +3,8 @@
 Nothing else is submitted, no host is lost, and each job ends when its reports say, else after its expected
 run time, else at its time limit. So a job behind one without any of these has no expected start. Traffic is
 not aligned on the way: a job that would wait for its neighbours' traffic starts later than said. Of a long
-queue its head is played. A play may take seconds, so it can be made in slices: others are served in between.
+queue its head is played. A play may take seconds, so it can be made in slices: others are served in between,
+and it can be left at any time, with what is known by then.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ STEPS_MAX = 4 * STARTS_MAX
 WIDER = 1.2  # than the plays say, at the late end: jobs that wait together are alike; docs/simulator.md
 LATER = 0.15  # of the likely wait: jobs that come later delay one, and never hasten it; docs/simulator.md
 SLICE_STEPS = 10  # of the cycle, some milliseconds each: nobody else is served meanwhile
+ENDED = object()
 WAITS_FOR_JOBS = "No start can be foreseen: it waits for other jobs."
 
 
@@ -128,7 +130,7 @@ def foresee(
     now_us: int,
     new: JobSpec | None = None,
 ) -> Foreseen:
-    """Of a copied state, which is used up; `new`: a job that is not there yet, as 0."""
+    """Of a copied state; `new`: a job that is not there yet, as 0."""
     playing = Playing(state, policies, rules, tuning, now_us, new)
     while not playing.go_on():
         pass
@@ -157,7 +159,8 @@ class Playing:
         return sum(1 for _ in islice(self._steps, steps)) < steps
 
     def found(self) -> Foreseen:
-        """When everything is played."""
+        """When everything is played, or earlier: then of the first to start, later ones are said to start
+        when all jobs use up what they are expected to, or not at all."""
         assert self._late is not None
         starts = {}
         for job, (at_us, hosts) in self._late.starts.items():
@@ -184,12 +187,20 @@ class Playing:
         new: JobSpec | None,
     ) -> Iterator[None]:
         lengths = Lengths(state.jobs.values(), now_us)
+        self._late = _Played(copied(state), policies, rules, tuning, lengths, None)
+        yield from self._late.steps(now_us, new)
+        playing = []
         for number in range(PLAYS) if lengths else ():
             play = _Played(copied(state), policies, rules, tuning, lengths, number)
             self._drawn.append(play)
-            yield from play.steps(now_us, new)
-        self._late = _Played(state, policies, rules, tuning, lengths, None)
-        yield from self._late.steps(now_us, new)
+            playing.append(play.steps(now_us, new))
+            yield
+        while playing:  # step by step in turn: whoever leaves has them all equally far
+            for steps in list(playing):
+                if next(steps, ENDED) is ENDED:
+                    playing.remove(steps)
+                else:
+                    yield
 
 
 class _Played:
@@ -232,6 +243,7 @@ class _Played:
             events = [ev.JobSubmitted(self._newest, new)]
         for _ in range(STEPS_MAX):
             events = self._step(events, now_us)
+            self.until_us = now_us
             yield
             if not self._waiting or len(self.starts) >= STARTS_MAX:
                 break

@@ -15,6 +15,7 @@ from rm.core.scheduling.foreseen import Foreseen, Playing, copied
 from rm.daemon.services.asking import Asking
 
 KEPT_US = 5_000_000  # for so long an answer is good for everybody
+PLAYED_S = 5.0  # then who asks is told what is known: of large arrays a play takes far longer
 Told = tuple[Foreseen, Mapping[int, str]]
 Copy = tuple[ClusterState, Rules, Tuning, int]
 
@@ -54,7 +55,9 @@ class Foresight:
 
     async def _played(self, whose: str, playing: Playing) -> Foreseen:
         """In slices: who asks for less meanwhile has their turn between two of them."""
-        while not await self._asking.think(whose, playing.go_on):
+        time_s = asyncio.get_running_loop().time
+        ends_s = time_s() + PLAYED_S
+        while not await self._asking.think(whose, playing.go_on) and time_s() < ends_s:
             pass
         return playing.found()
 
