@@ -42,4 +42,5 @@ def status(session: Session, /, as_json: bool) -> None:
         click.echo(f"licences  {printable(one.name)}: {used} of {one.total} in use")
     for title, counted in counts.items():
         pairs = ", ".join(f"{name} {value}" for name, value in counted.items())
-        click.echo(f"{title:<10}{printable(pairs) or 'none'}")
+        nothing = "not known while the daemon waits" if answer.waiting else "none"
+        click.echo(f"{title:<10}{printable(pairs) or nothing}")

@@ -221,4 +221,6 @@ def test_a_submission_waits_with_the_daemon_for_its_database_and_asks_for_one_jo
         assert isinstance(daemon.service, Waiting)
         assert len(daemon.service.keys) == 3
         assert len(set(daemon.service.keys)) == 1
-        assert "waiting   The daemon has waited 3 s" in rmx("status").out
+        shown = rmx("status").out
+        assert "waiting   The daemon has waited 3 s" in shown
+        assert "jobs      not known while the daemon waits" in shown
