@@ -43,7 +43,7 @@ from rm.core.sharing.shares import Listed, Shares
 from rm.core.sharing.usage_query import Asked, answer, asked
 from rm.daemon.services.reasons import NO_REASONS, Reasons
 from rm.daemon.services.usage_totals import UsageTotals
-from rm.errors import Conflict, ImpossibleRequest, NotFound, Refusal, RmError
+from rm.errors import Conflict, IllegalTransition, ImpossibleRequest, NotFound, Refusal, RmError
 from rm.web.api import serve
 from tests import builders
 from tests.fakes import PATIENCE_S
@@ -341,7 +341,8 @@ class FakeService:
         return self.put(job_id, state=JobState.PENDING, tasks=(), held=held)
 
     async def suspend(self, job_id: int, by: str, array_tasks: str = "") -> Job:
-        await self.job(job_id)
+        if (await self.job(job_id)).state is JobState.SUSPENDED:
+            raise IllegalTransition(f"Job {job_id} is SUSPENDED and cannot be suspended.")
         return self.put(job_id, state=JobState.SUSPENDED)
 
     async def resume_job(self, job_id: int, by: str, array_tasks: str = "") -> Job:

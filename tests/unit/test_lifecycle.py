@@ -369,7 +369,9 @@ def test_a_requeued_job_runs_as_another_attempt() -> None:
     world.exit(0, 1)
     world.do(ev.RequeueRequested(1, "root"))
     assert (world.job.state, world.job.reason, world.job.exit_code) == (S.PENDING, None, None)
+    assert world.job.restarts == 1
     assert world.place()[0].attempt == 2
+    assert world.job.restarts == 1
     assert world.do(ev.TasksStarted(1, 1, "h1", 5, (0,))) == [Stop(1, 1, "h1", 5, "abort")]
     assert world.do(ev.TaskExited(1, 1, "h1", 0, 0, 0, 5, 6)) == [Discard(1, 1, "h1")]
     assert world.job.state is S.CONFIGURING

@@ -14,6 +14,7 @@ from rm.cli.slurm.hosts.sinfo_columns import COLUMNS
 from rm.core.model.asked.array import Array
 from rm.core.model.host import HostState
 from rm.core.model.job import Job, JobState, Task
+from rm.core.model.reasons import Reason, ReasonCode
 from rm.errors import IllegalTransition
 from tests import builders
 from tests.command_line import Rmx
@@ -150,8 +151,12 @@ def test_jobs_are_held_released_and_requeued_without_a_word(slurm: Slurm, daemon
     refused = slurm("scontrol", "update", "JobId=1", "Priority=5")
     assert (refused.code, table[1].held) == (1, True)
     assert refused.err.startswith("scontrol: error: Job is in held state, pending scheduler release")
-    assert slurm("scontrol", "suspend", "1") == (0, "", "")
-    assert table[1].state is JobState.SUSPENDED
+    for _ in range(2):  # one that is suspended stays so
+        assert slurm("scontrol", "suspend", "1") == (0, "", "")
+        assert table[1].state is JobState.SUSPENDED
+    given_way = Reason(ReasonCode.PREEMPTED, "suspended for job 2")
+    daemon.call(lambda: daemon.service.put(1, reason=given_way))
+    assert slurm("scontrol", "suspend", "1").code == 1  # it goes on by itself
     assert slurm("scontrol", "resume", "1") == (0, "", "")
     assert slurm("scontrol", "requeue", "1") == (0, "", "")
     assert table[1].tasks == ()

@@ -336,8 +336,10 @@ class Job:
 
     @property
     def restarts(self) -> int:
-        """How often it was started before, or may have been."""
-        return max(0, self.attempt - 1 - self.unstarted)
+        """How often it was started before, or may have been. One that is back in the queue counts its last
+        start already, as in Slurm."""
+        before = self.attempt if self.state is JobState.PENDING else self.attempt - 1
+        return max(0, before - self.unstarted)
 
     @property
     def waits_in_slice(self) -> bool:

@@ -67,7 +67,7 @@ def run(words: Sequence[str]) -> int:
         "hold": lambda jobs: _each(jobs, lambda client, job: client.hold(job)),
         "uhold": lambda jobs: _each(jobs, lambda client, job: client.hold(job, uhold=True)),
         "release": lambda jobs: _each(jobs, _release),
-        "suspend": lambda jobs: _each(jobs, lambda client, job: client.suspend(job)),
+        "suspend": lambda jobs: _each(jobs, _suspend),
         "resume": lambda jobs: _each(jobs, lambda client, job: client.resume_job(job)),
         "requeue": _requeue,
         "requeuehold": lambda jobs: _each(jobs, lambda client, job: client.requeue(job, hold=True)),
@@ -142,6 +142,17 @@ def _release(client: Changing, job: JobId) -> None:
         client.release(job)
     except IllegalTransition:
         if client.job(job).state not in (*STARTED, "CONFIGURING", "COMPLETING"):
+            raise
+
+
+def _suspend(client: Changing, job: JobId) -> None:
+    """As in Slurm, one that is suspended stays so, and that is no error. One that stands still for another
+    job goes on by itself."""
+    try:
+        client.suspend(job)
+    except IllegalTransition:
+        found = client.job(job)
+        if found.state != "SUSPENDED" or (found.reason is not None and found.reason.code == "Preempted"):
             raise
 
 
