@@ -7,7 +7,7 @@ wire protocol of PMI 1.1 as MPICH's src/pmi speaks it, with its attribute PMI_pr
 import re
 
 LINE_BYTES = 16 << 10
-KEYS = 1 << 20  # of a step
+KEYS, VALUES_BYTES = 1 << 20, 256 << 20  # of a step
 CODE = re.compile(r"[0-9]{1,10}\Z", re.ASCII)
 NAME = "step"  # of the space in which the ranks put what they tell each other
 
@@ -41,6 +41,7 @@ class Pmi:
     def __init__(self, hosts):
         self.size = len(hosts)
         self.values = {"PMI_process_mapping": mapping(hosts)}
+        self.held_bytes = 0  # that the values have, and those before them
         self.inboxes = {}  # rank -> the beginning of a line
         self.waiting = set()  # ranks that are at the barrier
         self.aborted = None  # the code with which a rank wants all to end
@@ -81,9 +82,11 @@ class Pmi:
         if asked == "get_universe_size":
             return "cmd=universe_size rc=0 size=%d" % self.size
         if asked == "put":
-            if len(self.values) >= KEYS:
+            key, value = words.get("key", ""), words.get("value", "")
+            self.held_bytes += len(key) + len(value)
+            if len(self.values) >= KEYS or self.held_bytes > VALUES_BYTES:
                 return "cmd=put_result rc=-1 msg=too_many_keys"
-            self.values[words.get("key", "")] = words.get("value", "")
+            self.values[key] = value
             return "cmd=put_result rc=0 msg=success"
         if asked == "get":
             value = self.values.get(words.get("key", ""))

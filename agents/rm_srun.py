@@ -17,7 +17,6 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import rm_pmi
-import rm_sockets
 import rm_srun_layout
 import rm_srun_options
 import rm_srun_terminal
@@ -25,6 +24,7 @@ import rm_step_container
 import rm_step_limits
 from rm_srun_environment import step_environment
 from rm_srun_options import Wrong
+from rm_srun_part import Nonsense, Part
 from rm_step_asking import connected, create, tell_end
 from rm_step_attached import Audience
 from rm_step_frames import (
@@ -42,7 +42,6 @@ from rm_step_frames import (
     TAKEN,
     WINDOW,
     frame,
-    frames,
 )
 from rm_step_output import Output
 
@@ -58,20 +57,6 @@ GRACE_S = 30.0  # from SIGTERM to SIGKILL
 def say(text):
     sys.stderr.write("srun: %s%s" % (text, rm_srun_terminal.line_end()))
     sys.stderr.flush()
-
-
-class Part:
-    """Of the step, on one host."""
-
-    def __init__(self, sock, host, ranks):
-        self.sock, self.host = sock, host
-        self.left = set(ranks)  # tasks that have not ended
-        self.inbox, self.outbox = bytearray(), bytearray()
-
-    def send(self, data=b""):
-        self.outbox += data
-        if not rm_sockets.say(self.sock, self.outbox):
-            self.outbox.clear()
 
 
 class Step:
@@ -173,7 +158,8 @@ class Step:
         for part in self.parts:
             if part.left:
                 by_fd[part.sock.fileno()] = part
-                poll.register(part.sock, select.POLLIN | (select.POLLOUT if part.outbox else 0))
+                hears = select.POLLIN if part.hears() else 0
+                poll.register(part.sock, hears | (select.POLLOUT if part.outbox else 0))
         if self.stdin >= 0 and self._may_send():
             poll.register(self.stdin, select.POLLIN)
         wait_ms = None
@@ -244,26 +230,25 @@ class Step:
     # what the parts say
 
     def _hear(self, part):
-        data = rm_sockets.hear(part.sock, 1 << 18)
-        if data is None:
-            return
-        if not data:
+        try:
+            for kind, rank, said in part.heard():
+                self._take(part, kind, rank, said)
+        except EOFError:
             self._lost(part)
-            return
-        part.inbox += data
-        for kind, rank, body in frames(part.inbox):
-            if kind in (OUTPUT, ERRORS):
-                self.audience.tell(kind, rank, body)
-            if kind == OUTPUT:
-                self.out.take(rank, body)
-            elif kind == ERRORS:
-                self.err.take(rank, body)
-            elif kind == TAKEN:
-                self.taken[rank] += int(body)
-            elif kind == PMI and self.pmi is not None:
-                self._pmi(rank, body)
-            elif kind == ENDED:
-                self._ended(part, rank, *map(int, body.split()))
+        except Nonsense:
+            say("error: %s: it says what no part of a step says" % part.host)
+            self._lost(part)
+
+    def _take(self, part, kind, rank, said):
+        if kind in (OUTPUT, ERRORS):
+            self.audience.tell(kind, rank, said)
+            (self.out if kind == OUTPUT else self.err).take(rank, said)
+        elif kind == TAKEN:
+            self.taken[rank] = min(self.sent, self.taken[rank] + said)
+        elif kind == PMI and self.pmi is not None:
+            self._pmi(rank, said)
+        elif kind == ENDED:
+            self._ended(part, rank, *said)
 
     def _pmi(self, rank, data):
         try:
@@ -285,7 +270,7 @@ class Step:
         say("error: %s: its part of step %s is lost" % (part.host, self.name))
         for rank in part.left:
             self.audience.tell(ENDED, rank, b"1 0")
-        part.left = set()
+        part.leave()
         self._worse(1, (1, 0))
         self._signal(signal.SIGKILL)
 

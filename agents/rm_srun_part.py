@@ -1,0 +1,75 @@
+"""The part of a step on one host, as srun hears it: another host of the job says what it likes."""
+
+import contextlib
+import signal
+import socket
+
+import rm_sockets
+from rm_step_frames import ENDED, ERRORS, OUTPUT, PMI, TAKEN, frames
+
+HEARD_BYTES = 1 << 18
+UNTAKEN_BYTES = 64 << 10  # while more waits for the part it is not heard: it asks for more than it takes
+
+
+class Nonsense(Exception):
+    """What no part of a step says."""
+
+
+class Part:
+    """Of the step, on one host, where the tasks of these `ranks` run."""
+
+    def __init__(self, sock, host, ranks):
+        self.sock, self.host = sock, host
+        self.ranks = frozenset(ranks)
+        self.left = set(ranks)  # tasks that have not ended
+        self.inbox, self.outbox = bytearray(), bytearray()
+
+    def hears(self):
+        return len(self.outbox) < UNTAKEN_BYTES
+
+    def send(self, data=b""):
+        self.outbox += data
+        if not rm_sockets.say(self.sock, self.outbox):
+            self.outbox.clear()
+
+    def heard(self):
+        """What has come: (kind, rank, what is said), of its own tasks alone. What is said are bytes; of TAKEN
+        their number, of ENDED the code and the signal.
+
+        Raises:
+            EOFError: it is gone.
+            Nonsense: it says what it never should.
+        """
+        data = rm_sockets.hear(self.sock, HEARD_BYTES)
+        if data is None:
+            return
+        if not data:
+            raise EOFError
+        self.inbox += data
+        try:
+            for kind, rank, body in frames(self.inbox):
+                if kind in (OUTPUT, ERRORS, PMI, TAKEN, ENDED) and rank not in self.ranks:
+                    raise Nonsense
+                yield kind, rank, _meant(kind, body)
+        except ValueError:
+            raise Nonsense from None
+
+    def leave(self):
+        """Whoever is there ends the tasks."""
+        self.left = set()
+        with contextlib.suppress(OSError):
+            self.sock.shutdown(socket.SHUT_RDWR)
+
+
+def _meant(kind, body):
+    if kind == TAKEN:
+        count = int(body)
+        if count < 0:
+            raise Nonsense
+        return count
+    if kind == ENDED:
+        code, number = map(int, body.split())
+        if not (0 <= code <= 255 and 0 <= number < signal.NSIG):
+            raise Nonsense
+        return code, number
+    return body
