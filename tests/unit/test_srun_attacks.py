@@ -1,4 +1,4 @@
-"""srun hears the parts of its step on other hosts of the job: none of them speaks for another one, or ends it."""
+"""srun hears the parts of its step on other hosts of the job: none speaks for another one, or ends it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def test_a_host_of_a_step_that_lies_is_lost_and_the_others_words_stay(
     out, err = capfd.readouterr()
     assert out == WORDS.decode()
     assert err == (
-        "srun: error: h2: it says what no part of a step says\nsrun: error: h2: its part of step 42.0 is lost\n"
+        "srun: error: h2: it says what no part of a step says\n"
+        "srun: error: h2: its part of step 42.0 is lost\n"
     )
 
 
