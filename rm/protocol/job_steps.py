@@ -93,7 +93,7 @@ class StepUsedNow(Struct, frozen=True, kw_only=True):
 
 
 class UsedNowTold(Struct, frozen=True, kw_only=True):
-    lines: Annotated[list[StepUsedNow], Meta(max_length=1 << 14)]
+    lines: Annotated[list[StepUsedNow], Meta(max_length=4_096)]
 
 
 class UsedNow(OfAttempt[UsedNowTold], frozen=True, kw_only=True, tag="used-now"):

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from rm.core.model.job import Job
 from rm.core.model.step_used import StepUsed, on_host, together
 from rm.daemon.agents import Agents
 from rm.daemon.execution.step_book import step_used
 from rm.errors import RmError
+from rm.protocol.job_steps import StepUsedNow
 from rm.protocol.job_steps import UsedNow as Asked
 
 log = logging.getLogger(__name__)
 PATIENCE_S = 10.0
+LONG = 100  # lines; more of them are added up beside the event loop
 
 
 Uses = tuple[int, Sequence[tuple[int, StepUsed]], Sequence[str]]
@@ -46,15 +48,13 @@ class UsedNow:
     async def _look(self, job: Job) -> Uses:
         names = list(dict.fromkeys(task.host for task in job.tasks)) if job.occupies else []
         told = await asyncio.gather(*(self._ask(name, job) for name in names))
-        parts: dict[int, list[StepUsed]] = {}
-        for name, lines in zip(names, told, strict=True):
-            for step, used in lines or ():
-                parts.setdefault(step, []).append(on_host(used, name))
-        found = [(step, whole) for step in sorted(parts) if (whole := together(parts[step])) is not None]
         silent = [name for name, lines in zip(names, told, strict=True) if lines is None]
+        heard = {name: lines for name, lines in zip(names, told, strict=True) if lines is not None}
+        many = sum(map(len, heard.values())) > LONG
+        found = await asyncio.to_thread(_added_up, heard) if many else _added_up(heard)
         return job.attempt, found, silent
 
-    async def _ask(self, name: str, job: Job) -> list[tuple[int, StepUsed]] | None:
+    async def _ask(self, name: str, job: Job) -> Sequence[StepUsedNow] | None:
         """None: the host is silent, or its agent of an earlier version."""
         request = Asked(job=job.id, attempt=job.attempt)
         try:
@@ -63,4 +63,12 @@ class UsedNow:
         except (RmError, TimeoutError) as error:
             log.debug("what job %d uses on %s: %s", job.id, name, error)
             return None
-        return [(line.step, step_used(line.used)) for line in answer.lines]
+        return answer.lines
+
+
+def _added_up(heard: Mapping[str, Sequence[StepUsedNow]]) -> list[tuple[int, StepUsed]]:
+    parts: dict[int, list[StepUsed]] = {}
+    for name, lines in heard.items():
+        for line in lines:
+            parts.setdefault(line.step, []).append(on_host(step_used(line.used), name))
+    return [(step, whole) for step in sorted(parts) if (whole := together(parts[step])) is not None]

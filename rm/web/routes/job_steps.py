@@ -75,8 +75,12 @@ class JobStepRoutes:
     async def used_now(self, request: web.Request) -> web.Response:
         job_id, _ = await self._visible.owned(request)
         attempt, found, silent = await settled(self._service.used_now.of(job_id))
-        lines = [StepUsedNow(step=step, used=typed(used, StepUsed)) for step, used in found]
-        return respond(UsedNow(job=job_id, attempt=attempt, lines=lines, silent=silent))
+
+        def answer() -> web.Response:
+            lines = [StepUsedNow(step=step, used=typed(used, StepUsed)) for step, used in found]
+            return respond(UsedNow(job=job_id, attempt=attempt, lines=lines, silent=silent))
+
+        return await made(request, answer, len(found))
 
 
 def _told(step: Step, job: Job, *, line: bool, private: bool, coming: bool) -> JobStep:
