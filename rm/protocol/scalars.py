@@ -30,7 +30,7 @@ Bytes = Annotated[int, Meta(ge=0, le=COUNT_MAX)]
 Bps = Annotated[int, Meta(ge=0, le=1 << 53)]
 Count = Annotated[int, Meta(ge=0, le=1 << 53)]
 Port = Annotated[int, Meta(ge=1, le=65_535)]
-ExitCode = Annotated[int, Meta(ge=-(1 << 31), le=1 << 31)]
+ExitCode = Annotated[int, Meta(ge=0, le=255)]  # others would turn into 0 in a shell
 Signal = Annotated[int, Meta(ge=0, le=64)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Percent = Annotated[float, Meta(ge=0, le=100)]

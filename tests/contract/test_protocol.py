@@ -15,7 +15,7 @@ from msgspec import to_builtins
 from rm.playbook.model.steps import Step as PlaybookStep
 from rm.protocol import attempts, hosts, job_steps, latencybg, network, probes, steps, streams
 from rm.protocol.codes import AgentError, Code
-from rm.protocol.line import read_answer, read_line, read_notification, read_refusal, request_line
+from rm.protocol.line import Misfit, read_answer, read_line, read_notification, read_refusal, request_line
 from rm.protocol.notifications import Exit, Hello, Iterations, Started, Unasked
 from rm.protocol.request import Request, name_of
 from rm.protocol.tables import events, requests
@@ -74,6 +74,15 @@ def test_agents_send_every_field_of_a_notification() -> None:
     words |= {n.arg for n in nodes if isinstance(n, ast.keyword) and n.arg is not None}
     expected = {field for kind in events() for field in kind.__struct_encode_fields__}
     assert expected <= words, expected - words
+
+
+@pytest.mark.parametrize("code", [256, 1 << 31, -1, -256])
+def test_no_exit_code_is_believed_that_no_program_has(code: int) -> None:
+    """`rmx wait` would end with 0 for a job that has failed."""
+    said = {"event": "exit", "job": 1, "attempt": 1, "rank": 0, "signal": None}
+    assert read_notification("exit", json.dumps({**said, "code": 255}).encode())
+    with pytest.raises(Misfit):
+        read_notification("exit", json.dumps({**said, "code": code}).encode())
 
 
 def test_a_step_of_a_playbook_has_the_fields_of_the_protocol_and_no_other() -> None:
