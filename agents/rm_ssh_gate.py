@@ -2,6 +2,7 @@
 
     rm_ssh_gate.py pam [--exempt=GROUP,GROUP]          for pam_exec, in sshd's account and session parts
     rm_ssh_gate.py keys USER [--exempt=GROUP,GROUP]    for AuthorizedKeysCommand, where sshd does without PAM
+    rm_ssh_gate.py order FILE                          whether such a part of PAM starts the gate safely
 
 Root, and members of one of the groups, pass. Others need a running job on this host; their connection is
 moved into the control groups of the newest one: it counts against that job's limits, can open the same
@@ -12,6 +13,7 @@ import contextlib
 import grp
 import os
 import pwd
+import re
 import stat
 import sys
 
@@ -22,6 +24,11 @@ from rm_files import read_json
 from rm_spool import Folder
 
 KEYS_BYTES = 1 << 20
+PAM_FOLDERS = ("/etc/pam.d", "/usr/lib/pam.d")
+PAM_LINE = re.compile(r"-?(auth|account|password|session)\s+(\[[^]]*\]|\S+)\s+(\S+)(.*)")
+PAM_DEPTH = 16  # of files that include each other
+READS_USERS_ENVIRONMENT = re.compile(r"\buser_readenv=(?!0\b)")
+MOVE_SESSIONS = ("pam_systemd.so", "pam_elogind.so", "pam_cgroup.so", "pam_cgfs.so")
 
 
 class Refused(Exception):
@@ -143,6 +150,54 @@ def own_keys(user):
     return text
 
 
+def stacked(path, folders=PAM_FOLDERS, depth=0):
+    """(type, module, arguments) of each line of a service's file of PAM, and of those that it includes."""
+    with open(path, errors="replace") as file:
+        text = file.read().replace("\\\n", " ")
+    for line in text.splitlines():
+        words = line.partition("#")[0].strip()
+        found = PAM_LINE.fullmatch(words)
+        kind, control, module, arguments = found.groups() if found else ("", "", "", "")
+        if words.startswith("@include"):
+            control, module = "include", words.split()[-1]
+        if control not in ("include", "substack"):
+            if module:
+                yield kind, os.path.basename(module), arguments
+            continue
+        places = [os.path.join(folder, module) for folder in folders]
+        for place in [one for one in places if os.path.exists(one)][:1] if depth < PAM_DEPTH else ():
+            for included in stacked(place, folders, depth + 1):
+                if not kind or included[0] == kind:
+                    yield included
+
+
+def check_order(path, folders=PAM_FOLDERS):
+    """Raise Refused where root would start the gate's program with variables that its user wrote, LD_PRELOAD
+    among them: PAM's environment is that of the programs of pam_exec. Refused, too, where something takes the
+    connection out of the job after the gate has put it there."""
+    lines = list(stacked(path, folders))
+    sessions = [line for line in lines if line[0] == "session"]
+    ours = [at for at, (_, _, arguments) in enumerate(sessions) if "rm_ssh_gate.py" in arguments]
+    if not ours:
+        return
+    if any("type=open_session" not in sessions[at][2].split() for at in ours):
+        raise Refused(
+            "rm: the gate's line of the session part lacks type=open_session: at the end of a connection root would "
+            "start it with what the user wrote into ~/.pam_environment."
+        )
+    earlier = [line for line in lines if line[0] in ("auth", "account")] + sessions[: ours[-1]]
+    if any(READS_USERS_ENVIRONMENT.search(arguments) for _, _, arguments in earlier):
+        raise Refused(
+            "rm: a line before the gate's reads ~/.pam_environment (user_readenv=1): users would run programs as "
+            "root. Take user_readenv=1 out of sshd's part of PAM, and of what it includes, or take the gate off "
+            "(rm_ssh_gate_state=absent) and set it up again."
+        )
+    for _, module, _ in sessions[ours[0] :]:
+        if module in MOVE_SESSIONS:
+            raise Refused("rm: %s comes after the gate, and takes connections out of the jobs. Take it out of sshd's "
+                          "session part, or put it before what reads ~/.pam_environment." % module)  # fmt: skip
+
+
 def account_of(name):
     try:
         return pwd.getpwnam(name)
@@ -153,7 +208,7 @@ def account_of(name):
 def pam(groups):
     user = account_of(os.environ.get("PAM_USER", ""))
     kind = os.environ.get("PAM_TYPE", "")
-    if kind == "close_session" or exempt(user, groups):
+    if exempt(user, groups):
         return
     if kind not in ("account", "open_session"):
         raise Refused("rm: this program is for the account and session parts of PAM.")
@@ -179,6 +234,8 @@ def main(arguments):
             pam(groups)
         elif len(arguments) == 2 and arguments[0] == "keys":
             keys(arguments[1], groups)
+        elif len(arguments) == 2 and arguments[0] == "order":
+            check_order(arguments[1])
         else:
             sys.stderr.write(__doc__)
             return 2

@@ -63,7 +63,9 @@ def gated(cluster: Cluster, request: Any) -> Iterator[Cluster]:
     if request.param == "PAM":
         if cluster.lab.exec(name, ["test", "-e", "/etc/pam.d/sshd"]).returncode:
             pytest.skip("this machine's sshd has no PAM")
-        script = f"sed -i 's/^UsePAM no/UsePAM yes/' {SETTINGS}; kill -HUP $(cat /run/sshd.pid)"
+        reads = "grep -q user_readenv=1 /etc/pam.d/sshd ||"  # Debian 12 has the line, others had it
+        reads += "echo 'session required pam_env.so user_readenv=1' >>/etc/pam.d/sshd"
+        script = f"{reads}; sed -i 's/^UsePAM no/UsePAM yes/' {SETTINGS}; kill -HUP $(cat /run/sshd.pid)"
         cluster.lab.exec(name, ["sh", "-c", script])
     before = {file: cluster.read(name, file) for file in (SETTINGS, "/etc/pam.d/sshd")}
     assert play(cluster, check=True).recap()[name].changed
@@ -157,3 +159,18 @@ def test_what_a_session_leaves_behind_ends_with_the_job(gated: Cluster) -> None:
     until(lambda: not gated.lab.exec(name, ["ls", "/var/lib/rm/jobs"]).stdout, "the host has forgotten it")
     script = f"ls -d /sys/fs/cgroup/rm/job_{job}_1 /sys/fs/cgroup/*/rm/job_{job}_1 2>/dev/null"
     assert gated.lab.exec(name, ["sh", "-c", script]).stdout == b""
+
+
+def test_root_runs_nothing_with_an_environment_that_a_user_wrote(gated: Cluster) -> None:
+    name, home = gated.lab.hosts[0].name, f"/home/{USER}"
+    # the loader of each dynamic program writes such a file, with the rights of who runs it
+    wanted = f"LD_DEBUG DEFAULT=libs\nLD_DEBUG_OUTPUT DEFAULT={home}/loaded\n"
+    gated.write(name, f"{home}/.pam_environment", wanted)
+    gated.lab.exec(name, ["chown", USER, home, f"{home}/.pam_environment"])
+    try:
+        start(gated)
+        assert log_in(gated, USER).returncode == 0
+        written = ["find", home, "-name", "loaded*", "-user", "root"]
+        assert gated.lab.exec(name, written).stdout == b""
+    finally:
+        gated.lab.exec(name, ["sh", "-c", f"rm -f {home}/.pam_environment {home}/loaded*"])

@@ -1,0 +1,83 @@
+"""Where in sshd's part of PAM the gate may stand: root starts its program with PAM's environment."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+AGENTS = Path(__file__).parents[2] / "agents"
+sys.path.insert(0, str(AGENTS))
+
+import rm_ssh_gate
+
+PROGRAM = "/usr/bin/python3 -S -E /opt/rm/agents/rm_ssh_gate.py pam"
+GATE = f"session required pam_exec.so type=open_session quiet stdout {PROGRAM}\n"
+READS = "session  required  pam_env.so user_readenv=1 envfile=/etc/default/locale\n"
+MANAGER = "session optional pam_systemd.so\n"
+
+
+def refused(folder: Path, text: str, **included: str) -> str:
+    """Of a service's file with what it includes; "" where the order is safe."""
+    for name, what in included.items():
+        (folder / name).write_text(what)
+    (folder / "sshd").write_text(text)
+    try:
+        rm_ssh_gate.check_order(folder / "sshd", (folder,))
+    except rm_ssh_gate.Refused as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("text", ["", READS, GATE, MANAGER + GATE + READS, "# " + READS + GATE,
+                                  READS.replace("=1", "=0") + GATE, "@include nowhere\n" + GATE])  # fmt: skip
+def test_a_safe_order(tmp_path: Path, text: str) -> None:
+    assert refused(tmp_path, text) == ""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        READS,
+        READS.replace("=1", "=2"),
+        "-" + READS,
+        READS.replace("required", "[success=ok default=ignore]"),
+        READS.replace("required", "\\\n required"),
+        READS.replace("session", "auth"),
+        "@include other\n",
+        "session include other\n",
+        "session substack other\n",
+    ],
+)
+def test_nothing_that_a_user_wrote_becomes_the_environment_of_roots_program(
+    tmp_path: Path, line: str
+) -> None:
+    assert "~/.pam_environment" in refused(tmp_path, line + GATE, other=READS)
+
+
+def test_it_does_not_run_at_the_end_of_a_connection(tmp_path: Path) -> None:
+    assert "type=open_session" in refused(tmp_path, GATE.replace(" type=open_session", "") + READS)
+
+
+def test_what_is_included_for_another_part_does_not_count(tmp_path: Path) -> None:
+    assert refused(tmp_path, "password include other\n" + GATE, other=READS) == ""
+
+
+def test_files_that_include_each_other_come_to_an_end(tmp_path: Path) -> None:
+    assert "~/.pam_environment" in refused(tmp_path, "@include sshd\n" + READS + GATE)
+
+
+def test_nothing_takes_the_connection_out_of_the_job_afterwards(tmp_path: Path) -> None:
+    assert "pam_systemd.so" in refused(tmp_path, GATE + "@include other\n", other=MANAGER)
+
+
+def test_a_playbook_that_validates_with_it_is_told(tmp_path: Path) -> None:
+    (tmp_path / "sshd").write_text(READS + GATE)
+    words = [sys.executable, "-S", "-E", str(AGENTS / "rm_ssh_gate.py"), "order", str(tmp_path / "sshd")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "user_readenv=1" in done.stderr
+    (tmp_path / "sshd").write_text(GATE + READS)
+    assert subprocess.run(words, check=False).returncode == 0
