@@ -10,6 +10,7 @@ import json
 import os
 import re
 import signal
+import stat
 
 import rm_container
 import rm_cores
@@ -19,7 +20,7 @@ from rm_fence import limits_not_set
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
-APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOCTTY | os.O_CLOEXEC
+APPEND = os.O_WRONLY | os.O_APPEND | os.O_NOCTTY | os.O_CLOEXEC
 MARK = "RM_SCHEDULE"  # its value, a path in the spool, marks the job's processes
 prctl = ctypes.CDLL(None, use_errno=True).prctl
 NEVER_BEGUN = 53  # no signal: Slurm's number for what failed before the task began
@@ -69,7 +70,9 @@ def become_task(folder, group, request, user, fence, task, environ, printed, sai
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # cleared by setuid, so it comes after
         wanted = {"chdir": wanted_directory(request, user)}
         enter_directory(request, user, lambda words: words == wanted or _tell(said, words))
-        if not fence.has_view:
+        if fence.has_view:
+            _open_devices_again(task, spool)
+        else:
             _open_streams(task, printed, spool)
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGCHLD,
@@ -233,10 +236,22 @@ def _open_streams(task, printed, spool):
     os.dup2(1 if merged else _open_output(task["error"], spool), 2)
 
 
+def _open_devices_again(task, spool):
+    """Among the job's own mounts: what was opened outside of them is a file or a pipe, never a device that is
+    closed to the job."""
+    for fd, path in ((0, task["input"]), (1, task["output"]), (2, task["error"] or task["output"])):
+        mode = os.fstat(fd).st_mode
+        if path and not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
+            os.dup2(_open_input(path, spool) if fd == 0 else _open_output(path, spool, 0), fd)
+
+
 def _open_input(path, spool):
-    """Open a file as the user; a pipe waits for its writer only when the task reads it."""
+    """Open a file as the user; a pipe waits for its writer only when the task reads it. A directory is none:
+    it would lead out of the job's own mounts."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC | os.O_NONBLOCK)
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
         if is_below(fd, spool):
             raise OSError(errno.EPERM, "it lies in the spool of rm")
         os.set_blocking(fd, True)
@@ -246,11 +261,11 @@ def _open_input(path, spool):
                        % (path, os.uname().nodename, os.strerror(error.errno))) from None  # fmt: skip
 
 
-def _open_output(path, spool):
+def _open_output(path, spool, made=os.O_CREAT):
     """Open a file of the user's as the user, to append: it was emptied before (rm_named.py), and others may
     write to it. Nothing below the spool is one, by any path."""
     try:
-        fd = os.open(path, APPEND | os.O_NONBLOCK, 0o666)  # a pipe that nobody reads must not keep us
+        fd = os.open(path, APPEND | made | os.O_NONBLOCK, 0o666)  # a pipe that nobody reads must not keep us
         if is_below(fd, spool):
             raise OSError(errno.EPERM, "it lies in the spool of rm")
         os.set_blocking(fd, True)

@@ -182,20 +182,22 @@ def check_order(path, folders=PAM_FOLDERS):
         return
     if any("type=open_session" not in sessions[at][2].split() for at in ours):
         raise Refused(
-            "rm: the gate's line of the session part lacks type=open_session: at the end of a connection root would "
-            "start it with what the user wrote into ~/.pam_environment."
+            "rm: the gate's line of the session part lacks type=open_session: at the end of a connection "
+            "root would start it with what the user wrote into ~/.pam_environment."
         )
     earlier = [line for line in lines if line[0] in ("auth", "account")] + sessions[: ours[-1]]
     if any(READS_USERS_ENVIRONMENT.search(arguments) for _, _, arguments in earlier):
         raise Refused(
-            "rm: a line before the gate's reads ~/.pam_environment (user_readenv=1): users would run programs as "
-            "root. Take user_readenv=1 out of sshd's part of PAM, and of what it includes, or take the gate off "
-            "(rm_ssh_gate_state=absent) and set it up again."
+            "rm: a line before the gate's reads ~/.pam_environment (user_readenv=1): users would run "
+            "programs as root. Take user_readenv=1 out of sshd's part of PAM, and of what it includes, or "
+            "take the gate off (rm_ssh_gate_state=absent) and set it up again."
         )
     for _, module, _ in sessions[ours[0] :]:
         if module in MOVE_SESSIONS:
-            raise Refused("rm: %s comes after the gate, and takes connections out of the jobs. Take it out of sshd's "
-                          "session part, or put it before what reads ~/.pam_environment." % module)  # fmt: skip
+            raise Refused(
+                "rm: %s comes after the gate, and takes connections out of the jobs. Take it out of sshd's "
+                "session part, or put it before what reads ~/.pam_environment." % module
+            )
 
 
 def account_of(name):

@@ -275,6 +275,22 @@ def test_an_output_in_tmp_is_one_in_the_hosts_tmp(start: Start) -> None:
     assert mounted.log() == "to the log\n"
 
 
+@pytest.mark.parametrize("stream", ["input", "output", "error"])
+def test_no_stream_leads_out_of_the_jobs_own_mounts(start: Start, stream: str) -> None:
+    """Which are what closes the GPUs of others where a kernel has no other way."""
+    agent = start()
+    folder = agent.state / "open"
+    folder.mkdir(mode=0o777)
+    folder.chmod(0o777)
+    mounted = start(mounts=f"mount --bind {folder} /tmp\nmknod -m 666 /tmp/zero c 1 5")
+    for job, path in enumerate(("/tmp", "/tmp/zero", "/dev/zero"), 1):
+        tasks = [{"rank": 0, "gpus": [], "env": {}, stream: path}]
+        mounted.launch(SH, job=job, tasks=tasks, fence={"private_tmp": "tmpfs"})
+        ended = mounted.event("exit", job=job)
+        assert (ended["code"], ended["signal"]) == ((0, 0) if path == "/dev/zero" else (0, 53))
+        assert (path in ended["why"]) == (path != "/dev/zero")
+
+
 def test_limits_of_a_login_and_of_rm_toml(start: Start) -> None:
     if not Path("/etc/security/limits.conf").exists():
         pytest.skip("this machine has no limits.conf")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-AGENTS = Path(__file__).parents[2] / "agents"
-sys.path.insert(0, str(AGENTS))
+from tests.agent_process import AGENTS
 
+sys.path.insert(0, str(AGENTS))
 import rm_ssh_gate
 
 PROGRAM = "/usr/bin/python3 -S -E /opt/rm/agents/rm_ssh_gate.py pam"
