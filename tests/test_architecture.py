@@ -187,6 +187,19 @@ def test_agents_stand_alone() -> None:
     assert not [path.name for path in AGENTS for module in imports(path) if module.split(".")[0] == "rm"]
 
 
+def test_no_python_is_started_that_imports_from_the_working_directory() -> None:
+    """Where everybody may write, in /tmp, say, a package rm of somebody else would run."""
+    wrong = []
+    for path in FILES:
+        if "sys.executable" not in (text := path.read_text()):
+            continue
+        for node in ast.walk(ast.parse(text)):
+            words = node.elts if isinstance(node, ast.List | ast.Tuple) else []
+            if len(words) > 1 and ast.unparse(words[0]) == "sys.executable":
+                wrong += [path] * (ast.unparse(words[1]) not in ("'-I'", "'-P'"))
+    assert wrong == []
+
+
 def test_types_are_learnt_in_one_place() -> None:
     for path in FILES:
         found = LEARNS_TYPES.findall(path.read_text())

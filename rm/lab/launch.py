@@ -49,7 +49,7 @@ def up(spec: LabSpec, directory: str | os.PathLike[str], progress: Progress = la
             progress(f"starting {len(hosts)} hosts in {spec.zones} zones ({_how(mode)})")
             log = os.open(path / "keeper.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             keeper = subprocess.Popen(
-                [sys.executable, "-m", "rm.lab.door"],
+                [sys.executable, "-P", "-m", "rm.lab.door"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -106,6 +106,19 @@ def test_two_labs_stand_side_by_side_and_leave_nothing(make_lab: MakeLab, tmp_pa
         up(LabSpec(zones=1, hosts=1), second.directory)
 
 
+def test_a_lab_runs_nothing_that_lies_where_it_is_made(
+    make_lab: MakeLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In /tmp, say, where everybody may put a package rm for root to run."""
+    for package in ("rm", "rm/lab"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").write_text(f"open({str(tmp_path / 'run')!r}, 'w')\n")
+    monkeypatch.chdir(tmp_path)
+    lab = make_lab(zones=1, hosts=1)
+    assert lab.statuses()
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_lab_whose_keeper_was_killed_is_cleared_by_the_next(make_lab: MakeLab, tmp_path: Path) -> None:
     lab = make_lab(zones=1, hosts=1)
     keeper = json.loads((lab.directory / "lab.json").read_text())["keeper"]
