@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from click.shell_completion import CompletionItem
 
+from rm.cli.output import printable
 from rm.client import Client
 from rm.client.address import Address
 from rm.client.connection import Connection
@@ -41,4 +42,5 @@ def words(what: str, daemon: Callable[[], Address], incomplete: str) -> list[Com
             found = list(_FOUND[what](client))
     except RmError:  # a message would land in the middle of the user's line
         return []
-    return [CompletionItem(before + comma + w, help=says) for w, says in found if w.startswith(word)]
+    fits = ((each, printable(says)) for each, says in found if each.startswith(word))
+    return [CompletionItem(before + comma + each, help=says) for each, says in fits]

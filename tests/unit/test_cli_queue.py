@@ -170,6 +170,13 @@ def test_jobs_hosts_and_partitions_complete(daemon: Daemon, monkeypatch: pytest.
     assert completions("show", "") == []
 
 
+def test_no_name_that_completion_shows_commands_the_terminal(rmx: Rmx) -> None:
+    rmx("submit", "--job-name=\x1b]0;title\x07\u202ename", "--wrap=true")
+    shell = ShellComplete(program, {}, "rmx", "_RMX_COMPLETE")
+    (found,) = [item for item in shell.get_completions(["cancel"], "4") if item.value == "4"]
+    assert found.help == "?]0;title??name, PENDING"
+
+
 def test_the_document_has_each_column_with_its_letter() -> None:
     text = " ".join((Path(__file__).parents[2] / "docs/cli.md").read_text().split())
     for column in COLUMNS.values():
