@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import subprocess
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from rm.adapters.hosts.known_hosts import AUTHORITY, REVOKED, about, with_key
+from rm.adapters.hosts.pinning import changed
+from rm.errors import ConfigError
 
 TEXT = """\
 # a comment
@@ -67,3 +72,36 @@ def test_pinning_leaves_the_host_one_key_and_all_else_as_it_was() -> None:
         for other in ("gpu01", "10.0.1.78", "other.example.org", "[10.0.0.1]:2222"):
             assert about(after, [other])[0].key == about(TEXT, [other])[0].key
         assert "# a comment" in after
+
+
+def test_what_is_pinned_is_there_whole_and_for_its_owner_alone(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "known_hosts"
+    for line in ("a ssh-ed25519 AAA", "b ssh-ed25519 BBB"):
+        with changed(file) as lines:
+            lines.append(line)
+    assert file.read_text() == "a ssh-ed25519 AAA\nb ssh-ed25519 BBB\n"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert not file.with_name("known_hosts.new").exists()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root")
+@pytest.mark.parametrize("put", [os.symlink, os.link])
+@pytest.mark.parametrize("name", ["known_hosts", "known_hosts.lock", "known_hosts.new"])
+def test_root_pins_keys_through_no_link_of_the_daemons_account(
+    tmp_path: Path, name: str, put: object
+) -> None:
+    account, roots, folder = pwd.getpwnam("daemon"), tmp_path / "shadow", tmp_path / "state"
+    folder.mkdir()
+    os.chown(folder, account.pw_uid, account.pw_gid)
+    roots.write_text("secret\n")
+    assert callable(put)
+    put(roots, folder / name)
+    begun = name.endswith(".new")  # of a writer that was killed: it is taken away
+    refused = nullcontext() if begun else pytest.raises(ConfigError, match="No host key can be pinned")
+    with refused, changed(folder / "known_hosts") as lines:
+        lines.append("a ssh-ed25519 AAA")
+    assert (roots.read_text(), roots.stat().st_uid) == ("secret\n", 0)
+    for made in folder.iterdir():
+        if not made.samefile(roots):
+            assert "secret" not in made.read_text()
+            assert made.stat().st_uid == account.pw_uid

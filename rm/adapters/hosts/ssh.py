@@ -7,9 +7,7 @@ connection without these.
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
 import re
 import shlex
 import socket
@@ -27,6 +25,7 @@ from invoke.exceptions import CommandTimedOut, ThreadException
 from rm.adapters.hosts.bounded_transport import BoundedTransport
 from rm.adapters.hosts.identity import Identities, identities
 from rm.adapters.hosts.known_hosts import AUTHORITY, REVOKED, Line, about, with_key
+from rm.adapters.hosts.pinning import changed
 from rm.adapters.hosts.pulse import WatchedSocket, pulse
 from rm.adapters.hosts.route import Route, known_as, route_to
 from rm.adapters.hosts.settings import SshSettings
@@ -396,7 +395,7 @@ def accept_key(host: Host, fingerprint: str, settings: SshSettings) -> None:
             f"{settings.known_hosts}): nothing was accepted.",
             "Give the host a new key.",
         )
-    with _locked(settings.known_hosts) as lines:
+    with changed(settings.known_hosts) as lines:
         lines[:] = with_key(lines, route.known_as, kind, key)
 
 
@@ -404,25 +403,6 @@ def pinned_key(host: Host, settings: SshSettings) -> tuple[str, str] | None:
     """(type, fingerprint) of the key that is trusted for the host; None when none is. Changes nothing."""
     key = next(_accepted(_lines(route_to(host, settings), settings)), None)
     return (key.get_name(), key.fingerprint) if key is not None else None
-
-
-@contextmanager
-def _locked(known_hosts: Path) -> Iterator[list[str]]:
-    """The lines of the file, written back atomically; one writer at a time."""
-    known_hosts.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with open(known_hosts.with_name(known_hosts.name + ".lock"), "w") as lock:
-        owner = (known_hosts if known_hosts.exists() else known_hosts.parent).stat()
-        if os.geteuid() == 0:  # what root pins for the daemon's account, that account must be able to use
-            os.fchown(lock.fileno(), owner.st_uid, owner.st_gid)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        lines = known_hosts.read_text().splitlines() if known_hosts.exists() else []
-        yield lines
-        aside = known_hosts.with_name(known_hosts.name + ".new")
-        aside.write_text("".join(line + "\n" for line in lines))
-        os.chmod(aside, 0o600)
-        if os.geteuid() == 0:
-            os.chown(aside, owner.st_uid, owner.st_gid)
-        aside.replace(known_hosts)
 
 
 def open_channel(

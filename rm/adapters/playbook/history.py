@@ -5,17 +5,16 @@ Values of variables are not kept, only their names: they may be secrets.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import os
-import stat
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from rm.adapters.owned_file import open_owned
 from rm.playbook.run.report import Report
 
 FILE = "playbooks.jsonl"
@@ -59,7 +58,7 @@ def _shortened(text: str) -> str:
 def keep(directory: Path, entry: Mapping[str, Any]) -> None:
     """Append a run; raises OSError."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor = _opened(directory, os.O_RDWR | os.O_APPEND, makes=True)
+    descriptor = open_owned(directory, FILE, os.O_RDWR | os.O_APPEND, makes=True)
     with os.fdopen(descriptor, "r+", encoding="utf-8", errors="backslashreplace") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.write(json.dumps(entry, ensure_ascii=False) + "\n")
@@ -76,7 +75,7 @@ def runs(directory: Path) -> list[dict[str, Any]]:
     """All kept runs, the oldest first; what is no run, as a torn line, is left out. Raises OSError."""
     found = []
     try:
-        with os.fdopen(_opened(directory, os.O_RDONLY), encoding="utf-8", errors="replace") as file:
+        with os.fdopen(open_owned(directory, FILE, os.O_RDONLY), encoding="utf-8", errors="replace") as file:
             text = file.read()
     except FileNotFoundError:
         return []
@@ -86,35 +85,3 @@ def runs(directory: Path) -> list[dict[str, Any]]:
             if isinstance(one, dict):
                 found.append(one)
     return found
-
-
-def _opened(directory: Path, flags: int, makes: bool = False) -> int:
-    """The file's descriptor. It is a file of the directory's owner, the daemon's account, who can put links
-    there to what is root's: none is followed. Root keeps its own ids for that: those of a process are the ids
-    of all its threads, and supplementary groups would remain.
-
-    Raises:
-        OSError: there is none, or it is something else.
-    """
-    flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_CREAT if makes else 0)
-    home = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        owner = os.fstat(home)
-        descriptor = os.open(FILE, flags, 0o600, dir_fd=home)
-    finally:
-        os.close(home)
-    try:
-        about, root = os.fstat(descriptor), os.geteuid() == 0
-        # by this run of root's, or by another one
-        new = about.st_uid == 0 and about.st_nlink == 1 and about.st_size == 0
-        if root and new and stat.S_ISREG(about.st_mode):
-            os.fchown(descriptor, owner.st_uid, owner.st_gid)
-            about = os.fstat(descriptor)
-        if not stat.S_ISREG(about.st_mode) or (root and about.st_uid != owner.st_uid):
-            raise PermissionError(
-                errno.EPERM, "it is no file of the directory's owner", str(directory / FILE)
-            )
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor

@@ -1,0 +1,40 @@
+"""Files in a directory that belongs to another account, used by root: that account may have put a link there."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+
+def open_owned(directory: Path, name: str, flags: int, makes: bool = False) -> int:
+    """The descriptor of a file of the directory's owner, the daemon's account, who can put links
+    there to what is root's: none is followed. Root keeps its own ids for that: those of a process are the ids
+    of all its threads, and supplementary groups would remain.
+
+    Raises:
+        OSError: there is none, or it is something else.
+    """
+    flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_CREAT if makes else 0)
+    home = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        owner = os.fstat(home)
+        descriptor = os.open(name, flags, 0o600, dir_fd=home)
+    finally:
+        os.close(home)
+    try:
+        about, root = os.fstat(descriptor), os.geteuid() == 0
+        # by this run of root's, or by another one
+        new = about.st_uid == 0 and about.st_nlink == 1 and about.st_size == 0
+        if root and new and stat.S_ISREG(about.st_mode):
+            os.fchown(descriptor, owner.st_uid, owner.st_gid)
+            about = os.fstat(descriptor)
+        if not stat.S_ISREG(about.st_mode) or (root and about.st_uid != owner.st_uid):
+            raise PermissionError(
+                errno.EPERM, "it is no file of the directory's owner", str(directory / name)
+            )
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
