@@ -1,10 +1,12 @@
-"""Files in a directory that belongs to another account, used by root: that account may have put a link there."""
+"""What root does in a directory of another account, which may have put links there."""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -38,3 +40,24 @@ def open_owned(directory: Path, name: str, flags: int, makes: bool = False) -> i
         os.close(descriptor)
         raise
     return descriptor
+
+
+@contextmanager
+def as_owner_of(directory: Path) -> Iterator[None]:
+    """With the rights of whom the directory belongs to, if root works there for another account: for
+    libraries, which follow every link. The ids are those of all threads: only where no other one needs
+    root's."""
+    owner = directory.stat()
+    if os.geteuid() != 0 or owner.st_uid == 0:
+        yield
+        return
+    groups, group = os.getgroups(), os.getegid()
+    os.setgroups([])
+    os.setegid(owner.st_gid)
+    os.seteuid(owner.st_uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(group)
+        os.setgroups(groups)

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rm import __version__
+from rm.adapters.owned_file import as_owner_of
 from rm.adapters.playbook.shipped import agents_version
-from rm.adapters.store.backup import Restored, back_up_to, found_schema, is_sqlite, restore_from, stored_lease
+from rm.adapters.store.backup import (
+    Restored,
+    back_up_to,
+    found_schema,
+    home_of,
+    is_sqlite,
+    restore_from,
+    stored_lease,
+)
 from rm.adapters.store.migrate import head, upgrade
 from rm.adapters.store.opening import open_store, read_store
 from rm.adapters.store.unsure_jobs import EVERYTHING
@@ -106,14 +117,16 @@ def upgrade_database(config: Config) -> Path | None:
         if not is_sqlite(url):
             upgrade(url)
         copies: list[Path] = []
-        open_store(url, copied=copies.append).close()
+        with _at(url):
+            open_store(url, copied=copies.append).close()
     return copies[0] if copies else None
 
 
 def look(config: Config) -> Look:
     """Try the upgrade on a copy, where the database is SQLite's; change nothing."""
     url = config.daemon.database
-    found = found_schema(url)
+    with _at(url):
+        found = found_schema(url)
     if not found:
         return Look("", head())
     sqlite = is_sqlite(url)
@@ -139,6 +152,14 @@ def look(config: Config) -> Look:
     return Look(found, head(), damaged=len(loaded.damaged), hosts=others)
 
 
+@contextmanager
+def _at(url: str) -> Iterator[None]:
+    """With the rights of who owns a database of SQLite, which follows what this account has put beside it."""
+    home = home_of(url)
+    with nullcontext() if home is None else as_owner_of(home):
+        yield
+
+
 def _read(url: str) -> Loaded:
     store = read_store(url)
     try:
@@ -149,9 +170,11 @@ def _read(url: str) -> Loaded:
 
 def _refuse_another_leader(url: str) -> None:
     """The socket's lock shows this machine's daemons; the lease those on other machines."""
-    seen = stored_lease(url)
-    if seen is None or not seen.holder:
-        return
-    time.sleep(seen.ttl_us / 1e6 + LEASE_S)
-    if stored_lease(url) != seen:
+    with _at(url):
+        seen = stored_lease(url)
+        if seen is None or not seen.holder:
+            return
+        time.sleep(seen.ttl_us / 1e6 + LEASE_S)
+        changed = stored_lease(url) != seen
+    if changed:
         raise Conflict(f"Another daemon leads this database: {seen.holder}.", "Stop it first.")

@@ -257,14 +257,44 @@ def test_the_copy_before_an_upgrade_leads_back(tmp_path: Path) -> None:
     assert found_schema(url) == f"{int(head()) - 1:04}"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can leave a file to another account")
-def test_what_root_restores_and_upgrades_is_the_daemons_account_s(tmp_path: Path) -> None:
-    state, uid = tmp_path / "state", 4321
+def of_account(tmp_path: Path, uid: int) -> Path:
+    """A database of an older rm's in a state directory of this account."""
+    state = tmp_path / "state"
     state.mkdir()
     database = state / "rm.sqlite3"
     upgrade(f"sqlite:///{database}", MIGRATIONS, "0007")
     for path in (state, database):
         os.chown(path, uid, uid)
+    for above in (tmp_path, *tmp_path.parents):  # how many are the runner's own depends on its workers
+        if not above.stat().st_mode & 0o001:
+            above.chmod(0o711)
+    return database
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights that the account lacks")
+@pytest.mark.parametrize("command", ["backup", "upgrade --check", "upgrade", "restore"])
+def test_root_follows_nothing_that_the_daemons_account_put_beside_its_database(
+    tmp_path: Path, command: str
+) -> None:
+    """SQLite removes what a journal names as the one above it, with the rights of who opens the database."""
+    database, precious = of_account(tmp_path, 4321), tmp_path / "roots"
+    assert run(tmp_path, "backup", str(tmp_path / "before")).exit_code == 0
+    precious.write_text("secret")
+    precious.chmod(0o600)
+    beside = Path(f"{database}-journal")
+    beside.write_bytes(journal(database, precious))
+    os.chown(beside, 4321, 4321)
+    file = {"backup": [tmp_path / "after"], "restore": [tmp_path / "before"]}.get(command, [])
+    run(tmp_path, *command.split(), *map(str, file))  # whatever comes of it
+    assert precious.read_text() == "secret"
+    assert os.geteuid() == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can leave a file to another account")
+def test_what_root_restores_and_upgrades_is_the_daemons_account_s(tmp_path: Path) -> None:
+    uid = 4321
+    database = of_account(tmp_path, uid)
+    state = database.parent
     assert run(tmp_path, "upgrade").exit_code == 0
     assert run(tmp_path, "backup", str(tmp_path / "backup")).exit_code == 0
     assert run(tmp_path, "restore", str(tmp_path / "backup")).exit_code == 0

@@ -19,6 +19,7 @@ from urllib.parse import quote
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, make_url
 
+from rm.adapters.owned_file import as_owner_of
 from rm.adapters.store import schema
 from rm.adapters.store.database import make_engine, sentences
 from rm.adapters.store.migrate import VERSION_TABLE, head, make_for_owner
@@ -98,6 +99,12 @@ def is_sqlite(url: str) -> bool:
     return _parsed(url).get_backend_name() == "sqlite"
 
 
+def home_of(url: str) -> Path | None:
+    """The directory of a database of SQLite; None where there is none."""
+    home = Path(str(_parsed(url).database)).parent if is_sqlite(url) else None
+    return home if home is not None and home.is_dir() else None
+
+
 def found_schema(url: str) -> str:
     """The schema of the database; "" when there is none, or an empty one."""
     if is_sqlite(url) and not Path(str(_parsed(url).database)).exists():
@@ -167,19 +174,22 @@ def _sync(folder: Path) -> None:
 # -- SQLite
 
 
-def _copy_sqlite(source: Path, target: Path, mode: str = "rw") -> None:
-    """`mode` "ro": a write-ahead log beside the source counts, and a rollback journal is refused. That one
-    names files that SQLite would remove, and whoever has kept a backup may have put it there."""
+def _copy_sqlite(source: Path, target: Path) -> None:
     name = f"sqlite:///{source}"
     if not source.exists():
         raise StoreError(f"There is no database {source}.", "See daemon.database, and be the daemon's user.")
-    with (
-        sentences(name, "be backed up"),
-        closing(sqlite3.connect(f"file:{quote(str(source))}?mode={mode}", uri=True)) as old,
-        closing(sqlite3.connect(target)) as new,
-    ):
-        old.backup(new)
+    with sentences(name, "be backed up"), closing(sqlite3.connect(target)) as new:
+        new.execute("PRAGMA journal_mode=OFF")  # a journal would be made with the rights of the account below
+        # who owns the database may have put links and journals there, which SQLite follows
+        with as_owner_of(source.parent), closing(_opened(source, "rw")) as old:
+            old.backup(new)
         new.execute("PRAGMA journal_mode=DELETE")  # the copy is one file
+
+
+def _opened(file: Path, mode: str) -> sqlite3.Connection:
+    """`mode` "ro": a write-ahead log beside it counts, and a rollback journal is refused. That one
+    names files that SQLite would remove, and whoever has kept a backup may have put it there."""
+    return sqlite3.connect(f"file:{quote(str(file))}?mode={mode}", uri=True)
 
 
 def _restore_sqlite(path: Path, file: Path, acknowledged: int, hold: bool) -> Restored:
@@ -188,19 +198,28 @@ def _restore_sqlite(path: Path, file: Path, acknowledged: int, hold: bool) -> Re
             f"A rollback journal lies beside the backup: {file}-journal. `rmx backup` leaves none.",
             "Restore a copy of the backup alone, if you trust it.",
         )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with sentences(f"sqlite:///{file}", "be restored"), closing(_opened(file, "ro")) as old:
+        old.execute("SELECT count(*) FROM sqlite_master").fetchone()  # while it may be read
+        with as_owner_of(path.parent):
+            return _put_in_place(path, file, old, acknowledged, hold)
+
+
+def _put_in_place(path: Path, file: Path, old: sqlite3.Connection, last: int, hold: bool) -> Restored:
+    """`old` is the backup `file`, `last` the last version that was acknowledged."""
     aside = path.with_name(f"{path.name}.restoring")
     aside.unlink(missing_ok=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
     make_for_owner(aside)
     try:
-        _copy_sqlite(file, aside, "ro")
-        with sentences(f"sqlite:///{file}", "be restored"), closing(sqlite3.connect(aside)) as copy:
+        with closing(sqlite3.connect(aside)) as copy:
+            old.backup(copy)
+            copy.execute("PRAGMA journal_mode=DELETE")  # the copy is one file
             (sound,) = copy.execute("PRAGMA quick_check(1)").fetchone()
             if sound != "ok":
                 raise StoreError(f"The backup {file} is damaged: {sound}.", "Take another one.")
             found = _known(str(copy.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchone()[0]), file)
-            unsure = copy.execute(marked(acknowledged)).fetchall()
-            for statement in (*marks("sqlite", acknowledged, hold), _SETTLE):
+            unsure = copy.execute(marked(last)).fetchall()
+            for statement in (*marks("sqlite", last, hold), _SETTLE):
                 copy.execute(statement)
             copy.commit()
             (jobs,) = copy.execute("SELECT count(*) FROM jobs").fetchone()
