@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import pytest
 
 from rm.core.jobs import events as ev
+from rm.core.jobs.instants import Instants
 from rm.core.jobs.state import rebuild
 from rm.core.model.asked.job_update import JobUpdate
 from rm.core.model.job import JobState
 from rm.core.model.reasons import ReasonCode
+from rm.core.scheduling.cycle import BEGIN_AT_ONCE
+from rm.core.scheduling.due import AT_ONCE
 from tests.unit.test_job_arrays import Cluster
 
 S = JobState
@@ -85,3 +90,46 @@ def test_a_new_daemon_and_a_change_keep_the_deadline() -> None:
     assert state.deadlines == {job: 2 * HOUR_US}
     cluster.do(ev.JobUpdated(job, "ann", JobUpdate(deadline_us=0)))
     assert state.deadlines == {}
+
+
+def test_a_step_cancels_a_part_of_many_that_are_late_and_starts_none_of_the_rest() -> None:
+    """A user may have 100,000 jobs of one deadline."""
+    cluster = clocked()
+    for _ in range(AT_ONCE + 1):
+        cluster.submit("", cpus_per_task=2, deadline_us=HOUR_US)
+    cluster.now_us = HOUR_US + 1
+    cluster.end(cluster.state.jobs[1])  # all could start now
+    assert len(cluster.state.pending) == 1
+    assert not cluster.state.placed
+    assert cluster.cycle.next_due_us() == HOUR_US + 1
+    cluster.do(ev.Tick())
+    assert not cluster.state.pending
+    assert cluster.cycle.next_due_us() is None
+
+
+def test_a_step_begins_to_try_a_part_of_many_jobs_whose_time_has_come() -> None:
+    cluster = Cluster()
+    for i in range(BEGIN_AT_ONCE + 1):
+        cluster.submit("", begin_us=HOUR_US, cpus_per_task=99, mem_bytes_per_task=1 + i)
+    at(cluster, HOUR_US)
+    assert len(cluster.cycle.blocked.reasons) == BEGIN_AT_ONCE
+    assert cluster.cycle.next_due_us() == HOUR_US
+    at(cluster, HOUR_US)
+    assert len(cluster.cycle.blocked.reasons) == BEGIN_AT_ONCE + 1
+
+
+def test_the_first_instant_is_known_after_any_change() -> None:
+    known = Instants()
+    assert known.first_us() is None
+    for job in range(200):
+        known[job] = 1_000 - job
+    known[199] = 2_000
+    known.pop(198)
+    del known[197]
+    assert known.first_us() == 1_000 - 196
+    assert known.before(1_000 - 194, 5) == [196, 195]
+    assert known.before(10_000, 3) == [196, 195, 194]
+    again = deepcopy(known)
+    assert (again, again.first_us()) == (known, known.first_us())
+    known.clear()
+    assert known.first_us() is None

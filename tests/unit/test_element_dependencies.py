@@ -374,3 +374,19 @@ def check(cluster: Cluster, model: Model, occupied: set[tuple[int, int | None]])
         i: j.dependencies for i, j in state.jobs.items()
     }
     validate_state(state)
+
+
+def test_long_lists_of_elements_are_written_for_few_dependents_in_a_step() -> None:
+    """Each dependent array writes a list of up to 100,000 indices anew, which takes milliseconds."""
+    cluster = Cluster()
+    first = cluster.submit("0-49999", hold=True)
+    waiting = [cluster.submit("0-49999", dependency=f"aftercorr:{first}") for _ in range(3)]
+    torn = ",".join(str(4 * i + i % 3 // 2) for i in range(12_500))
+    cluster.do(ev.CancelRequested(first, "ann", torn))
+    written = [bool(cluster.state.jobs[one].dependencies[0].lost) for one in waiting]
+    assert written == [True, False, False]
+    assert cluster.cycle.next_due_us() == 0
+    for _ in waiting:
+        cluster.do()
+    assert all(cluster.state.jobs[one].dependencies[0].lost for one in waiting)
+    assert cluster.cycle.next_due_us() is None

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rm.adapters.store.memory import MemoryStore
 from rm.arrays import mask
 from rm.core.jobs import events as ev
 from rm.core.jobs.handlers import updating
@@ -18,7 +20,7 @@ from rm.core.model.asked.job_update import JobUpdate
 from rm.core.model.job import Job, JobState
 from rm.core.model.reasons import ReasonCode
 from rm.core.scheduling.cycle import Cycle, Outcome
-from rm.daemon.services.array_elements import PART
+from rm.daemon.services.array_elements import PART, gone
 from rm.errors import Conflict, ImpossibleRequest, NotFound, UsageError
 from tests import builders
 from tests.fakes import PATIENCE_S
@@ -277,3 +279,15 @@ def test_the_elements_of_all_arrays_of_a_user_are_cancelled_in_parts(
     assert max(turns) <= PART
     assert not [job.ref for job in done if job.array is not None and job.array.waiting]
     assert [job.array.dropped for job in done if job.id == last.id and job.array] == [last.array.waiting]
+
+
+def test_the_elements_that_are_there_are_looked_for_in_a_set() -> None:
+    """Of an array of 100,000, with thousands there, the requests of all others would wait for seconds."""
+
+    class Known(list[int]):
+        def __contains__(self, task: object) -> bool:
+            raise AssertionError("all of them were gone through for one element")
+
+    record = replace(builders.job(1, array="0-9"), array=Array(dropped="0-9"))
+    store = MemoryStore()
+    assert asyncio.run(gone(store, record, "0-9", Known(range(5)))) == (record,)

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from rm.core.jobs.dependents import Dependents, is_singleton
 from rm.core.jobs.free import all_of, left_on, one_of_each_slice, take
+from rm.core.jobs.instants import Instants
 from rm.core.jobs.mailing import next_mark
 from rm.core.jobs.strays import Held, without_strays
 from rm.core.model.asked.dependency import Standing
@@ -82,7 +83,7 @@ class ClusterState:
     rescheduled_us: int | None = None  # when a running job was last moved
     submissions: dict[tuple[str, str], list[int]] = field(default_factory=dict)  # by user and key
     dependents: Dependents = field(default_factory=Dependents)  # derived as well
-    deadlines: dict[int, int] = field(default_factory=dict)  # of pending jobs: their latest start
+    deadlines: Instants = field(default_factory=Instants)  # of pending jobs: their latest start
     marks: dict[int, tuple[int, int]] = field(default_factory=dict)  # of running jobs: at_us, percent
     elements: dict[int, dict[int, int]] = field(default_factory=dict)  # by array and index: the job, if known
     slices: Counter[int] = field(default_factory=Counter)  # derived: how many of each slice are placed

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Intent
-from rm.core.jobs.handlers.fencing import on_silent_hosts
+from rm.core.jobs.instants import Instants
 from rm.core.jobs.lifecycle import Changes, Rules, apply, go_on, note_waits
 from rm.core.jobs.state import ClusterState
-from rm.core.model.host import HostState
 from rm.core.model.job import Job, JobState
 from rm.core.model.network.alignment import NOTHING_TO_ALIGN, Alignment, Released, differing
 from rm.core.model.network.links import NetworkView
@@ -28,6 +27,7 @@ from rm.core.ports import CommPolicy, QueuePolicy, aligns, aligns_unprofiled, go
 from rm.core.scheduling.after import lending
 from rm.core.scheduling.blocked import Blocked
 from rm.core.scheduling.choosing import Taken
+from rm.core.scheduling.due import due, in_time, instants
 from rm.core.scheduling.engine import Policies, Tuning, decide, tries_of
 from rm.core.scheduling.gates import by_tier, within
 from rm.core.scheduling.held import not_yet
@@ -43,6 +43,7 @@ from rm.errors import IllegalTransition
 LATER = frozenset({ReasonCode.BEGIN_TIME, ReasonCode.DEPENDENCY})  # may end when the clock says so
 MANY_LINKS = 100  # in an alignment: of a larger one only what differs is sent
 WAITS_WRITTEN = 20  # records of waiting jobs that a step writes since the reason has changed
+BEGIN_AT_ONCE = 1_000  # jobs whose time has come that a step begins to try: the next ones follow at once
 RETRY_US = 1_000_000  # a reservation that is overdue is looked at again so much later
 
 
@@ -96,9 +97,7 @@ class Cycle:
     tuning: Tuning = field(default_factory=Tuning)
     blocked: Blocked = field(default_factory=Blocked)
     _seen_capacity: int = -1
-    _begins_us: dict[int, int] = field(
-        default_factory=dict
-    )  # of jobs that may not begin yet, or not anywhere
+    _begins_us: Instants = field(default_factory=Instants)  # of jobs that may not begin yet, or not anywhere
     _seen_placed: int = -1
     _untried: list[int] = field(default_factory=list)  # pending jobs that the last pass came not to
     _whole: bool = False  # the next pass is to try everybody
@@ -111,7 +110,7 @@ class Cycle:
         """One turn; `events` in the order in which they arrived."""
         out = Outcome(Changes())
         before = self.state.alignment
-        for event in self._due(events, now_us):
+        for event in due(self.state, self.rules, events, now_us):
             if isinstance(event, ev.DeadlineMissed) and event.job not in self.state.deadlines:
                 continue  # it went with the job that it waited for
             if isinstance(event, ev.SharePassed) and event.job not in self.state.marks:
@@ -167,24 +166,12 @@ class Cycle:
     def next_due_us(self) -> int | None:
         """When the clock alone will change something: a begin time, a reservation that was not met, or
         a host given up. 0: at once, since the last step has left jobs untried, or dependents to be judged."""
-        state = self.state
-        if self._untried or self._whole or state.dependents.to_judge:
+        if self._untried or self._whole or self.state.dependents.to_judge:
             return 0
-        due = list(self._begins_us.values())
-        if state.silent_since:
-            due += [
-                since + self.rules.down_after_us
-                for host, since in state.silent_since.items()
-                if host in state.hosts and state.hosts[host].state is not HostState.DOWN
-            ]
-            due += [at_us for _, _, at_us in on_silent_hosts(state, self.rules)]
-        if state.deadlines:
-            due.append(min(state.deadlines.values()) + 1)
-        if state.marks:
-            due += [at_us for at_us, _ in state.marks.values()]
-        if state.reservations:
-            due += [at for one in state.reservations.values() if (at := one.edge_us()) is not None]
-        if (retry_us := self._limited.retry_us(state.pending)) is not None:
+        due = [*instants(self.state, self.rules)]
+        if (begins_us := self._begins_us.first_us()) is not None:
+            due.append(begins_us)
+        if (retry_us := self._limited.retry_us(self.state.pending)) is not None:
             due.append(retry_us)
         if self.blocked.retry_us is not None:
             due.append(self.blocked.retry_us)
@@ -196,41 +183,12 @@ class Cycle:
         apply(self.state, event, now_us, self.rules, out.changes)
         out.recorded.append(event)
 
-    def _due(self, arrived: Sequence[ev.Event], now_us: int) -> list[ev.Event]:
-        """Hosts that are given up now, and jobs; not a host that has just answered: what it said to that is
-        among the events, by a state in which its tasks were not lost."""
-        if arrived and isinstance(arrived[0], ev.ClockStepped):
-            return []  # by which clock? In the next turn it is clear
-        state = self.state
-        events: list[ev.Event] = []
-        if state.silent_since:
-            answered = {e.host for e in arrived if isinstance(e, ev.HostUp)}
-            for name, since in state.silent_since.items():
-                host = state.hosts.get(name)
-                if host is None or host.state is HostState.DOWN or name in answered:
-                    continue
-                if now_us - since >= self.rules.down_after_us:
-                    reason = host.reason or "it never answered"
-                    events.append(ev.HostDown(name, reason))
-            for job, name, over_us in on_silent_hosts(state, self.rules):
-                if name not in answered and over_us <= now_us:
-                    events.append(ev.LeaseOver(job.id, job.attempt, name))
-        missed = [i for i, at_us in state.deadlines.items() if at_us < now_us]
-        events += [ev.DeadlineMissed(i) for i in sorted(missed)]
-        for one in state.reservations.values():
-            edge_us = one.edge_us()
-            if edge_us is not None and edge_us <= now_us:
-                events.append(ev.ReservationTurned(one.name, edge_us))
-        passed = [(i, share) for i, (at_us, share) in state.marks.items() if at_us <= now_us]
-        events += [ev.SharePassed(i, share) for i, share in sorted(passed)]
-        return events
-
     def _decide(self, now_us: int, out: Outcome) -> None:
         state = self.state
         fresh, freed, changed = state.take_news()
         untried, self._untried = dict.fromkeys(self._untried), []
         limited = self._limited.released(state, now_us)
-        begin = {j: None for j, at_us in self._begins_us.items() if at_us <= now_us}
+        begin = dict.fromkeys(self._begins_us.before(now_us + 1, BEGIN_AT_ONCE))
         for job_id in begin:
             del self._begins_us[job_id]
         self.blocked.overdue(begin, changed)
@@ -253,6 +211,7 @@ class Cycle:
             first = (j for j in (*state.claims, *state.planned) if j in state.pending)
             chosen = list(dict.fromkeys([*first, *chosen]))
         self._whole = False
+        chosen = in_time(chosen, state, now_us)
         if not chosen:
             state.planned = {} if whole else state.planned
             return
@@ -288,7 +247,7 @@ class Cycle:
             self._record(decision.event, now_us, out)
         for job_id in (j for j in chosen if j in state.pending and state.jobs[j].spec.switches):
             if (until_us := insists_until_us(state.jobs[job_id], snapshot)) > now_us:
-                self._begins_us.setdefault(job_id, until_us)
+                self._begins_us[job_id] = self._begins_us.get(job_id, until_us)
         if self.tuning.patience:
             for job_id, at_us in self.blocked.again_us().items():
                 self._begins_us[job_id] = min(at_us, self._begins_us.get(job_id, at_us))

@@ -125,7 +125,8 @@ async def gone(store: Store, job: Job, array_tasks: str, known: Collection[int])
     """Jobs that a requeue needs and that may have left memory: the job itself, its array, and elements of it
     that are not among the `known` indices."""
     if job.array is not None:
-        missing = tuple(task for task in each(mask(array_tasks)) if task not in known) if array_tasks else ()
+        there = frozenset(known)  # each may be as many as the array has elements
+        missing = tuple(task for task in each(mask(array_tasks)) if task not in there) if array_tasks else ()
         found = await asyncio.to_thread(store.elements, job.id, missing) if missing else []
         return (job, *found)
     record = await asyncio.to_thread(store.job, job.array_job) if job.array_task is not None else None

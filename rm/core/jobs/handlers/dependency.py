@@ -31,6 +31,7 @@ from rm.dependencies import SINGLETON
 
 SHOWN = 5  # dependencies that a sentence names
 CHANGED_WEIGHT = 10  # the commit of a dependent takes as long as judging that number of conditions
+LISTED_WEIGHT = 25  # characters of a list of indices that are written in the time of one condition
 
 
 def settle(ctx: Context) -> None:
@@ -48,8 +49,15 @@ def settle(ctx: Context) -> None:
         job = ctx.state.jobs.get(waiting)
         if job is not None:
             _judge(ctx, job, (awaited,), then)
-            changed = ctx.state.jobs[waiting] is not job
-            changes.judged += len(job.dependencies) + (CHANGED_WEIGHT if changed else 0)
+            after = ctx.state.jobs[waiting]
+            changed = after is not job
+            changes.judged += _weight(after.dependencies) + (CHANGED_WEIGHT if changed else 0)
+
+
+def _weight(judged_ones: Sequence[Dependency]) -> int:
+    """About how many conditions take as long to judge: `aftercorr` writes its lists of indices anew."""
+    written = sum(len(one.undecided) + len(one.met) + len(one.lost) for one in judged_ones if one.by_element)
+    return len(judged_ones) + written // LISTED_WEIGHT
 
 
 def _heed(ctx: Context, job_id: int) -> None:
