@@ -17,7 +17,7 @@ from bench.figure import Figure, Settings
 from rm.adapters.clock import SystemClock
 from rm.adapters.store.log_directory import LogDirectory
 from rm.adapters.store.opening import open_store
-from rm.bootstrap.choices import PLACEMENTS
+from rm.bootstrap.choices import PLACEMENTS, REFUSALS
 from rm.collector import pass_over_survivors
 from rm.config import FenceConfig, LimitsConfig
 from rm.core.jobs.published import Published
@@ -112,7 +112,7 @@ class House:
             for _ in range(2)
         )
         version = self.store.load().version
-        cycle = Cycle(state, deciding, tuning=Tuning(placements=PLACEMENTS))
+        cycle = Cycle(state, deciding, tuning=Tuning(placements=PLACEMENTS, refusals=REFUSALS))
         inbox, published, waiters = Inbox(), Published(state), JobWaiters()
         logs = LogDirectory(directory / "logs")
         rules = LaunchRules(30_000_000, False, "nobody", "rm", False, "/usr/lib/rm", fence_of(FenceConfig()),
@@ -127,14 +127,15 @@ class House:
             delivery_of=lambda action: None,
         )  # fmt: skip
         limits, nothing = LimitsConfig(), None  # type: LimitsConfig, Any
-        backlog = Backlog(limits.pending_jobs, limits.pending_bytes)
+        backlog = Backlog(limits.pending_jobs, limits.pending_bytes, limits.pending_demands)
         self.leader = leader = Timed(
             inbox=inbox, cycle=cycle, store=self.store, version=version, clock=clock, executor=self.executor,
             listeners=Listeners(on_jobs=(backlog.changed, waiters.changed)), published=published,
         )  # fmt: skip
         self.service = make_service(
-            leader=leader, store=self.store, hosts=self.hosts, keys=nothing, iterations=nothing, 
+            leader=leader, store=self.store, hosts=self.hosts, keys=nothing, iterations=nothing,
             measure=lambda zone: Measured(0), clock=clock, logs=logs,
+            again=lambda cron, after_us, lasts_us, number: [],
             recent_us=10**12, facts={"epoch": epoch, "agents": "1"}, policies=thinking,
             backlog=backlog, waiters=waiters, collecting=lambda job, attempt: (), policy_faults={},
         )  # fmt: skip

@@ -129,7 +129,8 @@ def wire_jobs(*, ground: Ground, policies: Policies, witness: Witness) -> Jobs:
         may_act=lambda: lease.holds,
     )
     totals = UsageTotals()
-    backlog = Backlog(config.limits.pending_jobs, config.limits.pending_bytes)
+    limits = config.limits
+    backlog = Backlog(limits.pending_jobs, limits.pending_bytes, limits.pending_demands)
     waiters = JobWaiters()
     leader = Leader(
         inbox=inbox,

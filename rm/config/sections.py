@@ -194,6 +194,7 @@ class LimitsConfig(msgspec.Struct, frozen=True):
     array_size: AtLeastOne = 100_001
     pending_jobs: AtLeastOne = 100_000
     pending_bytes: AtLeastOne = 512 * 1024 * 1024
+    pending_demands: AtLeastOne = 2_000
     max_priority: int = 0
     connections: AtLeastOne = 1024
     followers: AtLeastOne = 512

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
-
 import pytest
 
 from rm.core.jobs import events as ev
@@ -129,7 +127,7 @@ def test_the_first_instant_is_known_after_any_change() -> None:
     assert known.first_us() == 1_000 - 196
     assert known.before(1_000 - 194, 5) == [196, 195]
     assert known.before(10_000, 3) == [196, 195, 194]
-    again = deepcopy(known)
+    again = known.copy()
     assert (again, again.first_us()) == (known, known.first_us())
     known.clear()
     assert known.first_us() is None

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bench import turns
 from rm.adapters.store.memory import MemoryStore
 from rm.core.jobs import events as ev
 from rm.core.model.asked.job_update import JobUpdate
@@ -192,8 +193,31 @@ def test_a_change_makes_no_more_wait_than_a_submission_may(tmp_path: Path) -> No
     house.leader.stop()
 
 
+def test_what_waits_of_a_user_asks_for_a_bounded_number_of_things(tmp_path: Path) -> None:
+    """The leader looks at each of them again whenever something comes free."""
+    house = House(tmp_path, pending_demands=3)
+    different = [builders.spec(hold=True, mem_bytes_per_task=1 + i) for i in range(5)]
+    submit(house, different[:3] * 2)
+
+    def change(job: int, memory: int) -> None:
+        update = JobUpdate(mem_bytes_per_task=memory)
+        asyncio.run(house.service.changes.update(job, "alice", update, lambda user: True, False))
+
+    for refused in (lambda: submit(house, different[3:]), lambda: change(1, 4)):
+        with pytest.raises(Conflict, match=r"alice would ask for more than 3 different things"):
+            refused()
+    submit(house, different[:1])
+    submit(house, [builders.spec(user="bob", hold=True, mem_bytes_per_task=7)])
+    asyncio.run(house.service.changes.cancel_all([3], "alice"))
+    change(6, 1)  # nobody asks for 3 bytes any more
+    change(1, 4)
+    with pytest.raises(Conflict):
+        change(2, 5)
+    house.leader.stop()
+
+
 def test_what_waits_of_a_user_has_a_bounded_size() -> None:
-    backlog = Backlog(10, 1_000)
+    backlog = Backlog(10, 1_000, 10)
     large = builders.spec(script="#!/bin/sh\n" + "x" * 590)
     room = backlog.admit([large])
     with pytest.raises(Conflict, match="over 1000 bytes"):
@@ -226,7 +250,7 @@ def test_what_waits_of_a_user_has_a_bounded_size() -> None:
 )
 def test_whatever_a_waiting_job_lists_weighs(listed: dict[str, Any]) -> None:
     """A user could have filled the daemon's memory by long lists of hosts or of dependencies."""
-    backlog = Backlog(10, 2_000)
+    backlog = Backlog(10, 2_000, 10)
     backlog.admit([builders.spec(**listed)])
     with pytest.raises(Conflict, match="over 2000 bytes"):
         backlog.admit([builders.spec(**listed)])
@@ -293,3 +317,14 @@ def test_hosts_are_listed_by_name_also_one_that_was_added_again(house: House) ->
     house.do(ev.HostAdded(builders.host("h9")))
     listed = asyncio.run(house.service.host_service.hosts())
     assert [host.name for host, _, _ in listed] == ["h1", "h9", "h10"]
+
+
+def test_the_benchmark_of_turns_measures_the_leader(tmp_path: Path) -> None:
+    """It puts the daemon's parts together by itself, which nothing else checks."""
+    made = turns.House(tmp_path)
+    try:
+        work = made.service.submissions.submit(turns.specs(3, hold=True))
+        assert asyncio.run(made.longest_ms(work)) > 0
+        assert len(made.store.load().jobs) == 3
+    finally:
+        made.close()

@@ -116,7 +116,7 @@ class World:
             logs=folder, again=lambda cron, after_us, lasts_us, number: [],
             recent_us=10**9,
             facts={"epoch": 7, "started_us": 5, "agents": "0a1b"}, policies=policies,
-            backlog=Backlog(1000, 1 << 20), waiters=JobWaiters(), collecting=lambda job, attempt: (),
+            backlog=Backlog(1000, 1 << 20, 1000), waiters=JobWaiters(), collecting=lambda job, attempt: (),
             policy_faults={},
             monitoring=monitoring, alerting=self.alerting,
         )  # fmt: skip

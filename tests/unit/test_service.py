@@ -67,7 +67,12 @@ def content(state: ClusterState) -> dict[str, Any]:
 
 class House:
     def __init__(
-        self, folder: Path, comm: str = "none", pending_jobs: int = 0, pending_bytes: int = 0
+        self,
+        folder: Path,
+        comm: str = "none",
+        pending_jobs: int = 0,
+        pending_bytes: int = 0,
+        pending_demands: int = 0,
     ) -> None:
         self.folder, self.store, self.hosts = folder, MemoryStore(), FakeHosts()
         clock = self.clock = ManualClock(100_000_000_000)
@@ -78,7 +83,11 @@ class House:
         anything: Any = None
         executor: Any = FakeExecutor()
         limits = LimitsConfig()
-        backlog = Backlog(pending_jobs or limits.pending_jobs, pending_bytes or limits.pending_bytes)
+        backlog = Backlog(
+            pending_jobs or limits.pending_jobs,
+            pending_bytes or limits.pending_bytes,
+            pending_demands or limits.pending_demands,
+        )
         waiters = self.waiters = JobWaiters()
         self.leader = Leader(
             inbox=Inbox(), cycle=self.cycle, store=self.store, version=0, clock=clock, executor=executor,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
-from typing import Any
 
 LEFT_OVER = 64  # entries of the heap that may be left over before it is made again
 
@@ -27,8 +26,11 @@ class Instants(dict[int, int]):
             self._heap = [(at_us, job) for job, at_us in self.items()]
             heapify(self._heap)
 
-    def __reduce__(self) -> Any:
-        return Instants, (), None, None, iter(self.items())
+    def copy(self) -> Instants:
+        new = Instants()
+        new.update(self)
+        new._heap = self._heap.copy()
+        return new
 
     def first_us(self) -> int | None:
         """None: there is none."""

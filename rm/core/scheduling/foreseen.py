@@ -19,6 +19,7 @@ from typing import Any
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.dependents import Dependents
+from rm.core.jobs.instants import Instants
 from rm.core.jobs.lifecycle import Rules
 from rm.core.jobs.state import ClusterState
 from rm.core.model.asked.dependency import Standing
@@ -95,8 +96,8 @@ def copied(state: ClusterState) -> ClusterState:
     values: dict[str, Any] = {}
     for field in fields(ClusterState):
         value = getattr(state, field.name)
-        if isinstance(value, Counter):
-            value = Counter(value)
+        if isinstance(value, Counter | Instants):
+            value = value.copy()
         elif isinstance(value, dict):
             value = _copied_with_values(value)
         elif isinstance(value, set):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rm.arrays import each, mask
 from rm.core.jobs.state import ClusterState
 from rm.core.model.acceptance import size_bytes
+from rm.core.model.asked.demand import Demand
 from rm.core.model.asked.job_update import JobUpdate
 from rm.core.model.job import Job, JobSpec, JobState
 from rm.errors import Conflict
@@ -16,8 +18,11 @@ from rm.errors import Conflict
 
 @dataclass(slots=True)
 class Load:
+    """`demands`: how many of the jobs ask for each."""
+
     jobs: int = 0
     bytes: int = 0
+    demands: Counter[Demand] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,32 +39,37 @@ def loads_of(specs: Sequence[JobSpec]) -> dict[str, Load]:
         load = loads.setdefault(spec.user, Load())
         load.jobs += 1
         load.bytes += size_bytes(spec)
+        load.demands[spec.demand] += 1
     return loads
 
 
 def growth_of(state: ClusterState, job: Job, update: JobUpdate, part: str) -> Load:
     """By how much what waits of its user becomes more: elements that a change of some of an array (`part`)
     makes jobs of their own, and what they and other jobs then ask for."""
-    own, size = state.elements.get(job.id, {}), size_bytes(update.applied(job.spec))
+    new = update.applied(job.spec)
+    own, size = state.elements.get(job.id, {}), size_bytes(new)
+    demands = Counter({new.demand: 1} if new.demand != job.spec.demand else {})
     if job.array is None:
-        return Load(0, max(0, size - size_bytes(job.spec)) if job.state is JobState.PENDING else 0)
+        waits = job.state is JobState.PENDING
+        return Load(0, max(0, size - size_bytes(job.spec)), demands) if waits else Load()
     if not part:
-        return Load(0, max(0, size - size_bytes(job.spec)) * (1 + len(own)))
+        return Load(0, max(0, size - size_bytes(job.spec)) * (1 + len(own)), demands)
     chosen = mask(part)
     leave = (job.array.has("waiting") & chosen).bit_count()
     there = (state.jobs[own[task]] for task in each(job.array.has("requeued") & chosen) if task in own)
     more = sum(max(0, size_bytes(update.applied(one.spec)) - size_bytes(one.spec)) for one in there)
-    return Load(leave, leave * size + more)
+    return Load(leave, leave * size + more, demands)
 
 
 class Backlog:
     """What `admit` grants counts until `release`; each job that waits counts by itself once it is there."""
 
-    def __init__(self, jobs_max: int, bytes_max: int) -> None:
+    def __init__(self, jobs_max: int, bytes_max: int, demands_max: int) -> None:
         self._jobs_max = jobs_max
         self._bytes_max = bytes_max
+        self._demands_max = demands_max
         self._lock = threading.Lock()
-        self._waiting: dict[int, tuple[str, int]] = {}  # job -> (user, bytes)
+        self._waiting: dict[int, tuple[str, int, Demand]] = {}  # job -> (user, bytes, what it asks for)
         self._loads: dict[str, Load] = {}
 
     def admit(self, specs: Sequence[JobSpec], asked: dict[str, Load] | None = None) -> Admission:
@@ -77,13 +87,14 @@ class Backlog:
                 load = self._loads.setdefault(user, Load())
                 load.jobs += more.jobs
                 load.bytes += more.bytes
+                load.demands.update(more.demands)
         return Admission(asked)
 
     def refuse_growth(self, user: str, more: Load) -> None:
         """Of jobs that wait already, by a change.
 
         Raises:
-            Conflict: the user would have too many jobs waiting, or too large ones.
+            Conflict: the user would have too many jobs waiting, or too large or too different ones.
         """
         with self._lock:
             self._refuse(user, self._loads.get(user, Load()), more)
@@ -102,11 +113,21 @@ class Backlog:
                 "Submit them when some have started, or export less (limits.pending_bytes).",
             )
 
+        if load.demands and len(more.demands.keys() - load.demands.keys()) + len(load.demands) > (
+            self._demands_max
+        ):
+            raise Conflict(
+                f"The waiting jobs of {user} would ask for more than {self._demands_max} different things "
+                "(tasks, processors, memory, GPUs, hosts, features, licences).",
+                "Let more of them ask for the same, or submit them when some have started "
+                "(limits.pending_demands).",
+            )
+
     def release(self, admission: Admission) -> None:
         """The room is not kept any more; it may be called from any thread."""
         with self._lock:
             for user, kept in admission.kept.items():
-                self._subtract(user, kept.jobs, kept.bytes)
+                self._subtract(user, kept)
 
     def changed(self, jobs: Iterable[Job]) -> None:
         """What has become of jobs."""
@@ -114,22 +135,30 @@ class Backlog:
             for job in jobs:
                 known = self._waiting.get(job.id)
                 if job.state is JobState.PENDING:
-                    if known is None:
-                        size = size_bytes(job.spec)
-                        self._waiting[job.id] = (job.spec.user, size)
-                        load = self._loads.setdefault(job.spec.user, Load())
-                        load.jobs += 1
-                        load.bytes += size
-                    elif job.updates and known[1] != (size := size_bytes(job.spec)):
-                        self._loads[known[0]].bytes += size - known[1]
-                        self._waiting[job.id] = (known[0], size)
+                    if known is not None and not job.updates:
+                        continue
+                    spec = job.spec
+                    now = (spec.user, size_bytes(spec), spec.demand)
+                    if now == known:
+                        continue
+                    if known is not None:
+                        self._subtract(known[0], Load(1, known[1], Counter((known[2],))))
+                    self._waiting[job.id] = now
+                    load = self._loads.setdefault(spec.user, Load())
+                    load.jobs += 1
+                    load.bytes += now[1]
+                    load.demands[now[2]] += 1
                 elif known is not None:
                     del self._waiting[job.id]
-                    self._subtract(known[0], 1, known[1])
+                    self._subtract(known[0], Load(1, known[1], Counter((known[2],))))
 
-    def _subtract(self, user: str, jobs: int, size: int) -> None:
+    def _subtract(self, user: str, less: Load) -> None:
         load = self._loads[user]
-        load.jobs -= jobs
-        load.bytes -= size
+        load.jobs -= less.jobs
+        load.bytes -= less.bytes
+        for demand, jobs in less.demands.items():
+            load.demands[demand] -= jobs
+            if not load.demands[demand]:
+                del load.demands[demand]
         if not load.jobs:
             del self._loads[user]
