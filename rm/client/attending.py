@@ -58,27 +58,17 @@ class Ended(NamedTuple):
         return 128 + self.signal if self.signal else self.code
 
 
-def _write(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view and fd >= 0:
-        try:
-            view = view[os.write(fd, view) :]
-        except BlockingIOError:
-            select.select([], [fd], [])
-        except OSError:
-            return  # nobody reads it any more
-
-
 class Streams(NamedTuple):
     """Descriptors of this side; -1: none. `wake` becomes readable when `look` is to be called, which may call
-    methods of the session and returns False to leave it. `write` takes what the program says on a stream."""
+    methods of the session and returns False to leave it. `write` takes what the program says on a stream, in
+    place of the descriptors."""
 
     stdin: int
     stdout: int
     stderr: int
     wake: int = -1
     look: Callable[[Session], bool] = lambda session: True
-    write: Callable[[int, bytes], None] = _write
+    write: Callable[[int, bytes], None] | None = None
 
 
 class Session:
@@ -222,7 +212,7 @@ class Session:
                 raise self._nonsense()
             if kind in (OUTPUT, ERRORS):
                 fresh = data[max(0, self._got - number) :]
-                streams.write(streams.stdout if kind == OUTPUT else streams.stderr, fresh)
+                self._write(streams, streams.stdout if kind == OUTPUT else streams.stderr, fresh)
                 self._got = max(self._got, number + len(data))
             elif kind == TAKEN:
                 del self._input[: max(0, number - self._taken)]
@@ -238,6 +228,31 @@ class Session:
                 self._ended = Ended(code, signal)
         if self._got != before:
             socket.send(frame(TAKEN, self._got))
+
+    def _write(self, streams: Streams, fd: int, data: bytes) -> None:
+        """As fast as it is taken; who wakes us meanwhile is heard."""
+        if streams.write is not None:
+            streams.write(fd, data)
+            return
+        view = memoryview(data if fd >= 0 else b"")
+        if not view:
+            return
+        poll = select.poll()
+        poll.register(fd, select.POLLOUT)
+        if streams.wake >= 0:
+            poll.register(streams.wake, select.POLLIN)
+        most = select.PIPE_BUF if os.get_blocking(fd) else len(view)  # which never waits once there is room
+        while view:
+            ready = dict(poll.poll())
+            if streams.wake in ready:
+                self._woken(streams)
+            if fd in ready:
+                try:
+                    view = view[os.write(fd, view[:most]) :]
+                except BlockingIOError:
+                    continue
+                except OSError:
+                    return  # nobody reads it any more
 
     # connections
 

@@ -110,6 +110,7 @@ class Forwarding:
             near, _ = self._listener.accept()
         except OSError:
             return
+        near.setblocking(False)
         woken, wakes = os.pipe()
         with self._lock:
             self._going[near] = wakes

@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import select
 import socket
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +22,7 @@ from rm.client.step_signals import signal_step
 from rm.client.websocket import BINARY, PING, TEXT, WebSocket
 from rm.errors import Conflict, RmError, Unreachable
 from rm.protocol import sessions
+from tests.cluster import until
 from tests.fakes import PATIENCE_S
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "agents"))
@@ -122,6 +125,40 @@ def test_what_came_with_the_greeting_is_taken_at_once(
     assert ended is not None
     assert ended.exit_code == 3
     assert capfdbinary.readouterr().out == b"done\n"
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+def test_who_is_signalled_leaves_though_nobody_reads_what_the_program_says(blocking: bool) -> None:
+    near, far = socket.socketpair()
+    piece = bytes(sessions.FRAME_BYTES)
+
+    def flood() -> None:
+        far.sendall(bytes([0x80 | TEXT, 12]) + b'{"ok": true}')
+        said = sessions.frame(sessions.HAVE, 0)
+        with suppress(OSError):
+            for offset in itertools.count(0, len(piece)):
+                far.sendall(bytes([0x80 | BINARY, 127]) + len(said).to_bytes(8, "big") + said)
+                said = sessions.frame(sessions.OUTPUT, offset, piece)
+
+    connection = SimpleNamespace(upgraded=lambda *path: WebSocket(near))
+    session = attending.Session(lambda: connection, 7, "", "abcdefgh", None, lambda note: None)  # type: ignore[arg-type,return-value]
+    (unread, out), (wake, wakes) = os.pipe(), os.pipe()
+    os.set_blocking(out, blocking)
+    host = threading.Thread(target=flood)
+    signalled = threading.Thread(target=lambda: (is_full(out), os.write(wakes, b".")))
+    with near, far:
+        host.start()
+        signalled.start()
+        assert session.attend(attending.Streams(-1, out, 2, wake, lambda _: False)) is None
+        session.close()
+    host.join()
+    signalled.join()
+    for fd in (unread, out, wake, wakes):
+        os.close(fd)
+
+
+def is_full(pipe: int) -> None:
+    until(lambda: not select.select([], [pipe], [], 0)[1], "nothing more fits into the pipe")
 
 
 @pytest.mark.parametrize(
