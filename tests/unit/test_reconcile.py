@@ -1,5 +1,6 @@
 """What a host says it runs, against what the state believes."""
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from rm.core.jobs.lifecycle import Changes, Rules, apply
 from rm.core.jobs.reconcile import STRAYS_MAX, Reported, ReportedTask, reconcile, worth_repeating
 from rm.core.jobs.state import ClusterState
 from rm.core.jobs.strays import Held
+from rm.core.model.host import Gpu
 from rm.core.model.job import JobState, Placement, TaskPlacement
 from tests import builders
 
@@ -197,3 +199,24 @@ def test_nothing_is_repeated_after_a_reboot_or_for_an_attempt_that_is_over() -> 
     lost_there = cluster(*STARTED[:2], STARTED[3], ev.HostDown("h1", "silent"))
     assert lost_there.jobs[1].state is JobState.COMPLETING
     assert not worth_repeating(lost_there, UP, Reported([told(0, "prepared"), told(1, "prepared")]), START)
+
+
+@pytest.mark.parametrize("gpus", [None, tuple(map(str, range(1_024)))])
+def test_as_many_strays_and_gpus_as_a_host_can_claim_are_gone_over_in_short_time(
+    gpus: tuple[str, ...] | None,
+) -> None:
+    state = cluster()
+    state.hosts["h1"] = replace(state.hosts["h1"], gpus=tuple(Gpu(i, f"u{i}") for i in range(1_024)))
+    strays = [told(0, job=1_000 + n, gpus=gpus) for n in range(STRAYS_MAX)]
+    began_s = time.thread_time()
+    found = difference(state, *strays)
+    for event in (*found, *(ev.StrayEnded(1_000 + n, 1, "h1", 0) for n in range(STRAYS_MAX - 1))):
+        apply(state, event, 100, Rules(), Changes())
+    took_s = time.thread_time() - began_s
+    began_s = time.thread_time()
+    for _ in range(100):  # what this processor takes for so much
+        {word: gpu.index for gpu in state.hosts["h1"].gpus for word in (str(gpu.index), gpu.uuid) if word}
+    assert took_s < 12 * (time.thread_time() - began_s)
+    assert state.free["h1"].gpus == ()
+    apply(state, ev.StrayEnded(1_000 + STRAYS_MAX - 1, 1, "h1", 0), 100, Rules(), Changes())
+    assert len(state.free["h1"].gpus) == 1_024

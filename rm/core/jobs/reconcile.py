@@ -20,6 +20,7 @@ from rm.core.model.replacing import replace
 from rm.core.model.used import Used
 
 STRAYS_MAX = 200  # of one hello, those that run first: each becomes an action, and more come at the next
+GPUS_MAX = 4_096  # that they are said to hold together: each change of one goes over all of them
 
 
 @quickly_made
@@ -156,7 +157,7 @@ def reconcile(
         )
         if missing:
             found.append(ev.TasksLost(job.id, job.attempt, host, missing))
-    strays = list(islice(_given_up(state, host, reported, theirs, open_ends), STRAYS_MAX))
+    strays = list(_bounded(islice(_given_up(state, host, reported, theirs, open_ends), STRAYS_MAX)))
     unknown = {name for name in open_launches if name not in reported.attempts}
     kept_back = withheld(state, host, strays, unknown)
     return [*found, *kept_back, *strays, *_to_forget(state, strays, open_ends)]
@@ -210,6 +211,15 @@ def _given_up(
         held = _held(state, tasks)
         if held is not None or name not in open_ends:
             yield ev.StrayFound(*name, host, held is not None, held)
+
+
+def _bounded(strays: Iterable[ev.StrayFound]) -> Iterator[ev.StrayFound]:
+    """Those behind GPUS_MAX GPUs hold nobody knows which: a host may say that each holds all."""
+    left = GPUS_MAX
+    for stray in strays:
+        held = stray.held
+        left -= len(held.gpus or ()) if held is not None else 0
+        yield stray if held is None or left >= 0 else replace(stray, held=replace(held, gpus=None))
 
 
 def _to_forget(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from rm.core.model.host import Gpu, Host
@@ -35,12 +35,10 @@ class Lacking:
         return self.cpus <= other.cpus and self.mem_bytes <= other.mem_bytes and self.gpus <= other.gpus
 
 
-def lacking(free: Free, host: Host, strays: Iterable[Held]) -> Lacking:
+def lacking(free: Free, host: Host, strays: Collection[Held]) -> Lacking:
     """What the strays of a host use of that which is not `free` there."""
-    cpus, mem_bytes, gpus = -free.cpus, -free.mem_bytes, set[int]()
-    indices = _indices(host.gpus)
+    cpus, mem_bytes, gpus = -free.cpus, -free.mem_bytes, _taken(strays, host.gpus)
     for held in strays:
-        gpus |= _taken(held, indices)
         cpus += host.cpus if held.gpus is None else held.cpus
         mem_bytes += host.mem_bytes if held.gpus is None else held.mem_bytes
     return Lacking(max(0, cpus), max(0, mem_bytes), frozenset(gpus.difference(free.gpus)))
@@ -48,26 +46,24 @@ def lacking(free: Free, host: Host, strays: Iterable[Held]) -> Lacking:
 
 def without_strays(free: Free, gpus: Iterable[Gpu], strays: Strays) -> Free:
     """What is left of a host beside its strays. `gpus` are the host's own."""
-    taken, indices = set[int](), _indices(gpus)
-    cpus, mem_bytes = free.cpus, free.mem_bytes
-    for held in strays.values():
-        cpus, mem_bytes = cpus - held.cpus, mem_bytes - held.mem_bytes
-        taken |= _taken(held, indices)
-        if held.gpus is None:
-            cpus = mem_bytes = 0
+    jobs = tuple(sorted({job for job, _ in strays}))
+    if any(held.gpus is None for held in strays.values()):
+        return Free(0, 0, (), (), jobs)
+    cpus = free.cpus - sum(held.cpus for held in strays.values())
+    mem_bytes = free.mem_bytes - sum(held.mem_bytes for held in strays.values())
+    taken = _taken(strays.values(), gpus)
     idle = tuple(g for g in free.gpus if g not in taken)
     shared = tuple(pair for pair in free.gpu_mem if pair[0] not in taken)
-    jobs = tuple(sorted({job for job, _ in strays}))
     return Free(max(0, cpus), max(0, mem_bytes), idle, shared, jobs)
 
 
-def _indices(gpus: Iterable[Gpu]) -> dict[str, int]:
-    """The GPUs of a host by the words that a task may be given them by."""
-    return {word: gpu.index for gpu in gpus for word in (str(gpu.index), gpu.uuid) if word}
-
-
-def _taken(held: Held, indices: Mapping[str, int]) -> set[int]:
-    """The GPUs that a stray uses, by index; all of its host where that is not known."""
-    if held.gpus is None or not indices.keys() >= set(held.gpus):
-        return set(indices.values())
-    return {indices[word] for word in held.gpus}
+def _taken(strays: Collection[Held], gpus: Iterable[Gpu]) -> set[int]:
+    """The GPUs that strays use, by index; all of their host where that is not known. A task may be given a
+    GPU by its index or its UUID."""
+    indices = {word: gpu.index for gpu in gpus for word in (str(gpu.index), gpu.uuid) if word}
+    names: set[str] = set()
+    for held in strays:
+        if held.gpus is None:
+            return set(indices.values())
+        names.update(held.gpus)
+    return {indices[name] for name in names} if names <= indices.keys() else set(indices.values())
