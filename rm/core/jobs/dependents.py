@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from heapq import heappop, heappush
 
 from rm.arrays import each, mask, text_of
@@ -315,8 +316,8 @@ def _elements(
 
 def _judged_by_element(one: Dependency, named: Job | PastJob | None) -> Dependency:
     """`aftercorr`: each element asks whether the one of the same index has ended COMPLETED."""
-    met = mask(one.met)
-    left = mask(one.undecided) | mask(one.lost)
+    met = _read(one.met)
+    left = _read(one.undecided) | _read(one.lost)
     lost = left  # nobody knows any more how they ended
     if named is not None:
         array = named.array
@@ -329,10 +330,23 @@ def _judged_by_element(one: Dependency, named: Job | PastJob | None) -> Dependen
     return replace(
         one,
         standing=Standing.UNFULFILLED if undecided else standing,
-        undecided=text_of(undecided),
-        met=text_of(met),
-        lost=text_of(lost),
+        undecided=_written(undecided),
+        met=_written(met),
+        lost=_written(lost),
     )
+
+
+@lru_cache(maxsize=64)
+def _read(listed: str) -> int:
+    """The indices of a list. Those of dependencies are kept apart from others: each end of an element writes
+    lists of its array, and reading one of 100,000 indices takes tens of milliseconds."""
+    return mask(listed)
+
+
+def _written(indices: int) -> str:
+    listed = text_of(indices)
+    _read(listed)  # while it is known
+    return listed
 
 
 def _waits(one: Dependency) -> Dependency:

@@ -40,7 +40,7 @@ class Instants(dict[int, int]):
         return heap[0][0] if heap else None
 
     def before(self, at_us: int, most: int) -> list[int]:
-        """The jobs of those before this instant, at most so many, the earliest first."""
+        """The jobs of those before this instant, the earliest first, `most` of them at most."""
         found: list[int] = []
         while len(found) < most and (first_us := self.first_us()) is not None and first_us < at_us:
             found.append(heappop(self._heap)[1])
