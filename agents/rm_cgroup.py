@@ -16,6 +16,9 @@ DEFAULT_STATE = "/var/lib/rm"
 MOUNT = "/sys/fs/cgroup"
 CONTROLLERS = ("memory", "cpu", "pids", "devices", "cpuset", "io")
 ONLY_V2 = ("cpuset", "io")  # of v1 they would need memory nodes in each group, and a move of each task
+ENVIRONMENT_BYTES = 6 << 20  # the kernel takes no longer one when a program begins
+LOOK_BYTES, LEAST_BYTES = 64 << 20, 64 << 10  # of all environments together; of each, when these are read
+PIECE_BYTES = 64 << 10
 CLONE3 = 435  # the same number on all architectures
 CLONE_INTO_CGROUP = 0x200000000
 _syscall = ctypes.PyDLL(None).syscall  # PyDLL keeps the interpreter's lock held, which the child needs
@@ -372,15 +375,34 @@ def marked(variable, value):
 
 def marks(variable):
     """(process, value) of all processes whose environment has the variable."""
-    begin = variable.encode() + b"="
+    begin, room = b"\0" + variable.encode() + b"=", LOOK_BYTES
     for pid in _processes():
-        try:
-            with open("/proc/%d/environ" % pid, "rb") as file:
-                words = [word for word in file.read().split(b"\0") if word.startswith(begin)]
-        except OSError:
-            continue
-        if words:
-            yield pid, words[0][len(begin) :].decode(errors="replace")
+        text = b"\0" + environment_of(pid, max(LEAST_BYTES, min(room, ENVIRONMENT_BYTES)))
+        room -= len(text)
+        at = text.find(begin)
+        if at >= 0:
+            value = text[at + len(begin) :]  # not split as a whole: it may be nothing but ends of words
+            yield pid, value.partition(b"\0")[0].decode(errors="replace")
+
+
+def environment_of(pid, most_bytes=ENVIRONMENT_BYTES):
+    """The beginning of what the kernel shows as the environment of a process, b"" where it has ended. Each
+    may say that all its memory is that (PR_SET_MM_MAP), however much that is."""
+    found = []
+    try:
+        fd = os.open("/proc/%d/environ" % pid, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        with contextlib.suppress(OSError):
+            while most_bytes > 0:
+                found.append(os.read(fd, min(most_bytes, PIECE_BYTES)))
+                most_bytes -= len(found[-1])
+                if not found[-1]:
+                    break
+    finally:
+        os.close(fd)
+    return b"".join(found)
 
 
 def send(pids, number):

@@ -4,7 +4,7 @@ task on this host, and the container in which that runs."""
 import os
 
 import rm_step_container
-from rm_cgroup import descendants
+from rm_cgroup import descendants, environment_of
 
 CONTAINER = "RM_STEP_CONTAINER"  # the runtime, in the environment of the process that it became
 SHELL = ["/bin/sh", "-c", "if command -v bash >/dev/null; then exec bash; fi; exec sh"]
@@ -52,9 +52,5 @@ def _task(part, step):
 
 
 def _environment(pid):
-    try:
-        with open("/proc/%d/environ" % pid, "rb") as file:
-            words = file.read().decode("utf-8", "surrogateescape").split("\0")
-    except OSError:
-        return {}
+    words = environment_of(pid).decode("utf-8", "surrogateescape").split("\0")
     return dict(word.split("=", 1) for word in words if "=" in word and not word.startswith("="))

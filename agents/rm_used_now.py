@@ -9,7 +9,7 @@ import os
 
 import rm_step_used
 import rm_used
-from rm_cgroup import descendants
+from rm_cgroup import descendants, environment_of
 
 SCRIPT = -1  # in place of a step: the script, or what runs it for each task
 PROCESSES = 20_000  # that are looked at
@@ -103,10 +103,8 @@ def _rank(pid, known):
 
 
 def environment(pid):
-    with contextlib.suppress(OSError), open("/proc/%d/environ" % pid, "rb") as file:
-        words = file.read(ENVIRONMENT_BYTES).decode("utf-8", "surrogateescape").split("\0")
-        return dict(word.split("=", 1) for word in words if "=" in word and not word.startswith("="))
-    return {}
+    words = environment_of(pid, ENVIRONMENT_BYTES).decode("utf-8", "surrogateescape").split("\0")
+    return dict(word.split("=", 1) for word in words if "=" in word and not word.startswith("="))
 
 
 def _stat(pid):

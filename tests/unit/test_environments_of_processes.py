@@ -1,0 +1,61 @@
+"""What root reads of processes whose users say what their environment is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Iterator
+
+import pytest
+
+from tests.agent_process import AGENTS
+
+sys.path.insert(0, str(AGENTS))
+from rm_cgroup import ENVIRONMENT_BYTES, environment_of, marks
+from rm_step_entered import _environment
+from rm_used_now import environment
+
+MARK, VALUE = "RM_TEST_OF_ENVIRONMENTS", "here"
+# of an ordinary user: all that is mapped here passes for the environment. Source: prctl(2), PR_SET_MM_MAP
+CLAIMS = """
+import ctypes, mmap, signal, struct, sys
+claimed = mmap.mmap(-1, 1 << 27, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)
+claimed.write(sys.argv[1].encode() + b"\\0")
+at = ctypes.addressof(ctypes.c_char.from_buffer(claimed))
+words = open("/proc/self/stat").read().rpartition(")")[2].split()
+places = (23, 24, 25, 42, 43, 44, 45, 46)
+code, end, stack, data, data_end, brk, arg, arg_end = (int(words[i]) for i in places)
+libc = ctypes.CDLL(None, use_errno=True)
+libc.sbrk.restype = ctypes.c_void_p
+plan = struct.pack("11QQIi", code, end, data, data_end, brk, libc.sbrk(ctypes.c_long(0)), stack, arg, arg_end,
+                   at, at + (1 << 27), 0, 0, -1)
+ok = libc.prctl(35, 14, plan, ctypes.c_ulong(len(plan)), 0) == 0
+print("claims" if ok else "refused", flush=True)
+signal.pause()
+"""
+
+
+@pytest.fixture
+def claims() -> Iterator[int]:
+    words = [sys.executable, "-S", "-E", "-c", CLAIMS, f"{MARK}={VALUE}"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            if process.stdout.readline() != "claims\n":
+                pytest.skip("this kernel lets nobody say what his environment is")
+            yield process.pid
+        finally:
+            process.kill()
+
+
+def test_who_says_that_all_his_memory_is_his_environment_fills_none_of_roots(claims: int) -> None:
+    tracemalloc.start()
+    try:
+        assert (claims, VALUE) in list(marks(MARK))
+        assert environment(claims)[MARK] == VALUE
+        assert _environment(claims)[MARK] == VALUE
+        assert len(environment_of(claims)) == ENVIRONMENT_BYTES
+        assert tracemalloc.get_traced_memory()[1] < 16 * ENVIRONMENT_BYTES
+    finally:
+        tracemalloc.stop()
