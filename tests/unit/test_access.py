@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import subprocess
+import sys
 from dataclasses import replace
+from threading import Thread
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -116,3 +120,17 @@ def test_the_name_of_a_uid_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -
     named[uid] = "dave"
     now_s += identity.NAME_S
     assert identity._name_of(uid) == "dave"
+
+
+@pytest.mark.parametrize(("name", "door"), [(b"\xff\xfe", "unix"), (b"sshd", "ssh")])
+def test_no_name_of_a_process_keeps_what_it_asked_for_out_of_the_audit_log(name: bytes, door: str) -> None:
+    words = f"open('/proc/self/comm', 'wb').write({name!r}); print(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-S", "-E", "-c", words], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        request = cast(Any, SimpleNamespace(transport=Thread()))  # any object that a weak reference may name
+        found = identity.door_of(request, Caller(7, "ann", Role.USER, pid=process.pid))
+        process.communicate(b"\n")
+    assert found == door

@@ -253,8 +253,8 @@ def door_of(request: web.Request, caller: Caller) -> str:
     found = _doors.get(request.transport)
     if found is None:
         try:
-            with open(f"/proc/{caller.pid}/comm") as file:
-                found = "ssh" if file.read().startswith("sshd") else "unix"
+            with open(f"/proc/{caller.pid}/comm", "rb") as file:  # a user writes any bytes into it
+                found = "ssh" if file.read().startswith(b"sshd") else "unix"
         except OSError:  # it has gone
             found = "unix"
         _doors[request.transport] = found
