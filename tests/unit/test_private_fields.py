@@ -62,7 +62,7 @@ def hinder(world: World) -> None:
     task = world.job(failed).tasks[0]
     why = f"The working directory /{WORD} cannot be entered."
     world.do(ev.TaskExited(failed, 1, task.host, task.rank, 1, 0, None, world.clock.us, why=why))
-    window = (world.clock.us + 1, world.clock.us + HOUR_US)
+    window = (world.clock.us + HOUR_US, world.clock.us + 2 * HOUR_US)
     kept = HostReservation(
         "course", ("g2",), (window,), (ANN, BOB), playbook=f"/{WORD}", result=WORD, by="op"
     )
